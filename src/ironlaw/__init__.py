@@ -1,0 +1,31 @@
+"""ironlaw: what a large training run will take, before it runs; and why it took what it took, after.
+
+>>> import ironlaw
+>>> answer = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, global_batch_size=64)
+>>> bool(answer.fits[0])
+True
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["IronlawError", "__version__", "estimate"]
+
+if TYPE_CHECKING:
+    from ironlaw.errors import IronlawError
+    from ironlaw.estimate.answer import estimate
+
+
+def __getattr__(name: str) -> Any:
+    """Names of the public interface, imported when first used: ``import ironlaw`` alone loads no numpy."""
+    if name == "estimate":
+        from ironlaw.estimate.answer import estimate
+
+        return estimate
+    if name == "IronlawError":
+        from ironlaw.errors import IronlawError
+
+        return IronlawError
+    raise AttributeError(f"module 'ironlaw' has no attribute {name!r}")

@@ -1,0 +1,5 @@
+"""``python -m ironlaw``."""
+
+from ironlaw.cli.main import run
+
+run()

@@ -1,0 +1,206 @@
+"""From a TOML file to a record: look up by name, resolve aliases, decode, keep every source.
+
+Folders are searched in order: those given (``--catalog DIR``), the user's own (``$IRONLAW_CATALOG`` or
+``~/.config/ironlaw/catalog``), then the one that ships. The first file of a name wins, so a user's file overrides ours.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ironlaw import units
+from ironlaw.catalog.records import KINDS
+from ironlaw.catalog.sourced import GRADES, Source, Sourced
+from ironlaw.errors import CatalogError, UnitError, UnknownNameError, nearest_names
+
+SHIPPED = Path(__file__).parent / "data"
+SINGULAR = {
+    "accelerators": "accelerator",
+    "nodes": "node",
+    "fabrics": "fabric",
+    "models": "model",
+    "prices": "price list",
+    "grids": "grid",
+    "frameworks": "framework",
+    "calibration": "calibration record",
+    "systems": "systems record",
+}
+_MAX_FILE = 2_000_000  # bytes; a catalogue file is a page, not a dump
+_PLAIN = {"str": str, "int": int, "bool": bool, "float": float}
+
+
+def roots(folders: tuple[str, ...] = ()) -> list[Path]:
+    """The catalogue folders in order of precedence."""
+    own = os.environ.get("IRONLAW_CATALOG") or str(Path.home() / ".config" / "ironlaw" / "catalog")
+    return [Path(f) for f in (*folders, own) if Path(f).is_dir()] + [SHIPPED]
+
+
+def names(kind: str, folders: tuple[str, ...] = ()) -> list[str]:
+    """The names of all records of ``kind``, sorted."""
+    return sorted({p.stem for root in roots(folders) for p in (root / kind).glob("*.toml")})
+
+
+@cache
+def aliases(folders: tuple[str, ...] = ()) -> dict[str, dict[str, str]]:
+    """Other spellings by kind: folded spelling -> name."""
+    found: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+    for root in reversed(roots(folders)):
+        path = root / "aliases.toml"
+        if path.is_file():
+            for kind, table in _parse(path).items():
+                found.setdefault(kind, {}).update({fold_name(k): v for k, v in table.items()})
+    return found
+
+
+def fold_name(name: str) -> str:
+    """A spelling reduced to what distinguishes names: lower case, words joined by single hyphens.
+
+    >>> fold_name("Llama 3_8B")
+    'llama-3-8b'
+    """
+    return "-".join(str(name).lower().replace("_", " ").replace("-", " ").split())
+
+
+def resolve(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
+    """The catalogue name for a spelling; UnknownNameError with the nearest names otherwise."""
+    folded = fold_name(name)
+    for candidate in (str(name), folded, aliases(folders)[kind].get(folded, "")):
+        if candidate and "/" not in candidate and _path(kind, candidate, folders):
+            return candidate
+    raise UnknownNameError(SINGULAR[kind], str(name), [*names(kind, folders), *aliases(folders)[kind]])
+
+
+@cache
+def record(kind: str, name: str, folders: tuple[str, ...] = ()) -> Any:
+    """The record of ``kind`` called ``name`` (or an alias of it), an instance of ``KINDS[kind]``."""
+    name = resolve(kind, name, folders)
+    path = _path(kind, name, folders)
+    assert path is not None
+    return decode(kind, name, _parse(path), str(path))
+
+
+def decode(kind: str, name: str, table: dict[str, Any], where: str) -> Any:
+    """The record a parsed TOML table describes; CatalogError names file and key of what is wrong."""
+    table = dict(table)
+    sources = {key: _source(key, item, where) for key, item in table.pop("sources", {}).items()}
+    if table.get("name", name) != name:
+        raise CatalogError(f"{where}: name is {table['name']!r}, the file is called {name!r}")
+    table["name"] = name
+    return _decode(KINDS[kind], table, sources, where, "")
+
+
+def catalog_hash(folders: tuple[str, ...] = ()) -> str:
+    """Twelve hex digits that change when any catalogue file changes."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for root in roots(folders):
+        for path in sorted(root.rglob("*.toml")):
+            digest.update(str(path.relative_to(root)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _path(kind: str, name: str, folders: tuple[str, ...]) -> Path | None:
+    return next((p for root in roots(folders) if (p := root / kind / f"{name}.toml").is_file()), None)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MAX_FILE:
+            raise CatalogError(f"{path}: {path.stat().st_size} bytes is no catalogue file (limit {_MAX_FILE})")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CatalogError(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise CatalogError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _source(key: str, item: Any, where: str) -> Source:
+    try:
+        source = Source(key, str(item["title"]), str(item["url"]), str(item["read"]), str(item["grade"]))
+    except (KeyError, TypeError) as error:
+        raise CatalogError(f"{where}: sources.{key} lacks {error} (needs title, url, read, grade)") from None
+    if source.grade not in GRADES:
+        raise CatalogError(f"{where}: sources.{key}.grade {source.grade!r} is none of {', '.join(GRADES)}")
+    return source
+
+
+def _decode(cls: type, table: dict[str, Any], sources: dict[str, Source], where: str, at: str) -> Any:
+    """An instance of ``cls`` from a table whose keys must be its fields."""
+    known = {f.name: f for f in fields(cls)}
+    for key in table:
+        if key not in known:
+            near = ", ".join(nearest_names(key, known)) or ", ".join(known)
+            raise CatalogError(f"{where}: unknown key {at}{key!r}; nearest: {near}")
+    values: dict[str, Any] = {}
+    for key, item in table.items():
+        if key == "source":
+            values[key] = _look_up(item, sources, where, f"{at}source")
+        else:
+            values[key] = _field(known[key], item, sources, where, at + key)
+    missing = [f.name for f in known.values() if _is_required(f) and f.name not in values]
+    if missing:
+        raise CatalogError(f"{where}: {at or cls.__name__ + ' '}lacks {', '.join(missing)}")
+    return cls(**values)
+
+
+def _is_required(f: Any) -> bool:
+    from dataclasses import MISSING
+
+    return f.default is MISSING and f.default_factory is MISSING
+
+
+def _field(f: Any, item: Any, sources: dict[str, Source], where: str, at: str) -> Any:
+    meta: Mapping[str, Any] = f.metadata
+    if "nested" in meta:
+        inner = meta["nested"]
+        if meta.get("list"):
+            return tuple(_decode(inner, t, sources, where, f"{at}[{i}].") for i, t in enumerate(_is(list, item, where, at)))
+        if meta.get("table"):
+            return {k: _decode(inner, t, sources, where, f"{at}.{k}.") for k, t in _is(dict, item, where, at).items()}
+        return _decode(inner, _is(dict, item, where, at), sources, where, f"{at}.")
+    if meta.get("table"):
+        return {k: _quantity(t, meta["unit"], sources, where, f"{at}.{k}") for k, t in _is(dict, item, where, at).items()}
+    if "unit" in meta:
+        return _quantity(item, meta["unit"], sources, where, at)
+    if isinstance(item, list):
+        return tuple(item)
+    wanted = _PLAIN.get(str(f.type))
+    if wanted and (not isinstance(item, wanted) or (wanted is not bool and isinstance(item, bool))):
+        if not (wanted is str and not isinstance(item, (dict, list))):
+            raise CatalogError(f"{where}: {at} is {item!r}, expected {wanted.__name__}")
+        return str(item)
+    return item
+
+
+def _quantity(item: Any, unit: str, sources: dict[str, Source], where: str, at: str) -> Sourced:
+    if not isinstance(item, dict) or "value" not in item:
+        raise CatalogError(f'{where}: {at} has no source: write {at} = {{ value = "{item}", source = "KEY" }}')
+    if unknown := set(item) - {"value", "source", "note"}:
+        raise CatalogError(f"{where}: {at}: unknown key {sorted(unknown)[0]!r} (value, source, note)")
+    try:
+        value = units.parse(item["value"], unit, at)
+    except UnitError as error:
+        raise CatalogError(f"{where}: {error}") from None
+    source = _look_up(item.get("source"), sources, where, at)
+    return Sourced(value, unit, str(item["value"]), source, str(item.get("note", "")))
+
+
+def _look_up(key: Any, sources: dict[str, Source], where: str, at: str) -> Source:
+    if key not in sources:
+        near = ", ".join(nearest_names(str(key), sources)) or ", ".join(sources) or "none declared"
+        raise CatalogError(f"{where}: {at}: no source {key!r} in [sources]; nearest: {near}")
+    return sources[key]
+
+
+def _is(kind: type, item: Any, where: str, at: str) -> Any:
+    if not isinstance(item, kind):
+        raise CatalogError(f"{where}: {at} must be a {'table' if kind is dict else 'list of tables'}")
+    return item

@@ -1,0 +1,261 @@
+"""The kinds of thing the catalogue holds. A dataclass here is the schema of its TOML files: field names are the keys.
+
+``quantity(unit)`` declares a sourced number, ``quantities(unit)`` a table of them by name, everything else is plain.
+Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are dense.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ironlaw.catalog.sourced import Source, Sourced
+
+
+def quantity(unit: str, required: bool = True) -> Any:
+    """A sourced number in SI ``unit``; an optional one is None when absent."""
+    meta = {"unit": unit, "required": required}
+    return field(metadata=meta) if required else field(default=None, metadata=meta)
+
+
+def quantities(unit: str) -> Any:
+    """A table of sourced numbers in SI ``unit`` by name."""
+    return field(default_factory=dict, metadata={"unit": unit, "table": True})
+
+
+def table_of(cls: type) -> Any:
+    """A table of records of ``cls`` by name."""
+    return field(default_factory=dict, metadata={"nested": cls, "table": True})
+
+
+def list_of(cls: type) -> Any:
+    """An array of tables, each a record of ``cls``."""
+    return field(default_factory=tuple, metadata={"nested": cls, "list": True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What every file holds: its name, a title, and the source that covers its plain numbers."""
+
+    name: str
+    title: str
+    source: Source | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator(Record):
+    """One device as a framework counts it: a GPU, an MI250X GCD, one Blackwell GPU of a GB200, a TPU chip."""
+
+    vendor: str
+    architecture: str
+    usual_node: str
+    calibration: str
+    flash_attention: bool = True
+    memory_capacity: Sourced = quantity("B")
+    memory_usable: Sourced | None = quantity("B", required=False)
+    hbm_bandwidth: Sourced = quantity("B/s")
+    peak: dict[str, Sourced] = quantities("FLOP/s")
+    tdp: Sourced = quantity("W")
+    scale_up_bandwidth: Sourced | None = quantity("B/s", required=False)
+    pcie_bandwidth: Sourced | None = quantity("B/s", required=False)
+    sm_count: Sourced | None = quantity("1", required=False)
+    memory_bus_width: Sourced | None = quantity("1", required=False)
+    memory_data_rate: Sourced | None = quantity("B/s", required=False)
+    peak_sparse: dict[str, Sourced] = quantities("FLOP/s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node(Record):
+    """A server: accelerators in it, the size of the scale-up domain they belong to, its NICs and its own power."""
+
+    usual_fabric: str
+    scale_up: str  # nvswitch | nvlink-pairs | pcie | xgmi: what joins the accelerators of a domain
+    accelerators: Sourced = quantity("1")
+    scale_up_size: Sourced = quantity("1")
+    scale_up_bandwidth: Sourced = quantity("B/s")
+    nics: Sourced = quantity("1")
+    host_power: Sourced = quantity("W")
+    collective_calibration: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fabric(Record):
+    """What joins nodes: line rate of one NIC, one direction, and its latency."""
+
+    kind: str  # infiniband | roce | efa | ethernet
+    nic_bandwidth: Sourced = quantity("B/s")
+    latency: Sourced = quantity("s")
+    calibration: str = "fabric"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """One dated price of one accelerator-hour."""
+
+    provider: str
+    region: str
+    term: str  # on-demand | reserved-1y | reserved-3y | spot
+    date: str
+    currency: str
+    per_hour: Sourced = quantity("USD/s")
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceList(Record):
+    """The prices of one accelerator, oldest first; appended to, never edited."""
+
+    price: tuple[Price, ...] = list_of(Price)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(Record):
+    """A power grid: carbon emitted per energy delivered, in a named year."""
+
+    year: int
+    intensity: Sourced = quantity("kg/J")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framework(Record):
+    """What a training stack does by default: which kernels it launches, how it stores, what it overlaps."""
+
+    attention_kernel: str  # flash | unfused: what runs where the device has both
+    flash_generation: dict[str, str] = field(default_factory=dict)  # architecture -> kernel generation
+    default_zero: int = 1
+    selective_recompute: tuple[str, ...] = ("attention",)
+    overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
+    parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: the precision's own
+    gradient_bytes: Sourced = quantity("B")
+    gradient_reduce_bytes: Sourced = quantity("B")
+    operators_per_layer: Sourced = quantity("1")
+    host_time_per_operator: Sourced = quantity("s")
+    norm_bytes: Sourced = quantity("B")  # HBM bytes moved per element of the normalised tensor, forward
+    residual_bytes: Sourced = quantity("B")  # per element of the hidden state and residual addition
+    rotary_bytes: Sourced = quantity("B")  # per element of queries and keys
+    activation_bytes: Sourced = quantity("B")  # per element of the MLP's wide tensors
+    score_bytes: Sourced = quantity("B")  # per attention score, unfused attention, forward
+    backward_traffic_ratio: Sourced = quantity("1")
+    loss_bytes: Sourced = quantity("B")  # HBM bytes moved per logit, forward and backward
+    logit_memory: Sourced = quantity("B")  # bytes alive per logit at the peak
+    saved_activation_tensors: Sourced = quantity("1")  # wide MLP tensors kept for backward beyond gate and up
+    optimizer_passes: Sourced = quantity("1")  # times the fused optimizer's traffic
+    allocator_slack: Sourced = quantity("1")
+    workspace: Sourced = quantity("B")
+    context: Sourced = quantity("B")
+    communicator: Sourced = quantity("B")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(Record):
+    """A decoder-only transformer, in Hugging Face ``config.json`` spellings."""
+
+    family: str = ""
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    intermediate_size: int
+    vocab_size: int
+    max_position_embeddings: int
+    tie_word_embeddings: bool
+    gated_mlp: bool
+    hidden_act: str = "silu"
+    norm: str = "rmsnorm"  # rmsnorm | layernorm | layernorm-no-bias
+    norms_per_layer: int = 2
+    embedding_norm: bool = False
+    qk_norm: bool = False
+    position_embedding: str = "rope"  # rope | learned | alibi
+    query_key_value_bias: bool = False
+    attention_output_bias: bool = False
+    mlp_bias: bool = False
+    dropout: bool = False
+    sliding_window: int = 0  # tokens a local layer sees; 0: every layer sees all
+    sliding_window_layers: int = 0  # how many layers are local
+    published_parameters: Sourced | None = quantity("parameter", required=False)
+    published_non_embedding: Sourced | None = quantity("parameter", required=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmConstants:
+    """Of ``max(FLOP/(efficiency peak), bytes/(bandwidth_fraction HBM)) + launch``, with the fit's own error."""
+
+    efficiency: Sourced = quantity("1")
+    bandwidth_fraction: Sourced = quantity("1")
+    launch: Sourced = quantity("s")
+    rows: Sourced | None = quantity("1", required=False)
+    held_out_error: Sourced | None = quantity("1", required=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConstants:
+    """Of flash attention: efficiency ``e s / (s + saturation_length)`` and the backward's time over the forward's."""
+
+    forward_efficiency: Sourced = quantity("1")
+    saturation_length: Sourced = quantity("1")
+    backward_time_ratio: Sourced = quantity("1")
+    launch: Sourced = quantity("s")
+    rows: Sourced | None = quantity("1", required=False)
+    held_out_error: Sourced | None = quantity("1", required=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementwiseConstants:
+    """Of memory-bound kernels: the fraction of HBM bandwidth they reach and their launch time."""
+
+    bandwidth_fraction: Sourced = quantity("1")
+    launch: Sourced = quantity("s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveConstants:
+    """Of ``latency + S f / (b sqrt(S)/(sqrt(S)+sqrt(half_size)))``; ``b`` is bandwidth_fraction times the line rate."""
+
+    bandwidth_fraction: Sourced = quantity("1")
+    half_size: Sourced = quantity("B")
+    latency: Sourced = quantity("s")
+    rows: Sourced | None = quantity("1", required=False)
+    held_out_error: Sourced | None = quantity("1", required=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration(Record):
+    """Constants of the kernel and collective laws, fitted to measured operators of one device or fabric.
+
+    ``gemm`` by precision: efficiency (of dense peak), bandwidth_fraction (of HBM), launch [s].
+    ``attention`` by kernel generation (flash-2, flash-3): forward_efficiency, saturation_length [tokens], backward_time_ratio, launch.
+    ``collective`` by operation: bandwidth_fraction (of the tier's line rate), half_size [B], latency [s].
+    """
+
+    version: str
+    grade: str  # measured | prior
+    device: str = ""  # the accelerator it was measured on; none for a fabric
+    software: str
+    gemm: dict[str, GemmConstants] = table_of(GemmConstants)
+    attention: dict[str, AttentionConstants] = table_of(AttentionConstants)
+    elementwise: ElementwiseConstants | None = field(default=None, metadata={"nested": ElementwiseConstants})
+    collective: dict[str, CollectiveConstants] = table_of(CollectiveConstants)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Systems(Record):
+    """Effects between operators that no operator table shows, and site defaults: the global constants."""
+
+    overlap_slowdown: Sourced = quantity("1")
+    gradient_window: Sourced = quantity("1")
+    idle_power_fraction: Sourced = quantity("1")
+    pue: Sourced = quantity("1")
+
+
+KINDS: dict[str, type] = {
+    "accelerators": Accelerator,
+    "nodes": Node,
+    "fabrics": Fabric,
+    "models": Model,
+    "prices": PriceList,
+    "grids": Grid,
+    "frameworks": Framework,
+    "calibration": Calibration,
+    "systems": Systems,
+}

@@ -1,0 +1,36 @@
+"""A number that knows where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GRADES = ("vendor", "measured", "paper", "press", "guess")  # best first
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a number was read: ``grade`` is one of GRADES, ``read`` the ISO date it was read."""
+
+    key: str
+    title: str
+    url: str
+    read: str
+    grade: str
+
+    def line(self) -> str:
+        """The source as one line of text."""
+        return f"{self.title} <{self.url}> (read {self.read}, {self.grade})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """A value in SI ``unit``, the ``text`` it was written as, and its source."""
+
+    value: float
+    unit: str
+    text: str
+    source: Source | None
+    note: str = ""
+
+    def __float__(self) -> float:
+        return self.value

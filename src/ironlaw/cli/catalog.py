@@ -1,0 +1,135 @@
+"""``ironlaw catalog list|show|check``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from ironlaw.catalog import load
+from ironlaw.catalog.records import KINDS
+from ironlaw.errors import UnknownNameError
+
+
+@click.group("catalog")
+@click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
+@click.pass_context
+def command(ctx: click.Context, catalog: tuple[str, ...]) -> None:
+    """What ironlaw knows, each number with its source."""
+    ctx.obj = catalog
+
+
+@command.command("list")
+@click.argument("kind", required=False)
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.pass_obj
+def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool) -> int:
+    """The names of all records, or of one KIND (accelerators, models, ...)."""
+    if kind is not None and kind not in KINDS:
+        raise UnknownNameError("kind of record", kind, KINDS)
+    names = {k: load.names(k, folders) for k in ([kind] if kind else KINDS)}
+    if as_json:
+        sys.stdout.write(json.dumps(names, indent=1) + "\n")
+        return 0
+    for name, members in names.items():
+        click.echo(f"{name} ({len(members)})")
+        click.echo(click.wrap_text(", ".join(members), 110, "  ", "  "))
+    return 0
+
+
+@command.command("show")
+@click.argument("name")
+@click.option("--kind", metavar="KIND", help="where several kinds hold the name")
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.pass_obj
+def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool) -> int:
+    """The values of the records called NAME, each with its source."""
+    if kind is not None and kind not in KINDS:
+        raise UnknownNameError("kind of record", kind, KINDS)
+    found = []
+    for k in [kind] if kind else KINDS:
+        try:
+            found.append((k, load.record(k, name, folders)))
+        except UnknownNameError:
+            continue
+    if not found:
+        raise UnknownNameError("record", name, [n for k in ([kind] if kind else KINDS) for n in load.names(k, folders)])
+    if as_json:
+        sys.stdout.write(json.dumps({k: _data(record) for k, record in found}, indent=1) + "\n")
+        return 0
+    for k, record in found:
+        click.echo(f"{load.SINGULAR[k]} {record.name}: {record.title}")
+        for line in _lines(record, "  "):
+            click.echo(line)
+    return 0
+
+
+def _fields(record: Any) -> list[tuple[str, Any]]:
+    from dataclasses import fields
+
+    return [(f.name, getattr(record, f.name)) for f in fields(record) if f.name not in ("name", "title")]
+
+
+def _lines(record: Any, pad: str) -> list[str]:
+    """A record as indented lines: value and source."""
+    from ironlaw.catalog.sourced import Source, Sourced
+
+    lines = []
+    for name, value in _fields(record):
+        if isinstance(value, Sourced):
+            lines.append(f"{pad}{name} = {value.text}{f' ({value.note})' if value.note else ''}")
+            lines.append(f"{pad}    {value.source.line() if value.source else 'no source'}")
+        elif isinstance(value, Source):
+            lines.append(f"{pad}source of the plain numbers: {value.line()}")
+        elif isinstance(value, dict) and value and not isinstance(next(iter(value.values())), str):
+            for key, item in value.items():
+                if isinstance(item, Sourced):
+                    lines.append(f"{pad}{name}.{key} = {item.text}{f' ({item.note})' if item.note else ''}")
+                    lines.append(f"{pad}    {item.source.line() if item.source else 'no source'}")
+                else:
+                    lines.append(f"{pad}{name}.{key}")
+                    lines += _lines(item, pad + "  ")
+        elif isinstance(value, tuple) and value and hasattr(value[0], "__dataclass_fields__"):
+            for item in value:
+                lines.append(f"{pad}{name}")
+                lines += _lines(item, pad + "  ")
+        elif hasattr(value, "__dataclass_fields__"):
+            lines.append(f"{pad}{name}")
+            lines += _lines(value, pad + "  ")
+        elif value not in (None, (), {}, ""):
+            lines.append(f"{pad}{name} = {value}")
+    return lines
+
+
+def _data(value: Any) -> Any:
+    """A record as plain JSON data."""
+    from ironlaw.catalog.sourced import Source, Sourced
+
+    if isinstance(value, Sourced):
+        source = value.source
+        return {"value": value.value, "unit": value.unit, "text": value.text, "note": value.note, "source": _data(source)}
+    if isinstance(value, Source):
+        return {"key": value.key, "title": value.title, "url": value.url, "read": value.read, "grade": value.grade}
+    if isinstance(value, dict):
+        return {k: _data(v) for k, v in value.items()}
+    if isinstance(value, tuple):
+        return [_data(v) for v in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {"name": getattr(value, "name", None), "title": getattr(value, "title", None)} | {k: _data(v) for k, v in _fields(value)}
+    return value
+
+
+@command.command("check")
+@click.pass_obj
+def check(folders: tuple[str, ...]) -> int:
+    """Check every record: schema, a source for every number, and values that contradict each other."""
+    from ironlaw.catalog.audit import audit
+
+    problems = audit(folders)
+    for problem in problems:
+        click.echo(problem)
+    count = sum(len(load.names(k, folders)) for k in KINDS)
+    click.echo(f"{count} records, {len(problems)} problems")
+    return 1 if problems else 0

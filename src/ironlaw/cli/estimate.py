@@ -1,0 +1,156 @@
+"""``ironlaw estimate``: one question from flags or a TOML file, or many from a CSV."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ironlaw.errors import InputError, PlanError, QuestionError
+from ironlaw.estimate.options import OPTIONS
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Estimate
+
+_SECTIONS = ("plan", "cluster", "run", "training")
+_MAX_TOML = 1_000_000
+
+_EXAMPLES = """
+\b
+Examples:
+  ironlaw estimate llama-3-70b --on h100-sxm --gpus 512 --tokens 15T
+  ironlaw estimate path/to/config.json --on a100-sxm-80gb --gpus 64 --tp 8 --pp 4 --explain "pipeline bubble"
+  ironlaw estimate hidden_size=2048,num_hidden_layers=24,num_attention_heads=16,vocab_size=50257 --on rtx-4090 --gpus 1
+  ironlaw estimate run.toml --json
+  ironlaw estimate --rows runs.csv
+"""
+
+
+def _options(command: click.Command) -> click.Command:
+    """Adds one flag for every option of the table."""
+    for name, option in OPTIONS.items():
+        if name != "model":
+            command.params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help))
+    return command
+
+
+@click.command("estimate", epilog=_EXAMPLES)
+@click.argument("model", required=False)
+@click.option("--rows", metavar="CSV", help="answer every line of a CSV whose header names options")
+@click.option("--explain", is_flag=False, flag_value="all", metavar="[TERM]", help="formula, inputs and sources of TERM, or of everything")
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
+def command(model: str | None, rows: str | None, explain: str | None, as_json: bool, catalog: tuple[str, ...], **flags: Any) -> int:
+    """Estimate a training run of MODEL: a catalogue name, a config.json, dimensions, or a run.toml that holds the question."""
+    for folder in catalog:
+        if not Path(folder).is_dir():
+            raise InputError(f"--catalog {folder}: no such folder")
+    given = {name: value for name, value in flags.items() if value is not None}
+    if rows is not None:
+        return _rows(Path(rows), {**given, **({"model": model} if model else {})}, catalog, as_json)
+    asked, where = _question(model, given)
+    from ironlaw.estimate.answer import answer
+    from ironlaw.estimate.options import read_options
+
+    estimate = answer({**read_options(asked, where), **read_options(given)}, catalog)
+    return show(estimate, as_json, explain)
+
+
+def _question(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The options of the positional argument: a TOML question's, or the model's name."""
+    if model is None:
+        if given:
+            raise QuestionError("the question lacks MODEL: a catalogue name, a config.json, dimensions or a run.toml")
+        raise QuestionError("nothing asked; try: ironlaw estimate llama-3-8b --on h100-sxm --gpus 8")
+    if not model.endswith(".toml"):
+        return {"model": model}, ""
+    return read_toml(Path(model)), Path(model).name
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The options of a TOML question, at the top or in [plan], [cluster], [run], [training]; [model] holds dimensions."""
+    import tomllib
+
+    try:
+        if path.stat().st_size > _MAX_TOML:
+            raise InputError(f"{path}: {path.stat().st_size} bytes is no question (limit {_MAX_TOML})")
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    options: dict[str, Any] = {}
+    for key, value in table.items():
+        items = value if isinstance(value, dict) and key in _SECTIONS else {key: value}
+        for name, item in items.items():
+            if name in options:
+                raise QuestionError(f"{name} is given twice in {path.name}")
+            options[name] = item
+    beside = path.parent / str(options.get("model", ""))
+    if isinstance(options.get("model"), str) and ("/" in options["model"] or options["model"].endswith(".json")) and beside.exists():
+        options["model"] = str(beside)
+    return options
+
+
+def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
+    """Print one answer and say by the exit status whether it is yes."""
+    from ironlaw.estimate.rules import RULES
+    from ironlaw.report.data import number
+
+    group, at = estimate.place_of(0)
+    if not as_json:
+        for name, column in group.rules.items():
+            if name != "fits" and not number(column, at):
+                from ironlaw.report.text import plan_line
+                from ironlaw.report.data import plan_data
+
+                raise PlanError(f"no such plan: {RULES[name]} does not hold ({plan_line(plan_data(group, at))})")
+    if as_json:
+        sys.stdout.write(json.dumps(estimate.to_json(), indent=1, allow_nan=False) + "\n")
+    elif explain is not None:
+        from ironlaw.report.explain import explain as explained
+
+        sys.stdout.write(explained(estimate, explain) + "\n")
+    else:
+        from ironlaw.report.text import page
+
+        sys.stdout.write(page(estimate, colour=wants_colour()) + "\n")
+    if not bool(estimate.legal[0]):
+        return 2
+    return 0 if bool(estimate.fits[0]) and estimate.step_seconds[0] == estimate.step_seconds[0] else 1
+
+
+def wants_colour() -> bool:
+    """Colour on a terminal, unless NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _rows(path: Path, given: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:
+    """Answer a CSV: one line (or JSON object) per row, in order; wrong rows say what is wrong and the rest goes on."""
+    from ironlaw.estimate.rows import answer_rows
+    from ironlaw.report.text import row_line
+
+    status, listed = 0, []
+    for item in answer_rows(path, given, folders):
+        if item.error is not None:
+            status = max(status, item.error.exit_status)
+            if as_json:
+                listed.append({"id": item.label, "line": item.line, "error": {"code": item.error.code, "message": str(item.error)}})
+            else:
+                click.echo(f"{item.label:<22} no: {item.error}")
+            continue
+        assert item.estimate is not None
+        if as_json:
+            listed.append({"id": item.label, "line": item.line, **item.estimate.row(0)})
+        else:
+            click.echo(f"{item.label:<22} {row_line(item.estimate, 0)}")
+    if as_json:
+        sys.stdout.write(json.dumps(listed, indent=1, allow_nan=False) + "\n")
+    return status
+
+
+_options(command)

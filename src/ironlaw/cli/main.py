@@ -1,0 +1,78 @@
+"""``ironlaw VERB``: finds the verb's module, runs it, and turns an IronlawError into one line and an exit status."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from ironlaw import __version__
+from ironlaw.errors import IronlawError, nearest_names
+
+VERBS = {
+    "estimate": ("ironlaw.cli.estimate", "Estimate one training run: fit, step time, bound, MFU, days, money, energy."),
+    "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
+}
+
+
+class Verbs(click.Group):
+    """A group that knows its verbs by name and imports one only when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        del ctx
+        if name not in VERBS:
+            near = nearest_names(name, VERBS)
+            hint = f"; nearest: {', '.join(near)}" if near else f"; verbs are {', '.join(VERBS)}"
+            raise click.UsageError(f"no verb {name!r}{hint}")
+        command: click.Command = importlib.import_module(VERBS[name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs with their one-line help, without importing any."""
+        del ctx
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Exit status: 0 answered, 1 the answer is no, 2 the question is wrong, 3 an input cannot be read, 4 inconclusive.",
+)
+@click.version_option(__version__, prog_name="ironlaw")
+def cli() -> None:
+    """Say what a large training run will take, before a dollar is spent on it."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    try:
+        status: Any = cli.main(arguments, prog_name="ironlaw", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except IronlawError as error:
+        click.echo(f"ironlaw: {error}", err=True)
+        return error.exit_status
+    except click.ClickException as error:
+        click.echo(f"ironlaw: {error.format_message()}", err=True)
+        return 2
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("ironlaw: stopped", err=True)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def run() -> None:
+    """Entry point of the installed command."""
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""The answer to one question: columns, trees, and what a report needs of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ironlaw.catalog import load
+from ironlaw.catalog.records import Model
+from ironlaw.estimate import rules as rule_module
+from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model
+from ironlaw.estimate.counts import matmul_parameters, total_parameters
+from ironlaw.estimate.layer import mean_key_length
+from ironlaw.estimate.memory import Memory, memory
+from ironlaw.estimate.options import DEFAULTS, OPTIONS, flat, is_column, read_options
+from ironlaw.estimate.place import DEFAULT_SEQ_LEN, Placed, default_batch, place, stack
+from ironlaw.estimate.run import Run, run_of
+from ironlaw.estimate.step import Step, step
+from ironlaw.errors import QuestionError, UnsupportedError, ValueRangeError
+from ironlaw.law import flops
+from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.terms import BOUNDS, Term, leaf, shares
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rows of a question that one framework runs, evaluated as one batch."""
+
+    index: Any  # where these rows stand in the question
+    job: Job
+    cluster: Cluster
+    plan: Plan
+    recompute: tuple[str, ...]
+    chosen: tuple[tuple[str, ...], ...]
+    rules: Mapping[str, Any]
+    memory: Memory
+    step: Step
+    throughput: Mapping[str, Term]
+    run: Run | None
+    assumptions: Assumptions
+    warnings: tuple[str, ...]
+
+    @cached_property
+    def shares(self) -> Mapping[str, Any]:
+        """Exclusive parts of the step by roof; they sum to 1."""
+        booked = shares(self.step.tree)
+        return {name: booked[name] / self.step.tree.value for name in BOUNDS}
+
+    @cached_property
+    def legal(self) -> Any:
+        return rule_module.legal(dict(self.rules))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """All rows of a question. Columns are in the order asked; ``row(i)`` is one answer as plain data."""
+
+    groups: tuple[Group, ...]
+    rows: int
+    folders: tuple[str, ...]
+
+    def _column(self, read: Any) -> Any:
+        values = [np.broadcast_to(read(g), g.index.shape) for g in self.groups]
+        out = np.empty(self.rows, dtype=np.result_type(*(v.dtype for v in values)))
+        for g, v in zip(self.groups, values, strict=True):
+            out[g.index] = v
+        return out
+
+    @property
+    def step_seconds(self) -> Any:
+        """Step time of every row [s]; nan where the plan is not legal."""
+        return self._column(lambda g: np.where(g.legal, g.step.tree.value, np.nan))
+
+    @property
+    def device_bytes(self) -> Any:
+        """Memory of the fullest accelerator of every row [B]."""
+        return self._column(lambda g: np.where(g.legal, g.memory.device, np.nan))
+
+    @property
+    def allocated_bytes(self) -> Any:
+        """Tensors of the fullest accelerator of every row [B]."""
+        return self._column(lambda g: np.where(g.legal, g.memory.allocated, np.nan))
+
+    @property
+    def fits(self) -> Any:
+        return self._column(lambda g: g.legal & g.memory.fits)
+
+    @property
+    def legal(self) -> Any:
+        return self._column(lambda g: g.legal)
+
+    @property
+    def mfu(self) -> Any:
+        return self._column(lambda g: np.where(g.legal, g.throughput["mfu"].value, np.nan))
+
+    @property
+    def tokens_per_second(self) -> Any:
+        return self._column(lambda g: np.where(g.legal, g.throughput["tokens_per_second"].value, np.nan))
+
+    def place_of(self, row: int) -> tuple[Group, int]:
+        """The group a row is in, and its position there."""
+        for group in self.groups:
+            where = np.flatnonzero(group.index == row)
+            if where.size:
+                return group, int(where[0])
+        raise IndexError(row)
+
+    def row(self, index: int = 0) -> dict[str, Any]:
+        """One row as the JSON object of the contract."""
+        from ironlaw.report.data import row_data
+
+        return row_data(self, index)
+
+    def to_json(self) -> Any:
+        """The answer as plain data: one object, or a list where the question had many rows."""
+        return self.row(0) if self.rows == 1 else [self.row(i) for i in range(self.rows)]
+
+
+def estimate(
+    model: Any = None, on: str | None = None, *, catalog: Sequence[str] | str = (), where: str = "", **options: Any
+) -> Estimate:
+    """Estimate one training run, or many at once: ``estimate("llama-3-70b", on="h100-sxm", gpus=512)``.
+
+    Options are those of the command line with underscores; those marked as columns in ``options.OPTIONS`` take arrays,
+    which broadcast together into rows. ``catalog`` names folders that override the catalogue that ships.
+    Raises QuestionError for what cannot be answered; a row that cannot be is False in ``legal`` and nan in the columns.
+    """
+    folders = (catalog,) if isinstance(catalog, str) and catalog else tuple(catalog)
+    asked = {k: v for k, v in {"model": model, "on": on, **options}.items() if v is not None}
+    return answer(read_options(asked, where), folders)
+
+
+def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
+    """The Estimate of options that ``read_options`` has checked."""
+    for name, meaning in (("model", "MODEL"), ("on", "--on ACCELERATOR"), ("gpus", "--gpus N")):
+        if name not in options:
+            raise QuestionError(f"the question lacks {meaning}")
+    given = dict(options)
+    assumptions: Assumptions = []
+    for name, value in DEFAULTS.items():
+        if name not in given:
+            given[name] = value
+            assume(assumptions, name, _plain(value), "default")
+    _refuse(given)
+    record, left_out = bind_model(given["model"], folders)
+    cluster = bind_cluster(given, folders, assumptions)
+    rows = _rows(given, record, assumptions)
+    jobs = _job_maker(given, record, cluster, folders)
+    placed = _place_all(jobs, cluster, rows, given.get("framework"))
+    groups = []
+    for name in dict.fromkeys(p.framework for p in placed):
+        index = np.array([i for i, p in enumerate(placed) if p.framework == name])
+        groups.append(_evaluate(jobs, name, cluster, given, index, [placed[i] for i in index], folders, assumptions, left_out))
+    return Estimate(tuple(groups), len(rows), folders)
+
+
+def _refuse(given: dict[str, Any]) -> None:
+    """What this version does not model, by name."""
+    for name in ("cp", "ep"):
+        if any(v != 1 for v in _items(given[name])):
+            raise UnsupportedError(f"--{name} {_plain(given[name])}: this version models tp, sp, pp, vpp, dp; {name} must be 1")
+    if given.get("schedule") == "1f1b" and any(v != 1 for v in _items(given.get("vpp", 1.0))):
+        raise QuestionError(f"--schedule 1f1b has one chunk per rank, --vpp is {_plain(given['vpp'])}: use interleaved")
+    if "global_batch_size" in given and "global_batch_tokens" in given:
+        raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
+
+
+def _items(value: Any) -> list[Any]:
+    return flat(value) if is_column(value) else [value]
+
+
+def _rows(given: dict[str, Any], model: Model, assumptions: Assumptions) -> list[dict[str, Any]]:
+    """The question's column options as one table of values per row; what has a simple default gets it here."""
+    if "seq_len" not in given:
+        given["seq_len"] = float(min(model.max_position_embeddings, DEFAULT_SEQ_LEN))
+        assume(assumptions, "seq_len", given["seq_len"], "default")
+    if "global_batch_tokens" in given:
+        sequences = [given["global_batch_tokens"] / s for s in _items(given["seq_len"])]
+        for s in sequences:
+            if s != int(s) or s < 1:
+                raise ValueRangeError(f"--global-batch-tokens {given['global_batch_tokens']:g} is no whole number of sequences of seq_len")
+        given["global_batch_size"] = sequences if len(sequences) > 1 else sequences[0]
+    names = [n for n, o in OPTIONS.items() if o.column and n in given]
+    columns = {n: _items(given[n]) for n in names}
+    n = max(len(c) for c in columns.values())
+    for name, c in columns.items():
+        if len(c) not in (1, n):
+            raise QuestionError(f"{name} has {len(c)} values, other columns {n}: columns must have one length")
+    rows = [{name: c[i if len(c) > 1 else 0] for name, c in columns.items()} for i in range(n)]
+    for row in rows:
+        if "global_batch_size" not in row:
+            row["global_batch_size"] = default_batch(row["gpus"], row["seq_len"])
+        if row.get("sp") is not None:
+            row["sp"] = float(row["sp"])
+        if given.get("schedule") == "1f1b":
+            row["vpp"] = 1.0
+        if row.get("pp") == 1.0:
+            row.setdefault("vpp", 1.0)
+        _dependent(row)
+    if "global_batch_size" not in given:
+        assume(assumptions, "global_batch_size", rows[0]["global_batch_size"] if n == 1 else "by row", "default")
+    return rows
+
+
+def _dependent(row: dict[str, Any]) -> None:
+    """An axis that the others decide is not open."""
+    mesh = ("tp", "pp", "dp_replicate", "dp_shard")
+    left = [a for a in mesh if row.get(a) is None]
+    if left in (["tp"], ["pp"]):
+        known = row["cp"]
+        for a in mesh:
+            known *= row.get(a) or 1.0
+        row[left[0]] = max(row["gpus"] // known, 1.0)
+
+
+def _job_maker(given: dict[str, Any], model: Model, cluster: Cluster, folders: tuple[str, ...]) -> Any:
+    """The Job for a framework's name, made once each, with what it assumed."""
+    made: dict[str, tuple[Job, Assumptions]] = {}
+
+    def job(name: str, notes: bool = False) -> Any:
+        if name not in made:
+            notes_of: Assumptions = []
+            record = load.record("frameworks", name, folders)
+            made[name] = (bind_job(given, model, record, cluster.accelerator.flash_attention, notes_of), notes_of)
+        return made[name] if notes else made[name][0]
+
+    return job
+
+
+def _place_all(jobs: Any, cluster: Cluster, rows: list[dict[str, Any]], framework: str | None) -> list[Placed]:
+    """A plan for every row; rows with equal given values share one search."""
+    known: dict[Any, Placed] = {}
+    placed = []
+    for row in rows:
+        key = tuple(row.items())
+        if key not in known:
+            known[key] = place(jobs, cluster, row, framework)
+        placed.append(known[key])
+    return placed
+
+
+def _evaluate(
+    jobs: Any, name: str, cluster: Cluster, given: dict[str, Any], index: Any, placed: list[Placed], folders: tuple[str, ...],
+    assumptions: Assumptions, left_out: list[str],
+) -> Group:  # fmt: skip
+    job, notes = jobs(name, notes=True)
+    plan = stack([p.plan for p in placed])
+    kept = rule_module.legality(job, plan)
+    with np.errstate(all="ignore"):
+        held = memory(job, cluster, plan)
+        timed = step(job, cluster, plan)
+        speed = throughput(job, cluster, plan, timed)
+    notes = [*assumptions, *notes]
+    if "framework" not in given:
+        assume(notes, "framework", name, "default")
+    run = run_of(given, cluster, plan, timed.tree.value, folders, notes) if "tokens" in given else None
+    rules = {**kept, "fits": held.fits}
+    warnings = [f"left out: {item}" for item in left_out]
+    if cluster.calibration.grade != "measured":
+        warnings.append(f"kernel constants of {cluster.accelerator.name} are priors carried from another device, not measured on it")
+    return Group(
+        index, job, cluster, plan, tuple(p.recompute for p in placed), tuple(p.chosen for p in placed), rules, held, timed,
+        speed, run, notes, tuple(warnings),
+    )  # fmt: skip
+
+
+def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str, Term]:
+    """Tokens and model FLOPs per second, MFU in its two conventions, HFU; against the named dense peak."""
+    model, seconds = job.model, timed.tree.value
+    tokens = plan.global_batch_size * plan.seq_len
+    matmul = matmul_parameters(model)
+    width = float(model.num_attention_heads * model.head_dim)
+    per_token = {"matmul_parameters": matmul, "num_hidden_layers": model.num_hidden_layers, "attention_width": width, "seq_len": plan.seq_len}
+    flop = leaf("model FLOP per token", flops.model_per_token, "FLOP", **per_token)
+    causal = leaf("causal model FLOP per token", flops.model_per_token_causal, "FLOP", **per_token)
+    peak = cluster.accelerator.peak[job.precision.gemm]
+    rate = leaf("tokens per second", _per_second, "token/s", amount=tokens, seconds=seconds)
+    recomputed = recomputed_per_token(job, plan)
+
+    def utilisation(name: str, per: Any) -> Term:
+        return leaf(name, _utilisation, "1", flop_per_token=per, tokens_per_second=rate.value, gpus=plan.gpus, peak=peak)
+
+    return {
+        "tokens_per_second": rate,
+        "tokens_per_second_per_gpu": leaf("tokens per second and GPU", _per_gpu, "token/s", amount=rate.value, gpus=plan.gpus),
+        "model_flop_per_second_per_gpu": leaf("model FLOP/s per GPU", _per_gpu, "FLOP/s", amount=rate.value * flop.value, gpus=plan.gpus),
+        "mfu": utilisation("MFU", flop.value),
+        "mfu_causal": utilisation("MFU, causal attention", causal.value),
+        "hfu": utilisation("HFU", flop.value + recomputed),
+    }
+
+
+def recomputed_per_token(job: Job, plan: Plan) -> Any:
+    """FLOPs computed a second time, per token: the forward share of what the plan recomputes."""
+    model = job.model
+    rest = 1.0 - plan.recompute_layers
+    linear = plan.recompute_layers + rest * plan.recompute_linear
+    core = plan.recompute_layers + rest * plan.recompute_attention
+    layers = model.num_hidden_layers
+    matrices = 2.0 * (matmul_parameters(model) - model.vocab_size * model.hidden_size)
+    scores = 4.0 * layers * model.num_attention_heads * model.head_dim * plan.seq_len
+    if job.flash:
+        scores = scores * mean_key_length(job, plan) / plan.seq_len
+    return matrices * linear + scores * core
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value == int(value) else value
+
+
+def _per_second(amount: Any, seconds: Any) -> Any:
+    """A rate: ``amount / seconds``."""
+    return amount / seconds
+
+
+def _per_gpu(amount: Any, gpus: Any) -> Any:
+    """A share: ``amount / gpus``."""
+    return amount / gpus
+
+
+def _utilisation(flop_per_token: Any, tokens_per_second: Any, gpus: Any, peak: Any) -> Any:
+    """FLOPs done over FLOPs possible: ``flop_per_token tokens_per_second / (gpus peak)``."""
+    return flop_per_token * tokens_per_second / (gpus * peak)
+
+
+__all__ = ["Estimate", "Group", "answer", "estimate", "total_parameters"]

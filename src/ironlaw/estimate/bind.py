@@ -1,0 +1,154 @@
+"""From names to numbers: the only place where a catalogue record meets a question.
+
+``job`` and ``cluster`` look up what the options name and fill in each record's usual companions; every choice made on
+the user's behalf is written into ``assumptions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ironlaw.catalog import load
+from ironlaw.catalog.records import Calibration, Framework, Model
+from ironlaw.errors import InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError, nearest_names
+from ironlaw.law import kernels
+from ironlaw.plan import PRECISIONS, Cluster, Job
+
+Assumptions = list[dict[str, Any]]
+
+
+def assume(assumptions: Assumptions, name: str, value: Any, origin: str) -> None:
+    """Write down what was taken for ``name`` and why: given, chosen, default or override."""
+    assumptions.append({"name": name, "value": value, "origin": origin})
+
+
+def bind_model(asked: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[str]]:
+    """The model a question names: a catalogue name, a config.json, or dimensions; and what of it is left out."""
+    if isinstance(asked, Mapping):
+        return model_from_dimensions(asked), []
+    if asked.startswith("hidden_size=") or ("=" in asked and "," in asked):
+        return model_from_dimensions(dict(_pairs(asked))), []
+    path = Path(asked).expanduser()
+    if path.suffix == ".json" or path.is_dir() or (path.exists() and "/" in asked):
+        from ironlaw.catalog import hf_config
+
+        config = hf_config.load_config(path)
+        name = path.parent.resolve().name if path.name == "config.json" else path.stem
+        return hf_config.model_from_config(config, str(path), name)
+    if "/" in asked and not load.aliases(folders)["models"].get(load.fold_name(asked)):
+        raise InputError(f"{asked}: no such file or folder (a model is a catalogue name, a config.json, or dimensions)")
+    return load.record("models", asked, folders), []
+
+
+def _pairs(text: str) -> list[tuple[str, Any]]:
+    pairs = []
+    for item in text.split(","):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise QuestionError(f"model dimensions are field=value pairs, {item!r} in {text!r} is none")
+        pairs.append((key.strip(), value.strip()))
+    return pairs
+
+
+_NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+
+
+def model_from_dimensions(table: Mapping[str, Any]) -> Model:
+    """A model from its dimensions; what is not given follows from what is, as in GPT (plain MLP of 4 h, MHA, tied)."""
+    known = {f.name: f for f in fields(Model)}
+    for key in table:
+        if key not in known or key in ("source", "published_parameters", "published_non_embedding"):
+            raise UnknownNameError("model field", str(key), known, "the model's dimensions")
+    missing = [n for n in _NEEDED if n not in table]
+    if missing:
+        raise QuestionError(f"the model's dimensions lack {', '.join(missing)}")
+    values: dict[str, Any] = {key: _dimension(key, item, str(known[key].type)) for key, item in table.items()}
+    values.setdefault("num_key_value_heads", values["num_attention_heads"])
+    if "head_dim" not in values:
+        if values["hidden_size"] % values["num_attention_heads"]:
+            raise ValueRangeError(
+                f"num_attention_heads {values['num_attention_heads']} does not divide hidden_size {values['hidden_size']}: give head_dim"
+            )
+        values["head_dim"] = values["hidden_size"] // values["num_attention_heads"]
+    values.setdefault("gated_mlp", False)
+    values.setdefault("intermediate_size", 4 * values["hidden_size"])
+    values.setdefault("max_position_embeddings", 2048)
+    values.setdefault("tie_word_embeddings", True)
+    values.setdefault("hidden_act", "silu" if values["gated_mlp"] else "gelu")
+    values.setdefault("norm", "rmsnorm" if values["gated_mlp"] else "layernorm")
+    values.setdefault("name", "custom")
+    values.setdefault("title", "model given by its dimensions")
+    if values["num_attention_heads"] % values["num_key_value_heads"]:
+        raise ValueRangeError(
+            f"num_key_value_heads {values['num_key_value_heads']} does not divide num_attention_heads {values['num_attention_heads']}"
+        )
+    return Model(**values)
+
+
+def _dimension(key: str, item: Any, wanted: str) -> Any:
+    if wanted == "bool":
+        from ironlaw.estimate.options import switch
+
+        return switch(item, key)
+    if wanted == "int":
+        from ironlaw.estimate.options import whole
+
+        return int(whole(item, key)) if str(item) != "0" else 0
+    return str(item)
+
+
+def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_device: bool, assumptions: Assumptions) -> Job:
+    """The Job: precision, optimizer, attention kernel and overlap by the user's word or the framework's habit."""
+    precision = PRECISIONS[options["precision"]]
+    if "flash_attention" in options:
+        flash = options["flash_attention"]
+    else:
+        flash = flash_device and framework.attention_kernel == "flash"
+        assume(assumptions, "flash_attention", "on" if flash else "off", "default")
+    if flash and not flash_device:
+        raise QuestionError("--flash-attention on: this accelerator has no flash attention kernel; use off")
+    if "overlap" in options:
+        overlap = options["overlap"]
+    else:
+        overlap = frozenset(framework.overlap)
+        assume(assumptions, "overlap", ",".join(sorted(overlap)) or "none", "default")
+    return Job(
+        model,
+        framework,
+        precision,
+        options["optimizer"],
+        flash,
+        overlap,
+        options["count_embedding"],
+        options.get("layers_per_stage", ()),
+    )
+
+
+def bind_cluster(options: dict[str, Any], folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
+    """The Cluster: accelerator, its usual node and fabric unless named, and the calibration of each tier."""
+    accelerator = load.record("accelerators", options["on"], folders)
+    node_name = options.get("node", accelerator.usual_node)
+    node = load.record("nodes", node_name, folders)
+    fabric = load.record("fabrics", options.get("fabric", node.usual_fabric), folders)
+    if "node" not in options:
+        assume(assumptions, "node", node.name, "default")
+    if "fabric" not in options:
+        assume(assumptions, "fabric", fabric.name, "default")
+    calibration: Calibration = load.record("calibration", accelerator.calibration, folders)
+    scale_up = load.record("calibration", node.collective_calibration, folders) if node.collective_calibration else calibration
+    systems = load.record("systems", "default", folders)
+    reference = load.record("accelerators", calibration.device, folders)
+    clock = None
+    if accelerator.tdp.value < reference.tdp.value and accelerator.name != reference.name:
+        idle = systems.idle_power_fraction.value * reference.tdp.value
+        clock = float(kernels.power_limited_clock(accelerator.tdp.value, reference.tdp.value, idle))
+        assume(assumptions, "sustained clock", f"{clock:.3f} of {reference.name} ({accelerator.tdp.text} of {reference.tdp.text})", "default")
+    precision = options["precision"]
+    if precision not in accelerator.peak or precision not in calibration.gemm:
+        usable = [p for p in accelerator.peak if p in calibration.gemm]
+        near = ", ".join(nearest_names(precision, usable) or usable)
+        raise UnsupportedError(f"--precision {precision}: {accelerator.name} has no such matrix rate; it has {near}")
+    return Cluster(accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems, clock)

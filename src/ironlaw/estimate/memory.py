@@ -1,0 +1,255 @@
+"""What one accelerator of each pipeline stage must hold at the peak of a step, as Term trees.
+
+    allocated = weights + gradients + master weights + optimizer states + activations + logits + gather buffers + workspace
+    reserved  = allocated + what the caching allocator cannot reuse
+    device    = reserved + context + communicators
+
+Stages differ: the first holds the embedding and most micro-batches in flight, the last the logits. Every class of equal
+stages is computed; the fullest is the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate.counts import layer_parameters, stage_parameters
+from ironlaw.estimate.layer import Shapes
+from ironlaw.estimate.stages import Stage, stages
+from ironlaw.law import activations, pipeline, states
+from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.terms import Term, leaf, total
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The tree of the fullest stage and its three totals, columns in bytes."""
+
+    tree: Term
+    allocated: Any
+    reserved: Any
+    device: Any
+    capacity: float
+    fits: Any
+    stage_names: tuple[str, ...]
+    which: Any
+
+
+def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
+    """The memory of every plan of a batch at its fullest stage."""
+    classes = stages(job, plan)
+    trees = [stage_memory(job, cluster, plan, c) for c in classes]
+    values = [np.where(c.count > 0, t.value, 0.0) for c, t in zip(classes, trees, strict=True)]
+    best, which = values[0], 0.0 * values[0]
+    for i, value in enumerate(values[1:], 1):
+        fuller = value > best
+        best, which = np.where(fuller, value, best), np.where(fuller, float(i), which)
+    tree = _pick(trees, which)
+    allocated = tree["allocated"].value * np.ones_like(best)
+    reserved = tree["reserved"].value * np.ones_like(best)
+    usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
+    return Memory(
+        tree, allocated, reserved, best, usable.value, best <= usable.value, tuple(c.name for c in classes), which
+    )
+
+
+def _pick(trees: list[Term], which: Any) -> Term:
+    """The tree whose every node has, in each row, the value it has in the chosen tree of that row."""
+
+    def choose(columns: list[Any]) -> Any:
+        chosen = columns[0]
+        for i, item in enumerate(columns[1:], 1):
+            chosen = np.where(which == i, item, chosen)
+        return chosen
+
+    first = trees[0]
+    inputs = {
+        key: item if hasattr(item, "source") or isinstance(item, str) else choose([t.inputs[key] for t in trees])
+        for key, item in first.inputs.items()
+    }
+    return Term(
+        first.name,
+        choose([t.value for t in trees]),
+        first.unit,
+        first.law,
+        inputs,
+        [_pick(list(parts), which) for parts in zip(*(t.parts for t in trees), strict=True)],
+        choose([t.times for t in trees]),
+        first.bound,
+    )
+
+
+def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
+    """The device memory of one class of stages."""
+    f = job.framework
+    s = Shapes.of(job, plan)
+    local = stage_parameters(job.model, stage) / plan.tp
+    allocated = total(
+        "allocated",
+        [
+            *model_states(job, plan, local),
+            activation_memory(job, plan, s, stage),
+            logits(job, plan, s, stage),
+            gather_buffers(job, plan, stage),
+            leaf("library workspace", _as_is, "B", size=f.workspace),
+        ],
+    )
+    reserved = total("reserved", [allocated, leaf("allocator slack", _share, "B", size=allocated.value, fraction=f.allocator_slack)])
+    groups = 1.0 * (plan.tp > 1) + (plan.pp > 1) + (plan.cp > 1) + (plan.dp_shard > 1) + (plan.dp_replicate > 1)
+    return total(
+        "device",
+        [
+            reserved,
+            leaf("driver context", _as_is, "B", size=f.context),
+            leaf("communicators", _share, "B", size=f.communicator, fraction=groups),
+        ],
+    )
+
+
+def model_states(job: Job, plan: Plan, local: Any) -> list[Term]:
+    """Weights, gradients, master weights and optimizer states, each sharded from its ZeRO stage on."""
+    kept = states.OPTIMIZERS[job.optimizer]
+    f, precision = job.framework, job.precision
+    stored = f.parameter_bytes if f.parameter_bytes is not None and precision.master_weights else precision.parameter_bytes
+    separate_master = precision.master_weights and f.parameter_bytes is None
+    gradient = f.gradient_bytes.value if precision.master_weights else precision.parameter_bytes
+
+    def kind(name: str, size: Any, from_stage: float) -> Term:
+        shards = states.zero_shards(from_stage, plan.zero, plan.dp_shard)
+        return leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
+
+    return [
+        kind("weights", stored, 3.0),
+        kind("gradients", gradient, 2.0),
+        kind("master weights", kept.master_bytes if separate_master else 0.0, 1.0),
+        kind("optimizer states", kept.state_bytes, 1.0),
+    ]
+
+
+def saved_per_layer(job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """What one layer keeps of one micro-batch when nothing of it is recomputed in full."""
+    model, e = job.model, job.precision.activation_bytes
+    flash, dropout = float(job.flash), float(model.dropout)
+    scores_kept = 1.0 - plan.recompute_attention
+    linear_kept = 1.0 - plan.recompute_linear
+    cheap_kept = 1.0 - plan.recompute_elementwise
+    wide = (2.0 if model.gated_mlp else 1.0) + job.framework.saved_activation_tensors.value * cheap_kept
+    return [
+        leaf(
+            "norms and residuals",
+            activations.norms_and_residuals,
+            "B",
+            times=0.5 + 0.5 * cheap_kept,
+            tokens=s.tokens,
+            hidden_size=model.hidden_size,
+            norms=model.norms_per_layer,
+            dropout=dropout,
+            tp=plan.tp,
+            sp=plan.sp,
+            bytes_per_element=e,
+        ),
+        leaf(
+            "attention",
+            activations.attention,
+            "B",
+            tokens=s.tokens,
+            num_attention_heads=model.num_attention_heads,
+            num_key_value_heads=model.num_key_value_heads,
+            head_dim=model.head_dim,
+            flash=flash,
+            tp=plan.tp,
+            bytes_per_element=e,
+        ),
+        leaf(
+            "attention scores",
+            activations.attention_scores,
+            "B",
+            times=scores_kept,
+            tokens=s.tokens,
+            seq_len=plan.seq_len,
+            num_attention_heads=model.num_attention_heads,
+            flash=flash,
+            dropout=dropout,
+            tp=plan.tp,
+            bytes_per_element=e,
+        ),
+        leaf(
+            "mlp",
+            activations.mlp,
+            "B",
+            times=linear_kept,
+            tokens=s.tokens,
+            intermediate_size=model.intermediate_size,
+            saved=wide,
+            tp=plan.tp,
+            bytes_per_element=e,
+        ),
+    ]
+
+
+def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
+    """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed ones, and the one being redone."""
+    in_flight = pipeline.in_flight_interleaved(plan.pp, plan.vpp, stage.index, plan.num_microbatches)
+    layers = stage.layers * in_flight
+    saved = saved_per_layer(job, plan, s)
+    boundary = leaf(
+        "checkpoints",
+        activations.checkpoint,
+        "B",
+        times=layers * plan.recompute_layers,
+        tokens=s.tokens,
+        hidden_size=job.model.hidden_size,
+        tp=plan.tp,
+        sp=plan.sp,
+        bytes_per_element=job.precision.activation_bytes,
+    )
+    working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
+    return total(
+        "activations",
+        [
+            total("saved layers", saved, times=layers * (1.0 - plan.recompute_layers)),
+            boundary,
+            total("layer being recomputed", saved, times=working),
+        ],
+    )
+
+
+def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
+    """Logits, their softmax and gradient, on the stage that computes the loss."""
+    return leaf(
+        "logits and loss",
+        activations.logits,
+        "B",
+        times=stage.head,
+        tokens=s.tokens,
+        vocab_size=job.model.vocab_size,
+        tp=plan.tp,
+        bytes_per_logit=job.framework.logit_memory.value * job.precision.activation_bytes / 2.0,
+    )
+
+
+def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
+    """ZeRO-3: two layers' whole weights (one in use, one prefetched) and one layer's whole gradients, or the output layer's."""
+    table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size)
+    biggest = np.maximum(layer_parameters(job.model), table)
+    units = np.where((plan.zero == 3) & (plan.dp_shard > 1), 1.0, 0.0) * biggest / plan.tp
+    return leaf(
+        "gather buffers",
+        states.state,
+        "B",
+        parameters=units,
+        bytes_per_parameter=2.0 * job.precision.parameter_bytes + job.framework.gradient_reduce_bytes.value,
+        shards=1.0,
+    )
+
+
+def _as_is(size: Any) -> Any:
+    """A size read from the record as it stands: ``size``."""
+    return size
+
+
+def _share(size: Any, fraction: Any) -> Any:
+    """A part or multiple of a size: ``fraction size``."""
+    return size * fraction

@@ -1,0 +1,247 @@
+"""Every option of a question, once: the command line, TOML files, CSV columns and Python all read this table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw import units
+from ironlaw.errors import QuestionError, UnitError, UnknownNameError, UnsupportedError, ValueRangeError, nearest_names
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: how its text is read, what it means, and whether Python may give a column of values."""
+
+    read: Callable[[Any, str], Any]
+    help: str
+    metavar: str = "N"
+    column: bool = False
+
+
+def whole(value: Any, flag: str) -> float:
+    """A whole number of at least 1."""
+    number = units.parse_count(value, flag)
+    if not math.isfinite(number) or number < 1 or number != int(number):
+        raise ValueRangeError(f"{flag} is {value}, must be a whole number of at least 1")
+    return number
+
+
+def stage(value: Any, flag: str) -> float:
+    """A ZeRO stage."""
+    number = units.parse_count(value, flag)
+    if number not in (0, 1, 2, 3):
+        raise ValueRangeError(f"{flag} is {value}, must be 0, 1, 2 or 3")
+    return number
+
+
+def switch(value: Any, flag: str) -> bool:
+    """on or off."""
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("on", "yes", "y", "true", "1", "1.0"):
+        return True
+    if text in ("off", "no", "n", "false", "0", "0.0"):
+        return False
+    raise ValueRangeError(f"{flag} is {value!r}, must be on or off")
+
+
+def text(value: Any, flag: str) -> str:
+    """A name."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueRangeError(f"{flag} is {value!r}, must be a name")
+    return value.strip()
+
+
+def model(value: Any, flag: str) -> Any:
+    """A name, a path, ``field=value,...`` dimensions, or a table of them."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return text(value, flag)
+
+
+def one_of(known: tuple[str, ...], later: tuple[str, ...] = ()) -> Callable[[Any, str], str]:
+    """A reader of one of ``known``; ``later`` are understood and refused."""
+
+    def read(value: Any, flag: str) -> str:
+        name = str(value).strip().lower()
+        if name in known:
+            return name
+        if name in later:
+            raise UnsupportedError(f"{flag} {name}: not modelled by this version, which knows {', '.join(known)}")
+        raise UnknownNameError(flag, str(value), [*known, *later])
+
+    return read
+
+
+RECOMPUTABLE = ("attention", "linear", "half-linear", "elementwise")
+
+
+def recompute(value: Any, flag: str) -> str:
+    """none, selective, selective:OPERATORS, full or every:K, checked and normalised."""
+    name = str(value).strip().lower()
+    if name in ("none", "selective", "full"):
+        return name
+    head, _, tail = name.partition(":")
+    if head == "every" and tail.isdigit() and int(tail) >= 1:
+        return name
+    if head == "selective" and tail:
+        for operator in tail.split(","):
+            if operator not in RECOMPUTABLE:
+                raise UnknownNameError(f"operator of {flag} selective", operator, RECOMPUTABLE)
+        return name
+    raise UnknownNameError(flag, str(value), ["none", "selective", "selective:attention,elementwise", "full", "every:2"])
+
+
+OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp")
+
+
+def overlap(value: Any, flag: str) -> frozenset[str]:
+    """A comma list of what runs beside computation; none; all."""
+    items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
+    names = {str(i).strip() for i in items if str(i).strip()}
+    if names == {"none"} or not names:
+        return frozenset()
+    if names == {"all"}:
+        return frozenset(OVERLAPS)
+    for name in names:
+        if name not in OVERLAPS:
+            raise UnknownNameError(flag, name, [*OVERLAPS, "none", "all"])
+    return frozenset(names)
+
+
+def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
+    """A comma list of layers per pipeline stage."""
+    items = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    return tuple(int(whole(item, flag)) for item in items)
+
+
+def tokens(value: Any, flag: str) -> float:
+    """A count of tokens such as 15T."""
+    number = units.parse_count(value, flag)
+    if not math.isfinite(number) or number <= 0:
+        raise ValueRangeError(f"{flag} is {value}, must be more than 0")
+    return number
+
+
+def price(value: Any, flag: str) -> Any:
+    """A number of USD per accelerator hour, or provider/term."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return text(value, flag)
+    if not math.isfinite(number) or number < 0:
+        raise ValueRangeError(f"{flag} is {value}, must be at least 0 USD per accelerator hour")
+    return number
+
+
+def grid(value: Any, flag: str) -> Any:
+    """A region's name, or grams per kWh."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        if str(value).strip().endswith("/kWh"):
+            return units.parse(value, "kg/J", flag) * 3.6e9
+        return text(value, flag)
+    if not math.isfinite(number) or number < 0:
+        raise ValueRangeError(f"{flag} is {value}, must be at least 0 g/kWh")
+    return number
+
+
+def positive(unit: str) -> Callable[[Any, str], float]:
+    """A reader of quantities in ``unit`` above zero."""
+
+    def read(value: Any, flag: str) -> float:
+        number = units.parse(value, unit, flag)
+        if not math.isfinite(number) or number <= 0:
+            raise ValueRangeError(f"{flag} is {value}, must be more than 0")
+        return number
+
+    return read
+
+
+OPTIONS: dict[str, Option] = {
+    "model": Option(model, "catalogue name, config.json (file or folder), or hidden_size=...,num_hidden_layers=...", "MODEL"),
+    "on": Option(text, "accelerator, by catalogue name", "ACCELERATOR"),
+    "gpus": Option(whole, "accelerators in all", column=True),
+    "node": Option(text, "node, by catalogue name (default: the accelerator's usual one)", "NAME"),
+    "fabric": Option(text, "fabric between nodes (default: the node's usual one)", "NAME"),
+    "framework": Option(text, "training stack (default: megatron where tp or pp > 1, else fsdp)", "NAME"),
+    "global_batch_size": Option(whole, "sequences per optimizer step", column=True),
+    "global_batch_tokens": Option(tokens, "tokens per optimizer step, instead of sequences", "TOKENS"),
+    "seq_len": Option(whole, "tokens per sequence", column=True),
+    "micro_batch_size": Option(whole, "sequences per data-parallel rank and micro-batch", column=True),
+    "tp": Option(whole, "tensor parallel", column=True),
+    "sp": Option(switch, "sequence parallel (default: on where tp > 1)", "on|off", column=True),
+    "pp": Option(whole, "pipeline parallel", column=True),
+    "vpp": Option(whole, "model chunks per pipeline rank", column=True),
+    "cp": Option(whole, "context parallel", column=True),
+    "ep": Option(whole, "expert parallel", column=True),
+    "dp_replicate": Option(whole, "data parallel, replicas", column=True),
+    "dp_shard": Option(whole, "data parallel, shards", column=True),
+    "zero": Option(stage, "what dp_shard shards: 0 nothing, 1 states, 2 also gradients, 3 also weights", "0|1|2|3", column=True),
+    "recompute": Option(recompute, "none, selective[:OPERATORS], full, every:K", "HOW", column=True),
+    "precision": Option(one_of(("fp32", "tf32", "fp16", "bf16"), ("fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")), "fp32, tf32, fp16, bf16", "NAME"),
+    "optimizer": Option(
+        one_of(("sgd", "momentum", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")),
+        "sgd, momentum, adamw, adamw-bf16, adam8bit, adafactor, muon",
+        "NAME",
+    ),
+    "schedule": Option(
+        one_of(("1f1b", "interleaved"), ("zero-bubble", "dualpipe", "gpipe")), "1f1b, interleaved (default: by vpp)", "NAME"
+    ),
+    "overlap": Option(overlap, "comma list of grad-reduce, param-gather, tp, pp; none; all", "LIST"),
+    "flash_attention": Option(switch, "flash attention (default: on where the device has it)", "on|off"),
+    "layers_per_stage": Option(stage_layers, "explicit comma list of layers per pipeline stage", "LIST"),
+    "count_embedding": Option(switch, "embedding and loss take a layer's place each when layers are split", "on|off"),
+    "tokens": Option(tokens, "tokens of the whole run, such as 15T; absent: no run section", "TOKENS"),
+    "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
+    "grid": Option(grid, "region, or g/kWh (default: world average)", "GRID"),
+    "pue": Option(positive("1"), "power usage effectiveness of the data centre", "X"),
+}
+DEFAULTS: dict[str, Any] = {
+    "precision": "bf16",
+    "optimizer": "adamw",
+    "count_embedding": False,
+    "cp": 1.0,
+    "ep": 1.0,
+}
+
+
+def flag(name: str, where: str = "") -> str:
+    """How the user knows the option: ``--global-batch-size`` or ``global_batch_size in run.toml``."""
+    return f"{name} in {where}" if where else f"--{name.replace('_', '-')}"
+
+
+def read_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """The values of ``given`` read and checked; unknown names and wrong values are errors that say where."""
+    values: dict[str, Any] = {}
+    for raw, value in given.items():
+        name = raw.replace("-", "_")
+        if name not in OPTIONS:
+            hint = ", ".join(nearest_names(name, OPTIONS)) or ", ".join(OPTIONS)
+            raise QuestionError(f"unknown option {raw!r}{' in ' + where if where else ''}; nearest: {hint}")
+        if value is None:
+            continue
+        option = OPTIONS[name]
+        try:
+            if option.column and is_column(value):
+                values[name] = [option.read(v, flag(name, where)) for v in flat(value)]
+            else:
+                values[name] = option.read(value, flag(name, where))
+        except UnitError as error:
+            raise UnitError(str(error)) from None
+    return values
+
+
+def is_column(value: Any) -> bool:
+    """True for a sequence or array of values, not for a text."""
+    return not isinstance(value, (str, bytes, Mapping)) and hasattr(value, "__len__")
+
+
+def flat(value: Any) -> list[Any]:
+    """A column's items as Python values."""
+    return value.ravel().tolist() if hasattr(value, "ravel") else list(value)

@@ -1,0 +1,61 @@
+"""What makes a plan legal: each rule a named bool column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate.stages import stages
+from ironlaw.plan import Job, Plan
+
+
+def legality(job: Job, plan: Plan) -> dict[str, Any]:
+    """One bool column per rule, true where the plan keeps it."""
+    model = job.model
+    one = np.ones(plan.rows, dtype=bool)
+    smallest = np.full(plan.rows, np.inf)
+    for stage in stages(job, plan):
+        smallest = np.where(stage.count > 0, np.minimum(smallest, stage.layers), smallest)
+    kv_local = np.maximum(model.num_key_value_heads, plan.tp)
+    return {
+        "gpus_factor": one & (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp),
+        "tp_divides_heads": one & _divides(plan.tp, model.num_attention_heads),
+        "tp_divides_kv_heads": one & _divides(np.minimum(plan.tp, model.num_key_value_heads), kv_local),
+        "tp_divides_intermediate_size": one & _divides(plan.tp, model.intermediate_size),
+        "sequence_divides": one & _divides(plan.tp * plan.cp, plan.seq_len),
+        "micro_batches_whole": one & _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
+        "stages_have_layers": one & (smallest >= 1.0),
+        "chunks_have_layers": one & ((plan.vpp == 1) | ((plan.pp > 1) & (smallest >= plan.vpp))),
+        "interleaving_groups_whole": one & ((plan.vpp == 1) | _divides(plan.pp, plan.num_microbatches)),
+        "zero_has_shards": one & ((plan.zero > 0) | (plan.dp_shard == 1)),
+    }
+
+
+RULES = {
+    "gpus_factor": "gpus = tp * pp * cp * dp_replicate * dp_shard",
+    "tp_divides_heads": "tp divides num_attention_heads",
+    "tp_divides_kv_heads": "tp divides num_key_value_heads, or is a multiple of it",
+    "tp_divides_intermediate_size": "tp divides intermediate_size",
+    "sequence_divides": "tp * cp divides seq_len",
+    "micro_batches_whole": "micro_batch_size * dp divides global_batch_size",
+    "stages_have_layers": "every pipeline stage has a layer",
+    "chunks_have_layers": "vpp > 1 needs pp > 1 and a layer for every chunk",
+    "interleaving_groups_whole": "the interleaved schedule needs micro-batches in multiples of pp",
+    "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
+    "fits": "device memory is at most the usable capacity",
+}
+
+
+def legal(rules: dict[str, Any]) -> Any:
+    """True where every rule but ``fits`` holds."""
+    result = np.True_
+    for name, column in rules.items():
+        if name != "fits":
+            result = result & column
+    return result
+
+
+def _divides(divisor: Any, number: Any) -> Any:
+    quotient = number / divisor
+    return (quotient == np.floor(quotient)) & (quotient >= 1.0)

@@ -1,0 +1,101 @@
+"""The whole run from one step: days, accelerator-hours, money, energy, carbon. Failure-free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw.catalog import load
+from ironlaw.catalog.records import Grid, Price, PriceList
+from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.errors import UnknownNameError
+from ironlaw.estimate.bind import Assumptions, assume
+from ironlaw.law import cost, energy, run
+from ironlaw.plan import Cluster, Plan
+from ironlaw.terms import Term, leaf, total
+
+_ASKED = Source("asked", "given in the question", "", "", "guess")
+
+
+@dataclass(frozen=True)
+class Run:
+    """The terms of a run, columns over the plans."""
+
+    tokens: float
+    seconds: Term
+    gpu_hours: Term
+    usd: Term
+    joules: Term
+    kg_co2e: Term
+
+
+def bind_price(asked: Any, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
+    """USD per second and accelerator: the number given, the provider/term named, or the newest on-demand price."""
+    if isinstance(asked, (int, float)):
+        return Sourced(asked / 3600.0, "USD/s", f"{asked} USD/h", _ASKED)
+    prices: PriceList = load.record("prices", cluster.accelerator.name, folders)
+    known = {f"{p.provider}/{p.term}": p for p in prices.price}  # later dates win
+    if asked:
+        wanted = load.fold_name(str(asked))
+        found = {load.fold_name(k): p for k, p in known.items()} | {load.fold_name(p.provider): p for p in prices.price if p.term == "on-demand"}
+        if wanted not in found:
+            raise UnknownNameError(f"price of {cluster.accelerator.name}", str(asked), known)
+        price: Price = found[wanted]
+    else:
+        on_demand = [p for p in prices.price if p.term == "on-demand"] or list(prices.price)
+        price = max(on_demand, key=lambda p: p.date)
+    assume(assumptions, "price", f"{price.per_hour.text} ({price.provider}, {price.region}, {price.term}, {price.date})", "given" if asked else "default")
+    return price.per_hour
+
+
+def bind_grid(asked: Any, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
+    """Carbon per energy: the number given, the region named, or the world average."""
+    if isinstance(asked, (int, float)):
+        return Sourced(asked / 3.6e9, "kg/J", f"{asked} g/kWh", _ASKED)
+    grid: Grid = load.record("grids", asked or "world", folders)
+    assume(assumptions, "grid", f"{grid.title}: {grid.intensity.text} ({grid.year})", "given" if asked else "default")
+    return grid.intensity
+
+
+def run_of(
+    options: dict[str, Any], cluster: Cluster, plan: Plan, step: Any, folders: tuple[str, ...], assumptions: Assumptions
+) -> Run:
+    """The run of every plan. Power is the rated power of accelerators and host, times PUE: an upper estimate."""
+    tokens = options["tokens"]
+    price = bind_price(options.get("price"), cluster, folders, assumptions)
+    intensity = bind_grid(options.get("grid"), folders, assumptions)
+    if "pue" in options:
+        pue = Sourced(options["pue"], "1", str(options["pue"]), _ASKED)
+    else:
+        pue = cluster.systems.pue
+        assume(assumptions, "pue", pue.text, "default")
+    steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=plan.global_batch_size * plan.seq_len)
+    seconds = Term("seconds", steps.value * step, "s", _product, {"steps": steps.value, "step": step})
+    host = cluster.node.host_power.value / cluster.node.accelerators.value
+    power = leaf(
+        "power", energy.cluster_power, "W", gpus=plan.gpus, accelerator_power=cluster.accelerator.tdp,
+        host_power_per_accelerator=host, pue=pue,
+    )  # fmt: skip
+    joules = leaf("energy", energy.energy, "J", power=power.value, seconds=seconds.value)
+    return Run(
+        tokens,
+        seconds,
+        leaf("gpu hours", cost.gpu_hours, "h", gpus=plan.gpus, seconds=seconds.value),
+        leaf("cost", cost.rental, "USD", gpus=plan.gpus, seconds=seconds.value, price=price),
+        joules,
+        leaf("carbon", energy.carbon, "kg", energy=joules.value, intensity=intensity),
+    )
+
+
+def run_term(run: Run) -> Term:
+    """The run's terms under one name, for the explanation; they have different units, so the node has no sum."""
+    parts = [run.seconds, run.gpu_hours, run.usd, run.joules, run.kg_co2e]
+    return Term("run", run.seconds.value, "s", None, {"tokens": run.tokens}, parts)
+
+
+def _product(steps: Any, step: Any) -> Any:
+    """Steps of the run times the time of one: ``steps step``."""
+    return steps * step
+
+
+__all__ = ["Run", "bind_grid", "bind_price", "run_of", "run_term", "total"]

@@ -1,0 +1,70 @@
+"""Which layers a pipeline stage holds: classes of equal stages, so that no plan needs an axis of stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ironlaw.plan import Job, Plan
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A class of equal stages: columns of its first stage's index, its layers, and how many stages it stands for."""
+
+    name: str
+    index: Any
+    layers: Any
+    count: Any
+    embedding: Any  # 1 where it holds the embedding
+    head: Any  # 1 where it holds the output layer and the loss
+
+
+def stages(job: Job, plan: Plan) -> list[Stage]:
+    """The classes of equal stages of every plan.
+
+    Layers that do not divide: the remainder goes to the middle stages, one each; what is left, to the first. With
+    ``count_embedding`` the embedding and the loss take a layer's place each. An explicit list of layers wins.
+    """
+    if job.layers_per_stage:
+        return _explicit(job, plan)
+    one = np.ones_like(plan.pp)
+    single = np.where(plan.pp == 1, 1.0, 0.0)
+    counted = 1.0 if job.count_embedding else 0.0
+    slots = job.model.num_hidden_layers + 2.0 * counted
+    base = np.floor(slots / plan.pp)
+    remainder = slots - base * plan.pp
+    middles = np.maximum(plan.pp - 2.0, 0.0)
+    longer = np.minimum(remainder, middles)
+    first = base + (remainder - longer) - counted - single * counted
+    return [
+        Stage("first", 0.0 * one, first, one, one, single),
+        Stage("longer middle", one, base + one, longer, 0.0 * one, 0.0 * one),
+        Stage("middle", 1.0 + longer, base, middles - longer, 0.0 * one, 0.0 * one),
+        Stage("last", plan.pp - 1.0, base - counted, 1.0 - single, 0.0 * one, one),
+    ]
+
+
+def _explicit(job: Job, plan: Plan) -> list[Stage]:
+    one = np.ones_like(plan.pp)
+    last = len(job.layers_per_stage) - 1
+    return [
+        Stage(f"stage {i}", i * one, layers * one, one, one * (i == 0), one * (i == last))
+        for i, layers in enumerate(job.layers_per_stage)
+    ]
+
+
+def slowest(candidates: list[Stage], times: list[Any]) -> tuple[Stage, Any]:
+    """The stage class with the largest of ``times`` in every row, as one Stage of columns, and its index by row."""
+    best, which = np.where(candidates[0].count > 0, times[0], -1.0), 0.0 * times[0]
+    chosen = candidates[0]
+    for i, (stage, time) in enumerate(zip(candidates[1:], times[1:], strict=True), 1):
+        better = (stage.count > 0) & (time > best)
+        best, which = np.where(better, time, best), np.where(better, float(i), which)
+        chosen = Stage(
+            "slowest",
+            *(np.where(better, getattr(stage, f), getattr(chosen, f)) for f in ("index", "layers", "count", "embedding", "head")),
+        )
+    return chosen, which

@@ -1,0 +1,241 @@
+"""The time of one optimizer step as a Term tree.
+
+    step = num_microbatches * (slowest stage's layers + embedding + head + p2p)     forward, backward, recompute, TP, FSDP
+         + pipeline bubble + exposed gradient reduction + exposed parameter gather + optimizer
+
+The slowest stage sets the pace in steady state; the others are waited for once, in the bubble.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate import layer, tiers
+from ironlaw.estimate.counts import layer_parameters, stage_parameters
+from ironlaw.estimate.stages import Stage, slowest, stages
+from ironlaw.law import kernels, overlap, pipeline, states, traffic
+from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.terms import Term, fold, leaf, total
+
+
+@dataclass(frozen=True)
+class Step:
+    """The tree, and which stage class sets the pace in every row."""
+
+    tree: Term
+    stage: Stage
+    stage_names: tuple[str, ...]
+    which: Any
+
+
+def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
+    """The step of every plan of a batch."""
+    s = layer.Shapes.of(job, plan)
+    per_layer = layer_parts(job, cluster, plan, s)
+    embedding, head = embedding_term(job, cluster, plan, s), head_term(job, cluster, plan, s)
+    hop = point_to_point(job, cluster, plan)
+    one_layer = fold(per_layer)
+    classes = stages(job, plan)
+    times = [c.layers * one_layer + c.embedding * embedding.value + c.head * head.value for c in classes]
+    pace, which = slowest(classes, times)
+
+    hidden = 1.0 if "pp" in job.overlap else 0.0
+    exposed_hops = np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - hidden * (plan.vpp > 1)), 0.0)
+    micro_batch = [
+        total("layers", per_layer, times=pace.layers),
+        total("embedding", [embedding], times=pace.embedding),
+        total("output layer and loss", [head], times=pace.head),
+        total("stage to stage", [hop], times=exposed_hops),
+    ]
+    one_micro_batch = fold(micro_batch)
+    pipeline_time = _pipeline_time(classes, times, hop.value, plan)
+    gradients, parameters = data_parallel(job, cluster, plan, pace, per_layer)
+    parts = [
+        total("micro-batches", micro_batch, times=plan.num_microbatches),
+        leaf(
+            "pipeline bubble",
+            pipeline.bubble_time,
+            "s",
+            "pipeline",
+            pipeline_time=pipeline_time,
+            slowest_stage_time=np.minimum(one_micro_batch, pipeline_time),
+            vpp=plan.vpp,
+        ),
+        gradients,
+        parameters,
+        optimizer(job, cluster, plan, pace),
+    ]
+    return Step(total("step", parts), pace, tuple(c.name for c in classes), which)
+
+
+def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan) -> Any:
+    """One micro-batch through all stages and back."""
+    through = classes[0].count * times[0]
+    for c, t in zip(classes[1:], times[1:], strict=True):
+        through = through + c.count * t
+    return through + np.where(plan.pp > 1, 2.0 * plan.pp * plan.vpp, 0.0) * hop
+
+
+def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> list[Term]:
+    """One layer's share of a micro-batch: computation, exposed collectives, and what its host cannot launch in time."""
+    forward = layer.forward(cluster, job, plan, s)
+    backward = layer.backward(cluster, job, plan, s)
+    again = layer.recompute(cluster, job, plan, s)
+    device = forward.value + backward.value + again.value
+    tensor = layer.tensor_parallel(cluster, job, plan)
+    passes = 2.0 + plan.recompute_layers
+    if "tp" in job.overlap:
+        exposed = _exposed(cluster, "tensor parallel", device, [total("collectives", [tensor], times=passes)])
+    else:
+        exposed = total("tensor parallel", [tensor], times=passes)
+    host = leaf(
+        "host dispatch",
+        kernels.dispatch_shortfall,
+        "s",
+        "dispatch",
+        operators=job.framework.operators_per_layer.value * (3.0 + plan.recompute_layers),
+        host_time=job.framework.host_time_per_operator,
+        device_time=device + exposed.value,
+    )
+    return [forward, backward, again, exposed, fully_sharded(job, cluster, plan, forward.value, backward.value + again.value), host]
+
+
+def _exposed(cluster: Cluster, name: str, compute: Any, communication: list[Term], times: Any = None) -> Term:
+    """What ``communication`` adds to ``compute`` when both run at once, on the network's account."""
+    return leaf(
+        name,
+        overlap.exposed_after_overlap,
+        "s",
+        "network",
+        times,
+        compute=compute,
+        communication=fold(communication),
+        slowdown=cluster.systems.overlap_slowdown,
+    )
+
+
+def fully_sharded(job: Job, cluster: Cluster, plan: Plan, forward: Any, backward: Any) -> Term:
+    """ZeRO-3: weights gathered for forward and again for backward, gradients scattered, both beside the computation.
+
+    ZeRO-2 scatters its gradients every micro-batch too.
+    """
+    local = layer_parameters(job.model) / plan.tp
+    stride = plan.tp * plan.cp
+    weights = local * parameter_bytes(job)
+    gather = tiers.collective(cluster, "gather weights", "all_gather", plan.dp_shard, weights, stride)
+    scattered = local * job.framework.gradient_reduce_bytes.value
+    scatter = tiers.collective(cluster, "scatter gradients", "reduce_scatter", plan.dp_shard, scattered, stride)
+    all_three = np.where(plan.zero == 3, 1.0, 0.0)
+    only_two = np.where(plan.zero == 2, 1.0, 0.0)
+    return total(
+        "sharded data parallel",
+        [
+            _exposed(cluster, "exposed gather, forward", forward, [gather], all_three),
+            _exposed(cluster, "exposed gather and scatter, backward", backward, [gather, scatter], all_three),
+            _exposed(cluster, "exposed scatter, backward", backward, [scatter], only_two),
+        ],
+    )
+
+
+def parameter_bytes(job: Job) -> float:
+    """Bytes of a weight as it is gathered and multiplied."""
+    return job.precision.parameter_bytes
+
+
+def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> Term:
+    """Look-up forward, scatter-add backward, and the sum over the vocabulary's shards."""
+    e = job.precision.activation_bytes
+    moved = s.tokens * s.hidden * e
+    reduce = tiers.collective(cluster, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
+    return total(
+        "embedding",
+        [elementwise_times(cluster, "look-up", moved, 2.0), elementwise_times(cluster, "scatter-add", moved, 3.0), reduce],
+    )
+
+
+def elementwise_times(cluster: Cluster, name: str, moved: Any, passes: float) -> Term:
+    return layer.elementwise(cluster, name, moved * passes)
+
+
+def head_term(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> Term:
+    """Final norm, output projection and cross-entropy, forward and backward."""
+    e, vocab = job.precision.activation_bytes, job.model.vocab_size / plan.tp
+    logits = s.tokens * vocab
+    compute = [
+        layer.gemm(cluster, job, "output gemm", s.tokens, vocab, s.hidden),
+        layer.gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab),
+        layer.gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens),
+        elementwise_times(cluster, "cross-entropy", logits * e / 2.0, job.framework.loss_bytes.value),
+        elementwise_times(cluster, "final norm", s.sequence_tokens * s.hidden * e / 2.0, 2.5 * job.framework.norm_bytes.value),
+    ]
+    busy = fold(compute)
+    stride = plan.tp * plan.cp
+    weights = job.model.vocab_size * job.model.hidden_size / plan.tp
+    gather = tiers.collective(cluster, "gather", "all_gather", plan.dp_shard, weights * parameter_bytes(job), stride)
+    scatter = tiers.collective(
+        cluster, "scatter", "reduce_scatter", plan.dp_shard, weights * job.framework.gradient_reduce_bytes.value, stride
+    )
+    sharded = np.where(plan.zero == 3, 1.0, 0.0)
+    tensor = tiers.collective(cluster, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
+    return total(
+        "output layer and loss",
+        [*compute, tensor, _exposed(cluster, "exposed gather and scatter", busy, [gather, gather, scatter], sharded)],
+    )
+
+
+def point_to_point(job: Job, cluster: Cluster, plan: Plan) -> Term:
+    """One hand-over of a micro-batch's activations to the next stage."""
+    size = plan.tokens * job.model.hidden_size * job.precision.activation_bytes / plan.sequence_shards
+    return tiers.point_to_point(cluster, "p2p", size, plan.gpus / plan.pp)
+
+
+def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_layer: list[Term]) -> tuple[Term, Term]:
+    """Once a step: gradients reduced behind the last backward, weights gathered before the next forward.
+
+    With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
+    """
+    local = stage_parameters(job.model, pace) / plan.tp
+    stride = plan.tp * plan.cp
+    size = local * job.framework.gradient_reduce_bytes.value
+    scatter = tiers.collective(cluster, "reduce-scatter", "reduce_scatter", plan.dp_shard, size, stride)
+    whole = tiers.collective(cluster, "all-reduce", "all_reduce", plan.dp, size, stride)
+    replicas = tiers.collective(
+        cluster, "all-reduce over replicas", "all_reduce", plan.dp_replicate, size / plan.dp_shard, stride * plan.dp_shard
+    )
+    once = np.where(plan.zero == 1, 1.0, 0.0)
+    unsharded = np.where(plan.zero == 0, 1.0, 0.0)
+    reduce = [
+        total("reduce-scatter", [scatter], times=once),
+        total("all-reduce", [whole], times=unsharded),
+        total("all-reduce over replicas", [replicas], times=1.0 - unsharded),
+    ]
+    gather = tiers.collective(cluster, "all-gather", "all_gather", plan.dp_shard, local * parameter_bytes(job), stride)
+    gathered = [total("all-gather", [gather], times=np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0))]
+    forward, backward, again = (t.value for t in per_layer[:3])
+    window = cluster.systems.gradient_window.value
+    behind = window * pace.layers * (backward + again) if "grad-reduce" in job.overlap else 0.0 * backward
+    before = window * pace.layers * forward if "param-gather" in job.overlap else 0.0 * forward
+    return (
+        _exposed(cluster, "exposed gradient reduction", behind, reduce),
+        _exposed(cluster, "exposed weight gather", before, gathered),
+    )
+
+
+def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> Term:
+    """Gradient norm and update: every state read and written once, times the framework's passes."""
+    kept = states.OPTIMIZERS[job.optimizer]
+    local = stage_parameters(job.model, pace) / plan.tp / states.zero_shards(1.0, plan.zero, plan.dp_shard)
+    constants = cluster.calibration.elementwise
+    return leaf(
+        "optimizer",
+        kernels.memory_time,
+        "s",
+        "hbm",
+        traffic=traffic.optimizer_step(local, kept.traffic_bytes) * job.framework.optimizer_passes.value,
+        bandwidth=cluster.accelerator.hbm_bandwidth,
+        bandwidth_fraction=constants.bandwidth_fraction,
+        launch=constants.launch,
+    )

@@ -1,0 +1,68 @@
+"""Which wires a process group uses, and what a collective over them costs.
+
+Ranks are placed tensor parallel innermost, then context, data, and pipeline outermost, as Megatron-LM does. A group of
+``n`` ranks that stand ``stride`` apart fills a scale-up domain with ``inner`` of its ranks; the rest is reached over the
+fabric, one NIC rail per accelerator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.law import collectives
+from ironlaw.plan import Cluster
+from ironlaw.terms import Term, leaf
+
+_FACTOR = {
+    "all_reduce": collectives.all_reduce_factor,
+    "all_gather": collectives.one_way_factor,
+    "reduce_scatter": collectives.one_way_factor,
+    "all_to_all": collectives.one_way_factor,
+}
+
+
+def inner_ranks(cluster: Cluster, n: Any, stride: Any) -> Any:
+    """How many of a group's ``n`` ranks, ``stride`` apart, share one scale-up domain."""
+    domain = cluster.node.scale_up_size.value
+    return np.minimum(n, np.maximum(np.floor(domain / stride), 1.0))
+
+
+def collective(cluster: Cluster, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
+    """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
+    inside, outside = cluster.scale_up.collective[operation], cluster.scale_out.collective[operation]
+    inner = inner_ranks(cluster, n, stride)
+    return leaf(
+        name,
+        collectives.two_tier,
+        "s",
+        bound="network",
+        inner_ranks=inner,
+        outer_ranks=n / inner,
+        size=size,
+        factor=_FACTOR[operation](n),
+        inner_rate=cluster.node.scale_up_bandwidth,
+        inner_fraction=inside.bandwidth_fraction,
+        inner_half_size=inside.half_size,
+        inner_latency=inside.latency,
+        outer_rate=nic_rate(cluster),
+        outer_fraction=outside.bandwidth_fraction,
+        outer_half_size=outside.half_size,
+        outer_latency=outside.latency,
+    )
+
+
+def point_to_point(cluster: Cluster, name: str, size: Any, distance: Any) -> Term:
+    """The time to hand ``size`` bytes to the rank ``distance`` further on, as a network leaf."""
+    near = distance < cluster.node.scale_up_size.value
+    inside, outside = cluster.scale_up.collective["point_to_point"], cluster.scale_out.collective["point_to_point"]
+    rate = np.where(near, cluster.node.scale_up_bandwidth.value, nic_rate(cluster))
+    fraction = np.where(near, inside.bandwidth_fraction.value, outside.bandwidth_fraction.value)
+    latency = np.where(near, inside.latency.value, outside.latency.value)
+    return leaf(name, collectives.point_to_point, "s", bound="network", size=size, bandwidth=rate * fraction, latency=latency)
+
+
+def nic_rate(cluster: Cluster) -> float:
+    """Line rate of the NICs one accelerator may call its own [B/s], one direction."""
+    return cluster.fabric.nic_bandwidth.value * cluster.node.nics.value / cluster.node.accelerators.value

@@ -1,0 +1,36 @@
+"""Two helpers that keep a law's domain: outside it the answer is nan, never an exception or a warning."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def ratio(numerator, denominator):
+    """``numerator / denominator``, nan where the denominator is 0, in silence: nan spreads without warnings, inf does not.
+
+    >>> float(ratio(3.0, 4.0)), float(ratio(1.0, 0.0))
+    (0.75, nan)
+    """
+    return np.divide(numerator, np.where(np.equal(denominator, 0.0), np.nan, denominator))
+
+
+def inside(value, *conditions):
+    """``value`` where every condition holds, nan elsewhere; a scalar stays a scalar.
+
+    >>> float(inside(2.0, True, 1.0 > 0)), float(inside(2.0, False))
+    (2.0, nan)
+    """
+    everything = True
+    for condition in conditions:
+        everything = np.logical_and(everything, condition)
+    return np.where(everything, value, np.nan)[()]
+
+
+def fraction(value):
+    """True where ``value`` lies in [0, 1]."""
+    return np.logical_and(value >= 0, value <= 1)
+
+
+def flag(value):
+    """True where ``value`` is 0 or 1."""
+    return np.logical_or(value == 0, value == 1)

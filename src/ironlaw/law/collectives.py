@@ -1,0 +1,291 @@
+"""Time of communication among n ranks. ``size`` is the whole tensor in bytes; bandwidth is one direction, per rank."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ironlaw.law._domain import fraction, inside, ratio
+
+
+def all_reduce_factor(n):
+    """Bytes each rank sends in an all-reduce for each byte of the tensor: ``2 (n - 1) / n``.
+
+    Parameters
+        n [1]: ranks, >= 1
+    Returns [1]: traffic factor
+    Source: NVIDIA, nccl-tests, PERFORMANCE.md, "AllReduce", https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+    Leaves out: reduction in the switch (NVLS, SHARP), which sends each byte once
+
+    >>> float(all_reduce_factor(8))  # oracle S003-59
+    1.75
+    """
+    return inside(ratio(2.0 * (n - 1.0), 1.0 * n), n >= 1)
+
+
+def one_way_factor(n):
+    """Bytes each rank sends in an all-gather, reduce-scatter or all-to-all for each byte of the tensor: ``(n - 1) / n``.
+
+    Parameters
+        n [1]: ranks, >= 1
+    Returns [1]: traffic factor
+    Source: NVIDIA, nccl-tests, PERFORMANCE.md, "AllGather", https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+    Leaves out: multicast in the switch
+
+    >>> float(one_way_factor(8))
+    0.875
+    """
+    return inside(ratio(n - 1.0, 1.0 * n), n >= 1)
+
+
+def ring_all_gather(n, size, bandwidth, latency):
+    """Every rank ends with all ``size`` bytes: ``(n - 1) latency + (n - 1) / n size / bandwidth``.
+
+    Parameters
+        n [1]: ranks, >= 1
+        size [B]: bytes of the gathered tensor, >= 0
+        bandwidth [B/s]: bandwidth of a link, one direction, > 0
+        latency [s]: time of one hop, >= 0
+    Returns [s]: time
+    Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, IJHPCA 2005, section 4.1,
+        https://doi.org/10.1177/1094342005051521
+    Leaves out: start-up, protocols that trade bandwidth for latency, contention
+
+    >>> float(ring_all_gather(128, 140e9, 50e9, 0.0))  # half of oracle S001-07
+    2.778125
+    """
+    time = (n - 1.0) * latency + ratio(ratio(n - 1.0, 1.0 * n) * size, 1.0 * bandwidth)
+    return inside(time, n >= 1, size >= 0, bandwidth > 0, latency >= 0)
+
+
+def ring_reduce_scatter(n, size, bandwidth, latency):
+    """Every rank ends with its share of the sum: ``(n - 1) latency + (n - 1) / n size / bandwidth``.
+
+    Parameters
+        n [1]: ranks, >= 1
+        size [B]: bytes of the reduced tensor before it is scattered, >= 0
+        bandwidth [B/s]: bandwidth of a link, one direction, > 0
+        latency [s]: time of one hop, >= 0
+    Returns [s]: time
+    Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, IJHPCA 2005, section 4.3,
+        https://doi.org/10.1177/1094342005051521
+    Leaves out: the additions, start-up, contention
+
+    >>> float(ring_reduce_scatter(128, 140e9, 50e9, 0.0))  # oracle S001-07, t_half
+    2.778125
+    """
+    time = (n - 1.0) * latency + ratio(ratio(n - 1.0, 1.0 * n) * size, 1.0 * bandwidth)
+    return inside(time, n >= 1, size >= 0, bandwidth > 0, latency >= 0)
+
+
+def ring_all_reduce(n, size, bandwidth, latency):
+    """Every rank ends with the whole sum: ``2 (n - 1) latency + 2 (n - 1) / n size / bandwidth``.
+
+    Parameters
+        n [1]: ranks, >= 1
+        size [B]: bytes of the tensor, >= 0
+        bandwidth [B/s]: bandwidth of a link, one direction, > 0
+        latency [s]: time of one hop, >= 0
+    Returns [s]: time
+    Source: Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms, JPDC 2009, section 3, https://doi.org/10.1016/j.jpdc.2008.09.002
+    Leaves out: trees, reduction in the switch, the additions, start-up, contention
+
+    >>> float(ring_all_reduce(128, 140e9, 50e9, 0.0))  # 70B gradients in bf16; oracle S001-07
+    5.55625
+    """
+    time = 2.0 * (n - 1.0) * latency + ratio(ratio(2.0 * (n - 1.0), 1.0 * n) * size, 1.0 * bandwidth)
+    return inside(time, n >= 1, size >= 0, bandwidth > 0, latency >= 0)
+
+
+def all_to_all(n, size, bandwidth, latency):
+    """Every rank sends each other its share of ``size`` bytes: ``(n - 1) latency + (n - 1) / n size / bandwidth``.
+
+    Parameters
+        n [1]: ranks, >= 1
+        size [B]: bytes one rank holds before (and after), its own share included, >= 0
+        bandwidth [B/s]: bandwidth of a rank, one direction, > 0
+        latency [s]: time of one message, >= 0
+    Returns [s]: time
+    Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, IJHPCA 2005, section 4.2 (pairwise),
+        https://doi.org/10.1177/1094342005051521
+    Leaves out: unequal shares (the fullest rank sets the time), contention in the network
+
+    >>> float(all_to_all(8, 64e6, 400e9, 0.0))
+    0.00014
+    """
+    time = (n - 1.0) * latency + ratio(ratio(n - 1.0, 1.0 * n) * size, 1.0 * bandwidth)
+    return inside(time, n >= 1, size >= 0, bandwidth > 0, latency >= 0)
+
+
+def point_to_point(size, bandwidth, latency):
+    """One message: ``latency + size / bandwidth``.
+
+    Parameters
+        size [B]: bytes of the message, >= 0
+        bandwidth [B/s]: bandwidth of the link, one direction, > 0
+        latency [s]: time of an empty message, >= 0
+    Returns [s]: time
+    Source: Hockney, The Communication Challenge for MPP, Parallel Computing 1994, eq. 1, https://doi.org/10.1016/S0167-8191(06)80021-9
+    Leaves out: contention, protocols for small messages
+
+    >>> float(point_to_point(28e9, 12.5e9, 0.0))  # oracle S003-25
+    2.24
+    """
+    time = 1.0 * latency + ratio(1.0 * size, 1.0 * bandwidth)
+    return inside(time, size >= 0, bandwidth > 0, latency >= 0)
+
+
+def saturation(size, half_size):
+    """Share of its final bandwidth a collective reaches: ``sqrt(S) / (sqrt(S) + sqrt(h))``.
+
+    Parameters
+        size [B]: bytes S of the tensor, >= 0
+        half_size [B]: size h at which half the bandwidth is reached; 0 for none, >= 0
+    Returns [1]: fraction of the final bandwidth, 0 for an empty tensor
+    Source: fitted to nccl-tests sweeps of 8 x A100, H100 and B200 (aiconfigurator systems tables, NVIDIA, 2025,
+        https://github.com/ai-dynamo/aiconfigurator): 4 % mean error on Hopper from 1 MiB up against 18 % for latency + size / bandwidth
+    Leaves out: jumps where the library changes algorithm or protocol
+
+    >>> float(saturation(8.2e6, 8.2e6))
+    0.5
+    """
+    with np.errstate(invalid="ignore"):
+        root, half = np.sqrt(1.0 * size), np.sqrt(1.0 * half_size)
+    share = np.where(np.greater(size, 0), ratio(root, root + half), 0.0)
+    return inside(share, size >= 0, half_size >= 0)
+
+
+def measured(n, size, factor, line_rate, bandwidth_fraction, half_size, latency):
+    """A collective with measured constants: ``latency + size factor / (bandwidth_fraction line_rate saturation(size, half_size))``.
+
+    Exactly 0 where there is nothing to send: one rank, or an empty tensor.
+
+    Parameters
+        n [1]: ranks, >= 1
+        size [B]: bytes of the tensor, >= 0
+        factor [1]: all_reduce_factor or one_way_factor of n, >= 0
+        line_rate [B/s]: datasheet bandwidth of a rank, one direction, > 0
+        bandwidth_fraction [1]: fraction of it that very large tensors reach; above 1 where the switch reduces, > 0
+        half_size [B]: size at which half of that is reached, >= 0
+        latency [s]: time of an empty collective, >= 0
+    Returns [s]: time
+    Source: fitted to nccl-tests sweeps of 8 x A100, H100 and B200 (aiconfigurator systems tables, NVIDIA, 2025,
+        https://github.com/ai-dynamo/aiconfigurator); traffic factors of nccl-tests, PERFORMANCE.md
+    Leaves out: jumps where the library changes algorithm or protocol, contention with other collectives
+
+    >>> round(1e6 * float(measured(8, 2.0**29, 1.75, 450e9, 512 / 450, 8.2e6, 16e-6)))  # us; measured on 8 x H100: 2,111
+    2078
+    """
+    with np.errstate(invalid="ignore"):
+        root, half = np.sqrt(1.0 * size), np.sqrt(1.0 * half_size)
+    share = ratio(root, root + half)
+    time = latency + ratio(1.0 * size * factor, 1.0 * bandwidth_fraction * line_rate * share)
+    something = np.logical_and(np.greater(n, 1), np.greater(size, 0))
+    return inside(
+        np.where(something, time, 0.0),
+        n >= 1,
+        size >= 0,
+        factor >= 0,
+        line_rate > 0,
+        bandwidth_fraction > 0,
+        half_size >= 0,
+        latency >= 0,
+    )
+
+
+def two_tier(
+    inner_ranks,
+    outer_ranks,
+    size,
+    factor,
+    inner_rate,
+    inner_fraction,
+    inner_half_size,
+    inner_latency,
+    outer_rate,
+    outer_fraction,
+    outer_half_size,
+    outer_latency,
+):
+    """A collective inside domains and across them: ``max(measured(inner), measured(outer, size / inner_ranks))``.
+
+    NCCL's rings run through every rank once: each accelerator's own link carries the whole traffic, and each of the
+    ``inner_ranks`` NIC rails of a domain its share. Both stages run at once, the slower one sets the time. ``factor`` is
+    that of all ``inner_ranks outer_ranks`` ranks.
+
+    Parameters
+        inner_ranks [1]: ranks of the group in one scale-up domain, >= 1
+        outer_ranks [1]: domains the group spans, >= 1
+        size [B]: bytes of the whole tensor, >= 0
+        factor [1]: traffic factor of the operation over all ranks, >= 0
+        inner_rate [B/s]: line rate inside a domain, one direction, per accelerator, > 0
+        inner_fraction [1]: share of that rate reached by large messages, > 0
+        inner_half_size [B]: size that reaches half of it, >= 0
+        inner_latency [s]: start-up inside a domain, >= 0
+        outer_rate [B/s]: line rate of an accelerator's NICs, one direction, > 0
+        outer_fraction [1]: share of that rate reached by large messages, > 0
+        outer_half_size [B]: size per rail that reaches half of it, >= 0
+        outer_latency [s]: start-up across domains, >= 0
+    Returns [s]: time
+    Source: S. Jeaugey, Massively Scale Your Deep Learning Training with NCCL 2.4, NVIDIA, 2019 (rings and rails),
+        https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/
+    Leaves out: latency that grows with the number of domains, contention above the rails
+
+    >>> round(float(two_tier(8, 4, 4 * 2.0**30, 2 * 31 / 32, 450e9, 1.0, 0.0, 0.0, 50e9, 1.0, 0.0, 0.0)) * 1e3, 1)
+    20.8
+    """
+    inner = measured(inner_ranks, size, factor, inner_rate, inner_fraction, inner_half_size, inner_latency)
+    rail = ratio(1.0 * size, 1.0 * inner_ranks)
+    outer = measured(outer_ranks, rail, factor, outer_rate, outer_fraction, outer_half_size, outer_latency)
+    return np.maximum(inner, outer)
+
+
+def hierarchical(inner, outer, serial_fraction):
+    """A collective over two tiers that overlap in part: ``max(inner, outer) + serial_fraction min(inner, outer)``.
+
+    Parameters
+        inner [s]: time of the tier inside the node, >= 0
+        outer [s]: time of the tier between nodes, >= 0
+        serial_fraction [1]: part of the faster tier that is not hidden, in [0, 1]
+    Returns [s]: time
+    Source: bounds: max and sum of the tiers; between them as measured by nccl-tests over nodes (Bekman, ML Engineering, network benchmarks,
+        https://github.com/stas00/ml-engineering/tree/master/network)
+    Leaves out: chunking, rails, oversubscribed spines
+
+    >>> float(hierarchical(16.0, 8.0, 0.25))
+    18.0
+    """
+    time = np.maximum(1.0 * inner, outer) + serial_fraction * np.minimum(1.0 * inner, outer)
+    return inside(time, inner >= 0, outer >= 0, fraction(serial_fraction))
+
+
+def bus_bandwidth(size, time, factor):
+    """Bandwidth of the links that a measured collective implies: ``size factor / time``.
+
+    Parameters
+        size [B]: bytes of the tensor, >= 0
+        time [s]: measured time, > 0
+        factor [1]: all_reduce_factor or one_way_factor of the ranks, >= 0
+    Returns [B/s]: bus bandwidth, comparable with the line rate
+    Source: NVIDIA, nccl-tests, PERFORMANCE.md, "Bus bandwidth", https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+    Leaves out: latency, which small tensors mostly measure
+
+    >>> round(float(bus_bandwidth(22118400, 0.113e-3, 1.0)) / 1e9, 2)  # 2 ranks; oracle S002-01
+    195.74
+    """
+    return inside(ratio(1.0 * size * factor, 1.0 * time), size >= 0, time > 0, factor >= 0)
+
+
+def algorithm_bandwidth(size, time):
+    """Rate at which a measured collective finishes bytes of the tensor: ``size / time``.
+
+    Parameters
+        size [B]: bytes of the tensor, >= 0
+        time [s]: measured time, > 0
+    Returns [B/s]: algorithm bandwidth, not comparable with the line rate
+    Source: NVIDIA, nccl-tests, PERFORMANCE.md, "Algorithm bandwidth", https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+    Leaves out: the number of ranks
+
+    >>> round(float(algorithm_bandwidth(22118400, 0.113e-3)) / 1e9, 2)  # oracle S002-01
+    195.74
+    """
+    return inside(ratio(1.0 * size, 1.0 * time), size >= 0, time > 0)

@@ -1,0 +1,223 @@
+"""Floating-point operations of a transformer: matrix by matrix, layer by layer, token by token."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ironlaw.law._domain import flag, inside, ratio
+
+
+def gemm(m, n, k):
+    """A matrix product (m, k) x (k, n): ``2 m n k``, a multiplication and an addition each.
+
+    Parameters
+        m [1]: rows of the first matrix, >= 0
+        n [1]: columns of the second matrix, >= 0
+        k [1]: inner extent, >= 0
+    Factor [FLOP]: 2 for each multiply-add
+    Returns [FLOP]: operations
+    Source: Golub and Van Loan, Matrix Computations, 4th ed., 2013, section 1.1
+    Leaves out: bias and activation, which cost m n each
+
+    >>> float(gemm(4096, 4096, 4096))  # oracle S002-02
+    137438953472.0
+    """
+    return inside(2.0 * m * n * k, m >= 0, n >= 0, k >= 0)
+
+
+def attended_length(seq_len, window):
+    """Keys a causal query sees on average, in the field's convention: ``s / 2``, in a window ``(w w / 2 + (s - w) w) / s``.
+
+    The first w queries see w/2 on average, the others w. The exact count of the full causal mask is (s + 1) / 2; the
+    convention drops the half, and the two forms meet at w = s.
+
+    Parameters
+        seq_len [token]: length s of the sequence, > 0
+        window [token]: width w of the sliding window; 0, negative or more than s means none, any
+    Returns [token]: mean number of keys
+    Source: Dao, FlashAttention-2, 2023, section 4.1 (causal counts as half), https://arxiv.org/abs/2307.08691
+    Leaves out: document masks, attention sinks
+
+    >>> float(attended_length(8192, 0)), float(attended_length(8192, 4096))
+    (4096.0, 3072.0)
+    """
+    windowed = ratio(0.5 * window * window + (1.0 * seq_len - window) * window, 1.0 * seq_len)
+    limited = np.logical_and(window > 0, window < seq_len)
+    return inside(np.where(limited, windowed, 0.5 * seq_len), seq_len > 0, np.equal(window, window))
+
+
+def attention_core(batch, seq_len, key_length, num_attention_heads, head_dim):
+    """Forward pass of the attention core, ``Q K^T`` and ``P V``: ``4 b s key_length a d``.
+
+    Parameters
+        batch [1]: sequences, >= 0
+        seq_len [token]: queries of a sequence, >= 0
+        key_length [token]: keys of a query: seq_len for the full square, attended_length for a causal mask, >= 0
+        num_attention_heads [1]: query heads a, >= 0
+        head_dim [1]: width d of a head, >= 0
+    Factor [FLOP/token/token]: 2 multiply-adds of 2 FLOP for each pair of query and key
+    Returns [FLOP]: operations
+    Source: Dao, FlashAttention-2, 2023, section 4.1, https://arxiv.org/abs/2307.08691
+    Leaves out: the softmax; a value width that differs from head_dim (MLA)
+
+    >>> float(attention_core(32, 1024, 1024, 25, 64))  # GPT-2 XL: twice the score product of oracle S003-01
+    214748364800.0
+    """
+    flop = 4.0 * batch * seq_len * key_length * num_attention_heads * head_dim
+    return inside(flop, batch >= 0, seq_len >= 0, key_length >= 0, num_attention_heads >= 0, head_dim >= 0)
+
+
+def dense_layer_forward(
+    batch,
+    seq_len,
+    key_length,
+    hidden_size,
+    intermediate_size,
+    num_attention_heads,
+    num_key_value_heads,
+    head_dim,
+    gated_mlp,
+):
+    """Forward pass of one dense layer: ``2 b s (2 h d (a + kv) + (2 + gated) h f) + 4 b s key_length a d``.
+
+    Parameters
+        batch [1]: sequences, >= 0
+        seq_len [token]: tokens of a sequence, >= 0
+        key_length [token]: keys of a query: seq_len for the full square, attended_length for a causal mask, >= 0
+        hidden_size [1]: width h of the residual stream, >= 0
+        intermediate_size [1]: inner width f of the feed-forward block, >= 0
+        num_attention_heads [1]: query heads a, >= 0
+        num_key_value_heads [1]: key and value heads kv, >= 0
+        head_dim [1]: width d of a head, >= 0
+        gated_mlp [1]: 1 when the feed-forward block has a gate matrix, 0 or 1
+    Offset [token]: projections go with tokens, the attention core with pairs of tokens
+    Factor [FLOP]: 2 for each multiply-add
+    Returns [FLOP]: operations
+    Source: Narayanan et al., Megatron-LM, SC 2021, appendix, https://arxiv.org/abs/2104.04473
+    Leaves out: norms, activations and softmax; the output head
+
+    >>> float(dense_layer_forward(32, 1024, 1024, 1600, 6400, 25, 25, 64, 0)) * 48 * 3  # oracle S003-03: 320.8 TFLOP
+    320834057011200.0
+    """
+    projections = 2.0 * hidden_size * head_dim * (1.0 * num_attention_heads + num_key_value_heads)
+    feed_forward = (2.0 + gated_mlp) * hidden_size * intermediate_size
+    core = 4.0 * batch * seq_len * key_length * num_attention_heads * head_dim
+    return inside(
+        2.0 * batch * seq_len * (projections + feed_forward) + core,
+        batch >= 0,
+        seq_len >= 0,
+        key_length >= 0,
+        hidden_size >= 0,
+        intermediate_size >= 0,
+        num_attention_heads >= 0,
+        num_key_value_heads >= 0,
+        head_dim >= 0,
+        flag(gated_mlp),
+    )
+
+
+def model_per_token(matmul_parameters, num_hidden_layers, attention_width, seq_len):
+    """Model FLOP of training one token, attention as the full square, which ``mfu`` counts: ``6 P + 12 L w s``.
+
+    Parameters
+        matmul_parameters [1]: parameters P that multiply each token, >= 0
+        num_hidden_layers [1]: layers L, >= 0
+        attention_width [1]: w = num_attention_heads head_dim, >= 0
+        seq_len [token]: length s of the sequence, >= 0
+    Offset [token]: the first term does not depend on the length
+    Factor [FLOP/token]: forward 2, backward 4 for each multiply-add
+    Returns [FLOP/token]: operations for one token, no recompute
+    Source: Chowdhery et al., PaLM, 2022, appendix B, https://arxiv.org/abs/2204.02311
+    Leaves out: norms, activations, softmax, the optimizer, recompute; windows (attended keys other than all)
+
+    >>> float(model_per_token(70e9, 80, 8192, 4096)) / 6 / 70e9  # attention adds 8 % (errata E001-10)
+    1.0766958445714285
+    """
+    flop = 6.0 * matmul_parameters + 12.0 * num_hidden_layers * attention_width * seq_len
+    return inside(flop, matmul_parameters >= 0, num_hidden_layers >= 0, attention_width >= 0, seq_len >= 0)
+
+
+def model_per_token_causal(matmul_parameters, num_hidden_layers, attention_width, seq_len):
+    """Model FLOP of training one token, attention as half the square, which ``mfu_causal`` counts: ``6 P + 6 L w s``.
+
+    Parameters
+        matmul_parameters [1]: parameters P that multiply each token, >= 0
+        num_hidden_layers [1]: layers L, >= 0
+        attention_width [1]: w = num_attention_heads head_dim, >= 0
+        seq_len [token]: length s of the sequence, >= 0
+    Offset [token]: the first term does not depend on the length
+    Factor [FLOP/token]: forward 2, backward 4 for each multiply-add
+    Returns [FLOP/token]: operations for one token, no recompute
+    Source: Dao, FlashAttention-2, 2023, section 4.1 (causal attention counts as half), https://arxiv.org/abs/2307.08691
+    Leaves out: norms, activations, softmax, the optimizer, recompute; windows
+
+    >>> float(model_per_token_causal(70e9, 80, 8192, 4096)) / 6 / 70e9
+    1.0383479222857144
+    """
+    flop = 6.0 * matmul_parameters + 6.0 * num_hidden_layers * attention_width * seq_len
+    return inside(flop, matmul_parameters >= 0, num_hidden_layers >= 0, attention_width >= 0, seq_len >= 0)
+
+
+def per_token(parameters):
+    """Training FLOP of one token without attention: ``6 N``.
+
+    Parameters
+        parameters [1]: parameters N of the model (active ones of a mixture), >= 0
+    Factor [FLOP/token]: forward 2, backward 4 for each parameter
+    Returns [FLOP/token]: operations for one token
+    Source: Kaplan et al., Scaling Laws, 2020, section 2.1, https://arxiv.org/abs/2001.08361
+    Leaves out: attention scores, which add 12 L w s; that embeddings multiply nothing
+
+    >>> float(per_token(70e9))  # oracle S001-04
+    420000000000.0
+    """
+    return inside(6.0 * parameters, parameters >= 0)
+
+
+def forward_per_token(parameters):
+    """Forward FLOP of one token without attention: ``2 N``.
+
+    Parameters
+        parameters [1]: parameters N of the model (active ones of a mixture), >= 0
+    Factor [FLOP/token]: 2 for each parameter
+    Returns [FLOP/token]: operations for one token
+    Source: Kaplan et al., Scaling Laws, 2020, section 2.1, https://arxiv.org/abs/2001.08361
+    Leaves out: attention scores; that embeddings multiply nothing
+
+    >>> float(forward_per_token(70e9))  # oracle S001-04
+    140000000000.0
+    """
+    return inside(2.0 * parameters, parameters >= 0)
+
+
+def backward_per_token(parameters):
+    """Backward FLOP of one token without attention, gradients of inputs and of weights: ``4 N``.
+
+    Parameters
+        parameters [1]: parameters N of the model (active ones of a mixture), >= 0
+    Factor [FLOP/token]: 4 for each parameter
+    Returns [FLOP/token]: operations for one token
+    Source: Kaplan et al., Scaling Laws, 2020, section 2.1, https://arxiv.org/abs/2001.08361
+    Leaves out: attention scores, recompute; frozen parameters
+
+    >>> float(backward_per_token(70e9))  # oracle S001-04
+    280000000000.0
+    """
+    return inside(4.0 * parameters, parameters >= 0)
+
+
+def training(parameters, tokens):
+    """FLOP of a whole training run without attention: ``6 N D``.
+
+    Parameters
+        parameters [1]: parameters N of the model (active ones of a mixture), >= 0
+        tokens [token]: tokens D seen, >= 0
+    Factor [FLOP/token]: forward 2, backward 4 for each parameter
+    Returns [FLOP]: operations
+    Source: Kaplan et al., Scaling Laws, 2020, section 2.1, https://arxiv.org/abs/2001.08361
+    Leaves out: attention scores, recompute, evaluation runs
+
+    >>> float(training(70e9, 2e12))  # Llama 2 70B on 2 T tokens; oracle S003-35
+    8.4e+23
+    """
+    return inside(6.0 * parameters * tokens, parameters >= 0, tokens >= 0)

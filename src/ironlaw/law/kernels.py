@@ -1,0 +1,244 @@
+"""How long one kernel runs on one accelerator: the roofline and its corrections."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ironlaw.law._domain import inside, ratio
+
+
+def compute_time(flop, peak, efficiency):
+    """Time the arithmetic takes at a constant fraction of the peak: ``flop / (efficiency peak)``.
+
+    Parameters
+        flop [FLOP]: operations of the kernel, >= 0
+        peak [FLOP/s]: dense peak rate of its precision, > 0
+        efficiency [1]: fraction of the peak that large kernels reach, > 0
+    Returns [s]: time on the compute roof
+    Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
+    Leaves out: tile and wave quantisation, clock changes under load
+
+    >>> float(compute_time(2e12, 1e12, 0.5))
+    4.0
+    """
+    time = ratio(1.0 * flop, 1.0 * efficiency * peak)
+    return inside(time, flop >= 0, peak > 0, efficiency > 0)
+
+
+def memory_time(traffic, bandwidth, bandwidth_fraction, launch):
+    """Time of a memory-bound kernel: ``traffic / (bandwidth_fraction bandwidth) + launch``.
+
+    Parameters
+        traffic [B]: bytes read from and written to HBM, >= 0
+        bandwidth [B/s]: HBM bandwidth of the datasheet, > 0
+        bandwidth_fraction [1]: fraction of it that streaming kernels reach, > 0
+        launch [s]: fixed time of one kernel, >= 0
+    Returns [s]: time of the kernel
+    Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
+    Leaves out: cache hits, small messages that cannot fill the memory pipeline, fusion with a neighbour
+
+    >>> float(memory_time(4e10, 4.8e12, 1.0, 0.0))  # oracle S002-07 at full bandwidth
+    0.008333333333333333
+    """
+    time = ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth) + launch
+    return inside(time, traffic >= 0, bandwidth > 0, bandwidth_fraction > 0, launch >= 0)
+
+
+def kernel_time(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, launch):
+    """Time of one kernel: ``max(flop / (efficiency peak), traffic / (bandwidth_fraction bandwidth)) + launch``.
+
+    Parameters
+        flop [FLOP]: operations of the kernel, >= 0
+        traffic [B]: bytes read from and written to HBM, >= 0
+        peak [FLOP/s]: dense peak rate of its precision, > 0
+        bandwidth [B/s]: HBM bandwidth of the datasheet, > 0
+        efficiency [1]: fraction of the peak that large kernels reach, > 0
+        bandwidth_fraction [1]: fraction of the bandwidth that streaming kernels reach, > 0
+        launch [s]: fixed time of one kernel, >= 0
+    Returns [s]: time of the kernel
+    Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
+    Leaves out: tile and wave quantisation, caches, clock changes under load
+
+    >>> float(kernel_time(8e12, 4e9, 1e15, 4e12, 0.8, 0.8, 3e-6))
+    0.010003
+    """
+    time = np.maximum(
+        ratio(1.0 * flop, 1.0 * efficiency * peak), ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth)
+    )
+    return inside(
+        time + launch,
+        flop >= 0,
+        traffic >= 0,
+        peak > 0,
+        bandwidth > 0,
+        efficiency > 0,
+        bandwidth_fraction > 0,
+        launch >= 0,
+    )
+
+
+def memory_bound(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction):
+    """Whether the memory roof is the longer: ``traffic / (bandwidth_fraction bandwidth) > flop / (efficiency peak)``.
+
+    Parameters
+        flop [FLOP]: operations of the kernel, >= 0
+        traffic [B]: bytes read from and written to HBM, >= 0
+        peak [FLOP/s]: dense peak rate of its precision, > 0
+        bandwidth [B/s]: HBM bandwidth of the datasheet, > 0
+        efficiency [1]: fraction of the peak that large kernels reach, > 0
+        bandwidth_fraction [1]: fraction of the bandwidth that streaming kernels reach, > 0
+    Returns [bool]: True where memory binds; False where compute does, on a tie, and outside the domain
+    Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
+    Leaves out: the launch time, which may exceed both
+
+    >>> bool(memory_bound(1e12, 1e10, 1e15, 1e12, 1.0, 1.0))
+    True
+    """
+    memory = ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth)
+    compute = ratio(1.0 * flop, 1.0 * efficiency * peak)
+    within = inside(1.0, flop >= 0, traffic >= 0, peak > 0, bandwidth > 0, efficiency > 0, bandwidth_fraction > 0)
+    return np.logical_and(memory > compute, within == 1.0)
+
+
+def ridge_point(peak, bandwidth):
+    """Intensity at which the two roofs meet: ``peak / bandwidth``.
+
+    Parameters
+        peak [FLOP/s]: dense peak rate, > 0
+        bandwidth [B/s]: HBM bandwidth, > 0
+    Returns [FLOP/B]: kernels below it are memory-bound
+    Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
+    Leaves out: that real kernels reach neither roof, and not in the same proportion
+
+    >>> round(float(ridge_point(989e12, 3.35e12)), 4)  # H100 SXM, bf16 dense; oracle S003-12
+    295.2239
+    """
+    return inside(ratio(1.0 * peak, 1.0 * bandwidth), peak > 0, bandwidth > 0)
+
+
+def intensity(flop, traffic):
+    """Operations for each byte moved: ``flop / traffic``.
+
+    Parameters
+        flop [FLOP]: operations, >= 0
+        traffic [B]: bytes moved, > 0
+    Returns [FLOP/B]: arithmetic intensity
+    Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
+    Leaves out: which level of the memory hierarchy the bytes cross
+
+    >>> round(float(intensity(2 * 4096 * 4096 * 4096, 100663296)), 4)  # oracle S002-02
+    1365.3333
+    """
+    return inside(ratio(1.0 * flop, 1.0 * traffic), flop >= 0, traffic > 0)
+
+
+def attainable_rate(intensity, peak, bandwidth):
+    """Height of the roof over an intensity: ``min(peak, intensity bandwidth)``.
+
+    Parameters
+        intensity [FLOP/B]: arithmetic intensity, >= 0
+        peak [FLOP/s]: dense peak rate, > 0
+        bandwidth [B/s]: HBM bandwidth, > 0
+    Returns [FLOP/s]: the highest rate the hardware allows
+    Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
+    Leaves out: efficiencies below one
+
+    >>> float(attainable_rate(50, 312e12, 2e12))  # unfused attention on an A100; oracle S003-13
+    100000000000000.0
+    """
+    rate = np.minimum(1.0 * peak, 1.0 * intensity * bandwidth)
+    return inside(rate, intensity >= 0, peak > 0, bandwidth > 0)
+
+
+def saturating_efficiency(seq_len, efficiency, saturation_length):
+    """Efficiency of an attention kernel over the sequence length: ``efficiency s / (s + s0)``.
+
+    Parameters
+        seq_len [token]: length of the sequence, > 0
+        efficiency [1]: fraction of the peak reached on very long sequences, > 0
+        saturation_length [token]: length s0 at which half of it is reached, >= 0
+    Returns [1]: fraction of the peak
+    Source: fitted to forward attention kernels of A100, H100 and B200 (aiconfigurator systems tables, NVIDIA, 2025,
+        https://github.com/ai-dynamo/aiconfigurator); s0 about 600, 1,150 and 1,850 tokens
+    Leaves out: the batch, which also fills the device; head_dim; windows
+
+    >>> float(saturating_efficiency(1150, 0.7, 1150))
+    0.35
+    """
+    value = ratio(1.0 * efficiency * seq_len, 1.0 * seq_len + saturation_length)
+    return inside(value, seq_len > 0, efficiency > 0, saturation_length >= 0)
+
+
+def power_limited_clock(power_limit, reference_power, idle_power):
+    """Clock under a power limit as a fraction of the reference clock: ``min(1, cbrt((P - P0) / (Pr - P0)))``.
+
+    Dynamic power is proportional to f V V, and V follows f, so power above idle goes with the cube of the clock.
+
+    Parameters
+        power_limit [W]: power P the device may draw, >= 0
+        reference_power [W]: power Pr at which it holds the reference clock under the same load, >= 0
+        idle_power [W]: power P0 that does not depend on the clock, >= 0
+    Where: reference_power > idle_power; power_limit >= idle_power
+    Returns [1]: fraction of the reference clock, at most 1
+    Source: Weste and Harris, CMOS VLSI Design, 4th ed., 2010, section 5.2 (dynamic power); the cube holds where voltage scales with frequency
+    Leaves out: the voltage floor, below which power falls only linearly with the clock; HBM, whose power does not scale
+
+    >>> round(float(power_limited_clock(500, 700, 100)), 4), float(power_limited_clock(800, 700, 100))
+    (0.8736, 1.0)
+    """
+    share = ratio(1.0 * power_limit - idle_power, 1.0 * reference_power - idle_power)
+    clock = np.minimum(1.0, np.cbrt(share))
+    return inside(
+        clock, power_limit >= 0, idle_power >= 0, reference_power > idle_power, power_limit >= idle_power
+    )
+
+
+def dispatch_shortfall(operators, host_time, device_time):
+    """Time the device waits for the host: ``max(0, operators host_time - device_time)``.
+
+    Parameters
+        operators [1]: operators the host launches, >= 0
+        host_time [s]: host time of one launch, >= 0
+        device_time [s]: time the device needs for them, >= 0
+    Returns [s]: idle time of the device, to be added to device_time
+    Source: PyTorch documentation, CUDA graphs, https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs (why launches are amortised)
+    Leaves out: how far the host runs ahead from one stretch of work to the next
+
+    >>> round(1e6 * float(dispatch_shortfall(70, 10e-6, 500e-6)), 6)  # us
+    200.0
+    """
+    time = np.maximum(0.0, 1.0 * operators * host_time - device_time)
+    return inside(time, operators >= 0, host_time >= 0, device_time >= 0)
+
+
+def waves(tiles, multiprocessors):
+    """Rounds in which a device works through thread blocks: ``ceil(tiles / multiprocessors)``.
+
+    Parameters
+        tiles [1]: thread blocks (output tiles) of the kernel, > 0
+        multiprocessors [1]: blocks that run at once, > 0
+    Returns [1]: waves
+    Source: NVIDIA, Matrix Multiplication Background User's Guide, "Wave Quantization", https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication
+    Leaves out: persistent and split-K schedules, which have no waves
+
+    >>> float(waves(133, 132))
+    2.0
+    """
+    return inside(np.ceil(ratio(1.0 * tiles, 1.0 * multiprocessors)), tiles > 0, multiprocessors > 0)
+
+
+def wave_efficiency(tiles, multiprocessors):
+    """Share of the device busy, averaged over the waves: ``tiles / (ceil(tiles / multiprocessors) multiprocessors)``.
+
+    Parameters
+        tiles [1]: thread blocks (output tiles) of the kernel, > 0
+        multiprocessors [1]: blocks that run at once, > 0
+    Returns [1]: fraction in (0, 1]
+    Source: NVIDIA, Matrix Multiplication Background User's Guide, "Wave Quantization", https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication
+    Leaves out: persistent and split-K schedules; which tile the library picks
+
+    >>> float(wave_efficiency(512, 132))  # 4096 x 4096 in 128 x 256 tiles on an H100; oracle S003-31
+    0.9696969696969697
+    """
+    rounds = np.ceil(ratio(1.0 * tiles, 1.0 * multiprocessors))
+    return inside(ratio(1.0 * tiles, rounds * multiprocessors), tiles > 0, multiprocessors > 0)

@@ -1,0 +1,228 @@
+"""How many parameters a decoder-only transformer holds, counted matrix by matrix.
+
+Flags (``gated_mlp``, ``tie_word_embeddings``, ...) are numbers, 0 for no and 1 for yes, so that rows of different kinds
+stand in one column. A size that is zero, negative, infinite or nan gives nan.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def attention(
+    hidden_size,
+    num_attention_heads,
+    num_key_value_heads,
+    head_dim,
+    query_key_value_bias,
+    attention_output_bias,
+    qk_norm,
+):
+    """Query, key, value and output projections of one layer: ``2 h d (a + k)``, their biases, and the norms of q and k.
+
+    With h = hidden_size, d = head_dim, a = num_attention_heads, k = num_key_value_heads:
+    ``2 h d (a + k) + query_key_value_bias d (a + 2 k) + attention_output_bias h + qk_norm 2 d``.
+
+    Parameters
+        hidden_size [1] > 0            width of the residual stream
+        num_attention_heads [1] > 0    query heads
+        num_key_value_heads [1] > 0    key (and value) heads; equal to num_attention_heads without grouping
+        head_dim [1] > 0               width of one head
+        query_key_value_bias [1]       0 or 1: the three input projections carry biases
+        attention_output_bias [1]      0 or 1: the output projection carries a bias
+        qk_norm [1]                    0 or 1: q and k each pass a norm of head_dim weights, shared by the heads
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Ainslie et al., GQA, EMNLP 2023, section 2.2, https://arxiv.org/abs/2305.13245
+    Leaves out:  latent (MLA) and linear attention, norms over all heads at once, attention sinks
+    >>> float(attention(4096, 32, 8, 128, 0, 0, 0))  # a layer of Llama 3 8B
+    41943040.0
+    """
+    hidden_size, heads, kv_heads, head_dim = _floats(hidden_size, num_attention_heads, num_key_value_heads, head_dim)
+    input_bias, output_bias, norms = _floats(query_key_value_bias, attention_output_bias, qk_norm)
+    matrices = 2.0 * hidden_size * head_dim * (heads + kv_heads)
+    biases = input_bias * head_dim * (heads + 2.0 * kv_heads) + output_bias * hidden_size
+    value = matrices + biases + norms * 2.0 * head_dim
+    return _on_domain(value, (hidden_size, heads, kv_heads, head_dim), (input_bias, output_bias, norms))
+
+
+def mlp(hidden_size, intermediate_size, gated_mlp, mlp_bias):
+    """Feed-forward block of one layer: ``(2 + gated_mlp) h f``, plus ``(1 + gated_mlp) f + h`` when it has biases.
+
+    With h = hidden_size and f = intermediate_size. A gated block (SwiGLU, GeGLU) has a third matrix.
+
+    Parameters
+        hidden_size [1] > 0            width of the residual stream
+        intermediate_size [1] > 0      width inside the block, of each of gate and up when gated
+        gated_mlp [1]                  0 or 1: gate, up and down instead of up and down
+        mlp_bias [1]                   0 or 1: every matrix carries a bias
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Shazeer, GLU Variants Improve Transformer, 2020, section 2, https://arxiv.org/abs/2002.05202
+    Leaves out:  experts and their router
+    >>> float(mlp(4096, 14336, 1, 0))  # a layer of Llama 3 8B
+    176160768.0
+    """
+    hidden_size, inner, gated, bias = _floats(hidden_size, intermediate_size, gated_mlp, mlp_bias)
+    value = (2.0 + gated) * hidden_size * inner + bias * ((1.0 + gated) * inner + hidden_size)
+    return _on_domain(value, (hidden_size, inner), (gated, bias))
+
+
+def norm(hidden_size, norm_weights):
+    """One normalisation: ``norm_weights h``, 1 for RMSNorm or LayerNorm without bias, 2 for LayerNorm.
+
+    Parameters
+        hidden_size [1] > 0            width that is normalised
+        norm_weights [1] > 0           weights per channel: 1 scale, 2 scale and bias
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Zhang and Sennrich, Root Mean Square Layer Normalization, NeurIPS 2019, section 3,
+                 https://arxiv.org/abs/1910.07467
+    Leaves out:  nothing
+    >>> float(norm(768, 2))
+    1536.0
+    """
+    hidden_size, weights = _floats(hidden_size, norm_weights)
+    return _on_domain(weights * hidden_size, (hidden_size, weights), ())
+
+
+def embedding(vocab_size, hidden_size):
+    """One table of token vectors (input embedding, or untied output head): ``v h``.
+
+    Parameters
+        vocab_size [1] > 0             rows, padding rows included if the model stores them
+        hidden_size [1] > 0            width of the residual stream
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Press and Wolf, Using the Output Embedding, EACL 2017, section 2, https://arxiv.org/abs/1608.05859
+    Leaves out:  factored embeddings and a bias of the output head
+    >>> float(embedding(128256, 4096))
+    525336576.0
+    """
+    vocab_size, hidden_size = _floats(vocab_size, hidden_size)
+    return _on_domain(vocab_size * hidden_size, (vocab_size, hidden_size), ())
+
+
+def learned_positions(max_position_embeddings, hidden_size):
+    """A table of learned absolute positions: ``p h``. Rotary positions and ALiBi hold no parameters.
+
+    Parameters
+        max_position_embeddings [1] > 0   positions the table holds
+        hidden_size [1] > 0               width of the residual stream
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Radford et al., Improving Language Understanding by Generative Pre-Training, 2018, section 3.1 (the table W_p),
+                 https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf
+    Leaves out:  the two rows that OPT keeps before its first position
+    >>> float(learned_positions(1024, 768))
+    786432.0
+    """
+    positions, hidden_size = _floats(max_position_embeddings, hidden_size)
+    return _on_domain(positions * hidden_size, (positions, hidden_size), ())
+
+
+def matmul_per_layer(hidden_size, num_attention_heads, num_key_value_heads, head_dim, intermediate_size, gated_mlp):
+    """Weights of one layer that multiply every token: ``2 h d (a + k) + (2 + gated_mlp) h f``.
+
+    What forward and backward FLOP are counted from: the matrices, without biases and norms.
+
+    Parameters
+        hidden_size [1] > 0            width of the residual stream
+        num_attention_heads [1] > 0    query heads
+        num_key_value_heads [1] > 0    key (and value) heads
+        head_dim [1] > 0               width of one head
+        intermediate_size [1] > 0      width inside the feed-forward block
+        gated_mlp [1]                  0 or 1: three matrices in the feed-forward block instead of two
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Kaplan et al., Scaling Laws for Neural Language Models, 2020, section 2.1 table 1,
+                 https://arxiv.org/abs/2001.08361
+    Leaves out:  the output head, counted once per model and not per layer; experts
+    >>> float(matmul_per_layer(4096, 32, 8, 128, 14336, 1))  # Llama 3 8B
+    218103808.0
+    """
+    projections = attention(hidden_size, num_attention_heads, num_key_value_heads, head_dim, 0, 0, 0)
+    return projections + mlp(hidden_size, intermediate_size, gated_mlp, 0)
+
+
+def decoder(
+    hidden_size,
+    num_hidden_layers,
+    num_attention_heads,
+    num_key_value_heads,
+    head_dim,
+    intermediate_size,
+    vocab_size,
+    max_position_embeddings,
+    learned_position_embedding,
+    tie_word_embeddings,
+    gated_mlp,
+    norm_weights,
+    norms_per_layer,
+    embedding_norm,
+    qk_norm,
+    query_key_value_bias,
+    attention_output_bias,
+    mlp_bias,
+):
+    """A whole dense decoder: ``L (attention + mlp + norms_per_layer norm) + (2 - tie) v h + positions + last norm``.
+
+    Parameters
+        hidden_size [1] > 0               width of the residual stream
+        num_hidden_layers [1] > 0         layers, L
+        num_attention_heads [1] > 0       query heads
+        num_key_value_heads [1] > 0       key (and value) heads
+        head_dim [1] > 0                  width of one head
+        intermediate_size [1] > 0         width inside the feed-forward block
+        vocab_size [1] > 0                rows of the embedding as stored, padding included
+        max_position_embeddings [1] > 0   positions the model can hold
+        learned_position_embedding [1]    0 or 1: each position has a learned vector
+        tie_word_embeddings [1]           0 or 1: the output head is the input embedding
+        gated_mlp [1]                     0 or 1: three matrices in the feed-forward block instead of two
+        norm_weights [1] > 0              weights per channel of a norm: 1 scale, 2 scale and bias
+        norms_per_layer [1] > 0           norms over hidden_size in one layer: 2, or 4 with norms after the blocks too
+        embedding_norm [1]                0 or 1: the embedding is normalised
+        qk_norm [1]                       0 or 1: q and k each pass a norm of head_dim weights
+        query_key_value_bias [1]          0 or 1
+        attention_output_bias [1]         0 or 1
+        mlp_bias [1]                      0 or 1
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Narayanan et al., Efficient Large-Scale Language Model Training, SC 2021, section 5 equation 2,
+                 https://arxiv.org/abs/2104.04473, with grouped heads, gates and untied heads added matrix by matrix
+    Leaves out:  experts, multi-token prediction heads, vision towers, adapters, a bias of the output head
+    >>> int(decoder(4096, 32, 32, 8, 128, 14336, 128256, 8192, 0, 0, 1, 1, 2, 0, 0, 0, 0, 0))  # Llama 3 8B, as published
+    8030261248
+    >>> int(decoder(768, 12, 12, 12, 64, 3072, 50257, 1024, 1, 1, 0, 2, 2, 0, 0, 1, 1, 1))  # GPT-2, as published
+    124439808
+    """
+    layers, norms, learned, tied, first_norm = _floats(
+        num_hidden_layers, norms_per_layer, learned_position_embedding, tie_word_embeddings, embedding_norm
+    )
+    one_norm = norm(hidden_size, norm_weights)
+    layer = (
+        attention(
+            hidden_size,
+            num_attention_heads,
+            num_key_value_heads,
+            head_dim,
+            query_key_value_bias,
+            attention_output_bias,
+            qk_norm,
+        )
+        + mlp(hidden_size, intermediate_size, gated_mlp, mlp_bias)
+        + norms * one_norm
+    )
+    tables = (2.0 - tied) * embedding(vocab_size, hidden_size)
+    positions = learned * learned_positions(max_position_embeddings, hidden_size)
+    value = layers * layer + tables + positions + (1.0 + first_norm) * one_norm
+    return _on_domain(value, (layers, norms), (learned, tied, first_norm))
+
+
+def _floats(*values):
+    """Each as float64, with infinities made nan so that no product of them warns."""
+    arrays = [np.asarray(value, dtype=np.float64) for value in values]
+    return tuple(np.where(np.isfinite(array), array, np.nan) for array in arrays)
+
+
+def _on_domain(value, sizes, flags):
+    """``value`` where every size is positive and every flag lies in 0..1, nan elsewhere."""
+    valid = np.bool_(True)
+    for size in sizes:
+        valid = valid & (size > 0.0)
+    for flag in flags:
+        valid = valid & (flag >= 0.0) & (flag <= 1.0)
+    return np.where(valid, value, np.nan)

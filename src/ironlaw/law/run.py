@@ -1,0 +1,60 @@
+"""A whole training run: its steps, its time, and the utilisation that a time implies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ironlaw.law._domain import inside, ratio
+
+
+def steps(tokens, tokens_per_step):
+    """Optimizer steps that see at least all tokens: ``ceil(tokens / tokens_per_step)``.
+
+    Parameters
+        tokens [token]: tokens of the run, >= 0
+        tokens_per_step [token]: tokens of the global batch, > 0
+    Returns [1]: steps, a whole number
+    Source: count; errata E004-8: rounding down drops up to a batch
+    Leaves out: a batch size that grows during the run
+
+    >>> float(steps(1.4e12, 2e6)), float(steps(10, 3))
+    (700000.0, 4.0)
+    """
+    return inside(np.ceil(ratio(1.0 * tokens, 1.0 * tokens_per_step)), tokens >= 0, tokens_per_step > 0)
+
+
+def iron_law(operations, peak, efficiency):
+    """Time from work, speed and efficiency: ``operations / (peak efficiency)``.
+
+    Parameters
+        operations [FLOP]: operations to do, >= 0
+        peak [FLOP/s]: peak rate of all accelerators together, > 0
+        efficiency [1]: fraction of it that is reached, > 0
+    Returns [s]: time
+    Source: document 003 of the project, section "The iron law of training performance"; after Patterson and Hennessy, Computer Organization and Design, section 1.6
+    Leaves out: where the efficiency comes from, which is what the rest of ironlaw answers
+
+    >>> float(iron_law(1e20, 1e15, 0.4))  # oracle S003-69
+    250000.0
+    """
+    time = ratio(1.0 * operations, 1.0 * peak * efficiency)
+    return inside(time, operations >= 0, peak > 0, efficiency > 0)
+
+
+def mfu(model_flop, seconds, gpus, peak):
+    """Model FLOPs utilisation that a time implies: ``model_flop / (seconds gpus peak)``.
+
+    Parameters
+        model_flop [FLOP]: model FLOP done in that time, no recompute (with recompute the answer is HFU), >= 0
+        seconds [s]: time, > 0
+        gpus [1]: accelerators, > 0
+        peak [FLOP/s]: dense peak rate of one, > 0
+    Returns [1]: fraction of the peak; above 1 the measurement is impossible
+    Source: Chowdhery et al., PaLM, 2022, appendix B, https://arxiv.org/abs/2204.02311
+    Leaves out: what kept it below 1
+
+    >>> float(mfu(294.912e12, 1.0, 8, 125e12))  # oracle S003-37
+    0.294912
+    """
+    value = ratio(1.0 * model_flop, 1.0 * seconds * gpus * peak)
+    return inside(value, model_flop >= 0, seconds > 0, gpus > 0, peak > 0)

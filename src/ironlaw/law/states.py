@@ -1,0 +1,144 @@
+"""Bytes of weights, gradients and optimizer states, and the ranks they are spread over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ironlaw.law._domain import inside, ratio
+
+
+@dataclass(frozen=True)
+class OptimizerStates:
+    """What an optimizer keeps and moves for each parameter, in bytes, beside 2-byte weights and gradients.
+
+    state_bytes: moments; master_bytes: fp32 copy of the weights; traffic_bytes: read and written in one fused step,
+    with the 2-byte gradient in and the 2-byte weight out; source: where the counts come from.
+    """
+
+    state_bytes: float
+    master_bytes: float
+    traffic_bytes: float
+    source: str
+
+
+OPTIMIZERS = {
+    "sgd": OptimizerStates(
+        0.0,
+        4.0,
+        12.0,
+        "Micikevicius et al., Mixed Precision Training, ICLR 2018, section 3.1, https://arxiv.org/abs/1710.03740: "
+        "fp32 master; traffic 2 gradient + 8 master + 2 weight",
+    ),
+    "momentum": OptimizerStates(
+        4.0,
+        4.0,
+        20.0,
+        "Sutskever et al., ICML 2013, eq. 1 (one velocity), https://proceedings.mlr.press/v28/sutskever13.html; master as sgd; "
+        "traffic 2 + 8 master + 8 velocity + 2",
+    ),
+    "adamw": OptimizerStates(
+        8.0,
+        4.0,
+        28.0,
+        "Rajbhandari et al., ZeRO, SC 2020, section 3.1 (K = 12), https://arxiv.org/abs/1910.02054; "
+        "traffic 2 + 8 master + 16 m and v + 2",
+    ),
+    "adamw-bf16": OptimizerStates(
+        4.0,
+        0.0,
+        14.0,
+        "torch.optim.AdamW on bf16 parameters keeps both moments in the parameters' type, "
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html; traffic 2 + 4 weight + 8 m and v",
+    ),
+    "adam8bit": OptimizerStates(
+        2.0,
+        4.0,
+        16.0,
+        "Dettmers et al., 8-bit Optimizers, ICLR 2022, section 2, https://arxiv.org/abs/2110.02861; without the scale of each block "
+        "of 2,048 (0.004 B); traffic 2 + 8 master + 4 m and v + 2",
+    ),
+    "adafactor": OptimizerStates(
+        0.0,
+        4.0,
+        14.0,
+        "Shazeer and Stern, Adafactor, ICML 2018, algorithm 4, https://arxiv.org/abs/1804.04235: no momentum, row and column sums of the "
+        "second moment only (4 (r + c) bytes a matrix, taken as 0); traffic 2 x 2 gradient (statistics, update) + 8 master + 2",
+    ),
+    "muon": OptimizerStates(
+        4.0,
+        4.0,
+        20.0,
+        "Jordan et al., Muon, 2024, https://kellerjordan.github.io/posts/muon/: one momentum; traffic as momentum, without the "
+        "Newton-Schulz matrix products; embeddings, head and vectors usually stay with adamw",
+    ),
+}
+
+
+def state(parameters, bytes_per_parameter, shards):
+    """Bytes of a state that is spread evenly over ranks: ``parameters bytes_per_parameter / shards``.
+
+    Parameters
+        parameters [1]: parameters the group of ranks holds, >= 0
+        bytes_per_parameter [B]: bytes of one, >= 0
+        shards [1]: ranks that share them, >= 1
+    Returns [B]: bytes on each rank
+    Source: Rajbhandari et al., ZeRO, SC 2020, section 5, https://arxiv.org/abs/1910.02054
+    Leaves out: padding to equal shards, gather buffers
+
+    >>> float(state(13e9, 12, 32))  # oracle S001-13
+    4875000000.0
+    """
+    held = ratio(1.0 * parameters * bytes_per_parameter, 1.0 * shards)
+    return inside(held, parameters >= 0, bytes_per_parameter >= 0, shards >= 1)
+
+
+def training_static(parameters):
+    """Static memory of mixed-precision Adam: ``16 N``: weights 2, gradients 2, master 4, m 4, v 4.
+
+    Parameters
+        parameters [1]: parameters N, >= 0
+    Factor [B]: 16 for each parameter
+    Returns [B]: bytes
+    Source: Rajbhandari et al., ZeRO, SC 2020, section 3.1, https://arxiv.org/abs/1910.02054
+    Leaves out: activations, buffers, fp32 gradients (2 more)
+
+    >>> float(training_static(70e9))  # oracle S001-03
+    1120000000000.0
+    """
+    return inside(16.0 * parameters, parameters >= 0)
+
+
+def adam(parameters):
+    """The two fp32 moments of Adam: ``8 N``.
+
+    Parameters
+        parameters [1]: parameters N, >= 0
+    Factor [B]: 8 for each parameter
+    Returns [B]: bytes
+    Source: Kingma and Ba, Adam, ICLR 2015, algorithm 1, https://arxiv.org/abs/1412.6980
+    Leaves out: fp32 master weights (4 N)
+
+    >>> float(adam(7e9))  # oracle S003-06
+    56000000000.0
+    """
+    return inside(8.0 * parameters, parameters >= 0)
+
+
+def zero_shards(stage_threshold, zero, dp_shard):
+    """Ranks that share a state: ``dp_shard`` from the ZeRO stage that shards it on, else 1.
+
+    Parameters
+        stage_threshold [1]: first stage that shards it: 1 optimizer states, 2 gradients, 3 weights, >= 0
+        zero [1]: the plan's stage, 0 to 3, >= 0
+        dp_shard [1]: ranks of the sharding group, >= 1
+    Returns [1]: shards
+    Source: Rajbhandari et al., ZeRO, SC 2020, section 5, https://arxiv.org/abs/1910.02054
+    Leaves out: expert parameters, whose sharding group is smaller
+
+    >>> float(zero_shards(1, 1, 64)), float(zero_shards(3, 1, 64))
+    (64.0, 1.0)
+    """
+    shards = np.where(np.greater_equal(zero, stage_threshold), 1.0 * dp_shard, 1.0)
+    return inside(shards, stage_threshold >= 0, zero >= 0, dp_shard >= 1)

@@ -1,0 +1,158 @@
+"""Bytes that operators read from and write to the accelerator's memory (HBM)."""
+
+from __future__ import annotations
+
+from ironlaw.law._domain import inside, ratio
+
+
+def gemm(m, n, k, bytes_a, bytes_b, bytes_c):
+    """Least traffic of a matrix product, each matrix once: ``m k bytes_a + k n bytes_b + m n bytes_c``.
+
+    Parameters
+        m [1]: rows of the first matrix, >= 0
+        n [1]: columns of the second matrix, >= 0
+        k [1]: inner extent, >= 0
+        bytes_a [B]: element of the first operand, >= 0
+        bytes_b [B]: element of the second operand, >= 0
+        bytes_c [B]: element of the result; twice that when it is added to, >= 0
+    Returns [B]: bytes moved
+    Source: NVIDIA, Matrix Multiplication Background User's Guide, "Math And Memory Bounds", https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication
+    Leaves out: operands read again because the cache cannot hold a wave's panels; scale factors of fp8
+
+    >>> float(gemm(4096, 4096, 4096, 2, 2, 2))  # oracle S002-02
+    100663296.0
+    """
+    moved = 1.0 * m * k * bytes_a + 1.0 * k * n * bytes_b + 1.0 * m * n * bytes_c
+    return inside(moved, m >= 0, n >= 0, k >= 0, bytes_a >= 0, bytes_b >= 0, bytes_c >= 0)
+
+
+def flash_attention(batch, seq_len, num_attention_heads, num_key_value_heads, head_dim, bytes_per_element):
+    """Least traffic of fused attention, forward: ``b s (2 e d (a + kv) + 4 a)``: q, k, v in, o and logsumexp out.
+
+    Parameters
+        batch [1]: sequences, >= 0
+        seq_len [token]: tokens of a sequence, >= 0
+        num_attention_heads [1]: query heads a, >= 0
+        num_key_value_heads [1]: key and value heads kv, >= 0
+        head_dim [1]: width d of a head, >= 0
+        bytes_per_element [B]: element e of q, k, v and o, >= 0
+    Offset [B]: the logsumexp is 4 bytes for each head and token
+    Factor [1/token]: rows of a token
+    Returns [B]: bytes moved
+    Source: Dao et al., FlashAttention, NeurIPS 2022, algorithm 1, https://arxiv.org/abs/2205.14135
+    Leaves out: keys and values read again for every block of queries (see tiled_attention): they come from the L2 cache
+
+    >>> float(flash_attention(1, 4096, 1, 1, 64, 2))
+    2113536.0
+    """
+    rows = 2.0 * bytes_per_element * head_dim * (1.0 * num_attention_heads + num_key_value_heads)
+    return inside(
+        1.0 * batch * seq_len * (rows + 4.0 * num_attention_heads),
+        batch >= 0,
+        seq_len >= 0,
+        num_attention_heads >= 0,
+        num_key_value_heads >= 0,
+        head_dim >= 0,
+        bytes_per_element >= 0,
+    )
+
+
+def unfused_attention(batch, seq_len, num_attention_heads, head_dim, bytes_per_element, passes):
+    """Traffic of attention that stores its scores: ``b s a e (s passes + 4 d)``: the scores many times, q, k, v, o once.
+
+    Parameters
+        batch [1]: sequences, >= 0
+        seq_len [token]: tokens s of a sequence, >= 0
+        num_attention_heads [1]: query heads a, >= 0
+        head_dim [1]: width d of a head, >= 0
+        bytes_per_element [B]: element e of all tensors, >= 0
+        passes [1]: times the s x s scores cross HBM: 4 for write, softmax in and out, read; masks and dropout add, >= 0
+    Offset [token]: scores go with pairs of tokens, the other tensors with tokens
+    Returns [B]: bytes moved
+    Source: Dao et al., FlashAttention, NeurIPS 2022, algorithm 0, https://arxiv.org/abs/2205.14135
+    Leaves out: key and value heads fewer than query heads (counted as equal)
+
+    >>> 4 * 4096 * 4096 * 64 / float(unfused_attention(1, 4096, 1, 64, 2, 4))  # intensity; oracle S003-15b
+    31.50769230769231
+    """
+    moved = (
+        1.0 * batch * seq_len * num_attention_heads * bytes_per_element * (1.0 * seq_len * passes + 4.0 * head_dim)
+    )
+    return inside(
+        moved,
+        batch >= 0,
+        seq_len >= 0,
+        num_attention_heads >= 0,
+        head_dim >= 0,
+        bytes_per_element >= 0,
+        passes >= 0,
+    )
+
+
+def tiled_attention(seq_len, head_dim, on_chip_elements):
+    """Elements one head of fused attention moves, to leading order: ``s s d d / M``.
+
+    Parameters
+        seq_len [token]: tokens s of a sequence, >= 0
+        head_dim [1]: width d of a head, >= 0
+        on_chip_elements [1]: elements M that on-chip memory holds, > 0
+    Factor [1/token/token]: scores of a pair of tokens
+    Returns [1]: elements moved between HBM and the chip
+    Source: Dao et al., FlashAttention, NeurIPS 2022, theorem 2, https://arxiv.org/abs/2205.14135
+    Leaves out: the constant of the bound; the L2 cache, which serves most of these reads
+
+    >>> round(float(tiled_attention(4096, 64, 50000)), 5)  # oracle S003-46
+    1374389.53472
+    """
+    moved = ratio(1.0 * seq_len * seq_len * head_dim * head_dim, 1.0 * on_chip_elements)
+    return inside(moved, seq_len >= 0, head_dim >= 0, on_chip_elements > 0)
+
+
+def elementwise(elements, bytes_per_element, passes):
+    """Traffic of operators that touch every element: ``elements bytes_per_element passes``.
+
+    Parameters
+        elements [1]: elements of the tensor, >= 0
+        bytes_per_element [B]: bytes of one, >= 0
+        passes [1]: times the tensor is read or written, >= 0
+    Returns [B]: bytes moved
+    Source: NVIDIA, Memory-Limited Layers User's Guide, https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited
+    Leaves out: cache hits between neighbouring operators; vectors such as norm weights
+
+    >>> float(elementwise(2160 * 5120, 2, 1))  # oracle S002-01
+    22118400.0
+    """
+    moved = 1.0 * elements * bytes_per_element * passes
+    return inside(moved, elements >= 0, bytes_per_element >= 0, passes >= 0)
+
+
+def optimizer_step(parameters, bytes_read_written):
+    """Traffic of one optimizer step: ``parameters bytes_read_written``.
+
+    Parameters
+        parameters [1]: parameters this rank updates, >= 0
+        bytes_read_written [B]: bytes read and written for each, see states.OPTIMIZERS, >= 0
+    Returns [B]: bytes moved
+    Source: count of tensors; Rajbhandari et al., ZeRO, SC 2020, section 3.1, https://arxiv.org/abs/1910.02054
+    Leaves out: gradient clipping and norms (one more read of the gradients)
+
+    >>> float(optimizer_step(70e9, 28)) / 512000  # bytes a token; oracle S000-12
+    3828125.0
+    """
+    return inside(1.0 * parameters * bytes_read_written, parameters >= 0, bytes_read_written >= 0)
+
+
+def adam_mixed_precision(parameters):
+    """Least traffic of a mixed-precision Adam step: ``28 N``: 2 gradient, 12 read and 12 written of master, m, v, 2 weight.
+
+    Parameters
+        parameters [1]: parameters N this rank updates, >= 0
+    Factor [B]: 28 for each parameter
+    Returns [B]: bytes moved
+    Source: Kingma and Ba, Adam, ICLR 2015, algorithm 1, https://arxiv.org/abs/1412.6980; Rajbhandari et al., ZeRO, SC 2020, section 3.1
+    Leaves out: fp32 gradients (2 more), clipping, unfused implementations (several times as much)
+
+    >>> float(adam_mixed_precision(70e9))  # oracle S000-12
+    1960000000000.0
+    """
+    return inside(28.0 * parameters, parameters >= 0)

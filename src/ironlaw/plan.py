@@ -1,0 +1,135 @@
+"""What is asked, in plain values: the Job that is trained, the Cluster it runs on, the Plan that places it.
+
+A Plan is columns: every field is a float64 array, and all broadcast together. One plan is a column of length one.
+``gpus = tp * pp * cp * dp_replicate * dp_shard``; what an axis shards is told in ``AXES``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from ironlaw.catalog.records import Accelerator, Calibration, Fabric, Framework, GemmConstants, Model, Node, Systems
+
+AXES = {
+    "tp": "tensor parallel: shards heads, the MLP's width and the vocabulary",
+    "pp": "pipeline parallel: shards the layers into stages",
+    "vpp": "model chunks per pipeline rank (interleaved schedule)",
+    "cp": "context parallel: shards the sequence",
+    "ep": "expert parallel: shards the experts",
+    "dp_replicate": "data parallel: replicates weights, shards the batch",
+    "dp_shard": "data parallel: shards the batch and, by zero, states, gradients, weights",
+}
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What is stored and computed in what: bytes per parameter and per activation element, and the GEMMs' peak."""
+
+    name: str
+    gemm: str
+    parameter_bytes: float
+    activation_bytes: float
+    master_weights: bool
+
+
+PRECISIONS = {
+    p.name: p
+    for p in (
+        Precision("fp32", "fp32", 4.0, 4.0, master_weights=False),
+        Precision("tf32", "tf32", 4.0, 4.0, master_weights=False),
+        Precision("fp16", "fp16", 2.0, 2.0, master_weights=True),
+        Precision("bf16", "bf16", 2.0, 2.0, master_weights=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model trained by one framework in one precision with one optimizer."""
+
+    model: Model
+    framework: Framework
+    precision: Precision
+    optimizer: str
+    flash: bool
+    overlap: frozenset[str]
+    count_embedding: bool = False
+    layers_per_stage: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One kind of accelerator in one kind of node on one fabric, with the calibration records of each tier."""
+
+    accelerator: Accelerator
+    node: Node
+    fabric: Fabric
+    calibration: Calibration
+    reference: Accelerator  # the device the calibration was measured on
+    scale_up: Calibration
+    scale_out: Calibration
+    systems: Systems
+    clock: Any = None  # fraction of the reference's clock this part's power limit sustains; None: the reference itself
+
+    def gemm(self, precision: str) -> GemmConstants:
+        """The GEMM constants of a precision."""
+        return self.calibration.gemm[precision]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Columns of plans. Flags and ZeRO stages are numbers, so that one call may mix them."""
+
+    gpus: Any
+    tp: Any
+    pp: Any
+    vpp: Any
+    cp: Any
+    ep: Any
+    dp_replicate: Any
+    dp_shard: Any
+    sp: Any  # 1 where sequence parallel
+    zero: Any
+    micro_batch_size: Any
+    global_batch_size: Any
+    seq_len: Any
+    recompute_layers: Any  # fraction of the layers recomputed in full
+    recompute_attention: Any  # of the other layers: 1 where the attention core is recomputed
+    recompute_linear: Any  # of the other layers: fraction of the GEMMs recomputed
+    recompute_elementwise: Any  # of the other layers: 1 where norms and activations are recomputed
+
+    @property
+    def dp(self) -> Any:
+        return self.dp_replicate * self.dp_shard
+
+    @property
+    def num_microbatches(self) -> Any:
+        """Micro-batches per step and data-parallel rank."""
+        return self.global_batch_size / (self.micro_batch_size * self.dp)
+
+    @property
+    def tokens(self) -> Any:
+        """Tokens of one micro-batch on one rank."""
+        return self.micro_batch_size * self.seq_len / self.cp
+
+    @property
+    def sequence_shards(self) -> Any:
+        """Ways the norms and residuals of a micro-batch are split within its tensor-parallel group."""
+        return np.where(self.sp > 0, self.tp, 1.0)
+
+    @property
+    def rows(self) -> int:
+        return int(np.broadcast(*(getattr(self, f.name) for f in fields(self))).size)
+
+    def take(self, index: Any) -> Plan:
+        """The plans at ``index`` of a plan of one-dimensional columns."""
+        n = self.rows
+        return replace(self, **{f.name: np.broadcast_to(getattr(self, f.name), (n,))[index] for f in fields(self)})
+
+
+def column(value: Any) -> Any:
+    """A float64 array of at least one dimension."""
+    return np.atleast_1d(np.asarray(value, dtype=np.float64))

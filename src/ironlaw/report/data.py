@@ -1,0 +1,186 @@
+"""A row of an answer as plain data: the JSON contract."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ironlaw import __version__
+from ironlaw.catalog import load
+from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.terms import Term, plain
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Estimate, Group
+
+SCHEMA_VERSION = 1
+_PLAN_INTEGERS = (
+    "gpus", "tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard", "dp", "zero", "micro_batch_size", "global_batch_size",
+    "seq_len", "num_microbatches",
+)  # fmt: skip
+
+
+def number(value: Any, at: int = 0) -> Any:
+    """The plain number a column holds in one row: int where whole and a count, None where it is not finite."""
+    array = np.ravel(plain(value))
+    item = array[at if array.size > 1 else 0].item()
+    return item if not isinstance(item, float) or math.isfinite(item) else None
+
+
+def row_data(estimate: Estimate, index: int) -> dict[str, Any]:
+    """One row of ``estimate`` as the JSON object of the contract."""
+    group, at = estimate.place_of(index)
+    step = number(group.step.tree.value, at) if number(group.legal, at) else None
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool_version": __version__,
+        "calibration_version": group.cluster.calibration.version,
+        "catalog_hash": load.catalog_hash(estimate.folders),
+        "assumptions": assumptions(group, at),
+        "warnings": warnings(group, at),
+        "step": {"seconds": step, "band": None, "tree": term_data(group.step.tree, at), "stage": stage_name(group, at)},
+        "memory": memory_data(group, at),
+        "throughput": throughput_data(group, at, step is None),
+        "bound": bound_data(group, at, step is None),
+        "run": run_data(group, at),
+        "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
+        "plan": plan_data(group, at),
+        "sources": sources(group, at),
+    }
+
+
+def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
+    """What was taken on the user's behalf: chosen axes of this row first, then defaults."""
+    plan = plan_data(group, at)
+    chosen = [{"name": name, "value": plan[name], "origin": "chosen"} for name in group.chosen[at] if name in plan]
+    return chosen + [dict(item) for item in group.assumptions]
+
+
+def warnings(group: Group, at: int) -> list[str]:
+    """What a reader must know before trusting the row."""
+    from ironlaw.estimate.rules import RULES
+
+    broken = [f"not legal: {RULES[name]}" for name, column in group.rules.items() if name != "fits" and not number(column, at)]
+    return [*group.warnings, *broken]
+
+
+def stage_name(group: Group, at: int) -> str:
+    """The pipeline stage that sets the pace."""
+    return group.step.stage_names[int(number(group.step.which, at))] if number(group.plan.pp, at) > 1 else "only"
+
+
+def memory_data(group: Group, at: int) -> dict[str, Any]:
+    """The fullest stage's memory."""
+    held = group.memory
+    return {
+        "allocated": number(held.allocated, at),
+        "reserved": number(held.reserved, at),
+        "device": number(held.device, at),
+        "capacity_bytes": held.capacity,
+        "fits": bool(number(held.fits, at)),
+        "stage": held.stage_names[int(number(held.which, at))] if number(group.plan.pp, at) > 1 else "only",
+        "band": None,
+        "tree": term_data(held.tree, at),
+    }
+
+
+def throughput_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
+    """Rates and utilisations, and the peak they refer to."""
+    peak = group.cluster.accelerator.peak[group.job.precision.gemm]
+    data = {name: None if illegal else number(term.value, at) for name, term in group.throughput.items()}
+    data["peak"] = {
+        "flop_per_second": peak.value,
+        "precision": group.job.precision.gemm,
+        "accelerator": group.cluster.accelerator.name,
+        "dense": True,
+        "source": peak.source.line() if peak.source else None,
+    }
+    return data
+
+
+def bound_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
+    """The roof with the largest share of the step, and all shares."""
+    if illegal:
+        return {"by": None, "shares": None}
+    shares = {name: number(column, at) for name, column in group.shares.items()}
+    known = {k: v for k, v in shares.items() if v is not None}
+    return {"by": max(known, key=lambda k: known[k]) if known else None, "shares": shares}
+
+
+def run_data(group: Group, at: int) -> dict[str, Any] | None:
+    """The whole run, where tokens were given."""
+    run = group.run
+    if run is None:
+        return None
+    legal = number(group.legal, at)
+
+    def of(term: Term, scale: float = 1.0) -> Any:
+        value = number(term.value, at)
+        return value / scale if legal and value is not None else None
+
+    return {
+        "tokens": run.tokens,
+        "days": of(run.seconds, 86400.0),
+        "gpu_hours": of(run.gpu_hours),
+        "usd": of(run.usd),
+        "kwh": of(run.joules, 3.6e6),
+        "kg_co2e": of(run.kg_co2e),
+    }
+
+
+def plan_data(group: Group, at: int) -> dict[str, Any]:
+    """The plan in the words of the options."""
+    plan, job, cluster = group.plan, group.job, group.cluster
+    data: dict[str, Any] = {"model": job.model.name, "accelerator": cluster.accelerator.name}
+    data |= {"node": cluster.node.name, "fabric": cluster.fabric.name, "framework": job.framework.name}
+    for name in _PLAN_INTEGERS:
+        value = number(getattr(plan, name), at)
+        data[name] = int(value) if value is not None and value == int(value) else value
+    data["sp"] = bool(number(plan.sp, at))
+    data["recompute"] = group.recompute[at]
+    data |= {"precision": job.precision.name, "optimizer": job.optimizer}
+    data["schedule"] = "interleaved" if data["vpp"] > 1 else "1f1b"
+    data["flash_attention"] = "on" if job.flash else "off"
+    data["overlap"] = sorted(job.overlap)
+    if job.layers_per_stage:
+        data["layers_per_stage"] = list(job.layers_per_stage)
+    return data
+
+
+def term_data(term: Term, at: int) -> dict[str, Any]:
+    """A Term tree as nested plain data; ``times`` only where a node repeats its parts."""
+    data: dict[str, Any] = {"name": term.name, "value": number(term.value, at), "unit": term.unit, "law": law_name(term)}
+    times = number(term.times, at)
+    if times != 1.0:
+        data["times"] = times
+    data["parts"] = [term_data(part, at) for part in term.parts]
+    return data
+
+
+def law_name(term: Term) -> str | None:
+    """Where the law of a leaf is defined."""
+    return f"{term.law.__module__}.{term.law.__qualname__}" if term.law else None
+
+
+def sources(group: Group, at: int) -> dict[str, dict[str, str]]:
+    """Every source the answer stands on, by key."""
+    del at
+    found: dict[str, dict[str, str]] = {}
+
+    def take(source: Source | None) -> None:
+        if source is not None and source.url:
+            found[source.key] = {"title": source.title, "url": source.url, "read": source.read, "grade": source.grade}
+
+    trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
+    if group.run is not None:
+        run = group.run
+        trees += [run.seconds, run.gpu_hours, run.usd, run.joules, run.kg_co2e]
+    take(group.job.model.source)
+    for tree in trees:
+        for node in tree.walk():
+            for item in node.inputs.values():
+                if isinstance(item, Sourced):
+                    take(item.source)
+    return dict(sorted(found.items()))

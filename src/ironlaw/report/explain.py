@@ -1,0 +1,73 @@
+"""How a number came about: the tree with, at each leaf, the formula, its inputs and their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ironlaw import units
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.errors import UnknownNameError
+from ironlaw.report.data import law_name, number
+from ironlaw.terms import Term
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Estimate, Group
+
+
+def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
+    """The trees of one row below the nodes called ``term`` (all of them where none is named)."""
+    group, at = estimate.place_of(index)
+    trees = trees_of(group)
+    if term and term != "all":
+        wanted = term.lower().replace("_", " ").replace("-", " ")
+        found = [t for tree in trees for t in tree.walk() if t.name.lower().replace("-", " ") == wanted]
+        if not found:
+            raise UnknownNameError("term", term, {t.name for tree in trees for t in tree.walk()})
+        trees = found
+    lines: list[str] = []
+    for tree in trees:
+        lines += [*_node(tree, at, 0), ""]
+    return "\n".join(lines).rstrip()
+
+
+def trees_of(group: Group) -> list[Term]:
+    """Every tree of an answer: step, memory, throughput, run."""
+    trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
+    if group.run is not None:
+        run = group.run
+        trees += [run.seconds, run.gpu_hours, run.usd, run.joules, run.kg_co2e]
+    return trees
+
+
+def _node(term: Term, at: int, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    times = number(term.times, at)
+    repeated = f"  (times {times:g})" if times != 1.0 else ""
+    yield f"{pad}{term.name}: {_show(number(term.value, at), term.unit)}{repeated}"
+    if term.law is not None:
+        yield f"{pad}    = {formula(term)}   [{law_name(term)}]"
+        for name, item in term.inputs.items():
+            yield f"{pad}    {name} = {_input(item, at)}"
+    for part in term.parts:
+        yield from _node(part, at, depth + 1)
+
+
+def formula(term: Term) -> str:
+    """The formula of a leaf's law: what stands in backticks in its docstring's first lines."""
+    doc = (term.law.__doc__ or "") if term.law else ""
+    start = doc.find("``")
+    return " ".join(doc[start + 2 : doc.find("``", start + 2)].split()) if start >= 0 else doc.strip().split("\n")[0]
+
+
+def _show(value: Any, unit: str) -> str:
+    return "nan" if value is None else units.show(value, unit, 4)
+
+
+def _input(item: Any, at: int) -> str:
+    if isinstance(item, Sourced):
+        source = f"  <- {item.source.line()}" if item.source else ""
+        note = f" ({item.note})" if item.note else ""
+        return f"{item.text}{note}{source}"
+    value = number(item, at)
+    return "nan" if value is None else f"{value:.6g}"

@@ -1,0 +1,191 @@
+"""The answer in a terminal, set like a page: the verdict, the breakdown with bars, then what was assumed.
+
+Plain text with optional ANSI emphasis; nothing is imported for it. ``width`` and ``colour`` come from the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ironlaw import units
+from ironlaw.report.data import assumptions, bound_data, memory_data, number, plan_data, run_data, stage_name, warnings
+from ironlaw.terms import Term
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Estimate, Group
+
+_BAR = 24
+_NEXT_STEP = {
+    "compute": "computation: fewer recomputed FLOPs, lower precision or more accelerators",
+    "hbm": "HBM traffic: fused kernels, flash attention, compile",
+    "network": "exposed communication: less tp, larger micro-batches, overlap, faster links",
+    "pipeline": "the pipeline bubble: more micro-batches, vpp, or fewer stages",
+    "dispatch": "the host's dispatch: larger micro-batches, CUDA graphs, compile",
+    "data": "the input pipeline",
+}
+
+
+class Ink:
+    """ANSI emphasis, or none."""
+
+    def __init__(self, colour: bool) -> None:
+        self.colour = colour
+
+    def bold(self, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if self.colour else text
+
+    def dim(self, text: str) -> str:
+        return f"\x1b[2m{text}\x1b[0m" if self.colour else text
+
+    def good(self, text: str) -> str:
+        return f"\x1b[32m{text}\x1b[0m" if self.colour else text
+
+    def bad(self, text: str) -> str:
+        return f"\x1b[31m{text}\x1b[0m" if self.colour else text
+
+
+def page(estimate: Estimate, index: int = 0, colour: bool = False) -> str:
+    """One row as a page of text."""
+    group, at = estimate.place_of(index)
+    ink = Ink(colour)
+    parts = [verdict(group, at, ink), breakdown(group, at, ink), memory_lines(group, at, ink), run_lines(group, at), notes(group, at, ink)]
+    return "\n\n".join("\n".join(lines) for lines in (list(p) for p in parts) if lines)
+
+
+def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
+    """What a reader came for, in three lines."""
+    plan, held, bound = plan_data(group, at), memory_data(group, at), bound_data(group, at, False)
+    model = group.job.model
+    title = f"{model.title} on {plan['gpus']:,} x {group.cluster.accelerator.title}"
+    yield ink.bold(title)
+    fits = ink.good("fits") if held["fits"] else ink.bad("does not fit")
+    yield (
+        f"{fits}: {units.show(held['device'], 'B')} of {units.show(held['capacity_bytes'], 'B')} per GPU"
+        f" ({held['device'] / held['capacity_bytes']:.0%}){_of_stage(held['stage'])}"
+    )
+    step, t = number(group.step.tree.value, at), group.throughput
+    if step is None:
+        yield ink.bold(f"no estimate: {_nan_term(group.step.tree, at)}")
+        return
+    yield (
+        f"step {ink.bold(units.show(step, 's'))}, {number(t['tokens_per_second'].value, at):,.0f} tokens/s"
+        f" ({number(t['tokens_per_second_per_gpu'].value, at):,.0f} per GPU),"
+        f" MFU {ink.bold(format(number(t['mfu'].value, at), '.1%'))}"
+        f" (causal {number(t['mfu_causal'].value, at):.1%}, HFU {number(t['hfu'].value, at):.1%})"
+        f" of {units.show(group.cluster.accelerator.peak[group.job.precision.gemm].value, 'FLOP/s', 4)} dense {group.job.precision.gemm}"
+    )
+    by = bound["by"]
+    yield f"bound by {ink.bold(by)} ({bound['shares'][by]:.0%} of the step); next to try: {_NEXT_STEP[_target(bound['shares'])]}"
+    yield plan_line(plan)
+
+
+def _target(shares: dict[str, float]) -> str:
+    """The roof worth attacking: the largest loss beside computation, unless computation is nearly everything."""
+    losses = {k: v for k, v in shares.items() if k != "compute" and v}
+    worst = max(losses, key=lambda k: losses[k], default="compute")
+    return worst if losses.get(worst, 0.0) > 0.1 else "compute"
+
+
+def _of_stage(stage: str) -> str:
+    return "" if stage == "only" else f", fullest on the {stage} stage"
+
+
+def _nan_term(tree: Term, at: int) -> str:
+    return next((t.name for t in reversed(list(tree.walk())) if number(t.value, at) is None), tree.name)
+
+
+def plan_line(plan: dict[str, Any]) -> str:
+    """The plan in the short names everyone says."""
+    axes = " ".join(f"{n} {plan[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard") if plan[n] != 1)
+    return (
+        f"plan: {axes or 'one rank'}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {plan['num_microbatches']},"
+        f" batch {plan['global_batch_size']} x {plan['seq_len']} tokens, recompute {plan['recompute']},"
+        f" {plan['precision']}, {plan['optimizer']}, {plan['framework']}"
+    )
+
+
+def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
+    """The step's parts with bars, deepest two levels of the micro-batches opened."""
+    step = number(group.step.tree.value, at)
+    if step is None:
+        return
+    stage = stage_name(group, at)
+    yield ink.bold("Where the step goes") + ("" if stage == "only" else ink.dim(f"  (pace set by the {stage} stage)"))
+    for name, seconds, depth in _lines(group.step.tree, at):
+        share = seconds / step
+        if share >= 0.0005 or depth == 0:
+            label = "  " * depth + name
+            yield f"  {label:<44}{units.show(seconds, 's'):>10} {share:>6.1%} {_bar(share)}"
+    shares = bound_data(group, at, False)["shares"]
+    yield ink.dim("  by roof: " + ", ".join(f"{k} {v:.1%}" for k, v in shares.items() if v and v >= 0.0005))
+
+
+def _lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator[tuple[str, float, int]]:
+    """(name, seconds of the whole step, depth) of the nodes a reader wants to see."""
+    for part in tree.parts:
+        seconds = number(part.value, at) * factor
+        yield part.name, seconds, depth
+        if part.name in ("micro-batches", "layers") or (depth == 2 and part.parts and len(part.parts) > 3):
+            yield from _lines(part, at, factor * number(part.times, at), depth + 1)
+
+
+def _bar(share: float) -> str:
+    eighths = round(share * _BAR * 8)
+    full, rest = divmod(max(eighths, 0), 8)
+    return "█" * min(full, _BAR) + (" ▏▎▍▌▋▊▉"[rest].strip() if full < _BAR else "")
+
+
+def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
+    """The fullest stage's memory with bars against the capacity."""
+    held = group.memory
+    capacity = held.capacity
+    yield ink.bold("What the fullest GPU holds")
+    tree = held.tree
+    allocated = tree["allocated"]
+    rows = [(t.name, t) for t in allocated.parts] + [(t.name, t) for t in tree["reserved"].parts[1:]] + [(t.name, t) for t in tree.parts[1:]]
+    for name, term in rows:
+        size = number(term.value, at)
+        if size and size / capacity >= 0.0005:
+            yield f"  {name:<44}{units.show(size, 'B'):>10} {size / capacity:>6.1%} {_bar(size / capacity)}"
+    yield (
+        f"  allocated {units.show(number(held.allocated, at), 'B')}, reserved {units.show(number(held.reserved, at), 'B')},"
+        f" device {units.show(number(held.device, at), 'B')} of {units.show(capacity, 'B')}"
+    )
+
+
+def run_lines(group: Group, at: int) -> Iterator[str]:
+    """The whole run."""
+    run = run_data(group, at)
+    if run is None or run["days"] is None:
+        return
+    yield f"The run of {units.show(run['tokens'], 'token')} (no failures)"
+    yield (
+        f"  {run['days']:,.1f} days, {run['gpu_hours']:,.0f} GPU-hours, {run['usd']:,.0f} USD,"
+        f" {run['kwh'] / 1000:,.0f} MWh, {run['kg_co2e'] / 1000:,.0f} t CO2e"
+    )
+
+
+def notes(group: Group, at: int, ink: Ink) -> Iterator[str]:
+    """Warnings, then what was taken on the user's behalf."""
+    for warning in warnings(group, at):
+        yield ink.bad("warning: ") + warning
+    items = assumptions(group, at)
+    for origin, title in (("chosen", "Chosen"), ("default", "Assumed")):
+        taken = [f"{i['name']} {i['value']}" for i in items if i["origin"] == origin]
+        if taken:
+            yield ink.bold(title) + ink.dim(": ") + ", ".join(taken)
+
+
+def row_line(estimate: Estimate, index: int) -> str:
+    """One row of many on one line: model, accelerators, step, MFU, memory, bound."""
+    group, at = estimate.place_of(index)
+    plan, held = plan_data(group, at), memory_data(group, at)
+    if not number(group.legal, at):
+        return f"{plan['model']:<22} {plan['gpus']:>6} x {plan['accelerator']:<16} no: {'; '.join(warnings(group, at))}"
+    bound = bound_data(group, at, False)
+    return (
+        f"{plan['model']:<22} {plan['gpus']:>6} x {plan['accelerator']:<16} tp {plan['tp']} pp {plan['pp']} dp {plan['dp']}"
+        f"  step {units.show(number(group.step.tree.value, at), 's'):>8}  MFU {number(group.throughput['mfu'].value, at):6.1%}"
+        f"  {units.show(held['device'], 'B'):>8} {'fits' if held['fits'] else 'does not fit'}  bound by {bound['by']}"
+    )

@@ -1,0 +1,111 @@
+"""A Term: one node of the breakdown that is the answer.
+
+A node holds a column of values (a scalar is a column of length one), its unit, the law that made it with the inputs
+that law read, and its parts. Two kinds exist, each with one constructor:
+
+* ``leaf(name, law, unit, **inputs)`` calls ``law(**inputs)`` and keeps both, so that the formula shown is the formula run;
+* ``total(name, parts, times)`` is the left-to-right sum of its parts times its own ``times`` column. Left-to-right is part
+  of the contract: it makes a row bit-identical whatever the size of the batch it is computed in.
+
+``bound`` says which roof a leaf's time belongs to: one of ``BOUNDS``, or a column of indices into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+BOUNDS = ("compute", "hbm", "network", "pipeline", "dispatch", "data")
+
+
+class Term:
+    """A named column of values with its unit, law, inputs and parts."""
+
+    __slots__ = ("bound", "inputs", "law", "name", "parts", "times", "unit", "value")
+
+    def __init__(
+        self,
+        name: str,
+        value: Any,
+        unit: str,
+        law: Callable[..., Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        parts: Sequence[Term] = (),
+        times: Any = 1.0,
+        bound: Any = None,
+    ) -> None:
+        self.name, self.value, self.unit = name, value, unit
+        self.law, self.inputs = law, inputs or {}
+        self.parts, self.times, self.bound = tuple(parts), times, bound
+
+    def __repr__(self) -> str:
+        return f"Term({self.name!r}, {np.ravel(self.value)[:3]}, {self.unit!r}, {len(self.parts)} parts)"
+
+    def __getitem__(self, path: str) -> Term:
+        """The part at a ``/``-separated path of names, or the first node of that name anywhere below."""
+        node = self
+        for name in path.split("/"):
+            found = next((t for t in node.walk() if t is not node and t.name == name), None)
+            if found is None:
+                raise KeyError(f"{path}: no term {name!r} below {node.name!r}")
+            node = found
+        return node
+
+    def walk(self) -> Iterator[Term]:
+        """This node and all below it, parents first."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+
+def plain(value: Any) -> Any:
+    """The number inside a sourced value; anything else unchanged."""
+    return getattr(value, "value", value)
+
+
+def leaf(name: str, law: Callable[..., Any], unit: str, bound: Any = None, times: Any = None, **inputs: Any) -> Term:
+    """The node whose value is ``law(**inputs) * times``; sourced inputs keep their source for the explanation."""
+    value = law(**{key: plain(item) for key, item in inputs.items()})
+    if times is not None:
+        value = value * times
+    return Term(name, value, unit, law, inputs, (), 1.0 if times is None else times, bound)
+
+
+def total(name: str, parts: Sequence[Term], times: Any = 1.0, unit: str | None = None) -> Term:
+    """The node whose value is the left-to-right sum of ``parts`` times ``times``."""
+    kept = [p for p in parts if p is not None]
+    value = fold(kept)
+    return Term(name, value * times, unit or kept[0].unit, None, None, kept, times)
+
+
+def fold(parts: Sequence[Term]) -> Any:
+    """Left-to-right sum of the values of ``parts``."""
+    value = parts[0].value
+    for part in parts[1:]:
+        value = value + part.value
+    return value
+
+
+def shares(root: Term) -> dict[str, Any]:
+    """How much of ``root`` belongs to each roof: exclusive columns in the root's unit, one per name of ``BOUNDS``.
+
+    Every leaf's value, multiplied by the ``times`` of its ancestors, is booked on the leaf's ``bound``.
+    """
+    sums: dict[str, Any] = {name: 0.0 * root.value for name in BOUNDS}
+
+    def book(node: Term, factor: Any) -> None:
+        if node.parts:
+            for part in node.parts:
+                book(part, factor * node.times)
+        elif node.bound is not None:
+            for index, name in enumerate(BOUNDS):
+                if isinstance(node.bound, str):
+                    if node.bound == name:
+                        sums[name] = sums[name] + node.value * factor
+                else:
+                    sums[name] = sums[name] + np.where(node.bound == index, node.value, 0.0) * factor
+
+    book(root, 1.0)
+    return sums

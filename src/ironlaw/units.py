@@ -1,0 +1,134 @@
+"""The only place where prefixes exist: text with a unit becomes an SI float, and back.
+
+Inside ironlaw every quantity is a float in s, B, FLOP, W, J, USD, tokens and their quotients.
+Bits are bytes/8. Decimal and binary prefixes are both understood and never confused: ``80 GB`` is 8e10 B,
+``80 GiB`` is 85 899 345 920 B. Lower-case ``b`` is a bit, upper-case ``B`` a byte.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ironlaw.errors import UnitError, nearest_names
+
+_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {"Ki": 1024.0, "Mi": 1024.0**2, "Gi": 1024.0**3, "Ti": 1024.0**4, "Pi": 1024.0**5}
+_SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_LARGE_WATT = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+
+
+def _table() -> dict[str, tuple[float, str]]:
+    units: dict[str, tuple[float, str]] = {"": (1.0, "1"), "1": (1.0, "1"), "%": (0.01, "1")}
+    for prefix, factor in (_DECIMAL | _BINARY).items():
+        units[f"{prefix}B"] = (factor, "B")
+        units[f"{prefix}B/s"] = (factor, "B/s")
+        units[f"{prefix}b/s"] = (factor / 8.0, "B/s")
+    for prefix, factor in _DECIMAL.items():
+        units[f"{prefix}bit/s"] = (factor / 8.0, "B/s")
+        units[f"{prefix}bps"] = (factor / 8.0, "B/s")
+        units[f"{prefix}FLOP"] = (factor, "FLOP")
+        units[f"{prefix}FLOP/s"] = (factor, "FLOP/s")
+        units[f"{prefix}FLOPS"] = (factor, "FLOP/s")
+        units[f"{prefix}Hz"] = (factor, "1/s")
+    for prefix, factor in _SMALL.items():
+        units[f"{prefix}s"] = (factor, "s")
+    for prefix, factor in _LARGE_WATT.items():
+        units[f"{prefix}W"] = (factor, "W")
+        units[f"{prefix}J"] = (factor, "J")
+        units[f"{prefix}Wh"] = (factor * 3600.0, "J")
+    units |= {"min": (60.0, "s"), "h": (3600.0, "s"), "d": (86400.0, "s"), "days": (86400.0, "s")}
+    units |= {"USD": (1.0, "USD"), "USD/h": (1.0 / 3600.0, "USD/s"), "USD/s": (1.0, "USD/s")}
+    units |= {"USD/kWh": (1.0 / 3.6e6, "USD/J")}
+    units |= {"g/kWh": (1e-3 / 3.6e6, "kg/J"), "kg/kWh": (1.0 / 3.6e6, "kg/J"), "kg": (1.0, "kg"), "t": (1e3, "kg")}
+    for prefix, factor in {"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.items():
+        units[f"{prefix} tokens".strip()] = (factor, "token")
+    units |= {"token": (1.0, "token"), "parameters": (1.0, "parameter"), "B parameters": (1e9, "parameter"), "M parameters": (1e6, "parameter")}
+    return units
+
+
+UNITS = _table()
+_QUANTITY = re.compile(r"^\s*([-+]?(?:\d[\d_ ]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*$")
+_COUNT_SUFFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+def parse(text: str | float, unit: str, what: str = "quantity") -> float:
+    """The SI value of ``text``, which must be a number with a unit of the dimension of ``unit``.
+
+    Parameters: text, ``"3.35 TB/s"``; a bare number is taken as already in ``unit``.
+    unit, the SI unit expected: s, B, B/s, FLOP/s, W, USD/s, ...; what, named in the error.
+    Raises UnitError naming the nearest known units.
+
+    >>> parse("80 GiB", "B")
+    85899345920.0
+    >>> parse("400 Gb/s", "B/s")
+    50000000000.0
+    """
+    if isinstance(text, (int, float)) and not isinstance(text, bool):
+        return float(text)
+    match = _QUANTITY.match(str(text))
+    if not match:
+        raise UnitError(f"{what}: {text!r} is not a number with a unit (expected something in {unit})")
+    number, suffix = float(match[1].replace("_", "").replace(" ", "")), match[2]
+    if not suffix:
+        return number
+    if suffix not in UNITS:
+        known = [u for u, (_, si) in UNITS.items() if si == unit and u]
+        near = nearest_names(suffix, known) or known[:6]
+        raise UnitError(f"{what}: unknown unit {suffix!r} in {text!r}; nearest: {', '.join(near)}")
+    factor, dimension = UNITS[suffix]
+    if dimension != unit:
+        known = [u for u, (_, si) in UNITS.items() if si == unit and u]
+        raise UnitError(f"{what}: {text!r} is in {dimension}, expected {unit} (for example {', '.join(known[:4])})")
+    return number * factor
+
+
+def parse_count(text: str | float, what: str = "count") -> float:
+    """A count with an optional magnitude: ``15T``, ``300B``, ``4M``, ``1.5e12``.
+
+    >>> parse_count("15T")
+    15000000000000.0
+    """
+    if isinstance(text, (int, float)) and not isinstance(text, bool):
+        return float(text)
+    match = _QUANTITY.match(str(text))
+    if not match or match[2] not in _COUNT_SUFFIX:
+        raise UnitError(f"{what}: {text!r} is not a count (examples: 300B, 15T, 1.5e12)")
+    return float(match[1].replace("_", "").replace(" ", "")) * _COUNT_SUFFIX[match[2]]
+
+
+_SCALES = {
+    "B": [(1024.0**4, "TiB"), (1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"), (1.0, "B")],
+    "B/s": [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1.0, "B/s")],
+    "FLOP": [(1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1.0, "FLOP")],
+    "FLOP/s": [(1e18, "EFLOP/s"), (1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")],
+    "s": [(86400.0 * 2, "days"), (3600.0 * 2, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
+    "W": [(1e6, "MW"), (1e3, "kW"), (1.0, "W")],
+    "J": [(3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh"), (1.0, "J")],
+    "token": [(1e12, "T tokens"), (1e9, "B tokens"), (1e6, "M tokens"), (1.0, "tokens")],
+    "parameter": [(1e12, "T parameters"), (1e9, "B parameters"), (1e6, "M parameters"), (1.0, "parameters")],
+    "1": [(1.0, "")],
+}
+_NAMED_SIZE = {"days": 86400.0, "h": 3600.0}
+
+
+def show(value: float, unit: str, digits: int = 3) -> str:
+    """``value`` in SI ``unit`` as a person reads it.
+
+    >>> show(85899345920.0, "B"), show(3.35e12, "B/s"), show(0.0123, "s")
+    ('80 GiB', '3.35 TB/s', '12.3 ms')
+    """
+    if value != value:
+        return "nan"
+    for threshold, name in _SCALES.get(unit, [(1.0, unit)]):
+        if abs(value) >= threshold * 0.9995:
+            return f"{_short(value / _NAMED_SIZE.get(name, threshold), digits)} {name}".strip()
+    name = _SCALES.get(unit, [(1.0, unit)])[-1][1]
+    return f"{_short(value / _SCALES.get(unit, [(1.0, unit)])[-1][0], digits)} {name}".strip()
+
+
+def _short(value: float, digits: int) -> str:
+    if value == 0.0:
+        return "0"
+    if abs(value) >= 10.0**digits:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
