@@ -151,8 +151,9 @@ def test_zero_over_one_rank_is_no_zero():
     for zero in range(4):
         for threshold in (1, 2, 3):
             assert states.zero_shards(threshold, zero, 1) == 1.0
-    np.testing.assert_array_equal(states.zero_shards(np.array([1, 2, 3]), np.array([[0], [1], [2], [3]]), 8),
-                                  [[1, 1, 1], [8, 1, 1], [8, 8, 1], [8, 8, 8]])
+    np.testing.assert_array_equal(
+        states.zero_shards(np.array([1, 2, 3]), np.array([[0], [1], [2], [3]]), 8), [[1, 1, 1], [8, 1, 1], [8, 8, 1], [8, 8, 8]]
+    )
     assert states.state(7e9, 16, states.zero_shards(3, 3, 1)) == states.training_static(7e9)
 
 
@@ -188,9 +189,7 @@ def test_flash_keeps_a_logsumexp_and_no_scores():
 
 def test_a_checkpoint_is_less_than_what_it_stands_for():
     tokens, hidden = whole(1, 1 << 16), whole(64, 16384)
-    assert np.all(
-        activations.checkpoint(tokens, hidden, 1, 0, 2) < activations.norms_and_residuals(tokens, hidden, 2, 0, 1, 0, 2)
-    )
+    assert np.all(activations.checkpoint(tokens, hidden, 1, 0, 2) < activations.norms_and_residuals(tokens, hidden, 2, 0, 1, 0, 2))
 
 
 def test_checkpointing_forms_agree_where_they_should():
@@ -215,9 +214,7 @@ def test_layers_that_are_kept_are_not_run_again():
 
 def test_all_reduce_is_reduce_scatter_and_all_gather():
     n, size, bandwidth, latency = whole(1, 4096), real(0.0, 1e11), real(1e9, 1e12), real(0.0, 1e-4)
-    both = collectives.ring_reduce_scatter(n, size, bandwidth, latency) + collectives.ring_all_gather(
-        n, size, bandwidth, latency
-    )
+    both = collectives.ring_reduce_scatter(n, size, bandwidth, latency) + collectives.ring_all_gather(n, size, bandwidth, latency)
     np.testing.assert_allclose(collectives.ring_all_reduce(n, size, bandwidth, latency), both, rtol=1e-14)
     np.testing.assert_array_equal(collectives.all_reduce_factor(n), 2.0 * collectives.one_way_factor(n))
 
@@ -307,9 +304,7 @@ def test_interleaving_shrinks_the_bubble_and_holds_more():
     first = pipeline.in_flight_interleaved(pp, vpp, 0, m)
     assert np.all(first >= pipeline.in_flight_1f1b(pp, 0, m))
     assert np.all(pipeline.in_flight_interleaved(pp, vpp, stage, m) <= m)
-    np.testing.assert_array_equal(
-        pipeline.in_flight_interleaved(pp, 1, stage, m), pipeline.in_flight_1f1b(pp, stage, m)
-    )
+    np.testing.assert_array_equal(pipeline.in_flight_interleaved(pp, 1, stage, m), pipeline.in_flight_1f1b(pp, stage, m))
 
 
 def test_first_stage_holds_what_korthikanti_says():
@@ -337,6 +332,7 @@ def test_overlap_lies_between_the_longer_and_the_slowed_sum():
     both = overlap.overlapped(compute, communication, slowdown)
     assert np.all(both >= np.maximum(compute, communication))
     assert np.all(both <= compute + communication + 1e-15), "with slowdown <= 1 overlapping never loses to taking turns"
+    np.testing.assert_allclose(overlap.exposed_after_overlap(compute + 1.0, communication, slowdown), slowdown * communication, atol=1e-15)
     np.testing.assert_array_equal(overlap.overlapped(compute, 0.0, slowdown), compute)
     np.testing.assert_array_equal(overlap.overlapped(0.0, communication, slowdown), communication)
     np.testing.assert_allclose(
@@ -355,9 +351,7 @@ def test_iron_law_and_mfu_are_inverses():
 
 def test_rent_by_the_hour_is_rent_by_the_second():
     gpus, seconds, hourly = whole(1, 4096), real(1.0, 1e7), real(1.0, 12.0)
-    np.testing.assert_allclose(
-        cost.rental(gpus, seconds, hourly / 3600.0), cost.gpu_hours(gpus, seconds) * hourly, rtol=1e-13
-    )
+    np.testing.assert_allclose(cost.rental(gpus, seconds, hourly / 3600.0), cost.gpu_hours(gpus, seconds) * hourly, rtol=1e-13)
     tokens = real(1e9, 1e13)
     np.testing.assert_allclose(
         cost.per_token(gpus, hourly / 3600.0, tokens / seconds) * tokens,

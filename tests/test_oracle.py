@@ -133,6 +133,7 @@ def s000_13(i):
 
 def s000_14(i):
     """The rates are those of S000-05, utilisation 0.75 of 'usable' peaks of 900 and 1000 TFLOP/s over 1.2 x 6N."""
+
     def implied(usable):
         seconds = run.iron_law(1.2 * flops.per_token(i["N"]), usable, 0.75)
         return run.mfu(flops.per_token(i["N"]), seconds, 1, H100)
@@ -387,9 +388,7 @@ def s003_12(i):
 
 
 def s003_13(i):
-    return {
-        name: kernels.attainable_rate(each, i["peak"] * 1e12, i["bw"] * 1e12) / 1e12 for name, each in i["intensity"].items()
-    }
+    return {name: kernels.attainable_rate(each, i["peak"] * 1e12, i["bw"] * 1e12) / 1e12 for name, each in i["intensity"].items()}
 
 
 def s003_14(i):

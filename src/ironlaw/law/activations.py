@@ -36,9 +36,7 @@ def norms_and_residuals(tokens, hidden_size, norms, dropout, tp, sp, bytes_per_e
     """
     each = 1.0 * bytes_per_element * norms + 2.0 * bytes_per_element + 2.0 * dropout
     kept = ratio(1.0 * tokens * hidden_size * each, np.where(np.equal(sp, 1), 1.0 * tp, 1.0))
-    return inside(
-        kept, tokens >= 0, hidden_size >= 0, norms >= 0, flag(dropout), tp >= 1, flag(sp), bytes_per_element >= 0
-    )
+    return inside(kept, tokens >= 0, hidden_size >= 0, norms >= 0, flag(dropout), tp >= 1, flag(sp), bytes_per_element >= 0)
 
 
 def attention(tokens, num_attention_heads, num_key_value_heads, head_dim, flash, tp, bytes_per_element):
@@ -179,9 +177,7 @@ def korthikanti_layer(batch, seq_len, hidden_size, num_attention_heads, tp, sp):
     scores = ratio(5.0 * num_attention_heads * seq_len, 1.0 * hidden_size)
     split = np.where(np.equal(sp, 1), 1.0 * tp, 1.0)
     kept = 1.0 * seq_len * batch * hidden_size * (ratio(10.0, split) + ratio(24.0, 1.0 * tp) + ratio(scores, 1.0 * tp))
-    return inside(
-        kept, batch >= 0, seq_len >= 0, hidden_size > 0, num_attention_heads >= 0, tp >= 1, flag(sp)
-    )
+    return inside(kept, batch >= 0, seq_len >= 0, hidden_size > 0, num_attention_heads >= 0, tp >= 1, flag(sp))
 
 
 def checkpointed_simple(layers, interval, per_layer):

@@ -86,7 +86,8 @@ def ring_all_reduce(n, size, bandwidth, latency):
         bandwidth [B/s]: bandwidth of a link, one direction, > 0
         latency [s]: time of one hop, >= 0
     Returns [s]: time
-    Source: Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms, JPDC 2009, section 3, https://doi.org/10.1016/j.jpdc.2008.09.002
+    Source: Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms, JPDC 2009, section 3,
+        https://doi.org/10.1016/j.jpdc.2008.09.002
     Leaves out: trees, reduction in the switch, the additions, start-up, contention
 
     >>> float(ring_all_reduce(128, 140e9, 50e9, 0.0))  # 70B gradients in bf16; oracle S001-07
@@ -105,7 +106,7 @@ def all_to_all(n, size, bandwidth, latency):
         bandwidth [B/s]: bandwidth of a rank, one direction, > 0
         latency [s]: time of one message, >= 0
     Returns [s]: time
-    Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, IJHPCA 2005, section 4.2 (pairwise),
+    Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, IJHPCA 2005, section 4.2,
         https://doi.org/10.1177/1094342005051521
     Leaves out: unequal shares (the fullest rank sets the time), contention in the network
 

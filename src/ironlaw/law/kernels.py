@@ -62,9 +62,7 @@ def kernel_time(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, 
     >>> float(kernel_time(8e12, 4e9, 1e15, 4e12, 0.8, 0.8, 3e-6))
     0.010003
     """
-    time = np.maximum(
-        ratio(1.0 * flop, 1.0 * efficiency * peak), ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth)
-    )
+    time = np.maximum(ratio(1.0 * flop, 1.0 * efficiency * peak), ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth))
     return inside(
         time + launch,
         flop >= 0,
@@ -180,7 +178,8 @@ def power_limited_clock(power_limit, reference_power, idle_power):
         idle_power [W]: power P0 that does not depend on the clock, >= 0
     Where: reference_power > idle_power; power_limit >= idle_power
     Returns [1]: fraction of the reference clock, at most 1
-    Source: Weste and Harris, CMOS VLSI Design, 4th ed., 2010, section 5.2 (dynamic power); the cube holds where voltage scales with frequency
+    Source: Weste and Harris, CMOS VLSI Design, 4th ed., 2010, section 5.2 (dynamic power);
+        the cube holds where voltage scales with frequency
     Leaves out: the voltage floor, below which power falls only linearly with the clock; HBM, whose power does not scale
 
     >>> round(float(power_limited_clock(500, 700, 100)), 4), float(power_limited_clock(800, 700, 100))
@@ -188,9 +187,7 @@ def power_limited_clock(power_limit, reference_power, idle_power):
     """
     share = ratio(1.0 * power_limit - idle_power, 1.0 * reference_power - idle_power)
     clock = np.minimum(1.0, np.cbrt(share))
-    return inside(
-        clock, power_limit >= 0, idle_power >= 0, reference_power > idle_power, power_limit >= idle_power
-    )
+    return inside(clock, power_limit >= 0, idle_power >= 0, reference_power > idle_power, power_limit >= idle_power)
 
 
 def dispatch_shortfall(operators, host_time, device_time):
@@ -201,7 +198,8 @@ def dispatch_shortfall(operators, host_time, device_time):
         host_time [s]: host time of one launch, >= 0
         device_time [s]: time the device needs for them, >= 0
     Returns [s]: idle time of the device, to be added to device_time
-    Source: PyTorch documentation, CUDA graphs, https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs (why launches are amortised)
+    Source: PyTorch documentation, CUDA graphs,
+        https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs (why launches are amortised)
     Leaves out: how far the host runs ahead from one stretch of work to the next
 
     >>> round(1e6 * float(dispatch_shortfall(70, 10e-6, 500e-6)), 6)  # us

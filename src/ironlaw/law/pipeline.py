@@ -59,9 +59,7 @@ def bubble_time(pipeline_time, slowest_stage_time, vpp):
     3.5
     """
     time = ratio(1.0 * pipeline_time - slowest_stage_time, 1.0 * vpp)
-    return inside(
-        time, pipeline_time >= 0, slowest_stage_time >= 0, vpp >= 1, pipeline_time >= slowest_stage_time
-    )
+    return inside(time, pipeline_time >= 0, slowest_stage_time >= 0, vpp >= 1, pipeline_time >= slowest_stage_time)
 
 
 def in_flight_1f1b(pp, stage, num_microbatches):
@@ -96,8 +94,8 @@ def in_flight_interleaved(pp, vpp, stage, num_microbatches):
         num_microbatches [1]: micro-batches m of a step, >= 1
     Where: stage < pp
     Returns [1]: micro-batches, a fraction when only some chunks hold one
-    Source: Korthikanti et al., Reducing Activation Recomputation, MLSys 2023, section 4.2.3, https://arxiv.org/abs/2205.05198; NVIDIA, Megatron-LM,
-        core/pipeline_parallel/schedules.py (warm-up micro-batches of the interleaved schedule)
+    Source: Korthikanti et al., Reducing Activation Recomputation, MLSys 2023, section 4.2.3, https://arxiv.org/abs/2205.05198;
+        NVIDIA, Megatron-LM, core/pipeline_parallel/schedules.py (warm-up micro-batches of the interleaved schedule)
     Leaves out: m = p, where Megatron runs all chunks as warm-up; micro-batch groups larger than p
 
     >>> float(in_flight_interleaved(8, 2, 0, 32)), 8 * (1 + 7 / 16)
@@ -106,9 +104,7 @@ def in_flight_interleaved(pp, vpp, stage, num_microbatches):
     chunks = 2.0 * np.maximum(0.0, 1.0 * pp - stage - 1.0) + (vpp - 1.0) * pp + 1.0
     held = np.minimum(ratio(chunks, 1.0 * vpp), 1.0 * num_microbatches)
     plain = np.minimum(1.0 * pp - stage, 1.0 * num_microbatches)
-    return inside(
-        np.where(np.greater(vpp, 1), held, plain), pp >= 1, vpp >= 1, stage >= 0, num_microbatches >= 1, stage < pp
-    )
+    return inside(np.where(np.greater(vpp, 1), held, plain), pp >= 1, vpp >= 1, stage >= 0, num_microbatches >= 1, stage < pp)
 
 
 def layers_of_stage(num_hidden_layers, pp, stage):

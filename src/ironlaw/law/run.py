@@ -31,7 +31,8 @@ def iron_law(operations, peak, efficiency):
         peak [FLOP/s]: peak rate of all accelerators together, > 0
         efficiency [1]: fraction of it that is reached, > 0
     Returns [s]: time
-    Source: document 003 of the project, section "The iron law of training performance"; after Patterson and Hennessy, Computer Organization and Design, section 1.6
+    Source: document 003 of the project, section "The iron law of training performance";
+        after Patterson and Hennessy, Computer Organization and Design, section 1.6
     Leaves out: where the efficiency comes from, which is what the rest of ironlaw answers
 
     >>> float(iron_law(1e20, 1e15, 0.4))  # oracle S003-69

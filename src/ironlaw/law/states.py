@@ -42,8 +42,7 @@ OPTIMIZERS = {
         8.0,
         4.0,
         28.0,
-        "Rajbhandari et al., ZeRO, SC 2020, section 3.1 (K = 12), https://arxiv.org/abs/1910.02054; "
-        "traffic 2 + 8 master + 16 m and v + 2",
+        "Rajbhandari et al., ZeRO, SC 2020, section 3.1 (K = 12), https://arxiv.org/abs/1910.02054; traffic 2 + 8 master + 16 m and v + 2",
     ),
     "adamw-bf16": OptimizerStates(
         4.0,

@@ -75,9 +75,7 @@ def unfused_attention(batch, seq_len, num_attention_heads, head_dim, bytes_per_e
     >>> 4 * 4096 * 4096 * 64 / float(unfused_attention(1, 4096, 1, 64, 2, 4))  # intensity; oracle S003-15b
     31.50769230769231
     """
-    moved = (
-        1.0 * batch * seq_len * num_attention_heads * bytes_per_element * (1.0 * seq_len * passes + 4.0 * head_dim)
-    )
+    moved = 1.0 * batch * seq_len * num_attention_heads * bytes_per_element * (1.0 * seq_len * passes + 4.0 * head_dim)
     return inside(
         moved,
         batch >= 0,
