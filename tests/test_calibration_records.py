@@ -69,7 +69,9 @@ def test_all_reduce_costs_about_two_all_gathers(path: Path) -> None:
         times = {}
         for operation in ("all_reduce", "all_gather", "reduce_scatter"):
             c, factor = constants(collective[operation]), 2.0 if operation == "all_reduce" else 1.0
-            times[operation] = c["latency"] + factor * 7 / 8 * size / (c["bandwidth_fraction"] * 50e9) * (1 + math.sqrt(c["half_size"] / size))
+            times[operation] = c["latency"] + factor * 7 / 8 * size / (c["bandwidth_fraction"] * 50e9) * (
+                1 + math.sqrt(c["half_size"] / size)
+            )
         ratio = times["all_reduce"] / (times["all_gather"] + times["reduce_scatter"])
         assert 0.5 < ratio < 1.25, (size, ratio)
 
@@ -120,7 +122,11 @@ def test_fitted_efficiency_stays_below_the_best_published_shape(name: str) -> No
 
 def test_collectives_match_an_independent_machine() -> None:
     """stas00/ml-engineering, network, 8 x H200: all-reduce bus bandwidth at 64 and 512 MiB, all-gather at 16 GiB [GB/s]."""
-    for operation, size, factor, reached in [("all_reduce", 2**26, 1.75, 347), ("all_reduce", 2**29, 1.75, 450), ("all_gather", 2**34, 0.875, 361.4)]:
+    for operation, size, factor, reached in [
+        ("all_reduce", 2**26, 1.75, 347),
+        ("all_reduce", 2**29, 1.75, 450),
+        ("all_gather", 2**34, 0.875, 361.4),
+    ]:
         c = constants(read("h200-sxm")["collective"][operation])
         time = c["latency"] + size * factor / (c["bandwidth_fraction"] * 450e9) * (1 + math.sqrt(c["half_size"] / size))
         assert time == pytest.approx(size * factor / (reached * 1e9), rel=0.25), operation

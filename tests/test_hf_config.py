@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from test_parameters import counted
 
 from ironlaw.catalog import load
 from ironlaw.catalog.hf_config import SIZE_LIMIT, load_config, model_from_config
 from ironlaw.errors import InputError, UnsupportedError
+from ironlaw.estimate.counts import total_parameters as counted
 
 CONFIGS = Path(__file__).parent / "data" / "hf_configs"
 DIMENSIONS = (
@@ -70,8 +70,7 @@ OTHERS = {
         "no_bias": True,
         "attn_config": {"alibi": True, "qk_ln": False, "attn_type": "multihead_attention"},
     },
-    "mistral-7b": LLAMA
-    | {"model_type": "mistral", "vocab_size": 32000, "max_position_embeddings": 32768, "sliding_window": 4096},
+    "mistral-7b": LLAMA | {"model_type": "mistral", "vocab_size": 32000, "max_position_embeddings": 32768, "sliding_window": 4096},
     "qwen-2.5-0.5b": {
         "model_type": "qwen2",
         "hidden_size": 896,
@@ -122,8 +121,7 @@ def test_every_family_reads_as_the_catalogued_model(name):
     ("config", "count"),
     [
         (  # Pythia 6.9B: EleutherAI/pythia README, 6,444,163,072 non-embedding and two tables of 50,432 rows
-            LLAMA
-            | {"model_type": "gpt_neox", "num_key_value_heads": 32, "intermediate_size": 16384, "vocab_size": 50432},
+            LLAMA | {"model_type": "gpt_neox", "num_key_value_heads": 32, "intermediate_size": 16384, "vocab_size": 50432},
             6_444_163_072 + 2 * 50432 * 4096,
         ),
         (  # Phi-3 mini: microsoft/Phi-3-mini-4k-instruct, safetensors.total of the Hugging Face model API

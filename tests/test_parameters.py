@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ironlaw.catalog import load
+from ironlaw.estimate.counts import total_parameters
 from ironlaw.law import parameters
 
 NORM_WEIGHTS = {"rmsnorm": 1, "layernorm-no-bias": 1, "layernorm": 2}
@@ -58,6 +59,12 @@ def test_a_catalogued_model_is_consistent(name):
 )
 def test_well_known_counts_are_exact(name, count):
     assert counted(load.record("models", name)) == count
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_the_count_of_the_parts_is_the_law_of_the_whole(name):
+    model = load.record("models", name)
+    assert float(total_parameters(model)) == counted(model)
 
 
 def test_matmul_weights_are_the_layers_without_biases_norms_and_embedding():

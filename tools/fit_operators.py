@@ -37,16 +37,25 @@ DEVICES = {
     "gb300": dict(bf16=2500e12, fp8=5000e12, hbm=8e12, link=900e9),
     "l40s": dict(bf16=362.05e12, fp8=733e12, hbm=864e9, link=32e9),
 }
-TITLES = {"a100-sxm": "NVIDIA A100 SXM 80 GB", "h100-sxm": "NVIDIA H100 SXM", "h200-sxm": "NVIDIA H200 SXM", "b200-sxm": "NVIDIA B200 SXM", "b300-sxm": "NVIDIA B300 SXM", "gb200": "NVIDIA GB200", "gb300": "NVIDIA GB300", "l40s": "NVIDIA L40S"}
+TITLES = {
+    "a100-sxm": "NVIDIA A100 SXM 80 GB",
+    "h100-sxm": "NVIDIA H100 SXM",
+    "h200-sxm": "NVIDIA H200 SXM",
+    "b200-sxm": "NVIDIA B200 SXM",
+    "b300-sxm": "NVIDIA B300 SXM",
+    "gb200": "NVIDIA GB200",
+    "gb300": "NVIDIA GB300",
+    "l40s": "NVIDIA L40S",
+}
 
 # one stated runtime per device: (software, kernel_source, why)
 # One stated runtime for every device: torch_flow, cuBLAS as PyTorch calls it. The vllm rows of the same table exceed the
 # best shape ever published (ml-engineering MAMF, a sustained benchmark) on large GEMMs: A100 0.93 against 0.869 of peak,
 # H100 0.85 against 0.803, B300 0.80 against 0.786; on GB200 they fall to 0.39.
 WHY = "cuBLAS as PyTorch calls it; the vllm rows of the same table exceed the best published sustained shape (ml-engineering MAMF)"
-GEMM_RUNTIME = {device: ("trtllm 1.3.0rc20", "torch_flow", WHY) for device in DEVICES} | {"a100-sxm": ("trtllm 1.0.0", "torch_flow", WHY)}
+GEMM_RUNTIME = dict.fromkeys(DEVICES, ("trtllm 1.3.0rc20", "torch_flow", WHY)) | {"a100-sxm": ("trtllm 1.0.0", "torch_flow", WHY)}
 FP8_RUNTIME = ("trtllm 1.3.0rc20", "torch_flow", "per-tensor FP8 through PyTorch")
-FLASH = {device: ("vllm 0.24.0", "vllm_flashinfer_trtllmprefill") for device in DEVICES} | {
+FLASH = dict.fromkeys(DEVICES, ("vllm 0.24.0", "vllm_flashinfer_trtllmprefill")) | {
     "a100-sxm": ("vllm 0.14.0", "vllm_flash_attn"),
     "l40s": ("vllm 0.24.0", "vllm_flash_attn_fa2"),
     "h100-sxm": ("vllm 0.24.0", "vllm_flash_attn_fa3"),
@@ -57,14 +66,42 @@ OPERATIONS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_sc
 CITED = {
     "fa2": ("FlashAttention-2, arXiv 2307.08691", "https://arxiv.org/abs/2307.08691", "paper"),
     "fa3": ("FlashAttention-3, arXiv 2407.08608", "https://arxiv.org/abs/2407.08608", "paper"),
-    "elementwise_rule": ("aiconfigurator system descriptions: mem_bw_empirical_scaling_factor 0.8, mem_empirical_constant_latency 3 us", REPOSITORY, "guess"),
-    "p6_b200": ("ml-engineering, all-reduce on 4 x P6-B200, 8 x 50 GB/s EFA v4 a node", "https://github.com/stas00/ml-engineering/tree/master/network", "measured"),
-    "nccl_1244": ("NCCL issue 1244: floor of small messages on two H20 nodes, 46-48 us", "https://github.com/NVIDIA/nccl/issues/1244", "measured"),
+    "elementwise_rule": (
+        "aiconfigurator system descriptions: mem_bw_empirical_scaling_factor 0.8, mem_empirical_constant_latency 3 us",
+        REPOSITORY,
+        "guess",
+    ),
+    "p6_b200": (
+        "ml-engineering, all-reduce on 4 x P6-B200, 8 x 50 GB/s EFA v4 a node",
+        "https://github.com/stas00/ml-engineering/tree/master/network",
+        "measured",
+    ),
+    "nccl_1244": (
+        "NCCL issue 1244: floor of small messages on two H20 nodes, 46-48 us",
+        "https://github.com/NVIDIA/nccl/issues/1244",
+        "measured",
+    ),
     "simai": ("SimAI analytical constants: ConnectX-7 48.5 of 50 GB/s", "https://github.com/aliyun/SimAI", "guess"),
-    "jean_zay": ("bigscience, all_reduce_bench on one Jean Zay node, 4 x V100 32 GB", "https://github.com/bigscience-workshop/bigscience/tree/master/experiments/bandwidth", "measured"),
-    "omni_path": ("bigscience, all_reduce_bench on Jean Zay: 84.6 and 54.9 Gbit/s bus bandwidth (V100, 4 and 16 nodes), 40.5 (A100, 4 nodes)", "https://github.com/bigscience-workshop/bigscience/tree/master/experiments/bandwidth", "measured"),
-    "matmul_4090": ("torch-performance-test-data issue 78: RTX 4090, torch 2.7, matmul 1024 to 10240", "https://github.com/zzc0721/torch-performance-test-data/issues/78", "measured"),
-    "prior": ("Carried over from another record by judgement; expect a wider error", "https://github.com/ai-dynamo/aiconfigurator", "guess"),
+    "jean_zay": (
+        "bigscience, all_reduce_bench on one Jean Zay node, 4 x V100 32 GB",
+        "https://github.com/bigscience-workshop/bigscience/tree/master/experiments/bandwidth",
+        "measured",
+    ),
+    "omni_path": (
+        "bigscience, all_reduce_bench on Jean Zay: 84.6 and 54.9 Gbit/s bus bandwidth (V100, 4 and 16 nodes), 40.5 (A100, 4 nodes)",
+        "https://github.com/bigscience-workshop/bigscience/tree/master/experiments/bandwidth",
+        "measured",
+    ),
+    "matmul_4090": (
+        "torch-performance-test-data issue 78: RTX 4090, torch 2.7, matmul 1024 to 10240",
+        "https://github.com/zzc0721/torch-performance-test-data/issues/78",
+        "measured",
+    ),
+    "prior": (
+        "Carried over from another record by judgement; expect a wider error",
+        "https://github.com/ai-dynamo/aiconfigurator",
+        "guess",
+    ),
 }
 
 
@@ -157,7 +194,15 @@ def fit_gemm(table, device: str, precision: str) -> dict | None:
     note = f"{why}; of {rate[precision] / 1e12:g} TFLOP/s dense and {rate['hbm'] / 1e12:g} TB/s; in-sample p90 {np.quantile(np.abs(predict(best) / t - 1)[train], 0.9):.1%}; {(~kept).sum()} of {len(t)} rows dropped at the roof"
     if precision == "fp8":
         note += "; the rows' cast of the activation to FP8 (3 bytes an element at 0.8 of HBM) is fitted out and launch includes the cast's"
-    return dict(efficiency=best[0], bandwidth_fraction=best[1], launch=launch, rows=int(train.sum()), held_out_error=error, note=note, software=software)
+    return dict(
+        efficiency=best[0],
+        bandwidth_fraction=best[1],
+        launch=launch,
+        rows=int(train.sum()),
+        held_out_error=error,
+        note=note,
+        software=software,
+    )
 
 
 # --- attention --------------------------------------------------------------------------------------------------------
@@ -183,9 +228,19 @@ def fit_attention(table, device: str, launch: float) -> dict:
 
     best = constants(used)
     error = held_out(h * 1e3 + kv, used, lambda inside: predict(constants(used & inside)) / t)
-    note = (f"{kernel}, head_dim 128, batch x heads >= 16, at least 20 us at peak; held out by (heads, kv heads); the serving operator's floor of "
-            f"{floor * 1e6:.0f} us (cache write, metadata) is fitted out; at one length the efficiency still rises with batch x heads; {(~kept).sum()} of {len(t)} rows dropped at the roof")
-    return dict(forward_efficiency=best[0], saturation_length=best[1], launch=launch, rows=int(used.sum()), held_out_error=error, note=note, software=f"{software} {kernel}")
+    note = (
+        f"{kernel}, head_dim 128, batch x heads >= 16, at least 20 us at peak; held out by (heads, kv heads); the serving operator's floor of "
+        f"{floor * 1e6:.0f} us (cache write, metadata) is fitted out; at one length the efficiency still rises with batch x heads; {(~kept).sum()} of {len(t)} rows dropped at the roof"
+    )
+    return dict(
+        forward_efficiency=best[0],
+        saturation_length=best[1],
+        launch=launch,
+        rows=int(used.sum()),
+        held_out_error=error,
+        note=note,
+        software=f"{software} {kernel}",
+    )
 
 
 # --- collectives ------------------------------------------------------------------------------------------------------
@@ -214,7 +269,13 @@ def fit_collective(table, device: str, operation: str, groups=(2, 4, 8)) -> dict
         weight *= n == FITTED_GROUP[device]
 
     def constants(subset):
-        return fit(lambda x: collective_time(x, size[subset], factor[subset], line), COLLECTIVE_STARTS, t[subset], weight[subset], *COLLECTIVE_BOUNDS)
+        return fit(
+            lambda x: collective_time(x, size[subset], factor[subset], line),
+            COLLECTIVE_STARTS,
+            t[subset],
+            weight[subset],
+            *COLLECTIVE_BOUNDS,
+        )
 
     best, parity = constants(used), np.round(np.log2(size)).astype(int) % 2
     error = held_out(parity, large, lambda inside: collective_time(constants(used & inside), size, factor, line) / t)
@@ -226,7 +287,9 @@ def fit_collective(table, device: str, operation: str, groups=(2, 4, 8)) -> dict
 def fit_point_to_point(table, device: str) -> dict:
     """Send and receive between two GPUs is NCCL's two-GPU all-to-all, of which half the size is the message."""
     two = fit_collective(table, device, "alltoall", groups=(2,))
-    return two | dict(half_size=two["half_size"] / 2, note="NCCL send and receive, from the two-GPU all-to-all (message = half its size, factor 1)")
+    return two | dict(
+        half_size=two["half_size"] / 2, note="NCCL send and receive, from the two-GPU all-to-all (message = half its size, factor 1)"
+    )
 
 
 # --- fabrics ----------------------------------------------------------------------------------------------------------
@@ -241,7 +304,13 @@ def fit_inter_node() -> dict:
     t, shard, factor = total * 2 * 31 / 32 / bus, total / 8, 2 * 31 / 32
 
     def constants(subset):
-        return fit(lambda x: collective_time(x, shard[subset], factor, 50e9), [(3e-4, 0.8, 2e6)], t[subset], np.ones(subset.sum()), *COLLECTIVE_BOUNDS)
+        return fit(
+            lambda x: collective_time(x, shard[subset], factor, 50e9),
+            [(3e-4, 0.8, 2e6)],
+            t[subset],
+            np.ones(subset.sum()),
+            *COLLECTIVE_BOUNDS,
+        )
 
     everything = np.ones(len(t), bool)
     best = constants(everything)
@@ -273,7 +342,9 @@ def block(title: str, values: dict, source: str, **sources: str) -> str:
     return "\n".join(lines)
 
 
-def write(out: Path, name: str, title: str, grade: str, software: str, blocks: list[str], sources: dict[str, tuple], device: str = "") -> None:
+def write(
+    out: Path, name: str, title: str, grade: str, software: str, blocks: list[str], sources: dict[str, tuple], device: str = ""
+) -> None:
     text = "\n\n".join(blocks)
     head = f'name = "{name}"\ntitle = "{title}"\nversion = "{VERSION}"\ngrade = "{grade}"\nsoftware = "{software}"\n'
     head += f'device = "{accelerator(device)}"\n' if device else ""
@@ -286,7 +357,11 @@ def write(out: Path, name: str, title: str, grade: str, software: str, blocks: l
 # backward over forward time: 2.5 times the FLOPs at the papers' rates; no public table measures it
 BACKWARD = {
     "flash-2": (2.9, "fa2", "2.5 x the FLOPs, forward up to 73 % and backward up to 63 % of the A100 peak: 2.5 x 0.73/0.63"),
-    "flash-3": (3.1, "fa3", "FlashAttention-2's 2.9 times its forward speed-up (1.5 to 2.0) over its backward speed-up (1.5 to 1.75), middles"),
+    "flash-3": (
+        3.1,
+        "fa3",
+        "FlashAttention-2's 2.9 times its forward speed-up (1.5 to 2.0) over its backward speed-up (1.5 to 1.75), middles",
+    ),
 }
 FLASH_3_SPEEDUP = 1.75  # forward, over FlashAttention-2 on the same device: middle of 1.5 to 2.0 (arXiv 2407.08608)
 AMPERE_LIKE = ("a100-sxm", "l40s", "v100-sxm", "l4", "rtx-4090")  # the rest run a generation of their own, called flash-3
@@ -300,7 +375,9 @@ def attention_blocks(device: str, values: dict, source: str) -> list[str]:
     blocks = [block(f"attention.{generation}", values, source) + "\n" + quantity("backward_time_ratio", ratio, cited, why)]
     if generation == "flash-3":
         older = bare(values) | dict(forward_efficiency=values["forward_efficiency"] / FLASH_3_SPEEDUP)
-        older["note"] = f"the measured kernel's over {FLASH_3_SPEEDUP}, the middle of FlashAttention-3's forward speed-up of 1.5 to 2.0 on H100; not measured here"
+        older["note"] = (
+            f"the measured kernel's over {FLASH_3_SPEEDUP}, the middle of FlashAttention-3's forward speed-up of 1.5 to 2.0 on H100; not measured here"
+        )
         ratio, cited, why = BACKWARD["flash-2"]
         older_source = "fa3" if device.startswith("h") else "prior"
         blocks.append(block("attention.flash-2", older, older_source) + "\n" + quantity("backward_time_ratio", ratio, cited, why))
@@ -330,7 +407,12 @@ def derived_gemms(gemm: dict, source: str, precisions: tuple[str, ...]) -> list[
 
 # devices without a table: name -> (title, record carried from, GEMM precisions, note)
 PRIORS = {
-    "v100-sxm": ("NVIDIA V100 SXM2", "a100-sxm", ("fp16", "fp32"), "check: cuBLAS 8192^3 at 101 of 112 TFLOP/s on a V100 PCIe, forums.developer.nvidia.com/t/79781; no flash attention was published for this device"),
+    "v100-sxm": (
+        "NVIDIA V100 SXM2",
+        "a100-sxm",
+        ("fp16", "fp32"),
+        "check: cuBLAS 8192^3 at 101 of 112 TFLOP/s on a V100 PCIe, forums.developer.nvidia.com/t/79781; no flash attention was published for this device",
+    ),
     "l4": ("NVIDIA L4", "l40s", ("bf16", "fp16", "fp8", "tf32", "fp32"), "same chip family; the 72 W limit may lower it further"),
     "rtx-4090": ("NVIDIA GeForce RTX 4090", "l40s", ("bf16", "fp16", "fp8", "tf32", "fp32"), "same chip family"),
 }
@@ -346,7 +428,10 @@ def write_prior(out: Path, name: str, records: dict[str, dict]) -> None:
         values = bare(gemm["fp8" if precision == "fp8" else "bf16"]) | dict(note=note)
         other = {}
         if name == "rtx-4090" and precision != "fp8":
-            values |= dict(efficiency=MATMUL_4090, note="158.5 of 165.2 TFLOP/s dense (FP32 accumulate) at 10240^3, times 0.93 for training shapes (A100: fitted over best shape); the rest is carried from l40s")
+            values |= dict(
+                efficiency=MATMUL_4090,
+                note="158.5 of 165.2 TFLOP/s dense (FP32 accumulate) at 10240^3, times 0.93 for training shapes (A100: fitted over best shape); the rest is carried from l40s",
+            )
             other = {"efficiency": "matmul_4090"}
         blocks.append(block(f"gemm.{precision}", values, "prior", **other))
     blocks += [*attention_blocks(name, bare(attention) | dict(note=note), "prior"), elementwise_block()]
@@ -354,24 +439,68 @@ def write_prior(out: Path, name: str, records: dict[str, dict]) -> None:
         values, other = bare(values) | dict(note=note), {}
         if name == "v100-sxm" and operation == "all_reduce":
             fraction = 999e9 / 8 / 150e9 * (1 + np.sqrt(values["half_size"] / 4e9))
-            values |= dict(bandwidth_fraction=fraction, note="999 Gbit/s bus bandwidth for 4 GB over 4 GPUs, of 150 GB/s; the rest is carried from a100-sxm")
+            values |= dict(
+                bandwidth_fraction=fraction,
+                note="999 Gbit/s bus bandwidth for 4 GB over 4 GPUs, of 150 GB/s; the rest is carried from a100-sxm",
+            )
             other = {"bandwidth_fraction": "jean_zay"}
-        blocks.append(block(f"collective.{operation}", {k: values[k] for k in ("bandwidth_fraction", "half_size", "latency", "note")}, "prior", **other))
+        blocks.append(
+            block(
+                f"collective.{operation}", {k: values[k] for k in ("bandwidth_fraction", "half_size", "latency", "note")}, "prior", **other
+            )
+        )
     blocks.append(block("collective.point_to_point", bare(p2p) | dict(note=note), "prior"))
     write(out, name, title, "prior", f"carried from {origin}: {records[origin]['software']}", blocks, CITED, origin)
 
 
 # fabrics: name -> (title, grade, source, latency, its source, remark); None keeps the EFA value
 FABRICS = {
-    "efa": ("AWS Elastic Fabric Adapter", "measured", "p6_b200", None, "p6_b200", "check: 4 GiB over 4 x P5en (H200) is 5 % slower than this; half the points held out"),
-    "omni-path": ("Omni-Path 100 without GPUDirect", "prior", "omni_path", 500e-6, "prior", "median of 0.169 and 0.131 (4 and 16 nodes of 4 x V100, one NIC a GPU) and 0.078 (4 nodes of 8 x A100, half a NIC a GPU), 4 GB, NCCL 2.7 and 2.10"),
-    "infiniband": ("InfiniBand with GPUDirect", "prior", "prior", 47e-6, "nccl_1244", "fraction and half size carried from efa: a wider band applies"),
-    "roce": ("RoCE v2 with GPUDirect", "prior", "prior", 47e-6, "nccl_1244", "fraction and half size carried from efa: a wider band applies"),
-    "ethernet": ("Ethernet, TCP sockets", "prior", "prior", 500e-6, "prior", "a guess: between efa and omni-path, which is measured without GPUDirect"),
+    "efa": (
+        "AWS Elastic Fabric Adapter",
+        "measured",
+        "p6_b200",
+        None,
+        "p6_b200",
+        "check: 4 GiB over 4 x P5en (H200) is 5 % slower than this; half the points held out",
+    ),
+    "omni-path": (
+        "Omni-Path 100 without GPUDirect",
+        "prior",
+        "omni_path",
+        500e-6,
+        "prior",
+        "median of 0.169 and 0.131 (4 and 16 nodes of 4 x V100, one NIC a GPU) and 0.078 (4 nodes of 8 x A100, half a NIC a GPU), 4 GB, NCCL 2.7 and 2.10",
+    ),
+    "infiniband": (
+        "InfiniBand with GPUDirect",
+        "prior",
+        "prior",
+        47e-6,
+        "nccl_1244",
+        "fraction and half size carried from efa: a wider band applies",
+    ),
+    "roce": (
+        "RoCE v2 with GPUDirect",
+        "prior",
+        "prior",
+        47e-6,
+        "nccl_1244",
+        "fraction and half size carried from efa: a wider band applies",
+    ),
+    "ethernet": (
+        "Ethernet, TCP sockets",
+        "prior",
+        "prior",
+        500e-6,
+        "prior",
+        "a guess: between efa and omni-path, which is measured without GPUDirect",
+    ),
 }
 SLOW_FABRICS = {"ethernet": dict(bandwidth_fraction=0.5, half_size=8e6), "omni-path": dict(bandwidth_fraction=0.131)}
-INTER_NODE = ("S and half_size are the total size of the inter-node collective of one rail (whole buffer / accelerators per node when hierarchical), the factor that of all ranks, the line rate that of the NIC of one accelerator; "
-              "the whole time of a 32-GPU all-reduce is charged here, so combine with the scale-up stages by max, not by sum")
+INTER_NODE = (
+    "S and half_size are the total size of the inter-node collective of one rail (whole buffer / accelerators per node when hierarchical), the factor that of all ranks, the line rate that of the NIC of one accelerator; "
+    "the whole time of a 32-GPU all-reduce is charged here, so combine with the scale-up stages by max, not by sum"
+)
 
 
 def write_fabrics(out: Path, l40s: dict) -> None:
@@ -382,14 +511,28 @@ def write_fabrics(out: Path, l40s: dict) -> None:
         values["latency"], blocks = latency or values["latency"], []
         for operation in OPERATIONS:
             halved = operation in ("all_gather", "reduce_scatter")
-            row = values | dict(note="; ".join(filter(None, [remark, INTER_NODE]))) if operation == "all_reduce" else values | dict(note="as all_reduce" + (", half its steps and latency" if halved else ""))
+            row = (
+                values | dict(note="; ".join(filter(None, [remark, INTER_NODE])))
+                if operation == "all_reduce"
+                else values | dict(note="as all_reduce" + (", half its steps and latency" if halved else ""))
+            )
             row["latency"] = values["latency"] / (2 if halved else 1)
             main = source if operation == "all_reduce" else "prior"
             if operation == "all_reduce" and name == "efa":
                 row |= dict(rows=efa["rows"], held_out_error=efa["held_out_error"])
             blocks.append(block(f"collective.{operation}", row, main, **({"latency": latency_source} if operation == "all_reduce" else {})))
-        fraction, note = (values["bandwidth_fraction"], "as all_reduce") if name in SLOW_FABRICS else (0.85, "middle of 0.73 (inside a collective, P6-B200) and 0.97 (48.5 of 50 GB/s); 10 us as aiconfigurator's p2p_latency")
-        blocks.append(block("collective.point_to_point", dict(bandwidth_fraction=fraction, half_size=1.0, latency=1e-5, note=note), "prior" if name in SLOW_FABRICS else "simai"))
+        fraction, note = (
+            (values["bandwidth_fraction"], "as all_reduce")
+            if name in SLOW_FABRICS
+            else (0.85, "middle of 0.73 (inside a collective, P6-B200) and 0.97 (48.5 of 50 GB/s); 10 us as aiconfigurator's p2p_latency")
+        )
+        blocks.append(
+            block(
+                "collective.point_to_point",
+                dict(bandwidth_fraction=fraction, half_size=1.0, latency=1e-5, note=note),
+                "prior" if name in SLOW_FABRICS else "simai",
+            )
+        )
         write(out, name, title, grade, "NCCL, as measured on 4 x P6-B200" if name == "efa" else "NCCL, carried from efa", blocks, CITED)
     write(out, "pcie", "PCI Express host, measured on L40S", "prior", l40s["software"], l40s["collective_blocks"], CITED | l40s["sources"])
 
@@ -415,7 +558,15 @@ def fit_device(out: Path, device: str, tables: dict) -> dict:
     write(out, device, TITLES[device], "measured", software, blocks + collective_blocks, sources | CITED, device)
     for name, values in [(f"gemm.{p}", g) for p, g in gemm.items()] + [("attention", attention), *collective.items(), ("p2p", p2p)]:
         print(device, name, {k: float(f"{v:.3g}") for k, v in values.items() if not isinstance(v, str)}, flush=True)
-    return dict(gemm=gemm, attention=attention, collective=collective, point_to_point=p2p, software=software, sources=sources, collective_blocks=collective_blocks)
+    return dict(
+        gemm=gemm,
+        attention=attention,
+        collective=collective,
+        point_to_point=p2p,
+        software=software,
+        sources=sources,
+        collective_blocks=collective_blocks,
+    )
 
 
 def main() -> None:

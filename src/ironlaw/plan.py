@@ -11,7 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.records import Accelerator, Calibration, Fabric, Framework, GemmConstants, Model, Node, Systems
+from ironlaw.catalog.records import (
+    Accelerator,
+    Calibration,
+    ElementwiseConstants,
+    Fabric,
+    Framework,
+    GemmConstants,
+    Model,
+    Node,
+    Systems,
+)
+from ironlaw.errors import CatalogError
 
 AXES = {
     "tp": "tensor parallel: shards heads, the MLP's width and the vocabulary",
@@ -78,6 +89,13 @@ class Cluster:
         """The GEMM constants of a precision."""
         return self.calibration.gemm[precision]
 
+    @property
+    def elementwise(self) -> ElementwiseConstants:
+        """The constants of memory-bound kernels."""
+        if self.calibration.elementwise is None:
+            raise CatalogError(f"calibration record {self.calibration.name} lacks elementwise, which every device needs")
+        return self.calibration.elementwise
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -103,6 +121,7 @@ class Plan:
 
     @property
     def dp(self) -> Any:
+        """Data-parallel ranks, replicas and shards together."""
         return self.dp_replicate * self.dp_shard
 
     @property
@@ -122,6 +141,7 @@ class Plan:
 
     @property
     def rows(self) -> int:
+        """How many plans these columns are."""
         return int(np.broadcast(*(getattr(self, f.name) for f in fields(self))).size)
 
     def take(self, index: Any) -> Plan:

@@ -93,7 +93,7 @@ def shares(root: Term) -> dict[str, Any]:
 
     Every leaf's value, multiplied by the ``times`` of its ancestors, is booked on the leaf's ``bound``.
     """
-    sums: dict[str, Any] = {name: 0.0 * root.value for name in BOUNDS}
+    sums: dict[str, Any] = dict.fromkeys(BOUNDS, 0.0 * root.value)
 
     def book(node: Term, factor: Any) -> None:
         if node.parts:

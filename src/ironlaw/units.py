@@ -7,6 +7,7 @@ Bits are bytes/8. Decimal and binary prefixes are both understood and never conf
 
 from __future__ import annotations
 
+import math
 import re
 
 from ironlaw.errors import UnitError, nearest_names
@@ -42,7 +43,12 @@ def _table() -> dict[str, tuple[float, str]]:
     units |= {"g/kWh": (1e-3 / 3.6e6, "kg/J"), "kg/kWh": (1.0 / 3.6e6, "kg/J"), "kg": (1.0, "kg"), "t": (1e3, "kg")}
     for prefix, factor in {"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.items():
         units[f"{prefix} tokens".strip()] = (factor, "token")
-    units |= {"token": (1.0, "token"), "parameters": (1.0, "parameter"), "B parameters": (1e9, "parameter"), "M parameters": (1e6, "parameter")}
+    units |= {
+        "token": (1.0, "token"),
+        "parameters": (1.0, "parameter"),
+        "B parameters": (1e9, "parameter"),
+        "M parameters": (1e6, "parameter"),
+    }
     return units
 
 
@@ -117,7 +123,7 @@ def show(value: float, unit: str, digits: int = 3) -> str:
     >>> show(85899345920.0, "B"), show(3.35e12, "B/s"), show(0.0123, "s")
     ('80 GiB', '3.35 TB/s', '12.3 ms')
     """
-    if value != value:
+    if math.isnan(value):
         return "nan"
     for threshold, name in _SCALES.get(unit, [(1.0, unit)]):
         if abs(value) >= threshold * 0.9995:

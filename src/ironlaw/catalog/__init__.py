@@ -1,0 +1,1 @@
+"""What ironlaw knows: records with sources, read from one TOML file a thing."""

@@ -7,6 +7,7 @@ refused, never guessed. A field that a file leaves out takes the default that ``
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,76 @@ SIZE_LIMIT = 5_000_000  # bytes; real configs hold a few kilobytes
 LARGEST_COUNT = 10**12
 
 ENCODERS = frozenset(
-    "albert beit bert bert-generation camembert clip convbert data2vec-text deberta deberta-v2 deit dinov2 distilbert electra "
-    "ernie esm flaubert funnel hubert layoutlm layoutlmv3 longformer modernbert mpnet nomic_bert perceiver roberta roformer "
-    "siglip squeezebert swin vit wav2vec2 wavlm xlm xlm-roberta xlm-roberta-xl xlnet".split()
+    [
+        "albert",
+        "beit",
+        "bert",
+        "bert-generation",
+        "camembert",
+        "clip",
+        "convbert",
+        "data2vec-text",
+        "deberta",
+        "deberta-v2",
+        "deit",
+        "dinov2",
+        "distilbert",
+        "electra",
+        "ernie",
+        "esm",
+        "flaubert",
+        "funnel",
+        "hubert",
+        "layoutlm",
+        "layoutlmv3",
+        "longformer",
+        "modernbert",
+        "mpnet",
+        "nomic_bert",
+        "perceiver",
+        "roberta",
+        "roformer",
+        "siglip",
+        "squeezebert",
+        "swin",
+        "vit",
+        "wav2vec2",
+        "wavlm",
+        "xlm",
+        "xlm-roberta",
+        "xlm-roberta-xl",
+        "xlnet",
+    ]
 )
 ENCODER_DECODERS = frozenset(
-    "bart blenderbot encoder-decoder fsmt led longt5 m2m_100 marian mbart mt5 mvp nllb-moe pegasus pegasus_x plbart "
-    "prophetnet seamless_m4t speech_to_text switch_transformers t5 t5gemma trocr udop umt5 vision-encoder-decoder whisper".split()
+    [
+        "bart",
+        "blenderbot",
+        "encoder-decoder",
+        "fsmt",
+        "led",
+        "longt5",
+        "m2m_100",
+        "marian",
+        "mbart",
+        "mt5",
+        "mvp",
+        "nllb-moe",
+        "pegasus",
+        "pegasus_x",
+        "plbart",
+        "prophetnet",
+        "seamless_m4t",
+        "speech_to_text",
+        "switch_transformers",
+        "t5",
+        "t5gemma",
+        "trocr",
+        "udop",
+        "umt5",
+        "vision-encoder-decoder",
+        "whisper",
+    ]
 )
 # A field whose name holds one of these, and whose value is not empty, zero or false, changes what the model consists of.
 FOREIGN = {
@@ -91,9 +155,7 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
     _refuse_foreign(text)
     model_type = text.text("model_type")
     if model_type not in READERS:
-        raise UnsupportedError(
-            f"{where}: model_type {model_type!r} is not understood; understood: {', '.join(sorted(READERS))}"
-        )
+        raise UnsupportedError(f"{where}: model_type {model_type!r} is not understood; understood: {', '.join(sorted(READERS))}")
     kwargs = READERS[model_type](text)
     return Model(name=name, title=name, family=model_type, **kwargs), left_out
 
@@ -111,7 +173,7 @@ class Fields:
             if default is None:
                 raise InputError(f"{self.where}: required field '{self.prefix}{names[0]}' is missing")
             return default
-        whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+        whole = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if not whole or not 0 < value <= LARGEST_COUNT or value != int(value):
             raise InputError(f"{self.where}: field '{self.prefix}{name}' is {_shown(value)}, a whole number above 0 is expected")
         return int(value)
@@ -152,9 +214,7 @@ class Fields:
 
     def refuse(self, name: str, because: str) -> UnsupportedError:
         """The error for a field that is understood and not modelled."""
-        return UnsupportedError(
-            f"{self.where}: field '{self.prefix}{name}' = {_shown(self.config.get(name))} is not understood: {because}"
-        )
+        return UnsupportedError(f"{self.where}: field '{self.prefix}{name}' = {_shown(self.config.get(name))} is not understood: {because}")
 
     def _find(self, names: tuple[str, ...]) -> tuple[str, Any]:
         present = [name for name in names if self.config.get(name) is not None]
@@ -174,16 +234,20 @@ class Fields:
 
 def _gpt2(f: Fields) -> Kwargs:
     hidden = f.size("n_embd", "hidden_size")
-    return _multi_head(f, hidden, f.size("n_head", "num_attention_heads")) | _BIASED | {
-        "num_hidden_layers": f.size("n_layer", "num_hidden_layers"),
-        "intermediate_size": f.size("n_inner", default=4 * hidden),
-        "vocab_size": f.size("vocab_size"),
-        "max_position_embeddings": f.size("n_positions", "n_ctx"),
-        "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-        "hidden_act": _act(f.text("activation_function", default="gelu_new")),
-        "position_embedding": "learned",
-        "dropout": f.any_dropout("resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
-    }
+    return (
+        _multi_head(f, hidden, f.size("n_head", "num_attention_heads"))
+        | _BIASED
+        | {
+            "num_hidden_layers": f.size("n_layer", "num_hidden_layers"),
+            "intermediate_size": f.size("n_inner", default=4 * hidden),
+            "vocab_size": f.size("vocab_size"),
+            "max_position_embeddings": f.size("n_positions", "n_ctx"),
+            "tie_word_embeddings": f.flag("tie_word_embeddings", True),
+            "hidden_act": _act(f.text("activation_function", default="gelu_new")),
+            "position_embedding": "learned",
+            "dropout": f.any_dropout("resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
+        }
+    )
 
 
 def _opt(f: Fields) -> Kwargs:
@@ -195,31 +259,39 @@ def _opt(f: Fields) -> Kwargs:
     for name in ("enable_bias", "layer_norm_elementwise_affine"):
         if not f.flag(name, True):
             raise f.refuse(name, "OPT without biases or without norm weights")
-    return _multi_head(f, hidden, f.size("num_attention_heads")) | _BIASED | {
-        "num_hidden_layers": f.size("num_hidden_layers"),
-        "intermediate_size": f.size("ffn_dim"),
-        "vocab_size": f.size("vocab_size"),
-        "max_position_embeddings": f.size("max_position_embeddings"),
-        "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-        "hidden_act": _act(f.text("activation_function", default="relu")),
-        "position_embedding": "learned",
-        "dropout": f.any_dropout("dropout", default=0.1),
-    }
+    return (
+        _multi_head(f, hidden, f.size("num_attention_heads"))
+        | _BIASED
+        | {
+            "num_hidden_layers": f.size("num_hidden_layers"),
+            "intermediate_size": f.size("ffn_dim"),
+            "vocab_size": f.size("vocab_size"),
+            "max_position_embeddings": f.size("max_position_embeddings"),
+            "tie_word_embeddings": f.flag("tie_word_embeddings", True),
+            "hidden_act": _act(f.text("activation_function", default="relu")),
+            "position_embedding": "learned",
+            "dropout": f.any_dropout("dropout", default=0.1),
+        }
+    )
 
 
 def _bloom(f: Fields) -> Kwargs:
     hidden = f.size("hidden_size", "n_embed")
-    return _multi_head(f, hidden, f.size("n_head", "num_attention_heads")) | _BIASED | {
-        "num_hidden_layers": f.size("n_layer", "num_hidden_layers"),
-        "intermediate_size": f.size("n_inner", default=4 * hidden),
-        "vocab_size": f.size("vocab_size"),
-        "max_position_embeddings": f.size("seq_length", default=2048),
-        "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-        "hidden_act": "gelu",
-        "position_embedding": "alibi",
-        "embedding_norm": True,
-        "dropout": f.any_dropout("hidden_dropout", "attention_dropout"),
-    }
+    return (
+        _multi_head(f, hidden, f.size("n_head", "num_attention_heads"))
+        | _BIASED
+        | {
+            "num_hidden_layers": f.size("n_layer", "num_hidden_layers"),
+            "intermediate_size": f.size("n_inner", default=4 * hidden),
+            "vocab_size": f.size("vocab_size"),
+            "max_position_embeddings": f.size("seq_length", default=2048),
+            "tie_word_embeddings": f.flag("tie_word_embeddings", True),
+            "hidden_act": "gelu",
+            "position_embedding": "alibi",
+            "embedding_norm": True,
+            "dropout": f.any_dropout("hidden_dropout", "attention_dropout"),
+        }
+    )
 
 
 def _mpt(f: Fields) -> Kwargs:
@@ -445,7 +517,7 @@ def _text_tower(config: dict[str, Any], where: str) -> tuple[Fields, list[str]]:
 def _refuse_foreign(f: Fields) -> None:
     for key, value in f.config.items():
         for part, meaning in FOREIGN.items():
-            if part in key and value not in (None, 0, "", False) and value != [] and value != {}:
+            if part in key and value not in (None, 0, "", False, [], {}):
                 raise f.refuse(key, f"it announces {meaning}")
 
 

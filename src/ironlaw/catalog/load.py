@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog.records import KINDS
+from ironlaw.catalog.schema import Field, Schema
 from ironlaw.catalog.sourced import GRADES, Source, Sourced
 from ironlaw.errors import CatalogError, UnitError, UnknownNameError, nearest_names
 
@@ -132,9 +131,9 @@ def _source(key: str, item: Any, where: str) -> Source:
     return source
 
 
-def _decode(cls: type, table: dict[str, Any], sources: dict[str, Source], where: str, at: str) -> Any:
+def _decode(cls: type[Schema], table: dict[str, Any], sources: dict[str, Source], where: str, at: str) -> Any:
     """An instance of ``cls`` from a table whose keys must be its fields."""
-    known = {f.name: f for f in fields(cls)}
+    known = cls.fields
     for key in table:
         if key not in known:
             near = ", ".join(nearest_names(key, known)) or ", ".join(known)
@@ -145,38 +144,38 @@ def _decode(cls: type, table: dict[str, Any], sources: dict[str, Source], where:
             values[key] = _look_up(item, sources, where, f"{at}source")
         else:
             values[key] = _field(known[key], item, sources, where, at + key)
-    missing = [f.name for f in known.values() if _is_required(f) and f.name not in values]
+    if "source" not in known:
+        values.pop("source", None)
+    missing = [f.name for f in known.values() if f.required and f.name not in values]
     if missing:
         raise CatalogError(f"{where}: {at or cls.__name__ + ' '}lacks {', '.join(missing)}")
     return cls(**values)
 
 
-def _is_required(f: Any) -> bool:
-    from dataclasses import MISSING
+def _field(f: Field, item: Any, sources: dict[str, Source], where: str, at: str) -> Any:
+    """The value of one key: nested records, sourced quantities, or plain."""
+    if f.nested is not None and f.many:
+        return tuple(_decode(f.nested, t, sources, where, f"{at}[{i}].") for i, t in enumerate(_is(list, item, where, at)))
+    if f.nested is not None and f.table:
+        return {k: _decode(f.nested, t, sources, where, f"{at}.{k}.") for k, t in _is(dict, item, where, at).items()}
+    if f.nested is not None:
+        return _decode(f.nested, _is(dict, item, where, at), sources, where, f"{at}.")
+    if f.unit and f.table:
+        return {k: _quantity(t, f.unit, sources, where, f"{at}.{k}") for k, t in _is(dict, item, where, at).items()}
+    if f.unit:
+        return _quantity(item, f.unit, sources, where, at)
+    return _plain(f, item, where, at)
 
-    return f.default is MISSING and f.default_factory is MISSING
 
-
-def _field(f: Any, item: Any, sources: dict[str, Source], where: str, at: str) -> Any:
-    meta: Mapping[str, Any] = f.metadata
-    if "nested" in meta:
-        inner = meta["nested"]
-        if meta.get("list"):
-            return tuple(_decode(inner, t, sources, where, f"{at}[{i}].") for i, t in enumerate(_is(list, item, where, at)))
-        if meta.get("table"):
-            return {k: _decode(inner, t, sources, where, f"{at}.{k}.") for k, t in _is(dict, item, where, at).items()}
-        return _decode(inner, _is(dict, item, where, at), sources, where, f"{at}.")
-    if meta.get("table"):
-        return {k: _quantity(t, meta["unit"], sources, where, f"{at}.{k}") for k, t in _is(dict, item, where, at).items()}
-    if "unit" in meta:
-        return _quantity(item, meta["unit"], sources, where, at)
+def _plain(f: Field, item: Any, where: str, at: str) -> Any:
+    """A value without a unit, checked against the annotation."""
     if isinstance(item, list):
         return tuple(item)
-    wanted = _PLAIN.get(str(f.type))
-    if wanted and (not isinstance(item, wanted) or (wanted is not bool and isinstance(item, bool))):
-        if not (wanted is str and not isinstance(item, (dict, list))):
-            raise CatalogError(f"{where}: {at} is {item!r}, expected {wanted.__name__}")
+    wanted = _PLAIN.get(f.type)
+    if wanted is str and not isinstance(item, (dict, list)):
         return str(item)
+    if wanted and (not isinstance(item, wanted) or (wanted is not bool and isinstance(item, bool))):
+        raise CatalogError(f"{where}: {at} is {item!r}, expected {wanted.__name__}")
     return item
 
 

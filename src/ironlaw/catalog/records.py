@@ -1,4 +1,4 @@
-"""The kinds of thing the catalogue holds. A dataclass here is the schema of its TOML files: field names are the keys.
+"""The kinds of thing the catalogue holds. A class here is the schema of its TOML files: field names are the keys.
 
 ``quantity(unit)`` declares a sourced number, ``quantities(unit)`` a table of them by name, everything else is plain.
 Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are dense.
@@ -6,35 +6,11 @@ Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
+from ironlaw.catalog.schema import Schema, list_of, one, plain_table, quantities, quantity, table_of
 from ironlaw.catalog.sourced import Source, Sourced
 
 
-def quantity(unit: str, required: bool = True) -> Any:
-    """A sourced number in SI ``unit``; an optional one is None when absent."""
-    meta = {"unit": unit, "required": required}
-    return field(metadata=meta) if required else field(default=None, metadata=meta)
-
-
-def quantities(unit: str) -> Any:
-    """A table of sourced numbers in SI ``unit`` by name."""
-    return field(default_factory=dict, metadata={"unit": unit, "table": True})
-
-
-def table_of(cls: type) -> Any:
-    """A table of records of ``cls`` by name."""
-    return field(default_factory=dict, metadata={"nested": cls, "table": True})
-
-
-def list_of(cls: type) -> Any:
-    """An array of tables, each a record of ``cls``."""
-    return field(default_factory=tuple, metadata={"nested": cls, "list": True})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(Schema):
     """What every file holds: its name, a title, and the source that covers its plain numbers."""
 
     name: str
@@ -42,7 +18,6 @@ class Record:
     source: Source | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Accelerator(Record):
     """One device as a framework counts it: a GPU, an MI250X GCD, one Blackwell GPU of a GB200, a TPU chip."""
 
@@ -64,7 +39,6 @@ class Accelerator(Record):
     peak_sparse: dict[str, Sourced] = quantities("FLOP/s")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Node(Record):
     """A server: accelerators in it, the size of the scale-up domain they belong to, its NICs and its own power."""
 
@@ -78,7 +52,6 @@ class Node(Record):
     collective_calibration: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fabric(Record):
     """What joins nodes: line rate of one NIC, one direction, and its latency."""
 
@@ -88,8 +61,7 @@ class Fabric(Record):
     calibration: str = "fabric"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Price:
+class Price(Schema):
     """One dated price of one accelerator-hour."""
 
     provider: str
@@ -101,14 +73,12 @@ class Price:
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PriceList(Record):
     """The prices of one accelerator, oldest first; appended to, never edited."""
 
     price: tuple[Price, ...] = list_of(Price)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Grid(Record):
     """A power grid: carbon emitted per energy delivered, in a named year."""
 
@@ -116,12 +86,11 @@ class Grid(Record):
     intensity: Sourced = quantity("kg/J")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Framework(Record):
     """What a training stack does by default: which kernels it launches, how it stores, what it overlaps."""
 
     attention_kernel: str  # flash | unfused: what runs where the device has both
-    flash_generation: dict[str, str] = field(default_factory=dict)  # architecture -> kernel generation
+    flash_generation: dict[str, str] = plain_table()  # architecture -> kernel generation
     default_zero: int = 1
     selective_recompute: tuple[str, ...] = ("attention",)
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
@@ -146,7 +115,6 @@ class Framework(Record):
     communicator: Sourced = quantity("B")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Model(Record):
     """A decoder-only transformer, in Hugging Face ``config.json`` spellings."""
 
@@ -177,8 +145,7 @@ class Model(Record):
     published_non_embedding: Sourced | None = quantity("parameter", required=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GemmConstants:
+class GemmConstants(Schema):
     """Of ``max(FLOP/(efficiency peak), bytes/(bandwidth_fraction HBM)) + launch``, with the fit's own error."""
 
     efficiency: Sourced = quantity("1")
@@ -188,8 +155,7 @@ class GemmConstants:
     held_out_error: Sourced | None = quantity("1", required=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttentionConstants:
+class AttentionConstants(Schema):
     """Of flash attention: efficiency ``e s / (s + saturation_length)`` and the backward's time over the forward's."""
 
     forward_efficiency: Sourced = quantity("1")
@@ -200,16 +166,14 @@ class AttentionConstants:
     held_out_error: Sourced | None = quantity("1", required=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElementwiseConstants:
+class ElementwiseConstants(Schema):
     """Of memory-bound kernels: the fraction of HBM bandwidth they reach and their launch time."""
 
     bandwidth_fraction: Sourced = quantity("1")
     launch: Sourced = quantity("s")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CollectiveConstants:
+class CollectiveConstants(Schema):
     """Of ``latency + S f / (b sqrt(S)/(sqrt(S)+sqrt(half_size)))``; ``b`` is bandwidth_fraction times the line rate."""
 
     bandwidth_fraction: Sourced = quantity("1")
@@ -219,7 +183,6 @@ class CollectiveConstants:
     held_out_error: Sourced | None = quantity("1", required=False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Calibration(Record):
     """Constants of the kernel and collective laws, fitted to measured operators of one device or fabric.
 
@@ -234,11 +197,10 @@ class Calibration(Record):
     software: str
     gemm: dict[str, GemmConstants] = table_of(GemmConstants)
     attention: dict[str, AttentionConstants] = table_of(AttentionConstants)
-    elementwise: ElementwiseConstants | None = field(default=None, metadata={"nested": ElementwiseConstants})
+    elementwise: ElementwiseConstants | None = one(ElementwiseConstants)
     collective: dict[str, CollectiveConstants] = table_of(CollectiveConstants)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Systems(Record):
     """Effects between operators that no operator table shows, and site defaults: the global constants."""
 

@@ -10,6 +10,7 @@ import click
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import KINDS
+from ironlaw.catalog.schema import Schema
 from ironlaw.errors import UnknownNameError
 
 
@@ -67,9 +68,7 @@ def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool) -
 
 
 def _fields(record: Any) -> list[tuple[str, Any]]:
-    from dataclasses import fields
-
-    return [(f.name, getattr(record, f.name)) for f in fields(record) if f.name not in ("name", "title")]
+    return [(name, getattr(record, name)) for name in record.fields if name not in ("name", "title")]
 
 
 def _lines(record: Any, pad: str) -> list[str]:
@@ -91,11 +90,11 @@ def _lines(record: Any, pad: str) -> list[str]:
                 else:
                     lines.append(f"{pad}{name}.{key}")
                     lines += _lines(item, pad + "  ")
-        elif isinstance(value, tuple) and value and hasattr(value[0], "__dataclass_fields__"):
+        elif isinstance(value, tuple) and value and isinstance(value[0], Schema):
             for item in value:
                 lines.append(f"{pad}{name}")
                 lines += _lines(item, pad + "  ")
-        elif hasattr(value, "__dataclass_fields__"):
+        elif isinstance(value, Schema):
             lines.append(f"{pad}{name}")
             lines += _lines(value, pad + "  ")
         elif value not in (None, (), {}, ""):
@@ -116,7 +115,7 @@ def _data(value: Any) -> Any:
         return {k: _data(v) for k, v in value.items()}
     if isinstance(value, tuple):
         return [_data(v) for v in value]
-    if hasattr(value, "__dataclass_fields__"):
+    if isinstance(value, Schema):
         return {"name": getattr(value, "name", None), "title": getattr(value, "title", None)} | {k: _data(v) for k, v in _fields(value)}
     return value
 
@@ -125,11 +124,15 @@ def _data(value: Any) -> Any:
 @click.pass_obj
 def check(folders: tuple[str, ...]) -> int:
     """Check every record: schema, a source for every number, and values that contradict each other."""
-    from ironlaw.catalog.audit import audit
+    from ironlaw.catalog.audit import audit, unverified
+    from ironlaw.estimate.counts import count_problem
 
     problems = audit(folders)
+    if not problems:
+        counts = [count_problem(load.record("models", name, folders)) for name in load.names("models", folders)]
+        problems = [f"models: {problem}" for problem in counts if problem]
     for problem in problems:
         click.echo(problem)
-    count = sum(len(load.names(k, folders)) for k in KINDS)
-    click.echo(f"{count} records, {len(problems)} problems")
+    records = sum(len(load.names(k, folders)) for k in KINDS)
+    click.echo(f"{records} records, {len(problems)} problems, {len(unverified(folders))} sources recalled and not yet read again")
     return 1 if problems else 0

@@ -105,8 +105,8 @@ def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
     if not as_json:
         for name, column in group.rules.items():
             if name != "fits" and not number(column, at):
-                from ironlaw.report.text import plan_line
                 from ironlaw.report.data import plan_data
+                from ironlaw.report.text import plan_line
 
                 raise PlanError(f"no such plan: {RULES[name]} does not hold ({plan_line(plan_data(group, at))})")
     if as_json:

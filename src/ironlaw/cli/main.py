@@ -22,10 +22,12 @@ class Verbs(click.Group):
     """A group that knows its verbs by name and imports one only when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of VERBS."""
         del ctx
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The verb's command, imported now; a wrong name is told its nearest."""
         del ctx
         if name not in VERBS:
             near = nearest_names(name, VERBS)

@@ -1,0 +1,1 @@
+"""From a question to an answer: laws composed into Term trees. Composition only; no formula lives here."""

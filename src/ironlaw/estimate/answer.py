@@ -11,6 +11,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Model
+from ironlaw.errors import QuestionError, UnsupportedError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model
 from ironlaw.estimate.counts import matmul_parameters, total_parameters
@@ -20,7 +21,6 @@ from ironlaw.estimate.options import DEFAULTS, OPTIONS, flat, is_column, read_op
 from ironlaw.estimate.place import DEFAULT_SEQ_LEN, Placed, default_batch, place, stack
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
-from ironlaw.errors import QuestionError, UnsupportedError, ValueRangeError
 from ironlaw.law import flops
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import BOUNDS, Term, leaf, shares
@@ -52,6 +52,7 @@ class Group:
 
     @cached_property
     def legal(self) -> Any:
+        """True where every rule but ``fits`` holds."""
         return rule_module.legal(dict(self.rules))
 
 
@@ -87,18 +88,22 @@ class Estimate:
 
     @property
     def fits(self) -> Any:
+        """True where the plan is legal and its fullest accelerator holds what it must."""
         return self._column(lambda g: g.legal & g.memory.fits)
 
     @property
     def legal(self) -> Any:
+        """True where the plan can exist."""
         return self._column(lambda g: g.legal)
 
     @property
     def mfu(self) -> Any:
+        """Model FLOPs over peak, attention counted as the full square."""
         return self._column(lambda g: np.where(g.legal, g.throughput["mfu"].value, np.nan))
 
     @property
     def tokens_per_second(self) -> Any:
+        """Tokens of the whole cluster per second."""
         return self._column(lambda g: np.where(g.legal, g.throughput["tokens_per_second"].value, np.nan))
 
     def place_of(self, row: int) -> tuple[Group, int]:
@@ -120,9 +125,7 @@ class Estimate:
         return self.row(0) if self.rows == 1 else [self.row(i) for i in range(self.rows)]
 
 
-def estimate(
-    model: Any = None, on: str | None = None, *, catalog: Sequence[str] | str = (), where: str = "", **options: Any
-) -> Estimate:
+def estimate(model: Any = None, on: str | None = None, *, catalog: Sequence[str] | str = (), where: str = "", **options: Any) -> Estimate:
     """Estimate one training run, or many at once: ``estimate("llama-3-70b", on="h100-sxm", gpus=512)``.
 
     Options are those of the command line with underscores; those marked as columns in ``options.OPTIONS`` take arrays,
@@ -274,7 +277,12 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     tokens = plan.global_batch_size * plan.seq_len
     matmul = matmul_parameters(model)
     width = float(model.num_attention_heads * model.head_dim)
-    per_token = {"matmul_parameters": matmul, "num_hidden_layers": model.num_hidden_layers, "attention_width": width, "seq_len": plan.seq_len}
+    per_token = {
+        "matmul_parameters": matmul,
+        "num_hidden_layers": model.num_hidden_layers,
+        "attention_width": width,
+        "seq_len": plan.seq_len,
+    }
     flop = leaf("model FLOP per token", flops.model_per_token, "FLOP", **per_token)
     causal = leaf("causal model FLOP per token", flops.model_per_token_causal, "FLOP", **per_token)
     peak = cluster.accelerator.peak[job.precision.gemm]

@@ -7,7 +7,6 @@ the user's behalf is written into ``assumptions``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +57,14 @@ _NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_siz
 
 def model_from_dimensions(table: Mapping[str, Any]) -> Model:
     """A model from its dimensions; what is not given follows from what is, as in GPT (plain MLP of 4 h, MHA, tied)."""
-    known = {f.name: f for f in fields(Model)}
+    known = Model.fields
     for key in table:
         if key not in known or key in ("source", "published_parameters", "published_non_embedding"):
             raise UnknownNameError("model field", str(key), known, "the model's dimensions")
     missing = [n for n in _NEEDED if n not in table]
     if missing:
         raise QuestionError(f"the model's dimensions lack {', '.join(missing)}")
-    values: dict[str, Any] = {key: _dimension(key, item, str(known[key].type)) for key, item in table.items()}
+    values: dict[str, Any] = {key: _dimension(key, item, known[key].type) for key, item in table.items()}
     values.setdefault("num_key_value_heads", values["num_attention_heads"])
     if "head_dim" not in values:
         if values["hidden_size"] % values["num_attention_heads"]:
@@ -145,10 +144,14 @@ def bind_cluster(options: dict[str, Any], folders: tuple[str, ...], assumptions:
     if accelerator.tdp.value < reference.tdp.value and accelerator.name != reference.name:
         idle = systems.idle_power_fraction.value * reference.tdp.value
         clock = float(kernels.power_limited_clock(accelerator.tdp.value, reference.tdp.value, idle))
-        assume(assumptions, "sustained clock", f"{clock:.3f} of {reference.name} ({accelerator.tdp.text} of {reference.tdp.text})", "default")
+        assume(
+            assumptions, "sustained clock", f"{clock:.3f} of {reference.name} ({accelerator.tdp.text} of {reference.tdp.text})", "default"
+        )
     precision = options["precision"]
     if precision not in accelerator.peak or precision not in calibration.gemm:
         usable = [p for p in accelerator.peak if p in calibration.gemm]
         near = ", ".join(nearest_names(precision, usable) or usable)
         raise UnsupportedError(f"--precision {precision}: {accelerator.name} has no such matrix rate; it has {near}")
-    return Cluster(accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems, clock)
+    return Cluster(
+        accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems, clock
+    )

@@ -63,6 +63,17 @@ def total_parameters(model: Model) -> Any:
     return model.num_hidden_layers * layer_parameters(model) + embedding_parameters(model) + head_parameters(model) - tied
 
 
+def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
+    """What is wrong when the dimensions do not give the published count, else None."""
+    if model.published_parameters is None:
+        return None
+    counted = float(total_parameters(model))
+    off = counted / model.published_parameters.value - 1.0
+    if abs(off) <= tolerance:
+        return None
+    return f"{model.name}: dimensions give {counted:,.0f} parameters, {off:+.2%} from the published {model.published_parameters.text}"
+
+
 def matmul_parameters(model: Model) -> Any:
     """Parameters that multiply activations once a token: the layers' matrices and the output projection."""
     return model.num_hidden_layers * matmul_per_layer(model) + parameters.embedding(model.vocab_size, model.hidden_size)

@@ -37,6 +37,7 @@ class Shapes:
 
     @classmethod
     def of(cls, job: Job, plan: Plan) -> Shapes:
+        """The sizes of one rank of every plan."""
         model = job.model
         ffn = model.intermediate_size / plan.tp
         return cls(
@@ -75,7 +76,7 @@ def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any) -> Term:
 
 def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0) -> Term:
     """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels."""
-    constants = cluster.calibration.elementwise
+    constants = cluster.elementwise
     return leaf(
         name,
         kernels.memory_time,
@@ -99,6 +100,7 @@ def linear_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
 
 
 def linear_forward(cluster: Cluster, job: Job, s: Shapes) -> list[Term]:
+    """The layer's GEMMs, forward."""
     return [gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in linear_shapes(s).items()]
 
 
@@ -193,11 +195,13 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan) -> Term:
 
 
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
+    """One pass forward, without its collectives."""
     parts = [*linear_forward(cluster, job, s), *attention(cluster, job, plan, s), *memory_bound(cluster, job, s)]
     return total("forward", parts)
 
 
 def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
+    """One pass backward, without its collectives."""
     parts = [
         *linear_backward(cluster, job, s),
         *attention(cluster, job, plan, s, backward=True),

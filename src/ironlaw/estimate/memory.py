@@ -40,7 +40,7 @@ class Memory:
 def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     """The memory of every plan of a batch at its fullest stage."""
     classes = stages(job, plan)
-    trees = [stage_memory(job, cluster, plan, c) for c in classes]
+    trees = [stage_memory(job, plan, c) for c in classes]
     values = [np.where(c.count > 0, t.value, 0.0) for c, t in zip(classes, trees, strict=True)]
     best, which = values[0], 0.0 * values[0]
     for i, value in enumerate(values[1:], 1):
@@ -50,9 +50,7 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     allocated = tree["allocated"].value * np.ones_like(best)
     reserved = tree["reserved"].value * np.ones_like(best)
     usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
-    return Memory(
-        tree, allocated, reserved, best, usable.value, best <= usable.value, tuple(c.name for c in classes), which
-    )
+    return Memory(tree, allocated, reserved, best, usable.value, best <= usable.value, tuple(c.name for c in classes), which)
 
 
 def _pick(trees: list[Term], which: Any) -> Term:
@@ -81,7 +79,7 @@ def _pick(trees: list[Term], which: Any) -> Term:
     )
 
 
-def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
+def stage_memory(job: Job, plan: Plan, stage: Stage) -> Term:
     """The device memory of one class of stages."""
     f = job.framework
     s = Shapes.of(job, plan)

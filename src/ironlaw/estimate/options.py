@@ -184,7 +184,9 @@ OPTIONS: dict[str, Option] = {
     "dp_shard": Option(whole, "data parallel, shards", column=True),
     "zero": Option(stage, "what dp_shard shards: 0 nothing, 1 states, 2 also gradients, 3 also weights", "0|1|2|3", column=True),
     "recompute": Option(recompute, "none, selective[:OPERATORS], full, every:K", "HOW", column=True),
-    "precision": Option(one_of(("fp32", "tf32", "fp16", "bf16"), ("fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")), "fp32, tf32, fp16, bf16", "NAME"),
+    "precision": Option(
+        one_of(("fp32", "tf32", "fp16", "bf16"), ("fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")), "fp32, tf32, fp16, bf16", "NAME"
+    ),
     "optimizer": Option(
         one_of(("sgd", "momentum", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")),
         "sgd, momentum, adamw, adamw-bf16, adam8bit, adafactor, muon",

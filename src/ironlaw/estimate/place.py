@@ -1,6 +1,6 @@
 """The plan: what the user gave, and for what was left open the fastest legal candidate that fits.
 
-Candidates of an open axis are few and usual (``CANDIDATES``). All combinations are evaluated at once by the same
+Candidates of an open axis are few and usual. All combinations are evaluated at once by the same
 ``memory`` and ``step`` that answer the question; the fastest that is legal and fits is taken, the simplest among equals
 (fewest shards first). Where none fits, the one that needs least memory; where none is legal, the first.
 """
@@ -19,11 +19,9 @@ from ironlaw.estimate.step import step
 from ironlaw.plan import Cluster, Job, Plan, column
 
 MESH = ("tp", "pp", "vpp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp")
-CANDIDATES = {
-    "micro_batch_size": (1, 2, 4, 8),
-    "vpp": (1, 2, 4, 8),
-    "recompute": ("none", "selective", "full"),
-}
+MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0)
+CHUNKS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0)
+RECOMPUTES = ("none", "selective", "full")
 DEFAULT_BATCH_TOKENS = 4 * 1024 * 1024
 DEFAULT_SEQ_LEN = 8192
 
@@ -53,13 +51,6 @@ def default_batch(gpus: float, seq_len: float) -> float:
     return float(np.ceil(sequences / unit) * unit)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row's given values (None where open) and the framework whose habits apply."""
-
-    values: dict[str, Any]
-
-
 def open_axes(given: dict[str, Any]) -> list[str]:
     """The axes of a row that are left to the tool."""
     return [name for name in MESH if given.get(name) is None]
@@ -74,7 +65,7 @@ def candidates(job: Job, cluster: Cluster, given: dict[str, Any], flat_only: boo
     domain = int(cluster.node.scale_up_size.value)
     listed: list[list[float]] = []
     how: list[str] = []
-    recomputes = [given["recompute"]] if given.get("recompute") else list(CANDIDATES["recompute"])
+    recomputes: list[str] = [given["recompute"]] if given.get("recompute") else list(RECOMPUTES)
     for pp in _axis(given, "pp", _divisors(gpus / cp, job.model.num_hidden_layers)):
         for tp in _axis(given, "tp", [t for t in _divisors(gpus / cp / pp, job.model.num_attention_heads) if t <= domain]):
             if flat_only is not None and flat_only != (tp == 1 and pp == 1):
@@ -82,7 +73,7 @@ def candidates(job: Job, cluster: Cluster, given: dict[str, Any], flat_only: boo
             dp = gpus / (tp * pp * cp)
             for replicate, shard, zero in _data_parallel(job, given, dp, pp):
                 for vpp in _axis(given, "vpp", _chunks(job, pp)):
-                    for micro in _axis(given, "micro_batch_size", CANDIDATES["micro_batch_size"]):
+                    for micro in _axis(given, "micro_batch_size", MICRO_BATCHES):
                         for recompute in recomputes:
                             sp = given["sp"] if given.get("sp") is not None else float(tp > 1)
                             fractions = recompute_columns(recompute, job.framework.selective_recompute)
@@ -114,27 +105,31 @@ def _divisors(number: float, also: float) -> list[float]:
 
 
 def _chunks(job: Job, pp: float) -> list[float]:
+    """Chunk counts that split a stage's layers evenly, or at least leave none empty where the stages are uneven."""
     layers = np.floor(job.model.num_hidden_layers / pp)
-    return [v for v in CANDIDATES["vpp"] if v == 1 or (pp > 1 and v <= layers and layers % v == 0)]
+    even = job.model.num_hidden_layers % pp == 0
+    return [v for v in CHUNKS if v == 1 or (pp > 1 and v <= layers and (not even or layers % v == 0))]
 
 
 def _data_parallel(job: Job, given: dict[str, Any], dp: float, pp: float) -> list[tuple[float, float, float]]:
     """(dp_replicate, dp_shard, zero) that give ``dp`` ranks under what is given."""
     default = float(job.framework.default_zero)
-    stages = [given["zero"]] if given.get("zero") is not None else [default] if pp > 1 or default == 3 else sorted({default, 3.0})
+    if given.get("zero") is not None:
+        stages = [float(given["zero"])]
+    else:
+        stages = [min(default, 1.0)] if pp > 1 else sorted({default, 3.0})
     made = []
-    for zero in stages:
-        zero = min(zero, 1.0) if pp > 1 and given.get("zero") is None else zero
-        replicate, shard = given.get("dp_replicate"), given.get("dp_shard")
+    for stage in stages:
+        zero, replicate, shard = stage, given.get("dp_replicate"), given.get("dp_shard")
         if replicate is None and shard is None:
             replicate, shard = (dp, 1.0) if zero == 0 else (1.0, dp)
-        elif replicate is None:
-            replicate = dp / shard
-        elif shard is None:
-            shard = dp / replicate
+        if replicate is None:
+            replicate = dp / float(shard or 1.0)
+        if shard is None:
+            shard = dp / float(replicate)
         if zero == 0 and shard > 1 and given.get("zero") is None:
             zero = 1.0
-        made.append((replicate, shard, zero))
+        made.append((float(replicate), float(shard), zero))
     return made
 
 
@@ -166,13 +161,14 @@ class Placed:
 
 def place(jobs: Callable[[str], Job], cluster: Cluster, given: dict[str, Any], framework: str | None) -> Placed:
     """The plan of one row. With no framework given, pipelines and tensor parallel run on megatron, the rest on fsdp."""
+    tries: list[tuple[str, bool | None]]
     if framework is not None:
         tries = [(framework, None)]
     elif given["gpus"] == 1:
         tries = [("fsdp", None)]
     else:
         tries = [("fsdp", True), ("megatron", False)]
-    options = []
+    options: list[tuple[tuple[bool, bool, float], int, Placed]] = []
     for name, flat_only in tries:
         plan, how = candidates(jobs(name), cluster, given, flat_only)
         if not how:

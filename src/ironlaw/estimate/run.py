@@ -37,14 +37,21 @@ def bind_price(asked: Any, cluster: Cluster, folders: tuple[str, ...], assumptio
     known = {f"{p.provider}/{p.term}": p for p in prices.price}  # later dates win
     if asked:
         wanted = load.fold_name(str(asked))
-        found = {load.fold_name(k): p for k, p in known.items()} | {load.fold_name(p.provider): p for p in prices.price if p.term == "on-demand"}
+        found = {load.fold_name(k): p for k, p in known.items()} | {
+            load.fold_name(p.provider): p for p in prices.price if p.term == "on-demand"
+        }
         if wanted not in found:
             raise UnknownNameError(f"price of {cluster.accelerator.name}", str(asked), known)
         price: Price = found[wanted]
     else:
         on_demand = [p for p in prices.price if p.term == "on-demand"] or list(prices.price)
         price = max(on_demand, key=lambda p: p.date)
-    assume(assumptions, "price", f"{price.per_hour.text} ({price.provider}, {price.region}, {price.term}, {price.date})", "given" if asked else "default")
+    assume(
+        assumptions,
+        "price",
+        f"{price.per_hour.text} ({price.provider}, {price.region}, {price.term}, {price.date})",
+        "given" if asked else "default",
+    )
     return price.per_hour
 
 
@@ -57,9 +64,7 @@ def bind_grid(asked: Any, folders: tuple[str, ...], assumptions: Assumptions) ->
     return grid.intensity
 
 
-def run_of(
-    options: dict[str, Any], cluster: Cluster, plan: Plan, step: Any, folders: tuple[str, ...], assumptions: Assumptions
-) -> Run:
+def run_of(options: dict[str, Any], cluster: Cluster, plan: Plan, step: Any, folders: tuple[str, ...], assumptions: Assumptions) -> Run:
     """The run of every plan. Power is the rated power of accelerators and host, times PUE: an upper estimate."""
     tokens = options["tokens"]
     price = bind_price(options.get("price"), cluster, folders, assumptions)

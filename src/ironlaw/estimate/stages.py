@@ -51,8 +51,7 @@ def _explicit(job: Job, plan: Plan) -> list[Stage]:
     one = np.ones_like(plan.pp)
     last = len(job.layers_per_stage) - 1
     return [
-        Stage(f"stage {i}", i * one, layers * one, one, one * (i == 0), one * (i == last))
-        for i, layers in enumerate(job.layers_per_stage)
+        Stage(f"stage {i}", i * one, layers * one, one, one * (i == 0), one * (i == last)) for i, layers in enumerate(job.layers_per_stage)
     ]
 
 

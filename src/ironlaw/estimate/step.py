@@ -152,12 +152,8 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> T
     reduce = tiers.collective(cluster, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
     return total(
         "embedding",
-        [elementwise_times(cluster, "look-up", moved, 2.0), elementwise_times(cluster, "scatter-add", moved, 3.0), reduce],
+        [layer.elementwise(cluster, "look-up", 2.0 * moved), layer.elementwise(cluster, "scatter-add", 3.0 * moved), reduce],
     )
-
-
-def elementwise_times(cluster: Cluster, name: str, moved: Any, passes: float) -> Term:
-    return layer.elementwise(cluster, name, moved * passes)
 
 
 def head_term(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> Term:
@@ -168,8 +164,8 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> Term:
         layer.gemm(cluster, job, "output gemm", s.tokens, vocab, s.hidden),
         layer.gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab),
         layer.gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens),
-        elementwise_times(cluster, "cross-entropy", logits * e / 2.0, job.framework.loss_bytes.value),
-        elementwise_times(cluster, "final norm", s.sequence_tokens * s.hidden * e / 2.0, 2.5 * job.framework.norm_bytes.value),
+        layer.elementwise(cluster, "cross-entropy", job.framework.loss_bytes.value * logits * e / 2.0),
+        layer.elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]
     busy = fold(compute)
     stride = plan.tp * plan.cp
@@ -228,7 +224,7 @@ def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
     kept = states.OPTIMIZERS[job.optimizer]
     local = stage_parameters(job.model, pace) / plan.tp / states.zero_shards(1.0, plan.zero, plan.dp_shard)
-    constants = cluster.calibration.elementwise
+    constants = cluster.elementwise
     return leaf(
         "optimizer",
         kernels.memory_time,

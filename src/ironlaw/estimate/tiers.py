@@ -7,6 +7,7 @@ fabric, one NIC rail per accelerator.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ironlaw.law import collectives
 from ironlaw.plan import Cluster
 from ironlaw.terms import Term, leaf
 
-_FACTOR = {
+_FACTOR: dict[str, Callable[[Any], Any]] = {
     "all_reduce": collectives.all_reduce_factor,
     "all_gather": collectives.one_way_factor,
     "reduce_scatter": collectives.one_way_factor,

@@ -33,15 +33,19 @@ class Ink:
         self.colour = colour
 
     def bold(self, text: str) -> str:
+        """Bold."""
         return f"\x1b[1m{text}\x1b[0m" if self.colour else text
 
     def dim(self, text: str) -> str:
+        """Faint."""
         return f"\x1b[2m{text}\x1b[0m" if self.colour else text
 
     def good(self, text: str) -> str:
+        """Green."""
         return f"\x1b[32m{text}\x1b[0m" if self.colour else text
 
     def bad(self, text: str) -> str:
+        """Red."""
         return f"\x1b[31m{text}\x1b[0m" if self.colour else text
 
 
@@ -143,7 +147,9 @@ def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield ink.bold("What the fullest GPU holds")
     tree = held.tree
     allocated = tree["allocated"]
-    rows = [(t.name, t) for t in allocated.parts] + [(t.name, t) for t in tree["reserved"].parts[1:]] + [(t.name, t) for t in tree.parts[1:]]
+    rows = (
+        [(t.name, t) for t in allocated.parts] + [(t.name, t) for t in tree["reserved"].parts[1:]] + [(t.name, t) for t in tree.parts[1:]]
+    )
     for name, term in rows:
         size = number(term.value, at)
         if size and size / capacity >= 0.0005:

@@ -1,0 +1,99 @@
+"""A class whose annotations are the schema of a TOML file: keyword-only, frozen, cheap to define.
+
+``dataclass`` would read the same, but defining some twenty of them costs a tenth of the whole start-up time of the
+command (docs/adr/0003). Type checkers see these as dataclasses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, dataclass_transform
+
+MISSING: Any = object()
+
+
+class Field:
+    """One key of a schema: its annotation, default, and how its value is written in TOML."""
+
+    __slots__ = ("default", "factory", "many", "name", "nested", "table", "type", "unit")
+
+    def __init__(
+        self, default: Any = MISSING, factory: Any = None, unit: str = "", table: bool = False, many: bool = False, nested: Any = None
+    ) -> None:
+        self.name, self.type = "", ""
+        self.default, self.factory = default, factory
+        self.unit, self.table, self.many, self.nested = unit, table, many, nested
+
+    @property
+    def required(self) -> bool:
+        """True where a record without the key is wrong."""
+        return self.default is MISSING and self.factory is None
+
+    def value(self) -> Any:
+        """What an absent key means."""
+        return self.factory() if self.factory else self.default
+
+
+def quantity(unit: str, required: bool = True) -> Any:
+    """A sourced number in SI ``unit``; an optional one is None when absent."""
+    return Field(MISSING if required else None, unit=unit)
+
+
+def quantities(unit: str) -> Any:
+    """A table of sourced numbers in SI ``unit`` by name."""
+    return Field(factory=dict, unit=unit, table=True)
+
+
+def plain_table() -> Any:
+    """A table of texts by name."""
+    return Field(factory=dict)
+
+
+def table_of(cls: type) -> Any:
+    """A table of records of ``cls`` by name."""
+    return Field(factory=dict, table=True, nested=cls)
+
+
+def list_of(cls: type) -> Any:
+    """An array of tables, each a record of ``cls``."""
+    return Field(factory=tuple, many=True, nested=cls)
+
+
+def one(cls: type) -> Any:
+    """A table that is one record of ``cls``, None when absent."""
+    return Field(None, nested=cls)
+
+
+@dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(Field, quantity, plain_table, quantities, table_of, list_of, one)
+)
+class Schema:
+    """Base of all record classes."""
+
+    fields: ClassVar[dict[str, Field]] = {}
+
+    def __init_subclass__(cls) -> None:
+        known = dict(cls.fields)
+        for name, annotation in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - importing inspect costs start-up
+            given = cls.__dict__.get(name, MISSING)
+            field = given if isinstance(given, Field) else Field(given)
+            field.name, field.type = name, str(annotation)
+            known[name] = field
+        cls.fields = known
+
+    def __init__(self, **values: Any) -> None:
+        for name in values:
+            if name not in self.fields:
+                raise TypeError(f"{type(self).__name__} has no field {name!r}")
+        for name, field in self.fields.items():
+            value = values.get(name, MISSING)
+            if value is MISSING:
+                if field.required:
+                    raise TypeError(f"{type(self).__name__} needs {name!r}")
+                value = field.value()
+            self.__dict__[name] = value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} is frozen")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{n}={self.__dict__[n]!r}' for n in self.fields)})"

@@ -1,0 +1,401 @@
+"""Write what in the documentation can be computed: reference pages, and the output of the commands shown.
+
+    python tools/docs.py            write
+    python tools/docs.py --check    write nothing, name every stale file, exit 1 if there is one
+
+Reference pages come from the installed package: ``docs/reference/{cli,options,laws,catalogue}.md``.
+
+In ``README.md``, ``docs/tutorial.md`` and ``docs/how-to/*.md`` a comment before a fenced block makes it live:
+
+    <!-- file run.toml -->          the block below is put into that file of the page's own folder
+    <!-- run -->                    the lines ``$ ironlaw ...`` of the block below are run there, what they print is put after them
+    <!-- run status=1 -->           the last command is expected to exit with 1 (0 where nothing is said)
+    <!-- run lines=1-5,9 -->        of what a command prints only these lines are shown, gaps as ``...``
+
+A command may end in ``> FILE``; ``$ echo $?`` shows the last exit status; a ``pycon`` block runs its ``>>>`` lines.
+Every page starts with an empty folder of its own that links to ``examples``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import os
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 100
+TIMEOUT = 120  # seconds a command of a page may take
+MADE_BY = "<!-- written by tools/docs.py; edit the code it reads, not this page -->"
+PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/*.md")
+_BLOCK = re.compile(r"<!-- (run|file)\b([^>]*?)-->\n```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+class BrokenError(Exception):
+    """A live block that does not do what its marker says."""
+
+
+# Pages with live blocks
+
+
+def pages() -> list[Path]:
+    """Every page that may hold live blocks."""
+    return [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
+
+
+def live(path: Path) -> str:
+    """The page with every live block run again."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        if (ROOT / "examples").is_dir():
+            (Path(folder) / "examples").symlink_to(ROOT / "examples")
+        names: dict[str, Any] = {"__name__": "__main__"}
+        os.chdir(folder)
+        try:
+            return _BLOCK.sub(lambda found: _block(found, Path(folder), names), path.read_text(encoding="utf-8"))
+        except BrokenError as error:
+            raise BrokenError(f"{path.relative_to(ROOT)}: {error}") from None
+        finally:
+            os.chdir(before)
+
+
+def _block(found: re.Match[str], folder: Path, names: dict[str, Any]) -> str:
+    kind, settings, language, body = found[1], found[2].split(), found[3], found[4]
+    if kind == "file":
+        target = folder / settings[0]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(body, encoding="utf-8")
+        return found[0]
+    asked = dict(item.split("=", 1) for item in settings)
+    made = _python(body, names) if language == "pycon" else _console(body, folder, int(asked.get("status", 0)), asked.get("lines", ""))
+    return f"{found[0][: found.start(4) - found.start()]}{made}```"
+
+
+def _console(body: str, folder: Path, expected: int, lines: str) -> str:
+    """A console block: its ``$`` lines, each followed by what it prints now."""
+    shown, status = [], 0
+    commands = [line for line in body.splitlines() if line.startswith("$ ")]
+    last = [c for c in commands if c != "$ echo $?"][-1]
+    for command in commands:
+        shown.append(command)
+        if command == "$ echo $?":
+            shown.append(str(status))
+            continue
+        status, printed = run(command[2:], folder)
+        shown += _cut(printed.rstrip("\n").split("\n") if printed.strip() else [], lines)
+        if status != (expected if command is last else 0):
+            raise BrokenError(f"{command}: exit status {status}, expected {expected if command is last else 0}:\n{printed[-600:]}")
+    return "\n".join(shown) + "\n"
+
+
+def run(command: str, folder: Path) -> tuple[int, str]:
+    """Exit status and output, errors included, of an ``ironlaw`` command in ``folder``."""
+    words = shlex.split(command)
+    target = words.pop() if len(words) > 1 and words[-2] == ">" else ""
+    if target:
+        words.pop()
+    if words[0] != "ironlaw":
+        raise BrokenError(f"{command}: only ironlaw is run")
+    done = subprocess.run(
+        [sys.executable, "-m", "ironlaw", *words[1:]],
+        cwd=folder,
+        env=quiet(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=TIMEOUT,
+        check=False,
+        encoding="utf-8",
+    )
+    if target:
+        (folder / target).write_text(done.stdout, encoding="utf-8")
+        return done.returncode, ""
+    return done.returncode, done.stdout
+
+
+def quiet(folder: Path) -> dict[str, str]:
+    """An environment in which every machine prints the same."""
+    fixed = {"NO_COLOR": "1", "COLUMNS": str(WIDTH), "LINES": "50", "PYTHONUTF8": "1", "IRONLAW_CATALOG": str(folder / "no-catalogue")}
+    return {**os.environ, **fixed}
+
+
+def _cut(printed: list[str], lines: str) -> list[str]:
+    """The lines that ``1-5,9`` names, with ``...`` for what lies between."""
+    if not lines:
+        return printed
+    wanted: set[int] = set()
+    for part in lines.split(","):
+        first, _, last = part.partition("-")
+        wanted |= set(range(int(first), int(last or first) + 1))
+    kept: list[str] = []
+    for number, line in enumerate(printed, 1):
+        if number in wanted:
+            kept.append(line)
+        elif not kept or kept[-1] != "...":
+            kept.append("...")
+    return kept
+
+
+def _python(body: str, names: dict[str, Any]) -> str:
+    """A pycon block: its examples, each followed by what it prints now."""
+    shown = []
+    for example in doctest.DocTestParser().get_examples(body):
+        first, *more = example.source.rstrip("\n").split("\n")
+        shown += [f">>> {first}", *(f"... {line}" for line in more)]
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            try:
+                exec(compile(ast.Interactive(ast.parse(example.source).body), "<page>", "single"), names)
+            except Exception as error:
+                sys.stdout.write(f"Traceback (most recent call last):\n  ...\n{type(error).__qualname__}: {error}\n")
+        shown += printed.getvalue().rstrip("\n").split("\n") if printed.getvalue() else []
+    return "\n".join(shown) + "\n"
+
+
+# Reference pages
+
+
+def cli_page() -> str:
+    """The help of every verb, as it prints."""
+    parts = [MADE_BY, "# Command line", "What `--help` prints, verb by verb. The options of a question are told in [options](options.md)."]
+    with tempfile.TemporaryDirectory() as folder:
+        for words in verbs():
+            status, printed = run(" ".join(["ironlaw", *words, "--help"]), Path(folder))
+            if status:
+                raise BrokenError(f"ironlaw {' '.join(words)} --help: exit status {status}")
+            parts.append(f"## `{' '.join(['ironlaw', *words])}`\n\n```text\n{printed.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def verbs() -> list[list[str]]:
+    """Every verb and the verbs below it, the bare command first."""
+    from ironlaw.cli.main import VERBS
+
+    found: list[list[str]] = [[]]
+    for name, (module, _) in VERBS.items():
+        found.append([name])
+        found += [[name, below] for below in sorted(getattr(importlib.import_module(module).command, "commands", {}))]
+    return found
+
+
+def options_page() -> str:
+    """Every option of a question."""
+    from ironlaw.estimate.options import DEFAULTS, OPTIONS
+
+    lines = [
+        MADE_BY,
+        "",
+        "# Options of a question",
+        "",
+        "One table serves all ways to ask. On the command line an option is `--global-batch-size`, in TOML, in the header of a CSV and",
+        "in Python it is `global_batch_size`; `model` is the argument that follows `estimate`. *Rows*: Python takes an array here, and",
+        "every item is one row of the answer. What is left open is chosen by the rules of [rules](../rules.md).",
+        "",
+        "| option | value | rows | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, option in OPTIONS.items():
+        meaning = option.help + (f" (default: {_word(DEFAULTS[name])})" if name in DEFAULTS else "")
+        lines.append(f"| `{name}` | {_cell(option.metavar)} | {'yes' if option.column else ''} | {_cell(meaning)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def laws_page() -> str:
+    """Every public law, from its docstring."""
+    parts = [
+        MADE_BY,
+        "# Laws",
+        "Pure functions over arrays in `ironlaw.law`. Units stand in brackets, then the domain; outside it a law answers nan."
+        " Names are those of [the notation](../notation.md).",
+    ]
+    for module, laws in law_modules():
+        parts.append(f"## `{module.__name__}`\n\n{_prose(inspect.getdoc(module) or '')}")
+        parts += [_law(law) for law in laws]
+    return "\n\n".join(parts) + "\n"
+
+
+def law_modules() -> Iterator[tuple[Any, list[Callable[..., Any]]]]:
+    """The modules of laws by name, with their public functions in the order of the file."""
+    import ironlaw.law
+
+    for found in sorted(pkgutil.iter_modules(ironlaw.law.__path__), key=lambda m: m.name):
+        if found.name.startswith("_"):
+            continue
+        module = importlib.import_module(f"ironlaw.law.{found.name}")
+        functions = inspect.getmembers(module, inspect.isfunction)
+        laws = [law for name, law in functions if law.__module__ == module.__name__ and not name.startswith("_")]
+        yield module, sorted(laws, key=lambda law: law.__code__.co_firstlineno)
+
+
+def _law(law: Callable[..., Any]) -> str:
+    """One law: signature, formula, parameters, answer, source, what it leaves out."""
+    doc = inspect.getdoc(law) or ""
+    head = doc.partition("\n\n")[0]
+    lines = [f"### `{law.__name__}({', '.join(inspect.signature(law).parameters)})`", "", _prose(head)]
+    fields = _fields(doc)
+    if fields.get("Parameters"):
+        lines += ["", *(f"- `{name}` {_unescaped(text)}" for name, text in _parameters(fields["Parameters"]))]
+    told = ("Where", "Factor", "Offset", "Returns", "Source", "Leaves out")
+    lines += ["", *(f"*{name}*{_after(fields[name])}  " for name in told if fields.get(name))]
+    return "\n".join(lines).rstrip()
+
+
+def _after(text: str) -> str:
+    """What follows a label: a unit in brackets directly, else a colon first."""
+    return f" {_prose(text)}" if text.startswith("[") else f": {_prose(text)}"
+
+
+def _fields(doc: str) -> dict[str, str]:
+    """The labelled parts of a docstring; continuation lines are indented."""
+    fields: dict[str, str] = {}
+    label = ""
+    for line in doc.split("\n"):
+        found = re.match(r"(Parameters|Where|Factor|Offset|Returns|Source|Leaves out)\b:?\s*(.*)$", line)
+        if found:
+            label = found[1]
+            fields[label] = found[2]
+        elif label and line.startswith(" "):
+            fields[label] += "\n" + line.strip()
+        else:
+            label = ""
+    return fields
+
+
+def _parameters(block: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for line in block.strip().split("\n"):
+        start = re.match(r"(\w+) (\[[^\]]+\]:?.*)$", line)
+        if start:
+            found.append((start[1], start[2]))
+        elif found:
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line}")
+    return found
+
+
+def _prose(text: str) -> str:
+    return _unescaped(" ".join(text.split()))
+
+
+def _unescaped(text: str) -> str:
+    """Docstring text as Markdown: double backticks single, addresses as links, a star outside code escaped."""
+    text = re.sub(r"``(.+?)``", r"`\1`", text)
+    pieces = text.split("`")
+    for i in range(0, len(pieces), 2):
+        pieces[i] = re.sub(r"(https?://[^\s,;)]+[^\s,;).:])", r"<\1>", pieces[i].replace("*", "\\*"))
+    return "`".join(pieces)
+
+
+def catalogue_page() -> str:
+    """The names of all records that ship."""
+    from ironlaw import units
+    from ironlaw.catalog import load
+    from ironlaw.catalog.records import KINDS
+    from ironlaw.estimate.counts import total_parameters
+
+    def records(kind: str) -> list[Any]:
+        return [load.record(kind, name) for name in load.names(kind)]
+
+    def calibration(name: str) -> str:
+        record = load.record("calibration", name)
+        return f"`{name}`, {record.grade}" + (f" on `{record.device}`" if record.device and record.grade == "measured" else "")
+
+    lines = [MADE_BY, "", "# The catalogue that ships", ""]
+    lines += [
+        "`ironlaw catalog show NAME` prints a record with the source of every number. How a file is written: [catalogue](../catalogue.md)."
+    ]
+    for kind in KINDS:
+        names = load.names(kind)
+        lines += ["", f"## {kind.capitalize()} ({len(names)})", ""]
+        if kind == "accelerators":
+            lines += ["| name | title | usual node | calibration |", "|---|---|---|---|"]
+            lines += [f"| `{r.name}` | {r.title} | `{r.usual_node}` | {calibration(r.calibration)} |" for r in records(kind)]
+        elif kind == "calibration":
+            graded = [r.grade for r in records(kind)]
+            lines += [
+                f"{graded.count('measured')} measured, {graded.count('prior')} prior: carried over from another record by judgement.",
+                "",
+            ]
+            lines += ["| name | grade | version | software | GEMM | attention | collectives |", "|---|---|---|---|---|---|---|"]
+            lines += [
+                f"| `{r.name}` | {r.grade} | {r.version} | {_cell(r.software)} | {', '.join(sorted(r.gemm))} |"
+                f" {', '.join(sorted(r.attention))} | {'yes' if r.collective else ''} |"
+                for r in records(kind)
+            ]
+        elif kind == "models":
+            lines += ["| name | title | parameters |", "|---|---|---|"]
+            lines += [f"| `{r.name}` | {r.title} | {units.show(float(total_parameters(r)), 'parameter')} |" for r in records(kind)]
+        elif kind in ("nodes", "fabrics", "frameworks", "systems"):
+            lines += ["| name | title |", "|---|---|"]
+            lines += [f"| `{r.name}` | {_cell(r.title)} |" for r in records(kind)]
+        else:
+            lines += [", ".join(f"`{name}`" for name in names)]
+    return "\n".join(lines) + "\n"
+
+
+REFERENCE: dict[str, Callable[[], str]] = {
+    "docs/reference/cli.md": cli_page,
+    "docs/reference/options.md": options_page,
+    "docs/reference/laws.md": laws_page,
+    "docs/reference/catalogue.md": catalogue_page,
+}
+
+
+def computed() -> Iterator[tuple[Path, Callable[[], str]]]:
+    """Every file this tool answers for, and what makes its text."""
+    for name, make in REFERENCE.items():
+        yield ROOT / name, make
+    for path in pages():
+        yield path, lambda path=path: live(path)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write or check every computed file; 1 where one is stale or a live block fails."""
+    parser = argparse.ArgumentParser(description="Write or check what in the documentation is computed.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name what is stale")
+    check = parser.parse_args(arguments).check
+    os.environ["IRONLAW_CATALOG"] = str(ROOT / "no-catalogue")
+    status = 0
+    for path, make in computed():
+        name = path.relative_to(ROOT)
+        try:
+            text = make()
+        except BrokenError as error:
+            sys.stderr.write(f"{error}\n")
+            status = 1
+            continue
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        if check:
+            sys.stderr.write(f"{name} is stale: run python tools/docs.py\n")
+            status = 1
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"wrote {name}\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
