@@ -11,6 +11,7 @@ In ``README.md``, ``docs/tutorial.md`` and ``docs/how-to/*.md`` a comment before
     <!-- run -->                    the lines ``$ ironlaw ...`` of the block below are run there, what they print is put after them
     <!-- run status=1 -->           the last command is expected to exit with 1 (0 where nothing is said)
     <!-- run lines=1-5,9 -->        of what a command prints only these lines are shown, gaps as ``...``
+    <!-- run match="^step|pipe" --> only lines in which this regular expression is found; with ``lines``, those of either
 
 A command may end in ``> FILE``; ``$ echo $?`` shows the last exit status; a ``pycon`` block runs its ``>>>`` lines.
 Every page starts with an empty folder of its own that links to ``examples``.
@@ -73,20 +74,20 @@ def live(path: Path) -> str:
 
 
 def _block(found: re.Match[str], folder: Path, names: dict[str, Any]) -> str:
-    kind, settings, language, body = found[1], found[2].split(), found[3], found[4]
+    kind, settings, language, body = found[1], shlex.split(found[2]), found[3], found[4]
     if kind == "file":
         target = folder / settings[0]
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(body, encoding="utf-8")
         return found[0]
     asked = dict(item.split("=", 1) for item in settings)
-    made = _python(body, names) if language == "pycon" else _console(body, folder, int(asked.get("status", 0)), asked.get("lines", ""))
+    made = _python(body, names) if language == "pycon" else _console(body, folder, asked)
     return f"{found[0][: found.start(4) - found.start()]}{made}```"
 
 
-def _console(body: str, folder: Path, expected: int, lines: str) -> str:
+def _console(body: str, folder: Path, asked: dict[str, str]) -> str:
     """A console block: its ``$`` lines, each followed by what it prints now."""
-    shown, status = [], 0
+    shown, status, expected = [], 0, int(asked.get("status", 0))
     commands = [line for line in body.splitlines() if line.startswith("$ ")]
     last = [c for c in commands if c != "$ echo $?"][-1]
     for command in commands:
@@ -95,7 +96,7 @@ def _console(body: str, folder: Path, expected: int, lines: str) -> str:
             shown.append(str(status))
             continue
         status, printed = run(command[2:], folder)
-        shown += _cut(printed.rstrip("\n").split("\n") if printed.strip() else [], lines)
+        shown += _cut(printed.rstrip("\n").split("\n") if printed.strip() else [], **{k: asked[k] for k in asked if k != "status"})
         if status != (expected if command is last else 0):
             raise BrokenError(f"{command}: exit status {status}, expected {expected if command is last else 0}:\n{printed[-600:]}")
     return "\n".join(shown) + "\n"
@@ -131,20 +132,22 @@ def quiet(folder: Path) -> dict[str, str]:
     return {**os.environ, **fixed}
 
 
-def _cut(printed: list[str], lines: str) -> list[str]:
-    """The lines that ``1-5,9`` names, with ``...`` for what lies between."""
-    if not lines:
+def _cut(printed: list[str], lines: str = "", match: str = "") -> list[str]:
+    """The lines that ``1-5,9`` names or in which ``match`` is found, with ``...`` for what lies between."""
+    if not lines and not match:
         return printed
     wanted: set[int] = set()
-    for part in lines.split(","):
+    for part in lines.split(",") if lines else []:
         first, _, last = part.partition("-")
         wanted |= set(range(int(first), int(last or first) + 1))
     kept: list[str] = []
     for number, line in enumerate(printed, 1):
-        if number in wanted:
+        if number in wanted or (match and re.search(match, line)):
             kept.append(line)
         elif not kept or kept[-1] != "...":
             kept.append("...")
+    if not any(line != "..." for line in kept):
+        raise BrokenError(f"lines={lines} match={match} keep nothing of what is printed")
     return kept
 
 

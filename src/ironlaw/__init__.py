@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     """Names of the public interface, imported when first used: ``import ironlaw`` alone loads no numpy."""
     if name == "estimate":
-        from ironlaw.estimate.answer import estimate
+        import importlib
 
-        return estimate
+        return importlib.import_module("ironlaw.estimate")  # a package that can be called
     if name == "IronlawError":
         from ironlaw.errors import IronlawError
 

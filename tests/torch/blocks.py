@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
-from torch import nn
+from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+import torch
+from torch import nn
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,10 @@ def dropped(x, p):
 def attended(q, k, v, size):
     """Causal attention of (batch, heads, seq_len, head_dim): torch's fused kernel, or product, mask, softmax, dropout, product."""
     if size.flash:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=size.heads != size.kv_heads)
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=size.heads != size.kv_heads)
     future = torch.ones(size.seq_len, size.seq_len, dtype=torch.bool).triu(1)
     scores = (q @ k.transpose(-1, -2) * size.head_dim**-0.5).masked_fill(future, float("-inf"))
-    weights = F.softmax(scores, dim=-1, dtype=size.softmax_dtype).to(v.dtype)
+    weights = functional.softmax(scores, dim=-1, dtype=size.softmax_dtype).to(v.dtype)
     return dropped(weights, size.dropout) @ v
 
 
@@ -79,15 +80,16 @@ class GPTAttention(nn.Module):
 
 
 class PlainMLP(nn.Module):
-    """Up, GELU, down, with biases."""
+    """Up, activation, down, with biases."""
 
-    def __init__(self, size):
+    def __init__(self, size, activation=functional.gelu):
         super().__init__()
+        self.activation = activation
         self.up = nn.Linear(size.hidden, size.inner)
         self.down = nn.Linear(size.inner, size.hidden)
 
     def forward(self, x):
-        return self.down(F.gelu(self.up(x)))
+        return self.down(self.activation(self.up(x)))
 
 
 def rotary_tables(size):
@@ -129,7 +131,7 @@ class GatedMLP(nn.Module):
         self.down = nn.Linear(size.inner, size.hidden, bias=False)
 
     def forward(self, x):
-        return self.down(F.silu(self.gate(x)) * self.up(x))
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
 class RMSNorm(nn.Module):
@@ -140,7 +142,7 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size.hidden))
 
     def forward(self, x):
-        return F.rms_norm(x, (x.shape[-1],), self.weight, 1e-5)
+        return functional.rms_norm(x, (x.shape[-1],), self.weight, 1e-5)
 
 
 class Block(nn.Module):

@@ -6,11 +6,11 @@ Each case adds up law + named differences == torch, to the byte. A difference ha
 from __future__ import annotations
 
 import pytest
-import torch
-import torch.nn.functional as F
 import torch.utils.checkpoint
 from blocks import Block, Decoder, GatedMLP, PlainMLP, Size, block_input, saved_bytes, token_ids
+from torch.nn import functional
 
+import torch
 from ironlaw.law import activations
 
 pytestmark = pytest.mark.torch
@@ -107,6 +107,18 @@ def test_a_feed_forward_block_alone(kind, sizes, saved, dtype):
     assert saved_bytes(kind(size).to(dtype), block_input(size)) == block_own_input + inner
 
 
+def squared_relu(x):
+    return functional.relu(x).square()
+
+
+@pytest.mark.parametrize(("activation", "saved"), [(functional.gelu, 2), (functional.relu, 1), (squared_relu, 2)])
+def test_what_an_activation_keeps(activation, saved):
+    """GELU keeps its input beside the output; ReLU's gradient needs only the output, which the next product keeps anyway."""
+    size = Size(**GPT)
+    expected = float(activations.mlp(size.tokens, size.inner, saved, 1, size.element))
+    assert saved_bytes(PlainMLP(size, activation), block_input(size)) == size.tokens * size.hidden * size.element + expected
+
+
 def test_a_recomputed_block_keeps_its_input(size):
     def again(x):
         return torch.utils.checkpoint.checkpoint(block, x, use_reentrant=True)
@@ -124,7 +136,7 @@ def test_a_model_with_its_loss(size):
     targets = token_ids(size, vocab)
 
     def loss(tokens):
-        return F.cross_entropy(model(tokens).flatten(0, 1).float(), targets.flatten())
+        return functional.cross_entropy(model(tokens).flatten(0, 1).float(), targets.flatten())
 
     loss.parameters = model.parameters
     logits = float(activations.logits(t, vocab, 1, 4))

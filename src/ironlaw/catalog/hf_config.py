@@ -173,8 +173,8 @@ class Fields:
             if default is None:
                 raise InputError(f"{self.where}: required field '{self.prefix}{names[0]}' is missing")
             return default
-        whole = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not whole or not 0 < value <= LARGEST_COUNT or value != int(value):
+        whole = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+        if isinstance(value, bool) or not whole or not 0 < value <= LARGEST_COUNT or value != int(value):
             raise InputError(f"{self.where}: field '{self.prefix}{name}' is {_shown(value)}, a whole number above 0 is expected")
         return int(value)
 

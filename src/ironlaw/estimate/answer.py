@@ -18,7 +18,7 @@ from ironlaw.estimate.counts import matmul_parameters, total_parameters
 from ironlaw.estimate.layer import mean_key_length
 from ironlaw.estimate.memory import Memory, memory
 from ironlaw.estimate.options import DEFAULTS, OPTIONS, flat, is_column, read_options
-from ironlaw.estimate.place import DEFAULT_SEQ_LEN, Placed, default_batch, place, stack
+from ironlaw.estimate.place import DEFAULT_SEQ_LEN, Placed, default_batch, place
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
 from ironlaw.law import flops
@@ -150,14 +150,14 @@ def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
             assume(assumptions, name, _plain(value), "default")
     _refuse(given)
     record, left_out = bind_model(given["model"], folders)
+    _explicit_stages(given, record)
     cluster = bind_cluster(given, folders, assumptions)
     rows = _rows(given, record, assumptions)
     jobs = _job_maker(given, record, cluster, folders)
-    placed = _place_all(jobs, cluster, rows, given.get("framework"))
-    groups = []
-    for name in dict.fromkeys(p.framework for p in placed):
-        index = np.array([i for i, p in enumerate(placed) if p.framework == name])
-        groups.append(_evaluate(jobs, name, cluster, given, index, [placed[i] for i in index], folders, assumptions, left_out))
+    groups = [
+        _evaluate(jobs, cluster, given, placed, folders, assumptions, left_out)
+        for placed in place(jobs, cluster, rows, given.get("framework"))
+    ]
     return Estimate(tuple(groups), len(rows), folders)
 
 
@@ -170,6 +170,18 @@ def _refuse(given: dict[str, Any]) -> None:
         raise QuestionError(f"--schedule 1f1b has one chunk per rank, --vpp is {_plain(given['vpp'])}: use interleaved")
     if "global_batch_size" in given and "global_batch_tokens" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
+
+
+def _explicit_stages(given: dict[str, Any], model: Model) -> None:
+    """A list of layers per stage sets pp, and must hold every layer once."""
+    layers = given.get("layers_per_stage")
+    if layers is None:
+        return
+    given.setdefault("pp", float(len(layers)))
+    if any(v != len(layers) for v in _items(given["pp"])):
+        raise QuestionError(f"--layers-per-stage lists {len(layers)} stages, --pp asks for {_plain(given['pp'])} stages")
+    if sum(layers) != model.num_hidden_layers:
+        raise QuestionError(f"--layers-per-stage adds up to {sum(layers)}, {model.name} has {model.num_hidden_layers} layers")
 
 
 def _items(value: Any) -> list[Any]:
@@ -234,24 +246,18 @@ def _job_maker(given: dict[str, Any], model: Model, cluster: Cluster, folders: t
     return job
 
 
-def _place_all(jobs: Any, cluster: Cluster, rows: list[dict[str, Any]], framework: str | None) -> list[Placed]:
-    """A plan for every row; rows with equal given values share one search."""
-    known: dict[Any, Placed] = {}
-    placed = []
-    for row in rows:
-        key = tuple(row.items())
-        if key not in known:
-            known[key] = place(jobs, cluster, row, framework)
-        placed.append(known[key])
-    return placed
-
-
 def _evaluate(
-    jobs: Any, name: str, cluster: Cluster, given: dict[str, Any], index: Any, placed: list[Placed], folders: tuple[str, ...],
-    assumptions: Assumptions, left_out: list[str],
-) -> Group:  # fmt: skip
-    job, notes = jobs(name, notes=True)
-    plan = stack([p.plan for p in placed])
+    jobs: Any,
+    cluster: Cluster,
+    given: dict[str, Any],
+    placed: Placed,
+    folders: tuple[str, ...],
+    assumptions: Assumptions,
+    left_out: list[str],
+) -> Group:
+    """Memory, step, rates and run of the rows one framework runs, as one batch."""
+    job, notes = jobs(placed.framework, notes=True)
+    plan = placed.plan
     kept = rule_module.legality(job, plan)
     with np.errstate(all="ignore"):
         held = memory(job, cluster, plan)
@@ -259,16 +265,13 @@ def _evaluate(
         speed = throughput(job, cluster, plan, timed)
     notes = [*assumptions, *notes]
     if "framework" not in given:
-        assume(notes, "framework", name, "default")
+        assume(notes, "framework", placed.framework, "default")
     run = run_of(given, cluster, plan, timed.tree.value, folders, notes) if "tokens" in given else None
     rules = {**kept, "fits": held.fits}
     warnings = [f"left out: {item}" for item in left_out]
     if cluster.calibration.grade != "measured":
         warnings.append(f"kernel constants of {cluster.accelerator.name} are priors carried from another device, not measured on it")
-    return Group(
-        index, job, cluster, plan, tuple(p.recompute for p in placed), tuple(p.chosen for p in placed), rules, held, timed,
-        speed, run, notes, tuple(warnings),
-    )  # fmt: skip
+    return Group(placed.index, job, cluster, plan, placed.recompute, placed.chosen, rules, held, timed, speed, run, notes, tuple(warnings))
 
 
 def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str, Term]:

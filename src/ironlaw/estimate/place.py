@@ -8,7 +8,7 @@ Candidates of an open axis are few and usual. All combinations are evaluated at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ import numpy as np
 from ironlaw.estimate import rules
 from ironlaw.estimate.memory import memory
 from ironlaw.estimate.step import step
-from ironlaw.plan import Cluster, Job, Plan, column
+from ironlaw.plan import Cluster, Job, Plan
 
 MESH = ("tp", "pp", "vpp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp")
 MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0)
 CHUNKS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0)
+_BLOCK = 16384  # candidates per evaluation
 RECOMPUTES = ("none", "selective", "full")
 DEFAULT_BATCH_TOKENS = 4 * 1024 * 1024
 DEFAULT_SEQ_LEN = 8192
@@ -56,41 +57,51 @@ def open_axes(given: dict[str, Any]) -> list[str]:
     return [name for name in MESH if given.get(name) is None]
 
 
-def candidates(job: Job, cluster: Cluster, given: dict[str, Any], flat_only: bool | None = None) -> tuple[Plan, list[str]]:
-    """All combinations of candidate values for one row's open axes, simplest first, and the recompute name of each.
+_COLUMNS = (
+    "tp", "pp", "vpp", "dp_replicate", "dp_shard", "sp", "zero", "micro_batch_size",
+    "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise",
+    "gpus", "cp", "ep", "global_batch_size", "seq_len",
+)  # fmt: skip
+
+
+@dataclass
+class Pool:
+    """Candidates of many rows that one framework would run: values by ``_COLUMNS``, recompute names, and whose they are."""
+
+    framework: str
+    listed: list[list[float]]
+    how: list[str]
+    owner: list[int]
+
+    def plan(self) -> Plan:
+        """All candidates as one plan of columns."""
+        columns = np.array(self.listed, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
+        return Plan(**dict(zip(_COLUMNS, columns, strict=True)))
+
+
+def enumerate_row(pool: Pool, job: Job, cluster: Cluster, given: dict[str, Any], owner: int, flat_only: bool | None) -> None:
+    """Add all combinations of candidate values for one row's open axes, simplest first.
 
     ``flat_only``: True keeps tp = pp = 1, False drops it, None keeps all.
     """
     gpus, cp = given["gpus"], given["cp"]
     domain = int(cluster.node.scale_up_size.value)
-    listed: list[list[float]] = []
-    how: list[str] = []
+    constants = [given[name] for name in _COLUMNS[12:]]
     recomputes: list[str] = [given["recompute"]] if given.get("recompute") else list(RECOMPUTES)
+    fractions = {how: recompute_columns(how, job.framework.selective_recompute) for how in recomputes}
+    micros = _axis(given, "micro_batch_size", MICRO_BATCHES)
     for pp in _axis(given, "pp", _divisors(gpus / cp, job.model.num_hidden_layers)):
         for tp in _axis(given, "tp", [t for t in _divisors(gpus / cp / pp, job.model.num_attention_heads) if t <= domain]):
             if flat_only is not None and flat_only != (tp == 1 and pp == 1):
                 continue
-            dp = gpus / (tp * pp * cp)
-            for replicate, shard, zero in _data_parallel(job, given, dp, pp):
+            sp = given["sp"] if given.get("sp") is not None else float(tp > 1)
+            for replicate, shard, zero in _data_parallel(job, given, gpus / (tp * pp * cp), pp):
                 for vpp in _axis(given, "vpp", _chunks(job, pp)):
-                    for micro in _axis(given, "micro_batch_size", MICRO_BATCHES):
+                    for micro in micros:
                         for recompute in recomputes:
-                            sp = given["sp"] if given.get("sp") is not None else float(tp > 1)
-                            fractions = recompute_columns(recompute, job.framework.selective_recompute)
-                            listed.append([tp, pp, vpp, replicate, shard, sp, zero, micro, *fractions])
-                            how.append(recompute)
-    return _plan(given, np.array(listed, dtype=np.float64).reshape(-1, 12).T), how
-
-
-def _plan(given: dict[str, Any], c: Any) -> Plan:
-    def constant(name: str) -> Any:
-        return np.full(c.shape[1], given[name], dtype=np.float64)
-
-    return Plan(
-        gpus=constant("gpus"), tp=c[0], pp=c[1], vpp=c[2], cp=constant("cp"), ep=constant("ep"), dp_replicate=c[3], dp_shard=c[4],
-        sp=c[5], zero=c[6], micro_batch_size=c[7], global_batch_size=constant("global_batch_size"), seq_len=constant("seq_len"),
-        recompute_layers=c[8], recompute_attention=c[9], recompute_linear=c[10], recompute_elementwise=c[11],
-    )  # fmt: skip
+                            pool.listed.append([tp, pp, vpp, replicate, shard, sp, zero, micro, *fractions[recompute], *constants])
+                            pool.how.append(recompute)
+                            pool.owner.append(owner)
 
 
 def _axis(given: dict[str, Any], name: str, usual: Any) -> list[float]:
@@ -133,34 +144,57 @@ def _data_parallel(job: Job, given: dict[str, Any], dp: float, pp: float) -> lis
     return made
 
 
-def best_of(job: Job, cluster: Cluster, plan: Plan) -> tuple[int, float, bool, bool]:
-    """The index of the candidate to take, its step time, whether it fits, and whether it is legal."""
-    kept = rules.legal(rules.legality(job, plan))
-    if not kept.any():
-        return 0, np.inf, False, False
-    index = np.flatnonzero(kept)
-    needed = memory(job, cluster, plan.take(index))
-    if not needed.fits.any():
-        return int(index[np.argmin(needed.device)]), np.inf, False, True
-    index = index[needed.fits]
-    times = step(job, cluster, plan.take(index)).tree.value
-    times = np.where(np.isfinite(times), times, np.inf)
-    chosen = int(np.argmin(times))
-    return int(index[chosen]), float(times[chosen]), True, True
+def preference(job: Job, cluster: Cluster, plan: Plan) -> tuple[Any, Any, Any]:
+    """By candidate: illegal, does not fit, and step time where it fits or device memory where it does not."""
+    legal = rules.legal(rules.legality(job, plan)) & np.ones(plan.rows, dtype=bool)
+    fits, score = np.zeros(plan.rows, dtype=bool), np.full(plan.rows, np.inf)
+    for start in range(0, plan.rows, _BLOCK):
+        index = start + np.flatnonzero(legal[start : start + _BLOCK])
+        if index.size == 0:
+            continue
+        with np.errstate(all="ignore"):
+            held = memory(job, cluster, plan.take(index))
+            fits[index], score[index] = held.fits, held.device
+            inside = index[held.fits]
+            if inside.size:
+                times = step(job, cluster, plan.take(inside)).tree.value
+                score[inside] = np.where(np.isfinite(times), times, np.inf)
+    return ~legal, ~fits, score
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A row's plan (columns of length one), the framework that runs it and what was chosen."""
+    """The plans one framework runs: columns, where each row stands in the question, its recompute name, its open axes."""
 
-    plan: Plan
     framework: str
-    recompute: str
-    chosen: tuple[str, ...]
+    plan: Plan
+    index: Any
+    recompute: tuple[str, ...]
+    chosen: tuple[tuple[str, ...], ...]
 
 
-def place(jobs: Callable[[str], Job], cluster: Cluster, given: dict[str, Any], framework: str | None) -> Placed:
-    """The plan of one row. With no framework given, pipelines and tensor parallel run on megatron, the rest on fsdp."""
+def place(jobs: Callable[[str], Job], cluster: Cluster, rows: list[dict[str, Any]], framework: str | None) -> list[Placed]:
+    """A plan for every row. With no framework given, pipelines and tensor parallel run on megatron, the rest on fsdp."""
+    distinct: dict[Any, int] = {}
+    owners = [distinct.setdefault(tuple(row.items()), len(distinct)) for row in rows]
+    pools: dict[str, Pool] = {}
+    for key, owner in distinct.items():
+        _fill(pools, jobs, cluster, dict(key), owner, framework)
+    picked = _pick(list(pools.values()), jobs, cluster, len(distinct))
+    placed = []
+    for number, pool in enumerate(pools.values()):
+        index = np.array([i for i, owner in enumerate(owners) if picked[owner][0] == number], dtype=np.int64)
+        if index.size:
+            taken = [picked[owners[i]][1] for i in index]
+            chosen = tuple(tuple(open_axes(rows[i])) for i in index)
+            placed.append(Placed(pool.framework, pool.plan().take(taken), index, tuple(pool.how[t] for t in taken), chosen))
+    return placed
+
+
+def _fill(
+    pools: dict[str, Pool], jobs: Callable[[str], Job], cluster: Cluster, given: dict[str, Any], owner: int, framework: str | None
+) -> None:
+    """Add one row's candidates to the pools of the frameworks that may run it."""
     tries: list[tuple[str, bool | None]]
     if framework is not None:
         tries = [(framework, None)]
@@ -168,21 +202,35 @@ def place(jobs: Callable[[str], Job], cluster: Cluster, given: dict[str, Any], f
         tries = [("fsdp", None)]
     else:
         tries = [("fsdp", True), ("megatron", False)]
-    options: list[tuple[tuple[bool, bool, float], int, Placed]] = []
+    before = sum(len(p.how) for p in pools.values())
     for name, flat_only in tries:
-        plan, how = candidates(jobs(name), cluster, given, flat_only)
-        if not how:
-            continue
-        index, time, fits, legal = best_of(jobs(name), cluster, plan) if len(how) > 1 else (0, 0.0, True, True)
-        options.append(((not legal, not fits, time), len(options), Placed(plan.take([index]), name, how[index], tuple(open_axes(given)))))
-    if not options:  # the given axes leave no combination: keep them and let the rules say which they break
+        pool = pools.setdefault(name, Pool(name, [], [], []))
+        enumerate_row(pool, jobs(name), cluster, given, owner, flat_only)
+    if sum(len(p.how) for p in pools.values()) == before:
+        # the given axes leave no combination: keep them, and let the rules say which they break
         name = framework or "megatron"
-        plan, how = candidates(jobs(name), cluster, {**given, "tp": given.get("tp") or 1.0, "pp": given.get("pp") or 1.0})
-        return Placed(plan.take([0]), name, how[0], tuple(open_axes(given)))
-    return min(options, key=lambda o: (o[0], o[1]))[2]
+        closed = {**given, "tp": given.get("tp") or 1.0, "pp": given.get("pp") or 1.0}
+        enumerate_row(pools.setdefault(name, Pool(name, [], [], [])), jobs(name), cluster, closed, owner, None)
 
 
-def stack(plans: list[Plan]) -> Plan:
-    """Plans of length one as one plan of columns."""
-    first = plans[0]
-    return replace(first, **{f.name: column([getattr(p, f.name).item() for p in plans]) for f in fields(first)})
+def _pick(pools: list[Pool], jobs: Callable[[str], Job], cluster: Cluster, rows: int) -> list[tuple[int, int]]:
+    """(pool, candidate) of each row: legal before not, fitting before not, then the best score, then the simplest."""
+    counts = np.zeros(rows, dtype=np.int64)
+    for pool in pools:
+        np.add.at(counts, pool.owner, 1)
+    best: dict[int, tuple[Any, int, int]] = {}
+    for number, pool in enumerate(pools):
+        if not pool.how:
+            continue
+        owner = np.array(pool.owner)
+        contested = np.flatnonzero(counts[owner] > 1)
+        illegal, unfit, score = (np.zeros(owner.size) for _ in range(3))
+        if contested.size:
+            illegal[contested], unfit[contested], score[contested] = preference(jobs(pool.framework), cluster, pool.plan().take(contested))
+        order = np.lexsort((np.arange(owner.size), score, unfit, illegal, owner))
+        first = order[np.flatnonzero(np.diff(owner[order], prepend=-1))]
+        for at in first:
+            rank = (illegal[at], unfit[at], score[at], number)
+            if int(owner[at]) not in best or rank < best[int(owner[at])][0]:
+                best[int(owner[at])] = (rank, number, int(at))
+    return [best[row][1:] for row in range(rows)]

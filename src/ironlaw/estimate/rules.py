@@ -19,7 +19,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         smallest = np.where(stage.count > 0, np.minimum(smallest, stage.layers), smallest)
     kv_local = np.maximum(model.num_key_value_heads, plan.tp)
     return {
-        "gpus_factor": one & (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp),
+        "gpus_factor": one & (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
         "tp_divides_heads": one & _divides(plan.tp, model.num_attention_heads),
         "tp_divides_kv_heads": one & _divides(np.minimum(plan.tp, model.num_key_value_heads), kv_local),
         "tp_divides_intermediate_size": one & _divides(plan.tp, model.intermediate_size),
@@ -33,7 +33,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
 
 
 RULES = {
-    "gpus_factor": "gpus = tp * pp * cp * dp_replicate * dp_shard",
+    "gpus_factor": "gpus = tp * pp * cp * dp_replicate * dp_shard, all whole",
     "tp_divides_heads": "tp divides num_attention_heads",
     "tp_divides_kv_heads": "tp divides num_key_value_heads, or is a multiple of it",
     "tp_divides_intermediate_size": "tp divides intermediate_size",
@@ -56,6 +56,9 @@ def legal(rules: dict[str, Any]) -> Any:
     return result
 
 
+def _whole(number: Any) -> Any:
+    return (number == np.floor(number)) & (number >= 1.0)
+
+
 def _divides(divisor: Any, number: Any) -> Any:
-    quotient = number / divisor
-    return (quotient == np.floor(quotient)) & (quotient >= 1.0)
+    return _whole(number / divisor)
