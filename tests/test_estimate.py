@@ -120,11 +120,15 @@ def test_shares_are_exclusive_and_sum_to_one():
 
 
 def seconds(**options) -> float:
-    return float(ironlaw.estimate(**{**LLAMA, "tp": 1, "pp": 1, "vpp": 1, "micro_batch_size": 1, "recompute": "none", **options}).step_seconds[0])
+    return float(
+        ironlaw.estimate(**{**LLAMA, "tp": 1, "pp": 1, "vpp": 1, "micro_batch_size": 1, "recompute": "none", **options}).step_seconds[0]
+    )
 
 
 def held(**options) -> float:
-    return float(ironlaw.estimate(**{**LLAMA, "tp": 1, "pp": 1, "vpp": 1, "micro_batch_size": 1, "recompute": "none", **options}).device_bytes[0])
+    return float(
+        ironlaw.estimate(**{**LLAMA, "tp": 1, "pp": 1, "vpp": 1, "micro_batch_size": 1, "recompute": "none", **options}).device_bytes[0]
+    )
 
 
 def test_no_stages_no_bubble():
@@ -175,7 +179,16 @@ def test_overlap_only_helps():
 
 def test_a_sliding_window_as_long_as_the_sequence_is_full_attention():
     shape = {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16, "vocab_size": 32000, "gated_mlp": True}
-    asked = {"on": "h100-sxm", "gpus": 8, "global_batch_size": 64, "seq_len": 4096, "tp": 1, "pp": 1, "micro_batch_size": 1, "recompute": "none"}
+    asked = {
+        "on": "h100-sxm",
+        "gpus": 8,
+        "global_batch_size": 64,
+        "seq_len": 4096,
+        "tp": 1,
+        "pp": 1,
+        "micro_batch_size": 1,
+        "recompute": "none",
+    }
 
     def step(**window) -> float:
         return float(ironlaw.estimate({**shape, **window}, **asked).step_seconds[0])
@@ -237,7 +250,11 @@ _COLUMNS = ("step_seconds", "device_bytes", "allocated_bytes", "mfu", "tokens_pe
 
 
 @settings(max_examples=30, deadline=None)
-@given(rows=st.lists(_PLANS, min_size=2, max_size=40), at=st.integers(0, 39), model=st.sampled_from(["llama-3-70b", "gpt-3-175b", "gemma-2-9b"]))
+@given(
+    rows=st.lists(_PLANS, min_size=2, max_size=40),
+    at=st.integers(0, 39),
+    model=st.sampled_from(["llama-3-70b", "gpt-3-175b", "gemma-2-9b"]),
+)
 def test_a_row_alone_and_in_a_batch_has_the_same_bits(rows, at, model):
     batch = ironlaw.estimate(model, on="h100-sxm", **{k: [r[k] for r in rows] for k in rows[0]})
     at %= len(rows)
@@ -293,7 +310,9 @@ def test_mfu_conventions_are_ordered():
 
 
 def test_gb200_and_b200_are_not_one_peak():
-    peaks = {on: ironlaw.estimate("llama-3-8b", on=on, gpus=8).row()["throughput"]["peak"]["flop_per_second"] for on in ("b200-sxm", "gb200")}
+    peaks = {
+        on: ironlaw.estimate("llama-3-8b", on=on, gpus=8).row()["throughput"]["peak"]["flop_per_second"] for on in ("b200-sxm", "gb200")
+    }
     assert peaks == {"b200-sxm": 2250e12, "gb200": 2500e12}
 
 

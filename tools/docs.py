@@ -162,7 +162,7 @@ def _python(body: str, names: dict[str, Any]) -> str:
             try:
                 exec(compile(ast.Interactive(ast.parse(example.source).body), "<page>", "single"), names)
             except Exception as error:
-                sys.stdout.write(f"Traceback (most recent call last):\n  ...\n{type(error).__qualname__}: {error}\n")
+                raise BrokenError(f">>> {first}: {type(error).__qualname__}: {error}") from None
         shown += printed.getvalue().rstrip("\n").split("\n") if printed.getvalue() else []
     return "\n".join(shown) + "\n"
 

@@ -6,11 +6,11 @@ Each case adds up law + named differences == torch, to the byte. A difference ha
 from __future__ import annotations
 
 import pytest
+import torch
 import torch.utils.checkpoint
 from blocks import Block, Decoder, GatedMLP, PlainMLP, Size, block_input, saved_bytes, token_ids
 from torch.nn import functional
 
-import torch
 from ironlaw.law import activations
 
 pytestmark = pytest.mark.torch

@@ -72,7 +72,8 @@ def resolve(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
     for candidate in (str(name), folded, aliases(folders)[kind].get(folded, "")):
         if candidate and "/" not in candidate and _path(kind, candidate, folders):
             return candidate
-    raise UnknownNameError(SINGULAR[kind], str(name), [*names(kind, folders), *aliases(folders)[kind]])
+    known = names(kind, folders)
+    raise UnknownNameError(SINGULAR[kind], str(name), known if nearest_names(str(name), known) else [*known, *aliases(folders)[kind]])
 
 
 @cache

@@ -133,7 +133,6 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes) -> list[Term]:
     scores_kept = 1.0 - plan.recompute_attention
     linear_kept = 1.0 - plan.recompute_linear
     cheap_kept = 1.0 - plan.recompute_elementwise
-    wide = (2.0 if model.gated_mlp else 1.0) + job.framework.saved_activation_tensors.value * cheap_kept
     return [
         leaf(
             "norms and residuals",
@@ -180,11 +179,18 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes) -> list[Term]:
             times=linear_kept,
             tokens=s.tokens,
             intermediate_size=model.intermediate_size,
-            saved=wide,
+            saved=saved_mlp_tensors(job, cheap_kept),
             tp=plan.tp,
             bytes_per_element=e,
         ),
     ]
+
+
+def saved_mlp_tensors(job: Job, cheap_kept: Any) -> Any:
+    """Wide tensors an MLP keeps: gate, up and what the framework adds; plain: the activation's input and output, ReLU one."""
+    if job.model.gated_mlp:
+        return 2.0 + job.framework.saved_activation_tensors.value * cheap_kept
+    return 1.0 + (0.0 if job.model.hidden_act == "relu" else 1.0) * cheap_kept
 
 
 def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
@@ -215,17 +221,29 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
 
 
 def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
-    """Logits, their softmax and gradient, on the stage that computes the loss."""
-    return leaf(
-        "logits and loss",
+    """On the stage that computes the loss: logits, their softmax and gradient, the last norm's and the projection's input."""
+    e = job.precision.activation_bytes
+    inputs = leaf(
+        "inputs of norm and projection",
+        activations.checkpoint,
+        "B",
+        times=2.0,
+        tokens=s.tokens,
+        hidden_size=job.model.hidden_size,
+        tp=plan.tp,
+        sp=plan.sp,
+        bytes_per_element=e,
+    )
+    scores = leaf(
+        "logits",
         activations.logits,
         "B",
-        times=stage.head,
         tokens=s.tokens,
         vocab_size=job.model.vocab_size,
         tp=plan.tp,
-        bytes_per_logit=job.framework.logit_memory.value * job.precision.activation_bytes / 2.0,
+        bytes_per_logit=job.framework.logit_memory.value * e / 2.0,
     )
+    return total("logits and loss", [inputs, scores], times=stage.head)
 
 
 def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:

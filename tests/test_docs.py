@@ -1,0 +1,119 @@
+"""The documentation says what the program does: pages are current, links lead somewhere, nothing is left undocumented."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ironlaw.cli.main import VERBS
+from ironlaw.estimate.options import OPTIONS
+from ironlaw.estimate.rules import RULES
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md"), *(ROOT / "changelog.d").glob("*.md")])
+RECORDS = sorted((DOCS / "adr").glob("[0-9]*.md"))
+HEADINGS = ["Status", "Date", "Context", "Decision", "Consequences"]
+TYPES = ("added", "changed", "fixed", "numbers")
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def prose(path: Path) -> str:
+    """A page without its code blocks and code spans."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`\n]*`", "", text)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_pages_are_current():
+    done = subprocess.run([sys.executable, "tools/docs.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(path)):
+        if target.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = target.partition("#")
+        aim = (path.parent / file).resolve() if file else path
+        assert aim.exists(), f"{target}: no such file"
+        assert not anchor or anchor in anchors(aim), f"{target}: no such heading"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_pages_stand_alone(path):
+    """No path of somebody's machine in a page."""
+    found = re.search(r"(?<![\w.])/(work|tmp|home|root|Users)/|\.\./shared", path.read_text(encoding="utf-8"))
+    assert found is None, found
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_is_documented(option):
+    assert f"| `{option}` |" in (DOCS / "reference" / "options.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_documented(verb):
+    assert f"## `ironlaw {verb}`" in (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_is_documented(rule):
+    assert f"| `{rule}` |" in (DOCS / "rules.md").read_text(encoding="utf-8")
+
+
+def test_every_how_to_is_listed():
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert [p.name for p in sorted((DOCS / "how-to").glob("*.md")) if f"(how-to/{p.name})" not in index] == []
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem[:4])
+def test_decisions_have_their_headings_and_are_listed(path):
+    text = path.read_text(encoding="utf-8")
+    assert re.findall(r"^## (.+)$", text, flags=re.MULTILINE) == HEADINGS
+    assert re.search(r"^## Date\n\n\d{4}-\d{2}-\d{2}$", text, flags=re.MULTILINE)
+    assert f"({path.name})" in (DOCS / "adr" / "README.md").read_text(encoding="utf-8")
+
+
+def test_decisions_are_numbered_without_gaps():
+    assert [int(path.name[:4]) for path in RECORDS] == list(range(1, len(RECORDS) + 1))
+
+
+def test_fragments_have_a_known_type():
+    wrong = [p.name for p in (ROOT / "changelog.d").glob("*.md") if p.name != "README.md" and p.name.split(".")[-2] not in TYPES]
+    assert wrong == []
+
+
+def test_a_stale_page_is_named(tmp_path, monkeypatch, capsys):
+    """The check notices an output that the program does not print, and says which file."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import docs
+    finally:
+        sys.path.pop(0)
+    page = tmp_path / "README.md"
+    page.write_text("<!-- run -->\n```console\n$ ironlaw --version\nnothing of the kind\n```\n", encoding="utf-8")
+    monkeypatch.setattr(docs, "ROOT", tmp_path)
+    monkeypatch.setattr(docs, "REFERENCE", {})
+    monkeypatch.setenv("IRONLAW_CATALOG", "")
+    assert docs.main(["--check"]) == 1
+    assert "README.md is stale" in capsys.readouterr().err
+    assert docs.main([]) == 0
+    assert docs.main(["--check"]) == 0
+    page.write_text("<!-- run -->\n```console\n$ ironlaw estimate no-such-model --on h100-sxm --gpus 8\n```\n", encoding="utf-8")
+    assert docs.main(["--check"]) == 1
+    assert "exit status 2, expected 0" in capsys.readouterr().err
