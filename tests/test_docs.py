@@ -73,7 +73,7 @@ def test_every_verb_is_documented(verb):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_is_documented(rule):
-    assert f"| `{rule}` |" in (DOCS / "rules.md").read_text(encoding="utf-8")
+    assert f"| `{rule}` | {RULES[rule]}" in (DOCS / "rules.md").read_text(encoding="utf-8")
 
 
 def test_every_how_to_is_listed():

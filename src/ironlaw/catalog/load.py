@@ -85,6 +85,12 @@ def record(kind: str, name: str, folders: tuple[str, ...] = ()) -> Any:
     return decode(kind, name, _parse(path), str(path))
 
 
+def overrides(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
+    """The file of the user's own that stands for ``name``, or nothing where the shipped one does."""
+    path = _path(kind, name, folders)
+    return "" if path is None or SHIPPED in path.parents else str(path)
+
+
 def decode(kind: str, name: str, table: dict[str, Any], where: str) -> Any:
     """The record a parsed TOML table describes; CatalogError names file and key of what is wrong."""
     table = dict(table)

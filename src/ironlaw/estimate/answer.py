@@ -13,7 +13,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import Model
 from ironlaw.errors import QuestionError, UnsupportedError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
-from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model
+from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision
 from ironlaw.estimate.counts import matmul_parameters, total_parameters
 from ironlaw.estimate.layer import mean_key_length
 from ironlaw.estimate.memory import Memory, memory
@@ -144,12 +144,17 @@ def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
             raise QuestionError(f"the question lacks {meaning}")
     given = dict(options)
     assumptions: Assumptions = []
+    for name, value in given.items():
+        assume(assumptions, name, _told(value), "given")
     for name, value in DEFAULTS.items():
         if name not in given:
             given[name] = value
             assume(assumptions, name, _plain(value), "default")
     _refuse(given)
     record, left_out = bind_model(given["model"], folders)
+    if "precision" not in given:
+        given["precision"] = bind_precision(given["on"], folders)
+        assume(assumptions, "precision", given["precision"], "default")
     _explicit_stages(given, record)
     cluster = bind_cluster(given, folders, assumptions)
     rows = _rows(given, record, assumptions)
@@ -317,6 +322,15 @@ def recomputed_per_token(job: Job, plan: Plan) -> Any:
     if job.flash:
         scores = scores * mean_key_length(job, plan) / plan.seq_len
     return matrices * linear + scores * core
+
+
+def _told(value: Any) -> Any:
+    """A given value as the assumptions show it: a column of many rows is told by its length."""
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value)) or "none"
+    if is_column(value):
+        return f"{len(value)} values"
+    return _plain(value)
 
 
 def _plain(value: Any) -> Any:

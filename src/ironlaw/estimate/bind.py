@@ -126,12 +126,21 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
     )
 
 
+def bind_precision(on: str, folders: tuple[str, ...]) -> str:
+    """The precision nobody named: bf16, or fp16 on a device without it."""
+    accelerator = load.record("accelerators", on, folders)
+    return "bf16" if "bf16" in accelerator.peak or "fp16" not in accelerator.peak else "fp16"
+
+
 def bind_cluster(options: dict[str, Any], folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
     """The Cluster: accelerator, its usual node and fabric unless named, and the calibration of each tier."""
     accelerator = load.record("accelerators", options["on"], folders)
     node_name = options.get("node", accelerator.usual_node)
     node = load.record("nodes", node_name, folders)
     fabric = load.record("fabrics", options.get("fabric", node.usual_fabric), folders)
+    for kind, record in (("accelerators", accelerator), ("nodes", node), ("fabrics", fabric)):
+        if folders_of := load.overrides(kind, record.name, folders):
+            assume(assumptions, load.SINGULAR[kind], f"{record.name} from {folders_of}", "override")
     if "node" not in options:
         assume(assumptions, "node", node.name, "default")
     if "fabric" not in options:

@@ -205,7 +205,6 @@ OPTIONS: dict[str, Option] = {
     "pue": Option(positive("1"), "power usage effectiveness of the data centre", "X"),
 }
 DEFAULTS: dict[str, Any] = {
-    "precision": "bf16",
     "optimizer": "adamw",
     "count_embedding": False,
     "cp": 1.0,

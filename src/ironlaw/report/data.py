@@ -52,7 +52,7 @@ def row_data(estimate: Estimate, index: int) -> dict[str, Any]:
 
 
 def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
-    """What was taken on the user's behalf: chosen axes of this row first, then defaults."""
+    """What the answer rests on: chosen axes of this row first, then what was given, defaults and overrides."""
     plan = plan_data(group, at)
     chosen = [{"name": name, "value": plan[name], "origin": "chosen"} for name in group.chosen[at] if name in plan]
     return chosen + [dict(item) for item in group.assumptions]

@@ -177,10 +177,14 @@ def notes(group: Group, at: int, ink: Ink) -> Iterator[str]:
     for warning in warnings(group, at):
         yield ink.bad("warning: ") + warning
     items = assumptions(group, at)
-    for origin, title in (("chosen", "Chosen"), ("default", "Assumed")):
-        taken = [f"{i['name']} {i['value']}" for i in items if i["origin"] == origin]
+    for origin, title in (("chosen", "Chosen"), ("default", "Assumed"), ("override", "Overridden")):
+        taken = [f"{i['name']} {_short(i['value'])}" for i in items if i["origin"] == origin]
         if taken:
             yield ink.bold(title) + ink.dim(": ") + ", ".join(taken)
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def row_line(estimate: Estimate, index: int) -> str:
