@@ -36,10 +36,14 @@ class UnknownNameError(QuestionError):
 
     code = "unknown-name"
 
-    def __init__(self, what: str, name: str, known: Iterable[str], where: str = "") -> None:
+    def __init__(self, what: str, name: str, known: Iterable[str], where: str = "", more: str = "") -> None:
         known = sorted(set(known))
         self.nearest = nearest_names(name, known)
-        hint = f"; nearest: {', '.join(self.nearest)}" if self.nearest else f"; known: {', '.join(known[:12])}"
+        if self.nearest:
+            hint = f"; nearest: {', '.join(self.nearest)}"
+        else:
+            hint = f"; known: {', '.join(known[:12])}" + (f" and {len(known) - 12} more" if len(known) > 12 else "")
+            hint += f" ({more})" if more else ""
         super().__init__(f"unknown {what} {name!r}{_place(where)}{hint}")
 
 

@@ -16,7 +16,7 @@ from ironlaw import units
 from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Field, Schema
 from ironlaw.catalog.sourced import GRADES, Source, Sourced
-from ironlaw.errors import CatalogError, UnitError, UnknownNameError, nearest_names
+from ironlaw.errors import CatalogError, InputError, UnitError, UnknownNameError, nearest_names
 
 SHIPPED = Path(__file__).parent / "data"
 SINGULAR = {
@@ -32,6 +32,14 @@ SINGULAR = {
 }
 _MAX_FILE = 2_000_000  # bytes; a catalogue file is a page, not a dump
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}
+
+
+def given_folders(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Folders a user named, all of which must be there."""
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise InputError(f"--catalog {folder}: no such folder")
+    return tuple(str(f) for f in folders)
 
 
 def roots(folders: tuple[str, ...] = ()) -> list[Path]:
@@ -73,7 +81,12 @@ def resolve(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
         if candidate and "/" not in candidate and _path(kind, candidate, folders):
             return candidate
     known = names(kind, folders)
-    raise UnknownNameError(SINGULAR[kind], str(name), known if nearest_names(str(name), known) else [*known, *aliases(folders)[kind]])
+    raise UnknownNameError(
+        SINGULAR[kind],
+        str(name),
+        known if nearest_names(str(name), known) else [*known, *aliases(folders)[kind]],
+        more=f"ironlaw catalog list {kind}",
+    )
 
 
 @cache

@@ -19,7 +19,7 @@ from ironlaw.errors import UnknownNameError
 @click.pass_context
 def command(ctx: click.Context, catalog: tuple[str, ...]) -> None:
     """What ironlaw knows, each number with its source."""
-    ctx.obj = catalog
+    ctx.obj = load.given_folders(catalog)
 
 
 @command.command("list")
@@ -28,8 +28,7 @@ def command(ctx: click.Context, catalog: tuple[str, ...]) -> None:
 @click.pass_obj
 def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool) -> int:
     """The names of all records, or of one KIND (accelerators, models, ...)."""
-    if kind is not None and kind not in KINDS:
-        raise UnknownNameError("kind of record", kind, KINDS)
+    kind = _kind(kind)
     names = {k: load.names(k, folders) for k in ([kind] if kind else KINDS)}
     if as_json:
         sys.stdout.write(json.dumps(names, indent=1) + "\n")
@@ -40,6 +39,16 @@ def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool) -> int
     return 0
 
 
+def _kind(asked: str | None) -> str | None:
+    """A kind of record by its plural or singular."""
+    if asked is None or asked in KINDS:
+        return asked
+    plural = next((k for k, one in load.SINGULAR.items() if one == asked), None)
+    if plural is None:
+        raise UnknownNameError("kind of record", asked, KINDS)
+    return plural
+
+
 @command.command("show")
 @click.argument("name")
 @click.option("--kind", metavar="KIND", help="where several kinds hold the name")
@@ -47,8 +56,7 @@ def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool) -> int
 @click.pass_obj
 def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool) -> int:
     """The values of the records called NAME, each with its source."""
-    if kind is not None and kind not in KINDS:
-        raise UnknownNameError("kind of record", kind, KINDS)
+    kind = _kind(kind)
     found = []
     for k in [kind] if kind else KINDS:
         try:

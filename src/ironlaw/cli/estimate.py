@@ -46,9 +46,9 @@ def _options(command: click.Command) -> click.Command:
 @click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
 def command(model: str | None, rows: str | None, explain: str | None, as_json: bool, catalog: tuple[str, ...], **flags: Any) -> int:
     """Estimate a training run of MODEL: a catalogue name, a config.json, dimensions, or a run.toml that holds the question."""
-    for folder in catalog:
-        if not Path(folder).is_dir():
-            raise InputError(f"--catalog {folder}: no such folder")
+    from ironlaw.catalog.load import given_folders
+
+    catalog = given_folders(catalog)
     given = {name: value for name, value in flags.items() if value is not None}
     if rows is not None:
         return _rows(Path(rows), {**given, **({"model": model} if model else {})}, catalog, as_json)
@@ -98,19 +98,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
     """Print one answer and say by the exit status whether it is yes."""
-    from ironlaw.estimate.rules import RULES
-    from ironlaw.report.data import number
+    from ironlaw.estimate.rules import broken
 
     group, at = estimate.place_of(0)
-    if not as_json:
-        for name, column in group.rules.items():
-            if name != "fits" and not number(column, at):
-                from ironlaw.report.data import plan_data
-                from ironlaw.report.text import plan_line
-
-                raise PlanError(f"no such plan: {RULES[name]} does not hold ({plan_line(plan_data(group, at))})")
+    if not as_json and (problems := broken(group.job, group.plan, group.rules, at)):
+        raise PlanError(f"no such plan: {'; '.join(problems)}")
     if as_json:
-        sys.stdout.write(json.dumps(estimate.to_json(), indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(estimate.to_json(explain is not None), indent=1, allow_nan=False) + "\n")
     elif explain is not None:
         from ironlaw.report.explain import explain as explained
 

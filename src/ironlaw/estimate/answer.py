@@ -114,15 +114,15 @@ class Estimate:
                 return group, int(where[0])
         raise IndexError(row)
 
-    def row(self, index: int = 0) -> dict[str, Any]:
-        """One row as the JSON object of the contract."""
+    def row(self, index: int = 0, explain: bool = False) -> dict[str, Any]:
+        """One row as the JSON object of the contract; ``explain`` adds formula, inputs and sources to every node."""
         from ironlaw.report.data import row_data
 
-        return row_data(self, index)
+        return row_data(self, index, explain)
 
-    def to_json(self) -> Any:
+    def to_json(self, explain: bool = False) -> Any:
         """The answer as plain data: one object, or a list where the question had many rows."""
-        return self.row(0) if self.rows == 1 else [self.row(i) for i in range(self.rows)]
+        return self.row(0, explain) if self.rows == 1 else [self.row(i, explain) for i in range(self.rows)]
 
 
 def estimate(model: Any = None, on: str | None = None, *, catalog: Sequence[str] | str = (), where: str = "", **options: Any) -> Estimate:

@@ -1,8 +1,9 @@
 """The plan: what the user gave, and for what was left open the fastest legal candidate that fits.
 
 Candidates of an open axis are few and usual. All combinations are evaluated at once by the same
-``memory`` and ``step`` that answer the question; the fastest that is legal and fits is taken, the simplest among equals
-(fewest shards first). Where none fits, the one that needs least memory; where none is legal, the first.
+``memory`` and ``step`` that answer the question; the fastest that is legal and fits is taken, with a little memory to
+spare where that can be had, the simplest among equals (fewest shards first). Where none fits, the one that needs least
+memory; where none is legal, the first.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from ironlaw.plan import Cluster, Job, Plan
 MESH = ("tp", "pp", "vpp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp")
 MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0)
 CHUNKS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0)
+HEADROOM = 0.05  # of the capacity a choice keeps free where it can: memory is predicted no better than that
 _BLOCK = 16384  # candidates per evaluation
-RECOMPUTES = ("none", "selective", "full")
+RECOMPUTES = ("none", "selective", "every:4", "every:2", "full")
 DEFAULT_BATCH_TOKENS = 4 * 1024 * 1024
 DEFAULT_SEQ_LEN = 8192
 
@@ -145,21 +147,22 @@ def _data_parallel(job: Job, given: dict[str, Any], dp: float, pp: float) -> lis
 
 
 def preference(job: Job, cluster: Cluster, plan: Plan) -> tuple[Any, Any, Any]:
-    """By candidate: illegal, does not fit, and step time where it fits or device memory where it does not."""
+    """By candidate: illegal; 0 fits with headroom, 1 fits, 2 does not; step time where it fits, else device memory."""
     legal = rules.legal(rules.legality(job, plan)) & np.ones(plan.rows, dtype=bool)
-    fits, score = np.zeros(plan.rows, dtype=bool), np.full(plan.rows, np.inf)
+    unfit, score = np.full(plan.rows, 2.0), np.full(plan.rows, np.inf)
     for start in range(0, plan.rows, _BLOCK):
         index = start + np.flatnonzero(legal[start : start + _BLOCK])
         if index.size == 0:
             continue
         with np.errstate(all="ignore"):
             held = memory(job, cluster, plan.take(index))
-            fits[index], score[index] = held.fits, held.device
+            tight = held.device > (1.0 - HEADROOM) * held.capacity
+            unfit[index], score[index] = np.where(held.fits, 1.0 * tight, 2.0), held.device
             inside = index[held.fits]
             if inside.size:
                 times = step(job, cluster, plan.take(inside)).tree.value
                 score[inside] = np.where(np.isfinite(times), times, np.inf)
-    return ~legal, ~fits, score
+    return ~legal, unfit, score
 
 
 @dataclass(frozen=True)

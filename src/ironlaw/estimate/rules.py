@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,33 @@ RULES = {
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
     "fits": "device memory is at most the usable capacity",
 }
+
+
+_BROKEN = {
+    "tp_divides_heads": "tp {tp:g} does not divide num_attention_heads {model.num_attention_heads}",
+    "tp_divides_kv_heads": "tp {tp:g} neither divides num_key_value_heads {model.num_key_value_heads} nor is a multiple of it",
+    "tp_divides_intermediate_size": "tp {tp:g} does not divide intermediate_size {model.intermediate_size}",
+    "gpus_factor": "{gpus:g} gpus do not factor: tp {tp:g} * pp {pp:g} * cp {cp:g}"
+    " leaves dp_replicate {dp_replicate:.4g} * dp_shard {dp_shard:.4g}",
+    "sequence_divides": "tp {tp:g} * cp {cp:g} does not divide seq_len {seq_len:g}",
+    "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
+    "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
+    "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage",
+    "interleaving_groups_whole": "interleaving needs micro-batches in multiples of pp {pp:g}, there are {num_microbatches:g}",
+    "zero_has_shards": "zero 0 shards nothing, dp_shard is {dp_shard:g}: give zero 1 or more, or dp_replicate",
+}
+
+
+def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]:
+    """What a row breaks, each with its values; a mesh that does not factor is told alone."""
+    found = [name for name in _BROKEN if not np.ravel(rules[name])[at]]
+    if "gpus_factor" in found:
+        found = [name for name in found if name in ("gpus_factor", "tp_divides_heads")]
+    values = {n: float(np.broadcast_to(getattr(plan, n), (plan.rows,))[at]) for n in (*_AXES, "dp", "num_microbatches")}
+    return [_BROKEN[name].format(model=job.model, **values) for name in found]
+
+
+_AXES = tuple(f.name for f in fields(Plan))
 
 
 def legal(rules: dict[str, Any]) -> Any:

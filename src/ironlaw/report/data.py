@@ -29,7 +29,7 @@ def number(value: Any, at: int = 0) -> Any:
     return item if not isinstance(item, float) or math.isfinite(item) else None
 
 
-def row_data(estimate: Estimate, index: int) -> dict[str, Any]:
+def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str, Any]:
     """One row of ``estimate`` as the JSON object of the contract."""
     group, at = estimate.place_of(index)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
@@ -40,8 +40,8 @@ def row_data(estimate: Estimate, index: int) -> dict[str, Any]:
         "catalog_hash": load.catalog_hash(estimate.folders),
         "assumptions": assumptions(group, at),
         "warnings": warnings(group, at),
-        "step": {"seconds": step, "band": None, "tree": term_data(group.step.tree, at), "stage": stage_name(group, at)},
-        "memory": memory_data(group, at),
+        "step": {"seconds": step, "band": None, "tree": term_data(group.step.tree, at, explain), "stage": stage_name(group, at)},
+        "memory": memory_data(group, at, explain),
         "throughput": throughput_data(group, at, step is None),
         "bound": bound_data(group, at, step is None),
         "run": run_data(group, at),
@@ -60,10 +60,18 @@ def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
 
 def warnings(group: Group, at: int) -> list[str]:
     """What a reader must know before trusting the row."""
-    from ironlaw.estimate.rules import RULES
+    from ironlaw.estimate.rules import broken
 
-    broken = [f"not legal: {RULES[name]}" for name, column in group.rules.items() if name != "fits" and not number(column, at)]
-    return [*group.warnings, *broken]
+    return [*group.warnings, *_batch_warning(group, at), *broken(group.job, group.plan, group.rules, at)]
+
+
+def _batch_warning(group: Group, at: int) -> list[str]:
+    """A default batch that starves the pipeline is worth a word."""
+    by_default = any(a["name"] == "global_batch_size" and a["origin"] == "default" for a in group.assumptions)
+    idle = number(group.shares["pipeline"], at) or 0.0
+    if not by_default or idle < 0.2:
+        return []
+    return [f"the default batch leaves {idle:.0%} of the step to the pipeline bubble: give --global-batch-size"]
 
 
 def stage_name(group: Group, at: int) -> str:
@@ -71,7 +79,7 @@ def stage_name(group: Group, at: int) -> str:
     return group.step.stage_names[int(number(group.step.which, at))] if number(group.plan.pp, at) > 1 else "only"
 
 
-def memory_data(group: Group, at: int) -> dict[str, Any]:
+def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
     """The fullest stage's memory."""
     held = group.memory
     return {
@@ -82,7 +90,7 @@ def memory_data(group: Group, at: int) -> dict[str, Any]:
         "fits": bool(number(held.fits, at)),
         "stage": held.stage_names[int(number(held.which, at))] if number(group.plan.pp, at) > 1 else "only",
         "band": None,
-        "tree": term_data(held.tree, at),
+        "tree": term_data(held.tree, at, explain),
     }
 
 
@@ -149,14 +157,30 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
     return data
 
 
-def term_data(term: Term, at: int) -> dict[str, Any]:
+def term_data(term: Term, at: int, explain: bool = False) -> dict[str, Any]:
     """A Term tree as nested plain data; ``times`` only where a node repeats its parts."""
     data: dict[str, Any] = {"name": term.name, "value": number(term.value, at), "unit": term.unit, "law": law_name(term)}
     times = number(term.times, at)
     if times != 1.0:
         data["times"] = times
-    data["parts"] = [term_data(part, at) for part in term.parts]
+    if explain and term.law is not None:
+        data["formula"] = formula(term)
+        data["inputs"] = {name: _input_data(item, at) for name, item in term.inputs.items()}
+    data["parts"] = [term_data(part, at, explain) for part in term.parts]
     return data
+
+
+def formula(term: Term) -> str:
+    """The formula of a leaf's law: what stands in backticks in its docstring's first lines."""
+    doc = (term.law.__doc__ or "") if term.law else ""
+    start = doc.find("``")
+    return " ".join(doc[start + 2 : doc.find("``", start + 2)].split()) if start >= 0 else doc.strip().split("\n")[0]
+
+
+def _input_data(item: Any, at: int) -> dict[str, Any]:
+    if isinstance(item, Sourced):
+        return {"value": item.value, "unit": item.unit, "text": item.text, "source": item.source.key if item.source else None}
+    return {"value": number(item, at)}
 
 
 def law_name(term: Term) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ironlaw import units
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError
-from ironlaw.report.data import law_name, number
+from ironlaw.report.data import formula, law_name, number
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
     trees = trees_of(group)
     if term and term != "all":
         wanted = term.lower().replace("_", " ").replace("-", " ")
-        found = [t for tree in trees for t in tree.walk() if t.name.lower().replace("-", " ") == wanted]
+        found = [t for tree in trees for t in _named(tree, wanted, at)]
         if not found:
             raise UnknownNameError("term", term, {t.name for tree in trees for t in tree.walk()})
         trees = found
@@ -29,6 +29,21 @@ def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
     for tree in trees:
         lines += [*_node(tree, at, 0), ""]
     return "\n".join(lines).rstrip()
+
+
+def _named(tree: Term, wanted: str, at: int) -> list[Term]:
+    """The topmost nodes of a name; those a row does not run (below a times of 0) only where nothing else has the name."""
+    found: list[tuple[bool, Term]] = []
+
+    def visit(node: Term, runs: bool) -> None:
+        if node.name.lower().replace("-", " ") == wanted:
+            found.append((runs, node))
+            return
+        for part in node.parts:
+            visit(part, runs and number(node.times, at) != 0.0)
+
+    visit(tree, True)
+    return [node for runs, node in found if runs] or [node for _, node in found]
 
 
 def trees_of(group: Group) -> list[Term]:
@@ -51,13 +66,6 @@ def _node(term: Term, at: int, depth: int) -> Iterator[str]:
             yield f"{pad}    {name} = {_input(item, at)}"
     for part in term.parts:
         yield from _node(part, at, depth + 1)
-
-
-def formula(term: Term) -> str:
-    """The formula of a leaf's law: what stands in backticks in its docstring's first lines."""
-    doc = (term.law.__doc__ or "") if term.law else ""
-    start = doc.find("``")
-    return " ".join(doc[start + 2 : doc.find("``", start + 2)].split()) if start >= 0 else doc.strip().split("\n")[0]
 
 
 def _show(value: Any, unit: str) -> str:

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate, Group
 
 _BAR = 24
-_NEXT_STEP = {
-    "compute": "computation: fewer recomputed FLOPs, lower precision or more accelerators",
-    "hbm": "HBM traffic: fused kernels, flash attention, compile",
-    "network": "exposed communication: less tp, larger micro-batches, overlap, faster links",
-    "pipeline": "the pipeline bubble: more micro-batches, vpp, or fewer stages",
-    "dispatch": "the host's dispatch: larger micro-batches, CUDA graphs, compile",
-    "data": "the input pipeline",
+_REMEDY = {
+    "compute": "fewer recomputed FLOPs, lower precision, more accelerators",
+    "hbm": "fused kernels, flash attention, compile",
+    "network": "less tp, larger micro-batches, more overlap, faster links",
+    "pipeline": "more micro-batches, more chunks (vpp), fewer stages",
+    "dispatch": "larger micro-batches, CUDA graphs, compile",
+    "data": "more loader workers, faster storage",
 }
+_WORTH_A_WORD = 0.1  # of the step: below it, no loss beside the bound is named
+_OBVIOUS = {"cp": 1, "ep": 1, "count_embedding": False}  # defaults that say nothing
 
 
 class Ink:
@@ -79,16 +81,20 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
         f" (causal {number(t['mfu_causal'].value, at):.1%}, HFU {number(t['hfu'].value, at):.1%})"
         f" of {units.show(group.cluster.accelerator.peak[group.job.precision.gemm].value, 'FLOP/s', 4)} dense {group.job.precision.gemm}"
     )
-    by = bound["by"]
-    yield f"bound by {ink.bold(by)} ({bound['shares'][by]:.0%} of the step); next to try: {_NEXT_STEP[_target(bound['shares'])]}"
+    yield bound_line(bound["by"], bound["shares"], held["fits"], ink)
     yield plan_line(plan)
 
 
-def _target(shares: dict[str, float]) -> str:
-    """The roof worth attacking: the largest loss beside computation, unless computation is nearly everything."""
+def bound_line(by: str, shares: dict[str, float], fits: bool, ink: Ink) -> str:
+    """What binds, and what to try: first that it fits, then the largest loss beside computation."""
+    line = f"bound by {ink.bold(by)} ({shares[by]:.0%} of the step)"
+    if not fits:
+        return f"{line}; first make it fit: higher zero, more tp or pp, recompute, a smaller micro-batch, more GPUs"
     losses = {k: v for k, v in shares.items() if k != "compute" and v}
     worst = max(losses, key=lambda k: losses[k], default="compute")
-    return worst if losses.get(worst, 0.0) > 0.1 else "compute"
+    if by != "compute" or losses.get(worst, 0.0) < _WORTH_A_WORD:
+        return f"{line}; what helps: {_REMEDY[by]}"
+    return f"{line}; most is lost to {worst} ({losses[worst]:.0%}); what helps there: {_REMEDY[worst]}"
 
 
 def _of_stage(stage: str) -> str:
@@ -103,7 +109,7 @@ def plan_line(plan: dict[str, Any]) -> str:
     """The plan in the short names everyone says."""
     axes = " ".join(f"{n} {plan[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard") if plan[n] != 1)
     return (
-        f"plan: {axes or 'one rank'}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {plan['num_microbatches']},"
+        f"plan: {axes or 'one rank'}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {_short(plan['num_microbatches'])},"
         f" batch {plan['global_batch_size']} x {plan['seq_len']} tokens, recompute {plan['recompute']},"
         f" {plan['precision']}, {plan['optimizer']}, {plan['framework']}"
     )
@@ -177,14 +183,23 @@ def notes(group: Group, at: int, ink: Ink) -> Iterator[str]:
     for warning in warnings(group, at):
         yield ink.bad("warning: ") + warning
     items = assumptions(group, at)
-    for origin, title in (("chosen", "Chosen"), ("default", "Assumed"), ("override", "Overridden")):
-        taken = [f"{i['name']} {_short(i['value'])}" for i in items if i["origin"] == origin]
+    for origin, title in (("given", "Given"), ("chosen", "Chosen"), ("default", "Assumed"), ("override", "Overridden")):
+        taken = [f"{i['name']} {_short(i['value'])}" for i in items if i["origin"] == origin and not _is_obvious(i)]
         if taken:
             yield ink.bold(title) + ink.dim(": ") + ", ".join(taken)
 
 
+def _is_obvious(item: dict[str, Any]) -> bool:
+    """True for what a reader need not be told: the question's own words in the title, and axes that are off."""
+    if item["origin"] == "given":
+        return item["name"] in ("model", "on", "gpus")
+    return item["name"] in _OBVIOUS and item["value"] == _OBVIOUS[item["name"]]
+
+
 def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def row_line(estimate: Estimate, index: int) -> str:
