@@ -54,7 +54,6 @@ TITLES = {
 # H100 0.85 against 0.803, B300 0.80 against 0.786; on GB200 they fall to 0.39.
 WHY = "cuBLAS as PyTorch calls it; the vllm rows of the same table exceed the best published sustained shape (ml-engineering MAMF)"
 GEMM_RUNTIME = dict.fromkeys(DEVICES, ("trtllm 1.3.0rc20", "torch_flow", WHY)) | {"a100-sxm": ("trtllm 1.0.0", "torch_flow", WHY)}
-FP8_RUNTIME = ("trtllm 1.3.0rc20", "torch_flow", "per-tensor FP8 through PyTorch")
 FLASH = dict.fromkeys(DEVICES, ("vllm 0.24.0", "vllm_flashinfer_trtllmprefill")) | {
     "a100-sxm": ("vllm 0.14.0", "vllm_flash_attn"),
     "l40s": ("vllm 0.24.0", "vllm_flash_attn_fa2"),
@@ -127,7 +126,7 @@ def hardware(device: str) -> dict[str, float]:
     if not path.exists():
         return DEVICES[device]
     record, known = tomllib.loads(path.read_text()), dict(DEVICES[device])
-    known |= {p: parse(record["peak"][p]["value"], "FLOP/s") for p in ("bf16", "fp8") if p in known and p in record["peak"]}
+    known |= {p: parse(record["peak"][p]["value"], "FLOP/s") for p in ("bf16", "fp8", "nvfp4") if p in record["peak"]}
     known["hbm"] = parse(record["hbm_bandwidth"]["value"], "B/s")
     if "scale_up_bandwidth" in record:
         known["link"] = parse(record["scale_up_bandwidth"]["value"], "B/s")
@@ -165,16 +164,31 @@ def gemm_rows(table, device, dtype, software, kernel) -> dict[str, np.ndarray]:
     return dict(zip("mnkt", pick(table, mask, "m", "n", "k", "seconds"), strict=True))
 
 
+BLACKWELL = ("b200-sxm", "b300-sxm", "gb200", "gb300")
+# what the rows call a precision, and the bytes of an operand element with its scales
+OPERANDS = {"bf16": ("bfloat16", 2), "fp8": ("fp8", 1), "fp8-block": ("fp8_block", 1 + 4 / 128), "nvfp4": ("nvfp4", 0.5 + 1 / 16)}
+
+
+def runtime(device: str, precision: str) -> tuple[str, str, str]:
+    """(software, kernel source, why) whose rows are fitted."""
+    if precision == "bf16":
+        return GEMM_RUNTIME[device]
+    if precision == "fp8-block" and device in BLACKWELL:
+        return ("trtllm 1.3.0rc20", "deepgemm", "block-scaled FP8, DeepGEMM")
+    return ("trtllm 1.3.0rc20", "torch_flow", f"{precision} through PyTorch")
+
+
 def fit_gemm(table, device: str, precision: str) -> dict | None:
     """Constants of max(2mnk/(e P), bytes/(b BW)) + launch, gated on the roof, with held-out error by unseen (n, k)."""
     rate = hardware(device)
-    software, kernel, why = GEMM_RUNTIME[device] if precision == "bf16" else FP8_RUNTIME
-    dtype, width = ("bfloat16", 2) if precision == "bf16" else ("fp8", 1)
+    software, kernel, why = runtime(device, precision)
+    dtype, width = OPERANDS[precision]
+    peak = "fp8" if precision == "fp8-block" else precision
     row = gemm_rows(table, device, dtype, software, kernel)
-    if precision not in rate or not len(row["t"]):
+    if peak not in rate or not len(row["t"]):
         return None
     m, n, k, t = row.values()
-    compute, bytes_moved = 2 * m * n * k / rate[precision], width * (m * k + k * n) + 2 * m * n
+    compute, bytes_moved = 2 * m * n * k / rate[peak], width * (m * k + k * n) + 2 * m * n
     memory = bytes_moved / rate["hbm"]
     kept = t >= np.maximum(compute, memory / np.where(bytes_moved < CACHE_BYTES, CACHE_SPEEDUP, 1.0))
     launch = float(np.median(t[kept & (m <= 256) & (n <= 256) & (k <= 256)]))
@@ -191,8 +205,8 @@ def fit_gemm(table, device: str, precision: str) -> dict | None:
 
     best, used = constants(train | stream), train | stream
     error = held_out(n * 1e6 + k, train, lambda inside: predict(constants(used & inside)) / t)
-    note = f"{why}; of {rate[precision] / 1e12:g} TFLOP/s dense and {rate['hbm'] / 1e12:g} TB/s; in-sample p90 {np.quantile(np.abs(predict(best) / t - 1)[train], 0.9):.1%}; {(~kept).sum()} of {len(t)} rows dropped at the roof"
-    if precision == "fp8":
+    note = f"{why}; of {rate[peak] / 1e12:g} TFLOP/s dense and {rate['hbm'] / 1e12:g} TB/s; in-sample p90 {np.quantile(np.abs(predict(best) / t - 1)[train], 0.9):.1%}; {(~kept).sum()} of {len(t)} rows dropped at the roof"
+    if precision != "bf16":
         note += "; the rows' cast of the activation to FP8 (3 bytes an element at 0.8 of HBM) is fitted out and launch includes the cast's"
     return dict(
         efficiency=best[0],
@@ -539,7 +553,7 @@ def write_fabrics(out: Path, l40s: dict) -> None:
 
 def fit_device(out: Path, device: str, tables: dict) -> dict:
     """Fit and write one measured device; returns its constants for the priors."""
-    gemm = {p: g for p in ("bf16", "fp8") if (g := fit_gemm(tables["gemm"], device, p))}
+    gemm = {p: g for p in OPERANDS if (g := fit_gemm(tables["gemm"], device, p))}
     attention = fit_attention(tables["attention_forward"], device, gemm["bf16"]["launch"])
     collective = {name: fit_collective(tables["nccl"], device, op) for name, op in OPERATIONS.items()}
     nccl = str(tables["nccl"]["software"][tables["nccl"]["device"] == device.replace("-", "_")][0])
@@ -552,6 +566,11 @@ def fit_device(out: Path, device: str, tables: dict) -> dict:
     sources |= {"aic_attention": aic("context_attention_perf", attention["software"]), "aic_nccl": aic("nccl_perf", nccl)}
     blocks = [block(f"gemm.{p}", g, f"aic_gemm_{p}") for p, g in gemm.items()]
     blocks += derived_gemms(gemm["bf16"], "aic_gemm_bf16", ("fp16", "tf32", "fp32"))
+    if device in BLACKWELL:
+        plain = {key: gemm["fp8"][key] for key in ("efficiency", "bandwidth_fraction", "launch")}
+        blocks.append(
+            block("gemm.mxfp8", plain | dict(note="the fractions of per-tensor fp8: same matrix rate, a scale per 32 elements"), "prior")
+        )
     blocks += [*attention_blocks(device, attention, "aic_attention"), elementwise_block()]
     collective_blocks = [block(f"collective.{name}", values, "aic_nccl") for name, values in (collective | {"point_to_point": p2p}).items()]
     software = f"GEMM {gemm['bf16']['software']} (cuBLAS); attention {attention['software']}; {nccl}"

@@ -37,22 +37,47 @@ AXES = {
 
 @dataclass(frozen=True)
 class Precision:
-    """What is stored and computed in what: bytes per parameter and per activation element, and the GEMMs' peak."""
+    """What is stored, computed and moved in what.
+
+    ``gemm`` names the linear layers' calibration constants and ``peak`` their roof; attention, the output projection and
+    everything saved or communicated stay in ``wide``. ``operand_bytes`` counts a GEMM operand with its scales;
+    ``cast_bytes`` what quantising one of its elements moves; ``copy_bytes`` a weight's low-precision copies.
+    """
 
     name: str
     gemm: str
+    peak: str
+    wide: str
     parameter_bytes: float
     activation_bytes: float
+    operand_bytes: float
     master_weights: bool
+    cast_bytes: float = 0.0
+    copy_bytes: float = 0.0
+
+
+def _wide(name: str, size: float, master: bool) -> Precision:
+    return Precision(name, name, name, name, size, size, size, master)
+
+
+def _narrow(name: str, gemm: str, peak: str, operand: float, copy: float) -> Precision:
+    """Linear layers in eight or four bits over a bf16 model: each operand is read in two bytes and written narrow once."""
+    return Precision(name, gemm, peak, "bf16", 2.0, 2.0, operand, True, 2.0 + operand, copy)
 
 
 PRECISIONS = {
     p.name: p
     for p in (
-        Precision("fp32", "fp32", 4.0, 4.0, master_weights=False),
-        Precision("tf32", "tf32", 4.0, 4.0, master_weights=False),
-        Precision("fp16", "fp16", 2.0, 2.0, master_weights=True),
-        Precision("bf16", "bf16", 2.0, 2.0, master_weights=True),
+        _wide("fp32", 4.0, master=False),
+        _wide("tf32", 4.0, master=False),
+        _wide("fp16", 2.0, master=True),
+        _wide("bf16", 2.0, master=True),
+        # copies of a weight: by rows for forward, by columns for dgrad (Transformer Engine)
+        _narrow("fp8", "fp8", "fp8", 1.0, 2.0),
+        _narrow("fp8-row", "fp8", "fp8", 1.0, 2.0),
+        _narrow("fp8-block", "fp8-block", "fp8", 1.0 + 4.0 / 128.0, 2.0),
+        _narrow("mxfp8", "mxfp8", "fp8", 1.0 + 1.0 / 32.0, 2.0),
+        _narrow("nvfp4", "nvfp4", "nvfp4", 0.5 + 1.0 / 16.0, 1.125),
     )
 }
 

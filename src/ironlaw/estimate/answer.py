@@ -293,7 +293,7 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     }
     flop = leaf("model FLOP per token", flops.model_per_token, "FLOP", **per_token)
     causal = leaf("causal model FLOP per token", flops.model_per_token_causal, "FLOP", **per_token)
-    peak = cluster.accelerator.peak[job.precision.gemm]
+    peak = cluster.accelerator.peak[job.precision.peak]
     rate = leaf("tokens per second", _per_second, "token/s", amount=tokens, seconds=seconds)
     recomputed = recomputed_per_token(job, plan)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Calibration, Framework, Model
-from ironlaw.errors import InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError, nearest_names
+from ironlaw.errors import InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.law import kernels
 from ironlaw.plan import PRECISIONS, Cluster, Job
 
@@ -156,11 +156,10 @@ def bind_cluster(options: dict[str, Any], folders: tuple[str, ...], assumptions:
         assume(
             assumptions, "sustained clock", f"{clock:.3f} of {reference.name} ({accelerator.tdp.text} of {reference.tdp.text})", "default"
         )
-    precision = options["precision"]
-    if precision not in accelerator.peak or precision not in calibration.gemm:
-        usable = [p for p in accelerator.peak if p in calibration.gemm]
-        near = ", ".join(nearest_names(precision, usable) or usable)
-        raise UnsupportedError(f"--precision {precision}: {accelerator.name} has no such matrix rate; it has {near}")
+    asked = PRECISIONS[options["precision"]]
+    if asked.peak not in accelerator.peak or asked.gemm not in calibration.gemm or asked.wide not in accelerator.peak:
+        usable = [p.name for p in PRECISIONS.values() if p.peak in accelerator.peak and p.gemm in calibration.gemm]
+        raise UnsupportedError(f"--precision {asked.name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
     return Cluster(
         accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems, clock
     )

@@ -52,11 +52,10 @@ class Shapes:
         )
 
 
-def kernel(cluster: Cluster, job: Job, name: str, flop: Any, moved: Any, constants: Any, efficiency: Any = None) -> Term:
+def kernel(cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, constants: Any, efficiency: Any = None) -> Term:
     """A leaf that runs at the roof its FLOPs and bytes meet first."""
-    peak = cluster.accelerator.peak[job.precision.gemm]
     rates = {
-        "peak": peak,
+        "peak": cluster.accelerator.peak[peak],
         "bandwidth": cluster.accelerator.hbm_bandwidth,
         "efficiency": (constants.efficiency if efficiency is None else efficiency),
         "bandwidth_fraction": constants.bandwidth_fraction,
@@ -68,10 +67,13 @@ def kernel(cluster: Cluster, job: Job, name: str, flop: Any, moved: Any, constan
     return leaf(name, kernels.kernel_time, "s", bound, flop=flop, traffic=moved, launch=constants.launch, **rates)
 
 
-def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any) -> Term:
-    """The leaf of one GEMM of (m, k) by (k, n)."""
-    e = job.precision.activation_bytes
-    return kernel(cluster, job, name, flops.gemm(m, n, k), traffic.gemm(m, n, k, e, e, e), cluster.gemm(job.precision.gemm))
+def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bool = False) -> Term:
+    """The leaf of one GEMM of (m, k) by (k, n), narrow operands and a wide result; ``wide`` keeps all of it wide."""
+    p = job.precision
+    operand = p.activation_bytes if wide else p.operand_bytes
+    moved = traffic.gemm(m, n, k, operand, operand, p.activation_bytes)
+    peak, constants = (p.wide, p.wide) if wide else (p.peak, p.gemm)
+    return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants))
 
 
 def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0) -> Term:
@@ -141,8 +143,8 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
         if backward:
             flop, moved = flop * FLASH_BACKWARD_FLOP, moved * FLASH_BACKWARD_FLOP
             efficiency = efficiency * FLASH_BACKWARD_FLOP / c.backward_time_ratio.value
-        constants = cluster.gemm(job.precision.gemm)
-        return [kernel(cluster, job, "flash attention", flop, moved, constants, efficiency)]
+        wide = job.precision.wide
+        return [kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency)]
     ratio = job.framework.backward_traffic_ratio.value if backward else 1.0
     flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, plan.seq_len, s.heads, s.head_dim)
     scores = plan.micro_batch_size * (plan.seq_len / plan.cp) * plan.seq_len * s.heads
@@ -151,18 +153,18 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
     return [
         kernel(
             cluster,
-            job,
             "attention batched gemms",
             flop * (UNFUSED_BACKWARD_FLOP if backward else 1.0),
             gemm_scores,
-            cluster.gemm(job.precision.gemm),
+            job.precision.wide,
+            cluster.gemm(job.precision.wide),
         ),
         elementwise(cluster, "attention mask, softmax, dropout", softmax, 3.0),
     ]
 
 
 def memory_bound(cluster: Cluster, job: Job, s: Shapes, backward: bool = False) -> list[Term]:
-    """Norms, residual additions, rotary embedding and the MLP's activation function."""
+    """Norms, residual additions, rotary embedding, the MLP's activation function, and casts of narrow formats."""
     model, f = job.model, job.framework
     ratio = (f.backward_traffic_ratio.value if backward else 1.0) * job.precision.activation_bytes / 2.0
     state = s.sequence_tokens * s.hidden
@@ -177,7 +179,16 @@ def memory_bound(cluster: Cluster, job: Job, s: Shapes, backward: bool = False) 
     if model.qk_norm:
         normed = s.tokens * (s.heads + s.kv_heads) * s.head_dim
         groups.append(elementwise(cluster, "query and key norms", ratio * f.norm_bytes.value * normed, 2.0))
+    if job.precision.cast_bytes:
+        groups.append(elementwise(cluster, "casts", job.precision.cast_bytes * cast_elements(s, backward), 4.0))
     return groups
+
+
+def cast_elements(s: Shapes, backward: bool) -> Any:
+    """Elements quantised in one pass: each linear layer's input forward, its output's gradient backward."""
+    shapes = linear_shapes(s).values()
+    columns = [n if backward else k for _, n, k in shapes]
+    return s.tokens * (columns[0] + columns[1] + columns[2] + columns[3])
 
 
 def tensor_parallel(cluster: Cluster, job: Job, plan: Plan) -> Term:

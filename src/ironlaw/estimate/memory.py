@@ -120,6 +120,7 @@ def model_states(job: Job, plan: Plan, local: Any) -> list[Term]:
 
     return [
         kind("weights", stored, 3.0),
+        kind("low-precision copies of weights", precision.copy_bytes, 3.0),
         kind("gradients", gradient, 2.0),
         kind("master weights", kept.master_bytes if separate_master else 0.0, 1.0),
         kind("optimizer states", kept.state_bytes, 1.0),

@@ -185,7 +185,9 @@ OPTIONS: dict[str, Option] = {
     "zero": Option(stage, "what dp_shard shards: 0 nothing, 1 states, 2 also gradients, 3 also weights", "0|1|2|3", column=True),
     "recompute": Option(recompute, "none, selective[:OPERATORS], full, every:K", "HOW", column=True),
     "precision": Option(
-        one_of(("fp32", "tf32", "fp16", "bf16"), ("fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")), "fp32, tf32, fp16, bf16", "NAME"
+        one_of(("fp32", "tf32", "fp16", "bf16", "fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")),
+        "fp32, tf32, fp16, bf16, fp8 (per tensor), fp8-block, fp8-row, mxfp8, nvfp4: what the linear layers compute in",
+        "NAME",
     ),
     "optimizer": Option(
         one_of(("sgd", "momentum", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")),

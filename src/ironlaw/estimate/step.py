@@ -161,9 +161,9 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> Term:
     e, vocab = job.precision.activation_bytes, job.model.vocab_size / plan.tp
     logits = s.tokens * vocab
     compute = [
-        layer.gemm(cluster, job, "output gemm", s.tokens, vocab, s.hidden),
-        layer.gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab),
-        layer.gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens),
+        layer.gemm(cluster, job, "output gemm", s.tokens, vocab, s.hidden, wide=True),
+        layer.gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab, wide=True),
+        layer.gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True),
         layer.elementwise(cluster, "cross-entropy", job.framework.loss_bytes.value * logits * e / 2.0),
         layer.elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]

@@ -96,11 +96,11 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
 
 def throughput_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
     """Rates and utilisations, and the peak they refer to."""
-    peak = group.cluster.accelerator.peak[group.job.precision.gemm]
+    peak = group.cluster.accelerator.peak[group.job.precision.peak]
     data = {name: None if illegal else number(term.value, at) for name, term in group.throughput.items()}
     data["peak"] = {
         "flop_per_second": peak.value,
-        "precision": group.job.precision.gemm,
+        "precision": group.job.precision.peak,
         "accelerator": group.cluster.accelerator.name,
         "dense": True,
         "source": peak.source.line() if peak.source else None,

@@ -79,7 +79,7 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
         f" ({number(t['tokens_per_second_per_gpu'].value, at):,.0f} per GPU),"
         f" MFU {ink.bold(format(number(t['mfu'].value, at), '.1%'))}"
         f" (causal {number(t['mfu_causal'].value, at):.1%}, HFU {number(t['hfu'].value, at):.1%})"
-        f" of {units.show(group.cluster.accelerator.peak[group.job.precision.gemm].value, 'FLOP/s', 4)} dense {group.job.precision.gemm}"
+        f" of {units.show(group.cluster.accelerator.peak[group.job.precision.peak].value, 'FLOP/s', 4)} dense {group.job.precision.peak}"
     )
     yield bound_line(bound["by"], bound["shares"], held["fits"], ink)
     yield plan_line(plan)
