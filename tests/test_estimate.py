@@ -197,6 +197,42 @@ def test_a_sliding_window_as_long_as_the_sequence_is_full_attention():
     assert step(sliding_window=512, sliding_window_layers=16) < step(sliding_window=512, sliding_window_layers=8) < step()
 
 
+def test_one_context_rank_changes_nothing():
+    assert seconds(cp=1) == seconds()
+    assert held(cp=1) == held()
+
+
+def test_context_parallel_shards_the_sequence():
+    """Tokens, activations and logits of a rank halve; weights and their states are sharded over the same ranks."""
+    long = {"seq_len": 65536, "global_batch_size": 64, "zero": 1, "framework": "megatron"}
+    whole, halves = (
+        ironlaw.estimate(**{**LLAMA, **long, "tp": 1, "pp": 1, "micro_batch_size": 1, "recompute": "none", "cp": cp}) for cp in (1, 2)
+    )
+    trees = [answer.groups[0].memory.tree for answer in (whole, halves)]
+    for name in ("activations", "logits and loss"):
+        assert trees[1][name].value[0] == pytest.approx(trees[0][name].value[0] / 2)
+    for name in ("weights", "optimizer states"):
+        assert trees[1][name].value[0] == trees[0][name].value[0]
+
+
+def test_a_ring_across_nodes_feels_their_fabric():
+    long = {"seq_len": 131072, "global_batch_size": 64, "tp": 1, "pp": 1, "micro_batch_size": 1, "recompute": "none", "zero": 1}
+
+    def ring(cp: int, fabric: str) -> float:
+        answer = ironlaw.estimate(**{**LLAMA, **long, "cp": cp, "fabric": fabric})
+        return float(answer.groups[0].step.tree["context parallel"].value[0])
+
+    assert ring(8, "ethernet-10") == ring(8, "infiniband-ndr")
+    assert ring(16, "ethernet-10") > ring(16, "infiniband-ndr")
+
+
+def test_narrow_precisions_are_faster_on_long_gemms():
+    shape = {"on": "b200-sxm", "gpus": 64, "tp": 2, "pp": 4, "vpp": 1, "micro_batch_size": 1, "recompute": "none", "global_batch_size": 256}
+    times = [float(ironlaw.estimate("llama-3-70b", precision=p, **shape).step_seconds[0]) for p in ("bf16", "fp8", "nvfp4")]
+    assert times == sorted(times, reverse=True)
+    assert ironlaw.estimate("llama-3-70b", precision="fp8", **shape).row()["throughput"]["peak"]["precision"] == "fp8"
+
+
 def test_an_explicit_list_of_layers_wins():
     shape = {**LLAMA, "tp": 2, "pp": 4, "vpp": 1, "micro_batch_size": 1, "recompute": "none"}
     even = ironlaw.estimate(**shape, layers_per_stage="8,8,8,8")

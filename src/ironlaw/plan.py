@@ -150,6 +150,11 @@ class Plan:
         return self.dp_replicate * self.dp_shard
 
     @property
+    def shard_ranks(self) -> Any:
+        """Ranks that ZeRO shards over: context-parallel ranks hold the same weights, so they share in it."""
+        return np.where(self.zero > 0, self.dp_shard * self.cp, 1.0)
+
+    @property
     def num_microbatches(self) -> Any:
         """Micro-batches per step and data-parallel rank."""
         return self.global_batch_size / (self.micro_batch_size * self.dp)

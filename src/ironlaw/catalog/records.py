@@ -141,8 +141,28 @@ class Model(Record):
     dropout: bool = False
     sliding_window: int = 0  # tokens a local layer sees; 0: every layer sees all
     sliding_window_layers: int = 0  # how many layers are local
+    output_bias: bool = False
+    attention_sinks: bool = False  # one learned logit a head
+    # mixture of experts; 0 experts: every layer is dense
+    num_experts: int = 0
+    num_experts_per_tok: int = 0
+    moe_intermediate_size: int = 0
+    shared_expert_intermediate_size: int = 0  # all shared experts together; 0: none
+    shared_expert_gate: bool = False
+    first_k_dense_replace: int = 0  # layers at the front that stay dense
+    moe_layer_freq: int = 1  # every how many layers behind them one is routed
+    router_bias: bool = False  # a learned number an expert (also DeepSeek's correction)
+    expert_bias: bool = False
+    # multi-head latent attention; kv_lora_rank 0: none
+    q_lora_rank: int = 0  # 0: queries are not compressed
+    kv_lora_rank: int = 0
+    qk_nope_head_dim: int = 0
+    qk_rope_head_dim: int = 0
+    v_head_dim: int = 0
+    # extra layers that predict further tokens
+    num_nextn_predict_layers: int = 0
     published_parameters: Sourced | None = quantity("parameter", required=False)
-    published_non_embedding: Sourced | None = quantity("parameter", required=False)
+    published_active_parameters: Sourced | None = quantity("parameter", required=False)
 
 
 class GemmConstants(Schema):

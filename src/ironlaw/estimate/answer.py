@@ -168,9 +168,8 @@ def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
 
 def _refuse(given: dict[str, Any]) -> None:
     """What this version does not model, by name."""
-    for name in ("cp", "ep"):
-        if any(v != 1 for v in _items(given[name])):
-            raise UnsupportedError(f"--{name} {_plain(given[name])}: this version models tp, sp, pp, vpp, dp; {name} must be 1")
+    if any(v != 1 for v in _items(given["ep"])):
+        raise UnsupportedError(f"--ep {_plain(given['ep'])}: this version models dense models; ep must be 1")
     if given.get("schedule") == "1f1b" and any(v != 1 for v in _items(given.get("vpp", 1.0))):
         raise QuestionError(f"--schedule 1f1b has one chunk per rank, --vpp is {_plain(given['vpp'])}: use interleaved")
     if "global_batch_size" in given and "global_batch_tokens" in given:

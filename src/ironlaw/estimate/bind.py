@@ -59,7 +59,7 @@ def model_from_dimensions(table: Mapping[str, Any]) -> Model:
     """A model from its dimensions; what is not given follows from what is, as in GPT (plain MLP of 4 h, MHA, tied)."""
     known = Model.fields
     for key in table:
-        if key not in known or key in ("source", "published_parameters", "published_non_embedding"):
+        if key not in known or key in ("source", "published_parameters", "published_active_parameters"):
             raise UnknownNameError("model field", str(key), known, "the model's dimensions")
     missing = [n for n in _NEEDED if n not in table]
     if missing:

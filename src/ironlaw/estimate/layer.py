@@ -139,7 +139,7 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
         c = flash_constants(cluster, job)
         flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, mean_key_length(job, plan), s.heads, s.head_dim)
         moved = traffic.flash_attention(plan.micro_batch_size, plan.seq_len / plan.cp, s.heads, s.kv_heads, s.head_dim, e)
-        efficiency = kernels.saturating_efficiency(plan.seq_len, c.forward_efficiency.value, c.saturation_length.value)
+        efficiency = kernels.saturating_efficiency(plan.seq_len / plan.cp, c.forward_efficiency.value, c.saturation_length.value)
         if backward:
             flop, moved = flop * FLASH_BACKWARD_FLOP, moved * FLASH_BACKWARD_FLOP
             efficiency = efficiency * FLASH_BACKWARD_FLOP / c.backward_time_ratio.value
@@ -203,6 +203,12 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan) -> Term:
     off, on = np.where(plan.sp > 0, 0.0, 2.0), np.where(plan.sp > 0, 2.0, 0.0)
     parts = [total(f"{t.name}s", [t], times=n) for t, n in ((reduce, off), (gather, on), (scatter, on))]
     return total("tensor parallel", parts)
+
+
+def context_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Term:
+    """Ring attention: keys and values go round; backward their gradients go with them."""
+    block = 2.0 * s.kv_heads * s.head_dim * s.tokens * job.precision.activation_bytes
+    return tiers.ring_pass(cluster, "keys and values round the ring", plan.cp, block * (2.0 if backward else 1.0), plan.tp)
 
 
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:

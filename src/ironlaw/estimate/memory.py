@@ -115,7 +115,7 @@ def model_states(job: Job, plan: Plan, local: Any) -> list[Term]:
     gradient = f.gradient_bytes.value if precision.master_weights else precision.parameter_bytes
 
     def kind(name: str, size: Any, from_stage: float) -> Term:
-        shards = states.zero_shards(from_stage, plan.zero, plan.dp_shard)
+        shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
         return leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
 
     return [
@@ -251,7 +251,7 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
     """ZeRO-3: two layers' whole weights (one in use, one prefetched) and one layer's whole gradients, or the output layer's."""
     table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size)
     biggest = np.maximum(layer_parameters(job.model), table)
-    units = np.where((plan.zero == 3) & (plan.dp_shard > 1), 1.0, 0.0) * biggest / plan.tp
+    units = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0) * biggest / plan.tp
     return leaf(
         "gather buffers",
         states.state,

@@ -91,6 +91,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> list
         exposed = _exposed(cluster, "tensor parallel", device, [total("collectives", [tensor], times=passes)])
     else:
         exposed = total("tensor parallel", [tensor], times=passes)
+    ring = context_parallel(job, cluster, plan, s)
     host = leaf(
         "host dispatch",
         kernels.dispatch_shortfall,
@@ -98,9 +99,27 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> list
         "dispatch",
         operators=job.framework.operators_per_layer.value * (3.0 + plan.recompute_layers),
         host_time=job.framework.host_time_per_operator,
-        device_time=device + exposed.value,
+        device_time=device + exposed.value + ring.value,
     )
-    return [forward, backward, again, exposed, fully_sharded(job, cluster, plan, forward.value, backward.value + again.value), host]
+    sharded = fully_sharded(job, cluster, plan, forward.value, backward.value + again.value)
+    return [forward, backward, again, exposed, ring, sharded, host]
+
+
+def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> Term:
+    """What ring attention's passes add to the attention they run beside, forward (and its recompute) and backward."""
+    core = fold(layer.attention(cluster, job, plan, s))
+    core_backward = fold(layer.attention(cluster, job, plan, s, backward=True))
+    there, back = layer.context_parallel(cluster, job, plan, s), layer.context_parallel(cluster, job, plan, s, backward=True)
+    active = np.where(plan.cp > 1, 1.0, 0.0)
+    rest = 1.0 - plan.recompute_layers
+    again = plan.recompute_layers + rest * plan.recompute_attention
+    return total(
+        "context parallel",
+        [
+            _exposed(cluster, "exposed ring, forward", core, [there], active * (1.0 + again)),
+            _exposed(cluster, "exposed ring, backward", core_backward, [back], active),
+        ],
+    )
 
 
 def _exposed(cluster: Cluster, name: str, compute: Any, communication: list[Term], times: Any = None) -> Term:
@@ -123,11 +142,10 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, forward: Any, backward
     ZeRO-2 scatters its gradients every micro-batch too.
     """
     local = layer_parameters(job.model) / plan.tp
-    stride = plan.tp * plan.cp
     weights = local * parameter_bytes(job)
-    gather = tiers.collective(cluster, "gather weights", "all_gather", plan.dp_shard, weights, stride)
+    gather = tiers.collective(cluster, "gather weights", "all_gather", plan.shard_ranks, weights, plan.tp)
     scattered = local * job.framework.gradient_reduce_bytes.value
-    scatter = tiers.collective(cluster, "scatter gradients", "reduce_scatter", plan.dp_shard, scattered, stride)
+    scatter = tiers.collective(cluster, "scatter gradients", "reduce_scatter", plan.shard_ranks, scattered, plan.tp)
     all_three = np.where(plan.zero == 3, 1.0, 0.0)
     only_two = np.where(plan.zero == 2, 1.0, 0.0)
     return total(
@@ -168,11 +186,10 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> Term:
         layer.elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]
     busy = fold(compute)
-    stride = plan.tp * plan.cp
     weights = job.model.vocab_size * job.model.hidden_size / plan.tp
-    gather = tiers.collective(cluster, "gather", "all_gather", plan.dp_shard, weights * parameter_bytes(job), stride)
+    gather = tiers.collective(cluster, "gather", "all_gather", plan.shard_ranks, weights * parameter_bytes(job), plan.tp)
     scatter = tiers.collective(
-        cluster, "scatter", "reduce_scatter", plan.dp_shard, weights * job.framework.gradient_reduce_bytes.value, stride
+        cluster, "scatter", "reduce_scatter", plan.shard_ranks, weights * job.framework.gradient_reduce_bytes.value, plan.tp
     )
     sharded = np.where(plan.zero == 3, 1.0, 0.0)
     tensor = tiers.collective(cluster, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
@@ -194,12 +211,16 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_layer
     With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
     """
     local = stage_parameters(job.model, pace) / plan.tp
-    stride = plan.tp * plan.cp
     size = local * job.framework.gradient_reduce_bytes.value
-    scatter = tiers.collective(cluster, "reduce-scatter", "reduce_scatter", plan.dp_shard, size, stride)
-    whole = tiers.collective(cluster, "all-reduce", "all_reduce", plan.dp, size, stride)
+    scatter = tiers.collective(cluster, "reduce-scatter", "reduce_scatter", plan.shard_ranks, size, plan.tp)
+    whole = tiers.collective(cluster, "all-reduce", "all_reduce", plan.dp * plan.cp, size, plan.tp)
     replicas = tiers.collective(
-        cluster, "all-reduce over replicas", "all_reduce", plan.dp_replicate, size / plan.dp_shard, stride * plan.dp_shard
+        cluster,
+        "all-reduce over replicas",
+        "all_reduce",
+        plan.dp_replicate,
+        size / plan.shard_ranks,
+        plan.tp * plan.cp * plan.dp_shard,
     )
     once = np.where(plan.zero == 1, 1.0, 0.0)
     unsharded = np.where(plan.zero == 0, 1.0, 0.0)
@@ -208,7 +229,7 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_layer
         total("all-reduce", [whole], times=unsharded),
         total("all-reduce over replicas", [replicas], times=1.0 - unsharded),
     ]
-    gather = tiers.collective(cluster, "all-gather", "all_gather", plan.dp_shard, local * parameter_bytes(job), stride)
+    gather = tiers.collective(cluster, "all-gather", "all_gather", plan.shard_ranks, local * parameter_bytes(job), plan.tp)
     gathered = [total("all-gather", [gather], times=np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0))]
     forward, backward, again = (t.value for t in per_layer[:3])
     window = cluster.systems.gradient_window.value
@@ -223,7 +244,7 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_layer
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
     kept = states.OPTIMIZERS[job.optimizer]
-    local = stage_parameters(job.model, pace) / plan.tp / states.zero_shards(1.0, plan.zero, plan.dp_shard)
+    local = stage_parameters(job.model, pace) / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
     constants = cluster.elementwise
     return leaf(
         "optimizer",

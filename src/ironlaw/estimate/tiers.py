@@ -64,6 +64,12 @@ def point_to_point(cluster: Cluster, name: str, size: Any, distance: Any) -> Ter
     return leaf(name, collectives.point_to_point, "s", bound="network", size=size, bandwidth=rate * fraction, latency=latency)
 
 
+def ring_pass(cluster: Cluster, name: str, n: Any, size: Any, stride: Any) -> Term:
+    """The time for blocks of ``size`` bytes to go round ``n`` ranks ``stride`` apart, as a network leaf."""
+    hop = point_to_point(cluster, name, size, stride * n - 1.0)
+    return leaf(name, collectives.ring_pass, "s", bound="network", n=n, **hop.inputs)
+
+
 def nic_rate(cluster: Cluster) -> float:
     """Line rate of the NICs one accelerator may call its own [B/s], one direction."""
     return cluster.fabric.nic_bandwidth.value * cluster.node.nics.value / cluster.node.accelerators.value

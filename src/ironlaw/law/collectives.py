@@ -135,6 +135,26 @@ def point_to_point(size, bandwidth, latency):
     return inside(time, size >= 0, bandwidth > 0, latency >= 0)
 
 
+def ring_pass(n, size, bandwidth, latency):
+    """Blocks of ``size`` bytes go once round a ring, so that every rank sees every other's: ``(n - 1) (latency + size / bandwidth)``.
+
+    What ring attention does with keys and values.
+
+    Parameters
+        n [1]: ranks, >= 1
+        size [B]: bytes of one rank's block, >= 0
+        bandwidth [B/s]: bandwidth of a link, one direction, > 0
+        latency [s]: time of one hop, >= 0
+    Returns [s]: time
+    Source: Liu, Zaharia and Abbeel, Ring Attention with Blockwise Transformers, 2023, section 3, https://arxiv.org/abs/2310.01889
+    Leaves out: the computation each hop may hide behind
+
+    >>> float(ring_pass(4, 1e9, 50e9, 0.0))
+    0.06
+    """
+    return inside((n - 1.0) * (latency + ratio(1.0 * size, 1.0 * bandwidth)), n >= 1, size >= 0, bandwidth > 0, latency >= 0)
+
+
 def saturation(size, half_size):
     """Share of its final bandwidth a collective reaches: ``sqrt(S) / (sqrt(S) + sqrt(h))``.
 
