@@ -168,6 +168,24 @@ def test_interleaving_shortens_the_bubble():
     assert bubble(8) < bubble(2) < bubble(1)
 
 
+SCHEDULES = ("1f1b", "gpipe", "zero-bubble", "dualpipe")
+
+
+def test_all_schedules_agree_without_a_pipeline():
+    assert len({seconds(schedule=s, zero=1, framework="megatron") for s in SCHEDULES}) == 1
+    assert len({held(schedule=s, zero=1, framework="megatron") for s in SCHEDULES if s != "gpipe"}) <= 2
+
+
+def test_schedules_trade_bubble_for_memory():
+    shape = {"tp": 2, "pp": 8, "zero": 1, "framework": "megatron"}
+    times = {s: seconds(schedule=s, **shape) for s in SCHEDULES}
+    sizes = {s: held(schedule=s, **shape) for s in SCHEDULES}
+    assert times["gpipe"] == times["1f1b"] > times["zero-bubble"]
+    assert times["dualpipe"] < times["1f1b"]
+    assert sizes["zero-bubble"] == sizes["1f1b"] < sizes["gpipe"]
+    assert sizes["dualpipe"] > sizes["1f1b"]
+
+
 def test_flash_attention_is_faster_and_smaller():
     assert seconds(flash_attention="on") < seconds(flash_attention="off")
     assert held(flash_attention="on") < held(flash_attention="off")

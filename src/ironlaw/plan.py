@@ -29,7 +29,8 @@ AXES = {
     "pp": "pipeline parallel: shards the layers into stages",
     "vpp": "model chunks per pipeline rank (interleaved schedule)",
     "cp": "context parallel: shards the sequence",
-    "ep": "expert parallel: shards the experts",
+    "ep": "expert parallel: shards the experts over ranks of tp, cp and data parallel",
+    "etp": "tensor parallel inside an expert: shards its width",
     "dp_replicate": "data parallel: replicates weights, shards the batch",
     "dp_shard": "data parallel: shards the batch and, by zero, states, gradients, weights",
 }
@@ -93,7 +94,10 @@ class Job:
     flash: bool
     overlap: frozenset[str]
     count_embedding: bool = False
+    expert_imbalance: float = 1.0  # rows of the busiest expert rank over the mean
+    capacity_factor: float = 0.0  # rows an expert is padded or cut to, over the mean; 0: dropless
     layers_per_stage: tuple[int, ...] = ()
+    schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,7 @@ class Plan:
     vpp: Any
     cp: Any
     ep: Any
+    etp: Any
     dp_replicate: Any
     dp_shard: Any
     sp: Any  # 1 where sequence parallel
@@ -153,6 +158,21 @@ class Plan:
     def shard_ranks(self) -> Any:
         """Ranks that ZeRO shards over: context-parallel ranks hold the same weights, so they share in it."""
         return np.where(self.zero > 0, self.dp_shard * self.cp, 1.0)
+
+    @property
+    def expert_ways(self) -> Any:
+        """Ways one copy of the experts is split."""
+        return self.ep * self.etp
+
+    @property
+    def expert_ranks(self) -> Any:
+        """Ranks that hold the same experts and reduce their gradients together."""
+        return self.tp * self.cp * self.dp / self.expert_ways
+
+    @property
+    def expert_shard_ranks(self) -> Any:
+        """Ranks that ZeRO shards the experts over."""
+        return np.where(self.zero > 0, self.tp * self.cp * self.dp_shard / self.expert_ways, 1.0)
 
     @property
     def num_microbatches(self) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from blocks import Block, Decoder, Size, block_input, counted_flop, numel, token_ids
 
-from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP, Shapes, linear_shapes
+from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP, dense_shapes, head_shapes
+from ironlaw.estimate.parts import Shapes
 from ironlaw.law import flops, parameters
 
 pytestmark = pytest.mark.torch
@@ -40,7 +41,8 @@ def linear_law(size):
         ffn=size.inner,
         wide=size.inner * (1 + size.gated),
     )
-    products = [flops.gemm(m, n, k) + flops.gemm(m, k, n) + flops.gemm(k, n, m) for m, n, k in linear_shapes(shapes).values()]
+    linear = (*head_shapes(shapes).values(), *dense_shapes(shapes).values())
+    products = [flops.gemm(m, n, k) + flops.gemm(m, k, n) + flops.gemm(k, n, m) for m, n, k in linear]
     return float(sum(products))
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog.hf_fields import Fields, shown
-from ironlaw.catalog.hf_readers import READERS
+from ironlaw.catalog.hf_moe_readers import MOE_READERS
+from ironlaw.catalog.hf_readers import DENSE_READERS
 from ironlaw.catalog.records import Model
 from ironlaw.errors import InputError, UnsupportedError
 
+READERS = DENSE_READERS | MOE_READERS
 SIZE_LIMIT = 5_000_000  # bytes; real configs hold a few kilobytes
 
 ENCODERS = frozenset(
@@ -89,30 +91,45 @@ ENCODER_DECODERS = frozenset(
     ]
 )
 # A field whose name holds one of these, and whose value is not empty, zero or false, changes what the model consists of.
+# No reader understands the first group; of the second, a field is refused where the reader of the model_type does not read it.
 FOREIGN = {
+    "linear_attn": "linear attention",
+    "full_attention_interval": "linear attention",
+    "linear_num_": "linear attention",
+    "linear_conv_": "linear attention",
+    "hybrid_override_pattern": "a hybrid of layers",
+    "layers_block_type": "a hybrid of layers",
+    "hybrid_layer_pattern": "layers of different sizes",
+    "block_configs": "layers of different sizes",
+    "global_head_dim": "layers of different sizes",
+    "swa_head_dim": "layers of different sizes",
+    "mamba": "a state-space layer",
+    "ssm_": "a state-space layer",
+    "state_size": "a state-space layer",
+    "compress_ratios": "compressed attention",
+    "sparse_attention": "sparse attention",
+    "index_topk": "sparse attention with an indexer",
+    "index_n_heads": "sparse attention with an indexer",
+    "o_lora_rank": "a low-rank attention output",
+    "hc_mult": "hyper-connections",
+    "attn_res_": "attention over residuals",
+    "cross_attention": "cross-attention",
+    "k_eq_v": "keys that are the values too",
+    "kv_shared_layers": "key-value sharing across layers",
+    "per_layer_input": "per-layer embeddings",
+    "output_gate": "gated attention output",
+    "bidirectional": "attention in both directions",
+}
+ELSEWHERE = {
     "expert": "a mixture of experts",
     "moe": "a mixture of experts",
     "lora_rank": "latent attention (MLA)",
     "qk_rope_head_dim": "latent attention (MLA)",
-    "mamba": "a state-space layer",
-    "ssm_": "a state-space layer",
-    "state_size": "a state-space layer",
-    "linear_attn": "linear attention",
-    "linear_num_": "linear attention",
-    "linear_conv_": "linear attention",
-    "full_attention_interval": "linear attention",
-    "hybrid_override_pattern": "a hybrid of layers",
-    "layers_block_type": "a hybrid of layers",
-    "block_configs": "layers of different sizes",
     "nextn_predict": "multi-token prediction",
-    "mtp_num": "multi-token prediction",
-    "cross_attention": "cross-attention",
-    "kv_shared_layers": "key-value sharing across layers",
-    "per_layer_input": "per-layer embeddings",
-    "attn_output_gate": "gated attention output",
-    "bidirectional": "attention in both directions",
-    "quantization_config": "quantised weights",
+    "mtp": "multi-token prediction",
+    "sink": "attention sinks",
 }
+STORAGE = ("quantization_config", "compression_config")  # how released weights are stored, not how they are trained
 TOWERS = ("vision_config", "audio_config", "speech_config")
 
 
@@ -134,7 +151,7 @@ def load_config(path: str | Path) -> dict[str, Any]:
 
 
 def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Model, list[str]]:
-    """The Model that ``config`` describes, and what of it is left out (the vision tower of a multimodal model).
+    """The Model that ``config`` describes, and what of it is left out (a vision tower, the storage format of released weights).
 
     Parameters: config, as read by load_config; where, the file named in errors; name, the model's name.
     Raises InputError for a field that is missing or wrong, UnsupportedError for what ironlaw does not model.
@@ -149,12 +166,13 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
     _refuse_encoders(config, where)
     text, left_out = _text_tower(config, where)
     _refuse_encoders(text.config, where)
-    _refuse_foreign(text)
+    _refuse_foreign(text, FOREIGN)
     model_type = text.text("model_type")
     if model_type not in READERS:
         raise UnsupportedError(f"{where}: model_type {model_type!r} is not understood; understood: {', '.join(sorted(READERS))}")
     kwargs = READERS[model_type](text)
-    return Model(name=name, title=name, family=model_type, **kwargs), left_out
+    _refuse_foreign(text, ELSEWHERE)
+    return Model(name=name, title=name, family=model_type, **kwargs), left_out + text.left_out
 
 
 def _refuse_encoders(config: dict[str, Any], where: str) -> None:
@@ -174,12 +192,11 @@ def _text_tower(config: dict[str, Any], where: str) -> tuple[Fields, list[str]]:
         towers = [name for name in TOWERS if config.get(name)]
         if towers:
             raise outer.refuse(towers[0], "a tower beside the language model, and no text_config")
-        return outer, []
+        return outer, _storage(config)
     text = outer.inner("text_config")
-    for name in ("tie_word_embeddings", "quantization_config"):
-        if name not in text.config and name in config:
-            text.config = text.config | {name: config[name]}
-    left_out = []
+    if "tie_word_embeddings" not in text.config and "tie_word_embeddings" in config:
+        text.config = text.config | {"tie_word_embeddings": config["tie_word_embeddings"]}
+    left_out = _storage(config | text.config)
     for name in TOWERS:
         if config.get(name):
             kind = outer.inner(name).text("model_type", default="unnamed")
@@ -187,10 +204,14 @@ def _text_tower(config: dict[str, Any], where: str) -> tuple[Fields, list[str]]:
     return text, left_out
 
 
-def _refuse_foreign(f: Fields) -> None:
-    for key, value in f.config.items():
-        for part, meaning in FOREIGN.items():
-            if part in key and value not in (None, 0, "", False, [], {}):
+def _storage(config: dict[str, Any]) -> list[str]:
+    return [f"{name} (released weights' storage)" for name in STORAGE if config.get(name)]
+
+
+def _refuse_foreign(f: Fields, parts: dict[str, str]) -> None:
+    for part, meaning in parts.items():
+        for key, value in f.config.items():
+            if part in key and key not in f.understood and value not in (None, 0, "", False, [], {}):
                 raise f.refuse(key, f"it announces {meaning}")
 
 

@@ -15,6 +15,19 @@ class Fields:
 
     def __init__(self, config: dict[str, Any], where: str, prefix: str = "") -> None:
         self.config, self.where, self.prefix = config, where, prefix
+        self.understood: set[str] = set()  # every field that was asked for
+        self.left_out: list[str] = []  # what a reader knows of and a Model does not hold
+
+    def with_defaults(self, defaults: dict[str, Any]) -> Fields:
+        """The same fields, with ``defaults`` for those that are absent or null."""
+        present = {name: value for name, value in self.config.items() if value is not None}
+        other = Fields(defaults | present, self.where, self.prefix)
+        other.understood, other.left_out = self.understood, self.left_out
+        return other
+
+    def weightless(self, *names: str) -> None:
+        """Says that the fields ``names`` hold no parameters, whatever their values."""
+        self.understood.update(names)
 
     def size(self, *names: str, default: int | None = None) -> int:
         """A whole number above zero, under the first of ``names`` that the file has."""
@@ -28,8 +41,16 @@ class Fields:
             raise InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(value)}, a whole number above 0 is expected")
         return int(value)
 
+    def count(self, *names: str, default: int = 0) -> int:
+        """A whole number, zero included, under the first of ``names`` that the file has."""
+        name, value = self._find(names)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value == 0:
+            return 0
+        return default if value is None else self.size(name)
+
     def flag(self, name: str, default: bool | None = None) -> bool:
         """True or false."""
+        self.understood.add(name)
         value = self.config.get(name)
         if value is None:
             if default is None:
@@ -67,10 +88,12 @@ class Fields:
         return UnsupportedError(f"{self.where}: field '{self.prefix}{name}' = {shown(self.config.get(name))} is not understood: {because}")
 
     def _find(self, names: tuple[str, ...]) -> tuple[str, Any]:
+        self.understood.update(names)
         present = [name for name in names if self.config.get(name) is not None]
         return (present[0], self.config[present[0]]) if present else (names[0], None)
 
     def _rate(self, name: str, default: float) -> float:
+        self.understood.add(name)
         value = self.config.get(name)
         if value is None:
             return default

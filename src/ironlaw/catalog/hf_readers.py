@@ -6,26 +6,23 @@ A field that a file leaves out takes the default that ``transformers`` documents
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from ironlaw.catalog.hf_fields import Fields, shown
-from ironlaw.errors import InputError, UnsupportedError
-
-Kwargs = dict[str, Any]
+from ironlaw.catalog.hf_common import BIASED, Kwargs, act, attention_bias, layer_types, multi_head, qwen_window, rotary
+from ironlaw.catalog.hf_fields import Fields
 
 
 def _gpt2(f: Fields) -> Kwargs:
     hidden = f.size("n_embd", "hidden_size")
     return (
-        _multi_head(f, hidden, f.size("n_head", "num_attention_heads"))
-        | _BIASED
+        multi_head(f, hidden, f.size("n_head", "num_attention_heads"))
+        | BIASED
         | {
             "num_hidden_layers": f.size("n_layer", "num_hidden_layers"),
             "intermediate_size": f.size("n_inner", default=4 * hidden),
             "vocab_size": f.size("vocab_size"),
             "max_position_embeddings": f.size("n_positions", "n_ctx"),
             "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-            "hidden_act": _act(f.text("activation_function", default="gelu_new")),
+            "hidden_act": act(f.text("activation_function", default="gelu_new")),
             "position_embedding": "learned",
             "dropout": f.any_dropout("resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
         }
@@ -42,15 +39,15 @@ def _opt(f: Fields) -> Kwargs:
         if not f.flag(name, True):
             raise f.refuse(name, "OPT without biases or without norm weights")
     return (
-        _multi_head(f, hidden, f.size("num_attention_heads"))
-        | _BIASED
+        multi_head(f, hidden, f.size("num_attention_heads"))
+        | BIASED
         | {
             "num_hidden_layers": f.size("num_hidden_layers"),
             "intermediate_size": f.size("ffn_dim"),
             "vocab_size": f.size("vocab_size"),
             "max_position_embeddings": f.size("max_position_embeddings"),
             "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-            "hidden_act": _act(f.text("activation_function", default="relu")),
+            "hidden_act": act(f.text("activation_function", default="relu")),
             "position_embedding": "learned",
             "dropout": f.any_dropout("dropout", default=0.1),
         }
@@ -60,8 +57,8 @@ def _opt(f: Fields) -> Kwargs:
 def _bloom(f: Fields) -> Kwargs:
     hidden = f.size("hidden_size", "n_embed")
     return (
-        _multi_head(f, hidden, f.size("n_head", "num_attention_heads"))
-        | _BIASED
+        multi_head(f, hidden, f.size("n_head", "num_attention_heads"))
+        | BIASED
         | {
             "num_hidden_layers": f.size("n_layer", "num_hidden_layers"),
             "intermediate_size": f.size("n_inner", default=4 * hidden),
@@ -89,7 +86,7 @@ def _mpt(f: Fields) -> Kwargs:
     alibi, bias = attention.flag("alibi", True), not f.flag("no_bias")
     if not alibi and not f.flag("learned_pos_emb", True):
         raise f.refuse("learned_pos_emb", "neither alibi nor learned positions")
-    return _multi_head(f, hidden, f.size("n_heads")) | {
+    return multi_head(f, hidden, f.size("n_heads")) | {
         "num_hidden_layers": f.size("n_layers"),
         "intermediate_size": f.size("expansion_ratio", default=4) * hidden,
         "vocab_size": f.size("vocab_size"),
@@ -108,7 +105,7 @@ def _mpt(f: Fields) -> Kwargs:
 
 def _gpt_neox(f: Fields) -> Kwargs:
     bias = f.flag("attention_bias", True)
-    return _rotary(f, tie=False) | {
+    return rotary(f, tie=False) | {
         "gated_mlp": False,
         "norm": "layernorm",
         "query_key_value_bias": bias,
@@ -119,15 +116,15 @@ def _gpt_neox(f: Fields) -> Kwargs:
 
 
 def _llama(f: Fields) -> Kwargs:
-    return _rotary(f, tie=False) | _attention_bias(f) | {"mlp_bias": f.flag("mlp_bias", False)} | _layer_types(f, 0)
+    return rotary(f, tie=False) | attention_bias(f) | {"mlp_bias": f.flag("mlp_bias", False)} | layer_types(f, 0)
 
 
 def _nemotron(f: Fields) -> Kwargs:
-    return _llama(f) | {"gated_mlp": False, "norm": "layernorm", "hidden_act": _act(f.text("hidden_act", default="relu2"))}
+    return _llama(f) | {"gated_mlp": False, "norm": "layernorm", "hidden_act": act(f.text("hidden_act", default="relu2"))}
 
 
 def _mistral(f: Fields) -> Kwargs:
-    return _rotary(f, tie=False) | _layer_types(f, f.size("num_hidden_layers"))
+    return rotary(f, tie=False) | layer_types(f, f.size("num_hidden_layers"))
 
 
 def _phi3(f: Fields) -> Kwargs:
@@ -135,32 +132,36 @@ def _phi3(f: Fields) -> Kwargs:
 
 
 def _qwen2(f: Fields) -> Kwargs:
-    return _rotary(f, tie=False) | {"query_key_value_bias": True} | _qwen_window(f)
+    return rotary(f, tie=False) | {"query_key_value_bias": True} | qwen_window(f)
+
+
+def _mimo(f: Fields) -> Kwargs:
+    f.weightless("attention_bias")  # the layers are those of Qwen2, whose biases are fixed
+    return _qwen2(f) | {"num_nextn_predict_layers": f.count("num_nextn_predict_layers")}
 
 
 def _qwen3(f: Fields) -> Kwargs:
-    return _rotary(f, tie=False, head_dim=128) | _attention_bias(f) | {"qk_norm": True} | _qwen_window(f)
+    return rotary(f, tie=False, head_dim=128) | attention_bias(f) | {"qk_norm": True} | qwen_window(f)
 
 
 def _gemma(f: Fields) -> Kwargs:
-    return _rotary(f, tie=True, head_dim=256) | _attention_bias(f) | {"hidden_act": "gelu"}
+    return rotary(f, tie=True, head_dim=256) | attention_bias(f) | {"hidden_act": "gelu"}
 
 
 def _gemma2(f: Fields) -> Kwargs:
     layers = f.size("num_hidden_layers")
-    return _gemma(f) | {"norms_per_layer": 4} | _layer_types(f, layers - layers // 2)
+    return _gemma(f) | {"norms_per_layer": 4} | layer_types(f, layers - layers // 2)
 
 
 def _gemma3(f: Fields) -> Kwargs:
     defaults = {"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "max_position_embeddings": 131072}
-    present = {key: value for key, value in f.config.items() if value is not None}
-    f = Fields(defaults | present, f.where, f.prefix)
+    f = f.with_defaults(defaults)
     layers = f.size("num_hidden_layers")
-    windowed = _layer_types(f, layers - layers // f.size("sliding_window_pattern", "_sliding_window_pattern", default=6))
+    windowed = layer_types(f, layers - layers // f.size("sliding_window_pattern", "_sliding_window_pattern", default=6))
     return _gemma(f) | {"norms_per_layer": 4, "qk_norm": True} | windowed
 
 
-READERS: dict[str, Callable[[Fields], Kwargs]] = {
+DENSE_READERS: dict[str, Callable[[Fields], Kwargs]] = {
     "bloom": _bloom,
     "gemma": _gemma,
     "gemma2": _gemma2,
@@ -168,6 +169,7 @@ READERS: dict[str, Callable[[Fields], Kwargs]] = {
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
     "llama": _llama,
+    "mimo": _mimo,
     "mistral": _mistral,
     "mpt": _mpt,
     "nemotron": _nemotron,
@@ -178,89 +180,3 @@ READERS: dict[str, Callable[[Fields], Kwargs]] = {
     "qwen3": _qwen3,
     "qwen3_vl_text": _qwen3,
 }
-
-
-# --- what they share -----------------------------------------------------------------------------------------------
-
-_BIASED: Kwargs = {
-    "gated_mlp": False,
-    "norm": "layernorm",
-    "query_key_value_bias": True,
-    "attention_output_bias": True,
-    "mlp_bias": True,
-}
-
-
-def _multi_head(f: Fields, hidden: int, heads: int) -> Kwargs:
-    return {
-        "hidden_size": hidden,
-        "num_attention_heads": heads,
-        "num_key_value_heads": heads,
-        "head_dim": _divided(f, hidden, heads),
-    }
-
-
-def _rotary(f: Fields, tie: bool, head_dim: int | None = None) -> Kwargs:
-    """The fields that every Llama-like type spells the same; ``head_dim`` is the type's default, None for hidden / heads."""
-    hidden, heads = f.size("hidden_size"), f.size("num_attention_heads")
-    kv_heads = f.size("num_key_value_heads", default=heads)
-    if heads % kv_heads:
-        raise InputError(f"{f.where}: num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
-    explicit = head_dim is not None or f.config.get("head_dim") is not None
-    return {
-        "hidden_size": hidden,
-        "num_hidden_layers": f.size("num_hidden_layers"),
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": f.size("head_dim", default=head_dim) if explicit else _divided(f, hidden, heads),
-        "intermediate_size": f.size("intermediate_size"),
-        "vocab_size": f.size("vocab_size"),
-        "max_position_embeddings": f.size("max_position_embeddings"),
-        "tie_word_embeddings": f.flag("tie_word_embeddings", tie),
-        "gated_mlp": True,
-        "hidden_act": _act(f.text("hidden_activation", "hidden_act", default="silu")),
-        "dropout": f.any_dropout("attention_dropout"),
-    }
-
-
-def _attention_bias(f: Fields) -> Kwargs:
-    bias = f.flag("attention_bias", False)
-    return {"query_key_value_bias": bias, "attention_output_bias": bias}
-
-
-def _qwen_window(f: Fields) -> Kwargs:
-    if not f.flag("use_sliding_window", False):
-        return {}
-    layers = f.size("num_hidden_layers")
-    full = min(layers, f.size("max_window_layers")) if f.config.get("max_window_layers") != 0 else 0
-    return _layer_types(f, layers - full)
-
-
-def _layer_types(f: Fields, local_layers: int) -> Kwargs:
-    """Window and count of local layers: from ``layer_types`` where the file lists them, else ``local_layers``."""
-    listed = f.config.get("layer_types")
-    if listed is not None:
-        local_layers = _count_local(f, listed)
-    if f.config.get("sliding_window") is None or local_layers == 0:
-        return {}
-    return {"sliding_window": f.size("sliding_window"), "sliding_window_layers": local_layers}
-
-
-def _count_local(f: Fields, listed: Any) -> int:
-    layers = f.size("num_hidden_layers")
-    if not isinstance(listed, list) or len(listed) != layers:
-        raise InputError(f"{f.where}: field '{f.prefix}layer_types' is expected to be a list of {layers} texts")
-    for kind in listed:
-        if kind not in ("full_attention", "sliding_attention"):
-            raise UnsupportedError(f"{f.where}: field '{f.prefix}layer_types' holds {shown(kind)}, which is not understood")
-    return listed.count("sliding_attention")
-
-
-def _divided(f: Fields, hidden: int, heads: int) -> int:
-    if hidden % heads:
-        raise InputError(f"{f.where}: hidden size {hidden} is not a multiple of {heads} attention heads and no head_dim is given")
-    return hidden // heads
-
-
-def _act(name: str) -> str:
-    return "gelu" if name.startswith("gelu") else {"swish": "silu"}.get(name, name)

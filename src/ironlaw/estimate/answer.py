@@ -11,10 +11,10 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Model
-from ironlaw.errors import QuestionError, UnsupportedError, ValueRangeError
+from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision
-from ironlaw.estimate.counts import matmul_parameters, total_parameters
+from ironlaw.estimate.counts import attention_width, matmul_parameters, total_parameters
 from ironlaw.estimate.layer import mean_key_length
 from ironlaw.estimate.memory import Memory, memory
 from ironlaw.estimate.options import DEFAULTS, OPTIONS, flat, is_column, read_options
@@ -167,11 +167,10 @@ def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
 
 
 def _refuse(given: dict[str, Any]) -> None:
-    """What this version does not model, by name."""
-    if any(v != 1 for v in _items(given["ep"])):
-        raise UnsupportedError(f"--ep {_plain(given['ep'])}: this version models dense models; ep must be 1")
-    if given.get("schedule") == "1f1b" and any(v != 1 for v in _items(given.get("vpp", 1.0))):
-        raise QuestionError(f"--schedule 1f1b has one chunk per rank, --vpp is {_plain(given['vpp'])}: use interleaved")
+    """Options that contradict each other."""
+    schedule = given.get("schedule", "interleaved")
+    if schedule != "interleaved" and any(v != 1 for v in _items(given.get("vpp", 1.0))):
+        raise QuestionError(f"--schedule {schedule} has one chunk per rank, --vpp is {_plain(given['vpp'])}: use interleaved")
     if "global_batch_size" in given and "global_batch_tokens" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
 
@@ -215,7 +214,7 @@ def _rows(given: dict[str, Any], model: Model, assumptions: Assumptions) -> list
             row["global_batch_size"] = default_batch(row["gpus"], row["seq_len"])
         if row.get("sp") is not None:
             row["sp"] = float(row["sp"])
-        if given.get("schedule") == "1f1b":
+        if given.get("schedule", "interleaved") != "interleaved":
             row["vpp"] = 1.0
         if row.get("pp") == 1.0:
             row.setdefault("vpp", 1.0)
@@ -283,10 +282,10 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     model, seconds = job.model, timed.tree.value
     tokens = plan.global_batch_size * plan.seq_len
     matmul = matmul_parameters(model)
-    width = float(model.num_attention_heads * model.head_dim)
+    width = attention_width(model)
     per_token = {
         "matmul_parameters": matmul,
-        "num_hidden_layers": model.num_hidden_layers,
+        "num_hidden_layers": model.num_hidden_layers + model.num_nextn_predict_layers,
         "attention_width": width,
         "seq_len": plan.seq_len,
     }
@@ -315,9 +314,10 @@ def recomputed_per_token(job: Job, plan: Plan) -> Any:
     rest = 1.0 - plan.recompute_layers
     linear = plan.recompute_layers + rest * plan.recompute_linear
     core = plan.recompute_layers + rest * plan.recompute_attention
-    layers = model.num_hidden_layers
-    matrices = 2.0 * (matmul_parameters(model) - model.vocab_size * model.hidden_size)
-    scores = 4.0 * layers * model.num_attention_heads * model.head_dim * plan.seq_len
+    layers = model.num_hidden_layers + model.num_nextn_predict_layers
+    heads = (1.0 + model.num_nextn_predict_layers) * model.vocab_size * model.hidden_size
+    matrices = 2.0 * (matmul_parameters(model) - heads)
+    scores = 4.0 * layers * attention_width(model) * plan.seq_len
     if job.flash:
         scores = scores * mean_key_length(job, plan) / plan.seq_len
     return matrices * linear + scores * core

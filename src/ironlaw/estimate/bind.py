@@ -122,7 +122,10 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         flash,
         overlap,
         options["count_embedding"],
+        options.get("expert_imbalance", 1.0),
+        options.get("capacity_factor", 0.0),
         options.get("layers_per_stage", ()),
+        options.get("schedule", "1f1b").replace("interleaved", "1f1b"),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.catalog.records import Model
+from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.stages import Stage
 from ironlaw.law import parameters
 
@@ -14,21 +15,16 @@ def norm_weights(model: Model) -> float:
     return 2.0 if model.norm == "layernorm" else 1.0
 
 
-def matmul_per_layer(model: Model) -> Any:
-    """Weights of one layer that multiply activations."""
-    return parameters.matmul_per_layer(
-        model.hidden_size,
-        model.num_attention_heads,
-        model.num_key_value_heads,
-        model.head_dim,
-        model.intermediate_size,
-        float(model.gated_mlp),
-    )
+def norm_parameters(model: Model) -> Any:
+    """One norm of the hidden state."""
+    return parameters.norm(model.hidden_size, norm_weights(model))
 
 
-def layer_parameters(model: Model) -> Any:
-    """All parameters of one layer."""
-    attention = parameters.attention(
+def attention_parameters(model: Model) -> Any:
+    """All weights of one layer's attention, multi-head or latent."""
+    if model.kv_lora_rank:
+        return parameters.latent_attention(**_latent(model))
+    count = parameters.attention(
         model.hidden_size,
         model.num_attention_heads,
         model.num_key_value_heads,
@@ -37,9 +33,41 @@ def layer_parameters(model: Model) -> Any:
         float(model.attention_output_bias),
         float(model.qk_norm),
     )
-    mlp = parameters.mlp(model.hidden_size, model.intermediate_size, float(model.gated_mlp), float(model.mlp_bias))
-    norms = model.norms_per_layer * parameters.norm(model.hidden_size, norm_weights(model))
-    return attention + mlp + norms
+    return count + (model.num_attention_heads if model.attention_sinks else 0.0)
+
+
+def _latent(model: Model) -> dict[str, Any]:
+    names = ("hidden_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    return {name: getattr(model, name) for name in names}
+
+
+def mlp_parameters(model: Model, width: int) -> Any:
+    """One dense MLP of a width, shared experts included."""
+    return parameters.mlp(model.hidden_size, width, float(model.gated_mlp), float(model.mlp_bias))
+
+
+def expert_parameters(model: Model) -> Any:
+    """One routed expert."""
+    return parameters.expert(model.hidden_size, model.moe_intermediate_size, float(model.gated_mlp), float(model.expert_bias))
+
+
+def common_parameters(model: Model, kind: Kind) -> Any:
+    """What every rank of a layer holds a share of: all of it but the routed experts."""
+    count = attention_parameters(model) + model.norms_per_layer * norm_parameters(model)
+    if kind.place == "end":  # two hidden states are normed and projected to one, and normed again
+        count = count + 2.0 * model.hidden_size * model.hidden_size + 3.0 * norm_parameters(model)
+    if not kind.routed:
+        return count + mlp_parameters(model, model.intermediate_size)
+    count = count + parameters.router(model.hidden_size, model.num_experts, float(model.router_bias))
+    if model.shared_expert_intermediate_size:
+        count = count + mlp_parameters(model, model.shared_expert_intermediate_size)
+        count = count + (model.hidden_size if model.shared_expert_gate else 0.0)
+    return count
+
+
+def routed_parameters(model: Model, kind: Kind) -> Any:
+    """All routed experts of one layer of a kind."""
+    return model.num_experts * expert_parameters(model) if kind.routed else 0.0
 
 
 def embedding_parameters(model: Model) -> Any:
@@ -48,19 +76,38 @@ def embedding_parameters(model: Model) -> Any:
     if model.position_embedding == "learned":
         count = count + parameters.learned_positions(model.max_position_embeddings, model.hidden_size)
     if model.embedding_norm:
-        count = count + parameters.norm(model.hidden_size, norm_weights(model))
+        count = count + norm_parameters(model)
     return count
 
 
 def head_parameters(model: Model) -> Any:
     """Output projection, tied or not, and the final norm: what the last stage holds."""
-    return parameters.embedding(model.vocab_size, model.hidden_size) + parameters.norm(model.hidden_size, norm_weights(model))
+    count = parameters.embedding(model.vocab_size, model.hidden_size) + norm_parameters(model)
+    return count + (model.vocab_size if model.output_bias else 0.0)
+
+
+def _tied(model: Model) -> Any:
+    return parameters.embedding(model.vocab_size, model.hidden_size) if model.tie_word_embeddings else 0.0
+
+
+def _layers(model: Model, experts: float) -> Any:
+    """All layers that every token passes, with ``experts`` of each routed layer; further-token layers are not counted."""
+    count: Any = 0.0
+    for kind in kinds(model):
+        if kind.place != "end":
+            routed = experts * expert_parameters(model) if kind.routed else 0.0
+            count = count + kind.count * (common_parameters(model, kind) + routed)
+    return count
 
 
 def total_parameters(model: Model) -> Any:
-    """Every trained parameter once."""
-    tied = parameters.embedding(model.vocab_size, model.hidden_size) if model.tie_word_embeddings else 0.0
-    return model.num_hidden_layers * layer_parameters(model) + embedding_parameters(model) + head_parameters(model) - tied
+    """Every trained parameter once; layers that predict further tokens are left out, as published counts do."""
+    return _layers(model, float(model.num_experts)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
+
+
+def active_parameters(model: Model) -> Any:
+    """Parameters a token meets: all but the experts it is not routed to; both embeddings counted."""
+    return _layers(model, float(model.num_experts_per_tok)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
 
 
 def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
@@ -74,17 +121,53 @@ def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
     return f"{model.name}: dimensions give {counted:,.0f} parameters, {off:+.2%} from the published {model.published_parameters.text}"
 
 
+def matmul_per_layer(model: Model, kind: Kind) -> Any:
+    """Weights of one layer that multiply each token: attention, router, the MLP or the experts it visits."""
+    wide = 2.0 + float(model.gated_mlp)
+    if model.kv_lora_rank:
+        attention = parameters.latent_attention_matmul(**_latent(model))
+    else:
+        attention = 2.0 * model.hidden_size * model.head_dim * (model.num_attention_heads + model.num_key_value_heads)
+    extra = 2.0 * model.hidden_size * model.hidden_size if kind.place == "end" else 0.0
+    if not kind.routed:
+        return attention + extra + wide * model.hidden_size * model.intermediate_size
+    experts = model.num_experts_per_tok * model.moe_intermediate_size + model.shared_expert_intermediate_size
+    return attention + extra + wide * model.hidden_size * experts + model.hidden_size * model.num_experts
+
+
 def matmul_parameters(model: Model) -> Any:
-    """Parameters that multiply activations once a token: the layers' matrices and the output projection."""
-    return model.num_hidden_layers * matmul_per_layer(model) + parameters.embedding(model.vocab_size, model.hidden_size)
+    """Parameters that multiply activations once a token: the layers' matrices and the output projections."""
+    count: Any = 0.0
+    for kind in kinds(model):
+        count = count + kind.count * matmul_per_layer(model, kind)
+    return count + (1.0 + model.num_nextn_predict_layers) * parameters.embedding(model.vocab_size, model.hidden_size)
 
 
-def stage_parameters(model: Model, stage: Stage) -> Any:
-    """Parameters a pipeline stage holds; tied weights stand once where first and last stage are one."""
-    tied = parameters.embedding(model.vocab_size, model.hidden_size) if model.tie_word_embeddings else 0.0
-    return (
-        stage.layers * layer_parameters(model)
-        + stage.embedding * embedding_parameters(model)
-        + stage.head * head_parameters(model)
-        - stage.embedding * stage.head * tied
-    )
+def attention_width(model: Model) -> float:
+    """Width of queries and keys, and of values, averaged: heads times head_dim where both are alike."""
+    return float(model.num_attention_heads) * core_head_dim(model)
+
+
+def core_head_dim(model: Model) -> float:
+    """Mean of a head's query-key and value dimensions."""
+    if model.kv_lora_rank:
+        return (model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim) / 2.0
+    return float(model.head_dim)
+
+
+def stage_common(model: Model, stage: Stage) -> Any:
+    """Parameters a pipeline stage holds outside its experts; tied weights stand once where first and last stage are one."""
+    count = stage.embedding * embedding_parameters(model) + stage.head * head_parameters(model)
+    count = count - stage.embedding * stage.head * _tied(model)
+    for kind in kinds(model):
+        count = count + layers_of(stage, kind, model) * common_parameters(model, kind)
+    return count
+
+
+def stage_routed(model: Model, stage: Stage) -> Any:
+    """Parameters of the experts a pipeline stage holds."""
+    count: Any = 0.0 * stage.layers
+    for kind in kinds(model):
+        if kind.routed:
+            count = count + layers_of(stage, kind, model) * routed_parameters(model, kind)
+    return count

@@ -1,118 +1,83 @@
-"""One transformer layer for one micro-batch on one rank, as Term trees: forward, backward, recompute.
-
-Each operator is a leaf of ``max(FLOP/(e P), bytes/(b BW)) + launch`` with the constants of the device's calibration
-record. Shapes are those of one model-parallel rank: heads, the wide MLP dimension divided by ``tp``, tokens by ``cp``.
-"""
+"""One layer of a kind for one micro-batch on one rank, as Term trees: forward, backward, recompute, collectives."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ironlaw.catalog.records import AttentionConstants
-from ironlaw.estimate import tiers
+from ironlaw.estimate import experts, tiers
+from ironlaw.estimate.kinds import Kind
+from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Cluster, Job, Plan
-from ironlaw.terms import BOUNDS, Term, leaf, total
+from ironlaw.terms import Term, total
 
-_COMPUTE, _HBM = float(BOUNDS.index("compute")), float(BOUNDS.index("hbm"))
 FLASH_BACKWARD_FLOP = 2.5  # five GEMMs of the score size instead of two: the scores are computed again
 UNFUSED_BACKWARD_FLOP = 2.0
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """Per-rank sizes of one layer, columns over the plans."""
-
-    tokens: Any
-    sequence_tokens: Any  # tokens of the norms and residuals
-    hidden: float
-    heads: Any
-    kv_heads: Any
-    head_dim: float
-    ffn: Any
-    wide: Any  # columns of the MLP's first GEMM: gate and up together
-
-    @classmethod
-    def of(cls, job: Job, plan: Plan) -> Shapes:
-        """The sizes of one rank of every plan."""
-        model = job.model
-        ffn = model.intermediate_size / plan.tp
-        return cls(
-            tokens=plan.tokens,
-            sequence_tokens=plan.tokens / plan.sequence_shards,
-            hidden=float(model.hidden_size),
-            heads=model.num_attention_heads / plan.tp,
-            kv_heads=np.maximum(model.num_key_value_heads / plan.tp, 1.0),
-            head_dim=float(model.head_dim),
-            ffn=ffn,
-            wide=ffn * (2.0 if model.gated_mlp else 1.0),
-        )
+def linear_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
+    """The layer's dense GEMMs forward, by name: (m, n, k). A routed layer's are attention and shared experts."""
+    return {**(latent_shapes(job, s) if job.model.kv_lora_rank else head_shapes(s)), **mlp_shapes(job, s, kind)}
 
 
-def kernel(cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, constants: Any, efficiency: Any = None) -> Term:
-    """A leaf that runs at the roof its FLOPs and bytes meet first."""
-    rates = {
-        "peak": cluster.accelerator.peak[peak],
-        "bandwidth": cluster.accelerator.hbm_bandwidth,
-        "efficiency": (constants.efficiency if efficiency is None else efficiency),
-        "bandwidth_fraction": constants.bandwidth_fraction,
-    }
-    if cluster.clock is not None:
-        rates["efficiency"] = getattr(rates["efficiency"], "value", rates["efficiency"]) * cluster.clock
-    slow = kernels.memory_bound(flop, moved, **{k: getattr(v, "value", v) for k, v in rates.items()})
-    bound = np.where(slow, _HBM, _COMPUTE)
-    return leaf(name, kernels.kernel_time, "s", bound, flop=flop, traffic=moved, launch=constants.launch, **rates)
-
-
-def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bool = False) -> Term:
-    """The leaf of one GEMM of (m, k) by (k, n), narrow operands and a wide result; ``wide`` keeps all of it wide."""
-    p = job.precision
-    operand = p.activation_bytes if wide else p.operand_bytes
-    moved = traffic.gemm(m, n, k, operand, operand, p.activation_bytes)
-    peak, constants = (p.wide, p.wide) if wide else (p.peak, p.gemm)
-    return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants))
-
-
-def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0) -> Term:
-    """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels."""
-    constants = cluster.elementwise
-    return leaf(
-        name,
-        kernels.memory_time,
-        "s",
-        "hbm",
-        traffic=moved,
-        bandwidth=cluster.accelerator.hbm_bandwidth,
-        bandwidth_fraction=constants.bandwidth_fraction,
-        launch=constants.launch.value * kernels_run,
-    )
-
-
-def linear_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
-    """The layer's GEMMs forward, by name: (m, n, k)."""
+def head_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
+    """Multi-head, grouped-query and multi-query attention."""
     return {
         "query-key-value": (s.tokens, (s.heads + 2.0 * s.kv_heads) * s.head_dim, s.hidden),
         "attention output": (s.tokens, s.hidden, s.heads * s.head_dim),
-        "mlp in": (s.tokens, s.wide, s.hidden),
-        "mlp out": (s.tokens, s.hidden, s.ffn),
     }
 
 
-def linear_forward(cluster: Cluster, job: Job, s: Shapes) -> list[Term]:
+def latent_shapes(job: Job, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
+    """Latent attention: down-projections on the sequence-parallel share, up-projections by heads."""
+    m = job.model
+    query_key = float(m.qk_nope_head_dim + m.qk_rope_head_dim)
+    shapes = {
+        "key-value down": (s.sequence_tokens, float(m.kv_lora_rank + m.qk_rope_head_dim), s.hidden),
+        "key-value up": (s.tokens, s.heads * float(m.qk_nope_head_dim + m.v_head_dim), float(m.kv_lora_rank)),
+        "query up": (s.tokens, s.heads * query_key, float(m.q_lora_rank) if m.q_lora_rank else s.hidden),
+        "attention output": (s.tokens, s.hidden, s.heads * float(m.v_head_dim)),
+    }
+    if m.q_lora_rank:
+        shapes["query down"] = (s.sequence_tokens, float(m.q_lora_rank), s.hidden)
+    return shapes
+
+
+def dense_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
+    """The two GEMMs of a dense MLP; gate and up are one."""
+    return {"mlp in": (s.tokens, s.wide, s.hidden), "mlp out": (s.tokens, s.hidden, s.ffn)}
+
+
+def mlp_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
+    """The dense MLP, or a routed layer's shared experts; layers for further tokens project two hidden states to one."""
+    shapes = {}
+    if kind.place == "end":
+        shapes["further-token projection"] = (s.sequence_tokens, s.hidden, 2.0 * s.hidden)
+    if not kind.routed:
+        return {**shapes, **dense_shapes(s)}
+    if job.model.shared_expert_intermediate_size:
+        ratio = job.model.shared_expert_intermediate_size / job.model.intermediate_size
+        shapes["shared expert in"] = (s.tokens, s.wide * ratio, s.hidden)
+        shapes["shared expert out"] = (s.tokens, s.hidden, s.ffn * ratio)
+    return shapes
+
+
+def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, forward."""
-    return [gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in linear_shapes(s).items()]
+    made = [gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in linear_shapes(job, s, kind).items()]
+    return made + (experts.linear_forward(cluster, job, plan, s) if kind.routed else [])
 
 
-def linear_backward(cluster: Cluster, job: Job, s: Shapes) -> list[Term]:
+def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """dgrad is (m, n) by (n, k); wgrad (k, m) by (m, n)."""
     made = []
-    for name, (m, n, k) in linear_shapes(s).items():
+    for name, (m, n, k) in linear_shapes(job, s, kind).items():
         made.append(gemm(cluster, job, f"{name} dgrad", m, k, n))
         made.append(gemm(cluster, job, f"{name} wgrad", k, n, m))
-    return made
+    return made + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
 
 
 def mean_key_length(job: Job, plan: Plan) -> Any:
@@ -163,7 +128,7 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
     ]
 
 
-def memory_bound(cluster: Cluster, job: Job, s: Shapes, backward: bool = False) -> list[Term]:
+def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward: bool = False) -> list[Term]:
     """Norms, residual additions, rotary embedding, the MLP's activation function, and casts of narrow formats."""
     model, f = job.model, job.framework
     ratio = (f.backward_traffic_ratio.value if backward else 1.0) * job.precision.activation_bytes / 2.0
@@ -171,8 +136,11 @@ def memory_bound(cluster: Cluster, job: Job, s: Shapes, backward: bool = False) 
     groups = [
         elementwise(cluster, "norms", ratio * f.norm_bytes.value * model.norms_per_layer * state, model.norms_per_layer),
         elementwise(cluster, "residuals", ratio * f.residual_bytes.value * 2.0 * state, 2.0),
-        elementwise(cluster, "activation function", ratio * f.activation_bytes.value * s.tokens * s.wide),
     ]
+    shapes = linear_shapes(job, s, kind)
+    wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]
+    if wide:
+        groups.append(elementwise(cluster, "activation function", ratio * f.activation_bytes.value * s.tokens * wide[0]))
     if model.position_embedding == "rope":
         rotated = s.tokens * (s.heads + s.kv_heads) * s.head_dim
         groups.append(elementwise(cluster, "rotary embedding", ratio * f.rotary_bytes.value * rotated))
@@ -180,27 +148,30 @@ def memory_bound(cluster: Cluster, job: Job, s: Shapes, backward: bool = False) 
         normed = s.tokens * (s.heads + s.kv_heads) * s.head_dim
         groups.append(elementwise(cluster, "query and key norms", ratio * f.norm_bytes.value * normed, 2.0))
     if job.precision.cast_bytes:
-        groups.append(elementwise(cluster, "casts", job.precision.cast_bytes * cast_elements(s, backward), 4.0))
-    return groups
+        groups.append(elementwise(cluster, "casts", job.precision.cast_bytes * cast_elements(shapes, backward), 4.0))
+    return groups + (experts.memory_bound(cluster, job, plan, s, ratio) if kind.routed else [])
 
 
-def cast_elements(s: Shapes, backward: bool) -> Any:
+def cast_elements(shapes: dict[str, tuple[Any, Any, Any]], backward: bool) -> Any:
     """Elements quantised in one pass: each linear layer's input forward, its output's gradient backward."""
-    shapes = linear_shapes(s).values()
-    columns = [n if backward else k for _, n, k in shapes]
-    return s.tokens * (columns[0] + columns[1] + columns[2] + columns[3])
+    count: Any = 0.0
+    for m, n, k in shapes.values():
+        count = count + m * (n if backward else k)
+    return count
 
 
-def tensor_parallel(cluster: Cluster, job: Job, plan: Plan) -> Term:
+def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind) -> Term:
     """Collectives of one pass over a layer: two all-reduces of its activations, or their two halves when sp is on.
 
     A reduce-scatter and an all-gather move what one all-reduce moves; they are timed apart where the tier's record does so.
+    Routed experts take their tokens from the sequence-parallel share: only attention and shared experts need the pair.
     """
+    pairs = 1.0 if kind.routed and not job.model.shared_expert_intermediate_size else 2.0
     size = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
     reduce = tiers.collective(cluster, "all-reduce", "all_reduce", plan.tp, size, 1.0)
     gather = tiers.collective(cluster, "all-gather", "all_gather", plan.tp, size, 1.0)
     scatter = tiers.collective(cluster, "reduce-scatter", "reduce_scatter", plan.tp, size, 1.0)
-    off, on = np.where(plan.sp > 0, 0.0, 2.0), np.where(plan.sp > 0, 2.0, 0.0)
+    off, on = np.where(plan.sp > 0, 0.0, pairs), np.where(plan.sp > 0, pairs, 0.0)
     parts = [total(f"{t.name}s", [t], times=n) for t, n in ((reduce, off), (gather, on), (scatter, on))]
     return total("tensor parallel", parts)
 
@@ -211,23 +182,23 @@ def context_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward
     return tiers.ring_pass(cluster, "keys and values round the ring", plan.cp, block * (2.0 if backward else 1.0), plan.tp)
 
 
-def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
+def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """One pass forward, without its collectives."""
-    parts = [*linear_forward(cluster, job, s), *attention(cluster, job, plan, s), *memory_bound(cluster, job, s)]
-    return total("forward", parts)
+    parts = linear_forward(cluster, job, plan, s, kind)
+    return total("forward", [*parts, *attention(cluster, job, plan, s), *memory_bound(cluster, job, plan, s, kind)])
 
 
-def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
+def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """One pass backward, without its collectives."""
     parts = [
-        *linear_backward(cluster, job, s),
+        *linear_backward(cluster, job, plan, s, kind),
         *attention(cluster, job, plan, s, backward=True),
-        *memory_bound(cluster, job, s, backward=True),
+        *memory_bound(cluster, job, plan, s, kind, backward=True),
     ]
     return total("backward", parts)
 
 
-def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
+def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """What is computed a second time: whole layers, and in the others the operators the plan names."""
     rest = 1.0 - plan.recompute_layers
     linear = plan.recompute_layers + rest * plan.recompute_linear
@@ -236,8 +207,8 @@ def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
     return total(
         "recompute",
         [
-            total("linear layers again", linear_forward(cluster, job, s), times=linear),
+            total("linear layers again", linear_forward(cluster, job, plan, s, kind), times=linear),
             total("attention core again", attention(cluster, job, plan, s), times=core),
-            total("memory-bound operators again", memory_bound(cluster, job, s), times=bytes_bound),
+            total("memory-bound operators again", memory_bound(cluster, job, plan, s, kind), times=bytes_bound),
         ],
     )

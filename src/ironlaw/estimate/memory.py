@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.counts import layer_parameters, stage_parameters
-from ironlaw.estimate.layer import Shapes
+from ironlaw.estimate import experts
+from ironlaw.estimate.counts import common_parameters, core_head_dim, routed_parameters, stage_common, stage_routed
+from ironlaw.estimate.kinds import Kind, kinds, layers_of
+from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.stages import Stage, stages
 from ironlaw.law import activations, pipeline, states
 from ironlaw.plan import Cluster, Job, Plan
@@ -83,11 +85,10 @@ def stage_memory(job: Job, plan: Plan, stage: Stage) -> Term:
     """The device memory of one class of stages."""
     f = job.framework
     s = Shapes.of(job, plan)
-    local = stage_parameters(job.model, stage) / plan.tp
     allocated = total(
         "allocated",
         [
-            *model_states(job, plan, local),
+            *model_states(job, plan, stage),
             activation_memory(job, plan, s, stage),
             logits(job, plan, s, stage),
             gather_buffers(job, plan, stage),
@@ -95,7 +96,7 @@ def stage_memory(job: Job, plan: Plan, stage: Stage) -> Term:
         ],
     )
     reserved = total("reserved", [allocated, leaf("allocator slack", _share, "B", size=allocated.value, fraction=f.allocator_slack)])
-    groups = 1.0 * (plan.tp > 1) + (plan.pp > 1) + (plan.cp > 1) + (plan.dp_shard > 1) + (plan.dp_replicate > 1)
+    groups = 1.0 * (plan.tp > 1) + (plan.pp > 1) + (plan.expert_ways > 1) + (plan.cp > 1) + (plan.dp_shard > 1) + (plan.dp_replicate > 1)
     return total(
         "device",
         [
@@ -106,7 +107,7 @@ def stage_memory(job: Job, plan: Plan, stage: Stage) -> Term:
     )
 
 
-def model_states(job: Job, plan: Plan, local: Any) -> list[Term]:
+def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     """Weights, gradients, master weights and optimizer states, each sharded from its ZeRO stage on."""
     kept = states.OPTIMIZERS[job.optimizer]
     f, precision = job.framework, job.precision
@@ -114,9 +115,18 @@ def model_states(job: Job, plan: Plan, local: Any) -> list[Term]:
     separate_master = precision.master_weights and f.parameter_bytes is None
     gradient = f.gradient_bytes.value if precision.master_weights else precision.parameter_bytes
 
+    copies = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
+    local = copies * stage_common(job.model, stage) / plan.tp
+    own = copies * stage_routed(job.model, stage) / plan.expert_ways
+
     def kind(name: str, size: Any, from_stage: float) -> Term:
         shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
-        return leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
+        common = leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
+        if not job.model.num_experts:
+            return common
+        shards = states.zero_shards(from_stage, plan.zero, plan.expert_shard_ranks)
+        routed = leaf(f"{name}, experts", states.state, "B", parameters=own, bytes_per_parameter=size, shards=shards)
+        return total(name, [common, routed])
 
     return [
         kind("weights", stored, 3.0),
@@ -127,7 +137,7 @@ def model_states(job: Job, plan: Plan, local: Any) -> list[Term]:
     ]
 
 
-def saved_per_layer(job: Job, plan: Plan, s: Shapes) -> list[Term]:
+def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """What one layer keeps of one micro-batch when nothing of it is recomputed in full."""
     model, e = job.model, job.precision.activation_bytes
     flash, dropout = float(job.flash), float(model.dropout)
@@ -154,8 +164,8 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes) -> list[Term]:
             "B",
             tokens=s.tokens,
             num_attention_heads=model.num_attention_heads,
-            num_key_value_heads=model.num_key_value_heads,
-            head_dim=model.head_dim,
+            num_key_value_heads=model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads,
+            head_dim=core_head_dim(model),
             flash=flash,
             tp=plan.tp,
             bytes_per_element=e,
@@ -173,18 +183,48 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes) -> list[Term]:
             tp=plan.tp,
             bytes_per_element=e,
         ),
-        leaf(
-            "mlp",
+        *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept),
+    ]
+
+
+def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, cheap_kept: Any) -> list[Term]:
+    """The wide tensors of a dense MLP, or of shared and routed experts with the rows copied to them."""
+    model, e = job.model, job.precision.activation_bytes
+    kept = saved_mlp_tensors(job, cheap_kept)
+
+    def wide(name: str, tokens: Any, size: float, tp: Any) -> Term:
+        return leaf(
+            name,
             activations.mlp,
             "B",
             times=linear_kept,
-            tokens=s.tokens,
-            intermediate_size=model.intermediate_size,
-            saved=saved_mlp_tensors(job, cheap_kept),
-            tp=plan.tp,
+            tokens=tokens,
+            intermediate_size=size,
+            saved=kept,
+            tp=tp,
+            bytes_per_element=e,
+        )
+
+    if not kind.routed:
+        return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]
+    rows = experts.rows(job, plan, s)
+    made = [
+        wide("experts", rows, model.moe_intermediate_size, plan.etp),
+        leaf(
+            "rows of experts",
+            activations.checkpoint,
+            "B",
+            times=2.0 * linear_kept,
+            tokens=rows,
+            hidden_size=model.hidden_size,
+            tp=1.0,
+            sp=0.0,
             bytes_per_element=e,
         ),
     ]
+    if model.shared_expert_intermediate_size:
+        made.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp))
+    return made
 
 
 def saved_mlp_tensors(job: Job, cheap_kept: Any) -> Any:
@@ -194,16 +234,24 @@ def saved_mlp_tensors(job: Job, cheap_kept: Any) -> Any:
     return 1.0 + (0.0 if job.model.hidden_act == "relu" else 1.0) * cheap_kept
 
 
+def micro_batches_in_flight(job: Job, plan: Plan, stage: Stage) -> Any:
+    """Micro-batches a stage holds activations of: all with GPipe, pp + 1 with DualPipe, else by its distance to the end."""
+    if job.schedule == "gpipe":
+        return plan.num_microbatches
+    if job.schedule == "dualpipe":
+        return np.minimum(plan.pp + 1.0, plan.num_microbatches)
+    return pipeline.in_flight_interleaved(plan.pp, plan.vpp, stage.index, plan.num_microbatches)
+
+
 def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed ones, and the one being redone."""
-    in_flight = pipeline.in_flight_interleaved(plan.pp, plan.vpp, stage.index, plan.num_microbatches)
-    layers = stage.layers * in_flight
-    saved = saved_per_layer(job, plan, s)
+    in_flight = micro_batches_in_flight(job, plan, stage)
+    saved = {kind: saved_per_layer(job, plan, s, kind) for kind in kinds(job.model)}
     boundary = leaf(
         "checkpoints",
         activations.checkpoint,
         "B",
-        times=layers * plan.recompute_layers,
+        times=stage.layers * in_flight * plan.recompute_layers,
         tokens=s.tokens,
         hidden_size=job.model.hidden_size,
         tp=plan.tp,
@@ -211,12 +259,16 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         bytes_per_element=job.precision.activation_bytes,
     )
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
+    heaviest = kinds(job.model)[-1]
     return total(
         "activations",
         [
-            total("saved layers", saved, times=layers * (1.0 - plan.recompute_layers)),
+            *(
+                total(f"saved {kind.name}", parts, times=layers_of(stage, kind, job.model) * in_flight * (1.0 - plan.recompute_layers))
+                for kind, parts in saved.items()
+            ),
             boundary,
-            total("layer being recomputed", saved, times=working),
+            total("layer being recomputed", saved[heaviest], times=working),
         ],
     )
 
@@ -249,9 +301,12 @@ def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
 
 def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
     """ZeRO-3: two layers' whole weights (one in use, one prefetched) and one layer's whole gradients, or the output layer's."""
-    table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size)
-    biggest = np.maximum(layer_parameters(job.model), table)
-    units = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0) * biggest / plan.tp
+    table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
+    biggest = table
+    for kind in kinds(job.model):
+        whole = common_parameters(job.model, kind) / plan.tp + routed_parameters(job.model, kind) / plan.expert_ways
+        biggest = np.maximum(biggest, whole)
+    units = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0) * biggest
     return leaf(
         "gather buffers",
         states.state,

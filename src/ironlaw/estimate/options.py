@@ -163,6 +163,14 @@ def positive(unit: str) -> Callable[[Any, str], float]:
     return read
 
 
+def at_least_one(value: Any, flag: str) -> float:
+    """A number of at least 1."""
+    number = units.parse(value, "1", flag)
+    if not math.isfinite(number) or number < 1:
+        raise ValueRangeError(f"{flag} is {value}, must be at least 1")
+    return number
+
+
 OPTIONS: dict[str, Option] = {
     "model": Option(model, "catalogue name, config.json (file or folder), or hidden_size=...,num_hidden_layers=...", "MODEL"),
     "on": Option(text, "accelerator, by catalogue name", "ACCELERATOR"),
@@ -180,6 +188,9 @@ OPTIONS: dict[str, Option] = {
     "vpp": Option(whole, "model chunks per pipeline rank", column=True),
     "cp": Option(whole, "context parallel (ring attention)", column=True),
     "ep": Option(whole, "expert parallel", column=True),
+    "etp": Option(whole, "tensor parallel inside an expert", column=True),
+    "expert_imbalance": Option(at_least_one, "rows of the busiest expert rank over the mean (default 1, balanced)", "X"),
+    "capacity_factor": Option(positive("1"), "rows each expert is padded or cut to, over the mean (default: dropless)", "X"),
     "dp_replicate": Option(whole, "data parallel, replicas", column=True),
     "dp_shard": Option(whole, "data parallel, shards", column=True),
     "zero": Option(stage, "what dp_shard shards: 0 nothing, 1 states, 2 also gradients, 3 also weights", "0|1|2|3", column=True),
@@ -195,7 +206,9 @@ OPTIONS: dict[str, Option] = {
         "NAME",
     ),
     "schedule": Option(
-        one_of(("1f1b", "interleaved"), ("zero-bubble", "dualpipe", "gpipe")), "1f1b, interleaved (default: by vpp)", "NAME"
+        one_of(("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")),
+        "1f1b, interleaved, gpipe, zero-bubble, dualpipe (default: 1f1b, interleaved when vpp > 1)",
+        "NAME",
     ),
     "overlap": Option(overlap, "comma list of grad-reduce, param-gather, tp, pp; none; all", "LIST"),
     "flash_attention": Option(switch, "flash attention (default: on where the device has it)", "on|off"),
@@ -210,7 +223,7 @@ DEFAULTS: dict[str, Any] = {
     "optimizer": "adamw",
     "count_embedding": False,
     "cp": 1.0,
-    "ep": 1.0,
+    "etp": 1.0,
 }
 
 

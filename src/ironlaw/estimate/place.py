@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.records import Model
 from ironlaw.estimate import rules
 from ironlaw.estimate.memory import memory
 from ironlaw.estimate.step import step
 from ironlaw.plan import Cluster, Job, Plan
 
-MESH = ("tp", "pp", "vpp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp")
+MESH = ("tp", "pp", "vpp", "ep", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp")
 MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0)
 CHUNKS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0)
 HEADROOM = 0.05  # of the capacity a choice keeps free where it can: memory is predicted no better than that
@@ -54,15 +56,15 @@ def default_batch(gpus: float, seq_len: float) -> float:
     return float(np.ceil(sequences / unit) * unit)
 
 
-def open_axes(given: dict[str, Any]) -> list[str]:
-    """The axes of a row that are left to the tool."""
-    return [name for name in MESH if given.get(name) is None]
+def open_axes(given: dict[str, Any], model: Model) -> list[str]:
+    """The axes of a row that are left to the tool; a dense model has no experts to place."""
+    return [name for name in MESH if given.get(name) is None and (name != "ep" or model.num_experts)]
 
 
 _COLUMNS = (
     "tp", "pp", "vpp", "dp_replicate", "dp_shard", "sp", "zero", "micro_batch_size",
-    "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise",
-    "gpus", "cp", "ep", "global_batch_size", "seq_len",
+    "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "ep",
+    "gpus", "cp", "etp", "global_batch_size", "seq_len",
 )  # fmt: skip
 
 
@@ -88,7 +90,7 @@ def enumerate_row(pool: Pool, job: Job, cluster: Cluster, given: dict[str, Any],
     """
     gpus, cp = given["gpus"], given["cp"]
     domain = int(cluster.node.scale_up_size.value)
-    constants = [given[name] for name in _COLUMNS[12:]]
+    constants = [given[name] for name in _COLUMNS[13:]]
     recomputes: list[str] = [given["recompute"]] if given.get("recompute") else list(RECOMPUTES)
     fractions = {how: recompute_columns(how, job.framework.selective_recompute) for how in recomputes}
     micros = _axis(given, "micro_batch_size", MICRO_BATCHES)
@@ -97,13 +99,13 @@ def enumerate_row(pool: Pool, job: Job, cluster: Cluster, given: dict[str, Any],
             if flat_only is not None and flat_only != (tp == 1 and pp == 1):
                 continue
             sp = given["sp"] if given.get("sp") is not None else float(tp > 1)
+            eps = _axis(given, "ep", _expert_parallel(job, gpus / pp / given["etp"]))
             for replicate, shard, zero in _data_parallel(job, given, gpus / (tp * pp * cp), pp):
                 for vpp in _axis(given, "vpp", _chunks(job, pp)):
-                    for micro in micros:
-                        for recompute in recomputes:
-                            pool.listed.append([tp, pp, vpp, replicate, shard, sp, zero, micro, *fractions[recompute], *constants])
-                            pool.how.append(recompute)
-                            pool.owner.append(owner)
+                    for ep, micro, how in product(eps, micros, recomputes):
+                        pool.listed.append([tp, pp, vpp, replicate, shard, sp, zero, micro, *fractions[how], ep, *constants])
+                        pool.how.append(how)
+                        pool.owner.append(owner)
 
 
 def _axis(given: dict[str, Any], name: str, usual: Any) -> list[float]:
@@ -122,6 +124,14 @@ def _chunks(job: Job, pp: float) -> list[float]:
     layers = np.floor(job.model.num_hidden_layers / pp)
     even = job.model.num_hidden_layers % pp == 0
     return [v for v in CHUNKS if v == 1 or (pp > 1 and v <= layers and (not even or layers % v == 0))]
+
+
+def _expert_parallel(job: Job, ranks: float) -> list[float]:
+    """Usual expert-parallel sizes: powers of two that divide the experts and the ranks of a stage."""
+    if not job.model.num_experts:
+        return [1.0]
+    sizes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
+    return [v for v in sizes if job.model.num_experts % v == 0 and ranks % v == 0]
 
 
 def _data_parallel(job: Job, given: dict[str, Any], dp: float, pp: float) -> list[tuple[float, float, float]]:
@@ -189,7 +199,7 @@ def place(jobs: Callable[[str], Job], cluster: Cluster, rows: list[dict[str, Any
         index = np.array([i for i, owner in enumerate(owners) if picked[owner][0] == number], dtype=np.int64)
         if index.size:
             taken = [picked[owners[i]][1] for i in index]
-            chosen = tuple(tuple(open_axes(rows[i])) for i in index)
+            chosen = tuple(tuple(open_axes(rows[i], jobs(pool.framework).model)) for i in index)
             placed.append(Placed(pool.framework, pool.plan().take(taken), index, tuple(pool.how[t] for t in taken), chosen))
     return placed
 

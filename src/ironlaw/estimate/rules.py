@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.records import Model
 from ironlaw.estimate.stages import stages
 from ironlaw.plan import Job, Plan
 
@@ -25,6 +26,8 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "tp_divides_heads": one & _divides(plan.tp, model.num_attention_heads),
         "tp_divides_kv_heads": one & _divides(np.minimum(plan.tp, model.num_key_value_heads), kv_local),
         "tp_divides_intermediate_size": one & _divides(plan.tp, model.intermediate_size),
+        "ep_divides_experts": one & _experts_divide(model, plan),
+        "ep_divides_ranks": one & _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp),
         "sequence_divides": one & _divides(plan.tp * np.where(plan.cp > 1, 2.0 * plan.cp, 1.0), plan.seq_len),
         "micro_batches_whole": one & _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": one & (smallest >= 1.0),
@@ -39,6 +42,8 @@ RULES = {
     "tp_divides_heads": "tp divides num_attention_heads",
     "tp_divides_kv_heads": "tp divides num_key_value_heads, or is a multiple of it",
     "tp_divides_intermediate_size": "tp divides intermediate_size",
+    "ep_divides_experts": "ep divides num_experts and etp moe_intermediate_size; a dense model has ep 1 and etp 1",
+    "ep_divides_ranks": "ep * etp divides tp * cp * dp",
     "sequence_divides": "tp divides seq_len; with cp > 1, 2 tp cp does (each rank takes two chunks to balance the causal mask)",
     "micro_batches_whole": "micro_batch_size * dp divides global_batch_size",
     "stages_have_layers": "every pipeline stage has a layer",
@@ -55,6 +60,8 @@ _BROKEN = {
     "tp_divides_intermediate_size": "tp {tp:g} does not divide intermediate_size {model.intermediate_size}",
     "gpus_factor": "{gpus:g} gpus do not factor: tp {tp:g} * pp {pp:g} * cp {cp:g}"
     " leaves dp_replicate {dp_replicate:.4g} * dp_shard {dp_shard:.4g}",
+    "ep_divides_experts": "ep {ep:g} and etp {etp:g} do not divide the experts: {model.num_experts} of width {model.moe_intermediate_size}",
+    "ep_divides_ranks": "ep {ep:g} * etp {etp:g} does not divide tp * cp * dp, {tp:g} * {cp:g} * {dp:g}",
     "sequence_divides": "tp {tp:g} * 2 cp {cp:g} does not divide seq_len {seq_len:g}",
     "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
@@ -83,6 +90,12 @@ def legal(rules: dict[str, Any]) -> Any:
         if name != "fits":
             result = result & column
     return result
+
+
+def _experts_divide(model: Model, plan: Plan) -> Any:
+    if not model.num_experts:
+        return plan.expert_ways == 1.0
+    return _divides(plan.ep, model.num_experts) & _divides(plan.etp, model.moe_intermediate_size)
 
 
 def _whole(number: Any) -> Any:

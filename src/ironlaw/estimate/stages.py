@@ -12,10 +12,11 @@ from ironlaw.plan import Job, Plan
 
 @dataclass(frozen=True)
 class Stage:
-    """A class of equal stages: columns of its first stage's index, its layers, and how many stages it stands for."""
+    """A class of equal stages: columns of its first stage's index and layer, its layers, and how many stages it stands for."""
 
     name: str
     index: Any
+    start: Any  # the first of its layers, counted from 0
     layers: Any
     count: Any
     embedding: Any  # 1 where it holds the embedding
@@ -40,10 +41,10 @@ def stages(job: Job, plan: Plan) -> list[Stage]:
     longer = np.minimum(remainder, middles)
     first = base + (remainder - longer) - counted - single * counted
     return [
-        Stage("first", 0.0 * one, first, one, one, single),
-        Stage("longer middle", one, base + one, longer, 0.0 * one, 0.0 * one),
-        Stage("middle", 1.0 + longer, base, middles - longer, 0.0 * one, 0.0 * one),
-        Stage("last", plan.pp - 1.0, base - counted, 1.0 - single, 0.0 * one, one),
+        Stage("first", 0.0 * one, 0.0 * one, first, one, one, single),
+        Stage("longer middle", one, first, base + one, longer, 0.0 * one, 0.0 * one),
+        Stage("middle", 1.0 + longer, first + longer * (base + one), base, middles - longer, 0.0 * one, 0.0 * one),
+        Stage("last", plan.pp - 1.0, job.model.num_hidden_layers - (base - counted), base - counted, 1.0 - single, 0.0 * one, one),
     ]
 
 
@@ -51,7 +52,8 @@ def _explicit(job: Job, plan: Plan) -> list[Stage]:
     one = np.ones_like(plan.pp)
     last = len(job.layers_per_stage) - 1
     return [
-        Stage(f"stage {i}", i * one, layers * one, one, one * (i == 0), one * (i == last)) for i, layers in enumerate(job.layers_per_stage)
+        Stage(f"stage {i}", i * one, sum(job.layers_per_stage[:i]) * one, layers * one, one, one * (i == 0), one * (i == last))
+        for i, layers in enumerate(job.layers_per_stage)
     ]
 
 
@@ -64,6 +66,6 @@ def slowest(candidates: list[Stage], times: list[Any]) -> tuple[Stage, Any]:
         best, which = np.where(better, time, best), np.where(better, float(i), which)
         chosen = Stage(
             "slowest",
-            *(np.where(better, getattr(stage, f), getattr(chosen, f)) for f in ("index", "layers", "count", "embedding", "head")),
+            *(np.where(better, getattr(stage, f), getattr(chosen, f)) for f in ("index", "start", "layers", "count", "embedding", "head")),
         )
     return chosen, which

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import layer, tiers
-from ironlaw.estimate.counts import layer_parameters, stage_parameters
+from ironlaw.estimate import experts, layer, tiers
+from ironlaw.estimate.counts import common_parameters, routed_parameters, stage_common, stage_routed
+from ironlaw.estimate.kinds import Kind, kinds, layers_of
+from ironlaw.estimate.parts import Shapes, elementwise, gemm
 from ironlaw.estimate.stages import Stage, slowest, stages
 from ironlaw.law import kernels, overlap, pipeline, states, traffic
 from ironlaw.plan import Cluster, Job, Plan
@@ -33,42 +35,56 @@ class Step:
 
 def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
     """The step of every plan of a batch."""
-    s = layer.Shapes.of(job, plan)
-    per_layer = layer_parts(job, cluster, plan, s)
+    s = Shapes.of(job, plan)
+    per_kind = {kind: layer_parts(job, cluster, plan, s, kind) for kind in kinds(job.model)}
+    one_layer = {kind: fold(parts) for kind, parts in per_kind.items()}
     embedding, head = embedding_term(job, cluster, plan, s), head_term(job, cluster, plan, s)
+    heads = 1.0 + job.model.num_nextn_predict_layers
     hop = point_to_point(job, cluster, plan)
-    one_layer = fold(per_layer)
     classes = stages(job, plan)
-    times = [c.layers * one_layer + c.embedding * embedding.value + c.head * head.value for c in classes]
+    times = [_stage_time(job, c, one_layer) + c.embedding * embedding.value + c.head * heads * head.value for c in classes]
     pace, which = slowest(classes, times)
 
     hidden = 1.0 if "pp" in job.overlap else 0.0
     exposed_hops = np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - hidden * (plan.vpp > 1)), 0.0)
     micro_batch = [
-        total("layers", per_layer, times=pace.layers),
+        *(total(kind.name, parts, times=layers_of(pace, kind, job.model)) for kind, parts in per_kind.items()),
         total("embedding", [embedding], times=pace.embedding),
-        total("output layer and loss", [head], times=pace.head),
+        total("output layer and loss", [head], times=pace.head * heads),
         total("stage to stage", [hop], times=exposed_hops),
     ]
     one_micro_batch = fold(micro_batch)
     pipeline_time = _pipeline_time(classes, times, hop.value, plan)
-    gradients, parameters = data_parallel(job, cluster, plan, pace, per_layer)
+    gradients, parameters = data_parallel(job, cluster, plan, pace, per_kind)
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches),
-        leaf(
-            "pipeline bubble",
-            pipeline.bubble_time,
-            "s",
-            "pipeline",
-            pipeline_time=pipeline_time,
-            slowest_stage_time=np.minimum(one_micro_batch, pipeline_time),
-            vpp=plan.vpp,
-        ),
+        bubble(job, plan, pipeline_time, np.minimum(one_micro_batch, pipeline_time), _passes(job, pace, per_kind)),
         gradients,
         parameters,
         optimizer(job, cluster, plan, pace),
     ]
     return Step(total("step", parts), pace, tuple(c.name for c in classes), which)
+
+
+def bubble(job: Job, plan: Plan, pipeline_time: Any, slowest: Any, passes: tuple[Any, Any, Any]) -> Term:
+    """What the schedule leaves a stage waiting for."""
+    forward, backward, weight = passes
+    waiting = {"pipeline_time": pipeline_time, "slowest_stage_time": slowest}
+    if job.schedule == "dualpipe":
+        times = {"forward_time": forward, "backward_time": backward, "weight_time": weight}
+        return leaf("pipeline bubble", pipeline.dualpipe_time, "s", "pipeline", pp=plan.pp, **times)
+    if job.schedule == "zero-bubble":
+        share = weight / (forward + backward)
+        return leaf("pipeline bubble", pipeline.zero_bubble_time, "s", "pipeline", weight_share=share, **waiting)
+    return leaf("pipeline bubble", pipeline.bubble_time, "s", "pipeline", vpp=plan.vpp, **waiting)
+
+
+def _stage_time(job: Job, stage: Stage, one_layer: dict[Kind, Any]) -> Any:
+    """One micro-batch through the layers of a stage and back."""
+    time: Any = 0.0
+    for kind, value in one_layer.items():
+        time = time + layers_of(stage, kind, job.model) * value
+    return time
 
 
 def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan) -> Any:
@@ -79,19 +95,21 @@ def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan)
     return through + np.where(plan.pp > 1, 2.0 * plan.pp * plan.vpp, 0.0) * hop
 
 
-def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> list[Term]:
+def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """One layer's share of a micro-batch: computation, exposed collectives, and what its host cannot launch in time."""
-    forward = layer.forward(cluster, job, plan, s)
-    backward = layer.backward(cluster, job, plan, s)
-    again = layer.recompute(cluster, job, plan, s)
+    forward = layer.forward(cluster, job, plan, s, kind)
+    backward = layer.backward(cluster, job, plan, s, kind)
+    again = layer.recompute(cluster, job, plan, s, kind)
     device = forward.value + backward.value + again.value
-    tensor = layer.tensor_parallel(cluster, job, plan)
+    tensor = layer.tensor_parallel(cluster, job, plan, kind)
     passes = 2.0 + plan.recompute_layers
     if "tp" in job.overlap:
         exposed = _exposed(cluster, "tensor parallel", device, [total("collectives", [tensor], times=passes)])
     else:
         exposed = total("tensor parallel", [tensor], times=passes)
     ring = context_parallel(job, cluster, plan, s)
+    routed = [total("expert parallel", [experts.communication(cluster, job, plan, s)], times=passes)] if kind.routed else []
+    network = fold([exposed, ring, *routed])
     host = leaf(
         "host dispatch",
         kernels.dispatch_shortfall,
@@ -99,13 +117,13 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> list
         "dispatch",
         operators=job.framework.operators_per_layer.value * (3.0 + plan.recompute_layers),
         host_time=job.framework.host_time_per_operator,
-        device_time=device + exposed.value + ring.value,
+        device_time=device + network,
     )
-    sharded = fully_sharded(job, cluster, plan, forward.value, backward.value + again.value)
-    return [forward, backward, again, exposed, ring, sharded, host]
+    sharded = fully_sharded(job, cluster, plan, kind, forward.value, backward.value + again.value)
+    return [forward, backward, again, exposed, ring, *routed, sharded, host]
 
 
-def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> Term:
+def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """What ring attention's passes add to the attention they run beside, forward (and its recompute) and backward."""
     core = fold(layer.attention(cluster, job, plan, s))
     core_backward = fold(layer.attention(cluster, job, plan, s, backward=True))
@@ -136,26 +154,36 @@ def _exposed(cluster: Cluster, name: str, compute: Any, communication: list[Term
     )
 
 
-def fully_sharded(job: Job, cluster: Cluster, plan: Plan, forward: Any, backward: Any) -> Term:
+def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, backward: Any) -> Term:
     """ZeRO-3: weights gathered for forward and again for backward, gradients scattered, both beside the computation.
 
     ZeRO-2 scatters its gradients every micro-batch too.
     """
-    local = layer_parameters(job.model) / plan.tp
-    weights = local * parameter_bytes(job)
-    gather = tiers.collective(cluster, "gather weights", "all_gather", plan.shard_ranks, weights, plan.tp)
-    scattered = local * job.framework.gradient_reduce_bytes.value
-    scatter = tiers.collective(cluster, "scatter gradients", "reduce_scatter", plan.shard_ranks, scattered, plan.tp)
+    gather, scatter = shard_traffic(job, cluster, plan, common_parameters(job.model, kind), routed_parameters(job.model, kind))
     all_three = np.where(plan.zero == 3, 1.0, 0.0)
     only_two = np.where(plan.zero == 2, 1.0, 0.0)
     return total(
         "sharded data parallel",
         [
-            _exposed(cluster, "exposed gather, forward", forward, [gather], all_three),
-            _exposed(cluster, "exposed gather and scatter, backward", backward, [gather, scatter], all_three),
-            _exposed(cluster, "exposed scatter, backward", backward, [scatter], only_two),
+            _exposed(cluster, "exposed gather, forward", forward, gather, all_three),
+            _exposed(cluster, "exposed gather and scatter, backward", backward, [*gather, *scatter], all_three),
+            _exposed(cluster, "exposed scatter, backward", backward, scatter, only_two),
         ],
     )
+
+
+def shard_traffic(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> tuple[list[Term], list[Term]]:
+    """The gathers of weights and the scatters of gradients of ``common`` and ``routed`` parameters over their own ranks."""
+    size, reduced = parameter_bytes(job), job.framework.gradient_reduce_bytes.value
+    local = common / plan.tp
+    gather = [tiers.collective(cluster, "gather weights", "all_gather", plan.shard_ranks, local * size, plan.tp)]
+    scatter = [tiers.collective(cluster, "scatter gradients", "reduce_scatter", plan.shard_ranks, local * reduced, plan.tp)]
+    if job.model.num_experts:
+        ways, ranks = plan.expert_ways, plan.expert_shard_ranks
+        own = routed / ways
+        gather.append(tiers.collective(cluster, "gather experts", "all_gather", ranks, own * size, ways))
+        scatter.append(tiers.collective(cluster, "scatter experts' gradients", "reduce_scatter", ranks, own * reduced, ways))
+    return gather, scatter
 
 
 def parameter_bytes(job: Job) -> float:
@@ -163,27 +191,27 @@ def parameter_bytes(job: Job) -> float:
     return job.precision.parameter_bytes
 
 
-def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> Term:
+def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Look-up forward, scatter-add backward, and the sum over the vocabulary's shards."""
     e = job.precision.activation_bytes
     moved = s.tokens * s.hidden * e
     reduce = tiers.collective(cluster, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
     return total(
         "embedding",
-        [layer.elementwise(cluster, "look-up", 2.0 * moved), layer.elementwise(cluster, "scatter-add", 3.0 * moved), reduce],
+        [elementwise(cluster, "look-up", 2.0 * moved), elementwise(cluster, "scatter-add", 3.0 * moved), reduce],
     )
 
 
-def head_term(job: Job, cluster: Cluster, plan: Plan, s: layer.Shapes) -> Term:
+def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Final norm, output projection and cross-entropy, forward and backward."""
     e, vocab = job.precision.activation_bytes, job.model.vocab_size / plan.tp
     logits = s.tokens * vocab
     compute = [
-        layer.gemm(cluster, job, "output gemm", s.tokens, vocab, s.hidden, wide=True),
-        layer.gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab, wide=True),
-        layer.gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True),
-        layer.elementwise(cluster, "cross-entropy", job.framework.loss_bytes.value * logits * e / 2.0),
-        layer.elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
+        gemm(cluster, job, "output gemm", s.tokens, vocab, s.hidden, wide=True),
+        gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab, wide=True),
+        gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True),
+        elementwise(cluster, "cross-entropy", job.framework.loss_bytes.value * logits * e / 2.0),
+        elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]
     busy = fold(compute)
     weights = job.model.vocab_size * job.model.hidden_size / plan.tp
@@ -205,46 +233,60 @@ def point_to_point(job: Job, cluster: Cluster, plan: Plan) -> Term:
     return tiers.point_to_point(cluster, "p2p", size, plan.gpus / plan.pp)
 
 
-def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_layer: list[Term]) -> tuple[Term, Term]:
+def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_kind: dict[Kind, list[Term]]) -> tuple[Term, Term]:
     """Once a step: gradients reduced behind the last backward, weights gathered before the next forward.
 
     With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
     """
-    local = stage_parameters(job.model, pace) / plan.tp
-    size = local * job.framework.gradient_reduce_bytes.value
-    scatter = tiers.collective(cluster, "reduce-scatter", "reduce_scatter", plan.shard_ranks, size, plan.tp)
-    whole = tiers.collective(cluster, "all-reduce", "all_reduce", plan.dp * plan.cp, size, plan.tp)
-    replicas = tiers.collective(
-        cluster,
-        "all-reduce over replicas",
-        "all_reduce",
-        plan.dp_replicate,
-        size / plan.shard_ranks,
-        plan.tp * plan.cp * plan.dp_shard,
-    )
-    once = np.where(plan.zero == 1, 1.0, 0.0)
-    unsharded = np.where(plan.zero == 0, 1.0, 0.0)
+    common, routed = stage_common(job.model, pace), stage_routed(job.model, pace)
+    gather, scatter = shard_traffic(job, cluster, plan, common, routed)
+    reduced = job.framework.gradient_reduce_bytes.value
+    whole = [tiers.collective(cluster, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
+    shards = plan.tp * plan.cp * plan.dp_shard
+    size = common / plan.tp * reduced / plan.shard_ranks
+    replicas = [tiers.collective(cluster, "all-reduce over replicas", "all_reduce", plan.dp_replicate, size, shards)]
+    if job.model.num_experts:
+        own = routed / plan.expert_ways * reduced
+        whole.append(tiers.collective(cluster, "all-reduce of experts", "all_reduce", plan.expert_ranks, own, plan.expert_ways))
+        size = own / plan.expert_shard_ranks
+        replicas.append(tiers.collective(cluster, "all-reduce of experts over replicas", "all_reduce", plan.dp_replicate, size, shards))
+    once, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
     reduce = [
-        total("reduce-scatter", [scatter], times=once),
-        total("all-reduce", [whole], times=unsharded),
-        total("all-reduce over replicas", [replicas], times=1.0 - unsharded),
+        total("reduce-scatter", scatter, times=once),
+        total("all-reduce", whole, times=unsharded),
+        total("all-reduce over replicas", replicas, times=1.0 - unsharded),
     ]
-    gather = tiers.collective(cluster, "all-gather", "all_gather", plan.shard_ranks, local * parameter_bytes(job), plan.tp)
-    gathered = [total("all-gather", [gather], times=np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0))]
-    forward, backward, again = (t.value for t in per_layer[:3])
+    gathered = [total("all-gather", gather, times=np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0))]
+    forward, backward, _ = _passes(job, pace, per_kind)
     window = cluster.systems.gradient_window.value
-    behind = window * pace.layers * (backward + again) if "grad-reduce" in job.overlap else 0.0 * backward
-    before = window * pace.layers * forward if "param-gather" in job.overlap else 0.0 * forward
+    behind = window * backward if "grad-reduce" in job.overlap else 0.0 * backward
+    before = window * forward if "param-gather" in job.overlap else 0.0 * forward
     return (
         _exposed(cluster, "exposed gradient reduction", behind, reduce),
         _exposed(cluster, "exposed weight gather", before, gathered),
     )
 
 
+def _passes(job: Job, pace: Stage, per_kind: dict[Kind, list[Term]]) -> tuple[Any, Any, Any]:
+    """Computation of one micro-batch on the pace-setting stage: forward, backward with its recompute, weight gradients."""
+    forward: Any = 0.0
+    backward: Any = 0.0
+    weight: Any = 0.0
+    for kind, parts in per_kind.items():
+        count = layers_of(pace, kind, job.model)
+        forward = forward + count * parts[0].value
+        backward = backward + count * (parts[1].value + parts[2].value)
+        weight = weight + count * fold([t for t in parts[1].parts if t.name.endswith("wgrad")])
+    return forward, backward, weight
+
+
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
     kept = states.OPTIMIZERS[job.optimizer]
-    local = stage_parameters(job.model, pace) / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+    local = stage_common(job.model, pace) / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+    if job.model.num_experts:
+        experts_own = stage_routed(job.model, pace) / plan.expert_ways
+        local = local + experts_own / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
     constants = cluster.elementwise
     return leaf(
         "optimizer",

@@ -54,6 +54,29 @@ def collective(cluster: Cluster, name: str, operation: str, n: Any, size: Any, s
     )
 
 
+def all_to_all(cluster: Cluster, name: str, n: Any, size: Any, stride: Any) -> Term:
+    """The time in which each of ``n`` ranks ``stride`` apart hands ``size`` bytes out in equal parts, as a network leaf."""
+    inside, outside = cluster.scale_up.collective["all_to_all"], cluster.scale_out.collective["all_to_all"]
+    inner = inner_ranks(cluster, n, stride)
+    return leaf(
+        name,
+        collectives.two_tier_all_to_all,
+        "s",
+        bound="network",
+        inner_ranks=inner,
+        outer_ranks=n / inner,
+        size=size,
+        inner_rate=cluster.node.scale_up_bandwidth,
+        inner_fraction=inside.bandwidth_fraction,
+        inner_half_size=inside.half_size,
+        inner_latency=inside.latency,
+        outer_rate=nic_rate(cluster),
+        outer_fraction=outside.bandwidth_fraction,
+        outer_half_size=outside.half_size,
+        outer_latency=outside.latency,
+    )
+
+
 def point_to_point(cluster: Cluster, name: str, size: Any, distance: Any) -> Term:
     """The time to hand ``size`` bytes to the rank ``distance`` further on, as a network leaf."""
     near = distance < cluster.node.scale_up_size.value

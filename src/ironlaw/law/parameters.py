@@ -33,7 +33,7 @@ def attention(
         qk_norm [1]                    0 or 1: q and k each pass a norm of head_dim weights, shared by the heads
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
     Source:      Ainslie et al., GQA, EMNLP 2023, section 2.2, https://arxiv.org/abs/2305.13245
-    Leaves out:  latent (MLA) and linear attention, norms over all heads at once, attention sinks
+    Leaves out:  latent attention (its own law), linear attention, norms over all heads at once, attention sinks
     >>> float(attention(4096, 32, 8, 128, 0, 0, 0))  # a layer of Llama 3 8B
     41943040.0
     """
@@ -57,7 +57,7 @@ def mlp(hidden_size, intermediate_size, gated_mlp, mlp_bias):
         mlp_bias [1]                   0 or 1: every matrix carries a bias
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
     Source:      Shazeer, GLU Variants Improve Transformer, 2020, section 2, https://arxiv.org/abs/2002.05202
-    Leaves out:  experts and their router
+    Leaves out:  experts and their router (their own laws)
     >>> float(mlp(4096, 14336, 1, 0))  # a layer of Llama 3 8B
     176160768.0
     """
@@ -137,6 +137,134 @@ def matmul_per_layer(hidden_size, num_attention_heads, num_key_value_heads, head
     """
     projections = attention(hidden_size, num_attention_heads, num_key_value_heads, head_dim, 0, 0, 0)
     return projections + mlp(hidden_size, intermediate_size, gated_mlp, 0)
+
+
+def latent_attention(
+    hidden_size,
+    num_attention_heads,
+    q_lora_rank,
+    kv_lora_rank,
+    qk_nope_head_dim,
+    qk_rope_head_dim,
+    v_head_dim,
+):
+    """Multi-head latent attention (MLA) of one layer: ``latent_attention_matmul`` and the norms of both latents, ``q + c``.
+
+    With q = q_lora_rank, c = kv_lora_rank.
+
+    Parameters
+        hidden_size [1] > 0            width of the residual stream
+        num_attention_heads [1] > 0    heads
+        q_lora_rank [1] >= 0           width of the queries' latent; 0: queries come from one full matrix, without a norm
+        kv_lora_rank [1] > 0           width of the latent that keys and values share
+        qk_nope_head_dim [1] > 0       part of a query or key without position
+        qk_rope_head_dim [1] > 0       part with rotary position; the key's is shared by the heads
+        v_head_dim [1] > 0             width of one head's value
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      DeepSeek-AI, DeepSeek-V2, 2024, section 2.1 and appendix C, https://arxiv.org/abs/2405.04434
+    Leaves out:  biases of the projections, an indexer that picks keys (DeepSeek V3.2)
+    >>> float(latent_attention(7168, 128, 1536, 512, 128, 64, 128))  # a layer of DeepSeek-V3
+    187107328.0
+    """
+    q_rank, kv_rank = _floats(q_lora_rank, kv_lora_rank)
+    matrices = latent_attention_matmul(
+        hidden_size, num_attention_heads, q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim
+    )
+    return matrices + q_rank + kv_rank
+
+
+def latent_attention_matmul(
+    hidden_size,
+    num_attention_heads,
+    q_lora_rank,
+    kv_lora_rank,
+    qk_nope_head_dim,
+    qk_rope_head_dim,
+    v_head_dim,
+):
+    """Matrices of latent attention: ``h q + q a (n + r) + h (c + r) + c a (n + v) + a v h``, the first two ``h a (n + r)`` at q = 0.
+
+    With h = hidden_size, a = num_attention_heads, q = q_lora_rank, c = kv_lora_rank, n = qk_nope_head_dim,
+    r = qk_rope_head_dim, v = v_head_dim.
+
+    Parameters
+        hidden_size [1] > 0            width of the residual stream
+        num_attention_heads [1] > 0    heads
+        q_lora_rank [1] >= 0           width of the queries' latent; 0: queries come from one full matrix
+        kv_lora_rank [1] > 0           width of the latent that keys and values share
+        qk_nope_head_dim [1] > 0       part of a query or key without position
+        qk_rope_head_dim [1] > 0       part with rotary position; the key's is shared by the heads
+        v_head_dim [1] > 0             width of one head's value
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      DeepSeek-AI, DeepSeek-V2, 2024, section 2.1 and appendix C, https://arxiv.org/abs/2405.04434
+    Leaves out:  norms, biases, an indexer that picks keys (DeepSeek V3.2)
+    >>> float(latent_attention_matmul(2048, 16, 0, 512, 128, 64, 128))  # a layer of DeepSeek-V2-Lite
+    13762560.0
+    """
+    hidden_size, heads, q_rank, kv_rank = _floats(hidden_size, num_attention_heads, q_lora_rank, kv_lora_rank)
+    nope, rope, value_dim = _floats(qk_nope_head_dim, qk_rope_head_dim, v_head_dim)
+    wide = heads * (nope + rope)
+    queries = np.where(q_rank > 0.0, q_rank * (hidden_size + wide), hidden_size * wide)
+    keys_and_values = hidden_size * (kv_rank + rope) + kv_rank * heads * (nope + value_dim)
+    value = np.where(q_rank >= 0.0, queries + keys_and_values + heads * value_dim * hidden_size, np.nan)
+    return _on_domain(value, (hidden_size, heads, kv_rank, nope, rope, value_dim), ())
+
+
+def router(hidden_size, num_experts, router_bias):
+    """What picks the experts of one layer: ``h e``, and ``e`` more with a bias or correction for each expert.
+
+    With h = hidden_size, e = num_experts.
+
+    Parameters
+        hidden_size [1] > 0            width of the residual stream
+        num_experts [1] > 0            routed experts of the layer
+        router_bias [1]                0 or 1: one more number for each expert, learned or moved by the load (DeepSeek-V3)
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Shazeer et al., Outrageously Large Neural Networks, ICLR 2017, section 2.1, https://arxiv.org/abs/1701.06538
+    Leaves out:  the gate of a shared expert (h more)
+    >>> float(router(7168, 256, 1))  # a layer of DeepSeek-V3
+    1835264.0
+    """
+    hidden_size, experts_, bias = _floats(hidden_size, num_experts, router_bias)
+    return _on_domain(experts_ * hidden_size + bias * experts_, (hidden_size, experts_), (bias,))
+
+
+def expert(hidden_size, moe_intermediate_size, gated_mlp, expert_bias):
+    """One expert: ``(2 + gated_mlp) h f``, plus ``(1 + gated_mlp) f + h`` when it has biases.
+
+    With h = hidden_size and f = moe_intermediate_size; a feed-forward block like that of a dense layer.
+
+    Parameters
+        hidden_size [1] > 0             width of the residual stream
+        moe_intermediate_size [1] > 0   width inside the expert
+        gated_mlp [1]                   0 or 1: gate, up and down instead of up and down
+        expert_bias [1]                 0 or 1: every matrix carries a bias
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Jiang et al., Mixtral of Experts, 2024, section 2.1, https://arxiv.org/abs/2401.04088
+    Leaves out:  experts of a width that differs from the residual stream's
+    >>> float(expert(4096, 14336, 1, 0))  # one of the eight in a layer of Mixtral 8x7B
+    176160768.0
+    """
+    return mlp(hidden_size, moe_intermediate_size, gated_mlp, expert_bias)
+
+
+def experts(hidden_size, num_experts, moe_intermediate_size, gated_mlp, expert_bias):
+    """All routed experts of one layer: ``num_experts expert``.
+
+    Parameters
+        hidden_size [1] > 0             width of the residual stream
+        num_experts [1] > 0             routed experts of the layer
+        moe_intermediate_size [1] > 0   width inside one of them
+        gated_mlp [1]                   0 or 1: gate, up and down instead of up and down
+        expert_bias [1]                 0 or 1: every matrix carries a bias
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Jiang et al., Mixtral of Experts, 2024, section 2.1, https://arxiv.org/abs/2401.04088
+    Leaves out:  shared experts, the router
+    >>> float(experts(4096, 8, 14336, 1, 0))  # a layer of Mixtral 8x7B
+    1409286144.0
+    """
+    (count,) = _floats(num_experts)
+    return _on_domain(count * expert(hidden_size, moe_intermediate_size, gated_mlp, expert_bias), (count,), ())
 
 
 def decoder(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 _PLAN_INTEGERS = (
-    "gpus", "tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard", "dp", "zero", "micro_batch_size", "global_batch_size",
+    "gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "dp", "zero", "micro_batch_size", "global_batch_size",
     "seq_len", "num_microbatches",
 )  # fmt: skip
 
@@ -149,7 +149,7 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
     data["sp"] = bool(number(plan.sp, at))
     data["recompute"] = group.recompute[at]
     data |= {"precision": job.precision.name, "optimizer": job.optimizer}
-    data["schedule"] = "interleaved" if data["vpp"] > 1 else "1f1b"
+    data["schedule"] = "interleaved" if data["vpp"] > 1 else job.schedule
     data["flash_attention"] = "on" if job.flash else "off"
     data["overlap"] = sorted(job.overlap)
     if job.layers_per_stage:

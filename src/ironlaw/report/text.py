@@ -25,7 +25,7 @@ _REMEDY = {
     "data": "more loader workers, faster storage",
 }
 _WORTH_A_WORD = 0.1  # of the step: below it, no loss beside the bound is named
-_OBVIOUS = {"cp": 1, "ep": 1, "count_embedding": False}  # defaults that say nothing
+_OBVIOUS = {"cp": 1, "etp": 1, "count_embedding": False}  # defaults that say nothing
 
 
 class Ink:
@@ -107,7 +107,7 @@ def _nan_term(tree: Term, at: int) -> str:
 
 def plan_line(plan: dict[str, Any]) -> str:
     """The plan in the short names everyone says."""
-    axes = " ".join(f"{n} {plan[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard") if plan[n] != 1)
+    axes = " ".join(f"{n} {plan[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if plan[n] != 1)
     return (
         f"plan: {axes or 'one rank'}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {_short(plan['num_microbatches'])},"
         f" batch {plan['global_batch_size']} x {plan['seq_len']} tokens, recompute {plan['recompute']},"

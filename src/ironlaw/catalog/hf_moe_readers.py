@@ -1,0 +1,182 @@
+"""Readers of mixtures of experts and of latent attention, one small function a ``model_type``.
+
+Where a field has no place in a Model and holds no parameters, the reader says so (``weightless``); where it holds few, or changes
+only what attention sees, it is named in ``left_out``. Experts of unequal size or placed by a pattern are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ironlaw.catalog.hf_common import Kwargs, attention_bias, layer_types, qwen_window, rotary
+from ironlaw.catalog.hf_fields import Fields
+
+
+def _mixtral(f: Fields) -> Kwargs:
+    inner = f.size("intermediate_size")
+    return (
+        rotary(f, tie=False) | _routed(f, "num_local_experts", inner, experts=8, per_token=2) | layer_types(f, f.size("num_hidden_layers"))
+    )
+
+
+def _qwen2_moe(f: Fields) -> Kwargs:
+    return (
+        rotary(f, tie=False)
+        | {"query_key_value_bias": f.flag("qkv_bias", True)}
+        | qwen_window(f)
+        | _routed(f, "num_experts", f.size("moe_intermediate_size", default=1408), experts=60, per_token=4)
+        | _qwen_placement(f)
+        | {"shared_expert_intermediate_size": f.size("shared_expert_intermediate_size", default=5632), "shared_expert_gate": True}
+    )
+
+
+def _qwen3_moe(f: Fields) -> Kwargs:
+    if f.count("shared_expert_intermediate_size"):
+        raise f.refuse("shared_expert_intermediate_size", "Qwen3 has no shared expert")
+    return (
+        rotary(f, tie=False)
+        | attention_bias(f)
+        | {"qk_norm": True}
+        | qwen_window(f)
+        | _routed(f, "num_experts", f.size("moe_intermediate_size", default=768), experts=128, per_token=8)
+        | _qwen_placement(f)
+    )
+
+
+def _deepseek_v2(f: Fields) -> Kwargs:
+    return _deepseek(f, topk_method="greedy")
+
+
+def _deepseek_v3(f: Fields) -> Kwargs:
+    return _deepseek(f, topk_method="noaux_tc")
+
+
+def _deepseek(f: Fields, topk_method: str) -> Kwargs:
+    if f.flag("attention_bias", False):
+        raise f.refuse("attention_bias", "latent attention with biases")
+    f.weightless("aux_loss_alpha")
+    nope, rope = f.size("qk_nope_head_dim"), f.size("qk_rope_head_dim")
+    experts: Kwargs = {}
+    if f.count("n_routed_experts"):
+        experts = _routed(f, "n_routed_experts", f.size("moe_intermediate_size")) | _dense_first(f) | _shared(f)
+        experts["router_bias"] = f.text("topk_method", default=topk_method) == "noaux_tc"
+    return (
+        rotary(f, tie=False, head_dim=nope + rope)
+        | experts
+        | {
+            "head_dim": nope + rope,  # what a query and a key multiply over
+            "q_lora_rank": f.count("q_lora_rank"),
+            "kv_lora_rank": f.size("kv_lora_rank"),
+            "qk_nope_head_dim": nope,
+            "qk_rope_head_dim": rope,
+            "v_head_dim": f.size("v_head_dim"),
+            "num_nextn_predict_layers": f.count("num_nextn_predict_layers"),
+        }
+    )
+
+
+def _glm4_moe(f: Fields) -> Kwargs:
+    return (
+        rotary(f, tie=False, head_dim=128)
+        | {"query_key_value_bias": f.flag("attention_bias", False), "qk_norm": f.flag("use_qk_norm", False)}
+        | _routed(f, "n_routed_experts", f.size("moe_intermediate_size"))
+        | _dense_first(f)
+        | _shared(f)
+        | {"router_bias": True, "num_nextn_predict_layers": f.count("num_nextn_predict_layers")}
+    )
+
+
+def _minimax_m2(f: Fields) -> Kwargs:
+    if f.count("shared_intermediate_size"):
+        raise f.refuse("shared_intermediate_size", "MiniMax M2 with a shared expert")
+    norms = f.flag("use_qk_norm", False)
+    if norms and f.text("qk_norm_type", default="per_layer") == "per_layer":
+        f.left_out.append("qk_norm_type per_layer (norms over all heads, counted as norms of one head)")
+    modules = f.count("num_mtp_modules") if f.flag("use_mtp", False) else 0
+    inner = f.size("intermediate_size")
+    return (
+        rotary(f, tie=False, head_dim=128)
+        | {"qk_norm": norms, "num_nextn_predict_layers": modules * f.count("mtp_transformer_layers", default=1)}
+        | _routed(f, "num_local_experts", inner)
+        | {"router_bias": f.flag("use_routing_bias", False)}
+    )
+
+
+def _gpt_oss(f: Fields) -> Kwargs:
+    layers, inner = f.size("num_hidden_layers"), f.size("intermediate_size")
+    f.weightless("experts_per_token")  # the older spelling, beside num_experts_per_tok
+    return (
+        rotary(f, tie=False, head_dim=64)
+        | {"query_key_value_bias": f.flag("attention_bias", True), "attention_output_bias": f.flag("attention_bias", True)}
+        | layer_types(f, layers - layers // 2)
+        | _routed(f, "num_local_experts", inner, experts=128, per_token=4)
+        | {"router_bias": True, "expert_bias": True, "attention_sinks": True}
+    )
+
+
+def _llama4(f: Fields) -> Kwargs:
+    inner, step = f.size("intermediate_size"), f.size("interleave_moe_layer_step", default=1)
+    layers = f.size("num_hidden_layers")
+    placed = f.config.get("moe_layers")
+    if placed is not None and placed != list(range(step - 1, layers, step)):
+        raise f.refuse("moe_layers", "experts placed by a list")
+    f.weightless("moe_layers")
+    if f.config.get("attention_chunk_size"):
+        f.left_out.append(f"attention_chunk_size {f.size('attention_chunk_size')} (attention in chunks, taken as full attention)")
+    return (
+        rotary(f, tie=False, head_dim=128)
+        | attention_bias(f)  # its norms of q and k hold no weights
+        | {"intermediate_size": f.size("intermediate_size_mlp", default=16384)}
+        | _routed(f, "num_local_experts", inner, experts=16, per_token=1)
+        | {"moe_layer_freq": step, "shared_expert_intermediate_size": inner}
+    )
+
+
+MOE_READERS: dict[str, Callable[[Fields], Kwargs]] = {
+    "deepseek_v2": _deepseek_v2,
+    "deepseek_v3": _deepseek_v3,
+    "glm4_moe": _glm4_moe,
+    "gpt_oss": _gpt_oss,
+    "kimi_k2": _deepseek_v3,
+    "llama4_text": _llama4,
+    "minimax_m2": _minimax_m2,
+    "mixtral": _mixtral,
+    "qwen2_moe": _qwen2_moe,
+    "qwen3_moe": _qwen3_moe,
+    "qwen3_vl_moe_text": _qwen3_moe,
+}
+
+
+def _routed(f: Fields, number: str, inner: int, experts: int | None = None, per_token: int | None = None) -> Kwargs:
+    """Experts of one layer; ``experts`` and ``per_token`` are the type's defaults."""
+    f.weightless("moe_router_dtype", "moe_router_force_load_balancing", "moe_ep_size")
+    count, chosen = f.size(number, default=experts), f.size("num_experts_per_tok", default=per_token)
+    if chosen > count:
+        raise f.refuse("num_experts_per_tok", f"there are {count} experts")
+    return {"num_experts": count, "num_experts_per_tok": chosen, "moe_intermediate_size": inner}
+
+
+def _dense_first(f: Fields) -> Kwargs:
+    """Dense layers at the front, all others routed."""
+    dense, layers = f.count("first_k_dense_replace"), f.size("num_hidden_layers")
+    f.weightless("moe_layer_freq")
+    if f.config.get("moe_layer_freq") not in (None, 1):
+        raise f.refuse("moe_layer_freq", "experts only in some layers behind the dense ones")
+    if dense > layers:
+        raise f.refuse("first_k_dense_replace", f"there are {layers} layers")
+    return {"first_k_dense_replace": dense}
+
+
+def _shared(f: Fields) -> Kwargs:
+    """Shared experts are as wide as routed ones."""
+    return {"shared_expert_intermediate_size": f.count("n_shared_experts") * f.size("moe_intermediate_size")}
+
+
+def _qwen_placement(f: Fields) -> Kwargs:
+    """Every ``decoder_sparse_step``-th layer is routed, but for a list of dense ones at the front."""
+    step = f.size("decoder_sparse_step", default=1)
+    listed: Any = f.config.get("mlp_only_layers") or []
+    if listed and (step != 1 or listed != list(range(len(listed)))):
+        raise f.refuse("mlp_only_layers", "dense layers elsewhere than at the front")
+    return {"moe_layer_freq": step, "first_k_dense_replace": len(listed)}

@@ -1,0 +1,88 @@
+"""The pieces every layer is made of: per-rank sizes, and leaves that run at the roof they meet first.
+
+Each operator is a leaf of ``max(FLOP/(e P), bytes/(b BW)) + launch`` with the constants of the device's calibration
+record. Shapes are those of one model-parallel rank: heads, the wide MLP dimension divided by ``tp``, tokens by ``cp``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate.counts import core_head_dim
+from ironlaw.law import flops, kernels, traffic
+from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.terms import BOUNDS, Term, leaf
+
+_COMPUTE, _HBM = float(BOUNDS.index("compute")), float(BOUNDS.index("hbm"))
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Per-rank sizes of one layer, columns over the plans."""
+
+    tokens: Any
+    sequence_tokens: Any  # tokens of the norms and residuals
+    hidden: float
+    heads: Any
+    kv_heads: Any
+    head_dim: float  # of queries and keys and of values, averaged
+    ffn: Any
+    wide: Any  # columns of the MLP's first GEMM: gate and up together
+
+    @classmethod
+    def of(cls, job: Job, plan: Plan) -> Shapes:
+        """The sizes of one rank of every plan."""
+        model = job.model
+        ffn = model.intermediate_size / plan.tp
+        return cls(
+            tokens=plan.tokens,
+            sequence_tokens=plan.tokens / plan.sequence_shards,
+            hidden=float(model.hidden_size),
+            heads=model.num_attention_heads / plan.tp,
+            kv_heads=np.maximum((model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads) / plan.tp, 1.0),
+            head_dim=core_head_dim(model),
+            ffn=ffn,
+            wide=ffn * (2.0 if model.gated_mlp else 1.0),
+        )
+
+
+def kernel(cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, constants: Any, efficiency: Any = None) -> Term:
+    """A leaf that runs at the roof its FLOPs and bytes meet first."""
+    rates = {
+        "peak": cluster.accelerator.peak[peak],
+        "bandwidth": cluster.accelerator.hbm_bandwidth,
+        "efficiency": (constants.efficiency if efficiency is None else efficiency),
+        "bandwidth_fraction": constants.bandwidth_fraction,
+    }
+    if cluster.clock is not None:
+        rates["efficiency"] = getattr(rates["efficiency"], "value", rates["efficiency"]) * cluster.clock
+    slow = kernels.memory_bound(flop, moved, **{k: getattr(v, "value", v) for k, v in rates.items()})
+    bound = np.where(slow, _HBM, _COMPUTE)
+    return leaf(name, kernels.kernel_time, "s", bound, flop=flop, traffic=moved, launch=constants.launch, **rates)
+
+
+def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bool = False) -> Term:
+    """The leaf of one GEMM of (m, k) by (k, n), narrow operands and a wide result; ``wide`` keeps all of it wide."""
+    p = job.precision
+    operand = p.activation_bytes if wide else p.operand_bytes
+    moved = traffic.gemm(m, n, k, operand, operand, p.activation_bytes)
+    peak, constants = (p.wide, p.wide) if wide else (p.peak, p.gemm)
+    return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants))
+
+
+def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0) -> Term:
+    """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels."""
+    constants = cluster.elementwise
+    return leaf(
+        name,
+        kernels.memory_time,
+        "s",
+        "hbm",
+        traffic=moved,
+        bandwidth=cluster.accelerator.hbm_bandwidth,
+        bandwidth_fraction=constants.bandwidth_fraction,
+        launch=constants.launch.value * kernels_run,
+    )

@@ -1,0 +1,50 @@
+"""Mixtures of experts: how many rows an expert's GEMM sees, and what tiles make of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ironlaw.law._domain import inside, ratio
+
+
+def routed_rows(tokens, num_experts_per_tok, tp, etp, imbalance):
+    """Rows the experts of one rank compute: ``tokens / tp num_experts_per_tok etp imbalance``.
+
+    Each of the ``tp`` ranks routes its share of the tokens; every token goes to ``num_experts_per_tok`` experts; ranks that
+    share an expert's width (``etp``) compute each other's rows too. Spread evenly, a rank receives what it sends.
+
+    Parameters
+        tokens [token]: tokens of a micro-batch on a tensor-parallel group, >= 0
+        num_experts_per_tok [1]: experts a token visits, >= 1
+        tp [1]: tensor parallel ranks, >= 1
+        etp [1]: tensor parallel ranks inside an expert, >= 1
+        imbalance [1]: rows of the busiest rank over the mean, >= 1
+    Returns [token]: rows
+    Source: Shazeer et al., Outrageously Large Neural Networks, ICLR 2017, section 3.1, https://arxiv.org/abs/1701.06538
+    Leaves out: how imbalance grows with ep and falls with tokens
+
+    >>> float(routed_rows(4096, 8, 1, 1, 1.0))
+    32768.0
+    """
+    rows = ratio(1.0 * tokens * num_experts_per_tok * etp * imbalance, 1.0 * tp)
+    return inside(rows, tokens >= 0, num_experts_per_tok >= 1, tp >= 1, etp >= 1, imbalance >= 1)
+
+
+def padded_rows(rows, groups, tile):
+    """Rows a grouped GEMM computes when each group fills whole tiles: ``groups ceil(rows / groups / tile) tile``.
+
+    Parameters
+        rows [token]: rows in all, >= 0
+        groups [1]: experts they are spread over evenly, > 0
+        tile [token]: rows of a tile, > 0
+    Returns [token]: rows computed
+    Offset [token]: a tile is a step
+    Source: NVIDIA, Matrix Multiplication Background User's Guide, "Tile Quantization",
+        https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
+    Leaves out: kernels that pick smaller tiles for small groups
+
+    >>> float(padded_rows(1000, 8, 128)), float(padded_rows(1100, 8, 128))
+    (1024.0, 2048.0)
+    """
+    per_tile = ratio(ratio(1.0 * rows, 1.0 * groups), 1.0 * tile)
+    return inside(groups * np.ceil(per_tile) * tile, rows >= 0, groups > 0, tile > 0)
