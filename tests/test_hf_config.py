@@ -166,7 +166,7 @@ def test_explicit_head_dim_wins():
         ({"mamba_d_state": 128}, "mamba_d_state"),
         ({"linear_num_value_heads": 32}, "linear_num_value_heads"),
         ({"num_nextn_predict_layers": 1}, "num_nextn_predict_layers"),
-        ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config"),
+        ({"add_swa_attention_sink_bias": True}, "add_swa_attention_sink_bias"),
         ({"model_type": "never_heard_of"}, "never_heard_of"),
         ({"model_type": "roberta"}, "is an encoder"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "encoder-decoder"),
@@ -236,9 +236,10 @@ def test_an_encoder_file_is_unsupported():
         model_from_config(load_config(CONFIGS / "bert.json"), "bert.json", "bert")
 
 
-def test_an_expert_file_is_unsupported():
-    with pytest.raises(UnsupportedError, match="num_local_experts"):
-        model_from_config(load_config(CONFIGS / "moe.json"), "moe.json", "moe")
+def test_the_storage_of_released_weights_is_no_obstacle():
+    model, left_out = model_from_config(LLAMA | {"quantization_config": {"quant_method": "fp8"}}, "some/config.json", "x")
+    assert model.num_hidden_layers == 32
+    assert left_out == ["quantization_config (released weights' storage)"]
 
 
 def test_a_truncated_file_names_line_and_column():

@@ -199,7 +199,7 @@ def _text_tower(config: dict[str, Any], where: str) -> tuple[Fields, list[str]]:
     left_out = _storage(config | text.config)
     for name in TOWERS:
         if config.get(name):
-            kind = outer.inner(name).text("model_type", default="unnamed")
+            kind = outer.inner(name).text("model_type", default="") or "unnamed"
             left_out.append(f"{name.removesuffix('_config')} tower ({kind})")
     return text, left_out
 

@@ -6,7 +6,7 @@ command (docs/adr/0003). Type checkers see these as dataclasses.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 MISSING: Any = object()
 
@@ -91,6 +91,10 @@ class Schema:
                     raise TypeError(f"{type(self).__name__} needs {name!r}")
                 value = field.value()
             self.__dict__[name] = value
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed."""
+        return type(self)(**{**self.__dict__, **changes})
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__}.{name} is frozen")

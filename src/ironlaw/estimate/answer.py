@@ -14,7 +14,8 @@ from ironlaw.catalog.records import Model
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision
-from ironlaw.estimate.counts import attention_width, matmul_parameters, total_parameters
+from ironlaw.estimate.counts import adapter_parameters, attention_width, matmul_parameters, total_parameters
+from ironlaw.estimate.kinds import kinds
 from ironlaw.estimate.layer import mean_key_length
 from ironlaw.estimate.memory import Memory, memory
 from ironlaw.estimate.options import DEFAULTS, OPTIONS, flat, is_column, read_options
@@ -152,6 +153,8 @@ def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
             assume(assumptions, name, _plain(value), "default")
     _refuse(given)
     record, left_out = bind_model(given["model"], folders)
+    if "mtp_layers" in given:
+        record = record.replace(num_nextn_predict_layers=int(given["mtp_layers"]))
     if "precision" not in given:
         given["precision"] = bind_precision(given["on"], folders)
         assume(assumptions, "precision", given["precision"], "default")
@@ -171,6 +174,8 @@ def _refuse(given: dict[str, Any]) -> None:
     schedule = given.get("schedule", "interleaved")
     if schedule != "interleaved" and any(v != 1 for v in _items(given.get("vpp", 1.0))):
         raise QuestionError(f"--schedule {schedule} has one chunk per rank, --vpp is {_plain(given['vpp'])}: use interleaved")
+    if "checkpoint_every" in given and "checkpoint_bandwidth" not in given:
+        raise QuestionError("--checkpoint-every needs --checkpoint-bandwidth, what storage takes in all, such as 100GB/s")
     if "global_batch_size" in given and "global_batch_tokens" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
 
@@ -269,7 +274,10 @@ def _evaluate(
     notes = [*assumptions, *notes]
     if "framework" not in given:
         assume(notes, "framework", placed.framework, "default")
-    run = run_of(given, cluster, plan, timed.tree.value, folders, notes) if "tokens" in given else None
+    run = None
+    if "tokens" in given:
+        count = total_parameters(job.model)
+        run = run_of(given, cluster, plan, timed.tree.value, timed.forward_share, count, folders, notes)
     rules = {**kept, "fits": held.fits}
     warnings = [f"left out: {item}" for item in left_out]
     if cluster.calibration.grade != "measured":
@@ -282,6 +290,8 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     model, seconds = job.model, timed.tree.value
     tokens = plan.global_batch_size * plan.seq_len
     matmul = matmul_parameters(model)
+    if job.lora_rank:  # frozen weights have no weight gradient: four FLOPs each instead of six
+        matmul = matmul * (2.0 / 3.0) + sum(k.count * adapter_parameters(job, k) for k in kinds(model))
     width = attention_width(model)
     per_token = {
         "matmul_parameters": matmul,

@@ -12,6 +12,7 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Calibration, Framework, Model
+from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.law import kernels
 from ironlaw.plan import PRECISIONS, Cluster, Job
@@ -114,6 +115,9 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
     else:
         overlap = frozenset(framework.overlap)
         assume(assumptions, "overlap", ",".join(sorted(overlap)) or "none", "default")
+    if "gradient_dtype" in options:
+        size = Sourced({"fp32": 4.0, "bf16": 2.0}[options["gradient_dtype"]], "B", options["gradient_dtype"], None, "given")
+        framework = framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
     return Job(
         model,
         framework,
@@ -121,11 +125,15 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         options["optimizer"],
         flash,
         overlap,
-        options["count_embedding"],
-        options.get("expert_imbalance", 1.0),
-        options.get("capacity_factor", 0.0),
-        options.get("layers_per_stage", ()),
-        options.get("schedule", "1f1b").replace("interleaved", "1f1b"),
+        count_embedding=options["count_embedding"],
+        expert_imbalance=options.get("expert_imbalance", 1.0),
+        capacity_factor=options.get("capacity_factor", 0.0),
+        layers_per_stage=options.get("layers_per_stage", ()),
+        cp_method=options.get("cp_method", "ring"),
+        document_length=options.get("document_length", 0.0),
+        offload=options.get("offload", frozenset()),
+        lora_rank=options.get("lora_rank", 0.0),
+        schedule=options.get("schedule", "1f1b").replace("interleaved", "1f1b"),
     )
 
 
@@ -150,6 +158,8 @@ def bind_cluster(options: dict[str, Any], folders: tuple[str, ...], assumptions:
         assume(assumptions, "fabric", fabric.name, "default")
     calibration: Calibration = load.record("calibration", accelerator.calibration, folders)
     scale_up = load.record("calibration", node.collective_calibration, folders) if node.collective_calibration else calibration
+    if options.get("offload") and accelerator.pcie_bandwidth is None:
+        raise UnsupportedError(f"--offload: {accelerator.name} has no pcie_bandwidth in the catalogue")
     systems = load.record("systems", "default", folders)
     reference = load.record("accelerators", calibration.device, folders)
     clock = None

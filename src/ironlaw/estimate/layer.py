@@ -68,6 +68,7 @@ def mlp_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, forward."""
     made = [gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in linear_shapes(job, s, kind).items()]
+    made += adapters(cluster, job, linear_shapes(job, s, kind), backward=False)
     return made + (experts.linear_forward(cluster, job, plan, s) if kind.routed else [])
 
 
@@ -76,18 +77,48 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
     made = []
     for name, (m, n, k) in linear_shapes(job, s, kind).items():
         made.append(gemm(cluster, job, f"{name} dgrad", m, k, n))
-        made.append(gemm(cluster, job, f"{name} wgrad", k, n, m))
+        if not job.lora_rank:
+            made.append(gemm(cluster, job, f"{name} wgrad", k, n, m))
+    made += adapters(cluster, job, linear_shapes(job, s, kind), backward=True)
     return made + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
+
+
+def attended_span(job: Job, plan: Plan) -> Any:
+    """Tokens attention reaches over: the sequence, or the document packed into it."""
+    return np.minimum(plan.seq_len, job.document_length) if job.document_length else plan.seq_len
+
+
+def adapters(cluster: Cluster, job: Job, shapes: dict[str, tuple[Any, Any, Any]], backward: bool) -> list[Term]:
+    """The low-rank pair beside each linear layer, when only adapters are trained; experts have none."""
+    if not job.lora_rank:
+        return []
+    made, r = [], job.lora_rank
+    for name, (m, n, k) in shapes.items():
+        if backward:
+            made += [
+                gemm(cluster, job, f"{name} adapter dgrad", m, k, r, wide=True),
+                gemm(cluster, job, f"{name} adapter dgrad up", m, r, n, wide=True),
+            ]
+            made += [
+                gemm(cluster, job, f"{name} adapter wgrad", k, r, m, wide=True),
+                gemm(cluster, job, f"{name} adapter up wgrad", r, n, m, wide=True),
+            ]
+        else:
+            made += [
+                gemm(cluster, job, f"{name} adapter", m, r, k, wide=True),
+                gemm(cluster, job, f"{name} adapter up", m, n, r, wide=True),
+            ]
+    return made
 
 
 def mean_key_length(job: Job, plan: Plan) -> Any:
     """Keys a causal query sees, averaged over local and global layers."""
-    model = job.model
+    model, span = job.model, attended_span(job, plan)
     share = model.sliding_window_layers / model.num_hidden_layers
-    everywhere = flops.attended_length(plan.seq_len, 0.0)
+    everywhere = flops.attended_length(span, 0.0)
     if share == 0.0:
         return everywhere
-    return share * flops.attended_length(plan.seq_len, model.sliding_window) + (1.0 - share) * everywhere
+    return share * flops.attended_length(span, model.sliding_window) + (1.0 - share) * everywhere
 
 
 def flash_constants(cluster: Cluster, job: Job) -> AttentionConstants:
@@ -104,7 +135,8 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
         c = flash_constants(cluster, job)
         flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, mean_key_length(job, plan), s.heads, s.head_dim)
         moved = traffic.flash_attention(plan.micro_batch_size, plan.seq_len / plan.cp, s.heads, s.kv_heads, s.head_dim, e)
-        efficiency = kernels.saturating_efficiency(plan.seq_len / plan.cp, c.forward_efficiency.value, c.saturation_length.value)
+        ranks = 1.0 if job.cp_method == "all-to-all" else plan.cp  # a ring splits a kernel's sequence, all-to-all its heads
+        efficiency = kernels.saturating_efficiency(attended_span(job, plan) / ranks, c.forward_efficiency.value, c.saturation_length.value)
         if backward:
             flop, moved = flop * FLASH_BACKWARD_FLOP, moved * FLASH_BACKWARD_FLOP
             efficiency = efficiency * FLASH_BACKWARD_FLOP / c.backward_time_ratio.value
@@ -177,8 +209,15 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind) -> Term:
 
 
 def context_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Term:
-    """Ring attention: keys and values go round; backward their gradients go with them."""
-    block = 2.0 * s.kv_heads * s.head_dim * s.tokens * job.precision.activation_bytes
+    """What context ranks send each other for one attention: keys and values round a ring, or heads for tokens by all-to-all.
+
+    Backward a ring carries the gradients of keys and values along; all-to-all moves as much back as forward.
+    """
+    e = job.precision.activation_bytes
+    if job.cp_method == "all-to-all":
+        size = (2.0 * s.heads + 2.0 * s.kv_heads) * s.head_dim * s.tokens * e
+        return tiers.all_to_all(cluster, "heads for tokens", plan.cp, size, plan.tp)
+    block = 2.0 * s.kv_heads * s.head_dim * s.tokens * e
     return tiers.ring_pass(cluster, "keys and values round the ring", plan.cp, block * (2.0 if backward else 1.0), plan.tp)
 
 

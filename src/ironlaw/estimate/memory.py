@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate import experts
-from ironlaw.estimate.counts import common_parameters, core_head_dim, routed_parameters, stage_common, stage_routed
+from ironlaw.estimate.counts import common_parameters, core_head_dim, routed_parameters, stage_common, stage_routed, stage_trained
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.stages import Stage, stages
@@ -116,10 +116,14 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     gradient = f.gradient_bytes.value if precision.master_weights else precision.parameter_bytes
 
     copies = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
-    local = copies * stage_common(job.model, stage) / plan.tp
-    own = copies * stage_routed(job.model, stage) / plan.expert_ways
+    held = stage_common(job.model, stage), stage_routed(job.model, stage)
+    trained = stage_trained(job, stage)
+    on_device = 0.0 if "optimizer" in job.offload else 1.0
 
     def kind(name: str, size: Any, from_stage: float) -> Term:
+        common_count, routed_count = held if name in ("weights", "low-precision copies of weights") else trained
+        local = copies * common_count / plan.tp
+        own = copies * routed_count / plan.expert_ways
         shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
         common = leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
         if not job.model.num_experts:
@@ -132,8 +136,8 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
         kind("weights", stored, 3.0),
         kind("low-precision copies of weights", precision.copy_bytes, 3.0),
         kind("gradients", gradient, 2.0),
-        kind("master weights", kept.master_bytes if separate_master else 0.0, 1.0),
-        kind("optimizer states", kept.state_bytes, 1.0),
+        kind("master weights", on_device * kept.master_bytes if separate_master else 0.0, 1.0),
+        kind("optimizer states", on_device * kept.state_bytes, 1.0),
     ]
 
 
@@ -258,13 +262,19 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         sp=plan.sp,
         bytes_per_element=job.precision.activation_bytes,
     )
+    away = "activations" in job.offload  # two layers stay: one leaving, one computed
+    on_device = np.minimum(2.0 / np.maximum(stage.layers * in_flight, 1.0), 1.0) if away else 1.0
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
     heaviest = kinds(job.model)[-1]
     return total(
         "activations",
         [
             *(
-                total(f"saved {kind.name}", parts, times=layers_of(stage, kind, job.model) * in_flight * (1.0 - plan.recompute_layers))
+                total(
+                    f"saved {kind.name}",
+                    parts,
+                    times=on_device * layers_of(stage, kind, job.model) * in_flight * (1.0 - plan.recompute_layers),
+                )
                 for kind, parts in saved.items()
             ),
             boundary,

@@ -29,6 +29,14 @@ def whole(value: Any, flag: str) -> float:
     return number
 
 
+def none_or_more(value: Any, flag: str) -> float:
+    """A whole number of at least 0."""
+    number = units.parse_count(value, flag)
+    if not math.isfinite(number) or number < 0 or number != int(number):
+        raise ValueRangeError(f"{flag} is {value}, must be a whole number of at least 0")
+    return number
+
+
 def stage(value: Any, flag: str) -> float:
     """A ZeRO stage."""
     number = units.parse_count(value, flag)
@@ -110,6 +118,19 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
     for name in names:
         if name not in OVERLAPS:
             raise UnknownNameError(flag, name, [*OVERLAPS, "none", "all"])
+    return frozenset(names)
+
+
+OFFLOADS = ("optimizer", "activations")
+
+
+def offload(value: Any, flag: str) -> frozenset[str]:
+    """A comma list of what is held in host memory; none."""
+    items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
+    names = {str(i).strip() for i in items if str(i).strip()} - {"none"}
+    for name in names:
+        if name not in OFFLOADS:
+            raise UnknownNameError(flag, name, [*OFFLOADS, "none"])
     return frozenset(names)
 
 
@@ -214,6 +235,16 @@ OPTIONS: dict[str, Option] = {
     "flash_attention": Option(switch, "flash attention (default: on where the device has it)", "on|off"),
     "layers_per_stage": Option(stage_layers, "explicit comma list of layers per pipeline stage", "LIST"),
     "count_embedding": Option(switch, "embedding and loss take a layer's place each when layers are split", "on|off"),
+    "mtp_layers": Option(none_or_more, "layers that predict further tokens (default: the model's own)", "N"),
+    "cp_method": Option(one_of(("ring", "all-to-all")), "how context ranks share attention: ring, all-to-all (default: ring)", "HOW"),
+    "document_length": Option(whole, "length-weighted mean length of documents packed into a sequence (default: one a sequence)"),
+    "gradient_dtype": Option(one_of(("fp32", "bf16")), "what gradients are held and reduced in (default: the framework's)", "NAME"),
+    "offload": Option(offload, "comma list of optimizer, activations: held in host memory", "LIST"),
+    "lora_rank": Option(whole, "train low-rank adapters of this rank on every linear layer, the rest frozen"),
+    "evaluate_every": Option(whole, "steps between evaluations", "STEPS"),
+    "evaluation_tokens": Option(tokens, "tokens of one evaluation (forward only)", "TOKENS"),
+    "checkpoint_every": Option(whole, "steps between checkpoints", "STEPS"),
+    "checkpoint_bandwidth": Option(positive("B/s"), "what storage takes in all, such as 100GB/s", "RATE"),
     "tokens": Option(tokens, "tokens of the whole run, such as 15T; absent: no run section", "TOKENS"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
     "grid": Option(grid, "region, or g/kWh (default: world average)", "GRID"),

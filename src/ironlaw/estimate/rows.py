@@ -20,7 +20,8 @@ from ironlaw.estimate.options import OPTIONS, read_options
 MAX_BYTES = 200_000_000
 _DIMENSIONS = (
     "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
-    "gated_mlp", "sliding_window", "tie_word_embeddings", "max_position_embeddings",
+    "gated_mlp", "sliding_window", "tie_word_embeddings", "max_position_embeddings", "num_experts", "num_experts_per_tok",
+    "moe_intermediate_size", "shared_expert_intermediate_size", "first_k_dense_replace",
 )  # fmt: skip
 _YES = {"y": "on", "n": "off"}
 _SHARDING = {"none": "0", "zero1": "1", "zero2": "2", "zero3": "3", "fsdp": "3"}
@@ -64,6 +65,12 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
     dimensions = {n: _YES.get(named[n], named[n]) for n in _DIMENSIONS if n in named}
     for n in _DIMENSIONS:
         named.pop(n, None)
+    if "model" in named:
+        named["model"] = named["model"].partition(" (")[0].strip() or named["model"]
+    if cells.get("mla") == "y":  # a table's columns do not tell latent attention's dimensions: the catalogue does
+        dimensions = {}
+    if cells.get("shared_experts", "0") not in ("", "0") and "moe_intermediate_size" in dimensions:
+        dimensions["shared_expert_intermediate_size"] = str(int(cells["shared_experts"]) * int(dimensions["moe_intermediate_size"]))
     if {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"} <= set(dimensions):
         given: Any = {**dimensions, "name": load.fold_name(named.get("model", "custom")) or "custom"}
         named["model"] = given
@@ -79,6 +86,8 @@ def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str,
             named[name] = _YES[named[name]]
     if named.get("zero") in _SHARDING:
         named["zero"] = _SHARDING[named["zero"]]
+    if named.get("offload") in ("n", "none"):
+        named.pop("offload")
     if named.get("sp") == "off" or named.get("tp") == "1":
         named["sp"] = "off"
     memory = cells.get("gpu_mem_gb", "")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Grid, Price, PriceList
 from ironlaw.catalog.sourced import Source, Sourced
@@ -64,7 +66,16 @@ def bind_grid(asked: Any, folders: tuple[str, ...], assumptions: Assumptions) ->
     return grid.intensity
 
 
-def run_of(options: dict[str, Any], cluster: Cluster, plan: Plan, step: Any, folders: tuple[str, ...], assumptions: Assumptions) -> Run:
+def run_of(
+    options: dict[str, Any],
+    cluster: Cluster,
+    plan: Plan,
+    step: Any,
+    forward_share: Any,
+    parameters: Any,
+    folders: tuple[str, ...],
+    assumptions: Assumptions,
+) -> Run:
     """The run of every plan. Power is the rated power of accelerators and host, times PUE: an upper estimate."""
     tokens = options["tokens"]
     price = bind_price(options.get("price"), cluster, folders, assumptions)
@@ -74,8 +85,10 @@ def run_of(options: dict[str, Any], cluster: Cluster, plan: Plan, step: Any, fol
     else:
         pue = cluster.systems.pue
         assume(assumptions, "pue", pue.text, "default")
-    steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=plan.global_batch_size * plan.seq_len)
-    seconds = Term("seconds", steps.value * step, "s", _product, {"steps": steps.value, "step": step})
+    per_step = plan.global_batch_size * plan.seq_len
+    steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=per_step)
+    training = leaf("training", _product, "s", steps=steps.value, step=step)
+    seconds = total("seconds", [training, *_interruptions(options, plan, step, forward_share, parameters, steps.value)])
     host = cluster.node.host_power.value / cluster.node.accelerators.value
     power = leaf(
         "power", energy.cluster_power, "W", gpus=plan.gpus, accelerator_power=cluster.accelerator.tdp,
@@ -90,6 +103,22 @@ def run_of(options: dict[str, Any], cluster: Cluster, plan: Plan, step: Any, fol
         joules,
         leaf("carbon", energy.carbon, "kg", energy=joules.value, intensity=intensity),
     )
+
+
+def _interruptions(options: dict[str, Any], plan: Plan, step: Any, forward_share: Any, parameters: Any, steps: Any) -> list[Term]:
+    """Evaluations and checkpoints of the run, where they were asked for."""
+    made = []
+    if "evaluate_every" in options:
+        evaluated = options.get("evaluation_tokens", plan.global_batch_size * plan.seq_len)
+        one = step * forward_share * (evaluated / (plan.global_batch_size * plan.seq_len))
+        made.append(leaf("evaluation", _product, "s", steps=np.floor(steps / options["evaluate_every"]), step=one))
+    if "checkpoint_every" in options:
+        one = CHECKPOINT_BYTES * parameters / options["checkpoint_bandwidth"]
+        made.append(leaf("checkpoints", _product, "s", steps=np.floor(steps / options["checkpoint_every"]), step=one))
+    return made
+
+
+CHECKPOINT_BYTES = 14.0  # of a parameter: 2-byte weight, fp32 master weight and two moments
 
 
 def run_term(run: Run) -> Term:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import experts, layer, tiers
-from ironlaw.estimate.counts import common_parameters, routed_parameters, stage_common, stage_routed
+from ironlaw.estimate import experts, layer, offloading, tiers
+from ironlaw.estimate.counts import common_parameters, routed_parameters, stage_trained
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm
 from ironlaw.estimate.stages import Stage, slowest, stages
@@ -31,6 +31,7 @@ class Step:
     stage: Stage
     stage_names: tuple[str, ...]
     which: Any
+    forward_share: Any  # of a micro-batch's computation: what an evaluation costs of a step
 
 
 def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
@@ -56,14 +57,16 @@ def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
     one_micro_batch = fold(micro_batch)
     pipeline_time = _pipeline_time(classes, times, hop.value, plan)
     gradients, parameters = data_parallel(job, cluster, plan, pace, per_kind)
+    passes = _passes(job, pace, per_kind)
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches),
-        bubble(job, plan, pipeline_time, np.minimum(one_micro_batch, pipeline_time), _passes(job, pace, per_kind)),
+        bubble(job, plan, pipeline_time, np.minimum(one_micro_batch, pipeline_time), passes),
         gradients,
         parameters,
         optimizer(job, cluster, plan, pace),
+        *offloading.optimizer_traffic(job, cluster, plan, pace),
     ]
-    return Step(total("step", parts), pace, tuple(c.name for c in classes), which)
+    return Step(total("step", parts), pace, tuple(c.name for c in classes), which, passes[0] / (passes[0] + passes[1]))
 
 
 def bubble(job: Job, plan: Plan, pipeline_time: Any, slowest: Any, passes: tuple[Any, Any, Any]) -> Term:
@@ -120,17 +123,21 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -
         device_time=device + network,
     )
     sharded = fully_sharded(job, cluster, plan, kind, forward.value, backward.value + again.value)
-    return [forward, backward, again, exposed, ring, *routed, sharded, host]
+    away = offloading.activation_traffic(job, cluster, plan, s, kind, forward.value, backward.value + again.value)
+    return [forward, backward, again, exposed, ring, *routed, sharded, *away, host]
 
 
 def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
-    """What ring attention's passes add to the attention they run beside, forward (and its recompute) and backward."""
+    """What a ring's passes add to the attention they run beside, forward (and its recompute) and backward; or all-to-all."""
     core = fold(layer.attention(cluster, job, plan, s))
     core_backward = fold(layer.attention(cluster, job, plan, s, backward=True))
     there, back = layer.context_parallel(cluster, job, plan, s), layer.context_parallel(cluster, job, plan, s, backward=True)
     active = np.where(plan.cp > 1, 1.0, 0.0)
     rest = 1.0 - plan.recompute_layers
     again = plan.recompute_layers + rest * plan.recompute_attention
+    if job.cp_method == "all-to-all":  # nothing to hide behind: attention waits for its heads
+        passes = active * (2.0 + again)
+        return total("context parallel", [total("heads for tokens and back", [there], times=passes)])
     return total(
         "context parallel",
         [
@@ -209,7 +216,7 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     compute = [
         gemm(cluster, job, "output gemm", s.tokens, vocab, s.hidden, wide=True),
         gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab, wide=True),
-        gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True),
+        *([] if job.lora_rank else [gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True)]),
         elementwise(cluster, "cross-entropy", job.framework.loss_bytes.value * logits * e / 2.0),
         elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]
@@ -238,7 +245,7 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_kind:
 
     With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
     """
-    common, routed = stage_common(job.model, pace), stage_routed(job.model, pace)
+    common, routed = stage_trained(job, pace)
     gather, scatter = shard_traffic(job, cluster, plan, common, routed)
     reduced = job.framework.gradient_reduce_bytes.value
     whole = [tiers.collective(cluster, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
@@ -276,16 +283,17 @@ def _passes(job: Job, pace: Stage, per_kind: dict[Kind, list[Term]]) -> tuple[An
         count = layers_of(pace, kind, job.model)
         forward = forward + count * parts[0].value
         backward = backward + count * (parts[1].value + parts[2].value)
-        weight = weight + count * fold([t for t in parts[1].parts if t.name.endswith("wgrad")])
+        weight = weight + count * sum(t.value for t in parts[1].parts if t.name.endswith("wgrad"))
     return forward, backward, weight
 
 
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
     kept = states.OPTIMIZERS[job.optimizer]
-    local = stage_common(job.model, pace) / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+    common, routed = stage_trained(job, pace)
+    local = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
     if job.model.num_experts:
-        experts_own = stage_routed(job.model, pace) / plan.expert_ways
+        experts_own = routed / plan.expert_ways
         local = local + experts_own / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
     constants = cluster.elementwise
     return leaf(

@@ -136,7 +136,7 @@ def _lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator
     for part in tree.parts:
         seconds = number(part.value, at) * factor
         yield part.name, seconds, depth
-        if part.name in ("micro-batches", "layers") or (depth == 2 and part.parts and len(part.parts) > 3):
+        if part.name == "micro-batches" or (depth in (1, 2) and len(part.parts) > 3):
             yield from _lines(part, at, factor * number(part.times, at), depth + 1)
 
 

@@ -1,0 +1,51 @@
+"""What is held in host memory, and what moving it over PCIe or a chip-to-chip link costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ironlaw.estimate.counts import stage_trained
+from ironlaw.estimate.kinds import Kind
+from ironlaw.estimate.memory import saved_per_layer
+from ironlaw.estimate.parts import Shapes
+from ironlaw.estimate.stages import Stage
+from ironlaw.law import collectives, overlap, states
+from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.terms import Term, fold, leaf
+
+
+def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> list[Term]:
+    """Once a step: gradients out, updated weights back. The host's own update is left out."""
+    if "optimizer" not in job.offload:
+        return []
+    common, routed = stage_trained(job, pace)
+    local = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+    local = local + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
+    moved = local * (job.framework.gradient_bytes.value + job.precision.parameter_bytes)
+    return [
+        leaf(
+            "optimizer states to the host",
+            collectives.point_to_point,
+            "s",
+            "network",
+            size=moved,
+            bandwidth=cluster.accelerator.pcie_bandwidth,
+            latency=0.0,
+        )
+    ]
+
+
+def activation_traffic(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, forward: Any, backward: Any) -> list[Term]:
+    """A layer's saved activations out beside its forward and back beside its backward: what that adds to them."""
+    if "activations" not in job.offload:
+        return []
+    saved = fold(saved_per_layer(job, plan, s, kind)) * (1.0 - plan.recompute_layers)
+    assert cluster.accelerator.pcie_bandwidth is not None
+    moving = collectives.point_to_point(saved, cluster.accelerator.pcie_bandwidth.value, 0.0)
+    slowdown = cluster.systems.overlap_slowdown
+
+    def exposed(name: str, compute: Any) -> Term:
+        inputs = {"compute": compute, "communication": moving, "slowdown": slowdown}
+        return leaf(name, overlap.exposed_after_overlap, "s", "network", **inputs)
+
+    return [exposed("activations to the host", forward), exposed("activations from the host", backward)]

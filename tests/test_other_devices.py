@@ -1,0 +1,106 @@
+"""The devices that are not NVIDIA's Ampere to Blackwell boards: every record is there, hangs together and answers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+import ironlaw
+from ironlaw.catalog import load
+from ironlaw.catalog.audit import audit_file
+
+DATA = Path(load.__file__).parent / "data"
+AMD = ["mi250x-gcd", "mi300x", "mi325x", "mi350x", "mi355x"]
+TPU = ["tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7x"]
+ACCELERATORS = [*AMD, "gaudi-2", "gaudi-3", *TPU, "trainium-2", "gh200-96gb", "gh200-144gb"]
+NODES = ["mi250x-8", *(f"{name}-8" for name in AMD[1:]), "hls-gaudi2", "hls-gaudi3", *(f"{name}-pod" for name in TPU)]
+NODES += ["trn2", "trn2-ultra", "gh200-1", "gh200-4", "gh200-nvl32"]
+FABRICS = ["slingshot-11", "gaudi2-roce", "gaudi3-roce", "google-dcn", "google-dcn-200"]
+CALIBRATION = [*ACCELERATORS[:-2], "gh200", "slingshot", "google-dcn"]
+FILES = [("accelerators", name) for name in ACCELERATORS] + [("nodes", name) for name in NODES]
+FILES += [("fabrics", name) for name in FABRICS] + [("calibration", name) for name in CALIBRATION] + [("prices", name) for name in ACCELERATORS]
+OPERATIONS = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"}
+
+
+@pytest.mark.parametrize(("kind", "name"), FILES, ids=lambda part: part)
+def test_a_file_has_no_problems(kind: str, name: str) -> None:
+    assert audit_file(kind, DATA / kind / f"{name}.toml") == []
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_what_an_accelerator_names_is_there_and_complete(name: str) -> None:
+    accelerator = load.record("accelerators", name)
+    node = load.record("nodes", accelerator.usual_node)
+    fabric = load.record("fabrics", node.usual_fabric)
+    calibration = load.record("calibration", accelerator.calibration)
+    outside = load.record("calibration", fabric.calibration)
+    assert load.record("prices", name).price
+    assert calibration.grade == "prior"
+    assert calibration.device == ("gh200-96gb" if name.startswith("gh200") else name)
+    assert accelerator.peak.keys() <= calibration.gemm.keys()
+    assert calibration.collective.keys() == outside.collective.keys() == OPERATIONS
+    assert calibration.attention and calibration.elementwise is not None
+    assert node.scale_up_bandwidth.value == pytest.approx(accelerator.scale_up_bandwidth.value)
+
+
+@pytest.mark.parametrize("name", CALIBRATION)
+def test_every_constant_of_a_prior_says_where_it_comes_from(name: str) -> None:
+    calibration = load.record("calibration", name)
+    for constants in calibration.gemm.values():
+        assert constants.efficiency.note, "a prior's efficiency is derived in its note"
+    for constants in calibration.collective.values():
+        assert constants.bandwidth_fraction.note
+
+
+# best-shape matmul of ml-engineering (MAMF) [TFLOP/s]; no prior may beat it
+BEST_SHAPE = {"mi300x": 668.4, "mi325x": 784.9, "mi355x": 1565.0, "gaudi-2": 418.7, "gaudi-3": 1243.0, "gh200-96gb": 828.6}
+
+
+@pytest.mark.parametrize("name", BEST_SHAPE)
+def test_a_prior_stays_just_below_the_best_published_shape(name: str) -> None:
+    accelerator = load.record("accelerators", name)
+    constants = load.record("calibration", accelerator.calibration).gemm["bf16"]
+    reached = constants.efficiency.value * accelerator.peak["bf16"].value
+    assert reached == pytest.approx(0.93 * BEST_SHAPE[name] * 1e12, rel=0.005)
+
+
+def test_xgmi_gives_back_the_measured_node() -> None:
+    """stas00/ml-engineering, network: 4 GiB all-reduce over 8 MI300X 312.9 GB/s bus bandwidth, 47.7 GB/s between two."""
+    node, calibration = load.record("nodes", "mi300x-8"), load.record("calibration", "mi300x")
+    c, size = calibration.collective["all_reduce"], 2.0**32
+    rate = c.bandwidth_fraction.value * node.scale_up_bandwidth.value
+    seconds = c.latency.value + 1.75 * size / rate * (1.0 + math.sqrt(c.half_size.value / size))
+    assert 1.75 * size / seconds == pytest.approx(312.9e9, rel=0.01)
+    pair = calibration.collective["point_to_point"].bandwidth_fraction.value * node.scale_up_bandwidth.value
+    assert pair == pytest.approx(47.7e9, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_one_node_answers(name: str) -> None:
+    node = load.record("nodes", load.record("accelerators", name).usual_node)
+    estimate = ironlaw.estimate("llama-3-8b", on=name, gpus=int(node.accelerators.value), global_batch_size=64)
+    assert estimate.legal.all()
+    assert 0.0 < float(estimate.step_seconds[0]) < 1000.0
+    assert 0.1 < float(estimate.mfu[0]) < 0.9
+
+
+@pytest.mark.parametrize(("name", "gpus"), [("mi300x", 512), ("tpu-v5e", 512), ("tpu-v5p", 256), ("gaudi-2", 64), ("trainium-2", 128)])
+def test_several_domains_answer(name: str, gpus: int) -> None:
+    estimate = ironlaw.estimate("llama-3-8b", on=name, gpus=gpus, global_batch_size=1024)
+    assert estimate.legal.all() and estimate.fits.all()
+    assert float(estimate.step_seconds[0]) > 0.0
+
+
+def test_an_ici_slice_needs_no_data_centre_network() -> None:
+    """Within a pod the host boundary costs nothing; across pods the step is not faster."""
+    question = {"model": "llama-3-8b", "on": "tpu-v5e", "global_batch_size": 2048, "zero": 3}
+    inside = ironlaw.estimate(**question, gpus=256).step_seconds[0]
+    across = ironlaw.estimate(**question, gpus=512).step_seconds[0]
+    assert 0.5 * inside < across < inside
+
+
+def test_node_may_be_chosen() -> None:
+    for name, node in [("gh200-96gb", "gh200-4"), ("gh200-144gb", "gh200-nvl32"), ("trainium-2", "trn2")]:
+        assert ironlaw.estimate("llama-3-8b", on=name, node=node, gpus=32, global_batch_size=64).legal.all()
