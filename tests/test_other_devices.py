@@ -20,7 +20,8 @@ NODES += ["trn2", "trn2-ultra", "gh200-1", "gh200-4", "gh200-nvl32"]
 FABRICS = ["slingshot-11", "gaudi2-roce", "gaudi3-roce", "google-dcn", "google-dcn-200"]
 CALIBRATION = [*ACCELERATORS[:-2], "gh200", "slingshot", "google-dcn"]
 FILES = [("accelerators", name) for name in ACCELERATORS] + [("nodes", name) for name in NODES]
-FILES += [("fabrics", name) for name in FABRICS] + [("calibration", name) for name in CALIBRATION] + [("prices", name) for name in ACCELERATORS]
+FILES += [("fabrics", name) for name in FABRICS] + [("calibration", name) for name in CALIBRATION]
+FILES += [("prices", name) for name in ACCELERATORS]
 OPERATIONS = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"}
 
 
@@ -93,12 +94,15 @@ def test_several_domains_answer(name: str, gpus: int) -> None:
     assert float(estimate.step_seconds[0]) > 0.0
 
 
-def test_an_ici_slice_needs_no_data_centre_network() -> None:
-    """Within a pod the host boundary costs nothing; across pods the step is not faster."""
-    question = {"model": "llama-3-8b", "on": "tpu-v5e", "global_batch_size": 2048, "zero": 3}
-    inside = ironlaw.estimate(**question, gpus=256).step_seconds[0]
-    across = ironlaw.estimate(**question, gpus=512).step_seconds[0]
-    assert 0.5 * inside < across < inside
+def test_the_fabric_counts_only_between_pods() -> None:
+    """ICI joins the hosts of one v5e pod of 256 chips, so a slower fabric changes nothing there; between two pods it does."""
+    plan = {"on": "tpu-v5e", "tp": 1, "pp": 1, "zero": 3, "micro_batch_size": 1, "recompute": "full", "overlap": "none"}
+
+    def step(gpus: int, fabric: str) -> float:
+        return float(ironlaw.estimate("llama-3-8b", **plan, gpus=gpus, global_batch_size=gpus, fabric=fabric).step_seconds[0])
+
+    assert step(256, "google-dcn") == step(256, "ethernet-10")
+    assert step(512, "google-dcn") < step(512, "ethernet-10")
 
 
 def test_node_may_be_chosen() -> None:

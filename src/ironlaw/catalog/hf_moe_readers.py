@@ -55,7 +55,6 @@ def _deepseek_v3(f: Fields) -> Kwargs:
 def _deepseek(f: Fields, topk_method: str) -> Kwargs:
     if f.flag("attention_bias", False):
         raise f.refuse("attention_bias", "latent attention with biases")
-    f.weightless("aux_loss_alpha")
     nope, rope = f.size("qk_nope_head_dim"), f.size("qk_rope_head_dim")
     experts: Kwargs = {}
     if f.count("n_routed_experts"):
@@ -93,11 +92,11 @@ def _minimax_m2(f: Fields) -> Kwargs:
     norms = f.flag("use_qk_norm", False)
     if norms and f.text("qk_norm_type", default="per_layer") == "per_layer":
         f.left_out.append("qk_norm_type per_layer (norms over all heads, counted as norms of one head)")
-    modules = f.count("num_mtp_modules") if f.flag("use_mtp", False) else 0
+    further = f.count("num_mtp_modules") * f.count("mtp_transformer_layers", default=1)
     inner = f.size("intermediate_size")
     return (
         rotary(f, tie=False, head_dim=128)
-        | {"qk_norm": norms, "num_nextn_predict_layers": modules * f.count("mtp_transformer_layers", default=1)}
+        | {"qk_norm": norms, "num_nextn_predict_layers": further if f.flag("use_mtp", False) else 0}
         | _routed(f, "num_local_experts", inner)
         | {"router_bias": f.flag("use_routing_bias", False)}
     )
@@ -150,7 +149,7 @@ MOE_READERS: dict[str, Callable[[Fields], Kwargs]] = {
 
 def _routed(f: Fields, number: str, inner: int, experts: int | None = None, per_token: int | None = None) -> Kwargs:
     """Experts of one layer; ``experts`` and ``per_token`` are the type's defaults."""
-    f.weightless("moe_router_dtype", "moe_router_force_load_balancing", "moe_ep_size")
+    f.weightless("moe_router_dtype")
     count, chosen = f.size(number, default=experts), f.size("num_experts_per_tok", default=per_token)
     if chosen > count:
         raise f.refuse("num_experts_per_tok", f"there are {count} experts")

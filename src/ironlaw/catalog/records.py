@@ -26,6 +26,7 @@ class Accelerator(Record):
     usual_node: str
     calibration: str
     flash_attention: bool = True
+    usual_framework: str = ""  # where the vendor's stack is not megatron or fsdp
     memory_capacity: Sourced = quantity("B")
     memory_usable: Sourced | None = quantity("B", required=False)
     hbm_bandwidth: Sourced = quantity("B/s")
@@ -43,7 +44,7 @@ class Node(Record):
     """A server: accelerators in it, the size of the scale-up domain they belong to, its NICs and its own power."""
 
     usual_fabric: str
-    scale_up: str  # nvswitch | nvlink-pairs | pcie | xgmi: what joins the accelerators of a domain
+    scale_up: str  # what joins a domain: nvswitch | pcie | xgmi | roce-mesh | ici-torus | nvlink-mesh | ...
     accelerators: Sourced = quantity("1")
     scale_up_size: Sourced = quantity("1")
     scale_up_bandwidth: Sourced = quantity("B/s")

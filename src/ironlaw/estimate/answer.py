@@ -281,7 +281,9 @@ def _evaluate(
     rules = {**kept, "fits": held.fits}
     warnings = [f"left out: {item}" for item in left_out]
     if cluster.calibration.grade != "measured":
-        warnings.append(f"kernel constants of {cluster.accelerator.name} are priors carried from another device, not measured on it")
+        warnings.append(
+            f"kernel constants of {cluster.accelerator.name} are priors, not fitted to operators measured on it: expect wider errors"
+        )
     return Group(placed.index, job, cluster, plan, placed.recompute, placed.chosen, rules, held, timed, speed, run, notes, tuple(warnings))
 
 

@@ -211,6 +211,8 @@ def _fill(
     tries: list[tuple[str, bool | None]]
     if framework is not None:
         tries = [(framework, None)]
+    elif cluster.accelerator.usual_framework:
+        tries = [(cluster.accelerator.usual_framework, None)]
     elif given["gpus"] == 1:
         tries = [("fsdp", None)]
     else:

@@ -30,6 +30,17 @@ def inner_ranks(cluster: Cluster, n: Any, stride: Any) -> Any:
     return np.minimum(n, np.maximum(np.floor(domain / stride), 1.0))
 
 
+MESHES = ("xgmi", "roce-mesh")  # one link to each other accelerator, no switch
+
+
+def scale_up_rate(cluster: Cluster, inner: Any) -> Any:
+    """Line rate a group of ``inner`` ranks finds inside a domain: all of it behind a switch, its own links in a mesh."""
+    rate, domain = cluster.node.scale_up_bandwidth, cluster.node.scale_up_size.value
+    if cluster.node.scale_up not in MESHES or domain < 2:
+        return rate
+    return np.where(inner > 1, collectives.mesh_rate(np.maximum(inner, 2.0), domain, rate.value), rate.value)
+
+
 def collective(cluster: Cluster, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
     """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
     inside, outside = cluster.scale_up.collective[operation], cluster.scale_out.collective[operation]
@@ -43,7 +54,7 @@ def collective(cluster: Cluster, name: str, operation: str, n: Any, size: Any, s
         outer_ranks=n / inner,
         size=size,
         factor=_FACTOR[operation](n),
-        inner_rate=cluster.node.scale_up_bandwidth,
+        inner_rate=scale_up_rate(cluster, inner),
         inner_fraction=inside.bandwidth_fraction,
         inner_half_size=inside.half_size,
         inner_latency=inside.latency,
@@ -66,7 +77,7 @@ def all_to_all(cluster: Cluster, name: str, n: Any, size: Any, stride: Any) -> T
         inner_ranks=inner,
         outer_ranks=n / inner,
         size=size,
-        inner_rate=cluster.node.scale_up_bandwidth,
+        inner_rate=scale_up_rate(cluster, inner),
         inner_fraction=inside.bandwidth_fraction,
         inner_half_size=inside.half_size,
         inner_latency=inside.latency,
@@ -81,7 +92,8 @@ def point_to_point(cluster: Cluster, name: str, size: Any, distance: Any) -> Ter
     """The time to hand ``size`` bytes to the rank ``distance`` further on, as a network leaf."""
     near = distance < cluster.node.scale_up_size.value
     inside, outside = cluster.scale_up.collective["point_to_point"], cluster.scale_out.collective["point_to_point"]
-    rate = np.where(near, cluster.node.scale_up_bandwidth.value, nic_rate(cluster))
+    inside_rate = scale_up_rate(cluster, 2.0)  # one hand-over uses one link of a mesh
+    rate = np.where(near, getattr(inside_rate, "value", inside_rate), nic_rate(cluster))
     fraction = np.where(near, inside.bandwidth_fraction.value, outside.bandwidth_fraction.value)
     latency = np.where(near, inside.latency.value, outside.latency.value)
     return leaf(name, collectives.point_to_point, "s", bound="network", size=size, bandwidth=rate * fraction, latency=latency)

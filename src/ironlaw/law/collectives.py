@@ -135,6 +135,26 @@ def point_to_point(size, bandwidth, latency):
     return inside(time, size >= 0, bandwidth > 0, latency >= 0)
 
 
+def mesh_rate(n, domain, rate):
+    """Bandwidth a group of ``n`` ranks finds in a full mesh of ``domain``: ``rate (n - 1) / (domain - 1)``.
+
+    Every accelerator has one link to each other; a smaller group leaves the links to the rest idle. A switch has no such loss.
+
+    Parameters
+        n [1]: ranks of the group, >= 1
+        domain [1]: accelerators of the mesh, > 1
+        rate [B/s]: all links of one accelerator together, one direction, > 0
+    Where: domain >= n
+    Returns [B/s]: usable bandwidth
+    Source: AMD, MI300X platform data sheet (seven xGMI links a GPU), https://www.amd.com/en/products/accelerators/instinct/mi300/platform.html
+    Leaves out: groups of one, which need no link
+
+    >>> float(mesh_rate(2, 8, 448e9))
+    64000000000.0
+    """
+    return inside(rate * ratio(n - 1.0, domain - 1.0), n >= 1, domain > 1, rate > 0, domain >= n)
+
+
 def ring_pass(n, size, bandwidth, latency):
     """Blocks of ``size`` bytes go once round a ring, so that every rank sees every other's: ``(n - 1) (latency + size / bandwidth)``.
 
