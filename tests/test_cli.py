@@ -278,7 +278,41 @@ def test_published_tables_are_read_as_they_are(ask):
     status, out, _ = ask("estimate", "--rows", path)
     with path.open(encoding="utf-8") as file:
         assert len(out.splitlines()) == len(list(csv.DictReader(file)))
-    assert status == 0
+    assert status == (1 if "does not fit" in out else 0)
+    assert "no:" not in out
+
+
+def test_rows_say_by_their_status_what_the_worst_row_is(ask, tmp_path):
+    path = tmp_path / "runs.csv"
+    for extra, expected in (("", 0), ("gpt-3-175b,rtx-4090,8,\n", 1), ("llama-3-8b,h100-sxm,8,3\n", 2)):
+        path.write_text("model,on,gpus,tp\nllama-3-8b,h100-sxm,8,2\n" + extra)
+        assert ask("estimate", "--rows", path)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "words"),
+    [
+        ("model,on,gpus,tp,tp\na,b,8,1,2\n", 3, "twice"),
+        ("model,on,gpus\n", 3, "no rows"),
+        ("model,on,gpus\nllama-3-8b,h100-sxm,8,9\n", 2, "more cells"),
+        ("model,on,gpus,recompute,recompute_fraction\nllama-3-8b,h100-sxm,8,selective,abc\n", 2, "abc"),
+        ('model,on,gpus,layers_per_stage,pp\nllama-3-8b,h100-sxm,8,"16,16",2\n', 0, "fits"),
+    ],
+)
+def test_spreadsheets_that_are_odd(ask, tmp_path, text, status, words):
+    path = tmp_path / "runs.csv"
+    path.write_text(text)
+    code, out, err = ask("estimate", "--rows", path)
+    assert code == status
+    assert words in out + err
+
+
+def test_a_header_that_looks_like_an_option_is_told(ask, tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("model,on,gpus,global_batchsize\nllama-3-8b,h100-sxm,8,64\n")
+    _, out, err = ask("estimate", "--rows", path)
+    assert len(out.splitlines()) == 1
+    assert "global_batch_size" in err
 
 
 def test_catalog_list_show_check(ask):

@@ -34,7 +34,7 @@ def errors() -> dict[str, float]:
     made = {}
     for item in answer_rows(PUBLISHED, {}):
         assert item.error is None, (item.label, str(item.error))
-        made[item.label] = float(item.estimate.step_seconds[0]) / measured(rows[item.label]) - 1.0
+        made[item.label] = float(item.estimate.step_seconds[item.index]) / measured(rows[item.label]) - 1.0
     return made
 
 
@@ -272,6 +272,79 @@ def test_what_is_left_open_is_chosen_and_fits():
         assert answer.fits[0], model
         chosen = {a["name"] for a in answer.row()["assumptions"] if a["origin"] == "chosen"}
         assert {"micro_batch_size", "recompute"} <= chosen
+
+
+@pytest.mark.parametrize(("gpus", "batch"), [(20, 1024), (40, 640), (56, 448), (7, 7), (97, 97)])
+def test_odd_gpu_counts_find_a_legal_plan(gpus, batch):
+    assert ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=gpus, global_batch_size=batch).legal[0]
+
+
+def test_groups_that_straddle_nodes_pay_the_fabric():
+    """Six ranks on nodes of eight: the second group has two in one node and four in the next."""
+
+    def reduced(gpus: int, tp: int, size: int) -> float:
+        shape = {"pp": 1, "seq_len": 2046, "global_batch_size": size, "micro_batch_size": 1, "recompute": "none", "zero": 1}
+        answer = ironlaw.estimate("gpt-3-175b", on="h100-sxm", gpus=gpus, tp=tp, **shape)
+        return float(answer.groups[0].step.tree["tensor parallel"]["reduce-scatter"].value[0])
+
+    assert reduced(48, 6, 48) > 2.0 * reduced(6, 6, 48)
+
+
+def test_a_rack_of_72_holds_groups_of_32():
+    from ironlaw.estimate import tiers
+
+    (group,) = ironlaw.estimate("llama-3-8b", on="gb200", gpus=256, global_batch_size=256).groups
+    assert tiers.inner_ranks(group.cluster, group.plan, 32.0, 1.0)[0] == 32.0
+    assert tiers.inner_ranks(group.cluster, group.plan, 128.0, 1.0)[0] == 64.0
+
+
+_ODD = st.fixed_dictionaries(
+    {},
+    optional={
+        "tp": st.sampled_from([1, 2, 3, 5, 8, 64]),
+        "pp": st.sampled_from([1, 2, 7, 80]),
+        "vpp": st.sampled_from([1, 2, 4]),
+        "ep": st.sampled_from([1, 2, 8]),
+        "cp": st.sampled_from([1, 2, 3]),
+        "zero": st.sampled_from([0, 1, 2, 3]),
+        "sp": st.booleans(),
+        "dp_replicate": st.sampled_from([1, 2, 3]),
+        "dp_shard": st.sampled_from([1, 4, 16]),
+        "micro_batch_size": st.sampled_from([1, 3, 16]),
+        "global_batch_size": st.sampled_from([1, 64, 1000]),
+        "seq_len": st.sampled_from([1, 2048, 131072]),
+        "recompute": st.sampled_from(["none", "full", "share:0.3", "selective"]),
+        "schedule": st.sampled_from(["gpipe", "zero-bubble", "dualpipe"]),
+        "offload": st.sampled_from(["optimizer", "activations", "optimizer,activations"]),
+        "lora_rank": st.sampled_from([1, 64]),
+        "document_length": st.sampled_from([1, 512]),
+        "cp_method": st.sampled_from(["ring", "all-to-all"]),
+        "tokens": st.sampled_from(["1M", "15T"]),
+    },
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    options=_ODD,
+    gpus=st.sampled_from([1, 2, 7, 64, 96, 1024]),
+    model=st.sampled_from(["llama-3-70b", "mixtral-8x7b", "deepseek-v3", "gpt-2"]),
+    on=st.sampled_from(["h100-sxm", "v100-sxm-16gb", "gb200", "mi300x", "tpu-v5p"]),
+)
+def test_any_question_is_answered_or_refused(options, gpus, model, on):
+    """No exception but ours; an answer is plain JSON data whose numbers are finite or null."""
+    import json
+
+    try:
+        answer = ironlaw.estimate(model, on=on, gpus=gpus, **options)
+    except QuestionError as error:
+        assert "\n" not in str(error)
+        return
+    row = answer.row(explain=True)
+    json.dumps(row, allow_nan=False)
+    if answer.legal[0]:
+        assert row["step"]["seconds"] > 0
+        assert sum(row["bound"]["shares"].values()) == pytest.approx(1.0)
 
 
 def test_what_cannot_fit_says_so():

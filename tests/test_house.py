@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "plan": {"catalog", "errors"},
     "estimate": {"plan", "catalog", "law", "terms", "units", "errors", "report"},
     "report": {"estimate", "plan", "catalog", "terms", "units", "errors"},
-    "cli": {"report", "estimate", "plan", "catalog", "units", "errors"},
+    "emit": {"estimate", "plan", "catalog", "units", "errors"},
+    "cli": {"emit", "report", "estimate", "plan", "catalog", "units", "errors"},
 }
 # report is above estimate; the one way back is Estimate.row, which hands a row to report.data when it is asked for
 BACKWARD = {("estimate/answer.py", "report")}

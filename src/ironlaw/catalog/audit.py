@@ -20,6 +20,10 @@ RECALLED = "recalled"  # a source written from memory of the document: allowed, 
 def audit(folders: tuple[str, ...] = ()) -> list[str]:
     """Every problem of every record, one line each: file, key, what is wrong."""
     problems: list[str] = []
+    try:
+        load.aliases(folders)
+    except IronlawError as error:
+        return [str(error)]
     for root in load.roots(folders):
         for kind in KINDS:
             for path in sorted((root / kind).glob("*.toml")):
@@ -35,6 +39,8 @@ def audit_file(kind: str, path: Path, folders: tuple[str, ...] = ()) -> list[str
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         record = load.decode(kind, path.stem, table, str(path))
+    except OSError as error:
+        return [f"{path}: cannot be read: {error.strerror}"]
     except (IronlawError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         return [str(error) if str(path) in str(error) else f"{path}: {error}"]
     found = [*_sources(table), *_numbers(table)]
@@ -50,6 +56,7 @@ def unverified(folders: tuple[str, ...] = ()) -> list[str]:
         f"{path}: {key}"
         for root in load.roots(folders)
         for path in sorted(root.glob("*/*.toml"))
+        if path.is_file()
         for key, source in tomllib.loads(path.read_text(encoding="utf-8")).get("sources", {}).items()
         if str(source.get("read")) == RECALLED
     ]
@@ -121,6 +128,10 @@ def _node(record: Node, folders: tuple[str, ...]) -> Iterator[str]:
 
 def _model(record: Model, folders: tuple[str, ...]) -> Iterator[str]:
     del folders
+    for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size"):
+        if getattr(record, name) < 1:
+            yield f"{name} is {getattr(record, name)}, must be at least 1"
+            return
     if record.num_attention_heads % record.num_key_value_heads:
         yield "num_key_value_heads does not divide num_attention_heads"
     if record.sliding_window_layers > record.num_hidden_layers:

@@ -61,7 +61,11 @@ def aliases(folders: tuple[str, ...] = ()) -> dict[str, dict[str, str]]:
         path = root / "aliases.toml"
         if path.is_file():
             for kind, table in _parse(path).items():
-                found.setdefault(kind, {}).update({fold_name(k): v for k, v in table.items()})
+                spellings = _is(dict, table, str(path), kind)
+                wrong = next((k for k, v in spellings.items() if not isinstance(v, str)), None)
+                if wrong is not None:
+                    raise CatalogError(f"{path}: {kind}.{wrong} is {spellings[wrong]!r}, expected a name")
+                found.setdefault(kind, {}).update({fold_name(k): v for k, v in spellings.items()})
     return found
 
 
@@ -107,7 +111,8 @@ def overrides(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
 def decode(kind: str, name: str, table: dict[str, Any], where: str) -> Any:
     """The record a parsed TOML table describes; CatalogError names file and key of what is wrong."""
     table = dict(table)
-    sources = {key: _source(key, item, where) for key, item in table.pop("sources", {}).items()}
+    declared = _is(dict, table.pop("sources", {}), where, "sources")
+    sources = {key: _source(key, item, where) for key, item in declared.items()}
     if table.get("name", name) != name:
         raise CatalogError(f"{where}: name is {table['name']!r}, the file is called {name!r}")
     table["name"] = name
@@ -134,7 +139,7 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MAX_FILE:
             raise CatalogError(f"{path}: {path.stat().st_size} bytes is no catalogue file (limit {_MAX_FILE})")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))  # a table at the top, by TOML's grammar
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CatalogError(f"{path}: not valid TOML: {error}") from None
     except OSError as error:
@@ -208,6 +213,8 @@ def _quantity(item: Any, unit: str, sources: dict[str, Source], where: str, at: 
         value = units.parse(item["value"], unit, at)
     except UnitError as error:
         raise CatalogError(f"{where}: {error}") from None
+    if not 0.0 <= value < float("inf"):
+        raise CatalogError(f"{where}: {at} is {item['value']!r}, must be finite and at least 0")
     source = _look_up(item.get("source"), sources, where, at)
     return Sourced(value, unit, str(item["value"]), source, str(item.get("note", "")))
 

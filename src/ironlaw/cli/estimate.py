@@ -100,6 +100,12 @@ def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
     """Print one answer and say by the exit status whether it is yes."""
     from ironlaw.estimate.rules import broken
 
+    if estimate.rows > 1 and not as_json and explain is None:
+        from ironlaw.report.text import row_line
+
+        for i in range(estimate.rows):
+            click.echo(row_line(estimate, i))
+        return max(row_status(estimate, i) for i in range(estimate.rows))
     group, at = estimate.place_of(0)
     if not as_json and (problems := broken(group.job, group.plan, group.rules, at)):
         raise PlanError(f"no such plan: {'; '.join(problems)}")
@@ -113,9 +119,15 @@ def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
         from ironlaw.report.text import page
 
         sys.stdout.write(page(estimate, colour=wants_colour()) + "\n")
-    if not bool(estimate.legal[0]):
+    return max(row_status(estimate, i) for i in range(estimate.rows))
+
+
+def row_status(estimate: Estimate, index: int) -> int:
+    """0 where a row is answered, 1 where it does not fit or has no estimate, 2 where its plan cannot be."""
+    group, at = estimate.place_of(index)
+    if not group.legal[at]:
         return 2
-    return 0 if bool(estimate.fits[0]) and estimate.step_seconds[0] == estimate.step_seconds[0] else 1
+    return 0 if group.memory.fits[at] and group.step.tree.value[at] == group.step.tree.value[at] else 1
 
 
 def wants_colour() -> bool:
@@ -125,23 +137,25 @@ def wants_colour() -> bool:
 
 def _rows(path: Path, given: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:
     """Answer a CSV: one line (or JSON object) per row, in order; wrong rows say what is wrong and the rest goes on."""
-    from ironlaw.estimate.rows import answer_rows
+    from ironlaw.estimate.rows import answer_rows, strange_headers
     from ironlaw.report.text import row_line
 
+    for word in strange_headers(path, folders):
+        click.echo(f"ironlaw: {word}", err=True)
     status, listed = 0, []
     for item in answer_rows(path, given, folders):
-        if item.error is not None:
+        if item.estimate is None:
+            assert item.error is not None
             status = max(status, item.error.exit_status)
-            if as_json:
-                listed.append({"id": item.label, "line": item.line, "error": {"code": item.error.code, "message": str(item.error)}})
-            else:
-                click.echo(f"{item.label:<22} no: {item.error}")
-            continue
-        assert item.estimate is not None
-        if as_json:
-            listed.append({"id": item.label, "line": item.line, **item.estimate.row(0)})
+            listed.append({"id": item.label, "line": item.line, "error": {"code": item.error.code, "message": str(item.error)}})
+            text = f"no: {item.error}"
         else:
-            click.echo(f"{item.label:<22} {row_line(item.estimate, 0)}")
+            status = max(status, row_status(item.estimate, item.index))
+            if as_json:
+                listed.append({"id": item.label, "line": item.line, **item.estimate.row(item.index)})
+            text = row_line(item.estimate, item.index)
+        if not as_json:
+            click.echo(f"{item.label:<22} {text}")
     if as_json:
         sys.stdout.write(json.dumps(listed, indent=1, allow_nan=False) + "\n")
     return status

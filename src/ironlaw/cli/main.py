@@ -55,6 +55,10 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
+    if sys.stdout is None:
+        return 3
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without block characters shows question marks, not a traceback
     try:
         status: Any = cli.main(arguments, prog_name="ironlaw", standalone_mode=False)
         sys.stdout.flush()
@@ -73,6 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        click.echo(f"ironlaw: cannot write the answer: {error.strerror}", err=True)
+        return 3
 
 
 def run() -> None:

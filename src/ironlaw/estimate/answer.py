@@ -14,17 +14,16 @@ from ironlaw.catalog.records import Model
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision
-from ironlaw.estimate.counts import adapter_parameters, attention_width, matmul_parameters, total_parameters
-from ironlaw.estimate.kinds import kinds
-from ironlaw.estimate.layer import mean_key_length
+from ironlaw.estimate.cautions import cautions
+from ironlaw.estimate.counts import total_parameters
 from ironlaw.estimate.memory import Memory, memory
 from ironlaw.estimate.options import DEFAULTS, OPTIONS, flat, is_column, read_options
 from ironlaw.estimate.place import DEFAULT_SEQ_LEN, Placed, default_batch, place
+from ironlaw.estimate.rates import throughput
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
-from ironlaw.law import flops
 from ironlaw.plan import Cluster, Job, Plan
-from ironlaw.terms import BOUNDS, Term, leaf, shares
+from ironlaw.terms import BOUNDS, Term, shares
 
 
 @dataclass(frozen=True)
@@ -159,6 +158,7 @@ def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
         given["precision"] = bind_precision(given["on"], folders)
         assume(assumptions, "precision", given["precision"], "default")
     _explicit_stages(given, record)
+    _sparse_recompute(given, record)
     cluster = bind_cluster(given, folders, assumptions)
     rows = _rows(given, record, assumptions)
     jobs = _job_maker(given, record, cluster, folders)
@@ -192,6 +192,13 @@ def _explicit_stages(given: dict[str, Any], model: Model) -> None:
         raise QuestionError(f"--layers-per-stage adds up to {sum(layers)}, {model.name} has {model.num_hidden_layers} layers")
 
 
+def _sparse_recompute(given: dict[str, Any], model: Model) -> None:
+    """One layer in K needs at least K layers."""
+    for how in _items(given.get("recompute", "none")):
+        if how.startswith("every:") and int(how[6:]) > model.num_hidden_layers:
+            raise ValueRangeError(f"--recompute {how}: {model.name} has {model.num_hidden_layers} layers")
+
+
 def _items(value: Any) -> list[Any]:
     return flat(value) if is_column(value) else [value]
 
@@ -203,9 +210,11 @@ def _rows(given: dict[str, Any], model: Model, assumptions: Assumptions) -> list
         assume(assumptions, "seq_len", given["seq_len"], "default")
     if "global_batch_tokens" in given:
         sequences = [given["global_batch_tokens"] / s for s in _items(given["seq_len"])]
-        for s in sequences:
-            if s != int(s) or s < 1:
-                raise ValueRangeError(f"--global-batch-tokens {given['global_batch_tokens']:g} is no whole number of sequences of seq_len")
+        for length, count in zip(_items(given["seq_len"]), sequences, strict=True):
+            if count != int(count) or count < 1:
+                near = " or ".join(f"{n * length:.0f}" for n in (np.floor(count), np.ceil(count)) if n)
+                asked = given["global_batch_tokens"]
+                raise ValueRangeError(f"--global-batch-tokens {asked:.0f} is {count:.2f} sequences of seq_len {length:g}: give {near}")
         given["global_batch_size"] = sequences if len(sequences) > 1 else sequences[0]
     names = [n for n, o in OPTIONS.items() if o.column and n in given]
     columns = {n: _items(given[n]) for n in names}
@@ -216,13 +225,12 @@ def _rows(given: dict[str, Any], model: Model, assumptions: Assumptions) -> list
     rows = [{name: c[i if len(c) > 1 else 0] for name, c in columns.items()} for i in range(n)]
     for row in rows:
         if "global_batch_size" not in row:
-            row["global_batch_size"] = default_batch(row["gpus"], row["seq_len"])
+            row["global_batch_size"] = default_batch(row["gpus"], row["seq_len"], row.get("micro_batch_size") or 1.0)
         if row.get("sp") is not None:
             row["sp"] = float(row["sp"])
-        if given.get("schedule", "interleaved") != "interleaved":
-            row["vpp"] = 1.0
-        if row.get("pp") == 1.0:
-            row.setdefault("vpp", 1.0)
+        row["derived"] = ()
+        if given.get("schedule", "interleaved") != "interleaved" or row.get("pp") == 1.0:
+            _derive(row, "vpp", 1.0)
         _dependent(row)
     if "global_batch_size" not in given:
         assume(assumptions, "global_batch_size", rows[0]["global_batch_size"] if n == 1 else "by row", "default")
@@ -237,7 +245,14 @@ def _dependent(row: dict[str, Any]) -> None:
         known = row["cp"]
         for a in mesh:
             known *= row.get(a) or 1.0
-        row[left[0]] = max(row["gpus"] // known, 1.0)
+        _derive(row, left[0], max(row["gpus"] // known, 1.0))
+
+
+def _derive(row: dict[str, Any], name: str, value: float) -> None:
+    """Fill an axis that the others decide, and remember that nobody gave it."""
+    if row.get(name) is None:
+        row[name] = value
+        row["derived"] = (*row["derived"], name)
 
 
 def _job_maker(given: dict[str, Any], model: Model, cluster: Cluster, folders: tuple[str, ...]) -> Any:
@@ -272,6 +287,8 @@ def _evaluate(
         timed = step(job, cluster, plan)
         speed = throughput(job, cluster, plan, timed)
     notes = [*assumptions, *notes]
+    if "schedule" not in given:
+        assume(notes, "schedule", "1f1b, interleaved where vpp > 1", "default")
     if "framework" not in given:
         assume(notes, "framework", placed.framework, "default")
     run = None
@@ -279,60 +296,8 @@ def _evaluate(
         count = total_parameters(job.model)
         run = run_of(given, cluster, plan, timed.tree.value, timed.forward_share, count, folders, notes)
     rules = {**kept, "fits": held.fits}
-    warnings = [f"left out: {item}" for item in left_out]
-    if cluster.calibration.grade != "measured":
-        warnings.append(
-            f"kernel constants of {cluster.accelerator.name} are priors, not fitted to operators measured on it: expect wider errors"
-        )
+    warnings = [f"left out: {item}" for item in left_out] + cautions(given, job, cluster)
     return Group(placed.index, job, cluster, plan, placed.recompute, placed.chosen, rules, held, timed, speed, run, notes, tuple(warnings))
-
-
-def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str, Term]:
-    """Tokens and model FLOPs per second, MFU in its two conventions, HFU; against the named dense peak."""
-    model, seconds = job.model, timed.tree.value
-    tokens = plan.global_batch_size * plan.seq_len
-    matmul = matmul_parameters(model)
-    if job.lora_rank:  # frozen weights have no weight gradient: four FLOPs each instead of six
-        matmul = matmul * (2.0 / 3.0) + sum(k.count * adapter_parameters(job, k) for k in kinds(model))
-    width = attention_width(model)
-    per_token = {
-        "matmul_parameters": matmul,
-        "num_hidden_layers": model.num_hidden_layers + model.num_nextn_predict_layers,
-        "attention_width": width,
-        "seq_len": plan.seq_len,
-    }
-    flop = leaf("model FLOP per token", flops.model_per_token, "FLOP", **per_token)
-    causal = leaf("causal model FLOP per token", flops.model_per_token_causal, "FLOP", **per_token)
-    peak = cluster.accelerator.peak[job.precision.peak]
-    rate = leaf("tokens per second", _per_second, "token/s", amount=tokens, seconds=seconds)
-    recomputed = recomputed_per_token(job, plan)
-
-    def utilisation(name: str, per: Any) -> Term:
-        return leaf(name, _utilisation, "1", flop_per_token=per, tokens_per_second=rate.value, gpus=plan.gpus, peak=peak)
-
-    return {
-        "tokens_per_second": rate,
-        "tokens_per_second_per_gpu": leaf("tokens per second and GPU", _per_gpu, "token/s", amount=rate.value, gpus=plan.gpus),
-        "model_flop_per_second_per_gpu": leaf("model FLOP/s per GPU", _per_gpu, "FLOP/s", amount=rate.value * flop.value, gpus=plan.gpus),
-        "mfu": utilisation("MFU", flop.value),
-        "mfu_causal": utilisation("MFU, causal attention", causal.value),
-        "hfu": utilisation("HFU", flop.value + recomputed),
-    }
-
-
-def recomputed_per_token(job: Job, plan: Plan) -> Any:
-    """FLOPs computed a second time, per token: the forward share of what the plan recomputes."""
-    model = job.model
-    rest = 1.0 - plan.recompute_layers
-    linear = plan.recompute_layers + rest * plan.recompute_linear
-    core = plan.recompute_layers + rest * plan.recompute_attention
-    layers = model.num_hidden_layers + model.num_nextn_predict_layers
-    heads = (1.0 + model.num_nextn_predict_layers) * model.vocab_size * model.hidden_size
-    matrices = 2.0 * (matmul_parameters(model) - heads)
-    scores = 4.0 * layers * attention_width(model) * plan.seq_len
-    if job.flash:
-        scores = scores * mean_key_length(job, plan) / plan.seq_len
-    return matrices * linear + scores * core
 
 
 def _told(value: Any) -> Any:
@@ -346,21 +311,6 @@ def _told(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value == int(value) else value
-
-
-def _per_second(amount: Any, seconds: Any) -> Any:
-    """A rate: ``amount / seconds``."""
-    return amount / seconds
-
-
-def _per_gpu(amount: Any, gpus: Any) -> Any:
-    """A share: ``amount / gpus``."""
-    return amount / gpus
-
-
-def _utilisation(flop_per_token: Any, tokens_per_second: Any, gpus: Any, peak: Any) -> Any:
-    """FLOPs done over FLOPs possible: ``flop_per_token tokens_per_second / (gpus peak)``."""
-    return flop_per_token * tokens_per_second / (gpus * peak)
 
 
 __all__ = ["Estimate", "Group", "answer", "estimate", "total_parameters"]

@@ -13,7 +13,7 @@ from typing import Any
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Calibration, Framework, Model
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.errors import InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
+from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.law import kernels
 from ironlaw.plan import PRECISIONS, Cluster, Job
 
@@ -40,15 +40,20 @@ def bind_model(asked: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
         return hf_config.model_from_config(config, str(path), name)
     if "/" in asked and not load.aliases(folders)["models"].get(load.fold_name(asked)):
         raise InputError(f"{asked}: no such file or folder (a model is a catalogue name, a config.json, or dimensions)")
-    return load.record("models", asked, folders), []
+    model = load.record("models", asked, folders)
+    if min(model.hidden_size, model.num_hidden_layers, model.num_attention_heads, model.num_key_value_heads, model.vocab_size) < 1:
+        raise CatalogError(f"model {model.name}: sizes must be at least 1 (ironlaw catalog check says which are not)")
+    return model, []
 
 
 def _pairs(text: str) -> list[tuple[str, Any]]:
-    pairs = []
+    pairs: list[tuple[str, Any]] = []
     for item in text.split(","):
         key, equals, value = item.partition("=")
         if not equals:
             raise QuestionError(f"model dimensions are field=value pairs, {item!r} in {text!r} is none")
+        if key.strip() in dict(pairs):
+            raise QuestionError(f"the model's dimensions give {key.strip()} twice")
         pairs.append((key.strip(), value.strip()))
     return pairs
 
@@ -81,6 +86,14 @@ def model_from_dimensions(table: Mapping[str, Any]) -> Model:
     values.setdefault("norm", "rmsnorm" if values["gated_mlp"] else "layernorm")
     values.setdefault("name", "custom")
     values.setdefault("title", "model given by its dimensions")
+    if values.get("sliding_window") and "sliding_window_layers" not in values:
+        values["sliding_window_layers"] = values["num_hidden_layers"]
+    if values.get("num_experts"):
+        needed = [n for n in ("num_experts_per_tok", "moe_intermediate_size") if not values.get(n)]
+        if needed:
+            raise QuestionError(f"a model with num_experts needs {', '.join(needed)}")
+        if values["num_experts_per_tok"] > values["num_experts"]:
+            raise ValueRangeError(f"num_experts_per_tok {values['num_experts_per_tok']} exceeds num_experts {values['num_experts']}")
     if values["num_attention_heads"] % values["num_key_value_heads"]:
         raise ValueRangeError(
             f"num_key_value_heads {values['num_key_value_heads']} does not divide num_attention_heads {values['num_attention_heads']}"
@@ -97,7 +110,17 @@ def _dimension(key: str, item: Any, wanted: str) -> Any:
         from ironlaw.estimate.options import whole
 
         return int(whole(item, key)) if str(item) != "0" else 0
+    allowed = TEXTS.get(key)
+    if allowed and str(item) not in allowed:
+        raise UnknownNameError(key, str(item), allowed, "the model's dimensions")
     return str(item)
+
+
+TEXTS = {
+    "norm": ("rmsnorm", "layernorm", "layernorm-no-bias"),
+    "position_embedding": ("rope", "learned", "alibi", "none"),
+    "hidden_act": ("silu", "gelu", "relu", "relu2", "swiglu", "geglu"),
+}
 
 
 def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_device: bool, assumptions: Assumptions) -> Job:
@@ -133,7 +156,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         document_length=options.get("document_length", 0.0),
         offload=options.get("offload", frozenset()),
         lora_rank=options.get("lora_rank", 0.0),
-        schedule=options.get("schedule", "1f1b").replace("interleaved", "1f1b"),
+        schedule=options.get("schedule", "1f1b"),
     )
 
 

@@ -200,9 +200,9 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind) -> Term:
     """
     pairs = 1.0 if kind.routed and not job.model.shared_expert_intermediate_size else 2.0
     size = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
-    reduce = tiers.collective(cluster, "all-reduce", "all_reduce", plan.tp, size, 1.0)
-    gather = tiers.collective(cluster, "all-gather", "all_gather", plan.tp, size, 1.0)
-    scatter = tiers.collective(cluster, "reduce-scatter", "reduce_scatter", plan.tp, size, 1.0)
+    reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, size, 1.0)
+    gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.tp, size, 1.0)
+    scatter = tiers.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.tp, size, 1.0)
     off, on = np.where(plan.sp > 0, 0.0, pairs), np.where(plan.sp > 0, pairs, 0.0)
     parts = [total(f"{t.name}s", [t], times=n) for t, n in ((reduce, off), (gather, on), (scatter, on))]
     return total("tensor parallel", parts)
@@ -216,9 +216,9 @@ def context_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward
     e = job.precision.activation_bytes
     if job.cp_method == "all-to-all":
         size = (2.0 * s.heads + 2.0 * s.kv_heads) * s.head_dim * s.tokens * e
-        return tiers.all_to_all(cluster, "heads for tokens", plan.cp, size, plan.tp)
+        return tiers.all_to_all(cluster, plan, "heads for tokens", plan.cp, size, plan.tp)
     block = 2.0 * s.kv_heads * s.head_dim * s.tokens * e
-    return tiers.ring_pass(cluster, "keys and values round the ring", plan.cp, block * (2.0 if backward else 1.0), plan.tp)
+    return tiers.ring_pass(cluster, plan, "keys and values round the ring", plan.cp, block * (2.0 if backward else 1.0), plan.tp)
 
 
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:

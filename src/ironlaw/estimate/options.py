@@ -23,10 +23,27 @@ class Option:
 
 def whole(value: Any, flag: str) -> float:
     """A whole number of at least 1."""
-    number = units.parse_count(value, flag)
-    if not math.isfinite(number) or number < 1 or number != int(number):
-        raise ValueRangeError(f"{flag} is {value}, must be a whole number of at least 1")
+    number = _count(value, flag)
+    if not math.isfinite(number) or not 1 <= number <= LARGEST or number != int(number):
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be a whole number from 1 to {LARGEST:g}")
     return number
+
+
+LARGEST = 1e12  # more of anything counted here is a slip of the keyboard
+
+
+def _count(value: Any, flag: str) -> float:
+    if isinstance(value, bool):
+        raise ValueRangeError(f"{flag} is {value}, must be a number")
+    try:
+        return units.parse_count(value, flag)
+    except OverflowError:
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be at most {LARGEST:g}") from None
+
+
+def _brief(value: Any) -> str:
+    text = str(value) if not isinstance(value, int) or abs(value) < 10**18 else "astronomical"
+    return text if len(text) < 40 else text[:37] + "..."
 
 
 def none_or_more(value: Any, flag: str) -> float:
@@ -94,14 +111,19 @@ def recompute(value: Any, flag: str) -> str:
     if name in ("none", "selective", "full"):
         return name
     head, _, tail = name.partition(":")
-    if head == "every" and tail.isdigit() and int(tail) >= 1:
+    if head == "every" and tail.isascii() and tail.isdecimal() and int(tail[:9]) >= 1 and len(tail) < 6:
         return name
+    if head == "share":
+        share = units.parse(tail, "1", flag)
+        if not 0.0 < share <= 1.0:
+            raise ValueRangeError(f"{flag} share is {tail}, must be above 0 and at most 1")
+        return f"share:{share:.15g}"
     if head == "selective" and tail:
         for operator in tail.split(","):
             if operator not in RECOMPUTABLE:
                 raise UnknownNameError(f"operator of {flag} selective", operator, RECOMPUTABLE)
         return name
-    raise UnknownNameError(flag, str(value), ["none", "selective", "selective:attention,elementwise", "full", "every:2"])
+    raise UnknownNameError(flag, str(value), ["none", "selective", "selective:attention,elementwise", "full", "every:2", "share:0.5"])
 
 
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp")
@@ -115,6 +137,8 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
         return frozenset()
     if names == {"all"}:
         return frozenset(OVERLAPS)
+    if names & {"all", "none"}:
+        raise QuestionError(f"{flag}: all and none stand alone, given {','.join(sorted(names))}")
     for name in names:
         if name not in OVERLAPS:
             raise UnknownNameError(flag, name, [*OVERLAPS, "none", "all"])
@@ -142,33 +166,37 @@ def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
 
 def tokens(value: Any, flag: str) -> float:
     """A count of tokens such as 15T."""
-    number = units.parse_count(value, flag)
-    if not math.isfinite(number) or number <= 0:
-        raise ValueRangeError(f"{flag} is {value}, must be more than 0")
+    number = _count(value, flag)
+    if not 0 < number <= 1e18:
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be more than 0 and at most 1e18")
     return number
 
 
 def price(value: Any, flag: str) -> Any:
     """A number of USD per accelerator hour, or provider/term."""
+    if isinstance(value, bool):
+        raise ValueRangeError(f"{flag} is {value}, must be a price")
     try:
         number = float(value)
     except (TypeError, ValueError):
         return text(value, flag)
-    if not math.isfinite(number) or number < 0:
-        raise ValueRangeError(f"{flag} is {value}, must be at least 0 USD per accelerator hour")
+    if not 0 <= number <= 1e6:
+        raise ValueRangeError(f"{flag} is {value}, must be from 0 to 1e6 USD per accelerator hour")
     return number
 
 
 def grid(value: Any, flag: str) -> Any:
     """A region's name, or grams per kWh."""
+    if isinstance(value, bool):
+        raise ValueRangeError(f"{flag} is {value}, must be a region or g/kWh")
     try:
         number = float(value)
     except (TypeError, ValueError):
         if str(value).strip().endswith("/kWh"):
             return units.parse(value, "kg/J", flag) * 3.6e9
         return text(value, flag)
-    if not math.isfinite(number) or number < 0:
-        raise ValueRangeError(f"{flag} is {value}, must be at least 0 g/kWh")
+    if not 0 <= number <= 1e4:
+        raise ValueRangeError(f"{flag} is {value}, must be from 0 to 10000 g/kWh")
     return number
 
 
@@ -215,7 +243,9 @@ OPTIONS: dict[str, Option] = {
     "dp_replicate": Option(whole, "data parallel, replicas", column=True),
     "dp_shard": Option(whole, "data parallel, shards", column=True),
     "zero": Option(stage, "what dp_shard shards: 0 nothing, 1 states, 2 also gradients, 3 also weights", "0|1|2|3", column=True),
-    "recompute": Option(recompute, "none, selective[:OPERATORS], full, every:K", "HOW", column=True),
+    "recompute": Option(
+        recompute, "none, selective[:OPERATORS], full, every:K (one layer in K), share:F (of the layers)", "HOW", column=True
+    ),
     "precision": Option(
         one_of(("fp32", "tf32", "fp16", "bf16", "fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")),
         "fp32, tf32, fp16, bf16, fp8 (per tensor), fp8-block, fp8-row, mxfp8, nvfp4: what the linear layers compute in",
@@ -248,7 +278,7 @@ OPTIONS: dict[str, Option] = {
     "tokens": Option(tokens, "tokens of the whole run, such as 15T; absent: no run section", "TOKENS"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
     "grid": Option(grid, "region, or g/kWh (default: world average)", "GRID"),
-    "pue": Option(positive("1"), "power usage effectiveness of the data centre", "X"),
+    "pue": Option(at_least_one, "power usage effectiveness of the data centre", "X"),
 }
 DEFAULTS: dict[str, Any] = {
     "optimizer": "adamw",

@@ -42,6 +42,8 @@ def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, floa
         return (1.0, 0.0, 0.0, 0.0)
     if head == "every":
         return (1.0 / int(tail), 0.0, 0.0, 0.0)
+    if head == "share":
+        return (float(tail), 0.0, 0.0, 0.0)
     if head == "none":
         return (0.0, 0.0, 0.0, 0.0)
     operators = tuple(tail.split(",")) if tail else selective
@@ -49,16 +51,17 @@ def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, floa
     return (0.0, float("attention" in operators), linear, float("elementwise" in operators))
 
 
-def default_batch(gpus: float, seq_len: float) -> float:
+def default_batch(gpus: float, seq_len: float, micro_batch_size: float = 1.0) -> float:
     """Sequences per step when none are given: about 4 Mi tokens, a whole number for every GPU or every 128th of them."""
     sequences = float(np.ceil(DEFAULT_BATCH_TOKENS / seq_len))
-    unit = gpus if gpus <= sequences else gpus / np.gcd(int(gpus), 128)
+    unit = micro_batch_size * (gpus if gpus <= sequences else gpus / np.gcd(int(gpus), 128))
     return float(np.ceil(sequences / unit) * unit)
 
 
 def open_axes(given: dict[str, Any], model: Model) -> list[str]:
     """The axes of a row that are left to the tool; a dense model has no experts to place."""
-    return [name for name in MESH if given.get(name) is None and (name != "ep" or model.num_experts)]
+    derived = given.get("derived", ())
+    return [n for n in MESH if (given.get(n) is None or n in derived) and (n != "ep" or model.num_experts)]
 
 
 _COLUMNS = (
@@ -77,13 +80,27 @@ class Pool:
     how: list[str]
     owner: list[int]
 
+    def extend(self, other: Pool) -> None:
+        """Add the candidates of another pool."""
+        self.listed += other.listed
+        self.how += other.how
+        self.owner += other.owner
+
     def plan(self) -> Plan:
         """All candidates as one plan of columns."""
         columns = np.array(self.listed, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
         return Plan(**dict(zip(_COLUMNS, columns, strict=True)))
 
 
-def enumerate_row(pool: Pool, job: Job, cluster: Cluster, given: dict[str, Any], owner: int, flat_only: bool | None) -> None:
+def enumerate_row(
+    pool: Pool,
+    job: Job,
+    cluster: Cluster,
+    given: dict[str, Any],
+    owner: int,
+    flat_only: bool | None,
+    divisors: Callable[[float, float], list[float]],
+) -> None:
     """Add all combinations of candidate values for one row's open axes, simplest first.
 
     ``flat_only``: True keeps tp = pp = 1, False drops it, None keeps all.
@@ -94,8 +111,8 @@ def enumerate_row(pool: Pool, job: Job, cluster: Cluster, given: dict[str, Any],
     recomputes: list[str] = [given["recompute"]] if given.get("recompute") else list(RECOMPUTES)
     fractions = {how: recompute_columns(how, job.framework.selective_recompute) for how in recomputes}
     micros = _axis(given, "micro_batch_size", MICRO_BATCHES)
-    for pp in _axis(given, "pp", _divisors(gpus / cp, job.model.num_hidden_layers)):
-        for tp in _axis(given, "tp", [t for t in _divisors(gpus / cp / pp, job.model.num_attention_heads) if t <= domain]):
+    for pp in _axis(given, "pp", divisors(gpus / cp, job.model.num_hidden_layers)):
+        for tp in _axis(given, "tp", [t for t in divisors(gpus / cp / pp, job.model.num_attention_heads) if t <= domain]):
             if flat_only is not None and flat_only != (tp == 1 and pp == 1):
                 continue
             sp = given["sp"] if given.get("sp") is not None else float(tp > 1)
@@ -113,7 +130,15 @@ def _axis(given: dict[str, Any], name: str, usual: Any) -> list[float]:
     return [float(value)] if value is not None else [float(v) for v in usual]
 
 
-def _divisors(number: float, also: float) -> list[float]:
+def _all_divisors(number: float, also: float) -> list[float]:
+    """Every divisor of ``number`` up to ``also``."""
+    if number != int(number) or number > 1e7:
+        return [1.0]
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return [float(d) for d in sorted({*small, *(int(number) // d for d in small)}) if d <= also] or [1.0]
+
+
+def _usual_divisors(number: float, also: float) -> list[float]:
     """Powers of two (and three times them) that divide ``number`` and do not exceed ``also``."""
     usual = sorted({float(a * 2**b) for a in (1, 3) for b in range(15)})
     return [v for v in usual if number >= v and number % v == 0 and v <= also] or [1.0]
@@ -121,9 +146,12 @@ def _divisors(number: float, also: float) -> list[float]:
 
 def _chunks(job: Job, pp: float) -> list[float]:
     """Chunk counts that split a stage's layers evenly, or at least leave none empty where the stages are uneven."""
+    if job.schedule not in ("1f1b", "interleaved"):
+        return [1.0]
     layers = np.floor(job.model.num_hidden_layers / pp)
     even = job.model.num_hidden_layers % pp == 0
-    return [v for v in CHUNKS if v == 1 or (pp > 1 and v <= layers and (not even or layers % v == 0))]
+    usual = [v for v in CHUNKS if v == 1 or (pp > 1 and v <= layers and (not even or layers % v == 0))]
+    return [v for v in usual if v > 1 or job.schedule != "interleaved"]
 
 
 def _expert_parallel(job: Job, ranks: float) -> list[float]:
@@ -218,14 +246,21 @@ def _fill(
     else:
         tries = [("fsdp", True), ("megatron", False)]
     before = sum(len(p.how) for p in pools.values())
-    for name, flat_only in tries:
-        pool = pools.setdefault(name, Pool(name, [], [], []))
-        enumerate_row(pool, jobs(name), cluster, given, owner, flat_only)
+    for divisors in (_usual_divisors, _all_divisors):
+        kept = False
+        for name, flat_only in tries:
+            job, trial = jobs(name), Pool(name, [], [], [])
+            enumerate_row(trial, job, cluster, given, owner, flat_only, divisors)
+            if trial.how:
+                kept |= bool(rules.legal(rules.legality(job, trial.plan())).any())
+                pools.setdefault(name, Pool(name, [], [], [])).extend(trial)
+        if kept:
+            return
     if sum(len(p.how) for p in pools.values()) == before:
         # the given axes leave no combination: keep them, and let the rules say which they break
         name = framework or "megatron"
-        closed = {**given, "tp": given.get("tp") or 1.0, "pp": given.get("pp") or 1.0}
-        enumerate_row(pools.setdefault(name, Pool(name, [], [], [])), jobs(name), cluster, closed, owner, None)
+        closed = {**given, **{axis: given.get(axis) or 1.0 for axis in ("tp", "pp", "vpp", "ep")}}
+        enumerate_row(pools.setdefault(name, Pool(name, [], [], [])), jobs(name), cluster, closed, owner, None, _usual_divisors)
 
 
 def _pick(pools: list[Pool], jobs: Callable[[str], Job], cluster: Cluster, rows: int) -> list[tuple[int, int]]:

@@ -7,6 +7,8 @@ published-run tables are understood through ``aliases.toml``. Blank cells are no
 from __future__ import annotations
 
 import csv
+import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,28 +31,53 @@ _SHARDING = {"none": "0", "zero1": "1", "zero2": "2", "zero3": "3", "fsdp": "3"}
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """One line's answer: its number in the file, the columns carried along, and an Estimate or the error."""
+    """One line's answer: its number in the file, its label, and the row of an Estimate that answers it, or the error."""
 
     line: int
     label: str
     estimate: Estimate | None
+    index: int
     error: IronlawError | None
 
 
-def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, cells by header) of a CSV with or without BOM, LF or CRLF."""
+def read_table(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """(line number, cells by header) of a CSV with or without BOM, LF or CRLF; what a line has too much is under ``""``."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_BYTES} this reads")
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            if not reader.fieldnames:
+            reader = csv.DictReader(file, restkey="")
+            headers = [h.strip() for h in reader.fieldnames or []]
+            if not any(headers):
                 raise InputError(f"{path}: is empty, expected a header of option names such as model,on,gpus")
-            for cells in reader:
-                yield reader.line_num, {str(k).strip(): (v or "").strip() for k, v in cells.items() if k and isinstance(v, str)}
+            twice = next((h for h in headers if h and headers.count(h) > 1), None)
+            if twice is not None:
+                raise InputError(f"{path}: the header names {twice!r} twice")
+            lines = [(reader.line_num, {k.strip(): _text(v) for k, v in cells.items()}) for cells in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{path}: cannot be read as CSV: {reason}") from None
+    if not lines:
+        raise InputError(f"{path}: has a header and no rows")
+    return lines
+
+
+def _text(value: Any) -> str:
+    return ",".join(value).strip() if isinstance(value, list) else (value or "").strip()
+
+
+def strange_headers(path: Path, folders: tuple[str, ...] = ()) -> list[str]:
+    """Headers that name no option but look like one: probably a slip, so worth a word."""
+    known = {*OPTIONS, *_DIMENSIONS}
+    aliases = load.aliases(folders).get("columns", {})
+    found = []
+    for header in read_table(path)[0][1]:
+        folded = header.replace("-", "_").lower()
+        if folded and folded not in known and load.fold_name(header) not in aliases:
+            near = difflib.get_close_matches(folded, known, n=1, cutoff=0.85)
+            if near:
+                found.append(f"column {header!r} is no option and is carried along; did you mean {near[0]}?")
+    return found
 
 
 def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
@@ -61,7 +88,7 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
         folded = header.replace("-", "_").lower()
         name = folded if folded in OPTIONS or folded in _DIMENSIONS else aliases.get(load.fold_name(header), "")
         if name and cell and (name not in named or folded.endswith("_filled")):
-            named[name] = _number(cell)
+            named[name] = _number(name, cell)
     dimensions = {n: _YES.get(named[n], named[n]) for n in _DIMENSIONS if n in named}
     for n in _DIMENSIONS:
         named.pop(n, None)
@@ -98,9 +125,8 @@ def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str,
     precision = str(named.get("precision", "")).split(" ")[0].rstrip("?")
     if precision:
         named["precision"] = precision
-    fraction = cells.get("recompute_fraction", "")
-    if named.get("recompute") == "selective" and fraction and 0.0 < float(fraction) < 1.0:
-        named["recompute"] = f"every:{round(1.0 / float(fraction))}"
+    if named.get("recompute") == "selective" and (part := cells.get("recompute_fraction", "")) not in ("", "0", "1"):
+        named["recompute"] = f"share:{part}"
     framework = named.get("framework")
     if framework and cells.get("compile") == "y":
         compiled = load.fold_name(framework) + "-compile"
@@ -111,20 +137,74 @@ def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str,
     return named
 
 
-def _number(cell: str) -> str:
-    """A cell without a spreadsheet's thousands separators."""
-    bare = cell.replace(",", "")
-    return bare if bare.replace(".", "", 1).isdigit() else cell
+_THOUSANDS = re.compile(r"^\d{1,3}(,\d{3})+(\.\d+)?$")
+
+
+def _number(name: str, cell: str) -> str:
+    """A cell of a count without a spreadsheet's thousands separators; lists and prices keep their commas."""
+    is_count = name in _DIMENSIONS or (name in OPTIONS and OPTIONS[name].column) or name in ("tokens", "global_batch_tokens")
+    return cell.replace(",", "") if is_count and _THOUSANDS.match(cell) else cell
 
 
 def answer_rows(path: Path, defaults: dict[str, Any], folders: tuple[str, ...] = ()) -> Iterator[RowAnswer]:
-    """The answers of a CSV line by line; ``defaults`` are options for what a line leaves blank."""
-    for line, cells in read_table(path):
-        label = cells.get("id") or cells.get("name") or str(line)
+    """The answers of a CSV in its order; ``defaults`` are options for what a line leaves blank.
+
+    Lines that differ only in options Python takes as columns are answered in one call.
+    """
+    asked: list[dict[str, Any] | IronlawError] = []
+    table = read_table(path)
+    for line, cells in table:
         try:
-            asked = {**defaults, **options_of(cells, folders)}
-            if not asked:
-                raise QuestionError(f"no column names an option; columns are {', '.join(list(cells)[:6])}")
-            yield RowAnswer(line, label, answer(read_options(asked, f"line {line} of {path.name}"), folders), None)
+            asked.append(_asked(line, cells, path, defaults, folders))
         except IronlawError as error:
-            yield RowAnswer(line, label, None, error)
+            asked.append(error)
+    answered: dict[int, tuple[Estimate, int]] = {}
+    wrong: dict[int, IronlawError] = {i: a for i, a in enumerate(asked) if isinstance(a, IronlawError)}
+    for members in _alike(asked).values():
+        _answer_together(members, asked, folders, answered, wrong)
+    for i, (line, cells) in enumerate(table):
+        label = cells.get("id") or cells.get("name") or str(line)
+        estimate, index = answered.get(i, (None, 0))
+        yield RowAnswer(line, label, estimate, index, wrong.get(i))
+
+
+def _asked(line: int, cells: dict[str, str], path: Path, defaults: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
+    """The checked options of one line."""
+    if cells.get(""):
+        raise QuestionError(f"line {line} of {path.name} has more cells than the header: {cells['']}")
+    options = {**defaults, **options_of(cells, folders)}
+    if not options:
+        raise QuestionError(f"no column names an option; columns are {', '.join(list(cells)[:6])}")
+    return read_options(options, f"line {line} of {path.name}")
+
+
+def _alike(asked: list[dict[str, Any] | IronlawError]) -> dict[str, list[int]]:
+    """Lines by everything but the values of their column options."""
+    groups: dict[str, list[int]] = {}
+    for i, options in enumerate(asked):
+        if not isinstance(options, IronlawError):
+            fixed = {k: v for k, v in options.items() if not OPTIONS[k].column}
+            columns = sorted(k for k in options if OPTIONS[k].column)
+            groups.setdefault(repr((sorted(fixed.items(), key=lambda item: item[0]), columns)), []).append(i)
+    return groups
+
+
+def _answer_together(
+    members: list[int],
+    asked: list[Any],
+    folders: tuple[str, ...],
+    answered: dict[int, tuple[Estimate, int]],
+    wrong: dict[int, IronlawError],
+) -> None:
+    """Answer lines as one batch; where that is refused, each alone, so that only the wrong ones fail."""
+    first = asked[members[0]]
+    batch = {k: [asked[i][k] for i in members] if OPTIONS[k].column and len(members) > 1 else v for k, v in first.items()}
+    try:
+        estimate = answer(batch, folders)
+        answered.update({i: (estimate, at) for at, i in enumerate(members)})
+    except IronlawError as error:
+        if len(members) == 1:
+            wrong[members[0]] = error
+            return
+        for i in members:
+            _answer_together([i], asked, folders, answered, wrong)

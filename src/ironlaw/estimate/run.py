@@ -26,6 +26,7 @@ class Run:
     tokens: float
     seconds: Term
     gpu_hours: Term
+    power: Term
     usd: Term
     joules: Term
     kg_co2e: Term
@@ -89,7 +90,8 @@ def run_of(
     steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=per_step)
     training = leaf("training", _product, "s", steps=steps.value, step=step)
     seconds = total("seconds", [training, *_interruptions(options, plan, step, forward_share, parameters, steps.value)])
-    host = cluster.node.host_power.value / cluster.node.accelerators.value
+    whole, sharing = cluster.node.host_power, cluster.node.accelerators
+    host = Sourced(whole.value / sharing.value, "W", f"{whole.text} a node of {sharing.text}", whole.source)
     power = leaf(
         "power", energy.cluster_power, "W", gpus=plan.gpus, accelerator_power=cluster.accelerator.tdp,
         host_power_per_accelerator=host, pue=pue,
@@ -99,6 +101,7 @@ def run_of(
         tokens,
         seconds,
         leaf("gpu hours", cost.gpu_hours, "h", gpus=plan.gpus, seconds=seconds.value),
+        power,
         leaf("cost", cost.rental, "USD", gpus=plan.gpus, seconds=seconds.value, price=price),
         joules,
         leaf("carbon", energy.carbon, "kg", energy=joules.value, intensity=intensity),
@@ -121,15 +124,6 @@ def _interruptions(options: dict[str, Any], plan: Plan, step: Any, forward_share
 CHECKPOINT_BYTES = 14.0  # of a parameter: 2-byte weight, fp32 master weight and two moments
 
 
-def run_term(run: Run) -> Term:
-    """The run's terms under one name, for the explanation; they have different units, so the node has no sum."""
-    parts = [run.seconds, run.gpu_hours, run.usd, run.joules, run.kg_co2e]
-    return Term("run", run.seconds.value, "s", None, {"tokens": run.tokens}, parts)
-
-
 def _product(steps: Any, step: Any) -> Any:
     """Steps of the run times the time of one: ``steps step``."""
     return steps * step
-
-
-__all__ = ["Run", "bind_grid", "bind_price", "run_of", "run_term", "total"]

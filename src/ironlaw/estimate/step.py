@@ -183,13 +183,13 @@ def shard_traffic(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: A
     """The gathers of weights and the scatters of gradients of ``common`` and ``routed`` parameters over their own ranks."""
     size, reduced = parameter_bytes(job), job.framework.gradient_reduce_bytes.value
     local = common / plan.tp
-    gather = [tiers.collective(cluster, "gather weights", "all_gather", plan.shard_ranks, local * size, plan.tp)]
-    scatter = [tiers.collective(cluster, "scatter gradients", "reduce_scatter", plan.shard_ranks, local * reduced, plan.tp)]
+    gather = [tiers.collective(cluster, plan, "gather weights", "all_gather", plan.shard_ranks, local * size, plan.tp)]
+    scatter = [tiers.collective(cluster, plan, "scatter gradients", "reduce_scatter", plan.shard_ranks, local * reduced, plan.tp)]
     if job.model.num_experts:
         ways, ranks = plan.expert_ways, plan.expert_shard_ranks
         own = routed / ways
-        gather.append(tiers.collective(cluster, "gather experts", "all_gather", ranks, own * size, ways))
-        scatter.append(tiers.collective(cluster, "scatter experts' gradients", "reduce_scatter", ranks, own * reduced, ways))
+        gather.append(tiers.collective(cluster, plan, "gather experts", "all_gather", ranks, own * size, ways))
+        scatter.append(tiers.collective(cluster, plan, "scatter experts' gradients", "reduce_scatter", ranks, own * reduced, ways))
     return gather, scatter
 
 
@@ -202,7 +202,7 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Look-up forward, scatter-add backward, and the sum over the vocabulary's shards."""
     e = job.precision.activation_bytes
     moved = s.tokens * s.hidden * e
-    reduce = tiers.collective(cluster, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
+    reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
     return total(
         "embedding",
         [elementwise(cluster, "look-up", 2.0 * moved), elementwise(cluster, "scatter-add", 3.0 * moved), reduce],
@@ -222,12 +222,11 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     ]
     busy = fold(compute)
     weights = job.model.vocab_size * job.model.hidden_size / plan.tp
-    gather = tiers.collective(cluster, "gather", "all_gather", plan.shard_ranks, weights * parameter_bytes(job), plan.tp)
-    scatter = tiers.collective(
-        cluster, "scatter", "reduce_scatter", plan.shard_ranks, weights * job.framework.gradient_reduce_bytes.value, plan.tp
-    )
+    gradients = weights * job.framework.gradient_reduce_bytes.value
+    gather = tiers.collective(cluster, plan, "gather", "all_gather", plan.shard_ranks, weights * parameter_bytes(job), plan.tp)
+    scatter = tiers.collective(cluster, plan, "scatter", "reduce_scatter", plan.shard_ranks, gradients, plan.tp)
     sharded = np.where(plan.zero == 3, 1.0, 0.0)
-    tensor = tiers.collective(cluster, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
+    tensor = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
     return total(
         "output layer and loss",
         [*compute, tensor, _exposed(cluster, "exposed gather and scatter", busy, [gather, gather, scatter], sharded)],
@@ -237,7 +236,7 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
 def point_to_point(job: Job, cluster: Cluster, plan: Plan) -> Term:
     """One hand-over of a micro-batch's activations to the next stage."""
     size = plan.tokens * job.model.hidden_size * job.precision.activation_bytes / plan.sequence_shards
-    return tiers.point_to_point(cluster, "p2p", size, plan.gpus / plan.pp)
+    return tiers.point_to_point(cluster, plan, "p2p", size, plan.gpus / plan.pp)
 
 
 def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_kind: dict[Kind, list[Term]]) -> tuple[Term, Term]:
@@ -248,15 +247,17 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_kind:
     common, routed = stage_trained(job, pace)
     gather, scatter = shard_traffic(job, cluster, plan, common, routed)
     reduced = job.framework.gradient_reduce_bytes.value
-    whole = [tiers.collective(cluster, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
+    whole = [tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
     shards = plan.tp * plan.cp * plan.dp_shard
     size = common / plan.tp * reduced / plan.shard_ranks
-    replicas = [tiers.collective(cluster, "all-reduce over replicas", "all_reduce", plan.dp_replicate, size, shards)]
+    replicas = [tiers.collective(cluster, plan, "all-reduce over replicas", "all_reduce", plan.dp_replicate, size, shards)]
     if job.model.num_experts:
         own = routed / plan.expert_ways * reduced
-        whole.append(tiers.collective(cluster, "all-reduce of experts", "all_reduce", plan.expert_ranks, own, plan.expert_ways))
+        whole.append(tiers.collective(cluster, plan, "all-reduce of experts", "all_reduce", plan.expert_ranks, own, plan.expert_ways))
         size = own / plan.expert_shard_ranks
-        replicas.append(tiers.collective(cluster, "all-reduce of experts over replicas", "all_reduce", plan.dp_replicate, size, shards))
+        replicas.append(
+            tiers.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.dp_replicate, size, shards)
+        )
     once, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
     reduce = [
         total("reduce-scatter", scatter, times=once),

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.sourced import Sourced
 from ironlaw.law import collectives
-from ironlaw.plan import Cluster
+from ironlaw.plan import Cluster, Plan
 from ironlaw.terms import Term, leaf
 
 _FACTOR: dict[str, Callable[[Any], Any]] = {
@@ -24,10 +25,23 @@ _FACTOR: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def inner_ranks(cluster: Cluster, n: Any, stride: Any) -> Any:
-    """How many of a group's ``n`` ranks, ``stride`` apart, share one scale-up domain."""
+def domain_ranks(cluster: Cluster, plan: Plan) -> Any:
+    """Ranks of a job in one scale-up domain: the job spread evenly over as few domains as hold it.
+
+    256 accelerators on racks of 72 take four racks and use 64 of each.
+    """
     domain = cluster.node.scale_up_size.value
-    return np.minimum(n, np.maximum(np.floor(domain / stride), 1.0))
+    return np.maximum(np.floor(plan.gpus / np.ceil(plan.gpus / domain)), 1.0)
+
+
+def inner_ranks(cluster: Cluster, plan: Plan, n: Any, stride: Any) -> Any:
+    """How many of a group's ``n`` ranks, ``stride`` apart, are sure to share one scale-up domain.
+
+    Groups that do not tile a domain straddle its edge: the one cut worst sets the pace, with what divides both.
+    """
+    span = np.clip(np.floor(np.nan_to_num(n * stride, nan=1.0, posinf=1.0)), 1.0, 1e15).astype(np.int64)
+    whole = np.gcd(span, domain_ranks(cluster, plan).astype(np.int64)).astype(np.float64)
+    return np.minimum(n, np.maximum(np.floor(whole / stride), 1.0))
 
 
 MESHES = ("xgmi", "roce-mesh")  # one link to each other accelerator, no switch
@@ -41,10 +55,10 @@ def scale_up_rate(cluster: Cluster, inner: Any) -> Any:
     return np.where(inner > 1, collectives.mesh_rate(np.maximum(inner, 2.0), domain, rate.value), rate.value)
 
 
-def collective(cluster: Cluster, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
+def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
     """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
     inside, outside = cluster.scale_up.collective[operation], cluster.scale_out.collective[operation]
-    inner = inner_ranks(cluster, n, stride)
+    inner = inner_ranks(cluster, plan, n, stride)
     return leaf(
         name,
         collectives.two_tier,
@@ -65,10 +79,10 @@ def collective(cluster: Cluster, name: str, operation: str, n: Any, size: Any, s
     )
 
 
-def all_to_all(cluster: Cluster, name: str, n: Any, size: Any, stride: Any) -> Term:
+def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:
     """The time in which each of ``n`` ranks ``stride`` apart hands ``size`` bytes out in equal parts, as a network leaf."""
     inside, outside = cluster.scale_up.collective["all_to_all"], cluster.scale_out.collective["all_to_all"]
-    inner = inner_ranks(cluster, n, stride)
+    inner = inner_ranks(cluster, plan, n, stride)
     return leaf(
         name,
         collectives.two_tier_all_to_all,
@@ -88,23 +102,25 @@ def all_to_all(cluster: Cluster, name: str, n: Any, size: Any, stride: Any) -> T
     )
 
 
-def point_to_point(cluster: Cluster, name: str, size: Any, distance: Any) -> Term:
+def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, distance: Any) -> Term:
     """The time to hand ``size`` bytes to the rank ``distance`` further on, as a network leaf."""
-    near = distance < cluster.node.scale_up_size.value
+    near = distance < domain_ranks(cluster, plan)
     inside, outside = cluster.scale_up.collective["point_to_point"], cluster.scale_out.collective["point_to_point"]
     inside_rate = scale_up_rate(cluster, 2.0)  # one hand-over uses one link of a mesh
-    rate = np.where(near, getattr(inside_rate, "value", inside_rate), nic_rate(cluster))
+    rate = np.where(near, getattr(inside_rate, "value", inside_rate), nic_rate(cluster).value)
     fraction = np.where(near, inside.bandwidth_fraction.value, outside.bandwidth_fraction.value)
     latency = np.where(near, inside.latency.value, outside.latency.value)
     return leaf(name, collectives.point_to_point, "s", bound="network", size=size, bandwidth=rate * fraction, latency=latency)
 
 
-def ring_pass(cluster: Cluster, name: str, n: Any, size: Any, stride: Any) -> Term:
+def ring_pass(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:
     """The time for blocks of ``size`` bytes to go round ``n`` ranks ``stride`` apart, as a network leaf."""
-    hop = point_to_point(cluster, name, size, stride * n - 1.0)
+    hop = point_to_point(cluster, plan, name, size, stride * n - 1.0)
     return leaf(name, collectives.ring_pass, "s", bound="network", n=n, **hop.inputs)
 
 
-def nic_rate(cluster: Cluster) -> float:
+def nic_rate(cluster: Cluster) -> Sourced:
     """Line rate of the NICs one accelerator may call its own [B/s], one direction."""
-    return cluster.fabric.nic_bandwidth.value * cluster.node.nics.value / cluster.node.accelerators.value
+    nic, count, sharing = cluster.fabric.nic_bandwidth, cluster.node.nics, cluster.node.accelerators
+    text = f"{nic.text} a NIC, {count.text} of them for {sharing.text} accelerators"
+    return Sourced(nic.value * count.value / sharing.value, "B/s", text, nic.source)

@@ -142,7 +142,7 @@ def mesh_rate(n, domain, rate):
 
     Parameters
         n [1]: ranks of the group, >= 1
-        domain [1]: accelerators of the mesh, > 1
+        domain [1]: accelerators of the mesh, > 0
         rate [B/s]: all links of one accelerator together, one direction, > 0
     Where: domain >= n
     Returns [B/s]: usable bandwidth

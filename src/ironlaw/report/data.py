@@ -62,7 +62,15 @@ def warnings(group: Group, at: int) -> list[str]:
     """What a reader must know before trusting the row."""
     from ironlaw.estimate.rules import broken
 
-    return [*group.warnings, *_batch_warning(group, at), *broken(group.job, group.plan, group.rules, at)]
+    return [*group.warnings, *_batch_warning(group, at), *_rate_warning(group, at), *broken(group.job, group.plan, group.rules, at)]
+
+
+def _rate_warning(group: Group, at: int) -> list[str]:
+    """A utilisation above one is a convention's doing, not the machine's."""
+    mfu, causal = (number(group.throughput[n].value, at) or 0.0 for n in ("mfu", "mfu_causal"))
+    if mfu <= 1.0:
+        return []
+    return [f"MFU counts attention as the full square, which causal kernels do not compute: {mfu:.0%}, causal {causal:.0%}"]
 
 
 def _batch_warning(group: Group, at: int) -> list[str]:
@@ -74,9 +82,17 @@ def _batch_warning(group: Group, at: int) -> list[str]:
     return [f"the default batch leaves {idle:.0%} of the step to the pipeline bubble: give --global-batch-size"]
 
 
-def stage_name(group: Group, at: int) -> str:
+def stage_name(group: Group, at: int) -> str | None:
     """The pipeline stage that sets the pace."""
-    return group.step.stage_names[int(number(group.step.which, at))] if number(group.plan.pp, at) > 1 else "only"
+    return _stage(group, group.step.stage_names, group.step.which, at)
+
+
+def _stage(group: Group, names: tuple[str, ...], which: Any, at: int) -> str | None:
+    """The name of a stage class; none where there is no answer."""
+    if number(group.plan.pp, at) == 1:
+        return "only"
+    index = number(which, at)
+    return None if index is None else names[int(index)]
 
 
 def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
@@ -88,7 +104,7 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
         "device": number(held.device, at),
         "capacity_bytes": held.capacity,
         "fits": bool(number(held.fits, at)),
-        "stage": held.stage_names[int(number(held.which, at))] if number(group.plan.pp, at) > 1 else "only",
+        "stage": _stage(group, held.stage_names, held.which, at),
         "band": None,
         "tree": term_data(held.tree, at, explain),
     }
@@ -197,10 +213,14 @@ def sources(group: Group, at: int) -> dict[str, dict[str, str]]:
         if source is not None and source.url:
             found[source.key] = {"title": source.title, "url": source.url, "read": source.read, "grade": source.grade}
 
+    job, cluster = group.job, group.cluster
+    for record in (job.framework, cluster.accelerator, cluster.node, cluster.fabric, cluster.systems):
+        for value in vars(record).values():
+            take(value.source if isinstance(value, Sourced) else value if isinstance(value, Source) else None)
     trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
     if group.run is not None:
         run = group.run
-        trees += [run.seconds, run.gpu_hours, run.usd, run.joules, run.kg_co2e]
+        trees += [run.power, run.seconds, run.gpu_hours, run.usd, run.joules, run.kg_co2e]
     take(group.job.model.source)
     for tree in trees:
         for node in tree.walk():

@@ -51,7 +51,7 @@ def trees_of(group: Group) -> list[Term]:
     trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
     if group.run is not None:
         run = group.run
-        trees += [run.seconds, run.gpu_hours, run.usd, run.joules, run.kg_co2e]
+        trees += [run.seconds, run.gpu_hours, run.power, run.usd, run.joules, run.kg_co2e]
     return trees
 
 

@@ -171,6 +171,10 @@ def run_lines(group: Group, at: int) -> Iterator[str]:
     run = run_data(group, at)
     if run is None or run["days"] is None:
         return
+    missing = [name for name, value in run.items() if value is None]
+    if missing:
+        yield f"no estimate of the run: {', '.join(missing)}"
+        return
     yield f"The run of {units.show(run['tokens'], 'token')} (no failures)"
     yield (
         f"  {run['days']:,.1f} days, {run['gpu_hours']:,.0f} GPU-hours, {run['usd']:,.0f} USD,"

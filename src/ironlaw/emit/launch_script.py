@@ -1,0 +1,166 @@
+"""The arguments a launch script or command line gives, read as text. Nothing is executed.
+
+Words are split as a shell splits them: quotes, comments, line continuations, ``NAME=value`` and ``NAME=(...)`` with
+``$NAME``, ``${NAME[@]}`` and ``${NAME:-default}``. Assignments count in the order they stand in, inside ``if`` and loops too.
+What only a running shell knows (``$(...)``, ``$((...))``, names never assigned) stays as it is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ironlaw.errors import InputError
+
+MAX_CHARACTERS = 1_000_000
+_BREAK = "\n"  # a word that ends a command
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?(?::?-([^{}]*))?\})")
+_LITERAL = "\0"  # stands for a dollar sign between single quotes
+
+
+def read_command(text: str) -> dict[str, Any]:
+    """The arguments of a command: ``--flag value``, ``--flag=value``, a list for many values, True for none.
+
+    Where the text runs a Python file, the arguments are those behind it (those before it are the launcher's own); else all.
+
+    >>> read_command("torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 \\\\\\n  --bf16  # two bytes")
+    {'--num-layers': '32', '--bf16': True}
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise InputError(f"launch script of {len(text):,} characters, more than the {MAX_CHARACTERS:,} this reads")
+    commands = list(_commands(text))
+    launched = [c[at + 1 :] for c in commands if (at := _program(c)) is not None]
+    found: dict[str, Any] = {}
+    for words in launched or commands:
+        found.update(_arguments(words))
+    return found
+
+
+def _program(words: list[str]) -> int | None:
+    return next((i for i, word in enumerate(words) if word.endswith(".py") and not word.startswith("-")), None)
+
+
+def _arguments(words: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    name = ""
+    for word in words:
+        if re.match(r"--?[A-Za-z]", word):
+            name, equals, value = word.partition("=")
+            found[name] = value if equals else True
+        elif name:
+            held = found[name]
+            found[name] = word if held is True else [*held, word] if isinstance(held, list) else [held, word]
+    return found
+
+
+def _commands(text: str) -> Iterator[list[str]]:
+    """Commands as lists of words, variables put in; assignments are kept and are no words."""
+    known: dict[str, str] = {}
+    budget = [MAX_CHARACTERS]  # what variables may grow the text by: they can double it each time
+    words: list[str] = []
+    array: list[str] | None = None
+    name, adds = "", False
+    for word, quoted in _words(text):
+        if array is not None:
+            if word == ")" and not quoted:
+                known[name] = " ".join(([known.get(name, "")] if adds else []) + array)
+                array = None
+            elif word != _BREAK or quoted:
+                array += _filled(word, quoted, known, budget)
+            continue
+        if word == _BREAK and not quoted:
+            if words:
+                yield words
+            words = []
+            continue
+        assigned = None if words and words != ["export"] else _ASSIGNMENT.fullmatch(word)
+        if assigned is None:
+            words += _filled(word, quoted, known, budget)
+            continue
+        name, adds = assigned[1], assigned[2] == "+"
+        if assigned[3] == "(" and not quoted:
+            array = []
+        else:
+            value = _put_in(assigned[3], known, budget)
+            known[name] = known.get(name, "") + value if adds else value
+    if words:
+        yield words
+
+
+def _filled(word: str, quoted: bool, known: dict[str, str], budget: list[int]) -> list[str]:
+    """A word with its variables put in: one word where it was quoted, else split at blanks; arrays are always split."""
+    value = _put_in(word, known, budget)
+    if "$" not in word or (quoted and "[@]" not in word) or "$(" in word:
+        return [value.replace(_LITERAL, "$")]
+    return [v.replace(_LITERAL, "$") for v in value.split()]
+
+
+def _put_in(word: str, known: dict[str, str], budget: list[int]) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        made = known.get(name, match[3] if match[3] is not None else match[0])
+        budget[0] -= len(made)
+        if budget[0] < 0:
+            raise InputError(f"variables of the launch script grow beyond {MAX_CHARACTERS:,} characters")
+        return made
+
+    return _VARIABLE.sub(value, word)
+
+
+_LEXEME = re.compile(
+    r"(?P<join>\\\r?\n)|\\(?P<escaped>[^\r\n])|'(?P<single>[^']*)'?|\"(?P<double>(?:\\.|[^\"\\])*)\"?|(?P<inner>\$\()"
+    r"|(?P<array>=\()|(?P<comment>#[^\n]*)|(?P<blank>[ \t\r]+)|(?P<redirect>\d*[<>]+&?\d*)|(?P<close>\))|(?P<end>[\n;&|(])"
+    r"|(?P<plain>[^\\'\"$#\s;&|()<>=]+|.)",
+    re.DOTALL,
+)
+_PARTING = {"comment", "blank", "redirect", "close", "end"}
+
+
+def _words(text: str) -> Iterator[tuple[str, bool]]:
+    """(word, was quoted) of a shell text; the end of a command is an unquoted line break."""
+    word: list[str] = []
+    quoted, at = False, 0
+    while at < len(text):
+        match = _LEXEME.match(text, at)
+        if match is None:  # cannot be: the last alternative takes any character
+            break
+        kind, at = str(match.lastgroup), match.end()
+        if kind == "inner":
+            at = _closing(text, at)
+            word.append(text[match.start() : at])
+        elif kind == "array" and not quoted:
+            yield "".join(word) + "=(", False
+            word = []
+        elif kind in _PARTING and not (kind in ("comment", "redirect") and word and not match[0].startswith((">", "<"))):
+            if word:
+                yield "".join(word), quoted
+            word, quoted = [], False
+            if kind not in ("blank", "comment"):
+                yield (")" if kind == "close" else _BREAK), False
+        else:
+            quoted = quoted or kind in ("single", "double")
+            word += _part(kind, match)
+    if word:
+        yield "".join(word), quoted
+
+
+def _part(kind: str, match: re.Match[str]) -> list[str]:
+    """What a lexeme adds to a word; nothing at all where a line is continued."""
+    if kind == "join":
+        return []
+    if kind in ("escaped", "single"):
+        return [str(match[kind]).replace("$", _LITERAL)]
+    if kind == "double":
+        return [re.sub(r"\\([\\\"$`\n])", lambda m: {"$": _LITERAL, "\n": ""}.get(m[1], m[1]), match["double"])]
+    return [match[0]]
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the parenthesis that was opened before ``at`` is closed."""
+    depth = 1
+    while at < len(text) and depth:
+        depth += (text[at] == "(") - (text[at] == ")")
+        at += 1
+    return at

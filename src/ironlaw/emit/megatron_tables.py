@@ -1,0 +1,236 @@
+"""Megatron-LM's arguments, each in one of three tables: mapped to an option, ignored for a reason, refused for a reason.
+
+Names and defaults are those of ``megatron/training/arguments.py`` and of the configurations Megatron Core builds arguments
+from, read in November 2026 (https://github.com/NVIDIA/Megatron-LM). A meaning that begins with ``approximated:`` is told to
+the user whenever the argument is given.
+"""
+
+from __future__ import annotations
+
+
+def _spread(table: dict[str, str]) -> dict[str, str]:
+    """A table by meaning, names as words, turned into one by name."""
+    made: dict[str, str] = {}
+    for meaning, names in table.items():
+        for name in names.split():
+            if f"--{name}" in made:
+                raise ValueError(f"--{name} stands twice")
+            made[f"--{name}"] = meaning
+    return made
+
+
+MAPPED: dict[str, str] = _spread(
+    {
+        # model
+        "num_hidden_layers": "num-layers encoder-num-layers",
+        "hidden_size": "hidden-size",
+        "intermediate_size": "ffn-hidden-size",
+        "num_attention_heads": "num-attention-heads",
+        "num_key_value_heads": "group-query-attention num-query-groups",
+        "head_dim": "kv-channels",
+        "vocab_size, padded to a multiple of tp": "vocab-size padded-vocab-size make-vocab-size-divisible-by",
+        "max_position_embeddings": "max-position-embeddings",
+        "position_embedding": "position-embedding-type use-rotary-position-embeddings no-position-embedding",
+        "tie_word_embeddings off": "untie-embeddings-and-output-weights",
+        "gated_mlp and hidden_act": "swiglu quick-geglu squared-relu openai-gelu",
+        "norm": "normalization",
+        "biases of linear layers": "disable-bias-linear add-qkv-bias",
+        "qk_norm": "qk-layernorm",
+        "attention_sinks": "softmax-type",
+        "sliding_window and sliding_window_layers": "window-size window-attn-skip-freq",
+        "dropout": "attention-dropout hidden-dropout",
+        "num_experts": "num-experts",
+        "num_experts_per_tok": "moe-router-topk",
+        "moe_intermediate_size": "moe-ffn-hidden-size",
+        "shared_expert_intermediate_size": "moe-shared-expert-intermediate-size",
+        "shared_expert_gate": "moe-shared-expert-gate",
+        "first_k_dense_replace and moe_layer_freq": "moe-layer-freq",
+        "router_bias": "moe-router-enable-expert-bias",
+        "capacity_factor": "moe-expert-capacity-factor moe-pad-expert-input-to-capacity",
+        "latent attention": "multi-latent-attention q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim",
+        "num_nextn_predict_layers": "mtp-num-layers",
+        # batch
+        "seq_len": "seq-length encoder-seq-length",
+        "micro_batch_size": "micro-batch-size",
+        "global_batch_size": "global-batch-size step-batch-size-schedule rampup-batch-size",
+        # mesh
+        "tp": "tensor-model-parallel-size",
+        "sp": "sequence-parallel",
+        "pp": "pipeline-model-parallel-size",
+        "vpp": "num-layers-per-virtual-pipeline-stage num-virtual-stages-per-pipeline-rank",
+        "layers_per_stage": "decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers pipeline-model-parallel-layout",
+        "count_embedding": "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split",
+        "cp": "context-parallel-size",
+        "cp_method": "cp-comm-type",
+        "ep": "expert-model-parallel-size",
+        "etp": "expert-tensor-parallel-size moe-extended-tp",
+        "zero": "use-distributed-optimizer use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward"
+        " data-parallel-sharding-strategy",
+        "dp_replicate": "num-distributed-optimizer-instances",
+        # memory
+        "recompute": "recompute-activations recompute-granularity recompute-method recompute-num-layers recompute-modules"
+        " moe-layer-recompute",
+        "offload activations": "cpu-offloading-num-layers fine-grained-activation-offloading offload-modules",
+        "offload optimizer": "optimizer-cpu-offload optimizer-offload-fraction",
+        # numbers
+        "precision": "bf16 fp16 fp8-format fp8-recipe fp4-format fp4-recipe",
+        "optimizer": "optimizer sgd-momentum",
+        "gradient_dtype": "grad-reduce-in-bf16 accumulate-allreduce-grads-in-fp32 main-grads-dtype megatron-fsdp-main-grads-dtype",
+        "states of the optimizer": "use-precision-aware-optimizer exp-avg-dtype exp-avg-sq-dtype main-params-dtype"
+        " megatron-fsdp-main-params-dtype",
+        # kernels and overlap
+        "flash_attention": "attention-backend use-flash-attn transformer-impl",
+        "framework": "use-legacy-models",
+        "overlap": "overlap-grad-reduce overlap-param-gather tp-comm-overlap no-overlap-p2p-communication",
+        # read, and counted in a rougher way
+        "approximated: deterministic kernels are timed as the usual ones": "deterministic-mode",
+        "approximated: launches a CUDA graph saves are counted, its memory pool is not": "cuda-graph-impl enable-cuda-graph"
+        " external-cuda-graph cuda-graph-scope cuda-graph-modules",
+        "approximated: the all-to-all of experts is not hidden behind another micro-batch": "overlap-moe-expert-parallel-comm"
+        " delay-wgrad-compute combined-1f1b",
+        "approximated: dispatch of rows is not hidden behind the shared expert": "moe-shared-expert-overlap",
+        "all-to-all of experts": "moe-token-dispatcher-type",
+        "approximated: the 2-byte weights that are kept in 8 bits are counted in 2 bytes too": "fp8-param-gather fp4-param-gather"
+        " keep-fp8-transpose-cache reuse-grad-buf-for-mxfp8-param-ag",
+        "approximated: layers kept in bf16 are counted in the precision of the others": "first-last-layers-bf16"
+        " num-layers-at-start-in-bf16 num-layers-at-end-in-bf16",
+        "approximated: weight gradients are counted in fp8 too": "no-fp8-wgrad",
+        "approximated: the kernel that adds weight gradients to the main ones is not counted": "no-gradient-accumulation-fusion",
+        "approximated: kernels are counted as fused": "no-bias-gelu-fusion no-bias-swiglu-fusion no-bias-dropout-fusion no-rope-fusion"
+        " no-masked-softmax-fusion no-persist-layer-norm",
+        "approximated: residuals in fp32 are counted in 2 bytes": "fp32-residual-connection",
+        "approximated: checkpoints spread over tensor-parallel ranks are counted whole": "distribute-saved-activations",
+        "approximated: logits whose weight gradient waits are not counted": "defer-embedding-wgrad-compute",
+        "approximated: micro-batches are grouped by pp": "microbatch-group-size-per-virtual-pipeline-stage",
+        "approximated: data-parallel neighbours are placed nearer than pipeline stages": "use-tp-pp-dp-mapping",
+        "approximated: as many weights as without repetition": "mtp-use-repeated-layer",
+        "approximated: experts run one after the other, counted as one grouped kernel": "moe-use-legacy-grouped-gemm",
+        "approximated: the first layers' all-gather is not hidden behind the optimizer": "overlap-param-gather-with-optimizer-step",
+        "approximated: gradients cross the network in the type they are held in": "ddp-reduce-scatter-with-fp32-accumulation"
+        " megatron-fsdp-grad-comm-dtype",
+        "approximated: two buffers of FSDP are counted either way": "fsdp-double-buffer suggested-communication-unit-size",
+    }
+)
+
+IGNORED: dict[str, str] = _spread(
+    {
+        "logging": "log-interval log-params-norm log-num-zeros-in-grad log-throughput log-progress log-energy log-timers-to-tensorboard"
+        " log-memory-to-tensorboard log-memory-interval log-validation-ppl-to-tensorboard log-world-size-to-tensorboard"
+        " no-log-loss-scale-to-tensorboard log-device-memory-used log-max-attention-logit log-straggler disable-straggler-on-startup"
+        " straggler-ctrlr-port straggler-minmax-count tensorboard-dir tensorboard-log-interval tensorboard-queue-size timing-log-level"
+        " timing-log-option no-barrier-with-level-1-timing wandb-project wandb-entity wandb-exp-name wandb-save-dir logging-level"
+        " no-one-logger one-logger-project one-logger-run-name one-logger-async app-tag-run-name app-tag-run-version"
+        " config-logger-dir moe-per-layer-logging enable-one-logger",
+        "profiling": "profile profile-step-start profile-step-end profile-ranks use-pytorch-profiler record-memory-history"
+        " memory-snapshot-path nvtx-ranges run-workload-inspector-server record-shapes",
+        "data and tokenizer files": "data-path train-data-path valid-data-path test-data-path data-args-path per-split-data-args-path"
+        " data-cache-path split mock-data no-mmap-bin-files num-workers num-dataset-builder-threads dataloader-type"
+        " object-storage-cache-path mid-level-dataset-surplus allow-ambiguous-pad-tokens sample-rate mask-prob short-seq-prob"
+        " vocab-file merge-file vocab-extra-ids tokenizer-type tokenizer-model tokenizer-metadata tiktoken-pattern"
+        " tiktoken-num-special-tokens tiktoken-special-tokens legacy-tokenizer trust-remote-code fim-data fim-rate fim-spm-rate"
+        " fim-split-sample fim-fragment-rate fim-no-prefix fim-prefix-token fim-middle-token fim-suffix-token fim-pad-token"
+        " fim-eod-token disable-msc no-use-tokenizer-model-from-checkpoint-args phase-transition-iterations",
+        "masks and losses of data: whole sequences are computed": "reset-position-ids reset-attention-mask eod-mask-loss"
+        " no-create-attention-mask-in-dataloader calculate-per-token-loss",
+        "checkpoints": "save load save-interval persistent-save-interval save-retain-interval no-save-optim no-save-rng no-load-optim"
+        " no-load-rng load-main-params-from-ckpt no-strict-fsdp-dtensor-load non-persistent-save-interval non-persistent-ckpt-type"
+        " non-persistent-global-ckpt-dir non-persistent-local-ckpt-dir non-persistent-local-ckpt-algo finetune pretrained-checkpoint"
+        " ckpt-step no-initialization use-checkpoint-args use-mp-args-from-checkpoint-args exit-on-missing-checkpoint use-dist-ckpt"
+        " use-persistent-ckpt-worker auto-detect-ckpt-format dist-ckpt-format ckpt-format ckpt-convert-format ckpt-convert-save"
+        " ckpt-convert-update-legacy-dist-opt-format ckpt-fully-parallel-save no-ckpt-fully-parallel-save async-save async-strategy"
+        " async-ckpt-use-cpu-shm ckpt-fully-parallel-load ckpt-fully-parallel-load-per-rank-objects ckpt-assume-constant-structure"
+        " ckpt-drop-redundant-extra-state no-ckpt-load-validate-sharding-integrity dist-ckpt-strictness dist-ckpt-save-pre-mcore-014"
+        " dist-ckpt-optim-fully-reshardable distrib-optim-fully-reshardable-mem-efficient verify-integrity export-te-mcore-model"
+        " replication replication-jump replication-factor moe-use-upcycling moe-upcycling-granularity",
+        "how long the run is and when it stops": "train-iters train-samples exit-interval exit-duration-in-mins exit-signal-handler"
+        " exit-signal-handler-for-training iterations-to-skip train-sync-interval",
+        "evaluation: a step is a training step": "eval-iters eval-interval eval-global-batch-size eval-micro-batch-size full-validation"
+        " multiple-validation-sets test-mode",
+        "random numbers and first weights": "seed data-parallel-random-init init-method-std embedding-init-method-std"
+        " init-method-xavier-uniform use-cpu-initialization te-rng-tracker inference-rng-tracker init-model-with-meta-device",
+        "learning rates, decay and clipping": "lr min-lr lr-decay-style lr-decay-iters lr-decay-samples lr-warmup-fraction"
+        " lr-warmup-iters lr-warmup-samples lr-warmup-init lr-wsd-decay-style lr-wsd-decay-samples lr-wsd-decay-iters decoupled-lr"
+        " decoupled-min-lr override-opt-param-scheduler use-checkpoint-opt-param-scheduler weight-decay start-weight-decay"
+        " end-weight-decay weight-decay-incr-style clip-grad adam-beta1 adam-beta2 adam-eps muon-momentum muon-no-split-qkv"
+        " muon-use-nesterov muon-scale-mode muon-fp32-matmul-prec muon-num-ns-steps muon-tp-mode muon-extra-scale-factor"
+        " head-lr-mult decrease-batch-size-if-needed",
+        "loss scaling: one number a step": "loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis",
+        "weight of a loss": "mtp-loss-scaling-factor moe-aux-loss-coeff moe-z-loss-coeff moe-input-jitter-eps",
+        "numbers inside a kernel, as fast and as large with any": "norm-epsilon apply-layernorm-1p rotary-base rotary-percent"
+        " rotary-interleaved rotary-seq-len-interpolation-factor rotary-scaling-factor use-rope-scaling rope-scaling-factor rope-type"
+        " no-rope-freq mrope-section mscale mscale-all-dim apply-query-key-layer-scaling activation-func-clamp-value"
+        " glu-linear-offset onnx-safe disable-bf16-reduced-precision-matmul qk-l2-norm apply-residual-connection-post-layernorm"
+        " relative-attention-num-buckets relative-attention-max-distance beta-fast beta-slow",
+        "softmax is computed in fp32 inside the fused kernels either way": "attention-softmax-in-fp32 fp16-lm-cross-entropy",
+        "kernels are counted as fused": "cross-entropy-loss-fusion cross-entropy-fusion-impl moe-permute-fusion moe-router-fusion"
+        " use-te-activation-func use-fused-weighted-squared-relu moe-grouped-gemm mla-down-proj-fusion",
+        "scales of fp8 are small": "fp8-margin fp8-interval fp8-amax-history-len fp8-amax-compute-algo",
+        "which expert, not how many rows": "moe-router-load-balancing-type moe-router-dtype moe-router-score-function"
+        " moe-router-pre-softmax moe-router-num-groups moe-router-group-topk moe-router-topk-scaling-factor"
+        " moe-router-bias-update-rate moe-router-force-load-balancing moe-token-drop-policy moe-apply-probs-on-input"
+        " moe-router-padding-for-fp8 moe-router-padding-for-quantization",
+        "how a collective is carried out": "moe-enable-deepep moe-deepep-num-sms moe-flex-dispatcher-backend moe-hybridep-num-sms"
+        " ddp-num-buckets ddp-bucket-size ddp-pad-buckets-for-high-nccl-busbw ddp-average-in-collective no-align-grad-reduce"
+        " no-align-param-gather no-gradient-reduce-div-fusion no-scatter-gather-tensors-in-pipeline use-ring-exchange-p2p use-nccl-ub"
+        " disable-symmetric-registration use-sharp sharp-enabled-group nccl-communicator-config-path high-priority-stream-groups"
+        " hierarchical-context-parallel-sizes tp-comm-overlap-cfg disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs"
+        " tp-comm-overlap-rs-dgrad disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-split-ag"
+        " disable-tp-comm-split-rs tp-comm-bootstrap-backend pipeline-model-parallel-comm-backend no-use-layer-wise-param-layout"
+        " overlap-p2p-communication-warmup-flush overlap-cpu-optimizer-d2h-h2d use-torch-optimizer-for-cpu-offload no-pin-cpu-grads"
+        " no-pin-cpu-params enable-full-sharding-in-hsdp",
+        "starting processes": "distributed-backend distributed-timeout-minutes distributed-timeout-seconds-after-init local-rank"
+        " lazy-mpu-init disable-gloo-process-groups enable-gloo-process-groups dump-param-to-param-group-map",
+        "faults and restarts": "check-weight-hash-across-dp-replicas-interval no-check-for-nan-in-loss-and-grad check-for-spiky-loss"
+        " check-for-large-grads rerun-mode error-injection-rate error-injection-type result-rejected-tracker-filename"
+        " enable-ft-package calc-ft-timeouts adlr-autoresume adlr-autoresume-interval inprocess-restart inprocess-max-iterations"
+        " inprocess-monitor-thread-interval inprocess-monitor-process-interval inprocess-progress-watchdog-interval"
+        " inprocess-heartbeat-interval inprocess-soft-timeout inprocess-hard-timeout inprocess-heartbeat-timeout"
+        " inprocess-barrier-timeout inprocess-completion-timeout inprocess-last-call-wait inprocess-termination-grace-time"
+        " inprocess-granularity inprocess-active-world-size inprocess-empty-cuda-cache",
+        "collecting garbage and empty memory": "manual-gc manual-gc-interval no-manual-gc-eval empty-unused-memory-level"
+        " no-clone-scatter-output-in-embedding",
+        "warm-up steps are not the step": "cuda-graph-warmup-steps",
+        "no longer read by Megatron, or a switch of other arguments": "use-mcore-models no-async-tensor-model-parallel-allreduce"
+        " enable-experimental wgrad-deferral-limit bert-no-binary-head disable-mamba-mem-eff-path",
+        "read by inference alone": "inference-max-seq-length inference-max-requests inference-max-batch-size max-tokens-to-oom"
+        " inference-batch-times-seqlen-threshold inference-logging-step-interval inference-wandb-logging-step-interval"
+        " flash-decode decode-only-cuda-graphs cache-mla-latents mlp-chunks-for-prefill disable-chunked-prefill"
+        " nccl-all-reduce-for-prefill symmetric-ar-type moe-pad-experts-for-cuda-graph-inference use-legacy-static-engine",
+    }
+)
+
+REFUSED: dict[str, str] = _spread(
+    {
+        "layers of state-space models are not modelled": "hybrid-layer-pattern hybrid-override-pattern hybrid-attention-ratio"
+        " hybrid-mlp-ratio is-hybrid-model mamba-state-dim mamba-head-dim mamba-num-groups mamba-num-heads",
+        "linear and other experimental attention is not modelled": "experimental-attention-variant linear-attention-type"
+        " linear-attention-freq linear-conv-kernel-dim linear-key-head-dim linear-value-head-dim linear-num-key-heads"
+        " linear-num-value-heads dsa-indexer-n-heads dsa-indexer-head-dim dsa-indexer-topk",
+        "experts in a latent space are not modelled": "moe-latent-size",
+        "a specification in Python can be any model": "spec",
+        "layers that differ one by one are read from another file": "heterogeneous-layers-config-path"
+        " heterogeneous-layers-config-encoded-json",
+        "the arguments stand in another file": "yaml-cfg kitchen-config-file kitchen-recipe-number",
+        "a step of reinforcement learning is generation and training": "perform-rl-step rl-prompts-per-eval rl-generation-lag"
+        " rl-inference-tensor-model-parallel-size rl-offload-optimizer-during-inference rl-offload-kv-cache-during-training"
+        " rl-remove-kv-cache-during-training rl-reset-cuda-graphs rl-partial-rollouts rl-inference-logprobs-is-correction"
+        " rl-importance-sampling-truncation-coef rl-calculate-intra-group-similarity rl-use-sequence-packing"
+        " rl-sequence-packing-bin-size rl-sequence-packing-algo grpo-prompts-per-step grpo-group-size grpo-iterations"
+        " grpo-clamp-eps-lower grpo-clamp-eps-upper grpo-kl-beta grpo-entropy-term-weight grpo-filter-groups-with-same-reward"
+        " grpo-default-temperature grpo-default-top-p langrl-env-config langrl-inference-server-type"
+        " langrl-inference-server-conversation-template langrl-external-server refit-method",
+        "inference and evaluation alone have no training step": "skip-train inference-dynamic-batching"
+        " inference-dynamic-batching-buffer-size-gb inference-dynamic-batching-block-size output-bert-embeddings bert-embedder-type",
+        "fine-tuning on packed conversations: give document_length to ironlaw instead": "sft sft-tokenizer-prompt-format",
+        "encoder-decoder models are not modelled": "decoder-num-layers decoder-seq-length",
+        "retrieval models are not modelled": "retro-project-dir retro-add-retriever retro-cyclic-train-iters retro-encoder-layers"
+        " retro-encoder-hidden-dropout retro-encoder-attention-dropout retro-num-neighbors retro-num-retrieved-chunks"
+        " retro-attention-gate retro-no-verify-neighbor-count retriever-seq-length ict-head-size biencoder-projection-dim"
+        " biencoder-shared-query-context-model ict-load bert-load",
+        "vision models are not modelled": "vision-pretraining vision-pretraining-type vision-backbone-type img-h img-w num-channels"
+        " patch-dim num-classes",
+        "Megatron takes it no more: use --micro-batch-size, --tensor-model-parallel-size, --recompute-granularity": "batch-size"
+        " model-parallel-size checkpoint-activations warmup",
+        "its numbers come from code of the user's own": "fp8-quantizer-factory fp4-quantizer-factory",
+    }
+)

@@ -1,0 +1,76 @@
+"""Rates and utilisations of a step: tokens and model FLOPs per second, MFU in its two conventions, HFU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ironlaw.estimate.counts import adapter_parameters, attention_width, matmul_parameters
+from ironlaw.estimate.kinds import kinds
+from ironlaw.estimate.layer import mean_key_length
+from ironlaw.estimate.step import Step
+from ironlaw.law import flops
+from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.terms import Term, leaf
+
+
+def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str, Term]:
+    """Tokens and model FLOPs per second, MFU in its two conventions, HFU; against the named dense peak."""
+    model, seconds = job.model, timed.tree.value
+    tokens = plan.global_batch_size * plan.seq_len
+    matmul = matmul_parameters(model)
+    if job.lora_rank:  # frozen weights have no weight gradient: four FLOPs each instead of six
+        matmul = matmul * (2.0 / 3.0) + sum(k.count * adapter_parameters(job, k) for k in kinds(model))
+    width = attention_width(model)
+    seen = 2.0 * mean_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
+    per_token = {
+        "matmul_parameters": matmul,
+        "num_hidden_layers": model.num_hidden_layers + model.num_nextn_predict_layers,
+        "attention_width": width,
+        "seq_len": plan.seq_len,
+    }
+    flop = leaf("model FLOP per token", flops.model_per_token, "FLOP", **per_token)
+    visible = {**per_token, "attention_width": width * seen}
+    causal = leaf("causal model FLOP per token", flops.model_per_token_causal, "FLOP", **visible)
+    peak = cluster.accelerator.peak[job.precision.peak]
+    rate = leaf("tokens per second", _per_second, "token/s", amount=tokens, seconds=seconds)
+    recomputed = recomputed_per_token(job, plan)
+
+    def utilisation(name: str, per: Any) -> Term:
+        return leaf(name, _utilisation, "1", flop_per_token=per, tokens_per_second=rate.value, gpus=plan.gpus, peak=peak)
+
+    return {
+        "tokens_per_second": rate,
+        "tokens_per_second_per_gpu": leaf("tokens per second and GPU", _per_gpu, "token/s", amount=rate.value, gpus=plan.gpus),
+        "model_flop_per_second_per_gpu": leaf("model FLOP/s per GPU", _per_gpu, "FLOP/s", amount=rate.value * flop.value, gpus=plan.gpus),
+        "mfu": utilisation("MFU", flop.value),
+        "mfu_causal": utilisation("MFU, causal attention", causal.value),
+        "hfu": utilisation("HFU", flop.value + recomputed),
+    }
+
+
+def recomputed_per_token(job: Job, plan: Plan) -> Any:
+    """FLOPs computed a second time, per token: the forward share of what the plan recomputes."""
+    model = job.model
+    rest = 1.0 - plan.recompute_layers
+    linear = plan.recompute_layers + rest * plan.recompute_linear
+    core = plan.recompute_layers + rest * plan.recompute_attention
+    layers = model.num_hidden_layers + model.num_nextn_predict_layers
+    heads = (1.0 + model.num_nextn_predict_layers) * model.vocab_size * model.hidden_size
+    matrices = 2.0 * (matmul_parameters(model) - heads)
+    scores = 4.0 * layers * attention_width(model) * plan.seq_len  # the full square, as mfu counts it
+    return matrices * linear + scores * core
+
+
+def _per_second(amount: Any, seconds: Any) -> Any:
+    """A rate: ``amount / seconds``."""
+    return amount / seconds
+
+
+def _per_gpu(amount: Any, gpus: Any) -> Any:
+    """A share: ``amount / gpus``."""
+    return amount / gpus
+
+
+def _utilisation(flop_per_token: Any, tokens_per_second: Any, gpus: Any, peak: Any) -> Any:
+    """FLOPs done over FLOPs possible: ``flop_per_token tokens_per_second / (gpus peak)``."""
+    return flop_per_token * tokens_per_second / (gpus * peak)
