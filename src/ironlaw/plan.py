@@ -176,7 +176,12 @@ class Plan:
     @property
     def expert_shard_ranks(self) -> Any:
         """Ranks that ZeRO shards the experts over."""
-        return np.where(self.zero > 0, self.tp * self.cp * self.dp_shard / self.expert_ways, 1.0)
+        return np.where(self.zero > 0, np.maximum(self.tp * self.cp * self.dp_shard / self.expert_ways, 1.0), 1.0)
+
+    @property
+    def expert_replicas(self) -> Any:
+        """Ranks that hold the same shard of the same experts."""
+        return self.expert_ranks / self.expert_shard_ranks
 
     @property
     def num_microbatches(self) -> Any:

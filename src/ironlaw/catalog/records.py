@@ -99,6 +99,8 @@ class Framework(Record):
     gradient_bytes: Sourced = quantity("B")
     gradient_reduce_bytes: Sourced = quantity("B")
     operators_per_layer: Sourced = quantity("1")
+    operators_per_routed_layer: Sourced = quantity("1")  # router, permutation, dispatch: on top
+    operators_per_expert: Sourced = quantity("1")  # of an expert on the rank: one launch a GEMM where they are not one kernel
     host_time_per_operator: Sourced = quantity("s")
     norm_bytes: Sourced = quantity("B")  # HBM bytes moved per element of the normalised tensor, forward
     residual_bytes: Sourced = quantity("B")  # per element of the hidden state and residual addition
@@ -160,6 +162,25 @@ class Model(Record):
     qk_nope_head_dim: int = 0
     qk_rope_head_dim: int = 0
     v_head_dim: int = 0
+    attention_output_gate: bool = False  # queries come with a gate of their own size
+    # layers that mix tokens by a state instead of attention; the rest attend
+    linear_attention_layers: int = 0  # gated delta rule, with an MLP as every layer
+    linear_num_key_heads: int = 0
+    linear_num_value_heads: int = 0
+    linear_key_head_dim: int = 0
+    linear_value_head_dim: int = 0
+    linear_conv_kernel_dim: int = 0
+    mamba_layers: int = 0  # Mamba-2
+    mamba_num_heads: int = 0
+    mamba_head_dim: int = 0
+    ssm_state_size: int = 0
+    mamba_n_groups: int = 0
+    conv_kernel: int = 0
+    # one block a layer (Nemotron-H): Mamba, attention, dense MLP or experts, each with one norm; their counts make up the layers
+    one_block_layers: bool = False
+    attention_layers: int = 0
+    mlp_layers: int = 0
+    routed_layers: int = 0
     # extra layers that predict further tokens
     num_nextn_predict_layers: int = 0
     published_parameters: Sourced | None = quantity("parameter", required=False)

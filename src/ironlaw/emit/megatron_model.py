@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ironlaw.emit.megatron_patterns import routed_layers, whole_number
+from ironlaw.emit.megatron_patterns import MAX_LENGTH, routed_layers, whole_number
 from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 
 GPT2_VOCABULARY = 50257
@@ -65,8 +65,8 @@ class Arguments:
         """A number."""
         value = self.given.get(f"--{name}", default)
         try:
-            number = float(value)
-        except (TypeError, ValueError):
+            number = float("of a switch" if isinstance(value, bool) else value)
+        except (TypeError, ValueError, OverflowError):
             raise ValueRangeError(f"--{name} is {value!r}, must be a number") from None
         if not math.isfinite(number):
             raise ValueRangeError(f"--{name} is {value!r}, must be a number")
@@ -91,6 +91,8 @@ def vocabulary(a: Arguments, tp: int) -> int:
 def model_of(a: Arguments, tp: int) -> dict[str, Any]:
     """The model's dimensions, by the fields of ``catalog.records.Model``."""
     layers, hidden, heads = a.needed("num-layers", "encoder-num-layers"), a.needed("hidden-size"), a.needed("num-attention-heads")
+    if layers > MAX_LENGTH:
+        raise ValueRangeError(f"--num-layers is {layers}, must be at most {MAX_LENGTH:,}")
     gated, bias = a.has("swiglu") or a.has("quick-geglu"), not a.has("disable-bias-linear")
     usual = int(4 * hidden * 2 / 3 / 64) * 64 if a.has("swiglu") else 4 * hidden
     ffn = a.whole("ffn-hidden-size", usual) or usual
@@ -145,7 +147,7 @@ def _positions(a: Arguments) -> str:
 def _window(a: Arguments, layers: int) -> dict[str, Any]:
     if not a.has("window-size"):
         return {}
-    back = a.text("window-size").strip("() ").replace(",", " ").split()[0]
+    back = a.text("window-size").strip("() ").replace(",", " ").partition(" ")[0]
     if back == "-1":
         return {}
     skip = a.text("window-attn-skip-freq")

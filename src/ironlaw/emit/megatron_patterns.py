@@ -13,8 +13,8 @@ MAX_LENGTH = 10_000  # layers no model has
 def whole_number(value: Any, flag: str, least: int = 1) -> int:
     """A whole number of at least ``least``; a text the launch script leaves open is told as that."""
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = float("of a switch" if isinstance(value, bool) else value)
+    except (TypeError, ValueError, OverflowError):
         hint = ": only a running shell knows it, give its value" if "$" in str(value) or "`" in str(value) else ""
         raise ValueRangeError(f"{flag} is {str(value)!r}, must be a whole number{hint}") from None
     if not least <= number <= 1e15 or number != int(number):
@@ -61,13 +61,13 @@ def _product(tokens: list[str], at: int, flag: str, depth: int) -> tuple[list[in
     elif tokens[at] == "[":
         close = tokens.index("]", at) if "]" in tokens[at:] else at
         items = [t for t in tokens[at + 1 : close] if t != ","]
-        if close == at or not all(t.isdecimal() for t in items):
+        if close == at or not all(t in ("0", "1") for t in items):
             raise _unread(text, flag)
         made, at = [int(t) for t in items], close
     else:
         raise _unread(text, flag)
     at += 1
-    while at + 1 < len(tokens) and tokens[at] == "*" and tokens[at + 1].isdecimal():
+    while at + 1 < len(tokens) and tokens[at] == "*" and tokens[at + 1].isdecimal() and len(tokens[at + 1]) < 20:
         times = int(tokens[at + 1])
         if len(made) * times > MAX_LENGTH:
             raise ValueRangeError(f"{flag} lists more than {MAX_LENGTH:,} layers")

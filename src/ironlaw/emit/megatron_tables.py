@@ -108,6 +108,7 @@ MAPPED: dict[str, str] = _spread(
         "approximated: the first layers' all-gather is not hidden behind the optimizer": "overlap-param-gather-with-optimizer-step",
         "approximated: gradients cross the network in the type they are held in": "ddp-reduce-scatter-with-fp32-accumulation"
         " megatron-fsdp-grad-comm-dtype",
+        "approximated: a teacher model held beside it for distillation is not counted": "export-te-mcore-model",
         "approximated: two buffers of FSDP are counted either way": "fsdp-double-buffer suggested-communication-unit-size",
     }
 )
@@ -140,7 +141,7 @@ IGNORED: dict[str, str] = _spread(
         " ckpt-convert-update-legacy-dist-opt-format ckpt-fully-parallel-save no-ckpt-fully-parallel-save async-save async-strategy"
         " async-ckpt-use-cpu-shm ckpt-fully-parallel-load ckpt-fully-parallel-load-per-rank-objects ckpt-assume-constant-structure"
         " ckpt-drop-redundant-extra-state no-ckpt-load-validate-sharding-integrity dist-ckpt-strictness dist-ckpt-save-pre-mcore-014"
-        " dist-ckpt-optim-fully-reshardable distrib-optim-fully-reshardable-mem-efficient verify-integrity export-te-mcore-model"
+        " dist-ckpt-optim-fully-reshardable distrib-optim-fully-reshardable-mem-efficient verify-integrity"
         " replication replication-jump replication-factor moe-use-upcycling moe-upcycling-granularity",
         "how long the run is and when it stops": "train-iters train-samples exit-interval exit-duration-in-mins exit-signal-handler"
         " exit-signal-handler-for-training iterations-to-skip train-sync-interval",

@@ -13,7 +13,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import Model
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
-from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision
+from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision, plain_model
 from ironlaw.estimate.cautions import cautions
 from ironlaw.estimate.counts import total_parameters
 from ironlaw.estimate.memory import Memory, memory
@@ -152,6 +152,7 @@ def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
             assume(assumptions, name, _plain(value), "default")
     _refuse(given)
     record, left_out = bind_model(given["model"], folders)
+    record = plain_model(record)
     if "mtp_layers" in given:
         record = record.replace(num_nextn_predict_layers=int(given["mtp_layers"]))
     if "precision" not in given:

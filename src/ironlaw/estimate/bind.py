@@ -66,7 +66,8 @@ def model_from_dimensions(table: Mapping[str, Any]) -> Model:
     known = Model.fields
     for key in table:
         if key not in known or key in ("source", "published_parameters", "published_active_parameters"):
-            raise UnknownNameError("model field", str(key), known, "the model's dimensions")
+            alias = load.aliases()["columns"].get(load.fold_name(str(key)))
+            raise UnknownNameError("model field", str(key), [alias] if alias in known else known, "the model's dimensions")
     missing = [n for n in _NEEDED if n not in table]
     if missing:
         raise QuestionError(f"the model's dimensions lack {', '.join(missing)}")
@@ -121,6 +122,13 @@ TEXTS = {
     "position_embedding": ("rope", "learned", "alibi", "none"),
     "hidden_act": ("silu", "gelu", "relu", "relu2", "swiglu", "geglu"),
 }
+
+
+def plain_model(model: Model) -> Model:
+    """A model as it is computed: one expert that every token visits is a dense MLP of its width."""
+    if model.num_experts != 1 or model.shared_expert_intermediate_size:
+        return model
+    return model.replace(num_experts=0, num_experts_per_tok=0, intermediate_size=model.moe_intermediate_size)
 
 
 def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_device: bool, assumptions: Assumptions) -> Job:

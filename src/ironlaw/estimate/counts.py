@@ -34,7 +34,8 @@ def attention_parameters(model: Model) -> Any:
         float(model.attention_output_bias),
         float(model.qk_norm),
     )
-    return count + (model.num_attention_heads if model.attention_sinks else 0.0)
+    gate = model.hidden_size * model.num_attention_heads * model.head_dim if model.attention_output_gate else 0.0
+    return count + gate + (model.num_attention_heads if model.attention_sinks else 0.0)
 
 
 def _latent(model: Model) -> dict[str, Any]:
@@ -52,13 +53,40 @@ def expert_parameters(model: Model) -> Any:
     return parameters.expert(model.hidden_size, model.moe_intermediate_size, float(model.gated_mlp), float(model.expert_bias))
 
 
+def _of(model: Model, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in names}
+
+
+_MAMBA = ("hidden_size", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "mamba_n_groups", "conv_kernel")
+_LINEAR = (
+    "hidden_size", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+)  # fmt: skip
+
+
+def mixer_parameters(model: Model, kind: Kind) -> Any:
+    """What mixes a layer's tokens: attention, a linear-attention or Mamba state, or nothing."""
+    if kind.mixer == "attention":
+        return attention_parameters(model)
+    if kind.mixer == "linear":
+        return parameters.linear_attention(**_of(model, _LINEAR))
+    return parameters.mamba(**_of(model, _MAMBA)) if kind.mixer == "mamba" else 0.0
+
+
+def norms_of(model: Model) -> float:
+    """Norms of a layer: the model's, or one where a layer is one block."""
+    return 1.0 if model.one_block_layers else float(model.norms_per_layer)
+
+
 def common_parameters(model: Model, kind: Kind) -> Any:
     """What every rank of a layer holds a share of: all of it but the routed experts."""
-    count = attention_parameters(model) + model.norms_per_layer * norm_parameters(model)
+    count = mixer_parameters(model, kind) + norms_of(model) * norm_parameters(model)
     if kind.place == "end":  # two hidden states are normed and projected to one, and normed again
         count = count + 2.0 * model.hidden_size * model.hidden_size + 3.0 * norm_parameters(model)
-    if not kind.routed:
+    if kind.mlp == "dense":
         return count + mlp_parameters(model, model.intermediate_size)
+    if kind.mlp == "none":
+        return count
     count = count + parameters.router(model.hidden_size, model.num_experts, float(model.router_bias))
     if model.shared_expert_intermediate_size:
         count = count + mlp_parameters(model, model.shared_expert_intermediate_size)
@@ -123,17 +151,39 @@ def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
 
 
 def matmul_per_layer(model: Model, kind: Kind) -> Any:
-    """Weights of one layer that multiply each token: attention, router, the MLP or the experts it visits."""
+    """Weights of one layer that multiply each token: mixer, router, the MLP or the experts it visits."""
+    count = mixer_matmul(model, kind)
     wide = 2.0 + float(model.gated_mlp)
-    if model.kv_lora_rank:
-        attention = parameters.latent_attention_matmul(**_latent(model))
-    else:
-        attention = 2.0 * model.hidden_size * model.head_dim * (model.num_attention_heads + model.num_key_value_heads)
-    extra = 2.0 * model.hidden_size * model.hidden_size if kind.place == "end" else 0.0
-    if not kind.routed:
-        return attention + extra + wide * model.hidden_size * model.intermediate_size
+    if kind.place == "end":
+        count = count + 2.0 * model.hidden_size * model.hidden_size
+    if kind.mlp == "dense":
+        return count + wide * model.hidden_size * model.intermediate_size
+    if kind.mlp == "none":
+        return count
     experts = model.num_experts_per_tok * model.moe_intermediate_size + model.shared_expert_intermediate_size
-    return attention + extra + wide * model.hidden_size * experts + model.hidden_size * model.num_experts
+    return count + wide * model.hidden_size * experts + model.hidden_size * model.num_experts
+
+
+def mixer_matmul(model: Model, kind: Kind) -> Any:
+    """Weights of a layer's mixer that multiply each token."""
+    if kind.mixer == "linear":
+        return parameters.linear_attention_matmul(**_of(model, _LINEAR[:-1]))
+    if kind.mixer == "mamba":
+        return parameters.mamba_matmul(**_of(model, _MAMBA[:-1]))
+    if kind.mixer == "none":
+        return 0.0
+    if model.kv_lora_rank:
+        return parameters.latent_attention_matmul(**_latent(model))
+    queries = model.num_attention_heads * (2.0 if model.attention_output_gate else 1.0)
+    return model.hidden_size * model.head_dim * (queries + model.num_attention_heads + 2.0 * model.num_key_value_heads)
+
+
+def attending_layers(model: Model) -> float:
+    """Layers whose mixer is attention, those for further tokens included."""
+    count = 0.0
+    for kind in kinds(model):
+        count += kind.count if kind.mixer == "attention" else 0.0
+    return count
 
 
 def matmul_parameters(model: Model) -> Any:

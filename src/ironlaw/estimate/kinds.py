@@ -6,7 +6,7 @@ layers that predict further tokens stand at the end, on the stage with the outpu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,30 +17,68 @@ from ironlaw.estimate.stages import Stage
 
 @dataclass(frozen=True)
 class Kind:
-    """Layers that are alike: how many the model has, whether their MLP is routed, and where they stand."""
+    """Layers that are alike: how many the model has, what mixes their tokens, what MLP they have, where they stand."""
 
     name: str
     count: float
-    routed: bool = False
+    mlp: str = "dense"  # dense | routed | none
     place: str = "spread"  # front | spread | end
+    mixer: str = "attention"  # attention | linear | mamba | none
+
+    @property
+    def routed(self) -> bool:
+        """True where the MLP is a mixture of experts."""
+        return self.mlp == "routed"
+
+    @property
+    def blocks(self) -> float:
+        """Residual blocks of a layer: mixer and MLP, or one of them."""
+        return float(self.mixer != "none") + float(self.mlp != "none")
 
 
 def kinds(model: Model) -> tuple[Kind, ...]:
-    """The kinds of layer of a model, those at the front first."""
-    if not model.num_experts:
-        found = [Kind("layers", float(model.num_hidden_layers))]
-    else:
-        front = min(model.first_k_dense_replace, model.num_hidden_layers)
-        behind = model.num_hidden_layers - front
-        routed = behind // model.moe_layer_freq
-        found = [
-            Kind("dense layers at the front", float(front), place="front"),
-            Kind("dense layers", float(behind - routed)),
-            Kind("routed layers", float(routed), routed=True),
-        ]
+    """The kinds of layer of a model, those at the front first, those for further tokens last."""
+    found = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)
     if model.num_nextn_predict_layers:
-        found.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), bool(model.num_experts), "end"))
+        mlp = "routed" if model.num_experts else "dense"
+        found.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end"))
     return tuple(k for k in found if k.count > 0)
+
+
+def _by_mlp(model: Model) -> list[Kind]:
+    """Dense or routed, by the model's rule; a model of one expert is dense."""
+    if not model.num_experts:
+        return [Kind("layers", float(model.num_hidden_layers))]
+    front = min(model.first_k_dense_replace, model.num_hidden_layers)
+    behind = model.num_hidden_layers - front
+    routed = behind // model.moe_layer_freq
+    return [
+        Kind("dense layers at the front", float(front), place="front"),
+        Kind("dense layers", float(behind - routed)),
+        Kind("routed layers", float(routed), "routed"),
+    ]
+
+
+def _mixed(found: list[Kind], model: Model) -> list[Kind]:
+    """Each kind split into layers that attend and layers that keep a state instead, in the model's proportion."""
+    linear = model.linear_attention_layers / model.num_hidden_layers
+    if not linear:
+        return found
+    made = []
+    for kind in found:
+        made.append(replace(kind, count=kind.count * (1.0 - linear)))
+        made.append(replace(kind, name=f"linear-attention {kind.name}", count=kind.count * linear, mixer="linear"))
+    return made
+
+
+def _single_blocks(model: Model) -> list[Kind]:
+    """Layers that are one block each."""
+    return [
+        Kind("mamba layers", float(model.mamba_layers), "none", mixer="mamba"),
+        Kind("attention layers", float(model.attention_layers), "none"),
+        Kind("mlp layers", float(model.mlp_layers), mixer="none"),
+        Kind("routed layers", float(model.routed_layers), "routed", mixer="none"),
+    ]
 
 
 def layers_of(stage: Stage, kind: Kind, model: Model) -> Any:

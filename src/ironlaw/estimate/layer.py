@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.records import AttentionConstants
-from ironlaw.estimate import experts, tiers
+from ironlaw.estimate import experts, state, tiers
+from ironlaw.estimate.counts import norms_of
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
 from ironlaw.law import flops, kernels, traffic
@@ -20,7 +21,22 @@ UNFUSED_BACKWARD_FLOP = 2.0
 
 def linear_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
     """The layer's dense GEMMs forward, by name: (m, n, k). A routed layer's are attention and shared experts."""
-    return {**(latent_shapes(job, s) if job.model.kv_lora_rank else head_shapes(s)), **mlp_shapes(job, s, kind)}
+    return {**mixer_shapes(job, s, kind), **mlp_shapes(job, s, kind)}
+
+
+def mixer_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
+    """The GEMMs of what mixes a layer's tokens."""
+    if kind.mixer in ("linear", "mamba"):
+        return state.shapes(job, s, kind)
+    if kind.mixer == "none":
+        return {}
+    if job.model.kv_lora_rank:
+        return latent_shapes(job, s)
+    made = head_shapes(s)
+    if job.model.attention_output_gate:
+        m, n, k = made["query-key-value"]
+        made["query-key-value"] = (m, n + s.heads * s.head_dim, k)
+    return made
 
 
 def head_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
@@ -56,6 +72,8 @@ def mlp_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any
     shapes = {}
     if kind.place == "end":
         shapes["further-token projection"] = (s.sequence_tokens, s.hidden, 2.0 * s.hidden)
+    if kind.mlp == "none":
+        return shapes
     if not kind.routed:
         return {**shapes, **dense_shapes(s)}
     if job.model.shared_expert_intermediate_size:
@@ -128,6 +146,13 @@ def flash_constants(cluster: Cluster, job: Job) -> AttentionConstants:
     return known.get(wanted) or next(iter(known.values()))
 
 
+def core(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward: bool = False) -> list[Term]:
+    """What a layer does across tokens: attention, or the scan of a state."""
+    if kind.mixer == "attention":
+        return attention(cluster, job, plan, s, backward)
+    return state.scan(cluster, job, plan, s, kind, backward)
+
+
 def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> list[Term]:
     """The attention core: one flash kernel, or batched GEMMs with the scores moved through HBM."""
     e = job.precision.activation_bytes
@@ -164,21 +189,23 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     """Norms, residual additions, rotary embedding, the MLP's activation function, and casts of narrow formats."""
     model, f = job.model, job.framework
     ratio = (f.backward_traffic_ratio.value if backward else 1.0) * job.precision.activation_bytes / 2.0
-    state = s.sequence_tokens * s.hidden
+    hidden, norms = s.sequence_tokens * s.hidden, norms_of(model)
     groups = [
-        elementwise(cluster, "norms", ratio * f.norm_bytes.value * model.norms_per_layer * state, model.norms_per_layer),
-        elementwise(cluster, "residuals", ratio * f.residual_bytes.value * 2.0 * state, 2.0),
+        elementwise(cluster, "norms", ratio * f.norm_bytes.value * norms * hidden, norms),
+        elementwise(cluster, "residuals", ratio * f.residual_bytes.value * kind.blocks * hidden, kind.blocks),
     ]
     shapes = linear_shapes(job, s, kind)
     wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]
     if wide:
         groups.append(elementwise(cluster, "activation function", ratio * f.activation_bytes.value * s.tokens * wide[0]))
-    if model.position_embedding == "rope":
+    if model.position_embedding == "rope" and kind.mixer == "attention":
         rotated = s.tokens * (s.heads + s.kv_heads) * s.head_dim
         groups.append(elementwise(cluster, "rotary embedding", ratio * f.rotary_bytes.value * rotated))
-    if model.qk_norm:
+    if model.qk_norm and kind.mixer == "attention":
         normed = s.tokens * (s.heads + s.kv_heads) * s.head_dim
         groups.append(elementwise(cluster, "query and key norms", ratio * f.norm_bytes.value * normed, 2.0))
+    if kind.mixer in ("linear", "mamba"):
+        groups.append(state.convolution(cluster, job, s, kind, ratio))
     if job.precision.cast_bytes:
         groups.append(elementwise(cluster, "casts", job.precision.cast_bytes * cast_elements(shapes, backward), 4.0))
     return groups + (experts.memory_bound(cluster, job, plan, s, ratio) if kind.routed else [])
@@ -198,7 +225,7 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind) -> Term:
     A reduce-scatter and an all-gather move what one all-reduce moves; they are timed apart where the tier's record does so.
     Routed experts take their tokens from the sequence-parallel share: only attention and shared experts need the pair.
     """
-    pairs = 1.0 if kind.routed and not job.model.shared_expert_intermediate_size else 2.0
+    pairs = kind.blocks - (1.0 if kind.routed and not job.model.shared_expert_intermediate_size else 0.0)
     size = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
     reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, size, 1.0)
     gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.tp, size, 1.0)
@@ -224,14 +251,14 @@ def context_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """One pass forward, without its collectives."""
     parts = linear_forward(cluster, job, plan, s, kind)
-    return total("forward", [*parts, *attention(cluster, job, plan, s), *memory_bound(cluster, job, plan, s, kind)])
+    return total("forward", [*parts, *core(cluster, job, plan, s, kind), *memory_bound(cluster, job, plan, s, kind)])
 
 
 def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """One pass backward, without its collectives."""
     parts = [
         *linear_backward(cluster, job, plan, s, kind),
-        *attention(cluster, job, plan, s, backward=True),
+        *core(cluster, job, plan, s, kind, backward=True),
         *memory_bound(cluster, job, plan, s, kind, backward=True),
     ]
     return total("backward", parts)
@@ -241,13 +268,13 @@ def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> 
     """What is computed a second time: whole layers, and in the others the operators the plan names."""
     rest = 1.0 - plan.recompute_layers
     linear = plan.recompute_layers + rest * plan.recompute_linear
-    core = plan.recompute_layers + rest * plan.recompute_attention
+    again = plan.recompute_layers + rest * plan.recompute_attention
     bytes_bound = plan.recompute_layers + rest * plan.recompute_elementwise
     return total(
         "recompute",
         [
             total("linear layers again", linear_forward(cluster, job, plan, s, kind), times=linear),
-            total("attention core again", attention(cluster, job, plan, s), times=core),
+            total("attention core again", core(cluster, job, plan, s, kind), times=again),
             total("memory-bound operators again", memory_bound(cluster, job, plan, s, kind), times=bytes_bound),
         ],
     )

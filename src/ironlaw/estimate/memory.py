@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import experts
-from ironlaw.estimate.counts import common_parameters, core_head_dim, routed_parameters, stage_common, stage_routed, stage_trained
+from ironlaw.estimate import experts, state
+from ironlaw.estimate.counts import common_parameters, core_head_dim, norms_of, routed_parameters, stage_common, stage_routed, stage_trained
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.stages import Stage, stages
@@ -144,10 +144,11 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
 def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """What one layer keeps of one micro-batch when nothing of it is recomputed in full."""
     model, e = job.model, job.precision.activation_bytes
-    flash, dropout = float(job.flash), float(model.dropout)
+    dropout = float(model.dropout)
     scores_kept = 1.0 - plan.recompute_attention
     linear_kept = 1.0 - plan.recompute_linear
     cheap_kept = 1.0 - plan.recompute_elementwise
+    mixer = saved_attention(job, plan, s, scores_kept) if kind.mixer == "attention" else saved_state(job, s, kind)
     return [
         leaf(
             "norms and residuals",
@@ -156,12 +157,22 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
             times=0.5 + 0.5 * cheap_kept,
             tokens=s.tokens,
             hidden_size=model.hidden_size,
-            norms=model.norms_per_layer,
+            norms=norms_of(model),
             dropout=dropout,
             tp=plan.tp,
             sp=plan.sp,
             bytes_per_element=e,
         ),
+        *mixer,
+        *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept),
+    ]
+
+
+def saved_attention(job: Job, plan: Plan, s: Shapes, scores_kept: Any) -> list[Term]:
+    """Queries, keys, values and output; the scores where attention is not flash."""
+    model, e = job.model, job.precision.activation_bytes
+    flash, dropout = float(job.flash), float(model.dropout)
+    return [
         leaf(
             "attention",
             activations.attention,
@@ -187,7 +198,26 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
             tp=plan.tp,
             bytes_per_element=e,
         ),
-        *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept),
+    ]
+
+
+def saved_state(job: Job, s: Shapes, kind: Kind) -> list[Term]:
+    """A state layer keeps its projections before and after the convolution, and the scan's output."""
+    if kind.mixer == "none":
+        return []
+    into, mixed, out = state.widths(job, kind)
+    share = s.heads / job.model.num_attention_heads
+    return [
+        leaf(
+            "attention",
+            activations.mlp,
+            "B",
+            tokens=s.tokens,
+            intermediate_size=(into + mixed + 2.0 * out) * share,
+            saved=1.0,
+            tp=1.0,
+            bytes_per_element=job.precision.activation_bytes,
+        )
     ]
 
 
@@ -209,6 +239,8 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
             bytes_per_element=e,
         )
 
+    if kind.mlp == "none":
+        return []
     if not kind.routed:
         return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]
     rows = experts.rows(job, plan, s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ironlaw.estimate.counts import adapter_parameters, attention_width, matmul_parameters
+from ironlaw.estimate.counts import adapter_parameters, attending_layers, attention_width, matmul_parameters
 from ironlaw.estimate.kinds import kinds
 from ironlaw.estimate.layer import mean_key_length
 from ironlaw.estimate.step import Step
@@ -24,7 +24,7 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     seen = 2.0 * mean_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
     per_token = {
         "matmul_parameters": matmul,
-        "num_hidden_layers": model.num_hidden_layers + model.num_nextn_predict_layers,
+        "num_hidden_layers": attending_layers(model),
         "attention_width": width,
         "seq_len": plan.seq_len,
     }
@@ -54,7 +54,7 @@ def recomputed_per_token(job: Job, plan: Plan) -> Any:
     rest = 1.0 - plan.recompute_layers
     linear = plan.recompute_layers + rest * plan.recompute_linear
     core = plan.recompute_layers + rest * plan.recompute_attention
-    layers = model.num_hidden_layers + model.num_nextn_predict_layers
+    layers = attending_layers(model)
     heads = (1.0 + model.num_nextn_predict_layers) * model.vocab_size * model.hidden_size
     matrices = 2.0 * (matmul_parameters(model) - heads)
     scores = 4.0 * layers * attention_width(model) * plan.seq_len  # the full square, as mfu counts it

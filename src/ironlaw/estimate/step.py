@@ -110,21 +110,35 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -
         exposed = _exposed(cluster, "tensor parallel", device, [total("collectives", [tensor], times=passes)])
     else:
         exposed = total("tensor parallel", [tensor], times=passes)
-    ring = context_parallel(job, cluster, plan, s)
+    ring = [context_parallel(job, cluster, plan, s)] if kind.mixer == "attention" else []
     routed = [total("expert parallel", [experts.communication(cluster, job, plan, s)], times=passes)] if kind.routed else []
-    network = fold([exposed, ring, *routed])
+    network = fold([exposed, *ring, *routed])
     host = leaf(
         "host dispatch",
         kernels.dispatch_shortfall,
         "s",
         "dispatch",
-        operators=job.framework.operators_per_layer.value * (3.0 + plan.recompute_layers),
+        operators=operators(job, plan, kind) * (3.0 + plan.recompute_layers),
         host_time=job.framework.host_time_per_operator,
         device_time=device + network,
     )
     sharded = fully_sharded(job, cluster, plan, kind, forward.value, backward.value + again.value)
     away = offloading.activation_traffic(job, cluster, plan, s, kind, forward.value, backward.value + again.value)
-    return [forward, backward, again, exposed, ring, *routed, sharded, *away, host]
+    return [forward, backward, again, exposed, *ring, *routed, sharded, *away, host]
+
+
+def operators(job: Job, plan: Plan, kind: Kind) -> Any:
+    """Kernels a layer's forward launches: those of every layer, of routing, and of each expert on the rank.
+
+    Narrow formats cast an expert's operands by themselves: two more launches a GEMM.
+    """
+    f = job.framework
+    count = f.operators_per_layer.value * kind.blocks / 2.0
+    if not kind.routed:
+        return count
+    narrow = 3.0 if job.precision.cast_bytes else 1.0
+    own = job.model.num_experts / plan.ep
+    return count + f.operators_per_routed_layer.value + narrow * f.operators_per_expert.value * own
 
 
 def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
@@ -256,7 +270,7 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_kind:
         whole.append(tiers.collective(cluster, plan, "all-reduce of experts", "all_reduce", plan.expert_ranks, own, plan.expert_ways))
         size = own / plan.expert_shard_ranks
         replicas.append(
-            tiers.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.dp_replicate, size, shards)
+            tiers.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, shards)
         )
     once, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
     reduce = [

@@ -67,6 +67,82 @@ def attention_core(batch, seq_len, key_length, num_attention_heads, head_dim):
     return inside(flop, batch >= 0, seq_len >= 0, key_length >= 0, num_attention_heads >= 0, head_dim >= 0)
 
 
+def mamba_scan(batch, seq_len, mamba_num_heads, mamba_head_dim, ssm_state_size, chunk, mamba_n_groups=None):
+    """Forward pass of Mamba-2's state-space core in chunks: ``2 b s (q n g + q p a + 2 n p a) + 2 b (s / q) n p a``.
+
+    Within a chunk of q tokens the scores C B^T, once for each group g, and their product with x for each of the a heads, both as
+    full squares; then the chunk's state, what earlier states add to each token, and the pass of states from chunk to chunk.
+
+    Parameters
+        batch [1]: sequences, >= 0
+        seq_len [token]: tokens s of a sequence, >= 0
+        mamba_num_heads [1]: heads a, >= 0
+        mamba_head_dim [1]: width p of a head, >= 0
+        ssm_state_size [1]: states n of each channel, >= 0
+        chunk [token]: tokens q of a chunk, > 0
+        mamba_n_groups [1]: groups g of heads that share B and C; left out: as many as heads, as in the source, >= 0
+    Offset [token]: inside a chunk work goes with pairs of tokens, between chunks with tokens
+    Factor [FLOP]: 2 for each multiply-add
+    Returns [FLOP]: operations
+    Source: Dao and Gu, Mamba-2, ICML 2024, section 6.3 (cost of each step), https://arxiv.org/abs/2405.21060
+    Leaves out: projections, the convolution, the gated norm, decays; blocks above the diagonal that a kernel skips
+
+    >>> float(mamba_scan(1, 256, 1, 64, 64, 64)) / 2 / 64**3  # q = n = p: a batched product of 64 cubed each, four a chunk, and a pass
+    16.0625
+    """
+    groups = mamba_num_heads if mamba_n_groups is None else mamba_n_groups
+    width = 1.0 * mamba_num_heads * mamba_head_dim
+    scores = 1.0 * chunk * ssm_state_size * groups
+    per_token = scores + width * chunk + 2.0 * width * ssm_state_size
+    chunks = ratio(1.0 * seq_len, chunk)
+    return inside(
+        2.0 * batch * (seq_len * per_token + chunks * width * ssm_state_size),
+        batch >= 0,
+        seq_len >= 0,
+        mamba_num_heads >= 0,
+        mamba_head_dim >= 0,
+        ssm_state_size >= 0,
+        chunk > 0,
+        groups >= 0,
+    )
+
+
+def delta_rule_scan(batch, seq_len, linear_num_value_heads, linear_key_head_dim, linear_value_head_dim, chunk):
+    """Forward pass of the gated delta rule in chunks: ``b s v (2 c (3 d + 2 e) + 6 d e + c c / 3)``.
+
+    With chunks of c tokens, v value heads, keys of width d and values of width e. Within a chunk, as full squares: K K^T, the inverse
+    of a triangle (c^3 / 3), its products with keys and with values, Q K^T and its product with the new values. Between chunks: what
+    the state holds for the keys and for the queries, and the state's update.
+
+    Parameters
+        batch [1]: sequences, >= 0
+        seq_len [token]: tokens s of a sequence, >= 0
+        linear_num_value_heads [1]: heads v of values, each with its state; queries and keys are repeated for them, >= 0
+        linear_key_head_dim [1]: width d of a query or key, >= 0
+        linear_value_head_dim [1]: width e of a value, >= 0
+        chunk [token]: tokens c of a chunk, > 0
+    Offset [token]: inside a chunk work goes with pairs of tokens, between chunks with tokens
+    Factor [FLOP]: 2 for each multiply-add
+    Returns [FLOP]: operations
+    Source: Yang et al., Gated Delta Networks, ICLR 2025, section 3.3 (the chunkwise form), https://arxiv.org/abs/2412.06464
+    Leaves out: projections, the convolution, the gated norm, decays; blocks above the diagonal that a kernel skips
+
+    >>> float(delta_rule_scan(1, 192, 1, 96, 96, 96)) / 96**3  # c = d = e: eight products of 2 * 96 cubed each and one third, two chunks
+    32.666666666666664
+    """
+    keys, values = 1.0 * linear_key_head_dim, 1.0 * linear_value_head_dim
+    per_token = 2.0 * chunk * (3.0 * keys + 2.0 * values) + 6.0 * keys * values + 1.0 * chunk * chunk / 3.0
+    return inside(
+        1.0 * batch * seq_len * linear_num_value_heads * per_token,
+        batch >= 0,
+        seq_len >= 0,
+        linear_num_value_heads >= 0,
+        linear_key_head_dim >= 0,
+        linear_value_head_dim >= 0,
+        chunk > 0,
+    )
+
+
 def dense_layer_forward(
     batch,
     seq_len,
