@@ -315,6 +315,21 @@ def test_a_header_that_looks_like_an_option_is_told(ask, tmp_path):
     assert "global_batch_size" in err
 
 
+SCRIPT = Path(__file__).parent / "data" / "megatron" / "train_gpt.sh"
+
+
+def test_a_launch_script_is_read_and_never_run(ask):
+    status, out, err = ask("estimate", SCRIPT, "--on", "h100-sxm", "--gpus", "64", "--json")
+    assert status == 0
+    plan = json.loads(out)["plan"]
+    assert (plan["tp"], plan["sp"], plan["zero"], plan["global_batch_size"]) == (2, True, 1, 1024)
+    assert "blank vocabulary" in err
+    status, out, _ = ask("estimate", SCRIPT, "--on", "h100-sxm", "--gpus", "64", "--tp", "4", "--json")
+    assert json.loads(out)["plan"]["tp"] == 4
+    refused(ask("estimate", SCRIPT, "--gpus", "64"), 2, "--on")
+    refused(ask("estimate", SCRIPT.parent / "absent.sh", "--on", "h100-sxm"), 3, "absent.sh")
+
+
 def test_catalog_list_show_check(ask):
     status, out, _ = ask("catalog", "list", "accelerators")
     assert status == 0

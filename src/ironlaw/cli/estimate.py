@@ -26,6 +26,7 @@ Examples:
   ironlaw estimate path/to/config.json --on a100-sxm-80gb --gpus 64 --tp 8 --pp 4 --explain "pipeline bubble"
   ironlaw estimate hidden_size=2048,num_hidden_layers=24,num_attention_heads=16,vocab_size=50257 --on rtx-4090 --gpus 1
   ironlaw estimate run.toml --json
+  ironlaw estimate train_gpt.sh --on h100-sxm --gpus 64      (a Megatron-LM launch script)
   ironlaw estimate --rows runs.csv
 """
 
@@ -45,7 +46,7 @@ def _options(command: click.Command) -> click.Command:
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
 def command(model: str | None, rows: str | None, explain: str | None, as_json: bool, catalog: tuple[str, ...], **flags: Any) -> int:
-    """Estimate a training run of MODEL: a catalogue name, a config.json, dimensions, or a run.toml that holds the question."""
+    """Estimate a run of MODEL: a catalogue name, a config.json, dimensions, a run.toml with the question, a Megatron-LM script."""
     from ironlaw.catalog.load import given_folders
 
     catalog = given_folders(catalog)
@@ -53,6 +54,8 @@ def command(model: str | None, rows: str | None, explain: str | None, as_json: b
     if rows is not None:
         return _rows(Path(rows), {**given, **({"model": model} if model else {})}, catalog, as_json)
     asked, where = _question(model, given)
+    if where.endswith(_SCRIPTS):
+        given = {k: v for k, v in given.items() if k not in ("on", "gpus")}
     from ironlaw.estimate.answer import answer
     from ironlaw.estimate.options import read_options
 
@@ -66,9 +69,34 @@ def _question(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
         if given:
             raise QuestionError("the question lacks MODEL: a catalogue name, a config.json, dimensions or a run.toml")
         raise QuestionError("nothing asked; try: ironlaw estimate llama-3-8b --on h100-sxm --gpus 8")
+    if model.endswith(_SCRIPTS):
+        return read_script(Path(model), given), Path(model).name
     if not model.endswith(".toml"):
         return {"model": model}, ""
     return read_toml(Path(model)), Path(model).name
+
+
+_SCRIPTS = (".sh", ".args")
+
+
+def read_script(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """The options of a Megatron-LM launch script, which is read and never run; the device and its count come from flags."""
+    from ironlaw.emit.megatron import options_from_arguments, read_command
+    from ironlaw.estimate.options import whole
+
+    if "on" not in given:
+        raise QuestionError(f"{path.name} does not say on what it runs: give --on ACCELERATOR (and --gpus N)")
+    try:
+        if path.stat().st_size > _MAX_TOML:
+            raise InputError(f"{path}: {path.stat().st_size} bytes is no launch script (limit {_MAX_TOML})")
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    gpus = int(whole(given["gpus"], "--gpus")) if "gpus" in given else None
+    options, rules = options_from_arguments(read_command(text), gpus=gpus, on=given["on"])
+    for rule in rules:
+        click.echo(f"ironlaw: {path.name}: {rule}", err=True)
+    return options
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -107,34 +107,49 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
 
 
 def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
-    """Spellings of published-run tables: y and n, sharding words, memory sizes that tell two parts apart."""
+    """Spellings and habits of published-run tables, turned into options."""
     for name in ("sp", "flash_attention"):
-        if named.get(name) in _YES:
-            named[name] = _YES[named[name]]
-    if named.get("zero") in _SHARDING:
-        named["zero"] = _SHARDING[named["zero"]]
-    if named.get("offload") in ("n", "none"):
-        named.pop("offload")
+        named[name] = _YES.get(named.get(name, ""), named.get(name))
+    named["zero"] = _SHARDING.get(named.get("zero", ""), named.get("zero"))
     if named.get("sp") == "off" or named.get("tp") == "1":
         named["sp"] = "off"
+    if cells.get("attention_kernel") == "unfused":
+        named["flash_attention"] = "off"
+    if named.get("offload") in ("n", "none"):
+        named["offload"] = None
+    if precision := str(named.get("precision") or "").split(" ")[0].rstrip("?"):
+        named["precision"] = precision
+    _device(named, cells, folders)
+    _stack(named, cells, folders)
+    _layers(named, cells)
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _device(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
+    """A memory size tells two parts of one name apart."""
     memory = cells.get("gpu_mem_gb", "")
     if named.get("on") and memory:
         spelled = f"{named['on']} {memory}GB"
         if load.fold_name(spelled) in load.aliases(folders)["accelerators"]:
             named["on"] = spelled
-    precision = str(named.get("precision", "")).split(" ")[0].rstrip("?")
-    if precision:
-        named["precision"] = precision
-    if named.get("recompute") == "selective" and (part := cells.get("recompute_fraction", "")) not in ("", "0", "1"):
-        named["recompute"] = f"share:{part}"
+
+
+def _stack(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
+    """A compiled stack is a record of its own, where there is one."""
     framework = named.get("framework")
     if framework and cells.get("compile") == "y":
         compiled = load.fold_name(framework) + "-compile"
         if compiled in load.names("frameworks", folders):
             named["framework"] = compiled
-    if cells.get("attention_kernel") == "unfused":
-        named["flash_attention"] = "off"
-    return named
+
+
+def _layers(named: dict[str, Any], cells: dict[str, str]) -> None:
+    """A stated share of recomputed layers; layers that divide only together with embedding and loss were split that way."""
+    if named.get("recompute") == "selective" and (part := cells.get("recompute_fraction", "")) not in ("", "0", "1"):
+        named["recompute"] = f"share:{part}"
+    layers, pp = cells.get("layers", ""), str(named.get("pp") or "1")
+    if layers.isdecimal() and pp.isdecimal() and int(pp) and int(layers) % int(pp) and (int(layers) + 2) % int(pp) == 0:
+        named["count_embedding"] = "on"
 
 
 _THOUSANDS = re.compile(r"^\d{1,3}(,\d{3})+(\.\d+)?$")

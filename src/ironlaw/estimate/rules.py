@@ -17,9 +17,11 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
     """One bool column per rule, true where the plan keeps it."""
     model = job.model
     one = np.ones(plan.rows, dtype=bool)
-    smallest = np.full(plan.rows, np.inf)
+    smallest, fewest = np.full(plan.rows, np.inf), np.full(plan.rows, np.inf)
     for stage in stages(job, plan):
         smallest = np.where(stage.count > 0, np.minimum(smallest, stage.layers), smallest)
+        slots = stage.layers + (stage.embedding + stage.head if job.count_embedding else 0.0)
+        fewest = np.where(stage.count > 0, np.minimum(fewest, slots), fewest)
     kv_local = np.maximum(model.num_key_value_heads, plan.tp)
     return {
         "gpus_factor": one & (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
@@ -31,7 +33,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "sequence_divides": one & _divides(plan.tp * np.where(plan.cp > 1, 2.0 * plan.cp, 1.0), plan.seq_len),
         "micro_batches_whole": one & _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": one & (smallest >= 1.0),
-        "chunks_have_layers": one & ((plan.vpp == 1) | ((plan.pp > 1) & (smallest >= plan.vpp))),
+        "chunks_have_layers": one & ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
         "interleaving_groups_whole": one & ((plan.vpp == 1) | _divides(plan.pp, plan.num_microbatches)),
         "zero_has_shards": one & ((plan.zero > 0) | (plan.dp_shard == 1)),
     }

@@ -1,4 +1,4 @@
-"""Two helpers that keep a law's domain: outside it the answer is nan, never an exception or a warning."""
+"""Helpers that keep a law's domain: outside it the answer is nan, never an exception or a warning."""
 
 from __future__ import annotations
 
@@ -34,3 +34,19 @@ def fraction(value):
 def flag(value):
     """True where ``value`` is 0 or 1."""
     return np.logical_or(value == 0, value == 1)
+
+
+def floats(*values):
+    """Each as float64, with infinities made nan so that no product of them warns."""
+    arrays = [np.asarray(value, dtype=np.float64) for value in values]
+    return tuple(np.where(np.isfinite(array), array, np.nan) for array in arrays)
+
+
+def on_domain(value, sizes, flags):
+    """``value`` where every size is positive and every flag lies in 0..1, nan elsewhere."""
+    valid = np.bool_(True)
+    for size in sizes:
+        valid = valid & (size > 0.0)
+    for flag in flags:
+        valid = valid & (flag >= 0.0) & (flag <= 1.0)
+    return np.where(valid, value, np.nan)
