@@ -95,6 +95,15 @@ def test_adapters_train_little_and_hold_little():
     assert seconds(lora_rank=64) > seconds(lora_rank=16)
 
 
+def test_frozen_layers_run_forward_only():
+    times = [seconds(frozen_layers=n) for n in (0, 4, 8, 15)]
+    sizes = [held(frozen_layers=n) for n in (0, 4, 8, 15)]
+    assert times == sorted(times, reverse=True)
+    assert sizes == sorted(sizes, reverse=True)
+    assert times[0] == seconds()
+    assert all(ironlaw.estimate(SHAPE, **ASK, frozen_layers=n).mfu[0] < 1.0 for n in (4, 15))
+
+
 def test_gradient_dtype_is_held_and_reduced_in():
     assert held(gradient_dtype="bf16") < held(gradient_dtype="fp32")
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog.hf_fields import Fields, shown
+from ironlaw.catalog.hf_hybrid_readers import HYBRID_READERS
 from ironlaw.catalog.hf_moe_readers import MOE_READERS
 from ironlaw.catalog.hf_readers import DENSE_READERS
 from ironlaw.catalog.records import Model
 from ironlaw.errors import InputError, UnsupportedError
 
-READERS = DENSE_READERS | MOE_READERS
+READERS = DENSE_READERS | MOE_READERS | HYBRID_READERS
 SIZE_LIMIT = 5_000_000  # bytes; real configs hold a few kilobytes
 
 ENCODERS = frozenset(
@@ -91,7 +92,8 @@ ENCODER_DECODERS = frozenset(
     ]
 )
 # A field whose name holds one of these, and whose value is not empty, zero or false, changes what the model consists of.
-# No reader understands the first group; of the second, a field is refused where the reader of the model_type does not read it.
+# Of the first group only readers of hybrids understand any; of the second, and of both for hybrids, a field is refused where the reader
+# of the model_type does not read it.
 FOREIGN = {
     "linear_attn": "linear attention",
     "full_attention_interval": "linear attention",
@@ -166,12 +168,14 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
     _refuse_encoders(config, where)
     text, left_out = _text_tower(config, where)
     _refuse_encoders(text.config, where)
-    _refuse_foreign(text, FOREIGN)
+    hybrid = text.config.get("model_type") in tuple(HYBRID_READERS)
+    if not hybrid:
+        _refuse_foreign(text, FOREIGN)
     model_type = text.text("model_type")
     if model_type not in READERS:
         raise UnsupportedError(f"{where}: model_type {model_type!r} is not understood; understood: {', '.join(sorted(READERS))}")
     kwargs = READERS[model_type](text)
-    _refuse_foreign(text, ELSEWHERE)
+    _refuse_foreign(text, FOREIGN | ELSEWHERE if hybrid else ELSEWHERE)
     return Model(name=name, title=name, family=model_type, **kwargs), left_out + text.left_out
 
 

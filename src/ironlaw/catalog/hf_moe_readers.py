@@ -16,7 +16,7 @@ from ironlaw.catalog.hf_fields import Fields
 def _mixtral(f: Fields) -> Kwargs:
     inner = f.size("intermediate_size")
     return (
-        rotary(f, tie=False) | _routed(f, "num_local_experts", inner, experts=8, per_token=2) | layer_types(f, f.size("num_hidden_layers"))
+        rotary(f, tie=False) | routed(f, "num_local_experts", inner, experts=8, per_token=2) | layer_types(f, f.size("num_hidden_layers"))
     )
 
 
@@ -25,8 +25,8 @@ def _qwen2_moe(f: Fields) -> Kwargs:
         rotary(f, tie=False)
         | {"query_key_value_bias": f.flag("qkv_bias", True)}
         | qwen_window(f)
-        | _routed(f, "num_experts", f.size("moe_intermediate_size", default=1408), experts=60, per_token=4)
-        | _qwen_placement(f)
+        | routed(f, "num_experts", f.size("moe_intermediate_size", default=1408), experts=60, per_token=4)
+        | qwen_placement(f)
         | {"shared_expert_intermediate_size": f.size("shared_expert_intermediate_size", default=5632), "shared_expert_gate": True}
     )
 
@@ -39,8 +39,8 @@ def _qwen3_moe(f: Fields) -> Kwargs:
         | attention_bias(f)
         | {"qk_norm": True}
         | qwen_window(f)
-        | _routed(f, "num_experts", f.size("moe_intermediate_size", default=768), experts=128, per_token=8)
-        | _qwen_placement(f)
+        | routed(f, "num_experts", f.size("moe_intermediate_size", default=768), experts=128, per_token=8)
+        | qwen_placement(f)
     )
 
 
@@ -58,7 +58,7 @@ def _deepseek(f: Fields, topk_method: str) -> Kwargs:
     nope, rope = f.size("qk_nope_head_dim"), f.size("qk_rope_head_dim")
     experts: Kwargs = {}
     if f.count("n_routed_experts"):
-        experts = _routed(f, "n_routed_experts", f.size("moe_intermediate_size")) | _dense_first(f) | _shared(f)
+        experts = routed(f, "n_routed_experts", f.size("moe_intermediate_size")) | _dense_first(f) | _shared(f)
         experts["router_bias"] = f.text("topk_method", default=topk_method) == "noaux_tc"
     return (
         rotary(f, tie=False, head_dim=nope + rope)
@@ -79,7 +79,7 @@ def _glm4_moe(f: Fields) -> Kwargs:
     return (
         rotary(f, tie=False, head_dim=128)
         | {"query_key_value_bias": f.flag("attention_bias", False), "qk_norm": f.flag("use_qk_norm", False)}
-        | _routed(f, "n_routed_experts", f.size("moe_intermediate_size"))
+        | routed(f, "n_routed_experts", f.size("moe_intermediate_size"))
         | _dense_first(f)
         | _shared(f)
         | {"router_bias": True, "num_nextn_predict_layers": f.count("num_nextn_predict_layers")}
@@ -97,7 +97,7 @@ def _minimax_m2(f: Fields) -> Kwargs:
     return (
         rotary(f, tie=False, head_dim=128)
         | {"qk_norm": norms, "num_nextn_predict_layers": further if f.flag("use_mtp", False) else 0}
-        | _routed(f, "num_local_experts", inner)
+        | routed(f, "num_local_experts", inner)
         | {"router_bias": f.flag("use_routing_bias", False)}
     )
 
@@ -109,7 +109,7 @@ def _gpt_oss(f: Fields) -> Kwargs:
         rotary(f, tie=False, head_dim=64)
         | {"query_key_value_bias": f.flag("attention_bias", True), "attention_output_bias": f.flag("attention_bias", True)}
         | layer_types(f, layers - layers // 2)
-        | _routed(f, "num_local_experts", inner, experts=128, per_token=4)
+        | routed(f, "num_local_experts", inner, experts=128, per_token=4)
         | {"router_bias": True, "expert_bias": True, "attention_sinks": True}
     )
 
@@ -127,7 +127,7 @@ def _llama4(f: Fields) -> Kwargs:
         rotary(f, tie=False, head_dim=128)
         | attention_bias(f)  # its norms of q and k hold no weights
         | {"intermediate_size": f.size("intermediate_size_mlp", default=16384)}
-        | _routed(f, "num_local_experts", inner, experts=16, per_token=1)
+        | routed(f, "num_local_experts", inner, experts=16, per_token=1)
         | {"moe_layer_freq": step, "shared_expert_intermediate_size": inner}
     )
 
@@ -147,7 +147,7 @@ MOE_READERS: dict[str, Callable[[Fields], Kwargs]] = {
 }
 
 
-def _routed(f: Fields, number: str, inner: int, experts: int | None = None, per_token: int | None = None) -> Kwargs:
+def routed(f: Fields, number: str, inner: int, experts: int | None = None, per_token: int | None = None) -> Kwargs:
     """Experts of one layer; ``experts`` and ``per_token`` are the type's defaults."""
     f.weightless("moe_router_dtype")
     count, chosen = f.size(number, default=experts), f.size("num_experts_per_tok", default=per_token)
@@ -172,7 +172,7 @@ def _shared(f: Fields) -> Kwargs:
     return {"shared_expert_intermediate_size": f.count("n_shared_experts") * f.size("moe_intermediate_size")}
 
 
-def _qwen_placement(f: Fields) -> Kwargs:
+def qwen_placement(f: Fields) -> Kwargs:
     """Every ``decoder_sparse_step``-th layer is routed, but for a list of dense ones at the front."""
     step = f.size("decoder_sparse_step", default=1)
     listed: Any = f.config.get("mlp_only_layers") or []

@@ -181,6 +181,7 @@ class Model(Record):
     attention_layers: int = 0
     mlp_layers: int = 0
     routed_layers: int = 0
+    frozen_layers: int = 0  # layers at the front that a job does not train; no model's own, set by --frozen-layers
     # extra layers that predict further tokens
     num_nextn_predict_layers: int = 0
     published_parameters: Sourced | None = quantity("parameter", required=False)

@@ -13,7 +13,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import Model
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
-from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision, plain_model
+from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision, freeze, plain_model
 from ironlaw.estimate.cautions import cautions
 from ironlaw.estimate.counts import total_parameters
 from ironlaw.estimate.memory import Memory, memory
@@ -153,6 +153,8 @@ def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
     _refuse(given)
     record, left_out = bind_model(given["model"], folders)
     record = plain_model(record)
+    if given.get("frozen_layers"):
+        record = freeze(record, int(given["frozen_layers"]))
     if "mtp_layers" in given:
         record = record.replace(num_nextn_predict_layers=int(given["mtp_layers"]))
     if "precision" not in given:

@@ -131,6 +131,18 @@ def plain_model(model: Model) -> Model:
     return model.replace(num_experts=0, num_experts_per_tok=0, intermediate_size=model.moe_intermediate_size)
 
 
+def freeze(model: Model, layers: int) -> Model:
+    """A model whose first layers are not trained; only where all layers are of one kind."""
+    if layers >= model.num_hidden_layers:
+        raise ValueRangeError(
+            f"--frozen-layers {layers} leaves nothing of {model.num_hidden_layers} layers to train (--lora-rank trains adapters)"
+        )
+    mixed = model.num_experts and (model.first_k_dense_replace or model.moe_layer_freq > 1)
+    if mixed or model.one_block_layers or model.linear_attention_layers:
+        raise UnsupportedError(f"--frozen-layers: {model.name} mixes kinds of layer, which this version cannot freeze")
+    return model.replace(frozen_layers=layers)
+
+
 def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_device: bool, assumptions: Assumptions) -> Job:
     """The Job: precision, optimizer, attention kernel and overlap by the user's word or the framework's habit."""
     precision = PRECISIONS[options["precision"]]

@@ -237,9 +237,15 @@ def adapter_parameters(job: Job, kind: Kind) -> Any:
 
 def stage_trained(job: Job, stage: Stage) -> tuple[Any, Any]:
     """Parameters of a stage that get gradients and states: (outside its experts, in them)."""
+    model = job.model
     if not job.lora_rank:
-        return stage_common(job.model, stage), stage_routed(job.model, stage)
+        common, routed = stage_common(model, stage), stage_routed(model, stage)
+        for kind in kinds(model):
+            if not kind.trained:
+                held = layers_of(stage, kind, model)
+                common, routed = common - held * common_parameters(model, kind), routed - held * routed_parameters(model, kind)
+        return common, routed
     count: Any = 0.0 * stage.layers
-    for kind in kinds(job.model):
-        count = count + layers_of(stage, kind, job.model) * adapter_parameters(job, kind)
+    for kind in kinds(model):
+        count = count + layers_of(stage, kind, model) * adapter_parameters(job, kind)
     return count, 0.0 * stage.layers

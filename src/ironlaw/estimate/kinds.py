@@ -24,6 +24,7 @@ class Kind:
     mlp: str = "dense"  # dense | routed | none
     place: str = "spread"  # front | spread | end
     mixer: str = "attention"  # attention | linear | mamba | none
+    trained: bool = True  # False: forward only, nothing kept for a backward
 
     @property
     def routed(self) -> bool:
@@ -39,6 +40,8 @@ class Kind:
 def kinds(model: Model) -> tuple[Kind, ...]:
     """The kinds of layer of a model, those at the front first, those for further tokens last."""
     found = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)
+    if model.frozen_layers:
+        found = _frozen(found, model)
     if model.num_nextn_predict_layers:
         mlp = "routed" if model.num_experts else "dense"
         found.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end"))
@@ -57,6 +60,14 @@ def _by_mlp(model: Model) -> list[Kind]:
         Kind("dense layers", float(behind - routed)),
         Kind("routed layers", float(routed), "routed"),
     ]
+
+
+def _frozen(found: list[Kind], model: Model) -> list[Kind]:
+    """The first layers of a model of one kind, untrained; the rest as they were."""
+    (kind,) = (k for k in found if k.count > 0)
+    frozen = float(min(model.frozen_layers, model.num_hidden_layers))
+    rest = replace(kind, count=kind.count - frozen)
+    return [replace(kind, name="frozen layers", count=frozen, place="front", trained=False), rest]
 
 
 def _mixed(found: list[Kind], model: Model) -> list[Kind]:

@@ -261,7 +261,7 @@ def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> T
         *core(cluster, job, plan, s, kind, backward=True),
         *memory_bound(cluster, job, plan, s, kind, backward=True),
     ]
-    return total("backward", parts)
+    return total("backward", parts, times=1.0 if kind.trained else 0.0)
 
 
 def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
@@ -270,6 +270,7 @@ def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> 
     linear = plan.recompute_layers + rest * plan.recompute_linear
     again = plan.recompute_layers + rest * plan.recompute_attention
     bytes_bound = plan.recompute_layers + rest * plan.recompute_elementwise
+    trained = 1.0 if kind.trained else 0.0
     return total(
         "recompute",
         [
@@ -277,4 +278,5 @@ def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> 
             total("attention core again", core(cluster, job, plan, s, kind), times=again),
             total("memory-bound operators again", memory_bound(cluster, job, plan, s, kind), times=bytes_bound),
         ],
+        times=trained,
     )

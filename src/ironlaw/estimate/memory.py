@@ -305,7 +305,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
                 total(
                     f"saved {kind.name}",
                     parts,
-                    times=on_device * layers_of(stage, kind, job.model) * in_flight * (1.0 - plan.recompute_layers),
+                    times=float(kind.trained) * on_device * layers_of(stage, kind, job.model) * in_flight * (1.0 - plan.recompute_layers),
                 )
                 for kind, parts in saved.items()
             ),

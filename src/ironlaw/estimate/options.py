@@ -271,6 +271,7 @@ OPTIONS: dict[str, Option] = {
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "what gradients are held and reduced in (default: the framework's)", "NAME"),
     "offload": Option(offload, "comma list of optimizer, activations: held in host memory", "LIST"),
     "lora_rank": Option(whole, "train low-rank adapters of this rank on every linear layer, the rest frozen"),
+    "frozen_layers": Option(none_or_more, "layers at the front that are not trained (models of one kind of layer)", "N"),
     "evaluate_every": Option(whole, "steps between evaluations", "STEPS"),
     "evaluation_tokens": Option(tokens, "tokens of one evaluation (forward only)", "TOKENS"),
     "checkpoint_every": Option(whole, "steps between checkpoints", "STEPS"),

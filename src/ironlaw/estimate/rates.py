@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ironlaw.estimate.counts import adapter_parameters, attending_layers, attention_width, matmul_parameters
+from ironlaw.estimate.counts import adapter_parameters, attending_layers, attention_width, matmul_parameters, matmul_per_layer
 from ironlaw.estimate.kinds import kinds
 from ironlaw.estimate.layer import mean_key_length
 from ironlaw.estimate.step import Step
@@ -20,11 +20,14 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     matmul = matmul_parameters(model)
     if job.lora_rank:  # frozen weights have no weight gradient: four FLOPs each instead of six
         matmul = matmul * (2.0 / 3.0) + sum(k.count * adapter_parameters(job, k) for k in kinds(model))
+    idle = sum(k.count for k in kinds(model) if not k.trained)
+    if idle:  # untrained layers run forward only: two FLOPs a weight instead of six
+        matmul = matmul - (2.0 / 3.0) * sum(k.count * matmul_per_layer(model, k) for k in kinds(model) if not k.trained)
     width = attention_width(model)
     seen = 2.0 * mean_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
     per_token = {
         "matmul_parameters": matmul,
-        "num_hidden_layers": attending_layers(model),
+        "num_hidden_layers": attending_layers(model) - (2.0 / 3.0) * idle,
         "attention_width": width,
         "seq_len": plan.seq_len,
     }

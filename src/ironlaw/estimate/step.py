@@ -105,7 +105,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -
     again = layer.recompute(cluster, job, plan, s, kind)
     device = forward.value + backward.value + again.value
     tensor = layer.tensor_parallel(cluster, job, plan, kind)
-    passes = 2.0 + plan.recompute_layers
+    passes = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
     if "tp" in job.overlap:
         exposed = _exposed(cluster, "tensor parallel", device, [total("collectives", [tensor], times=passes)])
     else:
@@ -118,7 +118,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -
         kernels.dispatch_shortfall,
         "s",
         "dispatch",
-        operators=operators(job, plan, kind) * (3.0 + plan.recompute_layers),
+        operators=operators(job, plan, kind) * (3.0 + plan.recompute_layers if kind.trained else 1.0),
         host_time=job.framework.host_time_per_operator,
         device_time=device + network,
     )
@@ -298,7 +298,7 @@ def _passes(job: Job, pace: Stage, per_kind: dict[Kind, list[Term]]) -> tuple[An
         count = layers_of(pace, kind, job.model)
         forward = forward + count * parts[0].value
         backward = backward + count * (parts[1].value + parts[2].value)
-        weight = weight + count * sum(t.value for t in parts[1].parts if t.name.endswith("wgrad"))
+        weight = weight + count * parts[1].times * sum(t.value for t in parts[1].parts if t.name.endswith("wgrad"))
     return forward, backward, weight
 
 

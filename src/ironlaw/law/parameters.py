@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ironlaw.law import mixers
 from ironlaw.law._domain import floats as _floats
 from ironlaw.law._domain import on_domain as _on_domain
-from ironlaw.law.mixers import linear_attention as linear_attention
-from ironlaw.law.mixers import linear_attention_matmul as linear_attention_matmul
-from ironlaw.law.mixers import mamba as mamba
-from ironlaw.law.mixers import mamba_matmul as mamba_matmul
+
+mamba, mamba_matmul = mixers.mamba, mixers.mamba_matmul
+linear_attention, linear_attention_matmul = mixers.linear_attention, mixers.linear_attention_matmul
 
 
 def attention(
