@@ -78,6 +78,19 @@ def test_latent_attention_of_full_rank_heads_costs_at_least_its_core():
     assert core[0] == core[1]
 
 
+def test_state_layers_grow_with_the_sequence_and_not_its_square():
+    (short,) = ironlaw.estimate(
+        "nemotron-h-8b", on="h100-sxm", gpus=8, tp=8, pp=1, seq_len=8192, micro_batch_size=1, recompute="none"
+    ).groups
+    (long,) = ironlaw.estimate(
+        "nemotron-h-8b", on="h100-sxm", gpus=8, tp=8, pp=1, seq_len=65536, micro_batch_size=1, recompute="none"
+    ).groups
+    scans = [float(g.step.tree["mamba layers"]["state scan"].value[0]) for g in (short, long)]
+    cores = [float(g.step.tree["attention layers"]["flash attention"].value[0]) for g in (short, long)]
+    assert scans[1] / scans[0] == pytest.approx(8.0, rel=0.05)
+    assert cores[1] / cores[0] > 30.0
+
+
 def test_packed_documents_shorten_attention():
     times = [seconds(seq_len=16384, document_length=d) for d in (512, 4096, 16384)]
     assert times == sorted(times)
@@ -129,6 +142,9 @@ def test_a_mesh_without_a_switch_gives_small_groups_fewer_links():
 
 
 LARGE = {
+    "a Mamba hybrid": ("nemotron-h-56b", {"on": "h100-sxm", "gpus": 512}),
+    "a hybrid mixture": ("nemotron-3-nano-30b-a3b", {"on": "h100-sxm", "gpus": 64}),
+    "linear attention": ("qwen-3-next-80b-a3b", {"on": "h200-sxm", "gpus": 128}),
     "DeepSeek-V3 on 2,048 H800": (
         "deepseek-v3",
         {

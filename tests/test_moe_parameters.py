@@ -12,7 +12,8 @@ from ironlaw.estimate.counts import active_parameters, total_parameters
 from ironlaw.law import parameters
 
 CONFIGS = Path(__file__).parent / "data" / "hf_configs" / "experts"
-EXPERTS = [name for name in load.names("models") if load.record("models", name).num_experts]
+MODELS = {name: load.record("models", name) for name in load.names("models")}
+EXPERTS = [name for name, m in MODELS.items() if m.num_experts and not (m.one_block_layers or m.linear_attention_layers)]
 DIMENSIONS = [
     name
     for name in load.record("models", "deepseek-v3").fields
@@ -188,10 +189,7 @@ REFUSED = {
     "kimi-k3": "text_config.linear_attn_config",
     "mimo-v2-flash": "hybrid_layer_pattern",
     "minimax-m3": "sparse_attention_config",
-    "nemotron-3-nano-30b-a3b": "hybrid_override_pattern",
-    "nemotron-3-ultra-550b-a55b": "layers_block_type",
     "nemotron-super-49b": "block_configs",
-    "qwen-3.5-35b-a3b": "text_config.full_attention_interval",
     "step-3.7-flash": "model_type",
 }
 STORAGE = "quantization_config (released weights' storage)"

@@ -74,14 +74,14 @@ def leaf(name: str, law: Callable[..., Any], unit: str, bound: Any = None, times
 
 
 def total(name: str, parts: Sequence[Term], times: Any = 1.0, unit: str | None = None) -> Term:
-    """The node whose value is the left-to-right sum of ``parts`` times ``times``."""
-    kept = [p for p in parts if p is not None]
-    value = fold(kept)
-    return Term(name, value * times, unit or kept[0].unit, None, None, kept, times)
+    """The node whose value is the left-to-right sum of ``parts`` times ``times``; no parts sum to zero."""
+    return Term(name, fold(parts) * times, unit or (parts[0].unit if parts else "s"), None, None, parts, times)
 
 
 def fold(parts: Sequence[Term]) -> Any:
-    """Left-to-right sum of the values of ``parts``."""
+    """Left-to-right sum of the values of ``parts``; nothing sums to zero."""
+    if not parts:
+        return 0.0
     value = parts[0].value
     for part in parts[1:]:
         value = value + part.value

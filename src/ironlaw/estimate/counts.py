@@ -7,7 +7,7 @@ from typing import Any
 from ironlaw.catalog.records import Model
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.stages import Stage
-from ironlaw.law import parameters
+from ironlaw.law import mixers, parameters
 from ironlaw.plan import Job
 
 
@@ -69,8 +69,8 @@ def mixer_parameters(model: Model, kind: Kind) -> Any:
     if kind.mixer == "attention":
         return attention_parameters(model)
     if kind.mixer == "linear":
-        return parameters.linear_attention(**_of(model, _LINEAR))
-    return parameters.mamba(**_of(model, _MAMBA)) if kind.mixer == "mamba" else 0.0
+        return mixers.linear_attention(**_of(model, _LINEAR))
+    return mixers.mamba(**_of(model, _MAMBA)) if kind.mixer == "mamba" else 0.0
 
 
 def norms_of(model: Model) -> float:
@@ -167,9 +167,9 @@ def matmul_per_layer(model: Model, kind: Kind) -> Any:
 def mixer_matmul(model: Model, kind: Kind) -> Any:
     """Weights of a layer's mixer that multiply each token."""
     if kind.mixer == "linear":
-        return parameters.linear_attention_matmul(**_of(model, _LINEAR[:-1]))
+        return mixers.linear_attention_matmul(**_of(model, _LINEAR[:-1]))
     if kind.mixer == "mamba":
-        return parameters.mamba_matmul(**_of(model, _MAMBA[:-1]))
+        return mixers.mamba_matmul(**_of(model, _MAMBA[:-1]))
     if kind.mixer == "none":
         return 0.0
     if model.kv_lora_rank:

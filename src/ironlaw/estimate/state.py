@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes, elementwise, kernel
 from ironlaw.law import flops
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term
 
-CHUNK = 128.0  # tokens a scan handles as one matrix product
+CHUNK = 128.0  # tokens Mamba-2 handles as one matrix product (chunk_size of the published configs)
+DELTA_CHUNK = 64.0  # and the gated delta rule (flash-linear-attention)
 BACKWARD_FLOP = 2.0
 
 
@@ -52,12 +55,18 @@ def scan(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward
     length = plan.seq_len / plan.cp
     if kind.mixer == "mamba":
         flop = flops.mamba_scan(
-            plan.micro_batch_size, length, m.mamba_num_heads * share, float(m.mamba_head_dim), float(m.ssm_state_size), CHUNK
+            plan.micro_batch_size,
+            length,
+            m.mamba_num_heads * share,
+            float(m.mamba_head_dim),
+            float(m.ssm_state_size),
+            CHUNK,
+            np.maximum(m.mamba_n_groups * share, 1.0),
         )
     else:
         heads = m.linear_num_value_heads * share
         flop = flops.delta_rule_scan(
-            plan.micro_batch_size, length, heads, float(m.linear_key_head_dim), float(m.linear_value_head_dim), CHUNK
+            plan.micro_batch_size, length, heads, float(m.linear_key_head_dim), float(m.linear_value_head_dim), DELTA_CHUNK
         )
     into, _, out = widths(job, kind)
     moved = job.precision.activation_bytes * share * s.tokens * (into + 2.0 * out)
