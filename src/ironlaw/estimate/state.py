@@ -54,15 +54,9 @@ def scan(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward
     m, share = job.model, s.heads / job.model.num_attention_heads
     length = plan.seq_len / plan.cp
     if kind.mixer == "mamba":
-        flop = flops.mamba_scan(
-            plan.micro_batch_size,
-            length,
-            m.mamba_num_heads * share,
-            float(m.mamba_head_dim),
-            float(m.ssm_state_size),
-            CHUNK,
-            np.maximum(m.mamba_n_groups * share, 1.0),
-        )
+        groups = np.maximum(m.mamba_n_groups * share, 1.0)
+        heads = m.mamba_num_heads * share
+        flop = flops.mamba_scan(plan.micro_batch_size, length, heads, float(m.mamba_head_dim), float(m.ssm_state_size), CHUNK, groups)
     else:
         heads = m.linear_num_value_heads * share
         flop = flops.delta_rule_scan(
