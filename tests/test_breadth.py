@@ -102,6 +102,14 @@ def test_offload_trades_memory_for_the_host_link():
     assert held(offload="activations") < held() and seconds(offload="activations") >= seconds()
 
 
+def test_a_chip_to_chip_link_hides_what_pcie_cannot():
+    def away(on: str) -> float:
+        answer = ironlaw.estimate(SHAPE, **{**ASK, "on": on, "gpus": 16}, offload="optimizer")
+        return float(answer.groups[0].step.tree["optimizer states to the host"].value[0])
+
+    assert away("h100-sxm") > 5.0 * away("gh200-96gb")
+
+
 def test_adapters_train_little_and_hold_little():
     assert held(lora_rank=16) < held()
     assert seconds(lora_rank=16) < seconds()

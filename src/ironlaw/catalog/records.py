@@ -34,6 +34,7 @@ class Accelerator(Record):
     tdp: Sourced = quantity("W")
     scale_up_bandwidth: Sourced | None = quantity("B/s", required=False)
     pcie_bandwidth: Sourced | None = quantity("B/s", required=False)
+    c2c_bandwidth: Sourced | None = quantity("B/s", required=False)  # a coherent link to the host's memory, faster than PCIe
     sm_count: Sourced | None = quantity("1", required=False)
     memory_bus_width: Sourced | None = quantity("1", required=False)
     memory_data_rate: Sourced | None = quantity("B/s", required=False)

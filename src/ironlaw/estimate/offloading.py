@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.errors import CatalogError
 from ironlaw.estimate.counts import stage_trained
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.memory import saved_per_layer
@@ -12,6 +14,14 @@ from ironlaw.estimate.stages import Stage
 from ironlaw.law import collectives, overlap, states
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf
+
+
+def host_link(cluster: Cluster) -> Sourced:
+    """What joins an accelerator to its host's memory: a chip-to-chip link where it has one, else PCIe."""
+    link = cluster.accelerator.c2c_bandwidth or cluster.accelerator.pcie_bandwidth
+    if link is None:
+        raise CatalogError(f"accelerator {cluster.accelerator.name} has neither c2c_bandwidth nor pcie_bandwidth, which offload needs")
+    return link
 
 
 def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> list[Term]:
@@ -29,7 +39,7 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> li
             "s",
             "network",
             size=moved,
-            bandwidth=cluster.accelerator.pcie_bandwidth,
+            bandwidth=host_link(cluster),
             latency=0.0,
         )
     ]
@@ -40,8 +50,7 @@ def activation_traffic(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: 
     if "activations" not in job.offload:
         return []
     saved = fold(saved_per_layer(job, plan, s, kind)) * (1.0 - plan.recompute_layers)
-    assert cluster.accelerator.pcie_bandwidth is not None
-    moving = collectives.point_to_point(saved, cluster.accelerator.pcie_bandwidth.value, 0.0)
+    moving = collectives.point_to_point(saved, host_link(cluster).value, 0.0)
     slowdown = cluster.systems.overlap_slowdown
 
     def exposed(name: str, compute: Any) -> Term:
