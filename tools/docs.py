@@ -8,6 +8,7 @@ Reference pages come from the installed package: ``docs/reference/{cli,options,l
 In ``README.md``, ``docs/tutorial.md`` and ``docs/how-to/*.md`` a comment before a fenced block makes it live:
 
     <!-- file run.toml -->          the block below is put into that file of the page's own folder
+    <!-- shipped models/NAME.toml -->  the block below shows that file of the catalogue that ships
     <!-- run -->                    the lines ``$ ironlaw ...`` of the block below are run there, what they print is put after them
     <!-- run status=1 -->           the last command is expected to exit with 1 (0 where nothing is said)
     <!-- run lines=1-5,9 -->        of what a command prints only these lines are shown, gaps as ``...``
@@ -42,7 +43,7 @@ WIDTH = 100
 TIMEOUT = 120  # seconds a command of a page may take
 MADE_BY = "<!-- written by tools/docs.py; edit the code it reads, not this page -->"
 PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/*.md")
-_BLOCK = re.compile(r"<!-- (run|file)\b([^>]*?)-->\n```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"<!-- (run|file|shipped)\b([^>]*?)-->\n```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 class BrokenError(Exception):
@@ -80,6 +81,8 @@ def _block(found: re.Match[str], folder: Path, names: dict[str, Any]) -> str:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(body, encoding="utf-8")
         return found[0]
+    if kind == "shipped":
+        return f"{found[0][: found.start(4) - found.start()]}{shipped(settings[0])}```"
     asked = dict(item.split("=", 1) for item in settings)
     made = _python(body, names) if language == "pycon" else _console(body, folder, asked)
     return f"{found[0][: found.start(4) - found.start()]}{made}```"
@@ -100,6 +103,14 @@ def _console(body: str, folder: Path, asked: dict[str, str]) -> str:
         if status != (expected if command is last else 0):
             raise BrokenError(f"{command}: exit status {status}, expected {expected if command is last else 0}:\n{printed[-600:]}")
     return "\n".join(shown) + "\n"
+
+
+def shipped(name: str) -> str:
+    """A file of the catalogue that ships, as it stands."""
+    path = ROOT / "src" / "ironlaw" / "catalog" / "data" / name
+    if not path.is_file():
+        raise BrokenError(f"shipped {name}: no such file")
+    return path.read_text(encoding="utf-8").rstrip("\n") + "\n"
 
 
 def run(command: str, folder: Path) -> tuple[int, str]:

@@ -55,51 +55,34 @@ def scale_up_rate(cluster: Cluster, inner: Any) -> Any:
     return np.where(inner > 1, collectives.mesh_rate(np.maximum(inner, 2.0), domain, rate.value), rate.value)
 
 
-def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
-    """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
+def _wires(cluster: Cluster, plan: Plan, operation: str, n: Any, stride: Any) -> dict[str, Any]:
+    """What a collective over ``n`` ranks ``stride`` apart finds on its two tiers, by the names the laws give it."""
     inside, outside = cluster.scale_up.collective[operation], cluster.scale_out.collective[operation]
     inner = inner_ranks(cluster, plan, n, stride)
-    return leaf(
-        name,
-        collectives.two_tier,
-        "s",
-        bound="network",
-        inner_ranks=inner,
-        outer_ranks=n / inner,
-        size=size,
-        factor=_FACTOR[operation](n),
-        inner_rate=scale_up_rate(cluster, inner),
-        inner_fraction=inside.bandwidth_fraction,
-        inner_half_size=inside.half_size,
-        inner_latency=inside.latency,
-        outer_rate=nic_rate(cluster),
-        outer_fraction=outside.bandwidth_fraction,
-        outer_half_size=outside.half_size,
-        outer_latency=outside.latency,
-    )
+    return {
+        "inner_ranks": inner,
+        "outer_ranks": n / inner,
+        "inner_rate": scale_up_rate(cluster, inner),
+        "inner_fraction": inside.bandwidth_fraction,
+        "inner_half_size": inside.half_size,
+        "inner_latency": inside.latency,
+        "outer_rate": nic_rate(cluster),
+        "outer_fraction": outside.bandwidth_fraction,
+        "outer_half_size": outside.half_size,
+        "outer_latency": outside.latency,
+    }
+
+
+def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
+    """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
+    wires = _wires(cluster, plan, operation, n, stride)
+    return leaf(name, collectives.two_tier, "s", bound="network", size=size, factor=_FACTOR[operation](n), **wires)
 
 
 def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:
     """The time in which each of ``n`` ranks ``stride`` apart hands ``size`` bytes out in equal parts, as a network leaf."""
-    inside, outside = cluster.scale_up.collective["all_to_all"], cluster.scale_out.collective["all_to_all"]
-    inner = inner_ranks(cluster, plan, n, stride)
-    return leaf(
-        name,
-        collectives.two_tier_all_to_all,
-        "s",
-        bound="network",
-        inner_ranks=inner,
-        outer_ranks=n / inner,
-        size=size,
-        inner_rate=scale_up_rate(cluster, inner),
-        inner_fraction=inside.bandwidth_fraction,
-        inner_half_size=inside.half_size,
-        inner_latency=inside.latency,
-        outer_rate=nic_rate(cluster),
-        outer_fraction=outside.bandwidth_fraction,
-        outer_half_size=outside.half_size,
-        outer_latency=outside.latency,
-    )
+    wires = _wires(cluster, plan, "all_to_all", n, stride)
+    return leaf(name, collectives.two_tier_all_to_all, "s", bound="network", size=size, **wires)
 
 
 def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, distance: Any) -> Term:
