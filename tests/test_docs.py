@@ -98,6 +98,22 @@ def test_fragments_have_a_known_type():
     assert wrong == []
 
 
+def test_the_readme_says_how_wrong_before_it_shows_an_answer():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("<!-- errors -->") : text.index("<!-- /errors -->")]
+    assert table.count("\n| ") > 5
+    assert text.index("<!-- /errors -->") < text.index("<!-- run")
+
+
+def test_a_shipped_record_is_shown_as_it_stands():
+    shown = re.findall(
+        r"<!-- shipped (\S+) -->\n```toml\n(.*?)^```$", (DOCS / "how-to" / "add-a-model.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert shown
+    for name, text in shown:
+        assert text == (ROOT / "src" / "ironlaw" / "catalog" / "data" / name).read_text(encoding="utf-8")
+
+
 def test_a_stale_page_is_named(tmp_path, monkeypatch, capsys):
     """The check notices an output that the program does not print, and says which file."""
     sys.path.insert(0, str(ROOT / "tools"))
