@@ -299,8 +299,12 @@ def _evaluate(
         count = total_parameters(job.model)
         run = run_of(given, cluster, plan, timed.tree.value, timed.forward_share, count, folders, notes)
     rules = {**kept, "fits": held.fits}
-    warnings = [f"left out: {item}" for item in left_out] + cautions(given, job, cluster)
+    warnings = [f"left out: {item}" for item in left_out] + cautions(given, _was_given("cp", notes), job, cluster)
     return Group(placed.index, job, cluster, plan, placed.recompute, placed.chosen, rules, held, timed, speed, run, notes, tuple(warnings))
+
+
+def _was_given(name: str, notes: Assumptions) -> bool:
+    return any(a["name"] == name and a["origin"] == "given" for a in notes)
 
 
 def _told(value: Any) -> Any:

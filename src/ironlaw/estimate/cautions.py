@@ -7,10 +7,11 @@ from typing import Any
 from ironlaw.estimate.options import flat, is_column
 from ironlaw.plan import Cluster, Job
 
+LONG = 65536  # tokens from which context parallel is worth a word
 _ONLY_IN_A_RUN = ("price", "grid", "pue", "evaluate_every", "checkpoint_every")
 
 
-def cautions(given: dict[str, Any], job: Job, cluster: Cluster) -> list[str]:
+def cautions(given: dict[str, Any], given_cp: bool, job: Job, cluster: Cluster) -> list[str]:
     """One line for each: constants that are priors, a node that does not go with the device, options without effect."""
     made = []
     device, node, model = cluster.accelerator, cluster.node, job.model
@@ -23,6 +24,8 @@ def cautions(given: dict[str, Any], job: Job, cluster: Cluster) -> list[str]:
     if longest > model.max_position_embeddings:
         kind = "table of learned positions" if model.position_embedding == "learned" else "stated range"
         made.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
+    if longest >= LONG and not given_cp and max(_items(given["gpus"])) > 1:
+        made.append(f"cp is not searched: at seq_len {longest:g} context parallel (--cp) may be faster")
     for name in _ONLY_IN_A_RUN:
         if name in given and "tokens" not in given:
             made.append(f"--{name.replace('_', '-')} has no effect without --tokens: there is no run section")

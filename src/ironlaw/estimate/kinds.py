@@ -71,12 +71,16 @@ def _frozen(found: list[Kind], model: Model) -> list[Kind]:
 
 
 def _mixed(found: list[Kind], model: Model) -> list[Kind]:
-    """Each kind split into layers that attend and layers that keep a state instead, in the model's proportion."""
-    linear = model.linear_attention_layers / model.num_hidden_layers
+    """Each spread kind split into layers that attend and layers that keep a state instead, in the model's proportion."""
+    spread = sum(kind.count for kind in found if kind.place == "spread")
+    linear = min(model.linear_attention_layers / spread, 1.0) if spread else 0.0
     if not linear:
         return found
     made = []
     for kind in found:
+        if kind.place != "spread":
+            made.append(kind)
+            continue
         made.append(replace(kind, count=kind.count * (1.0 - linear)))
         made.append(replace(kind, name=f"linear-attention {kind.name}", count=kind.count * linear, mixer="linear"))
     return made

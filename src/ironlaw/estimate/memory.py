@@ -115,13 +115,14 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     separate_master = precision.master_weights and f.parameter_bytes is None
     gradient = f.gradient_bytes.value if precision.master_weights else precision.parameter_bytes
 
-    copies = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
+    twice = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
     held = stage_common(job.model, stage), stage_routed(job.model, stage)
     trained = stage_trained(job, stage)
     on_device = 0.0 if "optimizer" in job.offload else 1.0
 
     def kind(name: str, size: Any, from_stage: float) -> Term:
         common_count, routed_count = held if name in ("weights", "low-precision copies of weights") else trained
+        copies = twice if from_stage > 1.0 else 1.0  # whose states the two ranks of a stage share
         local = copies * common_count / plan.tp
         own = copies * routed_count / plan.expert_ways
         shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)

@@ -22,6 +22,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         smallest = np.where(stage.count > 0, np.minimum(smallest, stage.layers), smallest)
         slots = stage.layers + (stage.embedding + stage.head if job.count_embedding else 0.0)
         fewest = np.where(stage.count > 0, np.minimum(fewest, slots), fewest)
+    by_ring = (plan.cp == 1) | (job.cp_method != "all-to-all")
     kv_local = np.maximum(model.num_key_value_heads, plan.tp)
     return {
         "gpus_factor": one & (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
@@ -31,6 +32,8 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "ep_divides_experts": one & _experts_divide(model, plan),
         "ep_divides_ranks": one & _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp),
         "sequence_divides": one & _divides(plan.tp * np.where(plan.cp > 1, 2.0 * plan.cp, 1.0), plan.seq_len),
+        "cp_divides_heads": one & (by_ring | _divides(plan.tp * plan.cp, model.num_attention_heads)),
+        "stages_paired": one & ((plan.pp == 1) | (job.schedule != "dualpipe") | _divides(2.0, plan.pp)),
         "micro_batches_whole": one & _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": one & (smallest >= 1.0),
         "chunks_have_layers": one & ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
@@ -47,6 +50,8 @@ RULES = {
     "ep_divides_experts": "ep divides num_experts and etp moe_intermediate_size; a dense model has ep 1 and etp 1",
     "ep_divides_ranks": "ep * etp divides tp * cp * dp",
     "sequence_divides": "tp divides seq_len; with cp > 1, 2 tp cp does (each rank takes two chunks to balance the causal mask)",
+    "cp_divides_heads": "with cp by all-to-all, tp * cp divides num_attention_heads",
+    "stages_paired": "dualpipe pairs stages: pp is 1 or even",
     "micro_batches_whole": "micro_batch_size * dp divides global_batch_size",
     "stages_have_layers": "every pipeline stage has a layer",
     "chunks_have_layers": "vpp > 1 needs pp > 1 and a layer for every chunk",
@@ -64,7 +69,9 @@ _BROKEN = {
     " leaves dp_replicate {dp_replicate:.4g} * dp_shard {dp_shard:.4g}",
     "ep_divides_experts": "ep {ep:g} and etp {etp:g} do not divide the experts: {model.num_experts} of width {model.moe_intermediate_size}",
     "ep_divides_ranks": "ep {ep:g} * etp {etp:g} does not divide tp * cp * dp, {tp:g} * {cp:g} * {dp:g}",
-    "sequence_divides": "tp {tp:g} * 2 cp {cp:g} does not divide seq_len {seq_len:g}",
+    "sequence_divides": "seq_len {seq_len:g} is no multiple of {sequence_ways:g}: tp {tp:g}, times 2 cp with cp {cp:g} above 1",
+    "cp_divides_heads": "tp {tp:g} * cp {cp:g} by all-to-all does not divide num_attention_heads {model.num_attention_heads}",
+    "stages_paired": "dualpipe pairs stages, pp is {pp:g}",
     "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
     "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage",
@@ -79,6 +86,7 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
     if "gpus_factor" in found:
         found = [name for name in found if name in ("gpus_factor", "tp_divides_heads")]
     values = {n: float(np.broadcast_to(getattr(plan, n), (plan.rows,))[at]) for n in (*_AXES, "dp", "num_microbatches")}
+    values["sequence_ways"] = values["tp"] * (2.0 * values["cp"] if values["cp"] > 1 else 1.0)
     return [_BROKEN[name].format(model=job.model, **values) for name in found]
 
 

@@ -110,8 +110,8 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -
         exposed = _exposed(cluster, "tensor parallel", device, [total("collectives", [tensor], times=passes)])
     else:
         exposed = total("tensor parallel", [tensor], times=passes)
-    ring = [context_parallel(job, cluster, plan, s)] if kind.mixer == "attention" else []
-    routed = [total("expert parallel", [experts.communication(cluster, job, plan, s)], times=passes)] if kind.routed else []
+    ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer == "attention" else []
+    routed = [expert_parallel(job, cluster, plan, s, device, passes)] if kind.routed else []
     network = fold([exposed, *ring, *routed])
     host = leaf(
         "host dispatch",
@@ -125,6 +125,14 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -
     sharded = fully_sharded(job, cluster, plan, kind, forward.value, backward.value + again.value)
     away = offloading.activation_traffic(job, cluster, plan, s, kind, forward.value, backward.value + again.value)
     return [forward, backward, again, exposed, *ring, *routed, sharded, *away, host]
+
+
+def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, device: Any, passes: Any) -> Term:
+    """Dispatch and combine of every pass: waited for, but in DualPipe, where another micro-batch computes meanwhile."""
+    pass_by = experts.communication(cluster, job, plan, s)
+    if job.schedule == "dualpipe":
+        return _exposed(cluster, "expert parallel", device, [total("all passes", [pass_by], times=passes)])
+    return total("expert parallel", [pass_by], times=passes)
 
 
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:
@@ -141,22 +149,23 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     return count + f.operators_per_routed_layer.value + narrow * f.operators_per_expert.value * own
 
 
-def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
+def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """What a ring's passes add to the attention they run beside, forward (and its recompute) and backward; or all-to-all."""
     core = fold(layer.attention(cluster, job, plan, s))
     core_backward = fold(layer.attention(cluster, job, plan, s, backward=True))
     there, back = layer.context_parallel(cluster, job, plan, s), layer.context_parallel(cluster, job, plan, s, backward=True)
     active = np.where(plan.cp > 1, 1.0, 0.0)
+    back_too = 1.0 if kind.trained else 0.0
     rest = 1.0 - plan.recompute_layers
-    again = plan.recompute_layers + rest * plan.recompute_attention
+    again = back_too * (plan.recompute_layers + rest * plan.recompute_attention)
     if job.cp_method == "all-to-all":  # nothing to hide behind: attention waits for its heads
-        passes = active * (2.0 + again)
+        passes = active * (1.0 + back_too + again)
         return total("context parallel", [total("heads for tokens and back", [there], times=passes)])
     return total(
         "context parallel",
         [
             _exposed(cluster, "exposed ring, forward", core, [there], active * (1.0 + again)),
-            _exposed(cluster, "exposed ring, backward", core_backward, [back], active),
+            _exposed(cluster, "exposed ring, backward", core_backward, [back], active * back_too),
         ],
     )
 
@@ -183,6 +192,8 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     gather, scatter = shard_traffic(job, cluster, plan, common_parameters(job.model, kind), routed_parameters(job.model, kind))
     all_three = np.where(plan.zero == 3, 1.0, 0.0)
     only_two = np.where(plan.zero == 2, 1.0, 0.0)
+    if not kind.trained:
+        return total("sharded data parallel", [_exposed(cluster, "exposed gather, forward", forward, gather, all_three)])
     return total(
         "sharded data parallel",
         [
@@ -310,13 +321,16 @@ def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> Term:
     if job.model.num_experts:
         experts_own = routed / plan.expert_ways
         local = local + experts_own / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
+    touched = kept.traffic_bytes * job.framework.optimizer_passes.value
+    if "optimizer" in job.offload:  # the host updates; the device reads gradients for their norm and writes weights
+        touched = job.framework.gradient_bytes.value + job.precision.parameter_bytes
     constants = cluster.elementwise
     return leaf(
         "optimizer",
         kernels.memory_time,
         "s",
         "hbm",
-        traffic=traffic.optimizer_step(local, kept.traffic_bytes) * job.framework.optimizer_passes.value,
+        traffic=traffic.optimizer_step(local, touched),
         bandwidth=cluster.accelerator.hbm_bandwidth,
         bandwidth_fraction=constants.bandwidth_fraction,
         launch=constants.launch,

@@ -44,7 +44,7 @@ def inner_ranks(cluster: Cluster, plan: Plan, n: Any, stride: Any) -> Any:
     return np.minimum(n, np.maximum(np.floor(whole / stride), 1.0))
 
 
-MESHES = ("xgmi", "roce-mesh")  # one link to each other accelerator, no switch
+MESHES = ("xgmi", "roce-mesh", "nvlink-mesh")  # one link to each other accelerator, no switch
 
 
 def scale_up_rate(cluster: Cluster, inner: Any) -> Any:
