@@ -19,7 +19,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/dev
+types: $(VENV)/dev $(VENV)/installed
 	$(BIN)/mypy
 
 # All tests but the torch group, against the installed package.
