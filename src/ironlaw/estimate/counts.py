@@ -8,7 +8,6 @@ from ironlaw.catalog.records import Model
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.stages import Stage
 from ironlaw.law import mixers, parameters
-from ironlaw.plan import Job
 
 
 def norm_weights(model: Model) -> float:
@@ -222,30 +221,3 @@ def stage_routed(model: Model, stage: Stage) -> Any:
         if kind.routed:
             count = count + layers_of(stage, kind, model) * routed_parameters(model, kind)
     return count
-
-
-def adapter_parameters(job: Job, kind: Kind) -> Any:
-    """Low-rank adapters of one layer: rank times input and output of every linear layer outside the experts."""
-    model, r = job.model, job.lora_rank
-    heads = model.num_attention_heads * model.head_dim
-    ends = model.hidden_size + heads + 2.0 * model.num_key_value_heads * model.head_dim + heads + model.hidden_size
-    wide = model.shared_expert_intermediate_size if kind.routed else model.intermediate_size
-    if wide:
-        ends = ends + 2.0 * model.hidden_size + (2.0 + float(model.gated_mlp)) * wide
-    return r * ends
-
-
-def stage_trained(job: Job, stage: Stage) -> tuple[Any, Any]:
-    """Parameters of a stage that get gradients and states: (outside its experts, in them)."""
-    model = job.model
-    if not job.lora_rank:
-        common, routed = stage_common(model, stage), stage_routed(model, stage)
-        for kind in kinds(model):
-            if not kind.trained:
-                held = layers_of(stage, kind, model)
-                common, routed = common - held * common_parameters(model, kind), routed - held * routed_parameters(model, kind)
-        return common, routed
-    count: Any = 0.0 * stage.layers
-    for kind in kinds(model):
-        count = count + layers_of(stage, kind, model) * adapter_parameters(job, kind)
-    return count, 0.0 * stage.layers

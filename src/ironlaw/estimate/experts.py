@@ -55,12 +55,17 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
     """dgrad and wgrad of router and experts."""
     m, w, hidden = rows(job, plan, s), width(job, plan), s.hidden
     narrow, own, count = job.model.moe_intermediate_size / plan.etp, s.tokens / plan.tp, float(job.model.num_experts)
-    return [
+    made = [
         gemm(cluster, job, "router dgrad", own, hidden, count, wide=True),
-        gemm(cluster, job, "router wgrad", hidden, count, own, wide=True),
         grouped_gemm(cluster, job, plan, "experts in dgrad", m, hidden, w),
-        grouped_gemm(cluster, job, plan, "experts in wgrad", m, w, hidden, wgrad=True),
         grouped_gemm(cluster, job, plan, "experts out dgrad", m, narrow, hidden),
+    ]
+    if job.lora_rank:  # router and experts are frozen
+        return made
+    return [
+        *made,
+        gemm(cluster, job, "router wgrad", hidden, count, own, wide=True),
+        grouped_gemm(cluster, job, plan, "experts in wgrad", m, w, hidden, wgrad=True),
         grouped_gemm(cluster, job, plan, "experts out wgrad", m, hidden, narrow, wgrad=True),
     ]
 

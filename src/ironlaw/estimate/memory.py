@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate import experts, state
-from ironlaw.estimate.counts import common_parameters, core_head_dim, norms_of, routed_parameters, stage_common, stage_routed, stage_trained
+from ironlaw.estimate.counts import common_parameters, core_head_dim, norms_of, routed_parameters, stage_common, stage_routed
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.stages import Stage, stages
+from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import activations, pipeline, states
 from ironlaw.plan import Cluster, Job, Plan
-from ironlaw.terms import Term, leaf, total
+from ironlaw.terms import Term, fold, leaf, total
 
 
 @dataclass(frozen=True)
@@ -274,9 +275,9 @@ def saved_mlp_tensors(job: Job, cheap_kept: Any) -> Any:
 def micro_batches_in_flight(job: Job, plan: Plan, stage: Stage) -> Any:
     """Micro-batches a stage holds activations of: all with GPipe, pp + 1 with DualPipe, else by its distance to the end."""
     if job.schedule == "gpipe":
-        return plan.num_microbatches
+        return np.where(plan.pp > 1, plan.num_microbatches, 1.0)
     if job.schedule == "dualpipe":
-        return np.minimum(plan.pp + 1.0, plan.num_microbatches)
+        return np.where(plan.pp > 1, np.minimum(plan.pp + 1.0, plan.num_microbatches), 1.0)
     return pipeline.in_flight_interleaved(plan.pp, plan.vpp, stage.index, plan.num_microbatches)
 
 
@@ -298,7 +299,6 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     away = "activations" in job.offload  # two layers stay: one leaving, one computed
     on_device = np.minimum(2.0 / np.maximum(stage.layers * in_flight, 1.0), 1.0) if away else 1.0
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
-    heaviest = kinds(job.model)[-1]
     return total(
         "activations",
         [
@@ -311,7 +311,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
                 for kind, parts in saved.items()
             ),
             boundary,
-            total("layer being recomputed", saved[heaviest], times=working),
+            leaf("layer being recomputed", _largest, "B", times=working, **{k.name.replace(" ", "_"): fold(p) for k, p in saved.items()}),
         ],
     )
 
@@ -339,7 +339,10 @@ def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         tp=plan.tp,
         bytes_per_logit=job.framework.logit_memory.value * e / 2.0,
     )
-    return total("logits and loss", [inputs, scores], times=stage.head)
+    alive = (1.0 + job.model.num_nextn_predict_layers) * np.where(
+        (plan.pp > 1) & (job.schedule == "gpipe"), plan.num_microbatches, 1.0
+    )  # one set a head; GPipe computes no backward before all forwards
+    return total("logits and loss", [inputs, scores], times=stage.head * alive)
 
 
 def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
@@ -358,6 +361,14 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
         bytes_per_parameter=2.0 * job.precision.parameter_bytes + job.framework.gradient_reduce_bytes.value,
         shards=1.0,
     )
+
+
+def _largest(**sizes: Any) -> Any:
+    """The largest of a layer of each kind: ``max(sizes)``."""
+    largest: Any = 0.0
+    for size in sizes.values():
+        largest = np.maximum(largest, size)
+    return largest
 
 
 def _as_is(size: Any) -> Any:

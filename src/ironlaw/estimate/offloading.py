@@ -6,11 +6,11 @@ from typing import Any
 
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError
-from ironlaw.estimate.counts import stage_trained
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.memory import saved_per_layer
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.stages import Stage
+from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import collectives, overlap, states
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf
@@ -47,7 +47,7 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> li
 
 def activation_traffic(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, forward: Any, backward: Any) -> list[Term]:
     """A layer's saved activations out beside its forward and back beside its backward: what that adds to them."""
-    if "activations" not in job.offload:
+    if "activations" not in job.offload or not kind.trained:
         return []
     saved = fold(saved_per_layer(job, plan, s, kind)) * (1.0 - plan.recompute_layers)
     moving = collectives.point_to_point(saved, host_link(cluster).value, 0.0)

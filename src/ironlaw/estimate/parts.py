@@ -33,6 +33,15 @@ class Shapes:
     wide: Any  # columns of the MLP's first GEMM: gate and up together
 
     @classmethod
+    def whole(cls, job: Job) -> Shapes:
+        """The sizes of one token of the whole layer, sharded over nothing."""
+        model = job.model
+        key_heads = model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads
+        ffn = float(model.intermediate_size)
+        wide = ffn * (2.0 if model.gated_mlp else 1.0)
+        return cls(1.0, 1.0, float(model.hidden_size), float(model.num_attention_heads), float(key_heads), core_head_dim(model), ffn, wide)
+
+    @classmethod
     def of(cls, job: Job, plan: Plan) -> Shapes:
         """The sizes of one rank of every plan."""
         model = job.model

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ironlaw.estimate.counts import adapter_parameters, attending_layers, attention_width, matmul_parameters, matmul_per_layer
+from ironlaw.estimate.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
 from ironlaw.estimate.kinds import kinds
 from ironlaw.estimate.layer import mean_key_length
 from ironlaw.estimate.step import Step
+from ironlaw.estimate.trained import adapter_parameters
 from ironlaw.law import flops
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, leaf

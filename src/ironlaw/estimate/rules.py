@@ -23,6 +23,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         slots = stage.layers + (stage.embedding + stage.head if job.count_embedding else 0.0)
         fewest = np.where(stage.count > 0, np.minimum(fewest, slots), fewest)
     by_ring = (plan.cp == 1) | (job.cp_method != "all-to-all")
+    paired = _divides(2.0, plan.pp) & (plan.num_microbatches >= 2.0 * plan.pp)
     kv_local = np.maximum(model.num_key_value_heads, plan.tp)
     return {
         "gpus_factor": one & (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
@@ -30,10 +31,10 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "tp_divides_kv_heads": one & _divides(np.minimum(plan.tp, model.num_key_value_heads), kv_local),
         "tp_divides_intermediate_size": one & _divides(plan.tp, model.intermediate_size),
         "ep_divides_experts": one & _experts_divide(model, plan),
-        "ep_divides_ranks": one & _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp),
+        "ep_divides_ranks": one & _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp) & _nests(plan),
         "sequence_divides": one & _divides(plan.tp * np.where(plan.cp > 1, 2.0 * plan.cp, 1.0), plan.seq_len),
         "cp_divides_heads": one & (by_ring | _divides(plan.tp * plan.cp, model.num_attention_heads)),
-        "stages_paired": one & ((plan.pp == 1) | (job.schedule != "dualpipe") | _divides(2.0, plan.pp)),
+        "stages_paired": one & ((plan.pp == 1) | (job.schedule != "dualpipe") | paired),
         "micro_batches_whole": one & _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": one & (smallest >= 1.0),
         "chunks_have_layers": one & ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
@@ -48,10 +49,10 @@ RULES = {
     "tp_divides_kv_heads": "tp divides num_key_value_heads, or is a multiple of it",
     "tp_divides_intermediate_size": "tp divides intermediate_size",
     "ep_divides_experts": "ep divides num_experts and etp moe_intermediate_size; a dense model has ep 1 and etp 1",
-    "ep_divides_ranks": "ep * etp divides tp * cp * dp",
+    "ep_divides_ranks": "ep * etp divides tp * cp * dp, and divides or is a multiple of tp * cp * dp_shard",
     "sequence_divides": "tp divides seq_len; with cp > 1, 2 tp cp does (each rank takes two chunks to balance the causal mask)",
     "cp_divides_heads": "with cp by all-to-all, tp * cp divides num_attention_heads",
-    "stages_paired": "dualpipe pairs stages: pp is 1 or even",
+    "stages_paired": "dualpipe pairs stages: pp is 1, or even with at least 2 pp micro-batches",
     "micro_batches_whole": "micro_batch_size * dp divides global_batch_size",
     "stages_have_layers": "every pipeline stage has a layer",
     "chunks_have_layers": "vpp > 1 needs pp > 1 and a layer for every chunk",
@@ -71,7 +72,7 @@ _BROKEN = {
     "ep_divides_ranks": "ep {ep:g} * etp {etp:g} does not divide tp * cp * dp, {tp:g} * {cp:g} * {dp:g}",
     "sequence_divides": "seq_len {seq_len:g} is no multiple of {sequence_ways:g}: tp {tp:g}, times 2 cp with cp {cp:g} above 1",
     "cp_divides_heads": "tp {tp:g} * cp {cp:g} by all-to-all does not divide num_attention_heads {model.num_attention_heads}",
-    "stages_paired": "dualpipe pairs stages, pp is {pp:g}",
+    "stages_paired": "dualpipe needs an even pp and at least 2 pp micro-batches, there are pp {pp:g} and {num_microbatches:g}",
     "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
     "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage",
@@ -106,6 +107,11 @@ def _experts_divide(model: Model, plan: Plan) -> Any:
     if not model.num_experts:
         return plan.expert_ways == 1.0
     return _divides(plan.ep, model.num_experts) & _divides(plan.etp, model.moe_intermediate_size)
+
+
+def _nests(plan: Plan) -> Any:
+    inside = plan.tp * plan.cp * plan.dp_shard / plan.expert_ways
+    return _whole(np.maximum(inside, 1.0 / inside))
 
 
 def _whole(number: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate import tiers
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes, elementwise, kernel
 from ironlaw.law import flops
@@ -52,7 +53,7 @@ def scan(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward
     if kind.mixer == "none":
         return []
     m, share = job.model, s.heads / job.model.num_attention_heads
-    length = plan.seq_len / plan.cp
+    length = plan.seq_len / plan.cp  # every context rank scans whole sequences for its share of the heads
     if kind.mixer == "mamba":
         groups = np.maximum(m.mamba_n_groups * share, 1.0)
         heads = m.mamba_num_heads * share
@@ -68,3 +69,11 @@ def scan(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward
         flop, moved = flop * BACKWARD_FLOP, moved * BACKWARD_FLOP
     wide = job.precision.wide
     return [kernel(cluster, "state scan", flop, moved, wide, cluster.gemm(wide))]
+
+
+def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
+    """Context parallel: the scan's inputs go out by heads and its output comes back by tokens."""
+    _, mixed, out = widths(job, kind)
+    share = s.heads / job.model.num_attention_heads
+    size = (mixed + 2.0 * out) * share * s.tokens * job.precision.activation_bytes
+    return tiers.all_to_all(cluster, plan, "heads for tokens", plan.cp, size, plan.tp)

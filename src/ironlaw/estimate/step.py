@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import experts, layer, offloading, tiers
-from ironlaw.estimate.counts import common_parameters, routed_parameters, stage_trained
+from ironlaw.estimate import experts, layer, offloading, state, tiers
+from ironlaw.estimate.counts import common_parameters, routed_parameters
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm
 from ironlaw.estimate.stages import Stage, slowest, stages
+from ironlaw.estimate.trained import layer_trained, stage_trained
 from ironlaw.law import kernels, overlap, pipeline, states, traffic
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
@@ -77,8 +78,7 @@ def bubble(job: Job, plan: Plan, pipeline_time: Any, slowest: Any, passes: tuple
         times = {"forward_time": forward, "backward_time": backward, "weight_time": weight}
         return leaf("pipeline bubble", pipeline.dualpipe_time, "s", "pipeline", pp=plan.pp, **times)
     if job.schedule == "zero-bubble":
-        share = weight / (forward + backward)
-        return leaf("pipeline bubble", pipeline.zero_bubble_time, "s", "pipeline", weight_share=share, **waiting)
+        return leaf("pipeline bubble", pipeline.zero_bubble_time, "s", "pipeline", pp=plan.pp, weight_time=weight, **waiting)
     return leaf("pipeline bubble", pipeline.bubble_time, "s", "pipeline", vpp=plan.vpp, **waiting)
 
 
@@ -110,7 +110,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -
         exposed = _exposed(cluster, "tensor parallel", device, [total("collectives", [tensor], times=passes)])
     else:
         exposed = total("tensor parallel", [tensor], times=passes)
-    ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer == "attention" else []
+    ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
     routed = [expert_parallel(job, cluster, plan, s, device, passes)] if kind.routed else []
     network = fold([exposed, *ring, *routed])
     host = leaf(
@@ -151,6 +151,11 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
 
 def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """What a ring's passes add to the attention they run beside, forward (and its recompute) and backward; or all-to-all."""
+    if kind.mixer != "attention":  # a scan needs whole sequences: heads are exchanged for tokens and back
+        there = state.exchange(cluster, job, plan, s, kind)
+        active = np.where(plan.cp > 1, 1.0, 0.0)
+        passes = active * (1.0 + (1.0 + plan.recompute_layers) * float(kind.trained))
+        return total("context parallel", [total("heads for tokens and back", [there], times=passes)])
     core = fold(layer.attention(cluster, job, plan, s))
     core_backward = fold(layer.attention(cluster, job, plan, s, backward=True))
     there, back = layer.context_parallel(cluster, job, plan, s), layer.context_parallel(cluster, job, plan, s, backward=True)
@@ -189,7 +194,8 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
 
     ZeRO-2 scatters its gradients every micro-batch too.
     """
-    gather, scatter = shard_traffic(job, cluster, plan, common_parameters(job.model, kind), routed_parameters(job.model, kind))
+    gather, _ = shard_traffic(job, cluster, plan, common_parameters(job.model, kind), routed_parameters(job.model, kind))
+    _, scatter = shard_traffic(job, cluster, plan, *layer_trained(job, kind))
     all_three = np.where(plan.zero == 3, 1.0, 0.0)
     only_two = np.where(plan.zero == 2, 1.0, 0.0)
     if not kind.trained:
@@ -270,7 +276,7 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_kind:
     With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
     """
     common, routed = stage_trained(job, pace)
-    gather, scatter = shard_traffic(job, cluster, plan, common, routed)
+    gather, scatter = shard_traffic(job, cluster, plan, common, routed)  # weights that were not trained did not change
     reduced = job.framework.gradient_reduce_bytes.value
     whole = [tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
     shards = plan.tp * plan.cp * plan.dp_shard

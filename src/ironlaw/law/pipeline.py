@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ironlaw.law._domain import fraction, inside, ratio
+from ironlaw.law._domain import inside, ratio
 
 
 def bubble_fraction(pp, num_microbatches):
@@ -134,26 +134,27 @@ def layers_of_stage(num_hidden_layers, pp, stage):
     return inside(base + first + extra, num_hidden_layers >= 1, pp >= 1, stage >= 0, stage < pp)
 
 
-def zero_bubble_time(pipeline_time, slowest_stage_time, weight_share):
-    """Waiting left when weight gradients fill it: ``(pipeline_time - slowest_stage_time) max(0, 1 - 2 weight_share)``.
+def zero_bubble_time(pipeline_time, slowest_stage_time, pp, weight_time):
+    """Waiting left when weight gradients fill it: ``max(0, pipeline_time - slowest_stage_time - 2 (pp - 1) weight_time)``.
 
     With F, B and W the times of forward, input gradient and weight gradient, 1F1B waits (p - 1)(F + B + W) and ZB-H1
-    (p - 1)(F + B - W), at the same memory: a share W / (F + B + W) of weight gradients saves twice itself.
+    (p - 1)(F + B - W), at the same memory.
 
     Parameters
         pipeline_time [s]: one micro-batch through all stages, forward and backward, >= 0
         slowest_stage_time [s]: the same through the slowest stage, >= 0
-        weight_share [1]: weight gradients' share of a stage's time, in [0, 1]
+        pp [1]: pipeline stages p, >= 1
+        weight_time [s]: weight gradients of one micro-batch on a stage, >= 0
     Returns [s]: time no stage computes
     Where: pipeline_time >= slowest_stage_time
     Source: Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 2.2, https://arxiv.org/abs/2401.10241
     Leaves out: the optimizer's synchronisation that ZB-H1 postpones
 
-    >>> float(zero_bubble_time(8.0, 1.0, 1 / 3))  # p = 8, F = B = W: a third of 1F1B's 7
-    2.3333333333333335
+    >>> float(zero_bubble_time(24.0, 3.0, 8, 1.0))  # F = B = W = 1: (p - 1)(F + B - W)
+    7.0
     """
-    time = (pipeline_time - slowest_stage_time) * np.maximum(0.0, 1.0 - 2.0 * weight_share)
-    return inside(time, pipeline_time >= 0, slowest_stage_time >= 0, pipeline_time >= slowest_stage_time, fraction(weight_share))
+    time = np.maximum(0.0, pipeline_time - slowest_stage_time - 2.0 * (pp - 1.0) * weight_time)
+    return inside(time, pipeline_time >= 0, slowest_stage_time >= 0, pipeline_time >= slowest_stage_time, pp >= 1, weight_time >= 0)
 
 
 def dualpipe_time(pp, forward_time, backward_time, weight_time):
