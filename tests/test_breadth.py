@@ -116,6 +116,17 @@ def test_adapters_train_little_and_hold_little():
     assert seconds(lora_rank=64) > seconds(lora_rank=16)
 
 
+def test_adapters_leave_experts_frozen():
+    routed = {**SHAPE, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 5632}
+
+    def products(**changes) -> set[str]:
+        (group,) = ironlaw.estimate(routed, **{**ASK, "ep": 2}, **changes).groups
+        return {term.name for term in group.step.tree.walk() if "expert" in term.name and term.name.endswith("wgrad")}
+
+    assert products() == {"experts in wgrad", "experts out wgrad"}
+    assert products(lora_rank=16) == set()
+
+
 def test_frozen_layers_run_forward_only():
     times = [seconds(frozen_layers=n) for n in (0, 4, 8, 15)]
     sizes = [held(frozen_layers=n) for n in (0, 4, 8, 15)]
@@ -127,6 +138,21 @@ def test_frozen_layers_run_forward_only():
 
 def test_gradient_dtype_is_held_and_reduced_in():
     assert held(gradient_dtype="bf16") < held(gradient_dtype="fp32")
+
+
+def test_schedules_agree_without_a_pipeline():
+    alone = {"pp": 1, "gpus": 8}
+    schedules = ("1f1b", "gpipe", "zero-bubble", "dualpipe")
+    assert len({held(**alone, schedule=schedule) for schedule in schedules}) == 1
+    assert len({seconds(**alone, schedule=schedule) for schedule in schedules}) == 1
+
+
+def test_zero_bubble_saves_at_most_the_weight_gradients_of_the_stages_ahead():
+    (plain,) = ironlaw.estimate(SHAPE, **{**ASK, "schedule": "1f1b"}).groups
+    (filled,) = ironlaw.estimate(SHAPE, **{**ASK, "schedule": "zero-bubble"}).groups
+    bubble, left = plain.step.tree["pipeline bubble"].value[0], filled.step.tree["pipeline bubble"]
+    assert left.value[0] < bubble
+    assert left.value[0] >= bubble - 2.0 * (ASK["pp"] - 1) * left.inputs["weight_time"][0]
 
 
 def test_context_by_all_to_all_pays_no_ring():
