@@ -14,7 +14,7 @@ import time
 
 ASK = ["estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512", "--tp", "8", "--pp", "4", "--global-batch-size", "512"]
 OPEN = ["estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512"]
-RUNS = 11
+RUNS = 15
 
 
 def cpu_seconds(arguments: list[str]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -84,4 +85,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run() -> None:
     """Entry point of the installed command."""
+    gc.set_threshold(100_000)  # an answer lives as long as the process: early collections only walk modules that are still loading
     sys.exit(main())
