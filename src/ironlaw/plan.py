@@ -95,12 +95,15 @@ class Job:
     overlap: frozenset[str]
     count_embedding: bool = False
     expert_imbalance: float = 1.0  # rows of the busiest expert rank over the mean
+    moe_dispatcher: str = "alltoall"  # alltoall | deepep | hybridep: the last two send a row once to each domain
     capacity_factor: float = 0.0  # rows an expert is padded or cut to, over the mean; 0: dropless
     layers_per_stage: tuple[int, ...] = ()
     cp_method: str = "ring"  # ring | all-to-all
     document_length: float = 0.0  # tokens of a packed document; 0: a sequence is one
     offload: frozenset[str] = frozenset()
     lora_rank: float = 0.0  # 0: everything is trained
+    attention_kernel: str = ""  # generation of the flash kernel; "": the framework's on this architecture
+    cuda_graphs: str = "none"  # none | partial (all but routed experts) | full: launches the host does not make
     schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
 
 

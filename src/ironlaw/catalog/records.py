@@ -52,6 +52,7 @@ class Node(Record):
     nics: Sourced = quantity("1")
     host_power: Sourced = quantity("W")
     collective_calibration: str = ""
+    nic_bandwidth: Sourced | None = quantity("B/s", required=False)  # of one accelerator, where it is not the fabric's
 
 
 class Fabric(Record):
@@ -95,6 +96,7 @@ class Framework(Record):
     flash_generation: dict[str, str] = plain_table()  # architecture -> kernel generation
     default_zero: int = 1
     selective_recompute: tuple[str, ...] = ("attention",)
+    compiled_recompute: bool = False  # the compiler drops what backward does not need of a recomputed block: its last product
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
     parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: the precision's own
     gradient_bytes: Sourced = quantity("B")
@@ -246,10 +248,24 @@ class Calibration(Record):
 
 
 class Systems(Record):
-    """Effects between operators that no operator table shows, and site defaults: the global constants."""
+    """Effects between operators that no operator table shows, and site defaults: the global constants.
 
+    Those in ``validate.fit.CONSTANTS`` are fitted on published runs; the others are cited.
+    """
+
+    compute_sustained: Sourced = quantity("1")  # of its benchmarked rate, what a matrix kernel holds inside a step
+    bandwidth_sustained: Sourced = quantity("1")  # the same of memory-bound kernels
+    attention_backward: Sourced = quantity("1")  # time of attention's backward pass over what its record says
+    older_flash: Sourced = quantity("1")  # rate of flash attention 2 on an architecture that has a kernel of its own, over its record's
+    first_flash: Sourced = quantity("1")  # rate of the first flash attention over the second's
+    scale_up_sustained: Sourced = quantity("1")  # of its benchmarked rate, what a collective holds inside a step, in a domain
+    fabric_sustained: Sourced = quantity("1")  # the same on the fabric
+    tp_exposed: Sourced = quantity("1")  # of tensor-parallel communication that is overlapped, the share that still shows
     overlap_slowdown: Sourced = quantity("1")
     gradient_window: Sourced = quantity("1")
+    host_time: Sourced = quantity("1")  # of one launch, over what the framework's record says
+    step_overhead: Sourced = quantity("s")  # of every step, outside all operators
+    scale_loss: Sourced = quantity("1")  # of the step, lost for each doubling of domains
     idle_power_fraction: Sourced = quantity("1")
     pue: Sourced = quantity("1")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.catalog.records import Calibration, Framework, Model
+from ironlaw.catalog.records import Calibration, Framework, Model, Node
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.law import kernels
@@ -171,11 +171,14 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         count_embedding=options["count_embedding"],
         expert_imbalance=options.get("expert_imbalance", 1.0),
         capacity_factor=options.get("capacity_factor", 0.0),
+        moe_dispatcher=options.get("moe_dispatcher", "alltoall"),
         layers_per_stage=options.get("layers_per_stage", ()),
         cp_method=options.get("cp_method", "ring"),
         document_length=options.get("document_length", 0.0),
         offload=options.get("offload", frozenset()),
         lora_rank=options.get("lora_rank", 0.0),
+        attention_kernel=options.get("attention_kernel", ""),
+        cuda_graphs=options.get("cuda_graphs", "none"),
         schedule=options.get("schedule", "1f1b"),
     )
 
@@ -186,12 +189,24 @@ def bind_precision(on: str, folders: tuple[str, ...]) -> str:
     return "bf16" if "bf16" in accelerator.peak or "fp16" not in accelerator.peak else "fp16"
 
 
+def given_links(node: Node, options: dict[str, Any]) -> Node:
+    """A node whose scale-up domain or NICs the question states: NICs are then one an accelerator at the given rate."""
+    if "scale_up_size" in options:
+        size = float(options["scale_up_size"])
+        node = node.replace(scale_up_size=Sourced(size, "1", f"{size:g}", None, "given"))
+    if "nic_bandwidth" in options:
+        rate = float(options["nic_bandwidth"])
+        node = node.replace(nic_bandwidth=Sourced(rate, "B/s", f"{rate / 1e9:g} GB/s", None, "given"))
+    return node
+
+
 def bind_cluster(options: dict[str, Any], folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
     """The Cluster: accelerator, its usual node and fabric unless named, and the calibration of each tier."""
     accelerator = load.record("accelerators", options["on"], folders)
     node_name = options.get("node", accelerator.usual_node)
     node = load.record("nodes", node_name, folders)
     fabric = load.record("fabrics", options.get("fabric", node.usual_fabric), folders)
+    node = given_links(node, options)
     for kind, record in (("accelerators", accelerator), ("nodes", node), ("fabrics", fabric)):
         if folders_of := load.overrides(kind, record.name, folders):
             assume(assumptions, load.SINGULAR[kind], f"{record.name} from {folders_of}", "override")

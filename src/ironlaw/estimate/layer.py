@@ -139,11 +139,16 @@ def mean_key_length(job: Job, plan: Plan) -> Any:
     return share * flops.attended_length(span, model.sliding_window) + (1.0 - share) * everywhere
 
 
-def flash_constants(cluster: Cluster, job: Job) -> AttentionConstants:
-    """The constants of the attention kernel generation this framework runs on this architecture."""
+def flash_constants(cluster: Cluster, job: Job) -> tuple[AttentionConstants, float]:
+    """The constants of the attention kernel this framework runs on this architecture, and what an older kernel keeps of them."""
     known = cluster.calibration.attention
-    wanted = job.framework.flash_generation.get(cluster.accelerator.architecture, "")
-    return known.get(wanted) or next(iter(known.values()))
+    wanted = job.attention_kernel or job.framework.flash_generation.get(cluster.accelerator.architecture, "")
+    rate = 1.0
+    if wanted == "flash-1":
+        wanted, rate = "flash-2", cluster.systems.first_flash.value
+    if wanted == "flash-2" and "flash-3" in known:
+        rate = rate * cluster.systems.older_flash.value
+    return known.get(wanted) or next(iter(known.values())), rate
 
 
 def core(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward: bool = False) -> list[Term]:
@@ -157,14 +162,15 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
     """The attention core: one flash kernel, or batched GEMMs with the scores moved through HBM."""
     e = job.precision.activation_bytes
     if job.flash:
-        c = flash_constants(cluster, job)
+        c, kept = flash_constants(cluster, job)
         flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, mean_key_length(job, plan), s.heads, s.head_dim)
         moved = traffic.flash_attention(plan.micro_batch_size, plan.seq_len / plan.cp, s.heads, s.kv_heads, s.head_dim, e)
         ranks = 1.0 if job.cp_method == "all-to-all" else plan.cp  # a ring splits a kernel's sequence, all-to-all its heads
-        efficiency = kernels.saturating_efficiency(attended_span(job, plan) / ranks, c.forward_efficiency.value, c.saturation_length.value)
+        efficiency = kernels.saturating_efficiency(attended_span(job, plan) / ranks, c.forward_efficiency.value * kept, c.saturation_length.value)
         if backward:
             flop, moved = flop * FLASH_BACKWARD_FLOP, moved * FLASH_BACKWARD_FLOP
-            efficiency = efficiency * FLASH_BACKWARD_FLOP / c.backward_time_ratio.value
+            ratio = c.backward_time_ratio.value * cluster.systems.attention_backward.value
+            efficiency = efficiency * FLASH_BACKWARD_FLOP / ratio
         wide = job.precision.wide
         return [kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency)]
     ratio = job.framework.backward_traffic_ratio.value if backward else 1.0
@@ -178,11 +184,21 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
             "attention batched gemms",
             flop * (UNFUSED_BACKWARD_FLOP if backward else 1.0),
             gemm_scores,
-            job.precision.wide,
+            aligned_peak(cluster, job),
             cluster.gemm(job.precision.wide),
         ),
         elementwise(cluster, "attention mask, softmax, dropout", softmax, 3.0),
     ]
+
+
+ALIGNMENT = 16.0  # bytes a row of an operand must be a multiple of for matrix units
+
+
+def aligned_peak(cluster: Cluster, job: Job) -> str:
+    """The peak batched GEMMs over heads run at: matrix units need rows of whole 16 bytes, else plain units do the work."""
+    wide = job.precision.wide
+    unaligned = (job.model.head_dim * job.precision.activation_bytes) % ALIGNMENT != 0.0
+    return "fp32" if unaligned and "fp32" in cluster.accelerator.peak else wide
 
 
 def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward: bool = False) -> list[Term]:
@@ -264,6 +280,9 @@ def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> T
     return total("backward", parts, times=1.0 if kind.trained else 0.0)
 
 
+LAST_PRODUCTS = ("mlp out gemm", "shared expert out gemm", "experts out gemm")  # backward needs their input, not their output
+
+
 def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """What is computed a second time: whole layers, and in the others the operators the plan names."""
     rest = 1.0 - plan.recompute_layers
@@ -271,10 +290,13 @@ def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> 
     again = plan.recompute_layers + rest * plan.recompute_attention
     bytes_bound = plan.recompute_layers + rest * plan.recompute_elementwise
     trained = 1.0 if kind.trained else 0.0
+    products = linear_forward(cluster, job, plan, s, kind)
+    if job.framework.compiled_recompute:
+        products = [t for t in products if t.name not in LAST_PRODUCTS]
     return total(
         "recompute",
         [
-            total("linear layers again", linear_forward(cluster, job, plan, s, kind), times=linear),
+            total("linear layers again", products, times=linear),
             total("attention core again", core(cluster, job, plan, s, kind), times=again),
             total("memory-bound operators again", memory_bound(cluster, job, plan, s, kind), times=bytes_bound),
         ],

@@ -145,6 +145,8 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
     return frozenset(names)
 
 
+DISPATCHERS = ("alltoall", "deepep", "hybridep")
+GRAPHS = ("none", "partial", "full")
 OFFLOADS = ("optimizer", "activations")
 
 
@@ -226,6 +228,8 @@ OPTIONS: dict[str, Option] = {
     "gpus": Option(whole, "accelerators in all", column=True),
     "node": Option(text, "node, by catalogue name (default: the accelerator's usual one)", "NAME"),
     "fabric": Option(text, "fabric between nodes (default: the node's usual one)", "NAME"),
+    "scale_up_size": Option(whole, "accelerators joined by the scale-up links (default: the node record's)", "N"),
+    "nic_bandwidth": Option(positive("B/s"), "fabric bandwidth of one accelerator, one direction, such as 50GB/s", "RATE"),
     "framework": Option(text, "training stack (default: megatron where tp or pp > 1, else fsdp)", "NAME"),
     "global_batch_size": Option(whole, "sequences per optimizer step", column=True),
     "global_batch_tokens": Option(tokens, "tokens per optimizer step, instead of sequences", "TOKENS"),
@@ -239,6 +243,7 @@ OPTIONS: dict[str, Option] = {
     "ep": Option(whole, "expert parallel", column=True),
     "etp": Option(whole, "tensor parallel inside an expert", column=True),
     "expert_imbalance": Option(at_least_one, "rows of the busiest expert rank over the mean (default 1, balanced)", "X"),
+    "moe_dispatcher": Option(one_of(DISPATCHERS), "how rows reach experts (default: alltoall; deepep and hybridep send once a domain)", "HOW"),
     "capacity_factor": Option(positive("1"), "rows each expert is padded or cut to, over the mean (default: dropless)", "X"),
     "dp_replicate": Option(whole, "data parallel, replicas", column=True),
     "dp_shard": Option(whole, "data parallel, shards", column=True),
@@ -263,6 +268,8 @@ OPTIONS: dict[str, Option] = {
     ),
     "overlap": Option(overlap, "comma list of grad-reduce, param-gather, tp, pp; none; all", "LIST"),
     "flash_attention": Option(switch, "flash attention (default: on where the device has it)", "on|off"),
+    "attention_kernel": Option(one_of(("flash-1", "flash-2", "flash-3")), "generation of the flash kernel (default: the framework's)", "NAME"),
+    "cuda_graphs": Option(one_of(GRAPHS), "what CUDA graphs replay: none, partial (all but routed experts), full", "WHAT"),
     "layers_per_stage": Option(stage_layers, "explicit comma list of layers per pipeline stage", "LIST"),
     "count_embedding": Option(switch, "embedding and loss take a layer's place each when layers are split", "on|off"),
     "mtp_layers": Option(none_or_more, "layers that predict further tokens (default: the model's own)", "N"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate.counts import core_head_dim
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Cluster, Job, Plan
@@ -63,14 +64,22 @@ def kernel(cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, consta
     rates = {
         "peak": cluster.accelerator.peak[peak],
         "bandwidth": cluster.accelerator.hbm_bandwidth,
-        "efficiency": (constants.efficiency if efficiency is None else efficiency),
+        "efficiency": sustained(cluster, constants.efficiency if efficiency is None else efficiency),
         "bandwidth_fraction": constants.bandwidth_fraction,
     }
-    if cluster.clock is not None:
-        rates["efficiency"] = getattr(rates["efficiency"], "value", rates["efficiency"]) * cluster.clock
     slow = kernels.memory_bound(flop, moved, **{k: getattr(v, "value", v) for k, v in rates.items()})
     bound = np.where(slow, _HBM, _COMPUTE)
     return leaf(name, kernels.kernel_time, "s", bound, flop=flop, traffic=moved, launch=constants.launch, **rates)
+
+
+def sustained(cluster: Cluster, benchmarked: Any) -> Any:
+    """The efficiency a kernel holds inside a step, from what it reaches alone: hot, beside other kernels, under the power limit."""
+    share = cluster.systems.compute_sustained
+    factor = share.value * (1.0 if cluster.clock is None else cluster.clock)
+    if not isinstance(benchmarked, Sourced):
+        return benchmarked * factor
+    text = f"{benchmarked.text} alone, {share.text} of it sustained" + ("" if cluster.clock is None else f" at {cluster.clock:.3f} clock")
+    return Sourced(benchmarked.value * factor, benchmarked.unit, text, benchmarked.source, benchmarked.note)
 
 
 def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bool = False) -> Term:
@@ -92,6 +101,6 @@ def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.
         "hbm",
         traffic=moved,
         bandwidth=cluster.accelerator.hbm_bandwidth,
-        bandwidth_fraction=constants.bandwidth_fraction,
+        bandwidth_fraction=constants.bandwidth_fraction.value * cluster.systems.bandwidth_sustained.value,
         launch=constants.launch.value * kernels_run,
     )

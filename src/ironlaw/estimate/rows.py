@@ -26,6 +26,8 @@ _DIMENSIONS = (
     "moe_intermediate_size", "shared_expert_intermediate_size", "first_k_dense_replace",
 )  # fmt: skip
 _YES = {"y": "on", "n": "off"}
+_GRAPHS = {"y": "full", "n": "none"}
+_KERNELS = {"fa1": "flash-1", "flash-1": "flash-1", "fa2": "flash-2", "fa3": "flash-3", "flash-2": "flash-2", "flash-3": "flash-3"}
 _SHARDING = {"none": "0", "zero1": "1", "zero2": "2", "zero3": "3", "fsdp": "3"}
 
 
@@ -94,8 +96,9 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
         named.pop(n, None)
     if "model" in named:
         named["model"] = named["model"].partition(" (")[0].strip() or named["model"]
-    if cells.get("mla") == "y":  # a table's columns do not tell latent attention's dimensions: the catalogue does
-        dimensions = {}
+    told_by_name = cells.get("mla") == "y" or int(dimensions.get("num_experts") or 0) > 1
+    if told_by_name and _catalogued(named.get("model", ""), folders):
+        dimensions = {}  # a table's columns do not tell latent attention's dimensions, nor which layers are routed
     if cells.get("shared_experts", "0") not in ("", "0") and "moe_intermediate_size" in dimensions:
         dimensions["shared_expert_intermediate_size"] = str(int(cells["shared_experts"]) * int(dimensions["moe_intermediate_size"]))
     if {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"} <= set(dimensions):
@@ -104,6 +107,10 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
         if "gated_mlp" in dimensions and dimensions["gated_mlp"] in ("on", "true", "1"):
             given.setdefault("tie_word_embeddings", "off")
     return _published(named, cells, folders)
+
+
+def _catalogued(name: str, folders: tuple[str, ...]) -> bool:
+    return load.fold_name(name) in {*load.names("models", folders), *load.aliases(folders)["models"]}
 
 
 def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
@@ -115,6 +122,8 @@ def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str,
         named["sp"] = "off"
     if cells.get("attention_kernel") == "unfused":
         named["flash_attention"] = "off"
+    named["attention_kernel"] = _KERNELS.get(cells.get("attention_kernel", ""))
+    named["cuda_graphs"] = _GRAPHS.get(named.get("cuda_graphs", ""), named.get("cuda_graphs"))
     if named.get("offload") in ("n", "none"):
         named["offload"] = None
     if precision := str(named.get("precision") or "").split(" ")[0].rstrip("?"):

@@ -67,7 +67,18 @@ def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
         optimizer(job, cluster, plan, pace),
         *offloading.optimizer_traffic(job, cluster, plan, pace),
     ]
+    busy = fold(parts)
+    domains = np.ceil(plan.gpus / cluster.node.scale_up_size.value)
+    parts += [
+        leaf("stragglers and jitter", overlap.scale_loss, "s", "network", time=busy, domains=domains, loss=cluster.systems.scale_loss),
+        leaf("fixed work of a step", _as_is, "s", "dispatch", seconds=cluster.systems.step_overhead),
+    ]
     return Step(total("step", parts), pace, tuple(c.name for c in classes), which, passes[0] / (passes[0] + passes[1]))
+
+
+def _as_is(seconds: Any) -> Any:
+    """A time read from the record as it stands: ``seconds``."""
+    return seconds
 
 
 def bubble(job: Job, plan: Plan, pipeline_time: Any, slowest: Any, passes: tuple[Any, Any, Any]) -> Term:
@@ -107,7 +118,14 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -
     tensor = layer.tensor_parallel(cluster, job, plan, kind)
     passes = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
     if "tp" in job.overlap:
-        exposed = _exposed(cluster, "tensor parallel", device, [total("collectives", [tensor], times=passes)])
+        exposed = leaf(
+            "tensor parallel",
+            overlap.partly_exposed,
+            "s",
+            "network",
+            communication=tensor.value * passes,
+            share=cluster.systems.tp_exposed,
+        )
     else:
         exposed = total("tensor parallel", [tensor], times=passes)
     ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
@@ -119,7 +137,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -
         "s",
         "dispatch",
         operators=operators(job, plan, kind) * (3.0 + plan.recompute_layers if kind.trained else 1.0),
-        host_time=job.framework.host_time_per_operator,
+        host_time=job.framework.host_time_per_operator.value * cluster.systems.host_time.value,
         device_time=device + network,
     )
     sharded = fully_sharded(job, cluster, plan, kind, forward.value, backward.value + again.value)
@@ -141,7 +159,9 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     Narrow formats cast an expert's operands by themselves: two more launches a GEMM.
     """
     f = job.framework
-    count = f.operators_per_layer.value * kind.blocks / 2.0
+    if job.cuda_graphs == "full" or (job.cuda_graphs == "partial" and not kind.routed):
+        return 0.0
+    count = f.operators_per_layer.value * kind.blocks / 2.0 * (job.cuda_graphs == "none")
     if not kind.routed:
         return count
     narrow = 3.0 if job.precision.cast_bytes else 1.0
@@ -265,9 +285,15 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
 
 
 def point_to_point(job: Job, cluster: Cluster, plan: Plan) -> Term:
-    """One hand-over of a micro-batch's activations to the next stage."""
-    size = plan.tokens * job.model.hidden_size * job.precision.activation_bytes / plan.sequence_shards
-    return tiers.point_to_point(cluster, plan, "p2p", size, plan.gpus / plan.pp)
+    """One hand-over of a micro-batch's activations to the next stage: each tensor-parallel rank sends its share.
+
+    Without sequence parallel every rank holds all of it: one share each goes over, and the receivers gather the rest
+    (Narayanan et al., SC21, section 4.1).
+    """
+    whole = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
+    hop = tiers.point_to_point(cluster, plan, "p2p", whole / plan.tp, plan.gpus / plan.pp)
+    gather = tiers.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, whole, 1.0)
+    return total("hand-over", [hop, total("gather", [gather], times=np.where((plan.sp > 0) | (plan.tp == 1), 0.0, 1.0))])
 
 
 def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_kind: dict[Kind, list[Term]]) -> tuple[Term, Term]:

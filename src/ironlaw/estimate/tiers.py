@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.law import collectives
+from ironlaw.law import collectives, experts
 from ironlaw.plan import Cluster, Plan
 from ironlaw.terms import Term, leaf
 
@@ -63,14 +63,29 @@ def _wires(cluster: Cluster, plan: Plan, operation: str, n: Any, stride: Any) ->
         "inner_ranks": inner,
         "outer_ranks": n / inner,
         "inner_rate": scale_up_rate(cluster, inner),
-        "inner_fraction": inside.bandwidth_fraction,
+        "inner_fraction": held(inside.bandwidth_fraction, cluster.systems.scale_up_sustained),
         "inner_half_size": inside.half_size,
         "inner_latency": inside.latency,
         "outer_rate": nic_rate(cluster),
-        "outer_fraction": outside.bandwidth_fraction,
+        "outer_fraction": held(outside.bandwidth_fraction, cluster.systems.fabric_sustained),
         "outer_half_size": outside.half_size,
-        "outer_latency": outside.latency,
+        "outer_latency": outside.latency.value * HOPS[operation](n / inner),
     }
+
+
+# start-ups on the fabric, over those between two domains: rings step from domain to domain, trees halve, others go straight
+HOPS: dict[str, Callable[[Any], Any]] = {
+    "all_reduce": lambda domains: np.log2(np.maximum(domains, 2.0)),
+    "all_gather": lambda domains: np.maximum(domains - 1.0, 1.0),
+    "reduce_scatter": lambda domains: np.maximum(domains - 1.0, 1.0),
+    "all_to_all": lambda domains: 1.0,
+}
+
+
+def held(fraction: Sourced, share: Sourced) -> Sourced:
+    """The fraction of a line rate a collective holds inside a step, from what it reaches alone."""
+    text = f"{fraction.text} alone, {share.text} of it sustained"
+    return Sourced(fraction.value * share.value, fraction.unit, text, fraction.source, fraction.note)
 
 
 def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
@@ -79,10 +94,14 @@ def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, 
     return leaf(name, collectives.two_tier, "s", bound="network", size=size, factor=_FACTOR[operation](n), **wires)
 
 
-def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:
-    """The time in which each of ``n`` ranks ``stride`` apart hands ``size`` bytes out in equal parts, as a network leaf."""
+def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any, copies_once: float = 0.0) -> Term:
+    """The time in which each of ``n`` ranks ``stride`` apart hands ``size`` bytes out in equal parts, as a network leaf.
+
+    Where each row goes to ``copies_once`` ranks and one copy a domain is enough, only the distinct ones leave.
+    """
     wires = _wires(cluster, plan, "all_to_all", n, stride)
-    return leaf(name, collectives.two_tier_all_to_all, "s", bound="network", size=size, **wires)
+    distinct = experts.distinct_share(wires["outer_ranks"], copies_once) if copies_once else 1.0
+    return leaf(name, collectives.two_tier_all_to_all, "s", bound="network", size=size, distinct=distinct, **wires)
 
 
 def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, distance: Any) -> Term:
@@ -104,6 +123,8 @@ def ring_pass(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride
 
 def nic_rate(cluster: Cluster) -> Sourced:
     """Line rate of the NICs one accelerator may call its own [B/s], one direction."""
+    if cluster.node.nic_bandwidth is not None:
+        return cluster.node.nic_bandwidth
     nic, count, sharing = cluster.fabric.nic_bandwidth, cluster.node.nics, cluster.node.accelerators
     text = f"{nic.text} a NIC, {count.text} of them for {sharing.text} accelerators"
     return Sourced(nic.value * count.value / sharing.value, "B/s", text, nic.source)

@@ -292,6 +292,7 @@ def two_tier_all_to_all(
     outer_fraction,
     outer_half_size,
     outer_latency,
+    distinct,
 ):
     """Each rank hands an equal part of ``size`` to every other: ``max(measured(inner share), measured(outer share))``.
 
@@ -310,17 +311,18 @@ def two_tier_all_to_all(
         outer_fraction [1]: share of that rate reached by large messages, > 0
         outer_half_size [B]: size per rail that reaches half of it, >= 0
         outer_latency [s]: start-up across domains, >= 0
+        distinct [1]: of the bytes that leave, the share that must: less than 1 where one copy a domain is forwarded inside, >= 0
     Returns [s]: time
     Source: DeepSeek-AI, DeepEP, README (NVLink and RDMA forwarding), 2025, https://github.com/deepseek-ai/DeepEP
-    Leaves out: sending a token once to a node that holds several of its experts, incast
+    Leaves out: incast; the forwarding of single copies inside the domain they reach, which the inner share stands for
 
-    >>> round(float(two_tier_all_to_all(8, 2, 16e6, 450e9, 1.0, 0.0, 0.0, 50e9, 1.0, 0.0, 0.0)) * 1e6)
+    >>> round(float(two_tier_all_to_all(8, 2, 16e6, 450e9, 1.0, 0.0, 0.0, 50e9, 1.0, 0.0, 0.0, 1.0)) * 1e6)
     160
     """
     n = 1.0 * inner_ranks * outer_ranks
     stays, leaves = ratio(inner_ranks - 1.0, 1.0 * n), ratio(1.0 * n - inner_ranks, 1.0 * n)
     inner = measured(inner_ranks, size, stays, inner_rate, inner_fraction, inner_half_size, inner_latency)
-    outer = measured(outer_ranks, size, leaves, outer_rate, outer_fraction, outer_half_size, outer_latency)
+    outer = measured(outer_ranks, size * distinct, leaves, outer_rate, outer_fraction, outer_half_size, outer_latency)
     return np.maximum(inner, outer)
 
 

@@ -30,6 +30,26 @@ def routed_rows(tokens, num_experts_per_tok, tp, etp, imbalance):
     return inside(rows, tokens >= 0, num_experts_per_tok >= 1, tp >= 1, etp >= 1, imbalance >= 1)
 
 
+def distinct_share(domains, num_experts_per_tok):
+    """Of a row's copies, the share that reaches different domains: ``domains (1 - (1 - 1/domains)^k) / k``.
+
+    The expected number of occupied domains when ``k = num_experts_per_tok`` experts are drawn evenly over ``domains``.
+
+    Parameters
+        domains [1]: scale-up domains the experts are spread over, >= 1
+        num_experts_per_tok [1]: experts a token visits, >= 1
+    Returns [1]: share, in (0, 1]
+    Source: Feller, An Introduction to Probability Theory, vol. 1, 3rd ed., 1968, section IV.2 (occupancy);
+        DeepSeek-V3 Technical Report, section 3.2.2 (one copy a node over InfiniBand), https://arxiv.org/abs/2412.19437
+    Leaves out: routing that is limited to some domains, which lowers it further
+
+    >>> round(float(distinct_share(8, 8)), 4), float(distinct_share(1, 1))
+    (0.6564, 1.0)
+    """
+    share = ratio(domains * (1.0 - (1.0 - ratio(1.0, 1.0 * domains)) ** num_experts_per_tok), 1.0 * num_experts_per_tok)
+    return inside(share, domains >= 1, num_experts_per_tok >= 1)
+
+
 def padded_rows(rows, groups, tile):
     """Rows a grouped GEMM computes when each group fills whole tiles: ``groups ceil(rows / groups / tile) tile``.
 

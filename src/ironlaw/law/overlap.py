@@ -43,6 +43,41 @@ def overlapped(compute, communication, slowdown):
     return inside(time, compute >= 0, communication >= 0, slowdown >= 0)
 
 
+def partly_exposed(communication, share):
+    """What shows of communication that is cut into pieces and run beside its own GEMM: ``share communication``.
+
+    Parameters
+        communication [s]: time of the communication alone, >= 0
+        share [1]: what of it no piece can hide: the first chunk, the last, and what competes for the same bandwidth, >= 0
+    Returns [s]: visible time
+    Source: Chang et al., FLUX: Fast Software-based Communication Overlap on GPUs through Kernel Fusion, arXiv 2406.06858, 2024,
+        https://arxiv.org/abs/2406.06858 (why a part stays visible)
+    Leaves out: that the share falls with the size of the GEMM
+
+    >>> float(partly_exposed(2.0, 0.25))
+    0.5
+    """
+    return inside(1.0 * share * communication, communication >= 0, share >= 0)
+
+
+def scale_loss(time, domains, loss):
+    """Waiting for the slowest of many: ``time loss log2(domains)``, nothing inside one.
+
+    Parameters
+        time [s]: time of the step without it, >= 0
+        domains [1]: scale-up domains the job is spread over, > 0
+        loss [1]: share of the step lost for each doubling of the domains, >= 0
+    Returns [s]: time lost
+    Source: the expected maximum of n like delays grows with the logarithm of n (Gumbel, Statistics of Extremes, 1958, chapter 4)
+    Leaves out: single slow nodes, which cost the same at any scale above their own
+
+    >>> float(scale_loss(10.0, 8, 0.01))
+    0.3
+    """
+    lost = 1.0 * time * loss * np.log2(np.maximum(domains, 1.0))
+    return inside(lost, time >= 0, domains > 0, loss >= 0)
+
+
 def exposed_after_overlap(compute, communication, slowdown):
     """Time that overlapped communication adds to compute: ``overlapped(compute, communication, slowdown) - compute``.
 

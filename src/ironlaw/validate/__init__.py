@@ -1,0 +1,1 @@
+"""Published runs against estimates: mapping, scores, error bands, calibration."""
