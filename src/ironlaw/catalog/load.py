@@ -29,6 +29,7 @@ SINGULAR = {
     "frameworks": "framework",
     "calibration": "calibration record",
     "systems": "systems record",
+    "bands": "bands record",
 }
 _MAX_FILE = 2_000_000  # bytes; a catalogue file is a page, not a dump
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}

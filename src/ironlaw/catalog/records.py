@@ -270,6 +270,14 @@ class Systems(Record):
     pue: Sourced = quantity("1")
 
 
+class Bands(Record):
+    """How wrong an estimate may be: half-widths in log, by what kind of runs support it, at one coverage."""
+
+    coverage: Sourced = quantity("1")
+    step: dict[str, Sourced] = quantities("1")
+    memory: dict[str, Sourced] = quantities("1")
+
+
 KINDS: dict[str, type] = {
     "accelerators": Accelerator,
     "nodes": Node,
@@ -280,4 +288,5 @@ KINDS: dict[str, type] = {
     "frameworks": Framework,
     "calibration": Calibration,
     "systems": Systems,
+    "bands": Bands,
 }

@@ -182,14 +182,25 @@ def answer_rows(path: Path, defaults: dict[str, Any], folders: tuple[str, ...] =
             asked.append(_asked(line, cells, path, defaults, folders))
         except IronlawError as error:
             asked.append(error)
-    answered: dict[int, tuple[Estimate, int]] = {}
-    wrong: dict[int, IronlawError] = {i: a for i, a in enumerate(asked) if isinstance(a, IronlawError)}
-    for members in _alike(asked).values():
-        _answer_together(members, asked, folders, answered, wrong)
+    answered, wrong = answer_many(asked, folders)
     for i, (line, cells) in enumerate(table):
         label = cells.get("id") or cells.get("name") or str(line)
         estimate, index = answered.get(i, (None, 0))
         yield RowAnswer(line, label, estimate, index, wrong.get(i))
+
+
+def answer_many(
+    asked: list[dict[str, Any] | IronlawError], folders: tuple[str, ...] = ()
+) -> tuple[dict[int, tuple[Estimate, int]], dict[int, IronlawError]]:
+    """Answers of checked options by their index, as an Estimate and a row of it, and the errors of the rest.
+
+    Questions that differ only in options Python takes as columns are answered in one call.
+    """
+    answered: dict[int, tuple[Estimate, int]] = {}
+    wrong: dict[int, IronlawError] = {i: a for i, a in enumerate(asked) if isinstance(a, IronlawError)}
+    for members in _alike(asked).values():
+        _answer_together(members, asked, folders, answered, wrong)
+    return answered, wrong
 
 
 def _asked(line: int, cells: dict[str, str], path: Path, defaults: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:

@@ -1,98 +1,58 @@
 """Runs bound once, timed often: what a fit and a score both need.
 
 A run is placed and bound by the functions that answer a question; its step is then timed again under other constants by
-the same ``estimate.step``. Runs that differ only in columns are one batch.
+the same ``estimate.step``. Plans of one job on one cluster are one batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from ironlaw.catalog.records import Systems
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import Estimate, answer
-from ironlaw.estimate.rates import throughput
+from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.bands import supports
+from ironlaw.estimate.rows import answer_many
 from ironlaw.estimate.step import step
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.validate.runs import Run, Skipped, short_reason
 
 
 @dataclass(frozen=True)
-class Bound:
-    """Legal plans of one job on one cluster, and which run each belongs to."""
+class Batch:
+    """Legal plans of one job on one cluster, and the index of the run each belongs to."""
 
     job: Job
     cluster: Cluster
     plan: Plan
-    owner: Any  # index of the run by row
+    owner: Any
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Runs that have a legal plan, their plans in batches, and what the measurement says of each run."""
+    """Runs that have a legal plan, their plans in batches, and by run what was measured and what the peak would allow."""
 
     runs: tuple[Run, ...]
-    bound: tuple[Bound, ...]
+    batches: tuple[Batch, ...]
     measured: Any  # step time [s]
-    ideal: Any  # step time at the peak: model FLOPs, attention in full, over the named dense peak [s]
-    ideal_causal: Any  # the same with half the attention
-    peak: tuple[str, ...]  # what names the peak: accelerator and precision
+    ideal: Any  # model FLOPs, attention in full, over the named dense peak of all accelerators [s]
+    hardware: tuple[str, ...]  # accelerator and precision that name the peak
+    support: tuple[str, ...]  # what kind of runs supports an error band for it; see estimate.bands
     fits: Any  # whether the plan that ran is predicted to fit
-    estimates: tuple[tuple[Estimate, int], ...]  # of the first variant
 
-    def take(self, index: Sequence[int]) -> Prepared:
-        """The runs at ``index`` alone."""
-        place = {old: new for new, old in enumerate(index)}
-        kept = []
-        for b in self.bound:
-            rows = np.array([i for i, o in enumerate(b.owner) if int(o) in place], dtype=np.int64)
-            if rows.size:
-                kept.append(Bound(b.job, b.cluster, b.plan.take(rows), np.array([place[int(b.owner[i])] for i in rows])))
-        at = list(index)
-        return Prepared(
-            tuple(self.runs[i] for i in at),
-            tuple(kept),
-            self.measured[at],
-            self.ideal[at],
-            self.ideal_causal[at],
-            tuple(self.peak[i] for i in at),
-            self.fits[at],
-            tuple(self.estimates[i] for i in at),
-        )
+    @property
+    def families(self) -> Any:
+        """The family of every run."""
+        return np.array([r.family for r in self.runs])
 
-
-def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepared, list[Skipped]]:
-    """Place and bind every run; those without a legal plan, or faster than their roof allows, are skipped with the reason."""
-    kept: list[Run] = []
-    skipped: list[Skipped] = []
-    numbers: list[tuple[float, float, float, bool]] = []
-    peaks: list[str] = []
-    firsts: list[tuple[Estimate, int]] = []
-    batches: dict[Any, tuple[Job, Cluster, list[Plan], list[int]]] = {}
-    for run in runs:
-        try:
-            estimates = legal_variants(run, folders)
-            facts = facts_of(run, estimates[0])
-        except IronlawError as error:
-            skipped.append(Skipped(run.id, run.line, run.family, short_reason(str(error))))
-            continue
-        for estimate in estimates:
-            group, at = estimate.place_of(0)
-            key = repr((group.job, group.cluster))
-            batches.setdefault(key, (group.job, group.cluster, [], []))
-            batches[key][2].append(group.plan.take([at]))
-            batches[key][3].append(len(kept))
-        numbers.append(facts)
-        peaks.append(estimates[0].groups[0].cluster.accelerator.name + " " + estimates[0].groups[0].job.precision.peak)
-        firsts.append((estimates[0], 0))
-        kept.append(run)
-    bound = tuple(Bound(job, cluster, joined(plans), np.array(owner)) for job, cluster, plans, owner in batches.values())
-    columns = np.array(numbers, dtype=np.float64).reshape(-1, 4).T
-    return Prepared(tuple(kept), bound, columns[0], columns[1], columns[2], tuple(peaks), columns[3] > 0, tuple(firsts)), skipped
+    @property
+    def counts(self) -> Any:
+        """True for the runs of the headline: dense pre-training, nothing unknown."""
+        return np.array([not r.apart for r in self.runs], dtype=bool)
 
 
 class NoPlan(IronlawError):
@@ -101,46 +61,82 @@ class NoPlan(IronlawError):
     code = "no-plan"
 
 
-def legal_variants(run: Run, folders: tuple[str, ...]) -> list[Estimate]:
-    """The estimates of a run's variants whose plans are legal."""
-    made = [answer(options, folders) for options in run.asked]
-    legal = [e for e in made if e.legal[0] and np.isfinite(e.step_seconds[0])]
-    if not legal:
-        group, at = made[0].place_of(0)
-        broken = [name for name, column in group.rules.items() if name != "fits" and not np.broadcast_to(column, group.index.shape)[at]]
-        raise NoPlan(f"no such plan: {', '.join(broken) or 'no estimate'}")
-    return legal
+def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepared, list[Skipped]]:
+    """Place and bind every run; those without a legal plan, or faster than their roof allows, are skipped with the reason."""
+    asked: list[Any] = [options for run in runs for options in run.asked]
+    answered, wrong = answer_many(asked, folders)
+    kept: list[Run] = []
+    skipped: list[Skipped] = []
+    facts: list[tuple[float, float, bool]] = []
+    names: list[tuple[str, str]] = []
+    batches: dict[int, tuple[Job, Cluster, list[Plan], list[int]]] = {}
+    at = 0
+    for run in runs:
+        variants = range(at, at + len(run.asked))
+        at += len(run.asked)
+        try:
+            legal = _legal([answered[v] for v in variants if v in answered], [wrong[v] for v in variants if v in wrong])
+            facts.append(_facts(run, *legal[0]))
+        except IronlawError as error:
+            skipped.append(Skipped(run.id, run.line, run.family, short_reason(str(error))))
+            continue
+        for estimate, row in legal:
+            group, place = estimate.place_of(row)
+            batch = batches.setdefault(id(group), (group.job, group.cluster, [], []))
+            batch[2].append(group.plan.take([place]))
+            batch[3].append(len(kept))
+        group, place = legal[0][0].place_of(legal[0][1])
+        names.append((f"{group.cluster.accelerator.name} {group.job.precision.peak}", supports(group, place)))
+        kept.append(run)
+    columns = np.array(facts, dtype=np.float64).reshape(-1, 3).T
+    made = tuple(Batch(job, cluster, _joined(plans), np.array(owner)) for job, cluster, plans, owner in batches.values())
+    prepared = Prepared(tuple(kept), made, columns[0], columns[1], tuple(n for n, _ in names), tuple(s for _, s in names), columns[2] > 0)
+    return prepared, skipped
 
 
-def facts_of(run: Run, estimate: Estimate) -> tuple[float, float, float, bool]:
-    """Measured step time, the two ideal times, and whether the plan fits; refuses a rate above the roof."""
-    measured = float(run.measured(estimate, 0))
+def _legal(answers: list[tuple[Estimate, int]], errors: list[IronlawError]) -> list[tuple[Estimate, int]]:
+    """The variants of a run whose plans are legal; why there is none where there is none."""
+    legal = [(e, row) for e, row in answers if e.legal[row] and np.isfinite(e.step_seconds[row])]
+    if legal:
+        return legal
+    if not answers:
+        raise errors[0]
+    group, at = answers[0][0].place_of(answers[0][1])
+    broken = [name for name, column in group.rules.items() if name != "fits" and not np.broadcast_to(column, group.index.shape)[at]]
+    raise NoPlan(f"no such plan: {', '.join(broken) or 'no estimate'}")
+
+
+def _facts(run: Run, estimate: Estimate, row: int) -> tuple[float, float, bool]:
+    """Measured step time, time at the peak, and whether the plan fits; refuses a rate above the roof."""
+    group, at = estimate.place_of(row)
+    measured = float(run.measured(group, at))
     if not (np.isfinite(measured) and measured > 0):
         raise NoPlan("no finite step time")
-    group, _ = estimate.place_of(0)
-    seconds = float(estimate.step_seconds[0])
-    ideal, causal = (seconds * float(np.ravel(group.throughput[name].value)[0]) for name in ("mfu", "mfu_causal"))
-    if causal > measured:
-        raise NoPlan(f"measured rate above the roof of {group.cluster.accelerator.name} {group.job.precision.peak}")
-    return measured, ideal, causal, bool(estimate.fits[0])
+    seconds = float(estimate.step_seconds[row])
+    ideal, least = (seconds * _at(group.throughput[name].value, at) for name in ("mfu", "mfu_causal"))
+    if least > measured:
+        raise NoPlan(f"measured rate above the roof of {group.cluster.accelerator.name} in {group.job.precision.peak}")
+    return measured, ideal, bool(estimate.fits[row])
 
 
-def joined(plans: Sequence[Plan]) -> Plan:
+def _at(column: Any, index: int) -> float:
+    """A row of a column that may be one value for all."""
+    flat = np.ravel(column)
+    return float(flat[index if flat.size > 1 else 0])
+
+
+def _joined(plans: Sequence[Plan]) -> Plan:
     """Plans of one row each as one plan of columns."""
-    names = [f for f in plans[0].__dataclass_fields__]
-    return Plan(**{n: np.concatenate([np.ravel(getattr(p, n)) for p in plans]) for n in names})
+    return Plan(**{f.name: np.concatenate([np.ravel(getattr(p, f.name)) for p in plans]) for f in fields(Plan)})
 
 
 def times(prepared: Prepared, systems: Systems | None = None) -> Any:
     """Predicted step time of every run [s]: the geometric mean of its variants, under ``systems`` or the constants that ship."""
     logs, count = np.zeros(len(prepared.runs)), np.zeros(len(prepared.runs))
-    for b in prepared.bound:
+    for b in prepared.batches:
         cluster = b.cluster if systems is None else replace(b.cluster, systems=systems)
         with np.errstate(all="ignore"):
             value = np.broadcast_to(step(b.job, cluster, b.plan).tree.value, b.owner.shape)
         np.add.at(logs, b.owner, np.log(value))
         np.add.at(count, b.owner, 1.0)
     return np.exp(logs / count)
-
-
-__all__ = ["Bound", "Prepared", "prepare", "throughput", "times"]

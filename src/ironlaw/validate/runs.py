@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.options import DISPATCHERS, read_options
@@ -35,7 +37,7 @@ class Run:
     family: str
     cells: Mapping[str, str]
     asked: tuple[dict[str, Any], ...]
-    measured: Callable[[Any, int], float]  # of an Estimate and its row [s]: some rows give a rate by a convention of their own
+    measured: Callable[[Any, int], float]  # [s], of a Group and its row: some rows give a rate by a convention of their own
     rules: tuple[str, ...]
     apart: tuple[str, ...]  # why it stands beside the headline; empty: it counts
 
@@ -338,10 +340,10 @@ def measurement(found: Mapping_) -> Callable[[Any, int], float]:
     batch, gpus = number(cells["global_batch_seqs"]), number(cells["gpus"])
     tokens = batch * number(cells["seq_len"])
     if step > 0:
-        return lambda estimate, row: step
+        return lambda group, row: step
     if rate > 0:
         found.rules.append("step time from tokens/s per GPU")
-        return lambda estimate, row: tokens / (rate * gpus)
+        return lambda group, row: tokens / (rate * gpus)
     if flops > 0:
         convention = cells.get("flops_convention", "").lower()
         if "recompute" in convention and "no recompute" not in convention:
@@ -350,14 +352,11 @@ def measurement(found: Mapping_) -> Callable[[Any, int], float]:
             raise Skip("only FLOP/s, by no stated convention")
         half = bool(re.search(r"counted at half|halved|causal attention at half", convention)) and "full" not in convention
         found.rules.append(f"step time from model FLOP/s, attention counted {'at half' if half else 'in full'}")
-        return lambda estimate, row: tokens * flop_per_token(estimate, row, half) / (flops * 1e12 * gpus)
+        return lambda group, row: tokens * flop_per_token(group, row, half) / (flops * 1e12 * gpus)
     raise Skip("no step time, tokens/s or FLOP/s")
 
 
-def flop_per_token(estimate: Any, row: int, half: bool) -> float:
+def flop_per_token(group: Any, row: int, half: bool) -> float:
     """Model FLOPs of one token as the row's source counts them."""
-    group, at = estimate.place_of(row)
-    rates = group.throughput
-    name = "mfu_causal" if half else "mfu"
-    value = rates[name].inputs["flop_per_token"]
-    return float(value) if getattr(value, "ndim", 0) == 0 else float(value.ravel()[at if value.size > 1 else 0])
+    values = np.ravel(group.throughput["mfu_causal" if half else "mfu"].inputs["flop_per_token"])
+    return float(values[row if values.size > 1 else 0])

@@ -1,0 +1,76 @@
+"""Error bands: how far a run like this one was from its prediction when its family was not used to fit it.
+
+Half-widths are learned by ``ironlaw validate fit`` for each kind of run that published ones support. Where none does
+there is no band: a wide one would claim knowledge nobody has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ironlaw.catalog import load
+from ironlaw.catalog.records import Bands
+from ironlaw.terms import shares
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Group
+
+LAUNCH_BOUND = 0.1  # share of the step lost to dispatch from which a run counts as launch-bound
+
+SUPPORTS = {
+    "dense": "a dense model on a device whose operators were measured",
+    "mixture": "a mixture of experts",
+    "prior device": "a device whose constants are priors",
+    "launch-bound": "a model so small that the host sets the pace",
+}
+
+
+def supports(group: Group, at: int) -> str:
+    """Which kind of published runs supports this row's band: a key of SUPPORTS, or ``""`` where none does."""
+    job, model = group.job, group.job.model
+    if job.lora_rank or job.offload or model.frozen_layers or model.mamba_layers or job.schedule in ("zero-bubble", "dualpipe"):
+        return ""
+    if model.num_experts or model.linear_attention_layers:
+        return "mixture"
+    if group.cluster.calibration.grade != "measured":
+        return "prior device"
+    idle = shares(group.step.tree)["dispatch"]
+    flat = np.ravel(np.broadcast_to(idle / group.step.tree.value, group.index.shape))
+    return "launch-bound" if flat[at] > LAUNCH_BOUND else "dense"
+
+
+def width(kind: str, folders: tuple[str, ...] = ()) -> tuple[float, float] | None:
+    """(half-width in log, coverage) of a kind of run; None where nothing supports one."""
+    record: Bands = load.record("bands", "default", folders)
+    half = record.step.get(kind)
+    return None if half is None else (half.value, record.coverage.value)
+
+
+def step_band(group: Group, at: int, seconds: float | None, folders: tuple[str, ...] = ()) -> list[float] | None:
+    """``[lo, hi, coverage]`` of a step time [s], or None."""
+    found = width(supports(group, at), folders)
+    return None if found is None or seconds is None else banded(seconds, *found)
+
+
+def memory_band(group: Group, size: float | None, folders: tuple[str, ...] = ()) -> list[float] | None:
+    """``[lo, hi, coverage]`` of what a device holds [B], or None."""
+    record: Bands = load.record("bands", "default", folders)
+    half = record.memory.get("mixture" if group.job.model.num_experts else "dense")
+    return None if half is None or size is None else banded(size, half.value, record.coverage.value)
+
+
+def banded(value: float, half_width: float, coverage: float) -> list[float]:
+    """A value and its band in log: ``value exp(-w), value exp(w)``.
+
+    >>> [round(v, 3) for v in banded(2.0, 0.1, 0.8)]
+    [1.81, 2.21, 0.8]
+    """
+    return [float(value * np.exp(-half_width)), float(value * np.exp(half_width)), coverage]
+
+
+def why_no_band(group: Group, at: int) -> str | None:
+    """One line for an estimate without a band."""
+    missing: Any = supports(group, at) == ""
+    return "no error band: no published run like this one was scored" if missing else None

@@ -1,0 +1,230 @@
+"""The global constants, fitted on published runs; each family scored with constants that never saw it.
+
+    minimise   sum over rows |log(predicted / measured)| w  +  1/2 sum over constants (log(value / first) / log(spread))^2
+
+with ``w = WEIGHT / sqrt(rows of the family)``: a family counts as the root of its rows, because its rows repeat themselves.
+Gauss-Newton steps on reweighted least squares (Huber, Robust Statistics, 1981, section 7.8); no random numbers anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ironlaw.catalog import load
+from ironlaw.catalog.records import Systems
+from ironlaw.units import parse
+from ironlaw.validate.predict import Prepared, times
+from ironlaw.validate.runs import DATA
+
+RECORD = DATA / "fit.json"
+WEIGHT = 3.4  # a family of n rows weighs 3.4 sqrt(n) in |log error| against one standard deviation of a constant
+FLOOR = 0.03  # errors below this are noise: repeated runs differ by 2 to 8 %
+NUDGE = 0.04  # log step of the finite differences
+ROUNDS = 3
+FITTED_APART = {"precision unknown"}  # what a row of the fit may be apart for: 16-bit formats run at one rate
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One global constant: its first value, bounds, how wrong the first value may be, and the value without its effect."""
+
+    name: str
+    first: float
+    low: float
+    high: float
+    spread: float
+    neutral: float
+    meaning: str
+    source: str
+
+
+@cache
+def constants() -> tuple[Constant, ...]:
+    """The constants of ``constants.toml``, in its order."""
+    table = tomllib.loads((DATA / "constants.toml").read_text(encoding="utf-8"))
+    units = {name: getattr(load.record("systems", "default", ()), name).unit for name in table}
+    return tuple(Constant(name, **{**row, "first": parse(row["first"], units[name])}) for name, row in table.items())
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Constants fitted on all families, and by family those fitted without it."""
+
+    values: Mapping[str, float]
+    held_out: Mapping[str, Mapping[str, float]]
+
+    def systems(self, family: str | None = None) -> Systems:
+        """The systems record with the constants that never saw ``family``; with all where it was not in the fit."""
+        return with_values(self.held_out.get(family or "", self.values))
+
+
+def with_values(values: Mapping[str, float]) -> Systems:
+    """The systems record with other values of its constants."""
+    shipped: Systems = load.record("systems", "default", ())
+    return shipped.replace(**{n: replace(getattr(shipped, n), value=v, text=f"{v:.3g}") for n, v in values.items()})
+
+
+def fitted_rows(prepared: Prepared) -> Any:
+    """Rows a fit may use: dense pre-training with known recompute."""
+    return np.array([not set(r.apart) - FITTED_APART for r in prepared.runs], dtype=bool)
+
+
+class Problem:
+    """The rows of a fit with their weights; points are logarithms of the constants that are free."""
+
+    def __init__(self, prepared: Prepared, free: tuple[Constant, ...], fixed: Mapping[str, float]) -> None:
+        self.prepared, self.free, self.fixed = prepared, free, fixed
+        self.first = np.log([c.first for c in free])
+        self.low, self.high = (np.log([getattr(c, side) for c in free]) for side in ("low", "high"))
+        self.spread = np.log([c.spread for c in free])
+
+    def values(self, point: Any) -> dict[str, float]:
+        """A point as constants by name."""
+        return {**self.fixed, **{c.name: float(v) for c, v in zip(self.free, np.exp(point), strict=True)}}
+
+    def residual(self, point: Any) -> Any:
+        """``log(predicted / measured)`` of every row."""
+        return np.log(times(self.prepared, with_values(self.values(point))) / self.prepared.measured)
+
+    def jacobian(self, point: Any, residual: Any) -> Any:
+        """Change of every residual with the logarithm of every free constant."""
+        columns = []
+        for k in range(len(self.free)):
+            moved = point.copy()
+            moved[k] += NUDGE
+            columns.append((self.residual(moved) - residual) / NUDGE)
+        return np.stack(columns, axis=1)
+
+    def weights(self, mask: Any) -> Any:
+        """The weight of every row of ``mask``; none elsewhere."""
+        w = np.zeros(mask.size)
+        for family in dict.fromkeys(self.prepared.families.tolist()):
+            rows = mask & (self.prepared.families == family)
+            if rows.any():
+                w[rows] = WEIGHT / np.sqrt(rows.sum())
+        return w
+
+    def move(self, point: Any, residual: Any, jacobian: Any, mask: Any) -> Any:
+        """The point that minimises the objective where residuals are linear, by reweighted least squares."""
+        weights, prior = self.weights(mask), 1.0 / self.spread**2
+        step = np.zeros_like(point)
+        for _ in range(12):
+            w = weights / np.maximum(np.abs(residual + jacobian @ step), FLOOR)
+            matrix = (jacobian * w[:, None]).T @ jacobian + np.diag(prior)
+            slope = (jacobian * w[:, None]).T @ residual + prior * (point - self.first)
+            step = np.clip(point - np.linalg.solve(matrix, slope), self.low, self.high) - point
+        return point + step
+
+    def solve(self, mask: Any) -> tuple[Any, Any, Any]:
+        """The fitted point on the rows of ``mask``, its residuals and jacobian there."""
+        point = self.first
+        for _ in range(ROUNDS):
+            residual = self.residual(point)
+            point = self.move(point, residual, self.jacobian(point, residual), mask)
+        residual = self.residual(point)
+        return point, residual, self.jacobian(point, residual)
+
+
+def solve_all(prepared: Prepared, drop: str | None = None) -> Fit:
+    """Fit on all families, then step from there without each of them; ``drop`` holds one constant at its neutral value."""
+    free = tuple(c for c in constants() if c.name != drop)
+    problem = Problem(prepared, free, {c.name: c.neutral for c in constants() if c.name == drop})
+    mask = fitted_rows(prepared)
+    point, residual, jacobian = problem.solve(mask)
+    families = dict.fromkeys(prepared.families[mask].tolist())
+    out = {f: problem.values(problem.move(point, residual, jacobian, mask & (prepared.families != f))) for f in families}
+    return Fit(problem.values(point), out)
+
+
+def held_out_times(prepared: Prepared, fit: Fit) -> Any:
+    """Predicted step times [s], each family's by constants that never saw it."""
+    predicted = np.full(len(prepared.runs), np.nan)
+    for family in dict.fromkeys(prepared.families.tolist()):
+        rows = prepared.families == family
+        predicted[rows] = times(subset(prepared, rows), fit.systems(family))
+    return predicted
+
+
+def subset(prepared: Prepared, rows: Any) -> Prepared:
+    """The runs of ``rows`` alone."""
+    index = np.flatnonzero(rows)
+    place = {int(old): new for new, old in enumerate(index)}
+    batches = []
+    for b in prepared.batches:
+        inside = np.flatnonzero(rows[b.owner])
+        if inside.size:
+            batches.append(replace(b, plan=b.plan.take(inside), owner=np.array([place[int(o)] for o in b.owner[inside]])))
+    pick = index.tolist()
+    return replace(
+        prepared,
+        runs=tuple(prepared.runs[i] for i in pick),
+        batches=tuple(batches),
+        measured=prepared.measured[index],
+        ideal=prepared.ideal[index],
+        hardware=tuple(prepared.hardware[i] for i in pick),
+        support=tuple(prepared.support[i] for i in pick),
+        fits=prepared.fits[index],
+    )
+
+
+# --- bands ---------------------------------------------------------------------------------------------------------------
+
+COVERAGE = 0.8
+MOST = 0.9  # a quantile beyond it of a few hundred rows is one row's story
+
+
+def half_widths(prepared: Prepared, predicted: Any) -> dict[str, tuple[float, int, int]]:
+    """By kind of support: half-width in log, rows, families.
+
+    The quantile ``COVERAGE (1 + 1/F)``, at most MOST, of held-out |log error|, every family weighing the same: an unseen
+    family is one more draw from F (Lei et al., Distribution-Free Predictive Inference, 2018, section 2).
+    """
+    error = np.abs(np.log(predicted / prepared.measured))
+    may = np.array([not set(r.apart) - FITTED_APART - {"mixture of experts"} for r in prepared.runs])
+    made = {}
+    for kind in dict.fromkeys(s for s in prepared.support if s):
+        rows = may & (np.array(prepared.support) == kind) & np.isfinite(error)
+        families = dict.fromkeys(prepared.families[rows].tolist())
+        if not families:
+            continue
+        weights = np.zeros(rows.size)
+        for f in families:
+            mine = rows & (prepared.families == f)
+            weights[mine] = 1.0 / mine.sum()
+        level = min(COVERAGE * (1.0 + 1.0 / len(families)), MOST)
+        made[kind] = (weighted_quantile(error[rows], weights[rows], level), int(rows.sum()), len(families))
+    return made
+
+
+def weighted_quantile(values: Any, weights: Any, level: float) -> float:
+    """The smallest value that at least ``level`` of the weight does not exceed.
+
+    >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]), 0.75)
+    2.0
+    """
+    order = np.argsort(values)
+    share = np.cumsum(weights[order]) / weights.sum()
+    return float(values[order][min(np.searchsorted(share, level - 1e-12), values.size - 1)])
+
+
+# --- what is written -----------------------------------------------------------------------------------------------------
+
+
+def read_record(path: Path = RECORD) -> tuple[Fit, dict[str, Any]]:
+    """The fit that ships, and the whole record."""
+    table = json.loads(path.read_text(encoding="utf-8"))
+    return Fit(table["constants"], table["held_out"]), table
+
+
+def ablations(prepared: Prepared) -> Iterator[tuple[str, Fit]]:
+    """The fit without each constant's effect."""
+    for c in constants():
+        yield c.name, solve_all(prepared, c.name)

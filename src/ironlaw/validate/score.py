@@ -1,0 +1,185 @@
+"""How wrong: errors by group, bands, and what two baselines without a model of the machine reach on the same rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate.bands import width
+from ironlaw.validate.predict import Prepared
+from ironlaw.validate.runs import Skipped
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Errors of a group of rows: medians and quantiles of predicted / measured - 1, and what its bands hold."""
+
+    key: str
+    n: int
+    median_abs_error: float
+    p90_abs_error: float
+    worst: float
+    bias: float
+    band_coverage: float | None
+    band_width: float | None
+    interval_score: float | None
+
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Predictions of runs, what they were measured as, and bands in log (nan where there is none)."""
+
+    prepared: Prepared
+    predicted: Any
+    half_width: Any
+    coverage: float
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def error(self) -> Any:
+        """Predicted over measured, minus 1."""
+        return self.predicted / self.prepared.measured - 1.0
+
+    def summary(self, key: str, mask: Any) -> Summary:
+        """Errors of the rows of ``mask``."""
+        e, w = self.error[mask], self.half_width[mask]
+        if e.size == 0:
+            return Summary(key, 0, *[float("nan")] * 4, None, None, None)
+        banded = np.isfinite(w)
+        held = np.abs(np.log1p(e[banded])) <= w[banded]
+        return Summary(
+            key,
+            int(e.size),
+            float(np.median(np.abs(e))),
+            float(np.quantile(np.abs(e), 0.9)),
+            float(e[np.argmax(np.abs(e))]),
+            float(np.median(e)),
+            float(np.mean(held)) if banded.any() else None,
+            float(np.median(2.0 * np.sinh(w[banded]))) if banded.any() else None,
+            float(np.mean(interval_scores(e[banded], w[banded], 1.0 - self.coverage))) if banded.any() else None,
+        )
+
+    def groups(self, by: str) -> list[Summary]:
+        """A summary for every value of ``by``: family, device, precision, support, apart, or a column of the table."""
+        keys = np.array([group_key(self.prepared, i, by) for i in range(len(self.prepared.runs))])
+        return [self.summary(key, keys == key) for key in dict.fromkeys(keys.tolist())]
+
+
+def interval_scores(error: Any, half_width: Any, miss: float) -> Any:
+    """Width of a band plus what it missed by, in log: ``2 w + 2/miss max(0, |e| - w)`` (Gneiting and Raftery, 2007, section 6.2)."""
+    return 2.0 * half_width + 2.0 / miss * np.maximum(0.0, np.abs(np.log1p(error)) - half_width)
+
+
+def group_key(prepared: Prepared, i: int, by: str) -> str:
+    """The group of a run."""
+    run = prepared.runs[i]
+    if by == "family":
+        return run.family + "".join(f", {a}" for a in run.apart)
+    if by == "device":
+        return prepared.hardware[i]
+    if by == "support":
+        return prepared.support[i] or "none"
+    if by == "apart":
+        return ", ".join(run.apart) or "headline"
+    return run.cells.get(by, "") or "blank"
+
+
+def score(prepared: Prepared, predicted: Any, skipped: Sequence[Skipped], folders: tuple[str, ...] = ()) -> Scored:
+    """Predictions with their bands."""
+    found = [width(kind, folders) for kind in prepared.support]
+    half = np.array([np.nan if f is None else f[0] for f in found])
+    coverage = next((f[1] for f in found if f is not None), 0.8)
+    return Scored(prepared, predicted, half, coverage, tuple(skipped))
+
+
+def headline(scored: Scored) -> dict[str, float | None]:
+    """The figures of dense pre-training rows with nothing unknown: medians over families first."""
+    p = scored.prepared
+    rows = p.counts
+    families = [f for f in dict.fromkeys(p.families.tolist()) if (rows & (p.families == f)).any()]
+    each = [scored.summary(f, rows & (p.families == f)) for f in families]
+    pooled = scored.summary("all", rows)
+    held = [s.band_coverage for s in each if s.band_coverage is not None]
+    return {
+        "family_median_abs_error": float(np.median([s.median_abs_error for s in each])) if each else None,
+        "pooled_median_abs_error": _finite(pooled.median_abs_error),
+        "p90_abs_error": _finite(pooled.p90_abs_error),
+        "bias": _finite(pooled.bias),
+        "band_coverage": float(np.mean(held)) if held else None,
+        "band_width": pooled.band_width,
+        "interval_score": pooled.interval_score,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def skip_counts(skipped: Sequence[Skipped]) -> dict[str, int]:
+    """How many rows were skipped for each reason, most frequent first."""
+    return dict(Counter(s.reason for s in skipped).most_common())
+
+
+# --- baselines -----------------------------------------------------------------------------------------------------------
+
+
+def efficiency(prepared: Prepared) -> Any:
+    """Measured MFU of every run: time at the peak over measured time."""
+    return prepared.ideal / prepared.measured
+
+
+def by_device(prepared: Prepared) -> Any:
+    """Step times by one efficiency per device and precision: the median MFU of other families' runs on it.
+
+    Where no other family ran it, the median of all other families. Fitted on the rows of the headline, as the model is.
+    """
+    mfu, families, counts = efficiency(prepared), prepared.families, prepared.counts
+    hardware = np.array(prepared.hardware)
+    out = np.full(mfu.size, np.nan)
+    for i in range(mfu.size):
+        others = counts & (families != families[i])
+        same = others & (hardware == hardware[i])
+        use = same if same.any() else others
+        if use.any():
+            out[i] = prepared.ideal[i] / np.median(mfu[use])
+    return out
+
+
+def by_level(prepared: Prepared) -> Any:
+    """Step times by the family's own median MFU on that device: it knows the level, and nothing else."""
+    mfu = efficiency(prepared)
+    keys = np.array([f"{f} {h}" for f, h in zip(prepared.families, prepared.hardware, strict=True)])
+    return prepared.ideal / np.array([np.median(mfu[keys == k]) for k in keys])
+
+
+BASELINES: Mapping[str, Callable[[Prepared], Any]] = {"one efficiency a device": by_device, "the family's own level": by_level}
+
+
+def baseline_data(scored: Scored) -> dict[str, Any]:
+    """Each baseline's headline and family medians, and the share of families of 10 rows or more where the model is better."""
+    p, rows = scored.prepared, scored.prepared.counts
+    made: dict[str, Any] = {}
+    for name, law in BASELINES.items():
+        error = np.abs(law(p) / p.measured - 1.0)
+        medians, wins = {}, []
+        for family in dict.fromkeys(p.families.tolist()):
+            mask = rows & (p.families == family) & np.isfinite(error)
+            if not mask.any():
+                continue
+            medians[family] = float(np.median(error[mask]))
+            if mask.sum() >= 10:
+                wins.append(float(np.median(np.abs(scored.error[mask]))) < medians[family])
+        made[name] = {
+            "family_median_abs_error": float(np.median(list(medians.values()))) if medians else None,
+            "families": medians,
+            "families_of_10_beaten": float(np.mean(wins)) if wins else None,
+        }
+    return made
