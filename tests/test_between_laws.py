@@ -24,11 +24,11 @@ def real(low, high, rows=ROWS):
 
 def test_a_kernel_takes_the_longer_roof():
     flop, moved, peak, bandwidth = real(1e9, 1e13), real(1e6, 1e10), real(1e13, 1e15), real(1e12, 8e12)
-    efficiency, fraction, launch = real(0.3, 1.0), real(0.3, 1.0), real(0.0, 1e-5)
-    compute = kernels.compute_time(flop, peak, efficiency)
+    efficiency, fraction, fill, launch = real(0.3, 1.0), real(0.3, 1.0), real(0.0, 1e-5), real(0.0, 1e-5)
+    compute = kernels.compute_time(flop, peak, efficiency) + fill
     memory = kernels.memory_time(moved, bandwidth, fraction, 0.0)
-    bound = kernels.memory_bound(flop, moved, peak, bandwidth, efficiency, fraction)
-    time = kernels.kernel_time(flop, moved, peak, bandwidth, efficiency, fraction, launch)
+    bound = kernels.memory_bound(flop, moved, peak, bandwidth, efficiency, fraction, fill)
+    time = kernels.kernel_time(flop, moved, peak, bandwidth, efficiency, fraction, fill, launch)
     assert bound.any() and not bound.all()
     np.testing.assert_array_equal(time, np.where(bound, memory, compute) + launch)
 
@@ -36,9 +36,9 @@ def test_a_kernel_takes_the_longer_roof():
 def test_ridge_point_parts_the_roofs():
     flop, moved, peak, bandwidth = real(1e9, 1e13), real(1e6, 1e10), real(1e13, 1e15), real(1e12, 8e12)
     below = kernels.intensity(flop, moved) < kernels.ridge_point(peak, bandwidth)
-    np.testing.assert_array_equal(below, kernels.memory_bound(flop, moved, peak, bandwidth, 1.0, 1.0))
+    np.testing.assert_array_equal(below, kernels.memory_bound(flop, moved, peak, bandwidth, 1.0, 1.0, 0.0))
     rate = kernels.attainable_rate(kernels.intensity(flop, moved), peak, bandwidth)
-    np.testing.assert_allclose(flop / rate, kernels.kernel_time(flop, moved, peak, bandwidth, 1.0, 1.0, 0.0), rtol=1e-13)
+    np.testing.assert_allclose(flop / rate, kernels.kernel_time(flop, moved, peak, bandwidth, 1.0, 1.0, 0.0, 0.0), rtol=1e-13)
 
 
 def test_power_follows_the_cube_of_the_clock():
@@ -51,6 +51,14 @@ def test_attention_reaches_half_its_efficiency_at_the_saturation_length():
     length = real(100.0, 2000.0)
     np.testing.assert_allclose(kernels.saturating_efficiency(length, 0.7, length), 0.35)
     assert kernels.saturating_efficiency(1e15, 0.7, 600.0) == pytest.approx(0.7)
+
+
+def test_the_tail_of_an_attention_kernel_goes_with_its_length():
+    """Time over filling is time and a tail that does not depend on the number of heads."""
+    heads, length, saturation = whole(1, 65), whole(512, 16384), real(1e3, 5e4)
+    flop = flops.attention_core(1.0, length, length / 2.0, heads, 128.0)
+    tail = flop / kernels.device_filling(heads * length, saturation) - flop
+    np.testing.assert_allclose(tail, flops.attention_core(1.0, saturation, length / 2.0, 1.0, 128.0), rtol=1e-6)
 
 
 def test_full_waves_waste_nothing():

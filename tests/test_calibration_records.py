@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import ironlaw
+from ironlaw.catalog import load
+from ironlaw.estimate import tiers
+from ironlaw.report.data import row_data
+from ironlaw.report.explain import explain
 from ironlaw.units import parse
 
 FOLDER = Path(__file__).parent.parent / "src/ironlaw/catalog/data/calibration"
 PATHS = sorted(FOLDER.glob("*.toml"))
 DEVICES = ["a100-sxm", "h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm", "gb200", "gb300", "l40s", "v100-sxm", "l4", "rtx-4090"]
 FABRICS = ["infiniband", "efa", "roce", "ethernet", "omni-path", "pcie"]
-UNIT = {"launch": "s", "latency": "s", "half_size": "B"}
+UNIT = {"launch": "s", "latency": "s", "fill": "s", "half_size": "B"}
 
 
 def read(name: str) -> dict:
@@ -22,11 +29,13 @@ def read(name: str) -> dict:
 
 
 def constants(block: dict) -> dict[str, float]:
-    return {name: parse(entry["value"], UNIT.get(name, "1"), name) for name, entry in block.items()}
+    return {name: parse(entry["value"], UNIT.get(name, "1"), name) for name, entry in block.items() if name != "smaller"}
 
 
 def blocks(record: dict) -> dict[str, dict]:
     nested = {f"{kind}.{name}": block for kind in ("gemm", "attention", "collective") for name, block in record.get(kind, {}).items()}
+    for name, whole in record.get("collective", {}).items():
+        nested |= {f"collective.{name}.smaller.{ranks}": block for ranks, block in whole.get("smaller", {}).items()}
     return nested | ({"elementwise": record["elementwise"]} if "elementwise" in record else {})
 
 
@@ -39,11 +48,11 @@ def test_record_is_sourced_and_within_bounds(path: Path) -> None:
     record = tomllib.loads(path.read_text())
     assert record["name"] == path.stem and record["grade"] in ("measured", "prior") and record["software"] and record["version"]
     for where, block in blocks(record).items():
-        assert all(entry["source"] in record["sources"] for entry in block.values()), where
+        assert all(entry["source"] in record["sources"] for name, entry in block.items() if name != "smaller"), where
         for name, value in constants(block).items():
             if name.endswith(("efficiency", "fraction")):
                 assert 0.0 < value <= 1.05, (where, name)
-            elif name in ("launch", "latency"):
+            elif name in ("launch", "latency", "fill"):
                 assert 0.0 < value < 2e-3, (where, name)
             else:
                 assert value > 0.0 and math.isfinite(value), (where, name)
@@ -57,7 +66,8 @@ def test_device_record_is_complete_and_ordered(name: str) -> None:
     best_gemm = max(constants(block)["efficiency"] for block in record["gemm"].values())
     assert "flash-2" in record["attention"]
     for attention in map(constants, record["attention"].values()):
-        assert attention["forward_efficiency"] < 1.05 * best_gemm  # another runtime than the GEMMs'
+        longest = 16384 / (16384 + attention["saturation_length"])  # measured; beyond it the law extrapolates
+        assert attention["forward_efficiency"] * longest < 1.05 * best_gemm  # another runtime than the GEMMs'
         assert 2.5 <= attention["backward_time_ratio"] <= 3.5
 
 
@@ -76,13 +86,61 @@ def test_all_reduce_costs_about_two_all_gathers(path: Path) -> None:
         assert 0.5 < ratio < 1.25, (size, ratio)
 
 
-def test_measured_records_state_their_fit() -> None:
-    for name in DEVICES[:8]:
-        record = read(name)
-        gemm = constants(record["gemm"]["bf16"])
-        assert record["grade"] == "measured" and gemm["rows"] > 1000 and gemm["held_out_error"] < 0.11, name
-        measured = next(iter(record["attention"].values()))
-        assert constants(measured)["held_out_error"] < 0.13, name
+MEASURED = DEVICES[:8]
+BLACKWELL = ("b200-sxm", "b300-sxm", "gb200", "gb300")
+# a record above its bound stands here with the reason
+ABOVE = {
+    ("b200-sxm", "gemm", "bf16"): (0.055, "GEMMs with long inner extents run 2 to 6 % slower than short ones, as no constant here says"),
+}
+
+
+def bound(name: str, kind: str, block: dict) -> float:
+    """The held-out error a fit may have: GEMMs what another runtime differs by, but 5 %; attention 8 %; collectives 5 or 12 %."""
+    if kind == "gemm":
+        return max(0.05, constants(block)["runtime_difference"])
+    return 0.08 if kind == "attention" else 0.12 if name in BLACKWELL else 0.05
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_held_out_errors_keep_their_bounds(name: str) -> None:
+    record, fitted = read(name), 0
+    assert record["grade"] == "measured"
+    for kind in ("gemm", "attention", "collective"):
+        for key, block in record[kind].items():
+            if "held_out_error" not in block:
+                continue
+            limit, _ = ABOVE.get((name, kind, key), (bound(name, kind, block), ""))
+            assert constants(block)["held_out_error"] <= limit, (kind, key)
+            assert constants(block)["rows"] > {"gemm": 1000, "attention": 2000, "collective": 13}[kind]
+            fitted += 1
+    assert fitted >= 7  # bf16, attention, five collectives
+
+
+def test_what_stands_above_its_bound_needs_to() -> None:
+    for (name, kind, key), (_, why) in ABOVE.items():
+        block = read(name)[kind][key]
+        assert why and constants(block)["held_out_error"] > bound(name, kind, block)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+def test_constants_between_group_sizes_lie_between_theirs(name: str, operation: str) -> None:
+    record = load.record("calibration", name).collective[operation]
+    assert record.ranks is not None
+    largest = int(record.ranks.value)
+    known = {int(key): group.bandwidth_fraction.value for key, group in record.smaller.items()} | {largest: record.bandwidth_fraction.value}
+    assert sorted(known) == [g for g in (2, 4, 8) if g <= largest]
+    for ranks, value in known.items():
+        assert tiers.by_ranks(record, np.array([float(ranks)]))["fraction"].value == pytest.approx(value)
+    among = tiers.by_ranks(record, np.array([1.0, 3.0, 6.0, 72.0]))["fraction"].value
+    assert among[0] == pytest.approx(known[2]) and among[3] == pytest.approx(known[largest])
+    assert min(known[2], known[4]) <= among[1] <= max(known[2], known[4])
+    assert min(known[4], known[largest]) <= among[2] <= max(known[4], known[largest])
+
+
+def test_a_single_set_of_constants_serves_every_group() -> None:
+    record = load.record("calibration", "mi300x").collective["all_reduce"]
+    assert tiers.by_ranks(record, np.array([2.0, 8.0]))["fraction"] is record.bandwidth_fraction
 
 
 # bf16 TFLOP/s reached by N = K, M; facts from the GEMM tables of github ai-dynamo/aiconfigurator (Apache-2.0), read
@@ -106,7 +164,7 @@ INDEPENDENT_GEMM = [
 def test_gemm_time_is_predicted(name: str, peak: float, hbm: float, side: int, rows: int, reached: float) -> None:
     c, flop = constants(read(name)["gemm"]["bf16"]), 2.0 * rows * side * side
     moved = 2.0 * (rows * side + side * side + rows * side)
-    predicted = max(flop / (c["efficiency"] * peak), moved / (c["bandwidth_fraction"] * hbm)) + c["launch"]
+    predicted = max(flop / (c["efficiency"] * peak) + c["fill"], moved / (c["bandwidth_fraction"] * hbm)) + c["launch"]
     assert predicted == pytest.approx(flop / reached, rel=0.15)
 
 
@@ -137,3 +195,14 @@ def test_inter_node_law_matches_p5en() -> None:
     c, shard = constants(read("efa")["collective"]["all_reduce"]), 2**32 / 8
     time = c["latency"] + shard * 2 * 31 / 32 / (c["bandwidth_fraction"] * 50e9) * (1 + math.sqrt(c["half_size"] / shard))
     assert time == pytest.approx(2**32 * 2 * 31 / 32 / 364.9e9, rel=0.10)
+
+
+def test_an_interpolated_constant_says_from_what() -> None:
+    estimate = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, tp=4, pp=1, sp=0, zero=0, global_batch_size=64)
+    known = load.record("calibration", "h100-sxm").collective["all_reduce"]
+    shown = explain(estimate, "all-reduce")
+    assert (
+        f"inner_fraction = {known.smaller['4'].bandwidth_fraction.text}, from" in shown
+        and f"{known.bandwidth_fraction.text} among 8" in shown
+    )
+    assert json.dumps(row_data(estimate, 0, explain=True))

@@ -178,8 +178,15 @@ def runtime(device: str, precision: str) -> tuple[str, str, str]:
     return ("trtllm 1.3.0rc20", "torch_flow", f"{precision} through PyTorch")
 
 
+# the best shape of a long sustained search over the dense peak (MAMF): an efficiency above it is a short, cool measurement
+BEST_SHAPE = {
+    "bf16": {"a100-sxm": 0.869, "h100-sxm": 0.803, "h200-sxm": 0.803, "b200-sxm": 0.776, "b300-sxm": 0.786, "gb200": 0.729},
+    "fp8": {"h100-sxm": 0.709, "h200-sxm": 0.734, "b200-sxm": 0.763, "b300-sxm": 0.745, "gb200": 0.723},
+}
+
+
 def fit_gemm(table, device: str, precision: str) -> dict | None:
-    """Constants of max(2mnk/(e P), bytes/(b BW)) + launch, gated on the roof, with held-out error by unseen (n, k)."""
+    """Constants of max(2mnk/(e P) + fill, bytes/(b BW)) + launch, gated on the roof, with held-out error by unseen (n, k)."""
     rate = hardware(device)
     software, kernel, why = runtime(device, precision)
     dtype, width = OPERANDS[precision]
@@ -192,63 +199,97 @@ def fit_gemm(table, device: str, precision: str) -> dict | None:
     memory = bytes_moved / rate["hbm"]
     kept = t >= np.maximum(compute, memory / np.where(bytes_moved < CACHE_BYTES, CACHE_SPEEDUP, 1.0))
     launch = float(np.median(t[kept & (m <= 256) & (n <= 256) & (k <= 256)]))
-    cast = 0.0 if precision == "bf16" else 3 * m * k / (CAST_BANDWIDTH * rate["hbm"])  # these rows cast their activation first
+    narrow = precision != "bf16"
+    cast = narrow * m * k / (CAST_BANDWIDTH * rate["hbm"])  # narrow rows cast their activation first, in how many passes is fitted
     train = kept & (m >= 512) & (n >= 1024) & (k >= 1024)
     stream = kept & ~train & (bytes_moved > STREAM_BYTES) & (memory > 1.3 * compute)
     weight = train / train.sum() + 0.5 * stream / max(1, stream.sum())
+    best_shape = BEST_SHAPE.get(precision, {}).get(device, 1.0)
 
-    def predict(x, where=slice(None)):
-        return np.maximum(compute / x[0], memory / x[1])[where] + launch + (cast if np.isscalar(cast) else cast[where])
+    def predict(x, where=slice(None)):  # x = efficiency, bandwidth fraction, fill, bytes an element the cast moves
+        return np.maximum(compute[where] / x[0] + x[2], memory[where] / x[1]) + launch + (cast[where] * x[3] if narrow else 0.0)
+
+    starts = [(0.65, 0.7, 2e-6, 4.0), (0.65, 0.7, 2e-5, 7.0)]
+    lower, upper = (0.05, 0.05, 1e-8, 3.0), (best_shape, 1.05, 1e-4, 12.0)  # a cast moves at least two bytes in and one out
+    if not narrow:
+        starts, lower, upper = [s[:3] for s in starts], lower[:3], upper[:3]
 
     def constants(subset):
-        return fit(lambda x: predict(x, subset), [(0.7, 0.8)], t[subset], weight[subset], (0.05, 0.05), (1.0, 1.05))
+        return fit(lambda x: predict(x, subset), starts, t[subset], weight[subset], lower, upper)
 
     best, used = constants(train | stream), train | stream
     error = held_out(n * 1e6 + k, train, lambda inside: predict(constants(used & inside)) / t)
     note = f"{why}; of {rate[peak] / 1e12:g} TFLOP/s dense and {rate['hbm'] / 1e12:g} TB/s; in-sample p90 {np.quantile(np.abs(predict(best) / t - 1)[train], 0.9):.1%}; {(~kept).sum()} of {len(t)} rows dropped at the roof"
-    if precision != "bf16":
-        note += "; the rows' cast of the activation to FP8 (3 bytes an element at 0.8 of HBM) is fitted out and launch includes the cast's"
+    if best_shape < 1.0:
+        note += f"; at most the best published sustained shape, {best_shape:g}"
+    if narrow:
+        note += f"; the rows' cast of the activation, fitted at {best[3]:.1f} bytes an element at {CAST_BANDWIDTH} of HBM, is not in it, but launch includes the cast's"
+    difference, other = runtime_difference(
+        table, device, precision, dict(zip(zip(m[train], n[train], k[train], strict=True), t[train], strict=True))
+    )
     return dict(
         efficiency=best[0],
         bandwidth_fraction=best[1],
+        fill=best[2],
         launch=launch,
         rows=int(train.sum()),
         held_out_error=error,
+        runtime_difference=difference,
         note=note,
+        runtime_difference_note=other,
         software=software,
     )
+
+
+def runtime_difference(table, device: str, precision: str, seconds: dict) -> tuple[float, str]:
+    """Median |ratio - 1| to the other runtime that measured most of the same training shapes, and its name."""
+    software, kernel, _ = runtime(device, precision)
+    mask = (table["device"] == device.replace("-", "_")) & (table["gemm_dtype"] == OPERANDS[precision][0])
+    found = []
+    for other in sorted(set(zip(table["software"][mask], table["kernel_source"][mask], strict=True)) - {(software, kernel)}):
+        row = gemm_rows(table, device, OPERANDS[precision][0], *other).values()
+        ratios = [seconds[m, n, k] / t for m, n, k, t in zip(*row, strict=True) if (m, n, k) in seconds]
+        found.append((len(ratios), ratios, " ".join(other)))
+    count, ratios, name = max(found)
+    return float(np.median(np.abs(np.array(ratios) - 1.0))), f"median over {count} training shapes against {name}"
 
 
 # --- attention --------------------------------------------------------------------------------------------------------
 
 
 def fit_attention(table, device: str, launch: float) -> dict:
-    """Constants of e s / (s + s0), FLOPs 2 b h s^2 d; the serving operator's own floor is fitted out."""
+    """Constants of e s / (s + s0) R / (R + R0), FLOPs 2 b h s^2 d, R = b h s; what the serving operator does besides is fitted out."""
     software, kernel = FLASH[device]
     mask = (table["device"] == device.replace("-", "_")) & (table["software"] == software) & (table["kernel_source"] == kernel)
     mask &= (table["step"] == 0) & (table["kv_cache_dtype"] == "bfloat16") & (table["head_dim"] == 128)
     mask &= np.nan_to_num(table["window_size"].astype(float)) == 0
     b, h, kv, s, t = pick(table, mask, "batch_size", "num_heads", "num_key_value_heads", "isl", "seconds")
-    ideal = 2 * b * h * s**2 * 128 / hardware(device)["bf16"]
+    rate = hardware(device)
+    ideal = 2 * b * h * s**2 * 128 / rate["bf16"]
     floor = float(np.median(t[s <= 64]))
+    cache = 2 * b * kv * s * 128 * 2 * 2 / (CAST_BANDWIDTH * rate["hbm"])  # keys and values read and written to the cache
     kept = t >= ideal
     used = kept & (s >= 512) & (b * h >= 16) & (ideal > 20e-6)  # work of the size a training step has
+    few = kept & (s >= 2048) & (b * h < 16) & (ideal > 5e-6)  # never fitted
 
     def predict(x, where=slice(None)):
-        return (ideal * (s + x[1]) / (s * x[0]))[where] + floor
+        return (ideal * (s + x[1]) / (s * x[0]) * (1.0 + x[2] / (b * h * s)) + floor + cache)[where]
 
     def constants(subset):
-        return fit(lambda x: predict(x, subset), [(0.6, 1000.0)], t[subset], np.ones(subset.sum()), (0.05, 1.0), (1.0, 1e5))
+        starts = [(0.6, 1000.0, rows) for rows in (1e3, 3e4)]
+        return fit(lambda x: predict(x, subset), starts, t[subset], np.ones(subset.sum()), (0.05, 1.0, 1.0), (1.0, 1e5, 1e6))
 
     best = constants(used)
     error = held_out(h * 1e3 + kv, used, lambda inside: predict(constants(used & inside)) / t)
     note = (
         f"{kernel}, head_dim 128, batch x heads >= 16, at least 20 us at peak; held out by (heads, kv heads); the serving operator's floor of "
-        f"{floor * 1e6:.0f} us (cache write, metadata) is fitted out; at one length the efficiency still rises with batch x heads; {(~kept).sum()} of {len(t)} rows dropped at the roof"
+        f"{floor * 1e6:.0f} us (metadata) and its cache write (keys and values read and written at {CAST_BANDWIDTH} of HBM) are not in it; "
+        f"with 1 to 15 sequences x heads, never fitted, off by {np.median(np.abs(predict(best) / t - 1)[few]):.1%}; {(~kept).sum()} of {len(t)} rows dropped at the roof"
     )
     return dict(
         forward_efficiency=best[0],
         saturation_length=best[1],
+        saturation_rows=best[2],
         launch=launch,
         rows=int(used.sum()),
         held_out_error=error,
@@ -267,20 +308,17 @@ def collective_time(x, size, factor, line_rate):
 
 COLLECTIVE_STARTS = [(1e-5, fraction, half) for fraction in (0.15, 0.5, 0.9, 1.0) for half in (1e5, 5e6)]
 COLLECTIVE_BOUNDS = (1e-6, 0.01, 1.0), (1e-3, 1.05, 1e9)  # latency, fraction, half size
-FITTED_GROUP = {"l40s": 4}  # no one fraction serves a PCIe host: the middle group is fitted, the error is over all
 
 
-def fit_collective(table, device: str, operation: str, groups=(2, 4, 8)) -> dict:
-    """One set of constants for all group sizes; the largest group counts twice, messages under 1 MiB a quarter."""
+def fit_collective(table, device: str, operation: str, groups=(2, 4, 8), line: float = 0.0) -> dict:
+    """Constants for each group size, those of the largest on top; messages of 64 MiB count twice, under 1 MiB a quarter."""
     mask = (table["device"] == device.replace("-", "_")) & (table["op_name"] == operation) & np.isin(table["num_gpus"], groups)
     mask &= table["nccl_dtype"] == "half"  # int8 is never reduced in the switch
     n, elements, t = pick(table, mask, "num_gpus", "message_size", "seconds")
-    size = elements * 2.0
-    factor, line = (n - 1) / n * (2 if operation == "all_reduce" else 1), hardware(device)["link"]
+    size, line = elements * 2.0, line or hardware(device)["link"]  # the whole tensor, as nccl-tests counts it
+    factor = (n - 1) / n * (2 if operation == "all_reduce" else 1)
     used, large = size >= 65536, size >= MIB
-    weight = np.where(large, 1.0, 0.25) * np.where(n == n.max(), 2.0, 1.0)
-    if device in FITTED_GROUP and len(groups) > 1:
-        weight *= n == FITTED_GROUP[device]
+    weight = np.select([size >= 64 * MIB, large], [2.0, 1.0], 0.25)
 
     def constants(subset):
         return fit(
@@ -291,19 +329,68 @@ def fit_collective(table, device: str, operation: str, groups=(2, 4, 8)) -> dict
             *COLLECTIVE_BOUNDS,
         )
 
-    best, parity = constants(used), np.round(np.log2(size)).astype(int) % 2
-    error = held_out(parity, large, lambda inside: collective_time(constants(used & inside), size, factor, line) / t)
+    def predicted(inside):  # over measured, each group by its own constants
+        ratios = np.ones(len(t))
+        for g in np.unique(n):
+            ratios[n == g] = collective_time(constants(used & inside & (n == g)), size[n == g], factor[n == g], line) / t[n == g]
+        return ratios
+
+    by_group = {int(g): constants(used & (n == g)) for g in np.unique(n)}
+    error = held_out(np.round(np.log2(size)).astype(int) % 2, large, predicted)
     reached = ", ".join(f"{int(g)} GPUs {np.max((size * factor / t / line)[n == g]):.2f}" for g in np.unique(n))
-    note = f"of {line / 1e9:g} GB/s one direction; best fraction measured at 512 MiB: {reached}; FP16 messages; held out: every second message size, >= 1 MiB"
-    return dict(latency=best[0], bandwidth_fraction=best[1], half_size=best[2], rows=int(used.sum()), held_out_error=error, note=note)
+    note = f"of {line / 1e9:g} GB/s one direction; best fraction measured: {reached}; FP16 messages; held out: every second message size of every group, >= 1 MiB"
+    named = {g: dict(zip(("latency", "bandwidth_fraction", "half_size"), x, strict=True)) for g, x in by_group.items()}
+    largest = max(named)
+    smaller = {"ranks": largest, "smaller": {g: named[g] for g in sorted(named) if g < largest}} if len(named) > 1 else {}
+    return named[largest] | dict(rows=int(used.sum()), held_out_error=error, note=note) | smaller
 
 
-def fit_point_to_point(table, device: str) -> dict:
+def scaled(values: dict, **by: float) -> dict:
+    """The constants of a collective with some multiplied, those of smaller groups too."""
+    made = values | {name: values[name] * factor for name, factor in by.items()}
+    if "smaller" in values:
+        made["smaller"] = {g: scaled(c, **by) for g, c in values["smaller"].items()}
+    return made
+
+
+def fit_point_to_point(table, device: str, line: float = 0.0) -> dict:
     """Send and receive between two GPUs is NCCL's two-GPU all-to-all, of which half the size is the message."""
-    two = fit_collective(table, device, "alltoall", groups=(2,))
+    two = fit_collective(table, device, "alltoall", groups=(2,), line=line)
     return two | dict(
         half_size=two["half_size"] / 2, note="NCCL send and receive, from the two-GPU all-to-all (message = half its size, factor 1)"
     )
+
+
+PCIE_HOSTS = {"l40s": 32e9, "rtx_pro_6000_server": 64e9}  # line rate of x16, one direction
+
+
+def middle(one: dict, other: dict) -> dict:
+    """The geometric mean of two sets of constants."""
+    made = {key: float(np.sqrt(one[key] * other[key])) for key in ("latency", "bandwidth_fraction", "half_size")}
+    if "smaller" in one:
+        made |= {"ranks": one["ranks"], "smaller": {g: middle(one["smaller"][g], other["smaller"][g]) for g in one["smaller"]}}
+    return made
+
+
+def write_pcie(out: Path, table, software: str) -> None:
+    """A PCIe host nobody measured: between one whose sockets are joined badly and one whose are joined well."""
+    blocks = []
+    for name, op in (OPERATIONS | {"point_to_point": ""}).items():
+        one, other = (
+            fit_collective(table, host, op, line=line) if op else fit_point_to_point(table, host, line) for host, line in PCIE_HOSTS.items()
+        )
+        note = f"geometric mean of two hosts: {one['bandwidth_fraction']:.2g} of the line rate (8 x L40S) and {other['bandwidth_fraction']:.2g} (8 x RTX PRO 6000), among all ranks"
+        if not op:
+            note = "geometric mean of two hosts, L40S and RTX PRO 6000 (message = half a two-GPU all-to-all)"
+        blocks.append(block(f"collective.{name}", middle(one, other) | dict(note=note), "pcie_hosts"))
+    sources = {
+        "pcie_hosts": (
+            f"github ai-dynamo/aiconfigurator (Apache-2.0), nccl_perf, l40s ({software}) and rtx_pro_6000_server (nccl 2.29.2)",
+            REPOSITORY,
+            "measured",
+        )
+    }
+    write(out, "pcie", "PCI Express host", "prior", software, blocks, sources)
 
 
 # --- fabrics ----------------------------------------------------------------------------------------------------------
@@ -334,7 +421,7 @@ def fit_inter_node() -> dict:
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
-UNITS = {"launch": (1e6, " us"), "latency": (1e6, " us")}
+UNITS = {"launch": (1e6, " us"), "latency": (1e6, " us"), "fill": (1e6, " us")}
 
 
 def quantity(name: str, value: float, source: str, note: str = "") -> str:
@@ -346,14 +433,18 @@ def quantity(name: str, value: float, source: str, note: str = "") -> str:
 
 
 def block(title: str, values: dict, source: str, **sources: str) -> str:
-    """A TOML table of sourced numbers; the note goes to the first number, ``sources`` names other sources by field."""
+    """A TOML table of sourced numbers; ``note`` goes to the first number, ``NAME_note`` to that one.
+
+    ``sources`` names other sources by field; ``smaller`` becomes tables of their own.
+    """
     values, lines = dict(values), [f"[{title}]"]
-    note = values.pop("note", "")
+    smaller, note = values.pop("smaller", {}), values.pop("note", "")
     values.pop("software", None)
+    notes = {name: values.pop(f"{name}_note") for name in list(values) if f"{name}_note" in values}
     for name, value in values.items():
-        lines.append(quantity(name, value, sources.get(name, source), note))
+        lines.append(quantity(name, value, sources.get(name, source), note or notes.get(name, "")))
         note = ""
-    return "\n".join(lines)
+    return "\n\n".join(["\n".join(lines), *(block(f"{title}.smaller.{g}", c, source, **sources) for g, c in smaller.items())])
 
 
 def write(
@@ -400,7 +491,8 @@ def attention_blocks(device: str, values: dict, source: str) -> list[str]:
 
 def bare(values: dict) -> dict:
     """The constants without the fit's own record."""
-    return {k: v for k, v in values.items() if k not in ("rows", "held_out_error", "note", "software")}
+    fitted = ("rows", "held_out_error", "runtime_difference", "runtime_difference_note", "note", "software")
+    return {k: v for k, v in values.items() if k not in fitted}
 
 
 def elementwise_block() -> str:
@@ -410,7 +502,7 @@ def elementwise_block() -> str:
 
 def derived_gemms(gemm: dict, source: str, precisions: tuple[str, ...]) -> list[str]:
     """Precisions not measured: FP16 runs the BF16 kernels; for the others the BF16 fractions are a prior."""
-    plain = {key: gemm[key] for key in ("efficiency", "bandwidth_fraction", "launch")}
+    plain = bare(gemm)
     notes = {"fp16": (source, "the constants of bf16: same kernels, same peak")}
     made = []
     for precision in precisions:
@@ -430,7 +522,7 @@ PRIORS = {
     "l4": ("NVIDIA L4", "l40s", ("bf16", "fp16", "fp8", "tf32", "fp32"), "same chip family; the 72 W limit may lower it further"),
     "rtx-4090": ("NVIDIA GeForce RTX 4090", "l40s", ("bf16", "fp16", "fp8", "tf32", "fp32"), "same chip family"),
 }
-MATMUL_4090 = 0.93 * 158.5 / 165.2  # measured at 10240 of the dense FP32-accumulate peak, times A100's fitted over best-shape fraction
+MATMUL_4090 = 0.93 * 158.5 / 165.2  # measured at 10240 of the dense FP32-accumulate peak, times the middle of fitted over best shape
 
 
 def write_prior(out: Path, name: str, records: dict[str, dict]) -> None:
@@ -444,7 +536,7 @@ def write_prior(out: Path, name: str, records: dict[str, dict]) -> None:
         if name == "rtx-4090" and precision != "fp8":
             values |= dict(
                 efficiency=MATMUL_4090,
-                note="158.5 of 165.2 TFLOP/s dense (FP32 accumulate) at 10240^3, times 0.93 for training shapes (A100: fitted over best shape); the rest is carried from l40s",
+                note="158.5 of 165.2 TFLOP/s dense (FP32 accumulate) at 10240^3, times 0.93 for training shapes (the middle of fitted over best shape, 0.87 to 0.97); the rest is carried from l40s",
             )
             other = {"efficiency": "matmul_4090"}
         blocks.append(block(f"gemm.{precision}", values, "prior", **other))
@@ -452,17 +544,12 @@ def write_prior(out: Path, name: str, records: dict[str, dict]) -> None:
     for operation, values in collective.items():
         values, other = bare(values) | dict(note=note), {}
         if name == "v100-sxm" and operation == "all_reduce":
-            fraction = 999e9 / 8 / 150e9 * (1 + np.sqrt(values["half_size"] / 4e9))
-            values |= dict(
-                bandwidth_fraction=fraction,
-                note="999 Gbit/s bus bandwidth for 4 GB over 4 GPUs, of 150 GB/s; the rest is carried from a100-sxm",
-            )
+            four = values["smaller"][4]
+            fraction = 999e9 / 8 / 150e9 * (1 + np.sqrt(four["half_size"] / 4e9))
+            values = scaled(values, bandwidth_fraction=fraction / four["bandwidth_fraction"])
+            values["note"] = "999 Gbit/s bus bandwidth for 4 GB over 4 GPUs, of 150 GB/s, scales a100-sxm's; the rest is carried from it"
             other = {"bandwidth_fraction": "jean_zay"}
-        blocks.append(
-            block(
-                f"collective.{operation}", {k: values[k] for k in ("bandwidth_fraction", "half_size", "latency", "note")}, "prior", **other
-            )
-        )
+        blocks.append(block(f"collective.{operation}", values, "prior", **other))
     blocks.append(block("collective.point_to_point", bare(p2p) | dict(note=note), "prior"))
     write(out, name, title, "prior", f"carried from {origin}: {records[origin]['software']}", blocks, CITED, origin)
 
@@ -517,7 +604,7 @@ INTER_NODE = (
 )
 
 
-def write_fabrics(out: Path, l40s: dict) -> None:
+def write_fabrics(out: Path) -> None:
     efa = fit_inter_node()
     for name, (title, grade, source, latency, latency_source, remark) in FABRICS.items():
         values = {key: efa[key] for key in ("bandwidth_fraction", "half_size", "latency")}
@@ -548,7 +635,6 @@ def write_fabrics(out: Path, l40s: dict) -> None:
             )
         )
         write(out, name, title, grade, "NCCL, as measured on 4 x P6-B200" if name == "efa" else "NCCL, carried from efa", blocks, CITED)
-    write(out, "pcie", "PCI Express host, measured on L40S", "prior", l40s["software"], l40s["collective_blocks"], CITED | l40s["sources"])
 
 
 def fit_device(out: Path, device: str, tables: dict) -> dict:
@@ -567,24 +653,25 @@ def fit_device(out: Path, device: str, tables: dict) -> dict:
     blocks = [block(f"gemm.{p}", g, f"aic_gemm_{p}") for p, g in gemm.items()]
     blocks += derived_gemms(gemm["bf16"], "aic_gemm_bf16", ("fp16", "tf32", "fp32"))
     if device in BLACKWELL:
-        plain = {key: gemm["fp8"][key] for key in ("efficiency", "bandwidth_fraction", "launch")}
         blocks.append(
-            block("gemm.mxfp8", plain | dict(note="the fractions of per-tensor fp8: same matrix rate, a scale per 32 elements"), "prior")
+            block(
+                "gemm.mxfp8",
+                bare(gemm["fp8"]) | dict(note="the fractions of per-tensor fp8: same matrix rate, a scale per 32 elements"),
+                "prior",
+            )
         )
     blocks += [*attention_blocks(device, attention, "aic_attention"), elementwise_block()]
     collective_blocks = [block(f"collective.{name}", values, "aic_nccl") for name, values in (collective | {"point_to_point": p2p}).items()]
     software = f"GEMM {gemm['bf16']['software']} (cuBLAS); attention {attention['software']}; {nccl}"
     write(out, device, TITLES[device], "measured", software, blocks + collective_blocks, sources | CITED, device)
     for name, values in [(f"gemm.{p}", g) for p, g in gemm.items()] + [("attention", attention), *collective.items(), ("p2p", p2p)]:
-        print(device, name, {k: float(f"{v:.3g}") for k, v in values.items() if not isinstance(v, str)}, flush=True)
+        print(device, name, {k: float(f"{v:.3g}") for k, v in values.items() if not isinstance(v, (str, dict))}, flush=True)
     return dict(
         gemm=gemm,
         attention=attention,
         collective=collective,
         point_to_point=p2p,
         software=software,
-        sources=sources,
-        collective_blocks=collective_blocks,
     )
 
 
@@ -598,7 +685,8 @@ def main() -> None:
     records = {device: fit_device(arguments.out, device, tables) for device in DEVICES}
     for name in PRIORS:
         write_prior(arguments.out, name, records)
-    write_fabrics(arguments.out, records["l40s"])
+    write_fabrics(arguments.out)
+    write_pcie(arguments.out, tables["nccl"], "nccl 2.27.3")
 
 
 if __name__ == "__main__":

@@ -192,20 +192,24 @@ class Model(Record):
 
 
 class GemmConstants(Schema):
-    """Of ``max(FLOP/(efficiency peak), bytes/(bandwidth_fraction HBM)) + launch``, with the fit's own error."""
+    """Of ``max(FLOP/(efficiency peak) + fill, bytes/(bandwidth_fraction HBM)) + launch``, with the fit's own error."""
 
     efficiency: Sourced = quantity("1")
     bandwidth_fraction: Sourced = quantity("1")
+    fill: Sourced | None = quantity("s", required=False)  # absent: none
     launch: Sourced = quantity("s")
     rows: Sourced | None = quantity("1", required=False)
     held_out_error: Sourced | None = quantity("1", required=False)
+    runtime_difference: Sourced | None = quantity("1", required=False)  # of another runtime on the same shapes: the noise floor
 
 
 class AttentionConstants(Schema):
-    """Of flash attention: efficiency ``e s / (s + saturation_length)`` and the backward's time over the forward's."""
+    """Of flash attention: efficiency ``e s / (s + saturation_length) R / (R + saturation_rows)``, R the query rows of the
+    kernel, and the backward's time over the forward's."""
 
     forward_efficiency: Sourced = quantity("1")
     saturation_length: Sourced = quantity("1")
+    saturation_rows: Sourced | None = quantity("1", required=False)  # absent: any number of rows fills the device
     backward_time_ratio: Sourced = quantity("1")
     launch: Sourced = quantity("s")
     rows: Sourced | None = quantity("1", required=False)
@@ -219,12 +223,26 @@ class ElementwiseConstants(Schema):
     launch: Sourced = quantity("s")
 
 
-class CollectiveConstants(Schema):
-    """Of ``latency + S f / (b sqrt(S)/(sqrt(S)+sqrt(half_size)))``; ``b`` is bandwidth_fraction times the line rate."""
+class GroupConstants(Schema):
+    """The constants of a collective among one number of ranks."""
 
     bandwidth_fraction: Sourced = quantity("1")
     half_size: Sourced = quantity("B")
     latency: Sourced = quantity("s")
+
+
+class CollectiveConstants(Schema):
+    """Of ``latency + S f / (b sqrt(S)/(sqrt(S)+sqrt(half_size)))``; ``b`` is bandwidth_fraction times the line rate.
+
+    The constants are those of ``ranks`` ranks and more; ``smaller`` holds those of smaller groups, by their number of ranks.
+    Where only one set is known it serves every group.
+    """
+
+    bandwidth_fraction: Sourced = quantity("1")
+    half_size: Sourced = quantity("B")
+    latency: Sourced = quantity("s")
+    ranks: Sourced | None = quantity("1", required=False)
+    smaller: dict[str, GroupConstants] = table_of(GroupConstants)
     rows: Sourced | None = quantity("1", required=False)
     held_out_error: Sourced | None = quantity("1", required=False)
 
@@ -232,9 +250,10 @@ class CollectiveConstants(Schema):
 class Calibration(Record):
     """Constants of the kernel and collective laws, fitted to measured operators of one device or fabric.
 
-    ``gemm`` by precision: efficiency (of dense peak), bandwidth_fraction (of HBM), launch [s].
-    ``attention`` by kernel generation (flash-2, flash-3): forward_efficiency, saturation_length [tokens], backward_time_ratio, launch.
-    ``collective`` by operation: bandwidth_fraction (of the tier's line rate), half_size [B], latency [s].
+    ``gemm`` by precision: efficiency (of dense peak), bandwidth_fraction (of HBM), fill and launch [s].
+    ``attention`` by kernel generation (flash-2, flash-3): forward_efficiency, saturation_length [tokens], saturation_rows,
+    backward_time_ratio, launch.
+    ``collective`` by operation and number of ranks: bandwidth_fraction (of the tier's line rate), half_size [B], latency [s].
     """
 
     version: str

@@ -1,6 +1,6 @@
 """The pieces every layer is made of: per-rank sizes, and leaves that run at the roof they meet first.
 
-Each operator is a leaf of ``max(FLOP/(e P), bytes/(b BW)) + launch`` with the constants of the device's calibration
+Each operator is a leaf of ``max(FLOP/(e P) + fill, bytes/(b BW)) + launch`` with the constants of the device's calibration
 record. Shapes are those of one model-parallel rank: heads, the wide MLP dimension divided by ``tp``, tokens by ``cp``.
 """
 
@@ -60,12 +60,13 @@ class Shapes:
 
 
 def kernel(cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, constants: Any, efficiency: Any = None) -> Term:
-    """A leaf that runs at the roof its FLOPs and bytes meet first."""
+    """A leaf that runs at the roof its FLOPs and bytes meet first; an ``efficiency`` of its own has the filling in it."""
     rates = {
         "peak": cluster.accelerator.peak[peak],
         "bandwidth": cluster.accelerator.hbm_bandwidth,
         "efficiency": sustained(cluster, constants.efficiency if efficiency is None else efficiency),
         "bandwidth_fraction": constants.bandwidth_fraction,
+        "fill": constants.fill if efficiency is None and constants.fill is not None else 0.0,
     }
     slow = kernels.memory_bound(flop, moved, **{k: getattr(v, "value", v) for k, v in rates.items()})
     bound = np.where(slow, _HBM, _COMPUTE)

@@ -8,10 +8,12 @@ fabric, one NIC rail per accelerator.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.records import CollectiveConstants
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.law import collectives, experts
 from ironlaw.plan import Cluster, Plan
@@ -55,21 +57,41 @@ def scale_up_rate(cluster: Cluster, inner: Any) -> Any:
     return np.where(inner > 1, collectives.mesh_rate(np.maximum(inner, 2.0), domain, rate.value), rate.value)
 
 
+def by_ranks(constants: CollectiveConstants, n: Any) -> dict[str, Any]:
+    """The constants of a collective among ``n`` ranks: between measured numbers of ranks linear in log n, constant beyond."""
+    names = ("fraction", "half_size", "latency")
+    largest = (constants.bandwidth_fraction, constants.half_size, constants.latency)
+    if constants.ranks is None or not constants.smaller:
+        return dict(zip(names, largest, strict=True))
+    groups = sorted((int(key), (c.bandwidth_fraction, c.half_size, c.latency)) for key, c in constants.smaller.items())
+    groups.append((int(constants.ranks.value), largest))
+    counts = np.log([float(count) for count, _ in groups])
+    place = np.log(np.maximum(n, 1.0))
+    steps = [np.clip((place - low) / (high - low), 0.0, 1.0) for low, high in pairwise(counts)]
+    found = {}
+    for name, column in zip(names, zip(*(values for _, values in groups), strict=True), strict=True):
+        value = column[0].value + sum(step * (b.value - a.value) for step, (a, b) in zip(steps, pairwise(column), strict=True))
+        text = ", ".join(f"{known.text} among {count}" for (count, _), known in zip(groups, column, strict=True))
+        found[name] = Sourced(value, column[-1].unit, text, column[-1].source, column[-1].note)
+    return found
+
+
 def _wires(cluster: Cluster, plan: Plan, operation: str, n: Any, stride: Any) -> dict[str, Any]:
     """What a collective over ``n`` ranks ``stride`` apart finds on its two tiers, by the names the laws give it."""
     inside, outside = cluster.scale_up.collective[operation], cluster.scale_out.collective[operation]
     inner = inner_ranks(cluster, plan, n, stride)
+    across = n / inner
+    near, far = by_ranks(inside, inner), by_ranks(outside, across)
+    near["fraction"] = held(near["fraction"], cluster.systems.scale_up_sustained)
+    far["fraction"] = held(far["fraction"], cluster.systems.fabric_sustained)
+    far["latency"] = far["latency"].value * HOPS[operation](across)
     return {
         "inner_ranks": inner,
-        "outer_ranks": n / inner,
+        "outer_ranks": across,
         "inner_rate": scale_up_rate(cluster, inner),
-        "inner_fraction": held(inside.bandwidth_fraction, cluster.systems.scale_up_sustained),
-        "inner_half_size": inside.half_size,
-        "inner_latency": inside.latency,
+        **{f"inner_{name}": value for name, value in near.items()},
         "outer_rate": nic_rate(cluster),
-        "outer_fraction": held(outside.bandwidth_fraction, cluster.systems.fabric_sustained),
-        "outer_half_size": outside.half_size,
-        "outer_latency": outside.latency.value * HOPS[operation](n / inner),
+        **{f"outer_{name}": value for name, value in far.items()},
     }
 
 

@@ -44,8 +44,8 @@ def memory_time(traffic, bandwidth, bandwidth_fraction, launch):
     return inside(time, traffic >= 0, bandwidth > 0, bandwidth_fraction > 0, launch >= 0)
 
 
-def kernel_time(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, launch):
-    """Time of one kernel: ``max(flop / (efficiency peak), traffic / (bandwidth_fraction bandwidth)) + launch``.
+def kernel_time(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, fill, launch):
+    """Time of one kernel: ``max(flop / (efficiency peak) + fill, traffic / (bandwidth_fraction bandwidth)) + launch``.
 
     Parameters
         flop [FLOP]: operations of the kernel, >= 0
@@ -54,15 +54,19 @@ def kernel_time(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, 
         bandwidth [B/s]: HBM bandwidth of the datasheet, > 0
         efficiency [1]: fraction of the peak that large kernels reach, > 0
         bandwidth_fraction [1]: fraction of the bandwidth that streaming kernels reach, > 0
+        fill [s]: what filling and draining the multiprocessors adds to the compute roof, >= 0
         launch [s]: fixed time of one kernel, >= 0
     Returns [s]: time of the kernel
-    Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
-    Leaves out: tile and wave quantisation, caches, clock changes under load
+    Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785;
+        fill: NVIDIA, Matrix Multiplication Background User's Guide, "Wave Quantization" (the tail), as a constant fitted to GEMMs
+        (aiconfigurator systems tables, NVIDIA, 2025, https://github.com/ai-dynamo/aiconfigurator)
+    Leaves out: which tile the library picks, caches, clock changes under load
 
-    >>> float(kernel_time(8e12, 4e9, 1e15, 4e12, 0.8, 0.8, 3e-6))
+    >>> float(kernel_time(8e12, 4e9, 1e15, 4e12, 0.8, 0.8, 2e-6, 1e-6))
     0.010003
     """
-    time = np.maximum(ratio(1.0 * flop, 1.0 * efficiency * peak), ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth))
+    compute = ratio(1.0 * flop, 1.0 * efficiency * peak) + fill
+    time = np.maximum(compute, ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth))
     return inside(
         time + launch,
         flop >= 0,
@@ -71,12 +75,13 @@ def kernel_time(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, 
         bandwidth > 0,
         efficiency > 0,
         bandwidth_fraction > 0,
+        fill >= 0,
         launch >= 0,
     )
 
 
-def memory_bound(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction):
-    """Whether the memory roof is the longer: ``traffic / (bandwidth_fraction bandwidth) > flop / (efficiency peak)``.
+def memory_bound(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, fill):
+    """Whether the memory roof is the longer: ``traffic / (bandwidth_fraction bandwidth) > flop / (efficiency peak) + fill``.
 
     Parameters
         flop [FLOP]: operations of the kernel, >= 0
@@ -85,16 +90,17 @@ def memory_bound(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction)
         bandwidth [B/s]: HBM bandwidth of the datasheet, > 0
         efficiency [1]: fraction of the peak that large kernels reach, > 0
         bandwidth_fraction [1]: fraction of the bandwidth that streaming kernels reach, > 0
+        fill [s]: what filling and draining the multiprocessors adds to the compute roof, >= 0
     Returns [bool]: True where memory binds; False where compute does, on a tie, and outside the domain
     Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
     Leaves out: the launch time, which may exceed both
 
-    >>> bool(memory_bound(1e12, 1e10, 1e15, 1e12, 1.0, 1.0))
+    >>> bool(memory_bound(1e12, 1e10, 1e15, 1e12, 1.0, 1.0, 0.0))
     True
     """
     memory = ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth)
-    compute = ratio(1.0 * flop, 1.0 * efficiency * peak)
-    within = inside(1.0, flop >= 0, traffic >= 0, peak > 0, bandwidth > 0, efficiency > 0, bandwidth_fraction > 0)
+    compute = ratio(1.0 * flop, 1.0 * efficiency * peak) + fill
+    within = inside(1.0, flop >= 0, traffic >= 0, peak > 0, bandwidth > 0, efficiency > 0, bandwidth_fraction > 0, fill >= 0)
     return np.logical_and(memory > compute, within == 1.0)
 
 
@@ -158,13 +164,33 @@ def saturating_efficiency(seq_len, efficiency, saturation_length):
     Returns [1]: fraction of the peak
     Source: fitted to forward attention kernels of A100, H100 and B200 (aiconfigurator systems tables, NVIDIA, 2025,
         https://github.com/ai-dynamo/aiconfigurator); s0 about 600, 1,150 and 1,850 tokens
-    Leaves out: the batch, which also fills the device; head_dim; windows
+    Leaves out: how many heads fill the device (device_filling); head_dim; windows
 
     >>> float(saturating_efficiency(1150, 0.7, 1150))
     0.35
     """
     value = ratio(1.0 * efficiency * seq_len, 1.0 * seq_len + saturation_length)
     return inside(value, seq_len > 0, efficiency > 0, saturation_length >= 0)
+
+
+def device_filling(query_rows, saturation_rows):
+    """Share of the device that an attention kernel keeps busy: ``R / (R + R0)``.
+
+    Blocks of query rows run side by side, and the last to finish works alone: its time goes with the length, not with the
+    number of rows. R0 is near one block of 256 rows for each multiprocessor where a block takes long (37,900 on a B200).
+
+    Parameters
+        query_rows [1]: rows R of queries: batch, heads and query tokens multiplied, > 0
+        saturation_rows [1]: rows R0 that keep half of the device busy, >= 0
+    Returns [1]: fraction in (0, 1]
+    Source: fitted to forward attention kernels with at least 16 sequences times heads (aiconfigurator systems tables, NVIDIA, 2025,
+        https://github.com/ai-dynamo/aiconfigurator); predicts those with 1 to 15, which it has not seen
+    Leaves out: whole waves, kernels that split the keys of one query
+
+    >>> float(device_filling(8 * 4096, 8 * 4096))
+    0.5
+    """
+    return inside(ratio(1.0 * query_rows, 1.0 * query_rows + saturation_rows), query_rows > 0, saturation_rows >= 0)
 
 
 def power_limited_clock(power_limit, reference_power, idle_power):

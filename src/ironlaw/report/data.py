@@ -195,7 +195,7 @@ def formula(term: Term) -> str:
 
 def _input_data(item: Any, at: int) -> dict[str, Any]:
     if isinstance(item, Sourced):
-        return {"value": item.value, "unit": item.unit, "text": item.text, "source": item.source.key if item.source else None}
+        return {"value": number(item.value, at), "unit": item.unit, "text": item.text, "source": item.source.key if item.source else None}
     return {"value": number(item, at)}
 
 

@@ -76,6 +76,7 @@ def _input(item: Any, at: int) -> str:
     if isinstance(item, Sourced):
         source = f"  <- {item.source.line()}" if item.source else ""
         note = f" ({item.note})" if item.note else ""
-        return f"{item.text}{note}{source}"
+        text = item.text if isinstance(item.value, float) else f"{_show(number(item.value, at), item.unit)}, from {item.text}"
+        return f"{text}{note}{source}"
     value = number(item, at)
     return "nan" if value is None else f"{value:.6g}"
