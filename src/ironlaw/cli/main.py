@@ -15,6 +15,7 @@ from ironlaw.errors import IronlawError, nearest_names
 
 VERBS = {
     "estimate": ("ironlaw.cli.estimate", "Estimate one training run: fit, step time, bound, MFU, days, money, energy."),
+    "validate": ("ironlaw.cli.validate", "How wrong estimates are: published runs, or your own, against predictions."),
     "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }
 

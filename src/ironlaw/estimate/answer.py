@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision, freeze, plain_model
 from ironlaw.estimate.cautions import cautions
+from ironlaw.estimate.correction import Correction, read_correction
 from ironlaw.estimate.counts import total_parameters
 from ironlaw.estimate.memory import Memory, memory
 from ironlaw.estimate.options import DEFAULTS, OPTIONS, flat, is_column, read_options
@@ -23,7 +24,7 @@ from ironlaw.estimate.rates import throughput
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
 from ironlaw.plan import Cluster, Job, Plan
-from ironlaw.terms import BOUNDS, Term, shares
+from ironlaw.terms import BOUNDS, Term, shares, total
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Group:
     run: Run | None
     assumptions: Assumptions
     warnings: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+    correction: Correction | None = None
 
     @cached_property
     def shares(self) -> Mapping[str, Any]:
@@ -289,7 +292,13 @@ def _evaluate(
         held = memory(job, cluster, plan)
         timed = step(job, cluster, plan)
         speed = throughput(job, cluster, plan, timed)
+    correction = read_correction(given["correction"]) if "correction" in given else None
+    if correction is not None:  # every part of the step is as much longer or shorter as the user's own runs were
+        timed = replace(timed, tree=total("step", timed.tree.parts, times=correction.factor))
+        speed = throughput(job, cluster, plan, timed)
     notes = [*assumptions, *notes]
+    if correction is not None:
+        assume(notes, "correction", f"step times {correction.factor:.3f} ({correction.label})", "override")
     if "schedule" not in given:
         assume(notes, "schedule", "1f1b, interleaved where vpp > 1", "default")
     if "framework" not in given:
@@ -300,7 +309,7 @@ def _evaluate(
         run = run_of(given, cluster, plan, timed.tree.value, timed.forward_share, count, folders, notes)
     rules = {**kept, "fits": held.fits}
     warnings = [f"left out: {item}" for item in left_out] + cautions(given, _was_given("cp", notes), job, cluster)
-    return Group(placed.index, job, cluster, plan, placed.recompute, placed.chosen, rules, held, timed, speed, run, notes, tuple(warnings))
+    return Group(placed.index, job, cluster, plan, placed.recompute, placed.chosen, rules, held, timed, speed, run, notes, tuple(warnings), folders, correction)
 
 
 def _was_given(name: str, notes: Assumptions) -> bool:

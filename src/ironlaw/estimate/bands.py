@@ -48,15 +48,17 @@ def width(kind: str, folders: tuple[str, ...] = ()) -> tuple[float, float] | Non
     return None if half is None else (half.value, record.coverage.value)
 
 
-def step_band(group: Group, at: int, seconds: float | None, folders: tuple[str, ...] = ()) -> list[float] | None:
+def step_band(group: Group, at: int, seconds: float | None) -> list[float] | None:
     """``[lo, hi, coverage]`` of a step time [s], or None."""
-    found = width(supports(group, at), folders)
+    found = width(supports(group, at), group.folders)
+    if found is not None and group.correction is not None:  # the user's own runs say it better
+        found = (group.correction.half_width, found[1])
     return None if found is None or seconds is None else banded(seconds, *found)
 
 
-def memory_band(group: Group, size: float | None, folders: tuple[str, ...] = ()) -> list[float] | None:
+def memory_band(group: Group, size: float | None) -> list[float] | None:
     """``[lo, hi, coverage]`` of what a device holds [B], or None."""
-    record: Bands = load.record("bands", "default", folders)
+    record: Bands = load.record("bands", "default", group.folders)
     half = record.memory.get("mixture" if group.job.model.num_experts else "dense")
     return None if half is None or size is None else banded(size, half.value, record.coverage.value)
 

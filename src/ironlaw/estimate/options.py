@@ -283,6 +283,7 @@ OPTIONS: dict[str, Option] = {
     "evaluation_tokens": Option(tokens, "tokens of one evaluation (forward only)", "TOKENS"),
     "checkpoint_every": Option(whole, "steps between checkpoints", "STEPS"),
     "checkpoint_bandwidth": Option(positive("B/s"), "what storage takes in all, such as 100GB/s", "RATE"),
+    "correction": Option(text, "file of ironlaw validate --mine: what your own runs say of the level of step times", "TOML"),
     "tokens": Option(tokens, "tokens of the whole run, such as 15T; absent: no run section", "TOKENS"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
     "grid": Option(grid, "region, or g/kWh (default: world average)", "GRID"),

@@ -31,6 +31,8 @@ def number(value: Any, at: int = 0) -> Any:
 
 def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str, Any]:
     """One row of ``estimate`` as the JSON object of the contract."""
+    from ironlaw.estimate.bands import step_band
+
     group, at = estimate.place_of(index)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
     return {
@@ -40,7 +42,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "catalog_hash": load.catalog_hash(estimate.folders),
         "assumptions": assumptions(group, at),
         "warnings": warnings(group, at),
-        "step": {"seconds": step, "band": None, "tree": term_data(group.step.tree, at, explain), "stage": stage_name(group, at)},
+        "step": {"seconds": step, "band": step_band(group, at, step), "tree": term_data(group.step.tree, at, explain), "stage": stage_name(group, at)},
         "memory": memory_data(group, at, explain),
         "throughput": throughput_data(group, at, step is None),
         "bound": bound_data(group, at, step is None),
@@ -60,9 +62,11 @@ def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
 
 def warnings(group: Group, at: int) -> list[str]:
     """What a reader must know before trusting the row."""
+    from ironlaw.estimate.bands import why_no_band
     from ironlaw.estimate.rules import broken
 
-    return [*group.warnings, *_batch_warning(group, at), *_rate_warning(group, at), *broken(group.job, group.plan, group.rules, at)]
+    unbanded = why_no_band(group, at)
+    return [*group.warnings, *([unbanded] if unbanded else []), *_batch_warning(group, at), *_rate_warning(group, at), *broken(group.job, group.plan, group.rules, at)]
 
 
 def _rate_warning(group: Group, at: int) -> list[str]:
@@ -97,6 +101,8 @@ def _stage(group: Group, names: tuple[str, ...], which: Any, at: int) -> str | N
 
 def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
     """The fullest stage's memory."""
+    from ironlaw.estimate.bands import memory_band
+
     held = group.memory
     return {
         "allocated": number(held.allocated, at),
@@ -105,7 +111,7 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
         "capacity_bytes": held.capacity,
         "fits": bool(number(held.fits, at)),
         "stage": _stage(group, held.stage_names, held.which, at),
-        "band": None,
+        "band": memory_band(group, number(held.device, at)),
         "tree": term_data(held.tree, at, explain),
     }
 

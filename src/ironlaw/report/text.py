@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
+from ironlaw.estimate.bands import step_band
 from ironlaw.report.data import assumptions, bound_data, memory_data, number, plan_data, run_data, stage_name, warnings
 from ironlaw.terms import Term
 
@@ -75,7 +76,7 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
         yield ink.bold(f"no estimate: {_nan_term(group.step.tree, at)}")
         return
     yield (
-        f"step {ink.bold(units.show(step, 's'))}, {number(t['tokens_per_second'].value, at):,.0f} tokens/s"
+        f"step {ink.bold(units.show(step, 's'))}{_band(group, at, step)}, {number(t['tokens_per_second'].value, at):,.0f} tokens/s"
         f" ({number(t['tokens_per_second_per_gpu'].value, at):,.0f} per GPU),"
         f" MFU {ink.bold(format(number(t['mfu'].value, at), '.1%'))}"
         f" (causal {number(t['mfu_causal'].value, at):.1%}, HFU {number(t['hfu'].value, at):.1%})"
@@ -83,6 +84,12 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     )
     yield bound_line(bound["by"], bound["shares"], held["fits"], ink)
     yield plan_line(plan)
+
+
+def _band(group: Group, at: int, step: float) -> str:
+    """The error band in brackets, where published runs support one."""
+    band = step_band(group, at, step)
+    return "" if band is None else f" ({band[2]:.0%} band {units.show(band[0], 's')} to {units.show(band[1], 's')})"
 
 
 def bound_line(by: str, shares: dict[str, float], fits: bool, ink: Ink) -> str:
@@ -122,7 +129,7 @@ def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
         return
     stage = stage_name(group, at)
     yield ink.bold("Where the step goes") + ("" if stage == "only" else ink.dim(f"  (pace set by the {stage} stage)"))
-    for name, seconds, depth in _lines(group.step.tree, at):
+    for name, seconds, depth in _lines(group.step.tree, at, number(group.step.tree.times, at)):
         share = seconds / step
         if share >= 0.0005 or depth == 0:
             label = "  " * depth + name

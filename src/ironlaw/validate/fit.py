@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Systems
 from ironlaw.units import parse
+from ironlaw.validate.peaks import LARGE
 from ironlaw.validate.predict import Prepared, times
 from ironlaw.validate.runs import DATA
 
@@ -123,22 +124,23 @@ class Problem:
             step = np.clip(point - np.linalg.solve(matrix, slope), self.low, self.high) - point
         return point + step
 
-    def solve(self, mask: Any) -> tuple[Any, Any, Any]:
-        """The fitted point on the rows of ``mask``, its residuals and jacobian there."""
-        point = self.first
-        for _ in range(ROUNDS):
+    def solve(self, mask: Any, start: Mapping[str, float] | None = None) -> tuple[Any, Any, Any]:
+        """The fitted point on the rows of ``mask``, its residuals and jacobian there; from a fit close by, in one round."""
+        point = self.first if start is None else np.log([start[c.name] for c in self.free])
+        for _ in range(ROUNDS if start is None else 1):
             residual = self.residual(point)
             point = self.move(point, residual, self.jacobian(point, residual), mask)
         residual = self.residual(point)
         return point, residual, self.jacobian(point, residual)
 
 
-def solve_all(prepared: Prepared, drop: str | None = None) -> Fit:
+def solve_all(prepared: Prepared, drop: str | None = None, start: Mapping[str, float] | None = None) -> Fit:
     """Fit on all families, then step from there without each of them; ``drop`` holds one constant at its neutral value."""
     free = tuple(c for c in constants() if c.name != drop)
+    prepared = subset(prepared, fitted_rows(prepared))
     problem = Problem(prepared, free, {c.name: c.neutral for c in constants() if c.name == drop})
-    mask = fitted_rows(prepared)
-    point, residual, jacobian = problem.solve(mask)
+    mask = np.ones(len(prepared.runs), dtype=bool)
+    point, residual, jacobian = problem.solve(mask, start)
     families = dict.fromkeys(prepared.families[mask].tolist())
     out = {f: problem.values(problem.move(point, residual, jacobian, mask & (prepared.families != f))) for f in families}
     return Fit(problem.values(point), out)
@@ -172,6 +174,7 @@ def subset(prepared: Prepared, rows: Any) -> Prepared:
         hardware=tuple(prepared.hardware[i] for i in pick),
         support=tuple(prepared.support[i] for i in pick),
         fits=prepared.fits[index],
+        answers=tuple(prepared.answers[i] for i in pick),
     )
 
 
@@ -204,6 +207,17 @@ def half_widths(prepared: Prepared, predicted: Any) -> dict[str, tuple[float, in
     return made
 
 
+def memory_half_widths(peaks: Sequence[Any]) -> dict[str, float]:
+    """By kind of model: the MOST quantile of |log error| of complete peaks of at least 2 GiB, all of one project."""
+    large = [p for p in peaks if p.complete and p.measured_bytes >= LARGE]
+    made = {}
+    for name, moe in (("dense", False), ("mixture", True)):
+        errors = [abs(float(np.log(p.predicted_bytes / p.measured_bytes))) for p in large if p.moe == moe]
+        if errors:
+            made[name] = float(np.quantile(errors, MOST))
+    return made
+
+
 def weighted_quantile(values: Any, weights: Any, level: float) -> float:
     """The smallest value that at least ``level`` of the weight does not exceed.
 
@@ -224,7 +238,7 @@ def read_record(path: Path = RECORD) -> tuple[Fit, dict[str, Any]]:
     return Fit(table["constants"], table["held_out"]), table
 
 
-def ablations(prepared: Prepared) -> Iterator[tuple[str, Fit]]:
-    """The fit without each constant's effect."""
+def ablations(prepared: Prepared, fit: Fit) -> Iterator[tuple[str, Fit]]:
+    """The fit without each constant's effect, the others fitted again from where they stood."""
     for c in constants():
-        yield c.name, solve_all(prepared, c.name)
+        yield c.name, solve_all(prepared, c.name, fit.values)

@@ -43,6 +43,7 @@ class Prepared:
     hardware: tuple[str, ...]  # accelerator and precision that name the peak
     support: tuple[str, ...]  # what kind of runs supports an error band for it; see estimate.bands
     fits: Any  # whether the plan that ran is predicted to fit
+    answers: tuple[tuple[Estimate, int], ...]  # an Estimate and its row
 
     @property
     def families(self) -> Any:
@@ -69,7 +70,9 @@ def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepare
     skipped: list[Skipped] = []
     facts: list[tuple[float, float, bool]] = []
     names: list[tuple[str, str]] = []
-    batches: dict[int, tuple[Job, Cluster, list[Plan], list[int]]] = {}
+    firsts: list[tuple[Estimate, int]] = []
+    batches: dict[str, tuple[Job, Cluster, list[Plan], list[int]]] = {}
+    keys: dict[int, str] = {}
     at = 0
     for run in runs:
         variants = range(at, at + len(run.asked))
@@ -82,16 +85,18 @@ def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepare
             continue
         for estimate, row in legal:
             group, place = estimate.place_of(row)
-            batch = batches.setdefault(id(group), (group.job, group.cluster, [], []))
+            key = keys.setdefault(id(group), repr((group.job, group.cluster)))
+            batch = batches.setdefault(key, (group.job, group.cluster, [], []))
             batch[2].append(group.plan.take([place]))
             batch[3].append(len(kept))
         group, place = legal[0][0].place_of(legal[0][1])
         names.append((f"{group.cluster.accelerator.name} {group.job.precision.peak}", supports(group, place)))
+        firsts.append(legal[0])
         kept.append(run)
     columns = np.array(facts, dtype=np.float64).reshape(-1, 3).T
     made = tuple(Batch(job, cluster, _joined(plans), np.array(owner)) for job, cluster, plans, owner in batches.values())
-    prepared = Prepared(tuple(kept), made, columns[0], columns[1], tuple(n for n, _ in names), tuple(s for _, s in names), columns[2] > 0)
-    return prepared, skipped
+    hardware, support = (tuple(n[k] for n in names) for k in (0, 1))
+    return Prepared(tuple(kept), made, columns[0], columns[1], hardware, support, columns[2] > 0, tuple(firsts)), skipped
 
 
 def _legal(answers: list[tuple[Estimate, int]], errors: list[IronlawError]) -> list[tuple[Estimate, int]]:

@@ -1,0 +1,101 @@
+"""``ironlaw validate``: published runs against estimates, or a user's own; ``ironlaw validate fit`` fits the constants again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ironlaw.errors import QuestionError
+
+if TYPE_CHECKING:
+    from ironlaw.validate.session import Validation
+
+_EXAMPLES = """
+\b
+Examples:
+  ironlaw validate
+  ironlaw validate --by device --memory
+  ironlaw validate --runs other_runs.csv --json
+  ironlaw validate --mine our_runs.csv --correction ours.toml      (then: ironlaw estimate ... --correction ours.toml)
+  ironlaw validate fit
+"""
+
+
+@click.command("validate", epilog=_EXAMPLES)
+@click.argument("action", required=False, type=click.Choice(["fit"]))
+@click.option("--runs", metavar="CSV", help="score the runs of this table instead of those that ship (same columns)")
+@click.option("--mine", metavar="CSV", help="score runs of your own")
+@click.option("--correction", metavar="TOML", help="with --mine: write what your runs say, for estimates that ask for it")
+@click.option("--memory", is_flag=True, help="score measured memory too")
+@click.option("--peaks", metavar="CSV", help="with --memory: measured peaks of this table instead of those that ship")
+@click.option("--by", metavar="KEY", default="family", show_default=True, help="group by family, device, support, apart, or a column")
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.option("--markdown", is_flag=True, help="print the page docs/validation.md")
+@click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
+def command(
+    action: str | None,
+    runs: str | None,
+    mine: str | None,
+    correction: str | None,
+    memory: bool,
+    peaks: str | None,
+    by: str,
+    as_json: bool,
+    markdown: bool,
+    catalog: tuple[str, ...],
+) -> int:
+    """How wrong the estimates are: every published run predicted by constants that never saw its family."""
+    from ironlaw.catalog.load import given_folders
+    from ironlaw.validate import session
+    from ironlaw.validate.runs import RUNS
+
+    folders = given_folders(catalog)
+    if runs is not None and mine is not None:
+        raise QuestionError("--runs scores published runs and --mine your own: give one of them")
+    if correction is not None and mine is None:
+        raise QuestionError("--correction is learned from runs of your own: give --mine")
+    if action == "fit":
+        return _fit()
+    found = session.validate(Path(mine or runs or RUNS), memory or peaks is not None, folders, Path(peaks) if peaks else None)
+    if as_json:
+        sys.stdout.write(json.dumps(session.data(found, by), indent=1, allow_nan=False, default=float) + "\n")
+    else:
+        from ironlaw.report import validation
+
+        sys.stdout.write((validation.markdown(found) if markdown else validation.text(found, by)) + "\n")
+    for skipped in found.held_out.skipped if (mine or runs) and not as_json else ():
+        click.echo(f"ironlaw: line {skipped.line} ({skipped.id}): {skipped.reason}", err=True)
+    if correction is not None and mine is not None:
+        _write_correction(found, Path(correction), Path(mine))
+    return 0 if found.held_out.prepared.runs else 1
+
+
+def _fit() -> int:
+    """Fit on the runs that ship and write constants, bands and the record of the fit."""
+    from ironlaw.validate import fit, peaks, record, runs
+    from ironlaw.validate.predict import prepare
+
+    listed, _ = runs.read_runs()
+    prepared, _ = prepare(listed)
+    fitted = fit.solve_all(prepared)
+    for c in fit.constants():
+        click.echo(f"{c.name:<22} {fitted.values[c.name]:.4g}   (first {c.first:.4g})")
+    found, _skipped = peaks.peaks(peaks.read_peaks())
+    record.write_fit(prepared, fitted, fit.memory_half_widths(found))
+    click.echo(f"wrote {record.SYSTEMS}, {record.BANDS}, {fit.RECORD}")
+    return 0
+
+
+def _write_correction(found: Validation, path: Path, source: Path) -> None:
+    """What a user's own runs say of the level of their estimates, labelled; refuses where they are too few."""
+    from ironlaw.estimate.correction import LEAST_ROWS, write_correction
+
+    errors = found.in_sample.error
+    if errors.size < LEAST_ROWS:
+        raise QuestionError(f"--correction needs at least {LEAST_ROWS} scored runs, {source.name} has {errors.size}")
+    factor = write_correction(path, errors, source)
+    click.echo(f"ironlaw: wrote {path}: steps times {factor:.3f}, from {errors.size} runs of {source.name}", err=True)

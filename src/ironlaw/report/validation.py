@@ -1,0 +1,188 @@
+"""What a validation found, for a terminal and for the page that ships."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ironlaw.validate.fit import constants
+from ironlaw.validate.score import Scored, Summary, baseline_data, headline, skip_counts
+from ironlaw.validate.session import CALCULON, Validation, exact_points
+
+_WORST = 8
+
+
+def percent(value: float | None, signed: bool = False) -> str:
+    """A share in per cent; a dash for none.
+
+    >>> percent(0.0312), percent(-0.1, signed=True), percent(None)
+    ('3.1 %', '-10.0 %', '-')
+    """
+    if value is None or value != value:
+        return "-"
+    return f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
+
+
+def rows_of(found: Validation, by: str) -> list[tuple[str, ...]]:
+    """A line for every group: how wrong held out, bands, in-sample and the two baselines."""
+    inside = {s.key: s for s in found.in_sample.groups(by)}
+    bases = baseline_data(found.held_out)
+    device, level = (bases[name]["families"] for name in ("one efficiency a device", "the family's own level"))
+    return [_row(s, inside.get(s.key), device.get(s.key), level.get(s.key)) for s in found.held_out.groups(by)]
+
+
+def _row(s: Summary, inside: Summary | None, device: float | None, level: float | None) -> tuple[str, ...]:
+    return (
+        s.key,
+        str(s.n),
+        percent(s.median_abs_error),
+        percent(s.p90_abs_error),
+        percent(s.worst, signed=True),
+        percent(s.bias, signed=True),
+        "-" if s.band_coverage is None else f"{s.band_coverage:.0%}",
+        percent(s.band_width),
+        percent(inside.median_abs_error if inside else None),
+        percent(device),
+        percent(level),
+    )
+
+
+HEADER = ("group", "n", "median", "p90", "worst", "bias", "band holds", "band width", "in sample", "one efficiency", "own level")
+
+
+def text(found: Validation, by: str = "family") -> str:
+    """The validation in a terminal."""
+    lines = [f"{found.rows} runs, {len(found.held_out.prepared.runs)} scored, {len(found.held_out.skipped)} skipped", *_headline(found), ""]
+    table = [HEADER, *rows_of(found, by)]
+    widths = [max(len(row[k]) for row in table) for k in range(len(HEADER))]
+    for row in table:
+        lines.append("  ".join(cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))))
+    lines += ["", "worst of the headline:", *(f"  {line}" for line in worst(found.held_out))]
+    if found.memory is not None:
+        lines += ["", *memory_lines(found.memory)]
+    counts = skip_counts(found.held_out.skipped)
+    if counts:
+        lines += ["", "skipped:", *(f"  {n:>4}  {reason}" for reason, n in counts.items())]
+    return "\n".join(lines)
+
+
+def _headline(found: Validation) -> Iterator[str]:
+    out, inside = headline(found.held_out), headline(found.in_sample)
+    if out["family_median_abs_error"] is None:
+        yield "no dense pre-training row with known recompute: no headline"
+        return
+    yield (
+        f"headline, each family by constants that never saw it: median over families {percent(out['family_median_abs_error'])},"
+        f" all rows {percent(out['pooled_median_abs_error'])}, p90 {percent(out['p90_abs_error'])}, bias {percent(out['bias'], signed=True)}"
+        f" (in sample {percent(inside['family_median_abs_error'])})"
+    )
+    yield f"80 % bands hold {percent(out['band_coverage'])} of a family's rows, median width {percent(out['band_width'])}"
+    points = exact_points(found.held_out)
+    if points is not None:
+        yield f"the eight A100 points of Calculon, out of family: mean {percent(points)} (Calculon, tuned on them: {percent(CALCULON)})"
+
+
+def worst(scored: Scored, count: int = _WORST) -> list[str]:
+    """The headline rows furthest off."""
+    p = scored.prepared
+    order = sorted((i for i in range(len(p.runs)) if p.counts[i]), key=lambda i: -abs(float(scored.error[i])))
+    return [
+        f"{p.runs[i].id}  {p.runs[i].cells.get('model_name', '')} on {p.runs[i].cells.get('gpus', '')} x {p.hardware[i]}:"
+        f" predicted {scored.predicted[i]:.3g} s, measured {p.measured[i]:.3g} s, {percent(float(scored.error[i]), signed=True)}"
+        for i in order[:count]
+    ]
+
+
+def memory_lines(memory: dict[str, Any]) -> Iterator[str]:
+    """The figures of measured memory."""
+    yield f"memory, allocated peaks of at least 2 GiB: {_figures(memory)}"
+    names = ("dense", "moe", "hidden_4096", "muon", "fp16", "small", "reserved", "device")
+    for name in names:
+        if memory.get(name, {}).get("n"):
+            yield f"  {name}: {_figures(memory[name])}"
+    if memory.get("fits_false") is not None:
+        yield f"  predicted not to fit though it ran: {percent(memory['fits_false'])} of {memory['ran']}"
+    for reason, n in memory["skipped"].items():
+        yield f"  skipped {n}: {reason}"
+
+
+def _figures(f: dict[str, Any]) -> str:
+    return f"median {percent(f['median_abs_error'])}, p90 {percent(f['p90_abs_error'])}, bias {percent(f['bias'], signed=True)}, n {f['n']}"
+
+
+# --- the page ------------------------------------------------------------------------------------------------------------
+
+
+def markdown(found: Validation) -> str:
+    """The page ``docs/validation.md``."""
+    return "\n".join([*_intro(found), "", *_table(HEADER, rows_of(found, "family")), "", *_rest(found)]) + "\n"
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (header, ("---", *["---:"] * (len(header) - 1)), *rows)]
+
+
+def _intro(found: Validation) -> Iterator[str]:
+    yield "# How wrong ironlaw is\n"
+    yield "This page is written by `ironlaw validate` from the published runs that ship with it; `make docs` writes it anew.\n"
+    yield (
+        f"{found.rows} runs are in the table, {len(found.held_out.prepared.runs)} can be asked. Every family is scored with constants fitted"
+        " without it, so no row informs its own prediction. error = predicted / measured - 1 on step time.\n"
+    )
+    for line in _headline(found):
+        yield f"- {line}"
+    yield ""
+    yield "## By family\n"
+    yield (
+        "The headline counts dense pre-training with known recompute; rows set apart carry the reason in their name. *One efficiency*: a"
+        " single MFU a device, fitted on the other families. *Own level*: the family's own median MFU, which knows the answer's level."
+    )
+
+
+def _rest(found: Validation) -> Iterator[str]:
+    yield from _beaten(found)
+    yield "## Worst rows\n"
+    for line in worst(found.held_out, 12):
+        yield f"- {line}"
+    yield "\n## What is fitted\n"
+    record = found.record
+    yield (
+        f"{len(constants())} global constants, on {record['rows']} rows of {len(record['families'])} families; no constant per run, model or"
+        " family. Everything else is measured on operators, cited or counted, and carries its source.\n"
+    )
+    yield from _constants(found)
+    yield "\n## Without each\n"
+    yield "Each effect switched off, the other constants fitted again, every family held out.\n"
+    yield from _ablation(record)
+    yield "\n## By device\n"
+    yield from _table(HEADER[:9], [row[:9] for row in rows_of(found, "device")])
+    yield "\n## By what supports the band\n"
+    yield from _table(HEADER[:9], [row[:9] for row in rows_of(found, "support")])
+    if found.memory is not None:
+        yield "\n## Memory\n"
+        for line in memory_lines(found.memory):
+            yield f"- {line.strip()}"
+    yield "\n## Rows that cannot be asked\n"
+    yield from _table(("rows", "reason"), [(str(n), reason) for reason, n in skip_counts(found.held_out.skipped).items()])
+
+
+def _beaten(found: Validation) -> Iterator[str]:
+    share = baseline_data(found.held_out)["one efficiency a device"]["families_of_10_beaten"]
+    if share is not None:
+        yield f"Of the families with ten rows or more, {share:.0%} are predicted better than by one efficiency a device.\n"
+
+
+def _constants(found: Validation) -> Iterator[str]:
+    rows = []
+    for c in constants():
+        others = [v[c.name] for v in found.fit.held_out.values()]
+        spread = f"{min(others):.3g} to {max(others):.3g}"
+        rows.append((f"`{c.name}`", f"{found.fit.values[c.name]:.3g}", f"{c.first:.3g}", spread, f"{c.low:g} to {c.high:g}", c.meaning))
+    yield from _table(("constant", "value", "first value", "families left out", "bounds", "meaning"), rows)
+
+
+def _ablation(record: dict[str, Any]) -> Iterator[str]:
+    names = ("family_median_abs_error", "pooled_median_abs_error", "p90_abs_error")
+    rows = [("all effects", *(percent(record["headline"][n]) for n in names))]
+    rows += [(f"without `{name}`", *(percent(figures[n]) for n in names)) for name, figures in record["ablation"].items()]
+    yield from _table(("", "median over families", "all rows", "p90"), rows)

@@ -1,0 +1,84 @@
+"""What a fit leaves behind: the constants in their catalogue record, the bands, and a record that lets anyone score again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from ironlaw.catalog.load import SHIPPED
+from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, half_widths, held_out_times
+from ironlaw.validate.predict import Prepared
+from ironlaw.validate.runs import RUNS
+from ironlaw.validate.score import headline, score
+
+SYSTEMS, BANDS = SHIPPED / "systems" / "default.toml", SHIPPED / "bands" / "default.toml"
+_TITLE = "ironlaw validate fit on the published runs that ship, each family weighing the root of its rows"
+_URL = "https://github.com/ironlaw/ironlaw/blob/main/docs/validation.md"
+
+
+def write_fit(prepared: Prepared, fit: Fit, memory: dict[str, float], systems: Path = SYSTEMS, record: Path = RECORD) -> None:
+    """Write the constants into the systems record, and what was fitted on what, with and without each effect, beside the runs."""
+    predicted = held_out_times(prepared, fit)
+    rows = fitted_rows(prepared)
+    table = {
+        "date": date.today().isoformat(),
+        "runs_sha256": hashlib.sha256(RUNS.read_bytes()).hexdigest(),
+        "rows": int(rows.sum()),
+        "families": list(dict.fromkeys(prepared.families[rows].tolist())),
+        "constants": _rounded(fit.values),
+        "held_out": {f: _rounded(v) for f, v in fit.held_out.items()},
+        "headline": headline(score(prepared, predicted, [])),
+        "ablation": {name: headline(score(prepared, held_out_times(prepared, f), [])) for name, f in ablations(prepared, fit)},
+    }
+    record.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    text = systems.read_text(encoding="utf-8")
+    for c in constants():
+        others = [v[c.name] for v in fit.held_out.values()]
+        text = _replace_line(text, c, fit.values[c.name], min(others), max(others))
+    systems.write_text(_with_source(text, "fit", f"{_TITLE}; {int(rows.sum())} rows of {len(fit.held_out)} families"), encoding="utf-8")
+    write_bands(half_widths(prepared, predicted), memory)
+
+
+def _rounded(values: Any) -> dict[str, float]:
+    return {name: float(f"{value:.4g}") for name, value in values.items()}
+
+
+def _replace_line(text: str, c: Constant, value: float, least: float, most: float) -> str:
+    """The line of one constant with its fitted value, and in its note what it means, where it started, how far families move it."""
+    unit = " s" if c.name == "step_overhead" else ""
+    note = f"{c.meaning}; first value {c.first:.3g} ({c.source}); {least:.3g} to {most:.3g} when a family is left out"
+    line = f'{c.name} = {{ value = "{value:.4g}{unit}", source = "fit", note = "{note}" }}'
+    return re.sub(rf"^{c.name} = .*$", lambda _: line, text, flags=re.MULTILINE)
+
+
+def _with_source(text: str, key: str, title: str) -> str:
+    """The text with one source block written anew at its end."""
+    text = re.sub(rf"\n\[sources\.{key}\]\n(?:[^\[\n].*\n)*", "", text)
+    return text.rstrip("\n") + f'\n\n[sources.{key}]\ntitle = "{title}"\nurl = "{_URL}"\nread = {date.today().isoformat()}\ngrade = "measured"\n'
+
+
+def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float], path: Path = BANDS) -> None:
+    """Write the half-widths of bands with what each was learned from."""
+    lines = [
+        'title = "Error bands from runs whose family was left out of the fit"\n',
+        f'coverage = {{ value = "{COVERAGE}", source = "choice", note = "bands are meant to hold for four runs in five of a family unseen" }}',
+        "\n[step]",
+        *(
+            f'"{kind}" = {{ value = "{w:.3f}", source = "held-out", note = "half-width in log; {n} rows of {f} families" }}'
+            for kind, (w, n, f) in step.items()
+        ),
+        "\n[memory]",
+        *(f'"{kind}" = {{ value = "{w:.3f}", source = "peaks" }}' for kind, w in memory.items()),
+    ]
+    sources = {
+        "choice": ("A choice: bands of 80 %", "guess"),
+        "held-out": ("Held-out errors of ironlaw validate, families weighing the same, at the 90 % quantile", "measured"),
+        "peaks": ("Errors of ironlaw validate --memory at the 90 % quantile: all peaks are one project's", "measured"),
+    }
+    for key, (title, grade) in sources.items():
+        lines.append(f'\n[sources.{key}]\ntitle = "{title}"\nurl = "{_URL}"\nread = {date.today().isoformat()}\ngrade = "{grade}"')
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,68 @@
+"""Write the run table that ships: the facts of a larger table that mapping a row needs, each with its source.
+
+Usage: python tools/import_runs.py --runs TABLE.csv --out src/ironlaw/validate/data/runs.csv
+
+Free text is not carried: of notes only the few words that a mapping rule reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+from pathlib import Path
+
+COLUMNS = (
+    "id", "family", "source", "url_or_repo_path", "year", "framework", "software", "model_name", "params_b", "layers", "hidden", "heads",
+    "kv_heads", "ffn_hidden", "gated_mlp", "vocab", "head_dim", "moe_experts", "moe_topk", "expert_ffn_hidden", "shared_experts",
+    "dense_first_layers", "mla", "sliding_window", "mtp_layers", "moe_dispatch", "moe_dispatcher", "etp", "seq_len", "gpu_type",
+    "gpu_mem_gb", "gpus", "gpus_per_node", "nic_gbps_per_gpu", "interconnect", "tp", "pp", "vpp", "vpp_filled", "cp", "ep", "dp", "sharding",
+    "sequence_parallel", "micro_batch", "global_batch_seqs", "precision", "precision_filled", "recompute", "recompute_fraction",
+    "flash_attention", "attention_kernel", "compile", "cuda_graphs", "tp_comm_overlap", "offload", "step_time_s", "tokens_per_s_per_gpu",
+    "tflops_per_gpu", "mfu", "memory_gb_per_gpu", "memory_unit", "memory_kind", "flops_convention", "notes",
+)  # fmt: skip
+# what a rule reads of a row's notes, and how it is written
+WORDS = (
+    (r"zero1 (?:shard )?group (?:= )?(\d+)", "zero1 group {0}"),
+    (r"mixed_precision=(DEFAULT|PURE)", "mixed_precision={0}"),
+    (r"(early|untuned)", "called {0} by its source"),
+    (r"cpu_offloading_num_layers=(\d+)", "offloads {0} layers"),
+)
+LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
+CONVENTIONS = (("halv", "attention counted at half"), ("full", "attention counted in full"), ("non-causal", "attention counted in full"))
+
+
+def shortened(row: dict[str, str]) -> dict[str, str]:
+    """One row with free text cut to the words that rules read."""
+    kept = {name: row.get(name, "") for name in COLUMNS}
+    notes = [text.format(*m.groups()) for pattern, text in WORDS if (m := re.search(pattern, row["notes"], re.IGNORECASE))]
+    head = re.search(r"\b(lora|sft|fine-tune|finetune|proxy)\b", row["notes"][:40], re.IGNORECASE)
+    if head:
+        notes.insert(0, head.group(1))
+    if "FA1" in row.get("enrich_source", ""):
+        kept["attention_kernel"] = "fa1"
+    kept["notes"] = "; ".join(notes)
+    kept["interconnect"] = ", ".join(dict.fromkeys(m.group(0) for m in re.finditer(LINKS, row["interconnect"])))
+    convention = row["flops_convention"].lower()
+    counted = "recompute counted" if "recompute" in convention and "no recompute" not in convention and "4/3" not in convention else ""
+    attention = next((text for word, text in CONVENTIONS if word in convention), "")
+    kept["flops_convention"] = "; ".join(t for t in (attention, counted) if t)
+    return kept
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    with given.runs.open(encoding="utf-8-sig", newline="") as file:
+        rows = [shortened(row) for row in csv.DictReader(file)]
+    with given.out.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    print(f"{len(rows)} rows, {given.out.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
