@@ -177,6 +177,10 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         offload=options.get("offload", frozenset()),
         lora_rank=options.get("lora_rank", 0.0),
         schedule=options.get("schedule", "1f1b"),
+        microbatch_group=options.get("microbatch_group", 0.0),
+        deferred_wgrad=options.get("deferred_wgrad", 0.0),
+        fused_loss=options.get("fused_loss", False),
+        grouped_experts=options.get("grouped_experts", True),
     )
 
 

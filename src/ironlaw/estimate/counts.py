@@ -207,10 +207,18 @@ def core_head_dim(model: Model) -> float:
 
 def stage_common(model: Model, stage: Stage) -> Any:
     """Parameters a pipeline stage holds outside its experts; tied weights stand once where first and last stage are one."""
-    count = stage.embedding * embedding_parameters(model) + stage.head * head_parameters(model)
-    count = count - stage.embedding * stage.head * _tied(model)
+    count = stage_tables(model, stage)
     for kind in kinds(model):
         count = count + layers_of(stage, kind, model) * common_parameters(model, kind)
+    return count
+
+
+def stage_tables(model: Model, stage: Stage) -> Any:
+    """Embedding and output layer of a stage; layers for further tokens look tokens up, so their stage has the embedding too."""
+    count = stage.embedding * embedding_parameters(model) + stage.head * head_parameters(model)
+    count = count - stage.embedding * stage.head * _tied(model)
+    if model.num_nextn_predict_layers and not model.tie_word_embeddings:
+        count = count + (1.0 - stage.embedding) * stage.head * parameters.embedding(model.vocab_size, model.hidden_size)
     return count
 
 
