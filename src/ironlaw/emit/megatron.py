@@ -138,6 +138,8 @@ def _expert_mesh(a: Arguments, tp: int, model: dict[str, Any]) -> dict[str, Any]
     kind = a.one_of("moe-token-dispatcher-type", ("allgather", "alltoall", "alltoall_seq", "flex"))
     if kind == "allgather" and ep * etp > 1:
         a.rule("approximated: the all-gather dispatcher, Megatron's default, is counted as an all-to-all")
+    if kind == "flex":
+        a.rule("approximated: the buffers of the flex dispatcher are not counted")
     made: dict[str, Any] = {"ep": ep, "etp": etp, "grouped_experts": a.has("moe-grouped-gemm")}
     factor = a.number("moe-expert-capacity-factor", 0.0)
     if factor and (a.has("moe-pad-expert-input-to-capacity") or factor < 1):

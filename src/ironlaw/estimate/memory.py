@@ -1,7 +1,7 @@
 """What one accelerator of each pipeline stage must hold at the peak of a step, as Term trees.
 
-    allocated = weights + gradients + master weights + optimizer states + activations + logits + gather buffers + workspace
-    reserved  = allocated + what the caching allocator cannot reuse
+    allocated = weights + gradients + master weights + optimizer states + activations + logits + buffers + workspace
+    reserved  = allocated + what the caching allocator keeps unused while the device has it
     device    = reserved + context + communicators
 
 Stages differ: the first holds the embedding and most micro-batches in flight, the last the logits. Every class of equal
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.counts import common_parameters, routed_parameters, stage_common, stage_routed, stage_tables
+from ironlaw.estimate.counts import common_parameters, routed_parameters, stage_common, stage_replicated, stage_routed, stage_tables
 from ironlaw.estimate.kinds import kinds, layers_of
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
@@ -24,6 +24,18 @@ from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import activations, pipeline, states
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
+
+# parts of allocated that stay between steps
+STATES = (
+    "weights",
+    "low-precision copies of weights",
+    "gradients",
+    "master weights",
+    "optimizer states",
+    "optimizer states, embedding and output layer",
+    "library workspace",
+    "workspace of grouped products",
+)
 
 
 @dataclass(frozen=True)
@@ -134,11 +146,13 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     on_device = 0.0 if "optimizer" in job.offload else 1.0
 
     whole = largest_matrix(job, plan, stage)
+    replicated = stage_replicated(job.model, stage)
 
     def kind(name: str, size: Any, from_stage: float) -> Term:
         common_count, routed_count = held if name in ("weights", "low-precision copies of weights") else trained
         copies = twice if from_stage > 1.0 else 1.0  # whose states the two ranks of a stage share
-        local = copies * common_count / plan.tp
+        entire = 0.0 if job.lora_rank and common_count is trained[0] else np.minimum(replicated, common_count)
+        local = copies * ((common_count - entire) / plan.tp + entire)
         own = copies * routed_count / plan.expert_ways
         shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
         if from_stage == 1.0:

@@ -76,7 +76,8 @@ _BROKEN = {
     "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
     "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage",
-    "interleaving_groups_whole": "interleaving needs micro-batches in multiples of pp {pp:g} or of a microbatch_group of at least pp, there are {num_microbatches:g}",
+    "interleaving_groups_whole": "interleaving needs micro-batches in multiples of pp {pp:g}, or of a microbatch_group of at least pp,"
+    " there are {num_microbatches:g}",
     "zero_has_shards": "zero 0 shards nothing, dp_shard is {dp_shard:g}: give zero 1 or more, or dp_replicate",
 }
 

@@ -48,6 +48,7 @@ def saved_attention(job: Job, plan: Plan, s: Shapes, scores_kept: Any) -> list[T
     model, e = job.model, job.precision.activation_bytes
     flash, dropout = float(job.flash), float(model.dropout)
     return [
+        *saved_latents(job, plan, s),
         leaf(
             "attention",
             activations.attention,
@@ -73,6 +74,25 @@ def saved_attention(job: Job, plan: Plan, s: Shapes, scores_kept: Any) -> list[T
             tp=plan.tp,
             bytes_per_element=e,
         ),
+    ]
+
+
+def saved_latents(job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """Latent attention keeps each latent before and behind its norm, and the key's part with position."""
+    model = job.model
+    if not model.kv_lora_rank:
+        return []
+    return [
+        leaf(
+            "latents",
+            activations.checkpoint,
+            "B",
+            tokens=s.tokens,
+            hidden_size=2.0 * (model.q_lora_rank + model.kv_lora_rank) + model.qk_rope_head_dim,
+            tp=plan.tp,
+            sp=plan.sp,
+            bytes_per_element=job.precision.activation_bytes,
+        )
     ]
 
 

@@ -1,0 +1,1 @@
+"""Predictions against what was measured on runs that others published."""
