@@ -309,16 +309,25 @@ def test_interleaving_shrinks_the_bubble_and_holds_more():
     stage = np.floor(pp * real(0.0, 1.0))
     assert np.all(pipeline.bubble_overhead(pp, vpp, m) <= pipeline.bubble_overhead(pp, 1, m))
     assert np.all(pipeline.bubble_time(pp * 3.0, 3.0, vpp) <= pipeline.bubble_time(pp * 3.0, 3.0, 1))
-    first = pipeline.in_flight_interleaved(pp, vpp, 0, m)
+    first = pipeline.in_flight_interleaved(pp, vpp, 0, m, pp)
     assert np.all(first >= pipeline.in_flight_1f1b(pp, 0, m))
-    assert np.all(pipeline.in_flight_interleaved(pp, vpp, stage, m) <= m)
-    np.testing.assert_array_equal(pipeline.in_flight_interleaved(pp, 1, stage, m), pipeline.in_flight_1f1b(pp, stage, m))
+    assert np.all(pipeline.in_flight_interleaved(pp, vpp, stage, m, pp) <= m)
+    np.testing.assert_array_equal(pipeline.in_flight_interleaved(pp, 1, stage, m, pp), pipeline.in_flight_1f1b(pp, stage, m))
 
 
 def test_first_stage_holds_what_korthikanti_says():
     pp, vpp = whole(1, 33), whole(2, 9)
     expected = pp * (1.0 + (pp - 1.0) / (pp * vpp))
-    np.testing.assert_allclose(pipeline.in_flight_interleaved(pp, vpp, 0, 1e6), expected, rtol=1e-14)
+    np.testing.assert_allclose(pipeline.in_flight_interleaved(pp, vpp, 0, 1e6, pp), expected, rtol=1e-14)
+
+
+def test_chunks_hold_together_what_the_stage_holds():
+    pp, vpp, group = whole(1, 33), whole(2, 9), whole(1, 40)
+    stage = np.floor(pp * real(0.0, 1.0))
+    for v in range(2, 9):
+        held = sum(pipeline.in_flight_chunk(pp, v, stage, 1e6, group, chunk) for chunk in range(v))
+        np.testing.assert_allclose(held, v * pipeline.in_flight_interleaved(pp, v, stage, 1e6, group), rtol=1e-14)
+    assert np.all(pipeline.in_flight_chunk(pp, vpp, pp - 1.0, 1e6, np.maximum(group, pp), vpp - 1.0) == 1.0), "the loss is computed at once"
 
 
 def test_stages_share_all_layers():

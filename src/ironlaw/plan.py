@@ -104,6 +104,10 @@ class Job:
     lora_rank: float = 0.0  # 0: everything is trained
     attention_kernel: str = ""  # generation of the flash kernel; "": the framework's on this architecture
     cuda_graphs: str = "none"  # none | partial (all but routed experts) | full: launches the host does not make
+    microbatch_group: float = 0.0  # micro-batches a chunk runs before the next one's turn; 0: pp
+    deferred_wgrad: float = 0.0  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
+    fused_loss: bool = False
+    grouped_experts: bool = True  # one grouped product for a rank's experts; False: one after the other
     schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
 
 

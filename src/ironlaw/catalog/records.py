@@ -113,10 +113,14 @@ class Framework(Record):
     backward_traffic_ratio: Sourced = quantity("1")
     loss_bytes: Sourced = quantity("B")  # HBM bytes moved per logit, forward and backward
     logit_memory: Sourced = quantity("B")  # bytes alive per logit at the peak
+    fused_loss_memory: Sourced | None = quantity("B", required=False)  # the same where the loss is compiled and cannot work in place
     saved_activation_tensors: Sourced = quantity("1")  # wide MLP tensors kept for backward beyond gate and up
+    saved_expert_rows: Sourced | None = quantity("1", required=False)  # copies of rows sent to gated experts that are kept; absent: 2
     optimizer_passes: Sourced = quantity("1")  # times the fused optimizer's traffic
     allocator_slack: Sourced = quantity("1")
     workspace: Sourced = quantity("B")
+    workspaces: dict[str, Sourced] = quantities("B")  # architecture -> the same where the libraries ask for more or less
+    grouped_workspaces: dict[str, Sourced] = quantities("B")  # architecture -> on top, where a rank's experts are one grouped product
     context: Sourced = quantity("B")
     communicator: Sourced = quantity("B")
 

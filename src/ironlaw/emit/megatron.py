@@ -15,6 +15,7 @@ from ironlaw.emit.megatron_model import Arguments, model_of
 from ironlaw.emit.megatron_patterns import layers_by_stage, whole_number
 from ironlaw.emit.megatron_tables import IGNORED, MAPPED, REFUSED
 from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError, nearest_names
+from ironlaw.estimate.options import LARGEST
 
 _PRECISION_OF_RECIPE = {"delayed": "fp8", "tensorwise": "fp8", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
 _ZERO_OF_STRATEGY = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -48,7 +49,7 @@ def options_from_arguments(arguments: Mapping[str, Any], *, gpus: int | None, on
         a.rule("no --sequence-parallel: sp is off, as Megatron's default is")
     options |= _batch(a, None if gpus is None else gpus // (tp * pp * cp))
     options |= _stages(a, pp, options["model"]["num_hidden_layers"])
-    options |= _expert_mesh(a, tp, options["model"]) | _context(a, cp) | _sharding(a)
+    options |= _waiting(a, options.get("vpp", 1)) | _expert_mesh(a, tp, options["model"]) | _context(a, cp) | _sharding(a)
     options |= _recompute(a, pp, options.get("vpp", 1), options["model"]) | _offload(a, options["model"])
     options |= _precision(a) | _optimizer(a) | _attention(a) | _overlap(a, options.get("vpp", 1))
     for name in a.given:
@@ -114,6 +115,19 @@ def _stages(a: Arguments, pp: int, layers: int) -> dict[str, Any]:
     return made
 
 
+def _waiting(a: Arguments, vpp: int) -> dict[str, Any]:
+    """Groups of the interleaved schedule, weight gradients that wait, and a loss that keeps more than it must."""
+    made: dict[str, Any] = {}
+    group = a.whole("microbatch-group-size-per-virtual-pipeline-stage")
+    if group and vpp > 1:
+        made["microbatch_group"] = group
+    if a.has("defer-embedding-wgrad-compute"):
+        made["deferred_wgrad"] = a.whole("wgrad-deferral-limit", 0, least=0) or LARGEST
+    if a.has("cross-entropy-loss-fusion") and a.one_of("cross-entropy-fusion-impl", ("native", "te")) == "native":
+        made["fused_loss"] = True
+    return made
+
+
 def _expert_mesh(a: Arguments, tp: int, model: dict[str, Any]) -> dict[str, Any]:
     ep = a.whole("expert-model-parallel-size", 1) or 1
     if "num_experts" not in model:
@@ -124,7 +138,9 @@ def _expert_mesh(a: Arguments, tp: int, model: dict[str, Any]) -> dict[str, Any]
     kind = a.one_of("moe-token-dispatcher-type", ("allgather", "alltoall", "alltoall_seq", "flex"))
     if kind == "allgather" and ep * etp > 1:
         a.rule("approximated: the all-gather dispatcher, Megatron's default, is counted as an all-to-all")
-    made: dict[str, Any] = {"ep": ep, "etp": etp}
+    if kind == "flex":
+        a.rule("approximated: the buffers of the flex dispatcher are not counted")
+    made: dict[str, Any] = {"ep": ep, "etp": etp, "grouped_experts": a.has("moe-grouped-gemm")}
     factor = a.number("moe-expert-capacity-factor", 0.0)
     if factor and (a.has("moe-pad-expert-input-to-capacity") or factor < 1):
         made["capacity_factor"] = factor

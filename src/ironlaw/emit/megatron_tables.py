@@ -100,8 +100,10 @@ MAPPED: dict[str, str] = _spread(
         " no-masked-softmax-fusion no-persist-layer-norm",
         "approximated: residuals in fp32 are counted in 2 bytes": "fp32-residual-connection",
         "approximated: checkpoints spread over tensor-parallel ranks are counted whole": "distribute-saved-activations",
-        "approximated: logits whose weight gradient waits are not counted": "defer-embedding-wgrad-compute",
-        "approximated: micro-batches are grouped by pp": "microbatch-group-size-per-virtual-pipeline-stage",
+        "deferred_wgrad": "defer-embedding-wgrad-compute wgrad-deferral-limit",
+        "microbatch_group": "microbatch-group-size-per-virtual-pipeline-stage",
+        "fused_loss": "cross-entropy-loss-fusion cross-entropy-fusion-impl",
+        "grouped_experts": "moe-grouped-gemm",
         "approximated: data-parallel neighbours are placed nearer than pipeline stages": "use-tp-pp-dp-mapping",
         "approximated: as many weights as without repetition": "mtp-use-repeated-layer",
         "approximated: experts run one after the other, counted as one grouped kernel": "moe-use-legacy-grouped-gemm",
@@ -163,8 +165,8 @@ IGNORED: dict[str, str] = _spread(
         " glu-linear-offset onnx-safe disable-bf16-reduced-precision-matmul qk-l2-norm apply-residual-connection-post-layernorm"
         " relative-attention-num-buckets relative-attention-max-distance beta-fast beta-slow",
         "softmax is computed in fp32 inside the fused kernels either way": "attention-softmax-in-fp32 fp16-lm-cross-entropy",
-        "kernels are counted as fused": "cross-entropy-loss-fusion cross-entropy-fusion-impl moe-permute-fusion moe-router-fusion"
-        " use-te-activation-func use-fused-weighted-squared-relu moe-grouped-gemm mla-down-proj-fusion",
+        "kernels are counted as fused": "moe-permute-fusion moe-router-fusion"
+        " use-te-activation-func use-fused-weighted-squared-relu mla-down-proj-fusion",
         "scales of fp8 are small": "fp8-margin fp8-interval fp8-amax-history-len fp8-amax-compute-algo",
         "which expert, not how many rows": "moe-router-load-balancing-type moe-router-dtype moe-router-score-function"
         " moe-router-pre-softmax moe-router-num-groups moe-router-group-topk moe-router-topk-scaling-factor"
@@ -192,7 +194,7 @@ IGNORED: dict[str, str] = _spread(
         " no-clone-scatter-output-in-embedding",
         "warm-up steps are not the step": "cuda-graph-warmup-steps",
         "no longer read by Megatron, or a switch of other arguments": "use-mcore-models no-async-tensor-model-parallel-allreduce"
-        " enable-experimental wgrad-deferral-limit bert-no-binary-head disable-mamba-mem-eff-path",
+        " enable-experimental bert-no-binary-head disable-mamba-mem-eff-path",
         "read by inference alone": "inference-max-seq-length inference-max-requests inference-max-batch-size max-tokens-to-oom"
         " inference-batch-times-seqlen-threshold inference-logging-step-interval inference-wandb-logging-step-interval"
         " flash-decode decode-only-cuda-graphs cache-mla-latents mlp-chunks-for-prefill disable-chunked-prefill"

@@ -180,6 +180,10 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         attention_kernel=options.get("attention_kernel", ""),
         cuda_graphs=options.get("cuda_graphs", "none"),
         schedule=options.get("schedule", "1f1b"),
+        microbatch_group=options.get("microbatch_group", 0.0),
+        deferred_wgrad=options.get("deferred_wgrad", 0.0),
+        fused_loss=options.get("fused_loss", False),
+        grouped_experts=options.get("grouped_experts", True),
     )
 
 

@@ -207,10 +207,38 @@ def core_head_dim(model: Model) -> float:
 
 def stage_common(model: Model, stage: Stage) -> Any:
     """Parameters a pipeline stage holds outside its experts; tied weights stand once where first and last stage are one."""
-    count = stage.embedding * embedding_parameters(model) + stage.head * head_parameters(model)
-    count = count - stage.embedding * stage.head * _tied(model)
+    count = stage_tables(model, stage)
     for kind in kinds(model):
         count = count + layers_of(stage, kind, model) * common_parameters(model, kind)
+    return count
+
+
+def replicated_parameters(model: Model, kind: Kind) -> Any:
+    """What of a layer every tensor-parallel rank holds whole: norms, router, and the down-projections of latent attention."""
+    count = norms_of(model) * norm_parameters(model)
+    if kind.mixer == "attention" and model.kv_lora_rank:
+        rope = model.qk_rope_head_dim
+        count = count + (model.hidden_size + 1.0) * (model.q_lora_rank + model.kv_lora_rank) + model.hidden_size * rope
+    if kind.routed:
+        count = count + parameters.router(model.hidden_size, model.num_experts, float(model.router_bias))
+    return count
+
+
+def stage_replicated(model: Model, stage: Stage) -> Any:
+    """Parameters of a stage that tensor parallelism does not split: those of its layers, learned positions, the last norm."""
+    positions = embedding_parameters(model) - parameters.embedding(model.vocab_size, model.hidden_size)
+    count = stage.embedding * positions + stage.head * norm_parameters(model)
+    for kind in kinds(model):
+        count = count + layers_of(stage, kind, model) * replicated_parameters(model, kind)
+    return count
+
+
+def stage_tables(model: Model, stage: Stage) -> Any:
+    """Embedding and output layer of a stage; layers for further tokens look tokens up, so their stage has the embedding too."""
+    count = stage.embedding * embedding_parameters(model) + stage.head * head_parameters(model)
+    count = count - stage.embedding * stage.head * _tied(model)
+    if model.num_nextn_predict_layers and not model.tie_word_embeddings:
+        count = count + (1.0 - stage.embedding) * stage.head * parameters.embedding(model.vocab_size, model.hidden_size)
     return count
 
 

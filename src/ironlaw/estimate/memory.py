@@ -1,7 +1,7 @@
 """What one accelerator of each pipeline stage must hold at the peak of a step, as Term trees.
 
-    allocated = weights + gradients + master weights + optimizer states + activations + logits + gather buffers + workspace
-    reserved  = allocated + what the caching allocator cannot reuse
+    allocated = weights + gradients + master weights + optimizer states + activations + logits + buffers + workspace
+    reserved  = allocated + what the caching allocator keeps unused while the device has it
     device    = reserved + context + communicators
 
 Stages differ: the first holds the embedding and most micro-batches in flight, the last the logits. Every class of equal
@@ -15,15 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import experts, state
-from ironlaw.estimate.counts import common_parameters, core_head_dim, norms_of, routed_parameters, stage_common, stage_routed
-from ironlaw.estimate.kinds import Kind, kinds, layers_of
+from ironlaw.estimate.counts import common_parameters, routed_parameters, stage_common, stage_replicated, stage_routed, stage_tables
+from ironlaw.estimate.kinds import kinds, layers_of
 from ironlaw.estimate.parts import Shapes
+from ironlaw.estimate.saved import saved_per_layer
 from ironlaw.estimate.stages import Stage, stages
 from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import activations, pipeline, states
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
+
+# parts of allocated that stay between steps
+STATES = (
+    "weights",
+    "low-precision copies of weights",
+    "gradients",
+    "master weights",
+    "optimizer states",
+    "optimizer states, embedding and output layer",
+    "library workspace",
+    "workspace of grouped products",
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,7 @@ class Memory:
 def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     """The memory of every plan of a batch at its fullest stage."""
     classes = stages(job, plan)
-    trees = [stage_memory(job, plan, c) for c in classes]
+    trees = [stage_memory(job, cluster, plan, c) for c in classes]
     values = [np.where(c.count > 0, t.value, 0.0) for c, t in zip(classes, trees, strict=True)]
     best, which = values[0], 0.0 * values[0]
     for i, value in enumerate(values[1:], 1):
@@ -54,6 +66,17 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     reserved = tree["reserved"].value * np.ones_like(best)
     usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
     return Memory(tree, allocated, reserved, best, usable.value, best <= usable.value, tuple(c.name for c in classes), which)
+
+
+def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
+    """The tree of the stage that computes the loss, which is the one that many logs report, with its allocated bytes on top."""
+    trees, which, found = [], np.zeros(plan.rows), 0
+    for stage in stages(job, plan):
+        if np.any((stage.count > 0) & (stage.head > 0)):
+            which = np.where((stage.count > 0) & (stage.head > 0), float(found), which)
+            trees.append(stage_memory(job, cluster, plan, stage))
+            found += 1
+    return _pick(trees, which)
 
 
 def _pick(trees: list[Term], which: Any) -> Term:
@@ -82,7 +105,7 @@ def _pick(trees: list[Term], which: Any) -> Term:
     )
 
 
-def stage_memory(job: Job, plan: Plan, stage: Stage) -> Term:
+def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     """The device memory of one class of stages."""
     f = job.framework
     s = Shapes.of(job, plan)
@@ -92,20 +115,21 @@ def stage_memory(job: Job, plan: Plan, stage: Stage) -> Term:
             *model_states(job, plan, stage),
             activation_memory(job, plan, s, stage),
             logits(job, plan, s, stage),
+            *deferred_logits(job, plan, s, stage),
+            transit_buffers(job, plan, s),
             gather_buffers(job, plan, stage),
-            leaf("library workspace", _as_is, "B", size=f.workspace),
+            *workspace(job, cluster),
         ],
     )
-    reserved = total("reserved", [allocated, leaf("allocator slack", _share, "B", size=allocated.value, fraction=f.allocator_slack)])
     groups = 1.0 * (plan.tp > 1) + (plan.pp > 1) + (plan.expert_ways > 1) + (plan.cp > 1) + (plan.dp_shard > 1) + (plan.dp_replicate > 1)
-    return total(
-        "device",
-        [
-            reserved,
-            leaf("driver context", _as_is, "B", size=f.context),
-            leaf("communicators", _share, "B", size=f.communicator, fraction=groups),
-        ],
-    )
+    beside = [
+        leaf("driver context", _as_is, "B", size=f.context),
+        leaf("communicators", _share, "B", size=f.communicator, fraction=groups),
+    ]
+    usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
+    left = np.maximum(usable.value - fold([allocated, *beside]), 0.0)
+    slack = leaf("allocator slack", _slack, "B", size=allocated.value, fraction=f.allocator_slack, left=left)
+    return total("device", [total("reserved", [allocated, slack]), *beside])
 
 
 def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
@@ -121,12 +145,18 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     trained = stage_trained(job, stage)
     on_device = 0.0 if "optimizer" in job.offload else 1.0
 
+    whole = largest_matrix(job, plan, stage)
+    replicated = stage_replicated(job.model, stage)
+
     def kind(name: str, size: Any, from_stage: float) -> Term:
         common_count, routed_count = held if name in ("weights", "low-precision copies of weights") else trained
         copies = twice if from_stage > 1.0 else 1.0  # whose states the two ranks of a stage share
-        local = copies * common_count / plan.tp
+        entire = 0.0 if job.lora_rank and common_count is trained[0] else np.minimum(replicated, common_count)
+        local = copies * ((common_count - entire) / plan.tp + entire)
         own = copies * routed_count / plan.expert_ways
         shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
+        if from_stage == 1.0:
+            shards = np.minimum(shards, np.maximum(local / np.maximum(whole, 1.0), 1.0))
         common = leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
         if not job.model.num_experts:
             return common
@@ -140,136 +170,35 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
         kind("gradients", gradient, 2.0),
         kind("master weights", on_device * kept.master_bytes if separate_master else 0.0, 1.0),
         kind("optimizer states", on_device * kept.state_bytes, 1.0),
+        *table_states(job, plan, stage, on_device),
     ]
 
 
-def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """What one layer keeps of one micro-batch when nothing of it is recomputed in full."""
-    model, e = job.model, job.precision.activation_bytes
-    dropout = float(model.dropout)
-    scores_kept = 1.0 - plan.recompute_attention
-    linear_kept = 1.0 - plan.recompute_linear
-    cheap_kept = 1.0 - plan.recompute_elementwise
-    mixer = saved_attention(job, plan, s, scores_kept) if kind.mixer == "attention" else saved_state(job, s, kind)
-    return [
-        leaf(
-            "norms and residuals",
-            activations.norms_and_residuals,
-            "B",
-            times=0.5 + 0.5 * cheap_kept,
-            tokens=s.tokens,
-            hidden_size=model.hidden_size,
-            norms=norms_of(model),
-            dropout=dropout,
-            tp=plan.tp,
-            sp=plan.sp,
-            bytes_per_element=e,
-        ),
-        *mixer,
-        *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept),
-    ]
+def largest_matrix(job: Job, plan: Plan, stage: Stage) -> Any:
+    """Parameters that one rank must own together: an optimizer of whole matrices cannot split the embedding; 0 for all others."""
+    if job.optimizer != "muon" or job.lora_rank:
+        return 0.0
+    return np.maximum(stage.embedding, stage.head) * job.model.vocab_size * job.model.hidden_size / plan.tp
 
 
-def saved_attention(job: Job, plan: Plan, s: Shapes, scores_kept: Any) -> list[Term]:
-    """Queries, keys, values and output; the scores where attention is not flash."""
-    model, e = job.model, job.precision.activation_bytes
-    flash, dropout = float(job.flash), float(model.dropout)
-    return [
-        leaf(
-            "attention",
-            activations.attention,
-            "B",
-            tokens=s.tokens,
-            num_attention_heads=model.num_attention_heads,
-            num_key_value_heads=model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads,
-            head_dim=core_head_dim(model),
-            flash=flash,
-            tp=plan.tp,
-            bytes_per_element=e,
-        ),
-        leaf(
-            "attention scores",
-            activations.attention_scores,
-            "B",
-            times=scores_kept,
-            tokens=s.tokens,
-            seq_len=plan.seq_len,
-            num_attention_heads=model.num_attention_heads,
-            flash=flash,
-            dropout=dropout,
-            tp=plan.tp,
-            bytes_per_element=e,
-        ),
-    ]
-
-
-def saved_state(job: Job, s: Shapes, kind: Kind) -> list[Term]:
-    """A state layer keeps its projections before and after the convolution, and the scan's output."""
-    if kind.mixer == "none":
+def table_states(job: Job, plan: Plan, stage: Stage, on_device: float) -> list[Term]:
+    """With an optimizer of hidden matrices (Muon), what embedding and output layer keep beyond it: they stay with AdamW."""
+    if job.optimizer != "muon" or job.lora_rank:
         return []
-    into, mixed, out = state.widths(job, kind)
-    share = s.heads / job.model.num_attention_heads
+    tables = stage_tables(job.model, stage) / plan.tp
+    whole = largest_matrix(job, plan, stage)
+    shards = states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+    beyond = states.OPTIMIZERS["adamw"].state_bytes - states.OPTIMIZERS["muon"].state_bytes
     return [
         leaf(
-            "attention",
-            activations.mlp,
+            "optimizer states, embedding and output layer",
+            states.state,
             "B",
-            tokens=s.tokens,
-            intermediate_size=(into + mixed + 2.0 * out) * share,
-            saved=1.0,
-            tp=1.0,
-            bytes_per_element=job.precision.activation_bytes,
+            parameters=tables,
+            bytes_per_parameter=on_device * beyond,
+            shards=np.minimum(shards, np.maximum(tables / np.maximum(whole, 1.0), 1.0)),
         )
     ]
-
-
-def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, cheap_kept: Any) -> list[Term]:
-    """The wide tensors of a dense MLP, or of shared and routed experts with the rows copied to them."""
-    model, e = job.model, job.precision.activation_bytes
-    kept = saved_mlp_tensors(job, cheap_kept)
-
-    def wide(name: str, tokens: Any, size: float, tp: Any) -> Term:
-        return leaf(
-            name,
-            activations.mlp,
-            "B",
-            times=linear_kept,
-            tokens=tokens,
-            intermediate_size=size,
-            saved=kept,
-            tp=tp,
-            bytes_per_element=e,
-        )
-
-    if kind.mlp == "none":
-        return []
-    if not kind.routed:
-        return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]
-    rows = experts.rows(job, plan, s)
-    made = [
-        wide("experts", rows, model.moe_intermediate_size, plan.etp),
-        leaf(
-            "rows of experts",
-            activations.checkpoint,
-            "B",
-            times=2.0 * linear_kept,
-            tokens=rows,
-            hidden_size=model.hidden_size,
-            tp=1.0,
-            sp=0.0,
-            bytes_per_element=e,
-        ),
-    ]
-    if model.shared_expert_intermediate_size:
-        made.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp))
-    return made
-
-
-def saved_mlp_tensors(job: Job, cheap_kept: Any) -> Any:
-    """Wide tensors an MLP keeps: gate, up and what the framework adds; plain: the activation's input and output, ReLU one."""
-    if job.model.gated_mlp:
-        return 2.0 + job.framework.saved_activation_tensors.value * cheap_kept
-    return 1.0 + (0.0 if job.model.hidden_act == "relu" else 1.0) * cheap_kept
 
 
 def micro_batches_in_flight(job: Job, plan: Plan, stage: Stage) -> Any:
@@ -278,12 +207,42 @@ def micro_batches_in_flight(job: Job, plan: Plan, stage: Stage) -> Any:
         return np.where(plan.pp > 1, plan.num_microbatches, 1.0)
     if job.schedule == "dualpipe":
         return np.where(plan.pp > 1, np.minimum(plan.pp + 1.0, plan.num_microbatches), 1.0)
-    return pipeline.in_flight_interleaved(plan.pp, plan.vpp, stage.index, plan.num_microbatches)
+    return pipeline.in_flight_interleaved(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan))
+
+
+def microbatch_group(job: Job, plan: Plan) -> Any:
+    """Micro-batches a chunk runs before the next chunk's turn."""
+    return job.microbatch_group or plan.pp
+
+
+def in_flight_per_layer(job: Job, plan: Plan, stage: Stage) -> Any:
+    """Micro-batches that a layer of the stage holds on average: less where its short chunk, with the loss, holds the fewest.
+
+    Layers fill the chunks of a rank; what embedding or loss leave less is missing in its first or its last chunk.
+    """
+    held = micro_batches_in_flight(job, plan, stage)
+    if job.schedule in ("gpipe", "dualpipe") or not np.any(plan.vpp > 1):
+        return held
+    layers = np.maximum(stage.layers, 1.0)
+    full = np.ceil(layers / plan.vpp)
+    embedding = stage.embedding if job.count_embedding else 0.0
+    missing = np.where(plan.vpp > 1, np.minimum(plan.vpp * full - layers, full), 0.0)
+    last = in_flight_of_last_chunk(job, plan, stage)
+    first = pipeline.in_flight_chunk(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan), 0.0)
+    short = np.where(stage.head > 0, last, np.where(embedding > 0, first, held))
+    return held + missing * (held - short) / layers
+
+
+def in_flight_of_last_chunk(job: Job, plan: Plan, stage: Stage) -> Any:
+    """Micro-batches of the chunk that holds the last layers of a stage."""
+    if job.schedule in ("gpipe", "dualpipe"):
+        return micro_batches_in_flight(job, plan, stage)
+    return pipeline.in_flight_chunk(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan), plan.vpp - 1.0)
 
 
 def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed ones, and the one being redone."""
-    in_flight = micro_batches_in_flight(job, plan, stage)
+    in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
     saved = {kind: saved_per_layer(job, plan, s, kind) for kind in kinds(job.model)}
     boundary = leaf(
         "checkpoints",
@@ -306,7 +265,11 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
                 total(
                     f"saved {kind.name}",
                     parts,
-                    times=float(kind.trained) * on_device * layers_of(stage, kind, job.model) * in_flight * (1.0 - plan.recompute_layers),
+                    times=float(kind.trained)
+                    * on_device
+                    * layers_of(stage, kind, job.model)
+                    * (at_end if kind.place == "end" else in_flight)
+                    * (1.0 - plan.recompute_layers),
                 )
                 for kind, parts in saved.items()
             ),
@@ -337,12 +300,64 @@ def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         tokens=s.tokens,
         vocab_size=job.model.vocab_size,
         tp=plan.tp,
-        bytes_per_logit=job.framework.logit_memory.value * e / 2.0,
+        bytes_per_logit=logit_bytes(job) * e / 2.0,
     )
     alive = (1.0 + job.model.num_nextn_predict_layers) * np.where(
         (plan.pp > 1) & (job.schedule == "gpipe"), plan.num_microbatches, 1.0
     )  # one set a head; GPipe computes no backward before all forwards
     return total("logits and loss", [inputs, scores], times=stage.head * alive)
+
+
+def logit_bytes(job: Job) -> Any:
+    """Bytes alive for each logit, in 2-byte elements."""
+    compiled = job.framework.fused_loss_memory
+    return (compiled if job.fused_loss and compiled is not None else job.framework.logit_memory).value
+
+
+def deferred_logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term]:
+    """Gradients of logits and inputs of the projection that wait until the pipeline drains to give its weight gradient."""
+    if not job.deferred_wgrad:
+        return []
+    e = job.precision.activation_bytes
+    waiting = stage.head * np.where(plan.pp > 1, np.minimum(job.deferred_wgrad, plan.num_microbatches), 0.0)
+    gradients = leaf(
+        "gradients of logits",
+        activations.logits,
+        "B",
+        tokens=s.tokens,
+        vocab_size=job.model.vocab_size,
+        tp=plan.tp,
+        bytes_per_logit=e,
+    )
+    return [total("deferred weight gradient", [hidden_state("inputs of the projection", job, plan, s), gradients], times=waiting)]
+
+
+def transit_buffers(job: Job, plan: Plan, s: Shapes) -> Term:
+    """Hidden states between two pipeline stages: one received and one sent, forward and backward."""
+    return total("hidden states in transit", [hidden_state("hidden state", job, plan, s)], times=np.where(plan.pp > 1, 4.0, 0.0))
+
+
+def hidden_state(name: str, job: Job, plan: Plan, s: Shapes) -> Term:
+    """One hidden state of one micro-batch."""
+    return leaf(
+        name,
+        activations.checkpoint,
+        "B",
+        tokens=s.tokens,
+        hidden_size=job.model.hidden_size,
+        tp=plan.tp,
+        sp=plan.sp,
+        bytes_per_element=job.precision.activation_bytes,
+    )
+
+
+def workspace(job: Job, cluster: Cluster) -> list[Term]:
+    """What the libraries of matrix products keep for themselves, which depends on the device."""
+    f, architecture = job.framework, cluster.accelerator.architecture
+    made = [leaf("library workspace", _as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
+    if job.model.num_experts and job.grouped_experts and architecture in f.grouped_workspaces:
+        made.append(leaf("workspace of grouped products", _as_is, "B", size=f.grouped_workspaces[architecture]))
+    return made
 
 
 def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
@@ -374,6 +389,11 @@ def _largest(**sizes: Any) -> Any:
 def _as_is(size: Any) -> Any:
     """A size read from the record as it stands: ``size``."""
     return size
+
+
+def _slack(size: Any, fraction: Any, left: Any) -> Any:
+    """What the allocator keeps unused while the device has it; short of memory it gives it back: ``min(fraction size, left)``."""
+    return np.minimum(size * fraction, left)
 
 
 def _share(size: Any, fraction: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError
 from ironlaw.estimate.kinds import Kind
-from ironlaw.estimate.memory import saved_per_layer
 from ironlaw.estimate.parts import Shapes
+from ironlaw.estimate.saved import saved_per_layer
 from ironlaw.estimate.stages import Stage
 from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import collectives, overlap, states

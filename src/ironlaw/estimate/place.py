@@ -185,9 +185,12 @@ def _data_parallel(job: Job, given: dict[str, Any], dp: float, pp: float) -> lis
 
 
 def preference(job: Job, cluster: Cluster, plan: Plan) -> tuple[Any, Any, Any]:
-    """By candidate: illegal; 0 fits with headroom, 1 fits, 2 does not; step time where it fits, else device memory."""
+    """By candidate: illegal; 0 fits with headroom, 1 fits, 2 fits without the allocator's slack, 3 does not; and a score.
+
+    The score is the step time where a candidate fits, else its device memory.
+    """
     legal = rules.legal(rules.legality(job, plan)) & np.ones(plan.rows, dtype=bool)
-    unfit, score = np.full(plan.rows, 2.0), np.full(plan.rows, np.inf)
+    unfit, score = np.full(plan.rows, 3.0), np.full(plan.rows, np.inf)
     for start in range(0, plan.rows, _BLOCK):
         index = start + np.flatnonzero(legal[start : start + _BLOCK])
         if index.size == 0:
@@ -195,7 +198,8 @@ def preference(job: Job, cluster: Cluster, plan: Plan) -> tuple[Any, Any, Any]:
         with np.errstate(all="ignore"):
             held = memory(job, cluster, plan.take(index))
             tight = held.device > (1.0 - HEADROOM) * held.capacity
-            unfit[index], score[index] = np.where(held.fits, 1.0 * tight, 2.0), held.device
+            squeezed = held.device > (1.0 - 1e-9) * held.capacity
+            unfit[index], score[index] = np.where(held.fits, 1.0 * tight + squeezed, 3.0), held.device
             inside = index[held.fits]
             if inside.size:
                 times = step(job, cluster, plan.take(inside)).tree.value

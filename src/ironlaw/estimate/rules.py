@@ -38,7 +38,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "micro_batches_whole": one & _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": one & (smallest >= 1.0),
         "chunks_have_layers": one & ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
-        "interleaving_groups_whole": one & ((plan.vpp == 1) | _divides(plan.pp, plan.num_microbatches)),
+        "interleaving_groups_whole": one & ((plan.vpp == 1) | _groups_whole(job, plan)),
         "zero_has_shards": one & ((plan.zero > 0) | (plan.dp_shard == 1)),
     }
 
@@ -56,7 +56,7 @@ RULES = {
     "micro_batches_whole": "micro_batch_size * dp divides global_batch_size",
     "stages_have_layers": "every pipeline stage has a layer",
     "chunks_have_layers": "vpp > 1 needs pp > 1 and a layer for every chunk",
-    "interleaving_groups_whole": "the interleaved schedule needs micro-batches in multiples of pp",
+    "interleaving_groups_whole": "the interleaved schedule needs micro-batches in multiples of pp, or of a microbatch_group of at least pp",
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
     "fits": "device memory is at most the usable capacity",
 }
@@ -76,7 +76,8 @@ _BROKEN = {
     "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
     "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage",
-    "interleaving_groups_whole": "interleaving needs micro-batches in multiples of pp {pp:g}, there are {num_microbatches:g}",
+    "interleaving_groups_whole": "interleaving needs micro-batches in multiples of pp {pp:g}, or of a microbatch_group of at least pp,"
+    " there are {num_microbatches:g}",
     "zero_has_shards": "zero 0 shards nothing, dp_shard is {dp_shard:g}: give zero 1 or more, or dp_replicate",
 }
 
@@ -112,6 +113,11 @@ def _experts_divide(model: Model, plan: Plan) -> Any:
 def _nests(plan: Plan) -> Any:
     inside = plan.tp * plan.cp * plan.dp_shard / plan.expert_ways
     return _whole(np.maximum(inside, 1.0 / inside))
+
+
+def _groups_whole(job: Job, plan: Plan) -> Any:
+    group = job.microbatch_group or plan.pp
+    return (group >= plan.pp) & _divides(group, plan.num_microbatches)
 
 
 def _whole(number: Any) -> Any:

@@ -81,30 +81,73 @@ def in_flight_1f1b(pp, stage, num_microbatches):
     return inside(held, pp >= 1, stage >= 0, num_microbatches >= 1, stage < pp)
 
 
-def in_flight_interleaved(pp, vpp, stage, num_microbatches):
-    """Activations a stage holds at once, in units of all its layers: ``min((2 (p - stage - 1) + (v - 1) p + 1) / v, m)``.
+def in_flight_interleaved(pp, vpp, stage, num_microbatches, group):
+    """Activations a stage holds at once, in units of all its layers: ``min((2 (p - stage - 1) + (v - 1) g + 1) / v, m)``.
 
-    The warm-up runs 2 (p - stage - 1) + (v - 1) p chunks and the steady state adds one; each chunk is 1/v of the layers.
-    On stage 0 this is p (1 + (p - 1) / (p v)). With v = 1 the schedule is 1F1B and the answer is in_flight_1f1b.
+    The warm-up runs 2 (p - stage - 1) + (v - 1) g chunks and the steady state adds one; each chunk is 1/v of the layers.
+    On stage 0 with g = p this is p (1 + (p - 1) / (p v)). With v = 1 the schedule is 1F1B and the answer is in_flight_1f1b.
 
     Parameters
         pp [1]: stages p, >= 1
         vpp [1]: model chunks v of a stage, >= 1
         stage [1]: the stage, from 0, >= 0
         num_microbatches [1]: micro-batches m of a step, >= 1
+        group [1]: micro-batches g a chunk runs before the next chunk's turn, usually p, >= 1
     Where: stage < pp
     Returns [1]: micro-batches, a fraction when only some chunks hold one
     Source: Korthikanti et al., Reducing Activation Recomputation, MLSys 2023, section 4.2.3, https://arxiv.org/abs/2205.05198;
-        NVIDIA, Megatron-LM, core/pipeline_parallel/schedules.py (warm-up micro-batches of the interleaved schedule)
-    Leaves out: m = p, where Megatron runs all chunks as warm-up; micro-batch groups larger than p
+        NVIDIA, Megatron-LM, core/pipeline_parallel/schedules.py (warm-up micro-batches of the interleaved schedule,
+        --microbatch-group-size-per-virtual-pipeline-stage)
+    Leaves out: m = p, where versions before 2024 run all chunks as warm-up
 
-    >>> float(in_flight_interleaved(8, 2, 0, 32)), 8 * (1 + 7 / 16)
+    >>> float(in_flight_interleaved(8, 2, 0, 32, 8)), 8 * (1 + 7 / 16)
     (11.5, 11.5)
     """
-    chunks = 2.0 * np.maximum(0.0, 1.0 * pp - stage - 1.0) + (vpp - 1.0) * pp + 1.0
-    held = np.minimum(ratio(chunks, 1.0 * vpp), 1.0 * num_microbatches)
+    held = np.minimum(ratio(_chunks_in_flight(pp, vpp, stage, group), 1.0 * vpp), 1.0 * num_microbatches)
     plain = np.minimum(1.0 * pp - stage, 1.0 * num_microbatches)
-    return inside(np.where(np.greater(vpp, 1), held, plain), pp >= 1, vpp >= 1, stage >= 0, num_microbatches >= 1, stage < pp)
+    return inside(np.where(np.greater(vpp, 1), held, plain), pp >= 1, vpp >= 1, stage >= 0, num_microbatches >= 1, group >= 1, stage < pp)
+
+
+def in_flight_chunk(pp, vpp, stage, num_microbatches, group, model_chunk):
+    """Micro-batches of one chunk that a stage holds at once: ``floor(K / (g v)) g + min(max(K mod (g v) - c g, 0), g)``.
+
+    K is the number of chunks in flight on the stage, see in_flight_interleaved. They ran in order: g micro-batches through
+    chunk 0, the same through chunk 1, and so on. So the last chunk of the last stage, which computes the loss, holds one.
+
+    Parameters
+        pp [1]: stages p, >= 1
+        vpp [1]: model chunks v of a stage, >= 1
+        stage [1]: the stage, from 0, >= 0
+        num_microbatches [1]: micro-batches m of a step, >= 1
+        group [1]: micro-batches g a chunk runs before the next chunk's turn, usually p, >= 1
+        model_chunk [1]: the chunk c, from 0, >= 0
+    Where: stage < pp; model_chunk < vpp
+    Returns [1]: micro-batches
+    Source: NVIDIA, Megatron-LM, core/pipeline_parallel/schedules.py (schedule table of the interleaved schedule)
+    Leaves out: a last group of fewer micro-batches
+
+    >>> [float(in_flight_chunk(4, 2, 3, 8, 4, chunk)) for chunk in (0, 1)], float(in_flight_interleaved(4, 2, 3, 8, 4))
+    ([4.0, 1.0], 2.5)
+    """
+    rounds = np.floor(ratio(_chunks_in_flight(pp, vpp, stage, group), 1.0 * group * vpp))
+    left = _chunks_in_flight(pp, vpp, stage, group) - rounds * group * vpp
+    held = np.minimum(rounds * group + np.clip(left - model_chunk * group, 0.0, 1.0 * group), 1.0 * num_microbatches)
+    plain = np.minimum(1.0 * pp - stage, 1.0 * num_microbatches)
+    return inside(
+        np.where(np.greater(vpp, 1), held, plain),
+        pp >= 1,
+        vpp >= 1,
+        stage >= 0,
+        num_microbatches >= 1,
+        group >= 1,
+        model_chunk >= 0,
+        stage < pp,
+        model_chunk < vpp,
+    )
+
+
+def _chunks_in_flight(pp, vpp, stage, group):
+    return 2.0 * np.maximum(0.0, 1.0 * pp - stage - 1.0) + (vpp - 1.0) * group + 1.0
 
 
 def layers_of_stage(num_hidden_layers, pp, stage):
