@@ -22,6 +22,7 @@ from ironlaw.catalog.records import (
     Node,
     Systems,
 )
+from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError
 
 AXES = {
@@ -101,6 +102,7 @@ class Job:
     cp_method: str = "ring"  # ring | all-to-all
     document_length: float = 0.0  # tokens of a packed document; 0: a sequence is one
     offload: frozenset[str] = frozenset()
+    offload_layers: float = 0.0  # of a stage, whose activations are offloaded; 0: all
     lora_rank: float = 0.0  # 0: everything is trained
     attention_kernel: str = ""  # generation of the flash kernel; "": the framework's on this architecture
     cuda_graphs: str = "none"  # none | partial (all but routed experts) | full: launches the host does not make
@@ -109,6 +111,9 @@ class Job:
     fused_loss: bool = False
     grouped_experts: bool = True  # one grouped product for a rank's experts; False: one after the other
     schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
+
+
+OWN_ENGINES = ("ici-torus", "neuronlink-torus")  # links whose collectives need no compute units: TPU, Trainium
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,13 @@ class Cluster:
     def gemm(self, precision: str) -> GemmConstants:
         """The GEMM constants of a precision."""
         return self.calibration.gemm[precision]
+
+    @property
+    def overlap_slowdown(self) -> Sourced:
+        """What computation loses beside a collective: nothing where engines of their own move the data, not the compute units."""
+        if self.node.scale_up in OWN_ENGINES:
+            return Sourced(0.0, "1", f"0: {self.node.scale_up} moves data by engines of its own", self.systems.overlap_slowdown.source)
+        return self.systems.overlap_slowdown
 
     @property
     def elementwise(self) -> ElementwiseConstants:

@@ -76,7 +76,7 @@ def command(
 
 def _fit() -> int:
     """Fit on the runs that ship and write constants, bands and the record of the fit."""
-    from ironlaw.validate import fit, peaks, record, runs
+    from ironlaw.validate import fit, peaks, record, runs, session
     from ironlaw.validate.predict import prepare
 
     listed, _ = runs.read_runs()
@@ -85,7 +85,7 @@ def _fit() -> int:
     for c in fit.constants():
         click.echo(f"{c.name:<22} {fitted.values[c.name]:.4g}   (first {c.first:.4g})")
     found, _skipped = peaks.peaks(peaks.read_peaks())
-    record.write_fit(prepared, fitted, fit.memory_half_widths(found))
+    record.write_fit(prepared, fitted, fit.memory_half_widths(found, session.run_memories(prepared)))
     click.echo(f"wrote {record.SYSTEMS}, {record.BANDS}, {fit.RECORD}")
     return 0
 

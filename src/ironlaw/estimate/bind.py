@@ -176,6 +176,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         cp_method=options.get("cp_method", "ring"),
         document_length=options.get("document_length", 0.0),
         offload=options.get("offload", frozenset()),
+        offload_layers=options.get("offload_layers", 0.0),
         lora_rank=options.get("lora_rank", 0.0),
         attention_kernel=options.get("attention_kernel", ""),
         cuda_graphs=options.get("cuda_graphs", "none"),

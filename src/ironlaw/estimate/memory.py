@@ -19,7 +19,7 @@ from ironlaw.estimate.counts import common_parameters, routed_parameters, stage_
 from ironlaw.estimate.kinds import kinds, layers_of
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
-from ironlaw.estimate.stages import Stage, stages
+from ironlaw.estimate.stages import Stage, offloaded_share, stages
 from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import activations, pipeline, states
 from ironlaw.plan import Cluster, Job, Plan
@@ -256,7 +256,10 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         bytes_per_element=job.precision.activation_bytes,
     )
     away = "activations" in job.offload  # two layers stay: one leaving, one computed
-    on_device = np.minimum(2.0 / np.maximum(stage.layers * in_flight, 1.0), 1.0) if away else 1.0
+    on_device: Any = 1.0
+    if away:
+        share = offloaded_share(job, stage)
+        on_device = (1.0 - share) + share * np.minimum(2.0 / np.maximum(stage.layers * in_flight, 1.0), 1.0)
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
     return total(
         "activations",

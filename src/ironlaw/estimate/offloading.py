@@ -9,7 +9,7 @@ from ironlaw.errors import CatalogError
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
-from ironlaw.estimate.stages import Stage
+from ironlaw.estimate.stages import Stage, offloaded_share
 from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import collectives, overlap, states
 from ironlaw.plan import Cluster, Job, Plan
@@ -45,16 +45,18 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> li
     ]
 
 
-def activation_traffic(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, forward: Any, backward: Any) -> list[Term]:
+def activation_traffic(
+    job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, pace: Stage, forward: Any, backward: Any
+) -> list[Term]:
     """A layer's saved activations out beside its forward and back beside its backward: what that adds to them."""
     if "activations" not in job.offload or not kind.trained:
         return []
     saved = fold(saved_per_layer(job, plan, s, kind)) * (1.0 - plan.recompute_layers)
     moving = collectives.point_to_point(saved, host_link(cluster).value, 0.0)
-    slowdown = cluster.systems.overlap_slowdown
+    slowdown = cluster.overlap_slowdown
 
     def exposed(name: str, compute: Any) -> Term:
         inputs = {"compute": compute, "communication": moving, "slowdown": slowdown}
-        return leaf(name, overlap.exposed_after_overlap, "s", "network", **inputs)
+        return leaf(name, overlap.exposed_after_overlap, "s", "network", offloaded_share(job, pace), **inputs)
 
     return [exposed("activations to the host", forward), exposed("activations from the host", backward)]

@@ -281,6 +281,7 @@ OPTIONS: dict[str, Option] = {
     "document_length": Option(whole, "length-weighted mean length of documents packed into a sequence (default: one a sequence)"),
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "what gradients are held and reduced in (default: the framework's)", "NAME"),
     "offload": Option(offload, "comma list of optimizer, activations: held in host memory", "LIST"),
+    "offload_layers": Option(whole, "of a stage's layers, how many offload their activations (default: all)", "N"),
     "lora_rank": Option(whole, "train low-rank adapters of this rank on every linear layer, the rest frozen"),
     "frozen_layers": Option(none_or_more, "layers at the front that are not trained (models of one kind of layer)", "N"),
     "evaluate_every": Option(whole, "steps between evaluations", "STEPS"),

@@ -57,6 +57,13 @@ def _explicit(job: Job, plan: Plan) -> list[Stage]:
     ]
 
 
+def offloaded_share(job: Job, stage: Stage) -> Any:
+    """Of a stage's layers, the share whose activations go to the host."""
+    if not job.offload_layers:
+        return 1.0
+    return np.minimum(job.offload_layers / np.maximum(stage.layers, 1.0), 1.0)
+
+
 def slowest(candidates: list[Stage], times: list[Any]) -> tuple[Stage, Any]:
     """The stage class with the largest of ``times`` in every row, as one Stage of columns, and its index by row."""
     best, which = np.where(candidates[0].count > 0, times[0], -1.0), 0.0 * times[0]

@@ -38,12 +38,12 @@ class Step:
 def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
     """The step of every plan of a batch."""
     s = Shapes.of(job, plan)
-    per_kind = {kind: layer_parts(job, cluster, plan, s, kind) for kind in kinds(job.model)}
+    classes = stages(job, plan)
+    per_kind = {kind: layer_parts(job, cluster, plan, s, kind, classes[0]) for kind in kinds(job.model)}
     one_layer = {kind: fold(parts) for kind, parts in per_kind.items()}
     embedding, head = embedding_term(job, cluster, plan, s), head_term(job, cluster, plan, s)
     heads = 1.0 + job.model.num_nextn_predict_layers
     hop = point_to_point(job, cluster, plan)
-    classes = stages(job, plan)
     times = [_stage_time(job, c, one_layer) + c.embedding * embedding.value + c.head * heads * head.value for c in classes]
     pace, which = slowest(classes, times)
 
@@ -109,7 +109,7 @@ def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan)
     return through + np.where(plan.pp > 1, 2.0 * plan.pp * plan.vpp, 0.0) * hop
 
 
-def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage) -> list[Term]:
     """One layer's share of a micro-batch: computation, exposed collectives, and what its host cannot launch in time."""
     forward = layer.forward(cluster, job, plan, s, kind)
     backward = layer.backward(cluster, job, plan, s, kind)
@@ -141,7 +141,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -
         device_time=device + network,
     )
     sharded = fully_sharded(job, cluster, plan, kind, forward.value, backward.value + again.value)
-    away = offloading.activation_traffic(job, cluster, plan, s, kind, forward.value, backward.value + again.value)
+    away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
     return [forward, backward, again, exposed, *ring, *routed, sharded, *away, host]
 
 
@@ -205,7 +205,7 @@ def _exposed(cluster: Cluster, name: str, compute: Any, communication: list[Term
         times,
         compute=compute,
         communication=fold(communication),
-        slowdown=cluster.systems.overlap_slowdown,
+        slowdown=cluster.overlap_slowdown,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -181,20 +182,20 @@ def subset(prepared: Prepared, rows: Any) -> Prepared:
 # --- bands ---------------------------------------------------------------------------------------------------------------
 
 COVERAGE = 0.8
-MOST = 0.9  # a quantile beyond it of a few hundred rows is one row's story
+BANDED_APART: dict[str, set[str]] = {"mixture": {"mixture of experts"}, "launch-bound": {"precision unknown"}}  # rows a kind may learn from
 
 
-def half_widths(prepared: Prepared, predicted: Any) -> dict[str, tuple[float, int, int]]:
-    """By kind of support: half-width in log, rows, families.
+def half_widths(prepared: Prepared, predicted: Any, without: str = "") -> dict[str, tuple[float, int, int]]:
+    """By kind of support: half-width in log, rows, families; ``without`` names a family that is not looked at.
 
-    The quantile ``COVERAGE (1 + 1/F)``, at most MOST, of held-out |log error|, every family weighing the same: an unseen
-    family is one more draw from F (Lei et al., Distribution-Free Predictive Inference, 2018, section 2).
+    The COVERAGE quantile of held-out |log error|, every family weighing the same, because an unseen run comes with a family
+    of its own (Lei et al., Distribution-Free Predictive Inference for Regression, 2018, section 2).
     """
     error = np.abs(np.log(predicted / prepared.measured))
-    may = np.array([not set(r.apart) - FITTED_APART - {"mixture of experts"} for r in prepared.runs])
     made = {}
     for kind in dict.fromkeys(s for s in prepared.support if s):
-        rows = may & (np.array(prepared.support) == kind) & np.isfinite(error)
+        may = np.array([not set(r.apart) - BANDED_APART.get(kind, set()) for r in prepared.runs])
+        rows = may & (np.array(prepared.support) == kind) & np.isfinite(error) & (prepared.families != without)
         families = dict.fromkeys(prepared.families[rows].tolist())
         if not families:
             continue
@@ -202,19 +203,27 @@ def half_widths(prepared: Prepared, predicted: Any) -> dict[str, tuple[float, in
         for f in families:
             mine = rows & (prepared.families == f)
             weights[mine] = 1.0 / mine.sum()
-        level = min(COVERAGE * (1.0 + 1.0 / len(families)), MOST)
-        made[kind] = (weighted_quantile(error[rows], weights[rows], level), int(rows.sum()), len(families))
+        made[kind] = (weighted_quantile(error[rows], weights[rows], COVERAGE), int(rows.sum()), len(families))
     return made
 
 
-def memory_half_widths(peaks: Sequence[Any]) -> dict[str, float]:
-    """By kind of model: the MOST quantile of |log error| of complete peaks of at least 2 GiB, all of one project."""
+def memory_half_widths(peaks: Sequence[Any], runs: Sequence[tuple[str, Any]]) -> dict[str, float]:
+    """By kind of model: the COVERAGE quantile of |log error| of complete peaks of at least 2 GiB and of runs by (family, memory).
+
+    All peaks are one project's and count as one family; runs report what allocator or device held. No family of mixtures
+    reports that: theirs is at least as wide as that of dense models.
+    """
     large = [p for p in peaks if p.complete and p.measured_bytes >= LARGE]
+    found = [("peaks", p, p.moe) for p in large] + [(family, m, False) for family, m in runs if m.kind in ("reserved", "device")]
     made = {}
     for name, moe in (("dense", False), ("mixture", True)):
-        errors = [abs(float(np.log(p.predicted_bytes / p.measured_bytes))) for p in large if p.moe == moe]
-        if errors:
-            made[name] = float(np.quantile(errors, MOST))
+        mine = [(family, abs(float(np.log(m.predicted_bytes / m.measured_bytes)))) for family, m, mixed in found if mixed == moe]
+        if mine:
+            size = Counter(family for family, _ in mine)
+            weights = np.array([1.0 / size[family] for family, _ in mine])
+            made[name] = weighted_quantile(np.array([e for _, e in mine]), weights, COVERAGE)
+    if "mixture" in made:
+        made["mixture"] = max(made["mixture"], made.get("dense", 0.0))
     return made
 
 

@@ -31,6 +31,7 @@ def write_fit(prepared: Prepared, fit: Fit, memory: dict[str, float], systems: P
         "families": list(dict.fromkeys(prepared.families[rows].tolist())),
         "constants": _rounded(fit.values),
         "held_out": {f: _rounded(v) for f, v in fit.held_out.items()},
+        "bands_held_out": {f: {k: round(w[0], 4) for k, w in half_widths(prepared, predicted, f).items()} for f in fit.held_out},
         "headline": headline(score(prepared, predicted, [])),
         "ablation": {name: headline(score(prepared, held_out_times(prepared, f), [])) for name, f in ablations(prepared, fit)},
     }
@@ -76,8 +77,8 @@ def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float
     ]
     sources = {
         "choice": ("A choice: bands of 80 %", "guess"),
-        "held-out": ("Held-out errors of ironlaw validate, families weighing the same, at the 90 % quantile", "measured"),
-        "peaks": ("Errors of ironlaw validate --memory at the 90 % quantile: all peaks are one project's", "measured"),
+        "held-out": ("Held-out errors of ironlaw validate, families weighing the same, at the 80 % quantile", "measured"),
+        "peaks": ("Errors of ironlaw validate --memory and of the runs' own memory columns, families weighing the same, at the 80 % quantile", "measured"),
     }
     for key, (title, grade) in sources.items():
         lines.append(f'\n[sources.{key}]\ntitle = "{title}"\nurl = "{_URL}"\nread = {date.today().isoformat()}\ngrade = "{grade}"')

@@ -295,6 +295,9 @@ def fill_groups(found: Mapping_, folders: tuple[str, ...]) -> None:
     if ways and dp > int(ways.group(1)):
         cells["dp_replicate"] = f"{dp / int(ways.group(1)):g}"
         found.set("dp_shard", ways.group(1), f"optimizer states sharded over {ways.group(1)} ranks, as the row's notes say")
+    moved = re.search(r"offloads (\d+) layers|cpu_offloading_num_layers=(\d+)", notes)
+    if moved and cells.get("offload") == "activations":
+        found.set("offload_layers", moved.group(1) or moved.group(2), "layers that offload, as the recipe's preset says")
     if "mixed_precision=DEFAULT" in notes:
         found.set("gradient_dtype", "fp32", "mixed_precision=DEFAULT: gradients reduced in fp32")
     record = load.record("frameworks", cells["framework"], folders).name

@@ -92,10 +92,18 @@ def group_key(prepared: Prepared, i: int, by: str) -> str:
     return run.cells.get(by, "") or "blank"
 
 
-def score(prepared: Prepared, predicted: Any, skipped: Sequence[Skipped], folders: tuple[str, ...] = ()) -> Scored:
-    """Predictions with their bands."""
+def score(
+    prepared: Prepared,
+    predicted: Any,
+    skipped: Sequence[Skipped],
+    folders: tuple[str, ...] = (),
+    learned: Mapping[str, Mapping[str, float]] | None = None,
+) -> Scored:
+    """Predictions with their bands; a family that ``learned`` names has bands that were learned without it."""
     found = [width(kind, folders) for kind in prepared.support]
     half = np.array([np.nan if f is None else f[0] for f in found])
+    for i, (family, kind) in enumerate(zip(prepared.families, prepared.support, strict=True)):
+        half[i] = (learned or {}).get(str(family), {}).get(kind, half[i])
     coverage = next((f[1] for f in found if f is not None), 0.8)
     return Scored(prepared, predicted, half, coverage, tuple(skipped))
 

@@ -9,7 +9,7 @@ from typing import Any
 from ironlaw.errors import IronlawError
 from ironlaw.validate import peaks as peak_module
 from ironlaw.validate.fit import Fit, held_out_times, read_record
-from ironlaw.validate.predict import prepare, times
+from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, read_runs
 from ironlaw.validate.score import Scored, baseline_data, headline, score, skip_counts
 
@@ -36,7 +36,7 @@ def validate(path: Path = RUNS, memory: bool = False, folders: tuple[str, ...] =
     prepared, unplanned = prepare(runs, folders)
     fit, record = read_record()
     skipped = [*unread, *unplanned]
-    held_out = score(prepared, held_out_times(prepared, fit), skipped, folders)
+    held_out = score(prepared, held_out_times(prepared, fit), skipped, folders, record.get("bands_held_out"))
     in_sample = score(prepared, times(prepared), skipped, folders)
     return Validation(held_out, in_sample, len(runs) + len(unread), fit, record, memory_summary(held_out, peaks) if memory else None)
 
@@ -45,14 +45,20 @@ def memory_summary(scored: Scored, path: Path | None = None) -> dict[str, Any]:
     """Errors of the measured peaks and of the runs' own memory columns."""
     found, skipped = peak_module.peaks(peak_module.read_peaks(path))
     p = scored.prepared
+    kept = [memory for _, memory in run_memories(p)]
+    ran = peak_module.ran_and_fits((run.cells, e, row) for run, (e, row) in zip(p.runs, p.answers, strict=True))
+    return peak_module.summary(found, skipped, kept, ran)
+
+
+def run_memories(p: Prepared) -> list[tuple[str, peak_module.RunMemory]]:
+    """(family, memory) of the runs that state what was held."""
     kept = []
     for run, (estimate, row) in zip(p.runs, p.answers, strict=True):
         try:
-            kept.append(peak_module.run_memory(run.cells, estimate, row))
+            kept.append((run.family, peak_module.run_memory(run.cells, estimate, row)))
         except IronlawError:
             continue
-    ran = peak_module.ran_and_fits((run.cells, e, row) for run, (e, row) in zip(p.runs, p.answers, strict=True))
-    return peak_module.summary(found, skipped, kept, ran)
+    return kept
 
 
 def exact_points(scored: Scored) -> float | None:
