@@ -95,6 +95,7 @@ class Framework(Record):
     flash_generation: dict[str, str] = plain_table()  # architecture -> kernel generation
     default_zero: int = 1
     selective_recompute: tuple[str, ...] = ("attention",)
+    gather_unit: str = "layer"  # what ZeRO 3 gathers at a time: layer (a wrapped module) | matrix (the compiler gathers each operand)
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
     parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: the precision's own
     gradient_bytes: Sourced = quantity("B")
