@@ -387,6 +387,17 @@ def test_experts_keep_what_their_kernels_need():
     assert float(np.ravel(kept["rows of experts"].value)[0]) == rows * 512 * 2
 
 
+def test_a_compiler_gathers_a_matrix_at_a_time():
+    """MaxText: two 2-byte copies and a 4-byte gradient of the largest matrix, not of a layer; here the table is smaller."""
+    small = model(vocab_size=1024)
+    options = plan(on="tpu-v5p", framework="maxtext", zero=3)
+    _, tree = ask(model=small, **options)
+    assert part(tree, "gather buffers") == 512 * 2048 * (2 + 2 + 4)
+    _, layers = ask(model=small, **plan(framework="torchtitan", zero=3))
+    assert part(layers, "gather buffers") == (4 * 512**2 + 2 * 512 * 2048 + 2 * 512) * (2 + 2 + 4)
+    assert float(np.ravel(tree.value)[0]) == float(np.ravel(tree["allocated"].value)[0]), "no context, no communicators, no slack"
+
+
 def test_slack_ends_where_the_device_does():
     """What the allocator keeps unused it gives back before it fails: only what must be held decides whether a plan fits."""
     loose = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=64, framework="fsdp", micro_batch_size=1, recompute="full").groups[0].memory

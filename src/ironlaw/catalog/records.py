@@ -97,6 +97,7 @@ class Framework(Record):
     default_zero: int = 1
     selective_recompute: tuple[str, ...] = ("attention",)
     compiled_recompute: bool = False  # the compiler drops what backward does not need of a recomputed block: its last product
+    gather_unit: str = "layer"  # what ZeRO 3 gathers at a time: layer (a wrapped module) | matrix (the compiler gathers each operand)
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
     parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: the precision's own
     gradient_bytes: Sourced = quantity("B")

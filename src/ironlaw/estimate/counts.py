@@ -98,6 +98,18 @@ def routed_parameters(model: Model, kind: Kind) -> Any:
     return model.num_experts * expert_parameters(model) if kind.routed else 0.0
 
 
+def largest_operand(model: Model, kind: Kind) -> float:
+    """The largest weight of a layer that one matrix product outside the experts reads."""
+    wide = float(model.num_attention_heads * model.head_dim) if kind.mixer != "none" else 0.0
+    inner = {"dense": model.intermediate_size, "routed": model.shared_expert_intermediate_size, "none": 0}[kind.mlp]
+    return model.hidden_size * max(wide, float(inner))
+
+
+def largest_experts(model: Model, kind: Kind) -> float:
+    """The weights of all routed experts of a layer that one grouped product reads."""
+    return float(model.num_experts * model.hidden_size * model.moe_intermediate_size) if kind.routed else 0.0
+
+
 def embedding_parameters(model: Model) -> Any:
     """Token embedding, learned positions, and the norm some models put behind them."""
     count = parameters.embedding(model.vocab_size, model.hidden_size)

@@ -15,7 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.counts import common_parameters, routed_parameters, stage_common, stage_replicated, stage_routed, stage_tables
+from ironlaw.estimate.counts import (
+    common_parameters,
+    largest_experts,
+    largest_operand,
+    routed_parameters,
+    stage_common,
+    stage_replicated,
+    stage_routed,
+    stage_tables,
+)
 from ironlaw.estimate.kinds import kinds, layers_of
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
@@ -364,11 +373,13 @@ def workspace(job: Job, cluster: Cluster) -> list[Term]:
 
 
 def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
-    """ZeRO-3: two layers' whole weights (one in use, one prefetched) and one layer's whole gradients, or the output layer's."""
+    """ZeRO-3: two units' whole weights (one in use, one prefetched) and one's whole gradients: layers, matrices, or the table."""
     table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
     biggest = table
     for kind in kinds(job.model):
         whole = common_parameters(job.model, kind) / plan.tp + routed_parameters(job.model, kind) / plan.expert_ways
+        if job.framework.gather_unit == "matrix":
+            whole = np.maximum(largest_operand(job.model, kind) / plan.tp, largest_experts(job.model, kind) / plan.expert_ways)
         biggest = np.maximum(biggest, whole)
     units = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0) * biggest
     return leaf(
