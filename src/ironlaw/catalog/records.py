@@ -96,6 +96,7 @@ class Framework(Record):
     flash_generation: dict[str, str] = plain_table()  # architecture -> kernel generation
     default_zero: int = 1
     selective_recompute: tuple[str, ...] = ("attention",)
+    legacy: bool = False  # a stack of before 2023: slower hosts, more Python between kernels
     compiled_recompute: bool = False  # the compiler drops what backward does not need of a recomputed block: its last product
     gather_unit: str = "layer"  # what ZeRO 3 gathers at a time: layer (a wrapped module) | matrix (the compiler gathers each operand)
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
@@ -287,7 +288,7 @@ class Systems(Record):
     tp_exposed: Sourced = quantity("1")  # of tensor-parallel communication that is overlapped, the share that still shows
     overlap_slowdown: Sourced = quantity("1")
     gradient_window: Sourced = quantity("1")
-    host_time: Sourced = quantity("1")  # of one launch, over what the framework's record says
+    legacy_host_time: Sourced = quantity("1")  # of one launch in a stack of before 2023, over what its record says
     step_overhead: Sourced = quantity("s")  # of every step, outside all operators
     scale_loss: Sourced = quantity("1")  # of the step, lost for each doubling of domains
     idle_power_fraction: Sourced = quantity("1")

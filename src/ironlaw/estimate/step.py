@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate import experts, layer, offloading, state, tiers
 from ironlaw.estimate.counts import common_parameters, routed_parameters
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
@@ -137,12 +138,20 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
         "s",
         "dispatch",
         operators=operators(job, plan, kind) * (3.0 + plan.recompute_layers if kind.trained else 1.0),
-        host_time=job.framework.host_time_per_operator.value * cluster.systems.host_time.value,
+        host_time=host_time(job, cluster),
         device_time=device + network,
     )
     sharded = fully_sharded(job, cluster, plan, kind, forward.value, backward.value + again.value)
     away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
     return [forward, backward, again, exposed, *ring, *routed, sharded, *away, host]
+
+
+def host_time(job: Job, cluster: Cluster) -> Any:
+    """What the host needs to launch one operator: the framework's record, slower in stacks of before 2023."""
+    base, factor = job.framework.host_time_per_operator, cluster.systems.legacy_host_time
+    if not job.framework.legacy:
+        return base
+    return Sourced(base.value * factor.value, base.unit, f"{base.text}, {factor.text} times that in a legacy stack", base.source)
 
 
 def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, device: Any, passes: Any) -> Term:
