@@ -141,7 +141,10 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
         host_time=host_time(job, cluster),
         device_time=device + network,
     )
-    sharded = fully_sharded(job, cluster, plan, kind, forward.value, backward.value + again.value)
+    inside = fold([exposed, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
+    sharded = fully_sharded(
+        job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside
+    )
     away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
     return [forward, backward, again, exposed, *ring, *routed, sharded, *away, host]
 
