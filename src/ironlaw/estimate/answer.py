@@ -309,7 +309,23 @@ def _evaluate(
         run = run_of(given, cluster, plan, timed.tree.value, timed.forward_share, count, folders, notes)
     rules = {**kept, "fits": held.fits}
     warnings = [f"left out: {item}" for item in left_out] + cautions(given, _was_given("cp", notes), job, cluster)
-    return Group(placed.index, job, cluster, plan, placed.recompute, placed.chosen, rules, held, timed, speed, run, notes, tuple(warnings), folders, correction)
+    return Group(
+        placed.index,
+        job,
+        cluster,
+        plan,
+        placed.recompute,
+        placed.chosen,
+        rules,
+        held,
+        timed,
+        speed,
+        run,
+        notes,
+        tuple(warnings),
+        folders,
+        correction,
+    )
 
 
 def _was_given(name: str, notes: Assumptions) -> bool:

@@ -166,7 +166,9 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
         flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, mean_key_length(job, plan), s.heads, s.head_dim)
         moved = traffic.flash_attention(plan.micro_batch_size, plan.seq_len / plan.cp, s.heads, s.kv_heads, s.head_dim, e)
         ranks = 1.0 if job.cp_method == "all-to-all" else plan.cp  # a ring splits a kernel's sequence, all-to-all its heads
-        efficiency = kernels.saturating_efficiency(attended_span(job, plan) / ranks, c.forward_efficiency.value * kept, c.saturation_length.value)
+        efficiency = kernels.saturating_efficiency(
+            attended_span(job, plan) / ranks, c.forward_efficiency.value * kept, c.saturation_length.value
+        )
         if c.saturation_rows is not None:  # the rows of a rank's kernel: ring and all-to-all leave each 1 / cp of them
             rows = plan.micro_batch_size * (plan.seq_len / plan.cp) * s.heads
             efficiency = efficiency * kernels.device_filling(rows, c.saturation_rows.value)

@@ -243,7 +243,9 @@ OPTIONS: dict[str, Option] = {
     "ep": Option(whole, "expert parallel", column=True),
     "etp": Option(whole, "tensor parallel inside an expert", column=True),
     "expert_imbalance": Option(at_least_one, "rows of the busiest expert rank over the mean (default 1, balanced)", "X"),
-    "moe_dispatcher": Option(one_of(DISPATCHERS), "how rows reach experts (default: alltoall; deepep and hybridep send once a domain)", "HOW"),
+    "moe_dispatcher": Option(
+        one_of(DISPATCHERS), "how rows reach experts (default: alltoall; deepep and hybridep send once a domain)", "HOW"
+    ),
     "capacity_factor": Option(positive("1"), "rows each expert is padded or cut to, over the mean (default: dropless)", "X"),
     "dp_replicate": Option(whole, "data parallel, replicas", column=True),
     "dp_shard": Option(whole, "data parallel, shards", column=True),
@@ -272,7 +274,9 @@ OPTIONS: dict[str, Option] = {
     "grouped_experts": Option(switch, "the experts of a rank in one grouped product (default: on)", "on|off"),
     "overlap": Option(overlap, "comma list of grad-reduce, param-gather, tp, pp; none; all", "LIST"),
     "flash_attention": Option(switch, "flash attention (default: on where the device has it)", "on|off"),
-    "attention_kernel": Option(one_of(("flash-1", "flash-2", "flash-3")), "generation of the flash kernel (default: the framework's)", "NAME"),
+    "attention_kernel": Option(
+        one_of(("flash-1", "flash-2", "flash-3")), "generation of the flash kernel (default: the framework's)", "NAME"
+    ),
     "cuda_graphs": Option(one_of(GRAPHS), "what CUDA graphs replay: none, partial (all but routed experts), full", "WHAT"),
     "layers_per_stage": Option(stage_layers, "explicit comma list of layers per pipeline stage", "LIST"),
     "count_embedding": Option(switch, "embedding and loss take a layer's place each when layers are split", "on|off"),

@@ -142,9 +142,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
         device_time=device + network,
     )
     inside = fold([exposed, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
-    sharded = fully_sharded(
-        job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside
-    )
+    sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside)
     away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
     return [forward, backward, again, exposed, *ring, *routed, sharded, *away, host]
 

@@ -100,7 +100,7 @@ HOPS: dict[str, Callable[[Any], Any]] = {
     "all_reduce": lambda domains: np.log2(np.maximum(domains, 2.0)),
     "all_gather": lambda domains: np.maximum(domains - 1.0, 1.0),
     "reduce_scatter": lambda domains: np.maximum(domains - 1.0, 1.0),
-    "all_to_all": lambda domains: 1.0,
+    "all_to_all": np.ones_like,
 }
 
 

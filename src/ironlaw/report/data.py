@@ -42,7 +42,12 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "catalog_hash": load.catalog_hash(estimate.folders),
         "assumptions": assumptions(group, at),
         "warnings": warnings(group, at),
-        "step": {"seconds": step, "band": step_band(group, at, step), "tree": term_data(group.step.tree, at, explain), "stage": stage_name(group, at)},
+        "step": {
+            "seconds": step,
+            "band": step_band(group, at, step),
+            "tree": term_data(group.step.tree, at, explain),
+            "stage": stage_name(group, at),
+        },
         "memory": memory_data(group, at, explain),
         "throughput": throughput_data(group, at, step is None),
         "bound": bound_data(group, at, step is None),
@@ -66,7 +71,13 @@ def warnings(group: Group, at: int) -> list[str]:
     from ironlaw.estimate.rules import broken
 
     unbanded = why_no_band(group, at)
-    return [*group.warnings, *([unbanded] if unbanded else []), *_batch_warning(group, at), *_rate_warning(group, at), *broken(group.job, group.plan, group.rules, at)]
+    return [
+        *group.warnings,
+        *([unbanded] if unbanded else []),
+        *_batch_warning(group, at),
+        *_rate_warning(group, at),
+        *broken(group.job, group.plan, group.rules, at),
+    ]
 
 
 def _rate_warning(group: Group, at: int) -> list[str]:

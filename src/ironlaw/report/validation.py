@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ironlaw.validate.fit import constants
@@ -18,7 +19,7 @@ def percent(value: float | None, signed: bool = False) -> str:
     >>> percent(0.0312), percent(-0.1, signed=True), percent(None)
     ('3.1 %', '-10.0 %', '-')
     """
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return "-"
     return f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
 
@@ -73,7 +74,8 @@ def _headline(found: Validation) -> Iterator[str]:
         return
     yield (
         f"headline, each family by constants that never saw it: median over families {percent(out['family_median_abs_error'])},"
-        f" all rows {percent(out['pooled_median_abs_error'])}, p90 {percent(out['p90_abs_error'])}, bias {percent(out['bias'], signed=True)}"
+        f" all rows {percent(out['pooled_median_abs_error'])}, p90 {percent(out['p90_abs_error'])},"
+        f" bias {percent(out['bias'], signed=True)}"
         f" (in sample {percent(inside['family_median_abs_error'])})"
     )
     yield f"80 % bands hold {percent(out['band_coverage'])} of a family's rows, median width {percent(out['band_width'])}"
@@ -118,7 +120,7 @@ def markdown(found: Validation) -> str:
     return "\n".join([*_intro(found), "", *_table(HEADER, rows_of(found, "family")), "", *_rest(found)]) + "\n"
 
 
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (header, ("---", *["---:"] * (len(header) - 1)), *rows)]
 
 
@@ -126,8 +128,8 @@ def _intro(found: Validation) -> Iterator[str]:
     yield "# How wrong ironlaw is\n"
     yield "This page is written by `ironlaw validate` from the published runs that ship with it; `make docs` writes it anew.\n"
     yield (
-        f"{found.rows} runs are in the table, {len(found.held_out.prepared.runs)} can be asked. Every family is scored with constants fitted"
-        " without it, so no row informs its own prediction. error = predicted / measured - 1 on step time.\n"
+        f"{found.rows} runs are in the table, {len(found.held_out.prepared.runs)} can be asked. Every family is scored with constants"
+        " fitted without it, so no row informs its own prediction. error = predicted / measured - 1 on step time.\n"
     )
     for line in _headline(found):
         yield f"- {line}"
@@ -147,8 +149,8 @@ def _rest(found: Validation) -> Iterator[str]:
     yield "\n## What is fitted\n"
     record = found.record
     yield (
-        f"{len(constants())} global constants, on {record['rows']} rows of {len(record['families'])} families; no constant per run, model or"
-        " family. Everything else is measured on operators, cited or counted, and carries its source.\n"
+        f"{len(constants())} global constants, on {record['rows']} rows of {len(record['families'])} families; no constant per run,"
+        " model or family. Everything else is measured on operators, cited or counted, and carries its source.\n"
     )
     yield from _constants(found)
     yield "\n## Without each\n"

@@ -56,7 +56,7 @@ class Prepared:
         return np.array([not r.apart for r in self.runs], dtype=bool)
 
 
-class NoPlan(IronlawError):
+class NoPlanError(IronlawError):
     """A published row whose plan breaks a rule or whose rate breaks a roof."""
 
     code = "no-plan"
@@ -108,19 +108,19 @@ def _legal(answers: list[tuple[Estimate, int]], errors: list[IronlawError]) -> l
         raise errors[0]
     group, at = answers[0][0].place_of(answers[0][1])
     broken = [name for name, column in group.rules.items() if name != "fits" and not np.broadcast_to(column, group.index.shape)[at]]
-    raise NoPlan(f"no such plan: {', '.join(broken) or 'no estimate'}")
+    raise NoPlanError(f"no such plan: {', '.join(broken) or 'no estimate'}")
 
 
 def _facts(run: Run, estimate: Estimate, row: int) -> tuple[float, float, bool]:
     """Measured step time, time at the peak, and whether the plan fits; refuses a rate above the roof."""
     group, at = estimate.place_of(row)
-    measured = float(run.measured(group, at))
+    measured = run.measured.step_seconds(group, at)
     if not (np.isfinite(measured) and measured > 0):
-        raise NoPlan("no finite step time")
+        raise NoPlanError("no finite step time")
     seconds = float(estimate.step_seconds[row])
     ideal, least = (seconds * _at(group.throughput[name].value, at) for name in ("mfu", "mfu_causal"))
     if least > measured:
-        raise NoPlan(f"measured rate above the roof of {group.cluster.accelerator.name} in {group.job.precision.peak}")
+        raise NoPlanError(f"measured rate above the roof of {group.cluster.accelerator.name} in {group.job.precision.peak}")
     return measured, ideal, bool(estimate.fits[row])
 
 

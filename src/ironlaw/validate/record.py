@@ -59,14 +59,17 @@ def _replace_line(text: str, c: Constant, value: float, least: float, most: floa
 def _with_source(text: str, key: str, title: str) -> str:
     """The text with one source block written anew at its end."""
     text = re.sub(rf"\n\[sources\.{key}\]\n(?:[^\[\n].*\n)*", "", text)
-    return text.rstrip("\n") + f'\n\n[sources.{key}]\ntitle = "{title}"\nurl = "{_URL}"\nread = {date.today().isoformat()}\ngrade = "measured"\n'
+    return (
+        text.rstrip("\n")
+        + f'\n\n[sources.{key}]\ntitle = "{title}"\nurl = "{_URL}"\nread = {date.today().isoformat()}\ngrade = "measured"\n'
+    )
 
 
 def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float], path: Path = BANDS) -> None:
     """Write the half-widths of bands with what each was learned from."""
     lines = [
         'title = "Error bands from runs whose family was left out of the fit"\n',
-        f'coverage = {{ value = "{COVERAGE}", source = "choice", note = "bands are meant to hold for four runs in five of a family unseen" }}',
+        f'coverage = {{ value = "{COVERAGE}", source = "choice", note = "meant to hold for four runs in five of a family unseen" }}',
         "\n[step]",
         *(
             f'"{kind}" = {{ value = "{w:.3f}", source = "held-out", note = "half-width in log; {n} rows of {f} families" }}'
@@ -78,7 +81,10 @@ def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float
     sources = {
         "choice": ("A choice: bands of 80 %", "guess"),
         "held-out": ("Held-out errors of ironlaw validate, families weighing the same, at the 80 % quantile", "measured"),
-        "peaks": ("Errors of ironlaw validate --memory and of the runs' own memory columns, families weighing the same, at the 80 % quantile", "measured"),
+        "peaks": (
+            "Errors of ironlaw validate --memory and of the runs' own memory columns, families weighing the same, at the 80 % quantile",
+            "measured",
+        ),
     }
     for key, (title, grade) in sources.items():
         lines.append(f'\n[sources.{key}]\ntitle = "{title}"\nurl = "{_URL}"\nread = {date.today().isoformat()}\ngrade = "{grade}"')

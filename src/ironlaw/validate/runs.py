@@ -1,31 +1,42 @@
 """Published runs as questions: every row of a run table becomes options and a measured step time, by rules it reports.
 
-A row that cannot be mapped is a ``Skipped`` with its reason and line; nothing is guessed in silence. Blank cells are filled
-by ``fill``, whose every rule leaves a sentence in ``rules``; what a reader should not mix with the rest is named in
-``apart``.
+A row that cannot be mapped is a ``Skipped`` with its reason and line; nothing is guessed in silence.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.options import DISPATCHERS, read_options
+from ironlaw.estimate.options import read_options
 from ironlaw.estimate.rows import options_of, read_table
+from ironlaw.validate.fill import FILLS, Cells, Row, SkipError, number, variants
 
-Cells = dict[str, str]
 DATA = Path(__file__).parent / "data"
 RUNS = DATA / "runs.csv"
 
-VOCABULARY = 50257  # GPT-2's, which Megatron pads to a multiple of 128 tp
-SIXTEEN_BIT = ("fp16", "bf16")
+
+@dataclass(frozen=True)
+class Measured:
+    """What a row says of its step: seconds, or model FLOP/s of one accelerator by a convention of its own."""
+
+    seconds: float | None
+    flop_per_second: float = 0.0
+    tokens_per_gpu: float = 0.0  # of one step
+    half_attention: bool = False  # attention counted as the causal half
+
+    def step_seconds(self, group: Any, at: int) -> float:
+        """The measured step time [s]; a Group tells how many FLOPs a token of the model takes."""
+        if self.seconds is not None:
+            return self.seconds
+        per_token = np.ravel(group.throughput["mfu_causal" if self.half_attention else "mfu"].inputs["flop_per_token"])
+        return float(self.tokens_per_gpu * per_token[at if per_token.size > 1 else 0] / self.flop_per_second)
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,7 @@ class Run:
     family: str
     cells: Mapping[str, str]
     asked: tuple[dict[str, Any], ...]
-    measured: Callable[[Any, int], float]  # [s], of a Group and its row: some rows give a rate by a convention of their own
+    measured: Measured
     rules: tuple[str, ...]
     apart: tuple[str, ...]  # why it stands beside the headline; empty: it counts
 
@@ -52,24 +63,6 @@ class Skipped:
     reason: str
 
 
-@dataclass
-class Mapping_:
-    """What filling one row's blanks has found so far."""
-
-    cells: Cells
-    rules: list[str] = field(default_factory=list)
-    apart: list[str] = field(default_factory=list)
-
-    def set(self, name: str, value: str, rule: str) -> None:
-        """Fill a cell and say by which rule."""
-        self.cells[name] = value
-        self.rules.append(rule)
-
-
-class Skip(Exception):
-    """Raised by a rule that cannot go on; its text is the reason that is counted."""
-
-
 def read_runs(path: Path = RUNS, folders: tuple[str, ...] = ()) -> tuple[list[Run], list[Skipped]]:
     """The runs of a table and the rows that were skipped. Raises InputError for a file that is no table."""
     runs: list[Run] = []
@@ -79,287 +72,56 @@ def read_runs(path: Path = RUNS, folders: tuple[str, ...] = ()) -> tuple[list[Ru
         family = cells.get("family") or path.stem
         try:
             runs.append(map_row(name, line, family, cells, folders))
-        except Skip as reason:
+        except SkipError as reason:
             skipped.append(Skipped(name, line, family, str(reason)))
     return runs, skipped
 
 
 def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str, ...] = ()) -> Run:
-    """One row as a Run; raises Skip with a reason where it cannot be one."""
+    """One row as a Run; raises SkipError with a reason where it cannot be one."""
     if cells.get(""):
-        raise Skip("more cells than the header")
-    found = Mapping_({k: v for k, v in cells.items() if k})
-    for rule in FILLS:
-        rule(found, folders)
-    measured = measurement(found)
-    asked = []
-    for variant in variants(found):
-        try:
+        raise SkipError("more cells than the header")
+    found = Row({k: v for k, v in cells.items() if k})
+    try:
+        for rule in FILLS:
+            rule(found, folders)
+        measured = measurement(found)
+        asked = []
+        for variant in variants(found):
             options = options_of(variant, folders)
             options.pop("tokens", None)
             asked.append(read_options(options, f"line {line}"))
-        except IronlawError as error:
-            raise Skip(short_reason(str(error))) from None
+    except IronlawError as error:
+        raise SkipError(short_reason(str(error))) from None
     return Run(name, line, family, found.cells, tuple(asked), measured, tuple(found.rules), tuple(found.apart))
 
 
 def short_reason(message: str) -> str:
-    """A message without the line it was met on and the names it suggests, so that like reasons count together."""
+    """A message without the line it was met on and the names it suggests, so that like reasons count together.
+
+    >>> short_reason("unknown model 'x' in line 3; nearest: y")
+    "unknown model 'x'"
+    """
     return re.sub(r" in line \d+", "", message).partition(";")[0]
 
 
-# --- blanks ------------------------------------------------------------------------------------------------------------
-
-
-def need_a_device(found: Mapping_, folders: tuple[str, ...]) -> None:
-    """The accelerator and its count; a bare A100 is the 80 GB SXM part."""
-    cells = found.cells
-    device = cells.get("gpu_type") or cells.get("accelerator") or cells.get("on") or ""
-    if not device:
-        raise Skip("no accelerator")
-    if not number(cells.get("gpus", "")) >= 1:
-        raise Skip("no number of accelerators")
-    if not (cells.get("model_name") or cells.get("model")):
-        raise Skip("no model")
-    if device.strip().upper() == "A100" and not cells.get("gpu_mem_gb"):
-        found.rules.append("a bare A100 is the 80 GB SXM")
-    spelled = f"{device} {cells.get('gpu_mem_gb', '')}GB"
-    aliases = load.aliases(folders)["accelerators"]
-    names = {load.fold_name(n) for n in load.names("accelerators", folders)}
-    if not {load.fold_name(device), load.fold_name(spelled)} & (names | set(aliases)):
-        raise Skip(f"unknown accelerator {device!r}")
-
-
-def tell_kind(found: Mapping_, folders: tuple[str, ...]) -> None:
-    """What is no dense pre-training: mixtures, adapters, fine-tuning, stand-ins."""
-    del folders
-    cells = found.cells
-    words = f"{cells.get('model_name', '')} {cells.get('task', '')} {cells.get('notes', '')[:40]}".lower()
-    if number(cells.get("moe_experts", "")) > 1:
-        found.apart.append("mixture of experts")
-        if cells.get("moe_dispatch", "") == "token-drop":
-            found.cells["capacity_factor"] = cells.get("capacity_factor") or "1"
-            found.rules.append("token-drop dispatch: capacity factor 1")
-    lora = re.search(r"\blora\b(?: r(\d+))?", words)
-    if lora:
-        found.apart.append("adapters")
-        found.set("lora_rank", lora.group(1) or "16", f"low-rank adapters of rank {lora.group(1) or '16'}")
-        cells["model_name"] = re.split(r"\s+lora", cells.get("model_name", ""), flags=re.IGNORECASE)[0]
-    elif re.search(r"\b(sft|fine-tune|finetune|proxy)\b", words):
-        found.apart.append("fine-tuning or proxy")
-    if re.search(r"early|untuned", cells.get("notes", "").lower()) and "moe" in words + " moe" * bool(found.apart):
-        found.apart.append("called early by its source")
-
-
-def fill_sizes(found: Mapping_, folders: tuple[str, ...]) -> None:
-    """Dimensions of the model: the row's own, else the catalogue's; a blank vocabulary is GPT-2's, padded."""
-    cells = found.cells
-    known = load.names("models", folders)
-    asked = load.fold_name(cells.get("model_name", "").partition(" (")[0])
-    catalogued = asked in known or asked in load.aliases(folders)["models"]
-    if cells.get("hidden") and cells.get("layers") and cells.get("heads"):
-        if not cells.get("vocab") and not catalogued:
-            unit = 128 * int(max(number(cells.get("tp", "")), 1.0))
-            padded = -(-VOCABULARY // unit) * unit
-            found.set("vocab", str(padded), f"blank vocabulary: {VOCABULARY}, padded to a multiple of 128 tp")
-    elif not catalogued:
-        lacks = [n for n in ("layers", "hidden", "heads") if not cells.get(n)]
-        raise Skip(f"model not in the catalogue and the row lacks {', '.join(lacks)}")
-    else:
-        found.rules.append("dimensions from the catalogue")
-
-
-def fill_precision(found: Mapping_, folders: tuple[str, ...]) -> None:
-    """A blank precision stays apart: 16-bit formats of one rate are bracketed by one of them, nothing else is taken."""
-    cells = found.cells
-    word = (cells.get("precision_filled") or cells.get("precision") or "").lower()
-    if cells.get("precision_filled") and not cells.get("precision"):
-        found.rules.append("precision as filled in from the recipe")
-    if word.startswith("fp8") and "block" in word:
-        cells["precision_filled"] = "fp8-block"
-    elif word.startswith("int8"):
-        raise Skip("int8 training is not modelled")
-    if word:
-        return
-    device = load.record("accelerators", cells.get("gpu_type") or cells.get("accelerator") or cells.get("on", ""), folders)
-    rates = {device.peak[p].value for p in SIXTEEN_BIT if p in device.peak}
-    if len(rates) != 1 or "fp8" in device.peak:
-        raise Skip("precision unknown")
-    found.set("precision", "fp16" if "fp16" in device.peak else "bf16", "blank precision: 16 bits, whose formats have one rate here")
-    found.apart.append("precision unknown")
-
-
-def fill_mesh(found: Mapping_, folders: tuple[str, ...]) -> None:
-    """Blank degrees: cp, ep and etp are 1; tp and pp are left to the tool only where every GPU can have a sequence."""
-    del folders
-    cells = found.cells
-    batch, gpus = number(cells.get("global_batch_seqs", "")), number(cells["gpus"])
-    if not batch >= 1:
-        raise Skip("no global batch")
-    if not number(cells.get("seq_len", "")) >= 1:
-        raise Skip("no sequence length")
-    if not (cells.get("tp") and cells.get("pp")):
-        if batch < gpus:
-            raise Skip("parallelism unknown")
-        found.apart.append("parallelism unknown")
-        found.rules.append("blank tp or pp: chosen by ironlaw")
-    for name in ("cp", "etp"):
-        if not cells.get(name) and (name != "etp" or number(cells.get("moe_experts", "")) > 1):
-            cells[name] = "1"
-    split = number(cells.get("tp") or "1") * number(cells.get("pp") or "1")
-    if not cells.get("sharding") and split > 1:
-        found.set("sharding", "zero1", "blank sharding with tp or pp: a distributed optimizer")
-    if not cells.get("micro_batch"):
-        found.rules.append("blank micro-batch: chosen by ironlaw")
-    if not cells.get("recompute"):
-        found.apart.append("recompute unknown")
-        found.rules.append("blank recompute: chosen by ironlaw, least that fits")
-
-
-def fill_stack(found: Mapping_, folders: tuple[str, ...]) -> None:
-    """The training stack by its name, by a word in it, or by the plan; its kernels, graphs and overlap as the row says."""
-    cells = found.cells
-    name = load.fold_name(cells.get("framework", "").partition(" (")[0]), load.fold_name(cells.get("framework", ""))
-    known = {*load.names("frameworks", folders), *load.aliases(folders)["frameworks"]}
-    if name[1] not in known:
-        if name[0] in known:
-            cells["framework"] = cells["framework"].partition(" (")[0]
-        else:
-            taken = stack_of(cells)
-            found.set("framework", taken, f"framework {cells.get('framework') or 'blank'!r} taken as {taken}")
-    if not cells.get("attention_kernel") and "FA1" in cells.get("enrich_source", ""):
-        found.set("attention_kernel", "fa1", "first flash attention, as the row's source says")
-    if cells.get("flash_attention") not in ("y", "n", "", None):
-        found.set("flash_attention", "", "flash attention not known: the framework's habit")
-    if cells.get("tp_comm_overlap") == "y":
-        habit = load.record("frameworks", cells["framework"], folders).overlap
-        found.set("overlap", ",".join((*habit, "tp")), "tensor-parallel communication overlapped, as the row says")
-
-
-STACKS = (("deepspeed", "deepspeed"), ("megatron", "megatron"), ("nemo", "nemo"), ("titan", "torchtitan"), ("fsdp", "fsdp"),
-          ("maxtext", "maxtext"), ("jax", "maxtext"), ("pax", "maxtext"), ("xla", "maxtext"), ("primus", "megatron"))  # fmt: skip
-
-
-def stack_of(cells: Cells) -> str:
-    """The record that stands for an unknown framework: by a word of its name, else by the plan."""
-    folded = cells.get("framework", "").lower()
-    for word, taken in STACKS:
-        if word in folded:
-            return taken
-    return "megatron" if number(cells.get("tp") or "1") * number(cells.get("pp") or "1") > 1 else "fsdp"
-
-
-def fill_chunks(found: Mapping_, folders: tuple[str, ...]) -> None:
-    """Blank vpp with a pipeline: NVIDIA's GPT-3 175B at tp 4, pp 8 uses 12; else bracketed between 1 and all chunks."""
-    del folders
-    cells = found.cells
-    if cells.get("vpp_filled") and not cells.get("vpp"):
-        found.rules.append("vpp as filled in from the recipe")
-    pp = number(cells.get("pp", "")) if cells.get("pp") else 1.0
-    if cells.get("vpp") or cells.get("vpp_filled") or pp <= 1:
-        return
-    gpt3 = cells.get("layers") == "96" and cells.get("hidden") == "12288" and (cells.get("tp"), cells.get("pp")) == ("4", "8")
-    if gpt3 and "nemo" in cells.get("framework", "").lower():
-        found.set("vpp", "12", "blank vpp: NeMo's GPT-3 175B at tp 4, pp 8 has 12")
-    else:
-        found.apart.append("vpp unknown")
-
-
-def fill_links(found: Mapping_, folders: tuple[str, ...]) -> None:
-    """NICs and domains that differ from the node's usual ones: stated rates, and the slices of a TPU job."""
-    cells = found.cells
-    rate = number(cells.get("nic_gbps_per_gpu", ""))
-    if rate > 0:
-        found.set("nic_bandwidth", f"{rate:g} Gb/s", f"{rate:g} Gb/s of NIC an accelerator, as the row says")
-    words = cells.get("interconnect", "").lower()
-    fabric = next((name for word, name in FABRICS if word in words), "")
-    if fabric and "dcn" not in words:
-        found.set("fabric", fabric, f"fabric by a word of the interconnect: {fabric}")
-    slices = re.match(r"(\d+) slices\b", words)
-    if slices and int(slices.group(1)) > 1:
-        chips = int(number(cells["gpus"])) // int(slices.group(1))
-        found.set("scale_up_size", str(chips), f"{slices.group(1)} slices of {chips} chips, data parallel between them")
-        cells["dp_replicate"] = slices.group(1)
-
-
-FABRICS = (("omni-path", "omni-path-100"), ("roce", "roce-200"), ("infiniband", "infiniband-ndr"), ("hdr", "infiniband-hdr"),
-           ("efa", "efa-v2"), ("slingshot", "slingshot-11"))  # fmt: skip
-
-
-def fill_groups(found: Mapping_, folders: tuple[str, ...]) -> None:
-    """What a stack does with its ranks: groups of ZeRO, gradients in fp32, micro-batches a device, experts without a group."""
-    cells = found.cells
-    notes = cells.get("notes", "")
-    ways = re.search(r"zero1 (?:shard )?group (?:= )?(\d+)", notes)
-    dp = number(cells.get("dp", ""))
-    if ways and dp > int(ways.group(1)):
-        cells["dp_replicate"] = f"{dp / int(ways.group(1)):g}"
-        found.set("dp_shard", ways.group(1), f"optimizer states sharded over {ways.group(1)} ranks, as the row's notes say")
-    moved = re.search(r"offloads (\d+) layers|cpu_offloading_num_layers=(\d+)", notes)
-    if moved and cells.get("offload") == "activations":
-        found.set("offload_layers", moved.group(1) or moved.group(2), "layers that offload, as the recipe's preset says")
-    if "mixed_precision=DEFAULT" in notes:
-        found.set("gradient_dtype", "fp32", "mixed_precision=DEFAULT: gradients reduced in fp32")
-    record = load.record("frameworks", cells["framework"], folders).name
-    if record == "maxtext" and number(cells.get("tp", "")) > 1 and cells.get("micro_batch"):
-        ranks = number(cells["gpus"]) / number(cells["tp"])
-        whole = number(cells["micro_batch"]) * number(cells["tp"])
-        if whole * ranks == number(cells["global_batch_seqs"]):
-            found.set("micro_batch", f"{whole:g}", "MaxText counts its micro-batch per device: times tp")
-    if record == "maxtext" and number(cells.get("moe_experts", "")) > 1 and not cells.get("ep"):
-        found.set("ep", "1", "blank ep: MaxText shards experts over its fsdp axis")
-    if cells.get("moe_dispatcher") not in (None, "", *DISPATCHERS):
-        cells["moe_dispatcher"] = ""
-
-
-FILLS = (need_a_device, tell_kind, fill_sizes, fill_precision, fill_mesh, fill_stack, fill_chunks, fill_links, fill_groups)
-
-
-def variants(found: Mapping_) -> list[Cells]:
-    """The row itself, or the two ends of a bracket where vpp is unknown."""
-    if "vpp unknown" not in found.apart:
-        return [found.cells]
-    layers, pp = number(found.cells.get("layers", "")), number(found.cells["pp"])
-    most = int(layers // pp) if layers >= pp else 1
-    found.rules.append(f"blank vpp: between 1 and {most}, geometric mean")
-    return [{**found.cells, "vpp": str(v)} for v in dict.fromkeys((1, most))]
-
-
-# --- what was measured ---------------------------------------------------------------------------------------------------
-
-
-def number(cell: str | None) -> float:
-    """A cell as a number, without a spreadsheet's thousands separators; nan where it is none."""
-    try:
-        return float((cell or "").replace(",", "").replace(" ", ""))
-    except ValueError:
-        return float("nan")
-
-
-def measurement(found: Mapping_) -> Callable[[Any, int], float]:
+def measurement(found: Row) -> Measured:
     """How the row's step time is read: as stated, from tokens/s, or from FLOP/s by the convention the row names."""
     cells = found.cells
     step, rate, flops = (number(cells.get(n)) for n in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"))
-    batch, gpus = number(cells["global_batch_seqs"]), number(cells["gpus"])
-    tokens = batch * number(cells["seq_len"])
+    tokens = number(cells["global_batch_seqs"]) * number(cells["seq_len"]) / number(cells["gpus"])
     if step > 0:
-        return lambda group, row: step
+        return Measured(step)
     if rate > 0:
         found.rules.append("step time from tokens/s per GPU")
-        return lambda group, row: tokens / (rate * gpus)
+        return Measured(tokens / rate)
     if flops > 0:
         convention = cells.get("flops_convention", "").lower()
         if "recompute" in convention and "no recompute" not in convention:
-            raise Skip("only FLOP/s that count recompute")
+            raise SkipError("only FLOP/s that count recompute")
         if not re.search(r"full|non-causal|half|halv", convention):
-            raise Skip("only FLOP/s, by no stated convention")
-        half = bool(re.search(r"counted at half|halved|causal attention at half", convention)) and "full" not in convention
+            raise SkipError("only FLOP/s, by no stated convention")
+        half = bool(re.search(r"at half|halved", convention)) and "full" not in convention
         found.rules.append(f"step time from model FLOP/s, attention counted {'at half' if half else 'in full'}")
-        return lambda group, row: tokens * flop_per_token(group, row, half) / (flops * 1e12 * gpus)
-    raise Skip("no step time, tokens/s or FLOP/s")
-
-
-def flop_per_token(group: Any, row: int, half: bool) -> float:
-    """Model FLOPs of one token as the row's source counts them."""
-    values = np.ravel(group.throughput["mfu_causal" if half else "mfu"].inputs["flop_per_token"])
-    return float(values[row if values.size > 1 else 0])
+        return Measured(None, flops * 1e12, tokens, half)
+    raise SkipError("no step time, tokens/s or FLOP/s")

@@ -52,7 +52,8 @@ class Scored:
         """Errors of the rows of ``mask``."""
         e, w = self.error[mask], self.half_width[mask]
         if e.size == 0:
-            return Summary(key, 0, *[float("nan")] * 4, None, None, None)
+            none = float("nan")
+            return Summary(key, 0, none, none, none, none, None, None, None)
         banded = np.isfinite(w)
         held = np.abs(np.log1p(e[banded])) <= w[banded]
         return Summary(

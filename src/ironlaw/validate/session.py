@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ def predictions(scored: Scored) -> list[dict[str, Any]]:
     p, made = scored.prepared, []
     for i, run in enumerate(p.runs):
         seconds, w = float(scored.predicted[i]), float(scored.half_width[i])
-        band = None if w != w else [seconds * _exp(-w), seconds * _exp(w)]
+        band = None if math.isnan(w) else [seconds * math.exp(-w), seconds * math.exp(w)]
         made.append(
             {
                 "id": run.id,
@@ -107,9 +108,3 @@ def predictions(scored: Scored) -> list[dict[str, Any]]:
             }
         )
     return made
-
-
-def _exp(value: float) -> float:
-    import math
-
-    return math.exp(value)
