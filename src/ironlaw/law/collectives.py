@@ -322,8 +322,8 @@ def two_tier_all_to_all(
     n = 1.0 * inner_ranks * outer_ranks
     stays, leaves = ratio(inner_ranks - 1.0, 1.0 * n), ratio(1.0 * n - inner_ranks, 1.0 * n)
     inner = measured(inner_ranks, size, stays, inner_rate, inner_fraction, inner_half_size, inner_latency)
-    outer = measured(outer_ranks, size * distinct, leaves, outer_rate, outer_fraction, outer_half_size, outer_latency)
-    return np.maximum(inner, outer)
+    outer = measured(outer_ranks, 1.0 * size * distinct, leaves, outer_rate, outer_fraction, outer_half_size, outer_latency)
+    return inside(np.maximum(inner, outer), distinct >= 0)
 
 
 def hierarchical(inner, outer, serial_fraction):

@@ -46,7 +46,9 @@ def distinct_share(domains, num_experts_per_tok):
     >>> round(float(distinct_share(8, 8)), 4), float(distinct_share(1, 1))
     (0.6564, 1.0)
     """
-    share = ratio(domains * (1.0 - (1.0 - ratio(1.0, 1.0 * domains)) ** num_experts_per_tok), 1.0 * num_experts_per_tok)
+    drawn = np.where(num_experts_per_tok >= 1, 1.0 * num_experts_per_tok, 1.0)
+    empty = np.power(np.maximum(1.0 - ratio(1.0, 1.0 * domains), 0.0), drawn)
+    share = ratio(1.0 * domains * (1.0 - empty), 1.0 * num_experts_per_tok)
     return inside(share, domains >= 1, num_experts_per_tok >= 1)
 
 

@@ -71,8 +71,8 @@ def scale_loss(time, domains, loss):
     Source: the expected maximum of n like delays grows with the logarithm of n (Gumbel, Statistics of Extremes, 1958, chapter 4)
     Leaves out: single slow nodes, which cost the same at any scale above their own
 
-    >>> float(scale_loss(10.0, 8, 0.01))
-    0.3
+    >>> float(scale_loss(10.0, 8, 0.125))
+    3.75
     """
     lost = 1.0 * time * loss * np.log2(np.maximum(domains, 1.0))
     return inside(lost, time >= 0, domains > 0, loss >= 0)

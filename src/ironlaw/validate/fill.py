@@ -7,7 +7,10 @@ named in ``apart``. Rules run in the order of ``FILLS``.
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 from ironlaw.catalog import load
 from ironlaw.estimate.options import DISPATCHERS
@@ -88,11 +91,21 @@ def tell_kind(found: Row, folders: tuple[str, ...]) -> None:
         found.apart.append("called early by its source")
 
 
+@cache
+def named_sizes() -> dict[str, dict[str, str]]:
+    """Sizes of models that are in no catalogue, by name."""
+    return tomllib.loads((Path(__file__).parent / "data" / "models.toml").read_text(encoding="utf-8"))
+
+
 def fill_sizes(found: Row, folders: tuple[str, ...]) -> None:
     """Dimensions of the model: the row's own, else the catalogue's; a blank vocabulary is GPT-2's, padded."""
     cells = found.cells
     known = load.names("models", folders)
     asked = load.fold_name(cells.get("model_name", "").partition(" (")[0])
+    if asked in named_sizes() and not cells.get("hidden"):
+        sizes = named_sizes()[asked]
+        cells.update({k: v for k, v in sizes.items() if k != "source"})
+        found.rules.append(f"sizes by name: {sizes['source']}")
     catalogued = asked in known or asked in load.aliases(folders)["models"]
     if cells.get("hidden") and cells.get("layers") and cells.get("heads"):
         if not cells.get("vocab") and not catalogued:

@@ -58,7 +58,10 @@ def _replace_line(text: str, c: Constant, value: float, least: float, most: floa
 
 def _with_source(text: str, key: str, title: str) -> str:
     """The text with one source block written anew at its end."""
-    text = re.sub(rf"\n\[sources\.{key}\]\n(?:[^\[\n].*\n)*", "", text)
+    blocks = re.findall(r"^\[sources\.([\w-]+)\]$", text, flags=re.MULTILINE)
+    for name in blocks:  # the one to be written anew, and those no number names any more
+        if name == key or f'source = "{name}"' not in text:
+            text = re.sub(rf"\n\[sources\.{name}\]\n(?:[^\[\n].*\n)*", "", text)
     return (
         text.rstrip("\n")
         + f'\n\n[sources.{key}]\ntitle = "{title}"\nurl = "{_URL}"\nread = {date.today().isoformat()}\ngrade = "measured"\n'
