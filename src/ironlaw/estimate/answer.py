@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision, freeze, plain_model
 from ironlaw.estimate.cautions import cautions
-from ironlaw.estimate.correction import Correction, read_correction
 from ironlaw.estimate.counts import total_parameters
 from ironlaw.estimate.memory import Memory, memory
 from ironlaw.estimate.options import DEFAULTS, OPTIONS, flat, is_column, read_options
@@ -25,6 +24,9 @@ from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import BOUNDS, Term, shares, total
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.correction import Correction
 
 
 @dataclass(frozen=True)
@@ -292,7 +294,7 @@ def _evaluate(
         held = memory(job, cluster, plan)
         timed = step(job, cluster, plan)
         speed = throughput(job, cluster, plan, timed)
-    correction = read_correction(given["correction"]) if "correction" in given else None
+    correction = _correction(given)
     if correction is not None:  # every part of the step is as much longer or shorter as the user's own runs were
         timed = replace(timed, tree=total("step", timed.tree.parts, times=correction.factor))
         speed = throughput(job, cluster, plan, timed)
@@ -326,6 +328,15 @@ def _evaluate(
         folders,
         correction,
     )
+
+
+def _correction(given: dict[str, Any]) -> Correction | None:
+    """What the user's own runs say, where the question asks for it."""
+    if "correction" not in given:
+        return None
+    from ironlaw.estimate.correction import read_correction
+
+    return read_correction(given["correction"])
 
 
 def _was_given(name: str, notes: Assumptions) -> bool:

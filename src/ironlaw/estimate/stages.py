@@ -40,12 +40,13 @@ def stages(job: Job, plan: Plan) -> list[Stage]:
     middles = np.maximum(plan.pp - 2.0, 0.0)
     longer = np.minimum(remainder, middles)
     first = base + (remainder - longer) - counted - single * counted
-    return [
+    made = [
         Stage("first", 0.0 * one, 0.0 * one, first, one, one, single),
         Stage("longer middle", one, first, base + one, longer, 0.0 * one, 0.0 * one),
         Stage("middle", 1.0 + longer, first + longer * (base + one), base, middles - longer, 0.0 * one, 0.0 * one),
         Stage("last", plan.pp - 1.0, job.model.num_hidden_layers - (base - counted), base - counted, 1.0 - single, 0.0 * one, one),
     ]
+    return made[:1] + [stage for stage in made[1:] if (stage.count > 0).any()]  # a class no plan of the batch has costs nothing
 
 
 def _explicit(job: Job, plan: Plan) -> list[Stage]:

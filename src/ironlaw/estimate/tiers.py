@@ -8,7 +8,6 @@ fabric, one NIC rail per accelerator.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,12 +64,10 @@ def by_ranks(constants: CollectiveConstants, n: Any) -> dict[str, Any]:
         return dict(zip(names, largest, strict=True))
     groups = sorted((int(key), (c.bandwidth_fraction, c.half_size, c.latency)) for key, c in constants.smaller.items())
     groups.append((int(constants.ranks.value), largest))
-    counts = np.log([float(count) for count, _ in groups])
-    place = np.log(np.maximum(n, 1.0))
-    steps = [np.clip((place - low) / (high - low), 0.0, 1.0) for low, high in pairwise(counts)]
+    counts, place = np.log([float(count) for count, _ in groups]), np.log(np.maximum(n, 1.0))
     found = {}
     for name, column in zip(names, zip(*(values for _, values in groups), strict=True), strict=True):
-        value = column[0].value + sum(step * (b.value - a.value) for step, (a, b) in zip(steps, pairwise(column), strict=True))
+        value = np.interp(place, counts, [known.value for known in column])
         text = ", ".join(f"{known.text} among {count}" for (count, _), known in zip(groups, column, strict=True))
         found[name] = Sourced(value, column[-1].unit, text, column[-1].source, column[-1].note)
     return found
