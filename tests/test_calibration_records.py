@@ -201,8 +201,5 @@ def test_an_interpolated_constant_says_from_what() -> None:
     estimate = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, tp=4, pp=1, sp=0, zero=0, global_batch_size=64)
     known = load.record("calibration", "h100-sxm").collective["all_reduce"]
     shown = explain(estimate, "all-reduce")
-    assert (
-        f"{known.smaller['4'].bandwidth_fraction.text} among 4" in shown
-        and f"{known.bandwidth_fraction.text} among 8" in shown
-    )
+    assert f"{known.smaller['4'].bandwidth_fraction.text} among 4" in shown and f"{known.bandwidth_fraction.text} among 8" in shown
     assert json.dumps(row_data(estimate, 0, explain=True))

@@ -84,7 +84,7 @@ PRECISIONS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
     """One model trained by one framework in one precision with one optimizer."""
 
@@ -116,7 +116,7 @@ class Job:
 OWN_ENGINES = ("ici-torus", "neuronlink-torus")  # links whose collectives need no compute units: TPU, Trainium
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cluster:
     """One kind of accelerator in one kind of node on one fabric, with the calibration records of each tier."""
 
@@ -149,7 +149,7 @@ class Cluster:
         return self.calibration.elementwise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """Columns of plans. Flags and ZeRO stages are numbers, so that one call may mix them."""
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ironlaw.estimate.correction import Correction
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Group:
     """The rows of a question that one framework runs, evaluated as one batch."""
 
@@ -61,7 +61,7 @@ class Group:
         return rule_module.legal(dict(self.rules))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
     """All rows of a question. Columns are in the order asked; ``row(i)`` is one answer as plain data."""
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Bands
-from ironlaw.terms import shares
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Group
@@ -36,9 +35,8 @@ def supports(group: Group, at: int) -> str:
         return "mixture"
     if group.cluster.calibration.grade != "measured":
         return "prior device"
-    idle = shares(group.step.tree)["dispatch"]
-    flat = np.ravel(np.broadcast_to(idle / group.step.tree.value, group.index.shape))
-    return "launch-bound" if flat[at] > LAUNCH_BOUND else "dense"
+    idle = np.broadcast_to(group.shares["dispatch"], group.index.shape)
+    return "launch-bound" if idle[at] > LAUNCH_BOUND else "dense"
 
 
 def width(kind: str, folders: tuple[str, ...] = ()) -> tuple[float, float] | None:

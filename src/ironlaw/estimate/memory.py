@@ -47,7 +47,7 @@ STATES = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Memory:
     """The tree of the fullest stage and its three totals, columns in bytes."""
 

@@ -20,7 +20,7 @@ from ironlaw.terms import BOUNDS, Term, leaf
 _COMPUTE, _HBM = float(BOUNDS.index("compute")), float(BOUNDS.index("hbm"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Shapes:
     """Per-rank sizes of one layer, columns over the plans."""
 

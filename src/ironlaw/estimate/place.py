@@ -71,7 +71,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Pool:
     """Candidates of many rows that one framework would run: values by ``_COLUMNS``, recompute names, and whose they are."""
 
@@ -79,17 +79,21 @@ class Pool:
     listed: list[list[float]]
     how: list[str]
     owner: list[int]
+    made: Plan | None = None
 
     def extend(self, other: Pool) -> None:
         """Add the candidates of another pool."""
         self.listed += other.listed
         self.how += other.how
         self.owner += other.owner
+        self.made = other.made if len(self.listed) == len(other.listed) else None  # the first to come brings its plan along
 
     def plan(self) -> Plan:
-        """All candidates as one plan of columns."""
-        columns = np.array(self.listed, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
-        return Plan(**dict(zip(_COLUMNS, columns, strict=True)))
+        """All candidates as one plan of columns, made once."""
+        if self.made is None:
+            columns = np.array(self.listed, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
+            self.made = Plan(**dict(zip(_COLUMNS, columns, strict=True)))
+        return self.made
 
 
 def enumerate_row(
@@ -207,7 +211,7 @@ def preference(job: Job, cluster: Cluster, plan: Plan) -> tuple[Any, Any, Any]:
     return ~legal, unfit, score
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Placed:
     """The plans one framework runs: columns, where each row stands in the question, its recompute name, its open axes."""
 

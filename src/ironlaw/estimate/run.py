@@ -19,7 +19,7 @@ from ironlaw.terms import Term, leaf, total
 _ASKED = Source("asked", "given in the question", "", "", "guess")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """The terms of a run, columns over the plans."""
 

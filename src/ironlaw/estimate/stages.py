@@ -10,7 +10,7 @@ import numpy as np
 from ironlaw.plan import Job, Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stage:
     """A class of equal stages: columns of its first stage's index and layer, its layers, and how many stages it stands for."""
 

@@ -25,7 +25,7 @@ from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Step:
     """The tree, and which stage class sets the pace in every row."""
 
