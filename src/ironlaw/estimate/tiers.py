@@ -40,7 +40,8 @@ def inner_ranks(cluster: Cluster, plan: Plan, n: Any, stride: Any) -> Any:
 
     Groups that do not tile a domain straddle its edge: the one cut worst sets the pace, with what divides both.
     """
-    span = np.clip(np.floor(np.nan_to_num(n * stride, nan=1.0, posinf=1.0)), 1.0, 1e15).astype(np.int64)
+    reach = np.floor(n * stride)
+    span = np.where((reach >= 1.0) & (reach < 1e15), reach, 1.0).astype(np.int64)  # an illegal row's nan spans one rank
     whole = np.gcd(span, domain_ranks(cluster, plan).astype(np.int64)).astype(np.float64)
     return np.minimum(n, np.maximum(np.floor(whole / stride), 1.0))
 
