@@ -38,6 +38,17 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.fixture
+def tool():
+    """``tools/docs.py`` as a module."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import docs
+    finally:
+        sys.path.pop(0)
+    return docs
+
+
 def test_pages_are_current():
     done = subprocess.run([sys.executable, "tools/docs.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -100,9 +111,34 @@ def test_fragments_have_a_known_type():
 
 def test_the_readme_says_how_wrong_before_it_shows_an_answer():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = text[text.index("<!-- errors -->") : text.index("<!-- /errors -->")]
-    assert table.count("\n| ") > 5
-    assert text.index("<!-- /errors -->") < text.index("<!-- run")
+    answer = text.index("<!-- run")
+    assert text.index("<!-- headline -->") < text.index("<!-- /headline -->") < answer
+    assert text.index("](docs/validation.md)") < answer
+
+
+@pytest.mark.parametrize("record", ["{}", '{"headline": {}}', '{"headline": {"family_median_abs_error": null}}', None])
+def test_a_readme_without_a_fit_says_so(record, tmp_path, monkeypatch, tool):
+    path = tmp_path / "fit.json"
+    if record is not None:
+        path.write_text(record, encoding="utf-8")
+    monkeypatch.setattr("ironlaw.validate.fit.RECORD", path)
+    assert tool.headline().startswith("No fit is recorded")
+
+
+def test_the_headline_stands_between_its_markers(tmp_path, monkeypatch, tool):
+    path = tmp_path / "fit.json"
+    path.write_text(
+        '{"headline": {"family_median_abs_error": 0.0821, "pooled_median_abs_error": 0.06, "p90_abs_error": 0.2, "band_coverage": 0.81}}',
+        encoding="utf-8",
+    )
+    page = tmp_path / "README.md"
+    page.write_text("<!-- headline -->\nold\n<!-- /headline -->\nrest\n", encoding="utf-8")
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    monkeypatch.setattr("ironlaw.validate.fit.RECORD", path)
+    lines = tool.live(page).splitlines()
+    assert (lines[0], lines[-2:]) == ("<!-- headline -->", ["<!-- /headline -->", "rest"])
+    assert "**8.2 %** over families, 6.0 % over all runs" in lines[1]
+    assert "81 % of a family's runs" in lines[2]
 
 
 def test_a_shipped_record_is_shown_as_it_stands():
@@ -114,22 +150,17 @@ def test_a_shipped_record_is_shown_as_it_stands():
         assert text == (ROOT / "src" / "ironlaw" / "catalog" / "data" / name).read_text(encoding="utf-8")
 
 
-def test_a_stale_page_is_named(tmp_path, monkeypatch, capsys):
+def test_a_stale_page_is_named(tmp_path, monkeypatch, capsys, tool):
     """The check notices an output that the program does not print, and says which file."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        import docs
-    finally:
-        sys.path.pop(0)
     page = tmp_path / "README.md"
     page.write_text("<!-- run -->\n```console\n$ ironlaw --version\nnothing of the kind\n```\n", encoding="utf-8")
-    monkeypatch.setattr(docs, "ROOT", tmp_path)
-    monkeypatch.setattr(docs, "REFERENCE", {})
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    monkeypatch.setattr(tool, "REFERENCE", {})
     monkeypatch.setenv("IRONLAW_CATALOG", "")
-    assert docs.main(["--check"]) == 1
+    assert tool.main(["--check"]) == 1
     assert "README.md is stale" in capsys.readouterr().err
-    assert docs.main([]) == 0
-    assert docs.main(["--check"]) == 0
+    assert tool.main([]) == 0
+    assert tool.main(["--check"]) == 0
     page.write_text("<!-- run -->\n```console\n$ ironlaw estimate no-such-model --on h100-sxm --gpus 8\n```\n", encoding="utf-8")
-    assert docs.main(["--check"]) == 1
+    assert tool.main(["--check"]) == 1
     assert "exit status 2, expected 0" in capsys.readouterr().err

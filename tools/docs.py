@@ -3,7 +3,8 @@
     python tools/docs.py            write
     python tools/docs.py --check    write nothing, name every stale file, exit 1 if there is one
 
-Reference pages come from the installed package: ``docs/reference/{cli,options,laws,catalogue}.md``.
+Reference pages come from the installed package: ``docs/reference/{cli,options,laws,catalogue}.md`` and ``docs/validation.md``, which
+predicts every published run that ships.
 
 In ``README.md``, ``docs/tutorial.md`` and ``docs/how-to/*.md`` a comment before a fenced block makes it live:
 
@@ -13,6 +14,8 @@ In ``README.md``, ``docs/tutorial.md`` and ``docs/how-to/*.md`` a comment before
     <!-- run status=1 -->           the last command is expected to exit with 1 (0 where nothing is said)
     <!-- run lines=1-5,9 -->        of what a command prints only these lines are shown, gaps as ``...``
     <!-- run match="^step|pipe" --> only lines in which this regular expression is found; with ``lines``, those of either
+
+Between ``<!-- headline -->`` and ``<!-- /headline -->`` stands what the record of the fit says of its errors.
 
 A command may end in ``> FILE``; ``$ echo $?`` shows the last exit status; a ``pycon`` block runs its ``>>>`` lines.
 Every page starts with an empty folder of its own that links to ``examples``.
@@ -27,6 +30,7 @@ import doctest
 import importlib
 import inspect
 import io
+import json
 import os
 import pkgutil
 import re
@@ -43,6 +47,7 @@ WIDTH = 100
 TIMEOUT = 120  # seconds a command of a page may take
 MADE_BY = "<!-- written by tools/docs.py; edit the code it reads, not this page -->"
 PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/*.md")
+_HEADLINE = re.compile(r"(?<=<!-- headline -->\n).*?(?=<!-- /headline -->)", re.DOTALL)
 _BLOCK = re.compile(r"<!-- (run|file|shipped)\b([^>]*?)-->\n```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -67,7 +72,8 @@ def live(path: Path) -> str:
         names: dict[str, Any] = {"__name__": "__main__"}
         os.chdir(folder)
         try:
-            return _BLOCK.sub(lambda found: _block(found, Path(folder), names), path.read_text(encoding="utf-8"))
+            text = _HEADLINE.sub(lambda _: headline(), path.read_text(encoding="utf-8"))
+            return _BLOCK.sub(lambda found: _block(found, Path(folder), names), text)
         except BrokenError as error:
             raise BrokenError(f"{path.relative_to(ROOT)}: {error}") from None
         finally:
@@ -86,6 +92,22 @@ def _block(found: re.Match[str], folder: Path, names: dict[str, Any]) -> str:
     asked = dict(item.split("=", 1) for item in settings)
     made = _python(body, names) if language == "pycon" else _console(body, folder, asked)
     return f"{found[0][: found.start(4) - found.start()]}{made}```"
+
+
+def headline() -> str:
+    """The errors of held-out families in words, from the record of the fit."""
+    from ironlaw.validate.fit import RECORD
+
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
+    figures = record.get("headline") or {}
+    told = [figures.get(f"{name}_abs_error") for name in ("family_median", "pooled_median", "p90")]
+    if None in told or figures.get("band_coverage") is None:
+        return "No fit is recorded: `ironlaw validate fit` writes one.\n"
+    family, pooled, p90 = (f"{100 * value:.1f} %" for value in told)
+    return (
+        f"- Step time of dense models, median error: **{family}** over families, {pooled} over all runs; one run in ten is off by more than {p90}.\n"
+        f"- The 80 % error band holds for {100 * figures['band_coverage']:.0f} % of a family's runs.\n"
+    )
 
 
 def _console(body: str, folder: Path, asked: dict[str, str]) -> str:
@@ -121,16 +143,19 @@ def run(command: str, folder: Path) -> tuple[int, str]:
         words.pop()
     if words[0] != "ironlaw":
         raise BrokenError(f"{command}: only ironlaw is run")
-    done = subprocess.run(
-        [sys.executable, "-m", "ironlaw", *words[1:]],
-        cwd=folder,
-        env=quiet(folder),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=TIMEOUT,
-        check=False,
-        encoding="utf-8",
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "ironlaw", *words[1:]],
+            cwd=folder,
+            env=quiet(folder),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TIMEOUT,
+            check=False,
+            encoding="utf-8",
+        )
+    except subprocess.TimeoutExpired:
+        raise BrokenError(f"{command}: not done after {TIMEOUT} s") from None
     if target:
         (folder / target).write_text(done.stdout, encoding="utf-8")
         return done.returncode, ""
@@ -368,11 +393,21 @@ def catalogue_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def validation_page() -> str:
+    """Every published run that ships against its prediction, and measured memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        status, printed = run("ironlaw validate --memory --markdown", Path(folder))
+    if status or not printed.startswith("# "):
+        raise BrokenError(f"docs/validation.md: ironlaw validate --memory --markdown: exit status {status}:\n{printed[-600:]}")
+    return f"{MADE_BY}\n\n{printed.rstrip()}\n"
+
+
 REFERENCE: dict[str, Callable[[], str]] = {
     "docs/reference/cli.md": cli_page,
     "docs/reference/options.md": options_page,
     "docs/reference/laws.md": laws_page,
     "docs/reference/catalogue.md": catalogue_page,
+    "docs/validation.md": validation_page,
 }
 
 
