@@ -26,6 +26,7 @@ class Accelerator(Record):
     usual_node: str
     calibration: str
     flash_attention: bool = True
+    fixed_clock: bool = False  # the peak is that of a clock which is held under load; a GPU's is that of its boost clock
     usual_framework: str = ""  # where the vendor's stack is not megatron or fsdp
     memory_capacity: Sourced = quantity("B")
     memory_usable: Sourced | None = quantity("B", required=False)
@@ -52,6 +53,7 @@ class Node(Record):
     nics: Sourced = quantity("1")
     host_power: Sourced = quantity("W")
     collective_calibration: str = ""
+    torus_axes: Sourced | None = quantity("1", required=False)  # dimensions of a torus
     nic_bandwidth: Sourced | None = quantity("B/s", required=False)  # of one accelerator, where it is not the fabric's
 
 

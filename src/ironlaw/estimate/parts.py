@@ -74,7 +74,12 @@ def kernel(cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, consta
 
 
 def sustained(cluster: Cluster, benchmarked: Any) -> Any:
-    """The efficiency a kernel holds inside a step, from what it reaches alone: hot, beside other kernels, under the power limit."""
+    """The efficiency a kernel holds inside a step, from what it reaches alone: hot, beside other kernels, under the power limit.
+
+    A device with a fixed clock, whose collectives have engines of their own, holds all of it.
+    """
+    if cluster.accelerator.fixed_clock:
+        return benchmarked
     share = cluster.systems.compute_sustained
     factor = share.value * (1.0 if cluster.clock is None else cluster.clock)
     if not isinstance(benchmarked, Sourced):

@@ -49,9 +49,14 @@ def inner_ranks(cluster: Cluster, plan: Plan, n: Any, stride: Any) -> Any:
 MESHES = ("xgmi", "roce-mesh", "nvlink-mesh")  # one link to each other accelerator, no switch
 
 
-def scale_up_rate(cluster: Cluster, inner: Any) -> Any:
-    """Line rate a group of ``inner`` ranks finds inside a domain: all of it behind a switch, its own links in a mesh."""
+def scale_up_rate(cluster: Cluster, inner: Any, torus: Any = None) -> Any:
+    """Line rate a group of ``inner`` ranks finds inside a domain: all of it behind a switch, its own links in a mesh.
+
+    In a torus of ``torus`` chips, where that is given, the links of the axes it fills.
+    """
     rate, domain = cluster.node.scale_up_bandwidth, cluster.node.scale_up_size.value
+    if cluster.node.torus_axes is not None and torus is not None:
+        return collectives.torus_rate(inner, np.maximum(torus, inner), cluster.node.torus_axes.value, rate.value)
     if cluster.node.scale_up not in MESHES or domain < 2:
         return rate
     return np.where(inner > 1, collectives.mesh_rate(np.maximum(inner, 2.0), domain, rate.value), rate.value)
@@ -86,7 +91,7 @@ def _wires(cluster: Cluster, plan: Plan, operation: str, n: Any, stride: Any) ->
     return {
         "inner_ranks": inner,
         "outer_ranks": across,
-        "inner_rate": scale_up_rate(cluster, inner),
+        "inner_rate": scale_up_rate(cluster, inner, None if operation == "all_to_all" else domain_ranks(cluster, plan)),
         **{f"inner_{name}": value for name, value in near.items()},
         "outer_rate": nic_rate(cluster),
         **{f"outer_{name}": value for name, value in far.items()},
