@@ -47,7 +47,7 @@ def distinct_share(domains, num_experts_per_tok):
     (0.6564, 1.0)
     """
     drawn = np.where(num_experts_per_tok >= 1, 1.0 * num_experts_per_tok, 1.0)
-    empty = np.power(np.maximum(1.0 - ratio(1.0, 1.0 * domains), 0.0), drawn)
+    empty = np.power(np.clip(1.0 - ratio(1.0, 1.0 * domains), 0.0, 1.0), drawn)
     share = ratio(1.0 * domains * (1.0 - empty), 1.0 * num_experts_per_tok)
     return inside(share, domains >= 1, num_experts_per_tok >= 1)
 
