@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,13 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
 
 
 def _catalogued(name: str, folders: tuple[str, ...]) -> bool:
-    return load.fold_name(name) in {*load.names("models", folders), *load.aliases(folders)["models"]}
+    return load.fold_name(name) in known_names("models", folders)
+
+
+@cache
+def known_names(kind: str, folders: tuple[str, ...]) -> frozenset[str]:
+    """Names and aliases of a kind of record, folded; listed once, because tables ask for every line."""
+    return frozenset({*(load.fold_name(n) for n in load.names(kind, folders)), *load.aliases(folders)[kind]})
 
 
 def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
@@ -231,7 +238,7 @@ def _answer_together(
     answered: dict[int, tuple[Estimate, int]],
     wrong: dict[int, IronlawError],
 ) -> None:
-    """Answer lines as one batch; where that is refused, each alone, so that only the wrong ones fail."""
+    """Answer lines as one batch; where that is refused, in halves, so that only the wrong ones fail and the rest stay together."""
     first = asked[members[0]]
     batch = {k: [asked[i][k] for i in members] if OPTIONS[k].column and len(members) > 1 else v for k, v in first.items()}
     try:
@@ -241,5 +248,6 @@ def _answer_together(
         if len(members) == 1:
             wrong[members[0]] = error
             return
-        for i in members:
-            _answer_together([i], asked, folders, answered, wrong)
+        middle = len(members) // 2
+        for half in (members[:middle], members[middle:]):
+            _answer_together(half, asked, folders, answered, wrong)

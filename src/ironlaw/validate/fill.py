@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ironlaw.catalog import load
 from ironlaw.estimate.options import DISPATCHERS
+from ironlaw.estimate.rows import known_names
 
 Cells = dict[str, str]
 
@@ -61,9 +62,7 @@ def need_a_device(found: Row, folders: tuple[str, ...]) -> None:
     if device.strip().upper() == "A100" and not cells.get("gpu_mem_gb"):
         found.rules.append("a bare A100 is the 80 GB SXM")
     spelled = f"{device} {cells.get('gpu_mem_gb', '')}GB"
-    aliases = load.aliases(folders)["accelerators"]
-    names = {load.fold_name(n) for n in load.names("accelerators", folders)}
-    if not {load.fold_name(device), load.fold_name(spelled)} & (names | set(aliases)):
+    if not {load.fold_name(device), load.fold_name(spelled)} & known_names("accelerators", folders):
         raise SkipError(f"unknown accelerator {device!r}")
 
 
@@ -91,9 +90,7 @@ def tell_kind(found: Row, folders: tuple[str, ...]) -> None:
 def fill_sizes(found: Row, folders: tuple[str, ...]) -> None:
     """Dimensions of the model: the row's own, else the catalogue's; a blank vocabulary is GPT-2's, padded."""
     cells = found.cells
-    known = load.names("models", folders)
-    asked = load.fold_name(cells.get("model_name", "").partition(" (")[0])
-    catalogued = asked in known or asked in load.aliases(folders)["models"]
+    catalogued = load.fold_name(cells.get("model_name", "").partition(" (")[0]) in known_names("models", folders)
     if cells.get("hidden") and cells.get("layers") and cells.get("heads"):
         if not cells.get("vocab") and not catalogued:
             unit = 128 * int(max(number(cells.get("tp", "")), 1.0))
@@ -157,7 +154,7 @@ def fill_stack(found: Row, folders: tuple[str, ...]) -> None:
     """The training stack by its name, by a word in it, or by the plan; its kernels, graphs and overlap as the row says."""
     cells = found.cells
     name = load.fold_name(cells.get("framework", "").partition(" (")[0]), load.fold_name(cells.get("framework", ""))
-    known = {*load.names("frameworks", folders), *load.aliases(folders)["frameworks"]}
+    known = known_names("frameworks", folders)
     if name[1] not in known:
         if name[0] in known:
             cells["framework"] = cells["framework"].partition(" (")[0]
