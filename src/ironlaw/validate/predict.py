@@ -14,12 +14,15 @@ import numpy as np
 
 from ironlaw.catalog.records import Systems
 from ironlaw.errors import IronlawError
+from ironlaw.estimate import rules
 from ironlaw.estimate.answer import Estimate, Group
 from ironlaw.estimate.bands import supports
 from ironlaw.estimate.rows import answer_many
 from ironlaw.estimate.step import step
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.validate.runs import Run, Skipped, short_reason
+
+LONGEST = 1e6  # seconds: a step of more than eleven days is a slip of the keyboard
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def _answered(estimate: Estimate, row: int) -> Answered | IronlawError:
     group, at = estimate.place_of(row)
     seconds = _at(group.step.tree.value, at)
     if not (bool(np.broadcast_to(group.legal, group.index.shape)[at]) and np.isfinite(seconds)):
-        broken = [name for name, column in group.rules.items() if name != "fits" and not np.broadcast_to(column, group.index.shape)[at]]
+        broken = rules.broken(group.job, group.plan, {n: np.broadcast_to(c, group.index.shape) for n, c in group.rules.items()}, at)
         return NoPlanError(f"no such plan: {', '.join(broken) or 'no finite step time'}")
     ideal, least = (seconds * _at(group.throughput[name].value, at) for name in ("mfu", "mfu_causal"))
     hardware = f"{group.cluster.accelerator.name} {group.job.precision.peak}"
@@ -153,8 +156,8 @@ def _answered(estimate: Estimate, row: int) -> Answered | IronlawError:
 def _facts(run: Run, one: Answered) -> tuple[float, float, bool]:
     """Measured step time, time at the peak, and whether the plan fits; refuses a rate above the roof."""
     measured = run.measured.step_seconds(one.group, one.at)
-    if not (np.isfinite(measured) and measured > 0):
-        raise NoPlanError("no finite step time")
+    if not 0 < measured <= LONGEST:
+        raise NoPlanError(f"measured step of {measured:.3g} s, must be above 0 and at most {LONGEST:.0e} s")
     if one.least > measured:
         raise NoPlanError(f"measured rate above the roof of {one.hardware.replace(' ', ' in ')}")
     return measured, one.ideal, one.fits

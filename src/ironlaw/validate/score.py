@@ -82,6 +82,9 @@ def interval_scores(error: Any, half_width: Any, miss: float) -> Any:
     return 2.0 * half_width + 2.0 / miss * np.maximum(0.0, np.abs(np.log1p(error)) - half_width)
 
 
+GROUPINGS = ("family", "device", "support", "apart")  # besides the columns of a table
+
+
 def group_key(prepared: Prepared, i: int, by: str) -> str:
     """The group of a run."""
     run = prepared.runs[i]
