@@ -58,9 +58,17 @@ def command(
         raise QuestionError("--runs scores published runs and --mine your own: give one of them")
     if correction is not None and mine is None:
         raise QuestionError("--correction is learned from runs of your own: give --mine")
+    if as_json and markdown:
+        raise QuestionError("--json and --markdown: give one of them")
     if action == "fit":
+        if runs is not None or mine is not None or memory or peaks is not None or as_json or markdown or catalog:
+            raise QuestionError("validate fit fits on the runs and the catalogue that ship, and takes no option")
         return _fit()
-    found = session.validate(Path(mine or runs or RUNS), memory or peaks is not None, folders, Path(peaks) if peaks else None)
+    path = Path(next((given for given in (mine, runs) if given is not None), RUNS))
+    session.check_grouping(path, by)
+    found = session.validate(path, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None)
+    if correction is not None:
+        _write_correction(found, Path(correction), path)
     if as_json:
         sys.stdout.write(json.dumps(session.data(found, by), indent=1, allow_nan=False, default=float) + "\n")
     else:
@@ -69,8 +77,6 @@ def command(
         sys.stdout.write((validation.markdown(found) if markdown else validation.text(found, by)) + "\n")
     for skipped in found.held_out.skipped if (mine or runs) and not as_json else ():
         click.echo(f"ironlaw: line {skipped.line} ({skipped.id}): {skipped.reason}", err=True)
-    if correction is not None and mine is not None:
-        _write_correction(found, Path(correction), Path(mine))
     return 0 if found.held_out.prepared.runs else 1
 
 

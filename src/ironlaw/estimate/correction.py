@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tomllib
@@ -12,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.errors import InputError
+from ironlaw.errors import InputError, QuestionError
 
 LEAST_ROWS = 3  # fewer runs say more about themselves than about a site
 _MAX_BYTES = 100_000
+_FACTOR, _HALF_WIDTH = (0.1, 10.0), (0.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -28,25 +30,47 @@ class Correction:
 
 
 def write_correction(path: Path, errors: Any, source: Path) -> float:
-    """Write the factor that makes the median of predicted / measured one, beside its spread; whole or not at all."""
+    """Write the factor that makes the median of predicted / measured one, beside its spread; whole or not at all.
+
+    Never over a file that is something else than a correction, and never one that ``read_correction`` would refuse.
+    """
     logs = -np.log1p(np.asarray(errors, dtype=np.float64))
     factor = float(np.exp(np.median(logs)))
     spread = float(np.quantile(np.abs(logs - np.median(logs)), 0.8))
+    if not _FACTOR[0] <= factor <= _FACTOR[1] or spread > _HALF_WIDTH[1]:
+        raise QuestionError(
+            f"{source.name}: steps take {factor:.3g} times their prediction, within a factor of {np.exp(min(spread, 700.0)):.3g}:"
+            f" no correction but another unit; a factor from {_FACTOR[0]:g} to {_FACTOR[1]:g} can be written"
+        )
+    if path.is_file() and not _replaceable(path):
+        raise QuestionError(f"--correction {path}: is there and is no correction: give another name")
+    label = "".join(c if c.isprintable() else "?" for c in source.name)
     text = (
         "# Written by ironlaw validate --mine: what your own runs say of the level of your estimates.\n"
-        f"label = {json.dumps(f'{source.name}, {logs.size} runs, {date.today().isoformat()}')}\n"
+        f"label = {json.dumps(f'{label}, {logs.size} runs, {date.today().isoformat()}', ensure_ascii=False)}\n"
         f"factor = {factor:.4f}  # measured over predicted step time, median\n"
         f"half_width = {max(spread, 0.01):.4f}  # in log, holds for 80 % of these runs\n"
         f"rows = {logs.size}\n"
     )
+    if path.is_dir() or not path.name:
+        raise InputError(f"{path}: cannot be written: a folder")
     temporary = path.with_name(path.name + ".part")
     try:
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     return factor
+
+
+def _replaceable(path: Path) -> bool:
+    """True for a correction of an earlier day, and for an empty file."""
+    try:
+        return path.stat().st_size == 0 or bool(read_correction(str(path)))
+    except (OSError, InputError):
+        return False
 
 
 def read_correction(path: str) -> Correction:
@@ -61,7 +85,7 @@ def read_correction(path: str) -> Correction:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: not valid TOML: {error}") from None
     numbers = {}
-    for name, low, high in (("factor", 0.1, 10.0), ("half_width", 0.0, 3.0)):
+    for name, low, high in (("factor", *_FACTOR), ("half_width", *_HALF_WIDTH)):
         value = table.get(name)
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
             raise InputError(f"{file}: {name} is {value!r}, must be a number from {low:g} to {high:g} (ironlaw validate --mine writes it)")

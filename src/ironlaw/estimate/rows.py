@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,20 +49,30 @@ def read_table(path: Path) -> list[tuple[int, dict[str, str]]]:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_BYTES} this reads")
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, restkey="")
-            headers = [h.strip() for h in reader.fieldnames or []]
-            if not any(headers):
-                raise InputError(f"{path}: is empty, expected a header of option names such as model,on,gpus")
-            twice = next((h for h in headers if h and headers.count(h) > 1), None)
-            if twice is not None:
-                raise InputError(f"{path}: the header names {twice!r} twice")
+            reader = csv.DictReader(file, restkey="", strict=True)
+            _check_header(path, [h.strip() for h in reader.fieldnames or []])
             lines = [(reader.line_num, {k.strip(): _text(v) for k, v in cells.items()}) for cells in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: cannot be read as CSV: {reason}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: cannot be read as CSV: byte {error.start} is no UTF-8: save it as CSV UTF-8") from None
+    except csv.Error as error:
+        raise InputError(f"{path}: cannot be read as CSV: line {reader.line_num}: {error} (a quote that is not closed?)") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read as CSV: {error.strerror}") from None
     if not lines:
         raise InputError(f"{path}: has a header and no rows")
     return lines
+
+
+def _check_header(path: Path, headers: list[str]) -> None:
+    """Refuse a header that is empty, names a column twice, or is separated by something else than commas."""
+    if not any(headers):
+        raise InputError(f"{path}: is empty, expected a header of option names such as model,on,gpus")
+    if len(headers) == 1 and (mark := next((m for m in (";", "\t") if m in headers[0]), "")):
+        told = "tabs" if mark == "\t" else "semicolons"
+        raise InputError(f"{path}: cells are separated by {told}: save it with commas between cells and points for decimals")
+    twice = next((h for h in headers if h and headers.count(h) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}: the header names {twice!r} twice")
 
 
 def _text(value: Any) -> str:
@@ -96,11 +107,11 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
         named.pop(n, None)
     if "model" in named:
         named["model"] = named["model"].partition(" (")[0].strip() or named["model"]
-    told_by_name = cells.get("mla") == "y" or int(dimensions.get("num_experts") or 0) > 1
+    told_by_name = cells.get("mla") == "y" or _whole(dimensions.get("num_experts", "")) > 1
     if told_by_name and _catalogued(named.get("model", ""), folders):
         dimensions = {}  # a table's columns do not tell latent attention's dimensions, nor which layers are routed
     if cells.get("shared_experts", "0") not in ("", "0") and "moe_intermediate_size" in dimensions:
-        dimensions["shared_expert_intermediate_size"] = str(int(cells["shared_experts"]) * int(dimensions["moe_intermediate_size"]))
+        dimensions["shared_expert_intermediate_size"] = str(_whole(cells["shared_experts"]) * _whole(dimensions["moe_intermediate_size"]))
     if {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"} <= set(dimensions):
         given: Any = {**dimensions, "name": load.fold_name(named.get("model", "custom")) or "custom"}
         named["model"] = given
@@ -109,8 +120,20 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
     return _published(named, cells, folders)
 
 
+def _whole(cell: str) -> int:
+    """A cell as a whole number; 0 where it is none, which whoever checks the value refuses."""
+    text = without_thousands(cell)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
+
+
 def _catalogued(name: str, folders: tuple[str, ...]) -> bool:
-    return load.fold_name(name) in {*load.names("models", folders), *load.aliases(folders)["models"]}
+    return load.fold_name(name) in known_names("models", folders)
+
+
+@cache
+def known_names(kind: str, folders: tuple[str, ...]) -> frozenset[str]:
+    """Names and aliases of a kind of record, folded; listed once, because tables ask for every line."""
+    return frozenset({*(load.fold_name(n) for n in load.names(kind, folders)), *load.aliases(folders)[kind]})
 
 
 def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
@@ -161,13 +184,22 @@ def _layers(named: dict[str, Any], cells: dict[str, str]) -> None:
         named["count_embedding"] = "on"
 
 
-_THOUSANDS = re.compile(r"^\d{1,3}(,\d{3})+(\.\d+)?$")
+_THOUSANDS = re.compile(r"^[0-9]{1,3}(?:([,'\u2019 \u00a0\u202f])[0-9]{3}(?:\1[0-9]{3})*)(\.[0-9]+)?$")
+
+
+def without_thousands(cell: str) -> str:
+    """A number without the separators a spreadsheet puts between thousands; anything else unchanged.
+
+    >>> without_thousands("1,536"), without_thousands("2 048.5"), without_thousands("1,53")
+    ('1536', '2048.5', '1,53')
+    """
+    return re.sub(r"[^0-9.]", "", cell) if _THOUSANDS.match(cell) else cell
 
 
 def _number(name: str, cell: str) -> str:
     """A cell of a count without a spreadsheet's thousands separators; lists and prices keep their commas."""
     is_count = name in _DIMENSIONS or (name in OPTIONS and OPTIONS[name].column) or name in ("tokens", "global_batch_tokens")
-    return cell.replace(",", "") if is_count and _THOUSANDS.match(cell) else cell
+    return without_thousands(cell) if is_count else cell
 
 
 def answer_rows(path: Path, defaults: dict[str, Any], folders: tuple[str, ...] = ()) -> Iterator[RowAnswer]:
@@ -231,7 +263,7 @@ def _answer_together(
     answered: dict[int, tuple[Estimate, int]],
     wrong: dict[int, IronlawError],
 ) -> None:
-    """Answer lines as one batch; where that is refused, each alone, so that only the wrong ones fail."""
+    """Answer lines as one batch; where that is refused, in halves, so that only the wrong ones fail and the rest stay together."""
     first = asked[members[0]]
     batch = {k: [asked[i][k] for i in members] if OPTIONS[k].column and len(members) > 1 else v for k, v in first.items()}
     try:
@@ -241,5 +273,6 @@ def _answer_together(
         if len(members) == 1:
             wrong[members[0]] = error
             return
-        for i in members:
-            _answer_together([i], asked, folders, answered, wrong)
+        middle = len(members) // 2
+        for half in (members[:middle], members[middle:]):
+            _answer_together(half, asked, folders, answered, wrong)

@@ -13,7 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from ironlaw.catalog import load
+from ironlaw.errors import nearest_names
 from ironlaw.estimate.options import DISPATCHERS
+from ironlaw.estimate.rows import known_names, without_thousands
 
 Cells = dict[str, str]
 
@@ -42,13 +44,28 @@ class SkipError(Exception):
 def number(cell: str | None) -> float:
     """A cell as a number, without a spreadsheet's thousands separators; nan where it is none.
 
-    >>> number("1,536"), number("")
-    (1536.0, nan)
+    >>> number("1,536"), number(""), number("9,5")
+    (1536.0, nan, nan)
     """
-    try:
-        return float((cell or "").replace(",", "").replace(" ", ""))
-    except ValueError:
-        return float("nan")
+    text = without_thousands((cell or "").strip())
+    return float(text) if _NUMBER.fullmatch(text) else float("nan")
+
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+
+
+def positive(cells: Cells, name: str) -> float:
+    """A cell's number; nan where it is blank. SkipError where it holds something that is no number above 0."""
+    cell = cells.get(name) or ""
+    value = number(cell)
+    if cell and not 0 < value < float("inf"):
+        raise SkipError(f"{name} is {short(cell)!r}, must be a number above 0, with a point for decimals")
+    return value
+
+
+def short(cell: str) -> str:
+    """A cell as a message shows it."""
+    return cell if len(cell) < 40 else cell[:37] + "..."
 
 
 def need_a_device(found: Row, folders: tuple[str, ...]) -> None:
@@ -56,18 +73,20 @@ def need_a_device(found: Row, folders: tuple[str, ...]) -> None:
     cells = found.cells
     device = cells.get("gpu_type") or cells.get("accelerator") or cells.get("on") or ""
     if not device:
-        raise SkipError("no accelerator")
-    if not number(cells.get("gpus", "")) >= 1:
-        raise SkipError("no number of accelerators")
+        raise SkipError("no accelerator: gpu_type")
+    gpus = positive(cells, "gpus")
+    if not gpus >= 1 or gpus != int(gpus):
+        raise SkipError(
+            f"gpus is {short(cells['gpus'])!r}, must be a whole number" if cells.get("gpus") else "no number of accelerators: gpus"
+        )
     if not (cells.get("model_name") or cells.get("model")):
-        raise SkipError("no model")
+        raise SkipError("no model: model_name")
     if device.strip().upper() == "A100" and not cells.get("gpu_mem_gb"):
         found.rules.append("a bare A100 is the 80 GB SXM")
     spelled = f"{device} {cells.get('gpu_mem_gb', '')}GB"
-    aliases = load.aliases(folders)["accelerators"]
-    names = {load.fold_name(n) for n in load.names("accelerators", folders)}
-    if not {load.fold_name(device), load.fold_name(spelled)} & (names | set(aliases)):
-        raise SkipError(f"unknown accelerator {device!r}")
+    if not {load.fold_name(device), load.fold_name(spelled)} & known_names("accelerators", folders):
+        near = nearest_names(device, load.names("accelerators", folders))
+        raise SkipError(f"unknown accelerator {short(device)!r}" + (f"; nearest: {', '.join(near)}" if near else ""))
 
 
 def tell_kind(found: Row, folders: tuple[str, ...]) -> None:
@@ -97,16 +116,23 @@ def named_sizes() -> dict[str, dict[str, str]]:
     return tomllib.loads((Path(__file__).parent / "data" / "models.toml").read_text(encoding="utf-8"))
 
 
+_DIMENSIONS = ("layers", "hidden", "heads", "vocab", "kv_heads", "head_dim", "ffn_hidden", "expert_ffn_hidden", "moe_topk")
+
+
 def fill_sizes(found: Row, folders: tuple[str, ...]) -> None:
     """Dimensions of the model: the row's own, else the catalogue's; a blank vocabulary is GPT-2's, padded."""
     cells = found.cells
-    known = load.names("models", folders)
     asked = load.fold_name(cells.get("model_name", "").partition(" (")[0])
     if asked in named_sizes() and not cells.get("hidden"):
         sizes = named_sizes()[asked]
         cells.update({k: v for k, v in sizes.items() if k != "source"})
         found.rules.append(f"sizes by name: {sizes['source']}")
-    catalogued = asked in known or asked in load.aliases(folders)["models"]
+    for name in _DIMENSIONS:
+        positive(cells, name)
+    for name in ("moe_experts", "shared_experts"):
+        if cells.get(name) and not (0 <= number(cells[name]) < 1e6 and number(cells[name]) == int(number(cells[name]))):
+            raise SkipError(f"{name} is {short(cells[name])!r}, must be a whole number")
+    catalogued = asked in known_names("models", folders)
     if cells.get("hidden") and cells.get("layers") and cells.get("heads"):
         if not cells.get("vocab") and not catalogued:
             unit = 128 * int(max(number(cells.get("tp", "")), 1.0))
@@ -143,11 +169,11 @@ def fill_mesh(found: Row, folders: tuple[str, ...]) -> None:
     """Blank degrees: cp, ep and etp are 1; tp and pp are left to the tool only where every GPU can have a sequence."""
     del folders
     cells = found.cells
-    batch, gpus = number(cells.get("global_batch_seqs", "")), number(cells["gpus"])
+    batch, gpus = positive(cells, "global_batch_seqs"), number(cells["gpus"])
     if not batch >= 1:
-        raise SkipError("no global batch")
-    if not number(cells.get("seq_len", "")) >= 1:
-        raise SkipError("no sequence length")
+        raise SkipError("no global batch: global_batch_seqs")
+    if not positive(cells, "seq_len") >= 1:
+        raise SkipError("no sequence length: seq_len")
     if not (cells.get("tp") and cells.get("pp")):
         if batch < gpus:
             raise SkipError("parallelism unknown")
@@ -170,7 +196,7 @@ def fill_stack(found: Row, folders: tuple[str, ...]) -> None:
     """The training stack by its name, by a word in it, or by the plan; its kernels, graphs and overlap as the row says."""
     cells = found.cells
     name = load.fold_name(cells.get("framework", "").partition(" (")[0]), load.fold_name(cells.get("framework", ""))
-    known = {*load.names("frameworks", folders), *load.aliases(folders)["frameworks"]}
+    known = known_names("frameworks", folders)
     if name[1] not in known:
         if name[0] in known:
             cells["framework"] = cells["framework"].partition(" (")[0]
@@ -226,7 +252,7 @@ def fill_links(found: Row, folders: tuple[str, ...]) -> None:
     fabric = next((name for word, name in FABRICS if word in words), "")
     if fabric and "dcn" not in words:
         found.set("fabric", fabric, f"fabric by a word of the interconnect: {fabric}")
-    slices = re.match(r"(\d+) slices\b", words)
+    slices = re.match(r"(\d{1,6}) slices\b", words)
     if slices and int(slices.group(1)) > 1:
         chips = int(number(cells["gpus"])) // int(slices.group(1))
         found.set("scale_up_size", str(chips), f"{slices.group(1)} slices of {chips} chips, data parallel between them")
@@ -241,7 +267,7 @@ def fill_groups(found: Row, folders: tuple[str, ...]) -> None:
     """What a stack does with its ranks: groups of ZeRO, gradients in fp32, micro-batches a device, experts without a group."""
     cells = found.cells
     notes = cells.get("notes", "")
-    ways = re.search(r"zero1 (?:shard )?group (?:= )?(\d+)", notes)
+    ways = re.search(r"zero1 (?:shard )?group (?:= )?([1-9]\d{0,5})", notes)
     dp = number(cells.get("dp", ""))
     if ways and dp > int(ways.group(1)):
         cells["dp_replicate"] = f"{dp / int(ways.group(1)):g}"

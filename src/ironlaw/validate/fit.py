@@ -243,9 +243,13 @@ def weighted_quantile(values: Any, weights: Any, level: float) -> float:
 
 
 def read_record(path: Path = RECORD) -> tuple[Fit, dict[str, Any]]:
-    """The fit that ships, and the whole record."""
+    """The fit that ships, and the whole record; a constant that it does not know has the value that ships."""
     table = json.loads(path.read_text(encoding="utf-8"))
-    return Fit(table["constants"], table["held_out"]), table
+    shipped: Systems = load.record("systems", "default", ())
+    first = {c.name: getattr(shipped, c.name).value for c in constants()}
+    values = {**first, **{n: v for n, v in table["constants"].items() if n in first}}
+    held_out = {f: {**values, **{n: v for n, v in out.items() if n in first}} for f, out in table["held_out"].items()}
+    return Fit(values, held_out), table
 
 
 def ablations(prepared: Prepared, fit: Fit) -> Iterator[tuple[str, Fit]]:

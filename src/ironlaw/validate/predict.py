@@ -6,7 +6,7 @@ the same ``estimate.step``. Plans of one job on one cluster are one batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -14,12 +14,15 @@ import numpy as np
 
 from ironlaw.catalog.records import Systems
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate import rules
+from ironlaw.estimate.answer import Estimate, Group
 from ironlaw.estimate.bands import supports
 from ironlaw.estimate.rows import answer_many
 from ironlaw.estimate.step import step
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.validate.runs import Run, Skipped, short_reason
+
+LONGEST = 1e6  # seconds: a step of more than eleven days is a slip of the keyboard
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,7 @@ class NoPlanError(IronlawError):
 
 def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepared, list[Skipped]]:
     """Place and bind every run; those without a legal plan, or faster than their roof allows, are skipped with the reason."""
-    asked: list[Any] = [options for run in runs for options in run.asked]
-    answered, wrong = answer_many(asked, folders)
+    answers = Answers([options for run in runs for options in run.asked], folders)
     kept: list[Run] = []
     skipped: list[Skipped] = []
     facts: list[tuple[float, float, bool]] = []
@@ -78,20 +80,19 @@ def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepare
         variants = range(at, at + len(run.asked))
         at += len(run.asked)
         try:
-            legal = _legal([answered[v] for v in variants if v in answered], [wrong[v] for v in variants if v in wrong])
-            facts.append(_facts(run, *legal[0]))
+            legal = answers.legal(variants)
+            facts.append(_facts(run, legal[0]))
         except IronlawError as error:
             skipped.append(Skipped(run.id, run.line, run.family, short_reason(str(error))))
             continue
-        for estimate, row in legal:
-            group, place = estimate.place_of(row)
-            key = keys.setdefault(id(group), repr((group.job, group.cluster)))
-            batch = batches.setdefault(key, (group.job, group.cluster, [], []))
-            batch[2].append(group.plan.take([place]))
+        for one in legal:
+            if id(one.group) not in keys:
+                keys[id(one.group)] = repr((one.group.job, one.group.cluster))
+            batch = batches.setdefault(keys[id(one.group)], (one.group.job, one.group.cluster, [], []))
+            batch[2].append(one.plan)
             batch[3].append(len(kept))
-        group, place = legal[0][0].place_of(legal[0][1])
-        names.append((f"{group.cluster.accelerator.name} {group.job.precision.peak}", supports(group, place)))
-        firsts.append(legal[0])
+        names.append((legal[0].hardware, legal[0].support))
+        firsts.append((legal[0].estimate, legal[0].row))
         kept.append(run)
     columns = np.array(facts, dtype=np.float64).reshape(-1, 3).T
     made = tuple(Batch(job, cluster, _joined(plans), np.array(owner)) for job, cluster, plans, owner in batches.values())
@@ -99,29 +100,67 @@ def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepare
     return Prepared(tuple(kept), made, columns[0], columns[1], hardware, support, columns[2] > 0, tuple(firsts)), skipped
 
 
-def _legal(answers: list[tuple[Estimate, int]], errors: list[IronlawError]) -> list[tuple[Estimate, int]]:
-    """The variants of a run whose plans are legal; why there is none where there is none."""
-    legal = [(e, row) for e, row in answers if e.legal[row] and np.isfinite(e.step_seconds[row])]
-    if legal:
+@dataclass(frozen=True)
+class Answered:
+    """One distinct question and what every run that asks it needs of the answer."""
+
+    estimate: Estimate
+    row: int
+    group: Group
+    at: int  # its position in the group
+    plan: Plan
+    hardware: str
+    support: str
+    ideal: float  # time at the peak, attention in full [s]
+    least: float  # time at the peak, attention counted at half [s]
+    fits: bool
+
+
+class Answers:
+    """The questions of many runs, each distinct one answered once: tables repeat their configurations."""
+
+    def __init__(self, asked: Sequence[dict[str, Any]], folders: tuple[str, ...]) -> None:
+        distinct: dict[str, int] = {}
+        self.which = [distinct.setdefault(repr(sorted(options.items())), len(distinct)) for options in asked]
+        first = {number: i for i, number in reversed(list(enumerate(self.which)))}
+        self.answered, self.wrong = answer_many([asked[first[n]] for n in range(len(distinct))], folders)
+        self.made: dict[int, Answered | IronlawError] = {}
+
+    def legal(self, indices: Iterable[int]) -> list[Answered]:
+        """The variants of a run whose plans are legal; raises why there is none where there is none."""
+        found = [self._one(self.which[i]) for i in indices]
+        legal = [one for one in found if isinstance(one, Answered)]
+        if not legal:
+            raise next(one for one in found if isinstance(one, IronlawError))
         return legal
-    if not answers:
-        raise errors[0]
-    group, at = answers[0][0].place_of(answers[0][1])
-    broken = [name for name, column in group.rules.items() if name != "fits" and not np.broadcast_to(column, group.index.shape)[at]]
-    raise NoPlanError(f"no such plan: {', '.join(broken) or 'no estimate'}")
+
+    def _one(self, number: int) -> Answered | IronlawError:
+        if number not in self.made:
+            self.made[number] = self.wrong[number] if number in self.wrong else _answered(*self.answered[number])
+        return self.made[number]
 
 
-def _facts(run: Run, estimate: Estimate, row: int) -> tuple[float, float, bool]:
-    """Measured step time, time at the peak, and whether the plan fits; refuses a rate above the roof."""
+def _answered(estimate: Estimate, row: int) -> Answered | IronlawError:
+    """The row of an Estimate, or the rules its plan breaks."""
     group, at = estimate.place_of(row)
-    measured = run.measured.step_seconds(group, at)
-    if not (np.isfinite(measured) and measured > 0):
-        raise NoPlanError("no finite step time")
-    seconds = float(estimate.step_seconds[row])
+    seconds = _at(group.step.tree.value, at)
+    if not (bool(np.broadcast_to(group.legal, group.index.shape)[at]) and np.isfinite(seconds)):
+        broken = rules.broken(group.job, group.plan, {n: np.broadcast_to(c, group.index.shape) for n, c in group.rules.items()}, at)
+        return NoPlanError(f"no such plan: {', '.join(broken) or 'no finite step time'}")
     ideal, least = (seconds * _at(group.throughput[name].value, at) for name in ("mfu", "mfu_causal"))
-    if least > measured:
-        raise NoPlanError(f"measured rate above the roof of {group.cluster.accelerator.name} in {group.job.precision.peak}")
-    return measured, ideal, bool(estimate.fits[row])
+    hardware = f"{group.cluster.accelerator.name} {group.job.precision.peak}"
+    fits = bool(np.broadcast_to(group.memory.fits, group.index.shape)[at])
+    return Answered(estimate, row, group, at, group.plan.take([at]), hardware, supports(group, at), ideal, least, fits)
+
+
+def _facts(run: Run, one: Answered) -> tuple[float, float, bool]:
+    """Measured step time, time at the peak, and whether the plan fits; refuses a rate above the roof."""
+    measured = run.measured.step_seconds(one.group, one.at)
+    if not 0 < measured <= LONGEST:
+        raise NoPlanError(f"measured step of {measured:.3g} s, must be above 0 and at most {LONGEST:.0e} s")
+    if one.least > measured:
+        raise NoPlanError(f"measured rate above the roof of {one.hardware.replace(' ', ' in ')}")
+    return measured, one.ideal, one.fits
 
 
 def _at(column: Any, index: int) -> float:

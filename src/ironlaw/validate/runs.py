@@ -16,7 +16,7 @@ import numpy as np
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.options import read_options
 from ironlaw.estimate.rows import options_of, read_table
-from ironlaw.validate.fill import FILLS, Cells, Row, SkipError, number, variants
+from ironlaw.validate.fill import FILLS, Cells, Row, SkipError, number, positive, short, variants
 
 DATA = Path(__file__).parent / "data"
 RUNS = DATA / "runs.csv"
@@ -80,7 +80,7 @@ def read_runs(path: Path = RUNS, folders: tuple[str, ...] = ()) -> tuple[list[Ru
 def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str, ...] = ()) -> Run:
     """One row as a Run; raises SkipError with a reason where it cannot be one."""
     if cells.get(""):
-        raise SkipError("more cells than the header")
+        raise SkipError(f"more cells than the header: {short(cells[''])!r}")
     found = Row({k: v for k, v in cells.items() if k})
     try:
         for rule in FILLS:
@@ -108,7 +108,7 @@ def short_reason(message: str) -> str:
 def measurement(found: Row) -> Measured:
     """How the row's step time is read: as stated, from tokens/s, or from FLOP/s by the convention the row names."""
     cells = found.cells
-    step, rate, flops = (number(cells.get(n)) for n in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"))
+    step, rate, flops = (positive(cells, n) for n in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"))
     tokens = number(cells["global_batch_seqs"]) * number(cells["seq_len"]) / number(cells["gpus"])
     if step > 0:
         return Measured(step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Scored:
     coverage: float
     skipped: tuple[Skipped, ...]
 
-    @property
+    @cached_property
     def error(self) -> Any:
         """Predicted over measured, minus 1."""
         return self.predicted / self.prepared.measured - 1.0
@@ -70,13 +71,18 @@ class Scored:
 
     def groups(self, by: str) -> list[Summary]:
         """A summary for every value of ``by``: family, device, precision, support, apart, or a column of the table."""
-        keys = np.array([group_key(self.prepared, i, by) for i in range(len(self.prepared.runs))])
-        return [self.summary(key, keys == key) for key in dict.fromkeys(keys.tolist())]
+        members: dict[str, list[int]] = {}
+        for i in range(len(self.prepared.runs)):
+            members.setdefault(group_key(self.prepared, i, by), []).append(i)
+        return [self.summary(key, rows) for key, rows in members.items()]
 
 
 def interval_scores(error: Any, half_width: Any, miss: float) -> Any:
     """Width of a band plus what it missed by, in log: ``2 w + 2/miss max(0, |e| - w)`` (Gneiting and Raftery, 2007, section 6.2)."""
     return 2.0 * half_width + 2.0 / miss * np.maximum(0.0, np.abs(np.log1p(error)) - half_width)
+
+
+GROUPINGS = ("family", "device", "support", "apart")  # besides the columns of a table
 
 
 def group_key(prepared: Prepared, i: int, by: str) -> str:
@@ -153,12 +159,13 @@ def by_device(prepared: Prepared) -> Any:
     mfu, families, counts = efficiency(prepared), prepared.families, prepared.counts
     hardware = np.array(prepared.hardware)
     out = np.full(mfu.size, np.nan)
-    for i in range(mfu.size):
-        others = counts & (families != families[i])
-        same = others & (hardware == hardware[i])
+    for family, device in dict.fromkeys(zip(families.tolist(), hardware.tolist(), strict=True)):
+        others = counts & (families != family)
+        same = others & (hardware == device)
         use = same if same.any() else others
+        mine = (families == family) & (hardware == device)
         if use.any():
-            out[i] = prepared.ideal[i] / np.median(mfu[use])
+            out[mine] = prepared.ideal[mine] / np.median(mfu[use])
     return out
 
 
@@ -166,7 +173,8 @@ def by_level(prepared: Prepared) -> Any:
     """Step times by the family's own median MFU on that device: it knows the level, and nothing else."""
     mfu = efficiency(prepared)
     keys = np.array([f"{f} {h}" for f, h in zip(prepared.families, prepared.hardware, strict=True)])
-    return prepared.ideal / np.array([np.median(mfu[keys == k]) for k in keys])
+    median = {k: np.median(mfu[keys == k]) for k in dict.fromkeys(keys.tolist())}
+    return prepared.ideal / np.array([median[k] for k in keys.tolist()])
 
 
 BASELINES: Mapping[str, Callable[[Prepared], Any]] = {"one efficiency a device": by_device, "the family's own level": by_level}

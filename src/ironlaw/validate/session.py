@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ironlaw.errors import IronlawError
+from ironlaw.errors import IronlawError, QuestionError, nearest_names
+from ironlaw.estimate.rows import read_table
 from ironlaw.validate import peaks as peak_module
 from ironlaw.validate.fit import Fit, held_out_times, read_record
 from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, read_runs
-from ironlaw.validate.score import Scored, baseline_data, headline, score, skip_counts
+from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, headline, score, skip_counts
 
 SCHEMA_VERSION = 1
 EXACT = ("megatron-papers", tuple(f"megatron-papers-{n:03d}" for n in range(11, 19)))
@@ -40,6 +41,15 @@ def validate(path: Path = RUNS, memory: bool = False, folders: tuple[str, ...] =
     held_out = score(prepared, held_out_times(prepared, fit), skipped, folders, record.get("bands_held_out"))
     in_sample = score(prepared, times(prepared), skipped, folders)
     return Validation(held_out, in_sample, len(runs) + len(unread), fit, record, memory_summary(held_out, peaks) if memory else None)
+
+
+def check_grouping(path: Path, by: str) -> None:
+    """Refuse a key to group by that is neither one of ours nor a column of the table."""
+    columns = list(read_table(path)[0][1])
+    if by not in (*GROUPINGS, *columns) or not by:
+        near = nearest_names(by, (*GROUPINGS, *columns)) if by else []
+        known = f"nearest: {', '.join(near)}" if near else f"give {', '.join(GROUPINGS)} or a column of {path.name}"
+        raise QuestionError(f"--by {by!r} is no column of {path.name}; {known}")
 
 
 def memory_summary(scored: Scored, path: Path | None = None) -> dict[str, Any]:
