@@ -104,6 +104,7 @@ class Job:
     offload: frozenset[str] = frozenset()
     offload_layers: float = 0.0  # of a stage, whose activations are offloaded; 0: all
     lora_rank: float = 0.0  # 0: everything is trained
+    lora_targets: str = "attention"  # attention | all: linear layers that have an adapter
     attention_kernel: str = ""  # generation of the flash kernel; "": the framework's on this architecture
     cuda_graphs: str = "none"  # none | partial (all but routed experts) | full: launches the host does not make
     microbatch_group: float = 0.0  # micro-batches a chunk runs before the next one's turn; 0: pp

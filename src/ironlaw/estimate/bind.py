@@ -178,6 +178,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         offload=options.get("offload", frozenset()),
         offload_layers=options.get("offload_layers", 0.0),
         lora_rank=options.get("lora_rank", 0.0),
+        lora_targets=options.get("lora_targets", "attention"),
         attention_kernel=options.get("attention_kernel", ""),
         cuda_graphs=options.get("cuda_graphs", "none"),
         schedule=options.get("schedule", "1f1b"),

@@ -24,6 +24,11 @@ def linear_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, 
     return {**mixer_shapes(job, s, kind), **mlp_shapes(job, s, kind)}
 
 
+def adapted_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
+    """The linear layers that have an adapter when only adapters are trained."""
+    return linear_shapes(job, s, kind) if job.lora_targets == "all" else mixer_shapes(job, s, kind)
+
+
 def mixer_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
     """The GEMMs of what mixes a layer's tokens."""
     if kind.mixer in ("linear", "mamba"):
@@ -86,7 +91,7 @@ def mlp_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, forward."""
     made = [gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in linear_shapes(job, s, kind).items()]
-    made += adapters(cluster, job, linear_shapes(job, s, kind), backward=False)
+    made += adapters(cluster, job, adapted_shapes(job, s, kind), backward=False)
     return made + (experts.linear_forward(cluster, job, plan, s) if kind.routed else [])
 
 
@@ -97,7 +102,7 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
         made.append(gemm(cluster, job, f"{name} dgrad", m, k, n))
         if not job.lora_rank:
             made.append(gemm(cluster, job, f"{name} wgrad", k, n, m))
-    made += adapters(cluster, job, linear_shapes(job, s, kind), backward=True)
+    made += adapters(cluster, job, adapted_shapes(job, s, kind), backward=True)
     return made + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 from ironlaw.estimate.counts import common_parameters, embedding_parameters, routed_parameters, stage_common, stage_routed
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
-from ironlaw.estimate.layer import linear_shapes
+from ironlaw.estimate.layer import adapted_shapes
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.stages import Stage
 from ironlaw.plan import Job
 
 
 def adapter_parameters(job: Job, kind: Kind) -> Any:
-    """Low-rank adapters of one layer: rank times input and output of every linear layer outside the experts."""
+    """Low-rank adapters of one layer: rank times input and output of every linear layer that has one."""
     ends: Any = 0.0
-    for _, n, k in linear_shapes(job, Shapes.whole(job), kind).values():
+    for _, n, k in adapted_shapes(job, Shapes.whole(job), kind).values():
         ends = ends + n + k
     return job.lora_rank * ends
 
