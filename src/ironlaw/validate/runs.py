@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.options import read_options
 from ironlaw.estimate.rows import options_of, read_table
@@ -81,7 +82,7 @@ def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str,
     """One row as a Run; raises SkipError with a reason where it cannot be one."""
     if cells.get(""):
         raise SkipError(f"more cells than the header: {short(cells[''])!r}")
-    found = Row({k: v for k, v in cells.items() if k})
+    found = Row(as_columns({k: v for k, v in cells.items() if k}, folders))
     try:
         for rule in FILLS:
             rule(found, folders)
@@ -94,6 +95,16 @@ def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str,
     except IronlawError as error:
         raise SkipError(short_reason(str(error))) from None
     return Run(name, line, family, found.cells, tuple(asked), measured, tuple(found.rules), tuple(found.apart))
+
+
+def as_columns(cells: Cells, folders: tuple[str, ...] = ()) -> Cells:
+    """The cells under the headers of a run table, where a user's own table names the options of a question."""
+    columns: dict[str, str] = {}
+    for column, option in load.aliases(folders)["columns"].items():
+        if not column.endswith("-filled"):
+            columns.setdefault(option, column.replace("-", "_"))
+    given = {name: columns.get(name.replace("-", "_").lower(), name) for name in cells}
+    return {name if given[name] in cells else given[name]: cell for name, cell in cells.items()}
 
 
 def short_reason(message: str) -> str:
