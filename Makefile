@@ -6,14 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml README.md $(shell find src -name '*.py' -o -name '*.toml' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: estimate test test-fast test-torch lint types docs bench clean
+.PHONY: estimate test test-fast test-torch lint types docs numbers bench clean
 
 # Sets up, then estimates Llama 3 70B on 512 H100s from its config.json.
 estimate: $(VENV)/installed
 	$(BIN)/ironlaw estimate examples/llama-3-70b-512-h100.toml
 
 # Sets up and runs everything a change must pass.
-test: lint types test-fast test-torch bench
+test: lint types test-fast test-torch numbers bench
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -33,6 +33,10 @@ test-torch: $(VENV)/torch $(VENV)/installed
 # Whole processes and library calls against their budgets.
 bench: $(VENV)/dev $(VENV)/installed
 	$(BIN)/python tools/bench.py
+
+# What the change moves of the held-out errors, family by family; fails where one grew.
+numbers: $(VENV)/dev $(VENV)/installed
+	$(BIN)/python tools/ratchet.py --check
 
 docs: $(VENV)/dev $(VENV)/installed
 	$(BIN)/python tools/docs.py
