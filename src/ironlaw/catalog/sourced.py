@@ -34,3 +34,9 @@ class Sourced:
 
     def __float__(self) -> float:
         return self.value
+
+
+def held(alone: Sourced, share: Sourced) -> Sourced:
+    """What of a benchmarked value holds inside a step: ``alone share``, told with both and the benchmark's source."""
+    text = f"{alone.text} alone, {share.text} of it sustained"
+    return Sourced(alone.value * share.value, alone.unit, text, alone.source, alone.note)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.sourced import Sourced
+from ironlaw.catalog.sourced import Sourced, held
 from ironlaw.estimate.counts import core_head_dim
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Cluster, Job, Plan
@@ -107,6 +107,6 @@ def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.
         "hbm",
         traffic=moved,
         bandwidth=cluster.accelerator.hbm_bandwidth,
-        bandwidth_fraction=constants.bandwidth_fraction.value * cluster.systems.bandwidth_sustained.value,
+        bandwidth_fraction=held(constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
         launch=constants.launch.value * kernels_run,
     )

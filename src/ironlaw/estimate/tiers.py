@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.records import CollectiveConstants
-from ironlaw.catalog.sourced import Sourced
+from ironlaw.catalog.sourced import Sourced, held
 from ironlaw.law import collectives, experts
 from ironlaw.plan import Cluster, Plan
 from ironlaw.terms import Term, leaf
@@ -105,12 +105,6 @@ HOPS: dict[str, Callable[[Any], Any]] = {
     "reduce_scatter": lambda domains: np.maximum(domains - 1.0, 1.0),
     "all_to_all": np.ones_like,
 }
-
-
-def held(fraction: Sourced, share: Sourced) -> Sourced:
-    """The fraction of a line rate a collective holds inside a step, from what it reaches alone."""
-    text = f"{fraction.text} alone, {share.text} of it sustained"
-    return Sourced(fraction.value * share.value, fraction.unit, text, fraction.source, fraction.note)
 
 
 def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:

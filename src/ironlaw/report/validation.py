@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ironlaw.validate.fit import constants
-from ironlaw.validate.score import Scored, Summary, baseline_data, headline, skip_counts
+from ironlaw.validate.runs import DATA
+from ironlaw.validate.score import Scored, Summary, baseline_data, headline, mixtures, skip_counts
 from ironlaw.validate.session import CALCULON, Validation, exact_points
 
 _WORST = 8
@@ -79,6 +81,12 @@ def _headline(found: Validation) -> Iterator[str]:
         f" (in sample {percent(inside['family_median_abs_error'])})"
     )
     yield f"80 % bands hold {percent(out['band_coverage'])} of a family's rows, median width {percent(out['band_width'])}"
+    mixed = mixtures(found.held_out)
+    if mixed.n:
+        yield (
+            f"mixtures of experts with known recompute, on none of which anything is fitted: median {percent(mixed.median_abs_error)},"
+            f" p90 {percent(mixed.p90_abs_error)}, n {mixed.n}"
+        )
     points = exact_points(found.held_out)
     if points is not None:
         yield f"the eight A100 points of Calculon, out of family: mean {percent(points)} (Calculon, tuned on them: {percent(CALCULON)})"
@@ -146,6 +154,9 @@ def _rest(found: Validation) -> Iterator[str]:
     yield "## Worst rows\n"
     for line in worst(found.held_out, 12):
         yield f"- {line}"
+    yield "\n## Why these families are off\n"
+    for family, cause in causes().items():
+        yield f"- {family}: {cause}"
     yield "\n## What is fitted\n"
     record = found.record
     yield (
@@ -166,6 +177,11 @@ def _rest(found: Validation) -> Iterator[str]:
             yield f"- {line.strip()}"
     yield "\n## Rows that cannot be asked\n"
     yield from _table(("rows", "reason"), [(str(n), reason) for reason, n in skip_counts(found.held_out.skipped).items()])
+
+
+def causes() -> dict[str, str]:
+    """What is known of why a family is predicted worse than most, by family."""
+    return tomllib.loads((DATA / "causes.toml").read_text(encoding="utf-8"))
 
 
 def _beaten(found: Validation) -> Iterator[str]:

@@ -134,6 +134,14 @@ def headline(scored: Scored) -> dict[str, float | None]:
     }
 
 
+MIXTURE = ("mixture of experts",)
+
+
+def mixtures(scored: Scored) -> Summary:
+    """Mixtures of experts with known recompute, none of which a constant was fitted on."""
+    return scored.summary("mixtures", np.array([r.apart == MIXTURE for r in scored.prepared.runs], dtype=bool))
+
+
 def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 

@@ -13,7 +13,7 @@ from ironlaw.validate import peaks as peak_module
 from ironlaw.validate.fit import Fit, held_out_times, read_record
 from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, read_runs
-from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, headline, score, skip_counts
+from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, headline, mixtures, score, skip_counts
 
 SCHEMA_VERSION = 1
 EXACT = ("megatron-papers", tuple(f"megatron-papers-{n:03d}" for n in range(11, 19)))
@@ -89,6 +89,7 @@ def data(found: Validation, by: str = "family") -> dict[str, Any]:
         "skipped": skip_counts(scored.skipped),
         "skipped_rows": [{"id": s.id, "line": s.line, "reason": s.reason} for s in scored.skipped],
         "headline": headline(scored),
+        "mixtures": mixtures(scored).data() if mixtures(scored).n else None,
         "in_sample": headline(found.in_sample),
         "memory": found.memory,
         "groups": [s.data() for s in scored.groups(by)],
