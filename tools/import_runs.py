@@ -29,7 +29,8 @@ WORDS = (
     (r"cpu_offloading_num_layers=(\d+)", "offloads {0} layers"),
 )
 LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
-CONVENTIONS = (("halv", "attention counted at half"), ("full", "attention counted in full"), ("non-causal", "attention counted in full"))
+# in this order: a source that counts in full may say since when others halve
+CONVENTIONS = (("full", "attention counted in full"), ("non-causal", "attention counted in full"), ("hal[fv]", "attention counted at half"))
 
 
 def shortened(row: dict[str, str]) -> dict[str, str]:
@@ -45,7 +46,7 @@ def shortened(row: dict[str, str]) -> dict[str, str]:
     kept["interconnect"] = ", ".join(dict.fromkeys(m.group(0) for m in re.finditer(LINKS, row["interconnect"])))
     convention = row["flops_convention"].lower()
     counted = "recompute counted" if "recompute" in convention and "no recompute" not in convention and "4/3" not in convention else ""
-    attention = next((text for word, text in CONVENTIONS if word in convention), "")
+    attention = next((text for word, text in CONVENTIONS if re.search(word, convention)), "")
     kept["flops_convention"] = "; ".join(t for t in (attention, counted) if t)
     return kept
 
