@@ -16,10 +16,12 @@ from ironlaw.catalog.records import Bands
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Group
 
+SCALE = 256.0  # accelerators beyond which stragglers, fabrics and schedules nobody publishes widen the errors
 LAUNCH_BOUND = 0.1  # share of the step lost to dispatch from which a run counts as launch-bound
 
 SUPPORTS = {
     "dense": "a dense model on a device whose operators were measured",
+    "dense at scale": "the same on more than 256 accelerators",
     "mixture": "a mixture of experts",
     "prior device": "a device whose constants are priors",
     "launch-bound": "a model so small that the host sets the pace",
@@ -36,7 +38,9 @@ def supports(group: Group, at: int) -> str:
     if group.cluster.calibration.grade != "measured":
         return "prior device"
     idle = np.broadcast_to(group.shares["dispatch"], group.index.shape)
-    return "launch-bound" if idle[at] > LAUNCH_BOUND else "dense"
+    if idle[at] > LAUNCH_BOUND:
+        return "launch-bound"
+    return "dense at scale" if np.broadcast_to(group.plan.gpus, group.index.shape)[at] > SCALE else "dense"
 
 
 def width(kind: str, folders: tuple[str, ...] = ()) -> tuple[float, float] | None:

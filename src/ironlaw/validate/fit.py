@@ -182,6 +182,7 @@ def subset(prepared: Prepared, rows: Any) -> Prepared:
 # --- bands ---------------------------------------------------------------------------------------------------------------
 
 COVERAGE = 0.8
+ONE_FAMILY = 1.5  # a kind that one family alone supports is at least so much wider than the best known: what a source never seen adds
 BANDED_APART: dict[str, set[str]] = {"mixture": {"mixture of experts"}, "launch-bound": {"precision unknown"}}  # rows a kind may learn from
 
 
@@ -205,7 +206,7 @@ def half_widths(prepared: Prepared, predicted: Any, without: str = "") -> dict[s
             weights[mine] = 1.0 / mine.sum()
         made[kind] = (weighted_quantile(error[rows], weights[rows], COVERAGE), int(rows.sum()), len(families))
     known = made.get("dense", (0.0, 0, 0))[0]  # what is known less well has no narrower band, however well its one family came out
-    return {kind: (max(w, known), n, f) for kind, (w, n, f) in made.items()}
+    return {kind: (max(w, known * (ONE_FAMILY if f == 1 else 1.0)), n, f) for kind, (w, n, f) in made.items()}
 
 
 def memory_half_widths(peaks: Sequence[Any], runs: Sequence[tuple[str, Any]]) -> dict[str, float]:
