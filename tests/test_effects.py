@@ -116,3 +116,24 @@ def test_a_step_moves_one_way_with_a_constant(constant):
             taken.append(float(np.ravel(step(group.job, cluster, group.plan).tree.value)[0]))
         signs |= set(np.sign(np.diff(taken)[np.abs(np.diff(taken)) > 1e-12 * taken[0]]).tolist())
     assert len(signs) <= 1
+
+
+def test_a_group_along_one_axis_of_a_torus_has_half_its_links():
+    """16 chips of a v5e pod of 16 by 16 fill one of two axes; 256 chips fill both (How to Scale Your Model, part 3)."""
+    one = collectives.torus_rate(16, 256, 2, 200e9)
+    assert one == pytest.approx(100e9)
+    assert collectives.torus_rate(256, 256, 2, 200e9) == pytest.approx(2 * one)
+
+
+def test_a_fixed_clock_holds_what_it_benchmarks():
+    asked = {"gpus": 8, "tp": 1, "pp": 1, "global_batch_size": 64, "micro_batch_size": 1, "seq_len": 2048, "recompute": "none"}
+
+    def efficiency(on: str) -> tuple[float, float]:
+        group = ironlaw.estimate("llama-3-8b", on=on, **asked).groups[0]
+        used = group.step.tree["mlp in gemm"].inputs["efficiency"].value
+        return used, group.cluster.calibration.gemm["bf16"].efficiency.value
+
+    used, alone = efficiency("tpu-v5p")
+    assert used == alone
+    used, alone = efficiency("h100-sxm")
+    assert used < alone

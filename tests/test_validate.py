@@ -460,6 +460,14 @@ def test_half_widths_weigh_families_alike_and_leave_one_out():
     assert half_widths(p, predicted, "a")["dense"][0] == pytest.approx(0.5)
 
 
+def test_what_rests_on_one_family_is_half_as_uncertain_again():
+    p = synthetic([1.0, 1.0], [0.5, 0.5], ["a", "b"])
+    p = replace(p, support=("dense", "prior device"))
+    made = half_widths(p, np.exp([0.1, 0.01]))
+    assert made["dense"][0] == pytest.approx(0.1)
+    assert made["prior device"][0] == pytest.approx(0.15)
+
+
 def problem(n=400):
     free = tuple(Constant(name, 1.0, 0.1, 10.0, 3.0, 1.0, "", "") for name in "ab")
     return Problem(synthetic([1.0] * n, [0.5] * n, [f"f{i % 4}" for i in range(n)]), free, {"c": 7.0})

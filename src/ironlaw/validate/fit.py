@@ -206,7 +206,8 @@ def half_widths(prepared: Prepared, predicted: Any, without: str = "") -> dict[s
             weights[mine] = 1.0 / mine.sum()
         made[kind] = (weighted_quantile(error[rows], weights[rows], COVERAGE), int(rows.sum()), len(families))
     known = made.get("dense", (0.0, 0, 0))[0]  # what is known less well has no narrower band, however well its one family came out
-    return {kind: (max(w, known * (ONE_FAMILY if f == 1 else 1.0)), n, f) for kind, (w, n, f) in made.items()}
+    least = {kind: known * (ONE_FAMILY if f == 1 and kind != "dense" else 1.0) for kind, (_, _, f) in made.items()}
+    return {kind: (max(w, least[kind]), n, f) for kind, (w, n, f) in made.items()}
 
 
 def memory_half_widths(peaks: Sequence[Any], runs: Sequence[tuple[str, Any]]) -> dict[str, float]:
