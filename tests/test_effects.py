@@ -7,7 +7,7 @@ import pytest
 
 import ironlaw
 from ironlaw.estimate.step import step
-from ironlaw.law import experts, overlap
+from ironlaw.law import collectives, experts, overlap
 from ironlaw.validate.fit import constants, with_values
 
 DENSE = {"on": "h100-sxm", "gpus": 64, "global_batch_size": 256, "seq_len": 4096, "framework": "megatron", "recompute": "none"}
