@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from dataclasses import replace
 
@@ -12,13 +13,25 @@ import pytest
 import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, QuestionError
+from ironlaw.estimate.answer import answer
 from ironlaw.estimate.correction import read_correction, write_correction
 from ironlaw.estimate.rows import answer_many
 from ironlaw.validate import predict
 from ironlaw.validate.fill import SkipError, number, stack_of
-from ironlaw.validate.fit import Constant, Fit, Problem, constants, half_widths, held_out_times, read_record, weighted_quantile, with_values
+from ironlaw.validate.fit import (
+    RECORD,
+    Constant,
+    Fit,
+    Problem,
+    constants,
+    half_widths,
+    held_out_times,
+    read_record,
+    weighted_quantile,
+    with_values,
+)
 from ironlaw.validate.predict import Prepared, prepare, times
-from ironlaw.validate.runs import Measured, Run, Skipped, map_row, read_runs
+from ironlaw.validate.runs import RUNS, Measured, Run, Skipped, map_row, read_runs
 from ironlaw.validate.score import baseline_data, by_device, by_level, headline, interval_scores, score
 
 GPT = {
@@ -577,3 +590,22 @@ def test_too_few_runs_say_nothing(tmp_path, table, ask):
     assert (status, out) == (2, "")
     assert "at least 3" in err
     assert not path.exists()
+
+
+def test_the_record_is_of_the_runs_that_ship():
+    """A row changed without a new fit would be scored by constants that saw its old value."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert record["runs_sha256"] == hashlib.sha256(RUNS.read_bytes()).hexdigest(), "run ironlaw validate fit"
+    assert set(record["constants"]) == {c.name for c in constants()}
+
+
+def test_maxtext_counts_attention_in_full():
+    """120 TFLOP/s a chip on 256 v5e: 6 FLOP a matrix weight and token and 12 L w s, by hand from the row's sizes."""
+    run = next(r for r in read_runs()[0] if r.id == "maxtext-001")
+    c = {k: float(run.cells[k]) for k in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab", "seq_len")}
+    attention = c["hidden"] * c["head_dim"] * (2 * c["heads"] + 2 * c["kv_heads"])
+    weights = c["layers"] * (attention + 3 * c["hidden"] * c["ffn_hidden"]) + c["vocab"] * c["hidden"]
+    per_token = 6 * weights + 12 * c["layers"] * c["heads"] * c["head_dim"] * c["seq_len"]
+    tokens = float(run.cells["global_batch_seqs"]) * c["seq_len"]
+    (group,) = answer(run.asked[0]).groups
+    assert run.measured.step_seconds(group, 0) == pytest.approx(tokens * per_token / (120e12 * 256), rel=1e-3)
