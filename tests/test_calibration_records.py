@@ -6,13 +6,14 @@ import json
 import math
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import ironlaw
 from ironlaw.catalog import load
-from ironlaw.estimate import tiers
+from ironlaw.estimate import layer, tiers
 from ironlaw.report.data import row_data
 from ironlaw.report.explain import explain
 from ironlaw.units import parse
@@ -149,6 +150,19 @@ def test_experts_without_a_record_take_the_dense_constants() -> None:
         estimate = ironlaw.estimate("mixtral-8x7b", on=name, gpus=64, tp=1, pp=4, ep=8, precision="bf16", global_batch_size=256)
         used = record.experts.get("bf16") or record.gemm["bf16"]
         assert used.bandwidth_fraction.text in explain(estimate, "experts in gemm"), name
+
+
+def test_latent_attention_has_constants_of_its_own_only_where_flash_is_too_far_off() -> None:
+    assert [name for name in MEASURED if "mla" in read(name)["attention"]] == ["l40s"]
+    for name in MEASURED:
+        assert "latent attention" in next(iter(read(name)["attention"].values()))["forward_efficiency"]["note"]
+    cluster = SimpleNamespace(calibration=load.record("calibration", "l40s"), accelerator=load.record("accelerators", "l40s"))
+    for model, kernel in (("deepseek-v2-lite", "mla"), ("llama-3-8b", "flash-2")):
+        job = SimpleNamespace(
+            model=load.record("models", model), framework=load.record("frameworks", "megatron"), attention_kernel="flash-2"
+        )
+        used, rate = layer.flash_constants(cluster, job)
+        assert used is cluster.calibration.attention[kernel] and rate == 1.0, model
 
 
 def test_what_stands_above_its_bound_needs_to() -> None:
