@@ -55,7 +55,7 @@ def fit_experts(table, device: str, precision: str, dense: dict) -> dict | None:
     """Constants of a grouped product, held out by (hidden, inter, experts); None where those of a dense one predict as well.
 
     Both are judged with the same freedom: what the serving operator does besides is fitted out. A grouped product is no faster than
-    one product of its work: rows that say so ran on weights that were never set, which draw less power.
+    one product of its work: rows that say so ran on weights left as they were allocated, and constant operands draw less power.
     """
     row, fixed = expert_rows(table, device, precision), (dense["fill"], dense["launch"])
     if not row["used"].any():
