@@ -2,7 +2,7 @@
 
 Usage: python tools/fit_operators.py --data DIR --out src/ironlaw/catalog/data/calibration
 
-DIR holds gemm.parquet, attention_forward.parquet and nccl.parquet, thinned from github ai-dynamo/aiconfigurator
+DIR holds gemm, attention_forward, mla_forward, moe and nccl.parquet, thinned from github ai-dynamo/aiconfigurator
 (Apache-2.0; latency in ms, NCCL message_size in elements). Needs ironlaw, numpy, scipy and pyarrow; deterministic.
 Every constant minimises the weighted mean of |log(predicted / measured)|; held-out errors are medians of |predicted/measured - 1|.
 """
@@ -10,33 +10,31 @@ Every constant minimises the weighted mean of |log(predicted / measured)|; held-
 from __future__ import annotations
 
 import argparse
-import tomllib
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
-from scipy.optimize import minimize
 
-from ironlaw.units import parse
+from fit_experts import fit_experts
+from measured_operators import (
+    BEST_SHAPE,
+    CACHE_BYTES,
+    CACHE_SPEEDUP,
+    CAST_BANDWIDTH,
+    DEVICES,
+    OPERANDS,
+    accelerator,
+    fit,
+    hardware,
+    held_out,
+    pick,
+    read_table,
+)
 
-VERSION, READ, SEED, FOLDS = "2026.11", "2026-11-20", 20261120, 5
+VERSION, READ = "2026.11", "2026-11-20"
 REPOSITORY = "https://github.com/ai-dynamo/aiconfigurator"
-ACCELERATORS = Path(__file__).parent.parent / "src/ironlaw/catalog/data/accelerators"
-CACHE_BYTES, CACHE_SPEEDUP = 256e6, 1.43  # a GEMM that fits in L2 may exceed HBM bandwidth by this much
-STREAM_BYTES, CAST_BANDWIDTH = 100e6, 0.8  # a GEMM moving more than this is a bandwidth row; HBM fraction of an FP8 cast
+STREAM_BYTES = 100e6  # a GEMM moving more than this is a bandwidth row
 MIB = 2.0**20
 
-# dense peaks [FLOP/s], HBM and scale-up line rate [B/s], used where the accelerator has no TOML file
-DEVICES = {
-    "a100-sxm": dict(bf16=312e12, hbm=2.039e12, link=300e9),
-    "h100-sxm": dict(bf16=989.4e12, fp8=1978.9e12, hbm=3.35e12, link=450e9),
-    "h200-sxm": dict(bf16=989.4e12, fp8=1978.9e12, hbm=4.8e12, link=450e9),
-    "b200-sxm": dict(bf16=2250e12, fp8=4500e12, hbm=8e12, link=900e9),
-    "b300-sxm": dict(bf16=2250e12, fp8=4500e12, hbm=7.75e12, link=900e9),
-    "gb200": dict(bf16=2500e12, fp8=5000e12, hbm=8e12, link=900e9),
-    "gb300": dict(bf16=2500e12, fp8=5000e12, hbm=8e12, link=900e9),
-    "l40s": dict(bf16=362.05e12, fp8=733e12, hbm=864e9, link=32e9),
-}
 TITLES = {
     "a100-sxm": "NVIDIA A100 SXM 80 GB",
     "h100-sxm": "NVIDIA H100 SXM",
@@ -104,56 +102,6 @@ CITED = {
 }
 
 
-def read_table(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a parquet file as arrays, with a ``seconds`` column."""
-    table = pq.read_table(path)
-    columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
-    return columns | {"seconds": columns["latency"] * 1e-3}
-
-
-def pick(columns: dict[str, np.ndarray], mask: np.ndarray, *names: str) -> list[np.ndarray]:
-    return [columns[name][mask].astype(float) for name in names]
-
-
-def accelerator(device: str) -> str:
-    """The catalogue's name of the accelerator that was measured."""
-    return "a100-sxm-80gb" if device == "a100-sxm" else device
-
-
-def hardware(device: str) -> dict[str, float]:
-    """Peaks and bandwidths of the accelerator's own TOML file where there is one, else those of DEVICES."""
-    path = ACCELERATORS / f"{accelerator(device)}.toml"
-    if not path.exists():
-        return DEVICES[device]
-    record, known = tomllib.loads(path.read_text()), dict(DEVICES[device])
-    known |= {p: parse(record["peak"][p]["value"], "FLOP/s") for p in ("bf16", "fp8", "nvfp4") if p in record["peak"]}
-    known["hbm"] = parse(record["hbm_bandwidth"]["value"], "B/s")
-    if "scale_up_bandwidth" in record:
-        known["link"] = parse(record["scale_up_bandwidth"]["value"], "B/s")
-    return known
-
-
-def fit(predict, starts, seconds: np.ndarray, weight: np.ndarray, lower, upper) -> np.ndarray:
-    """The constants within bounds that minimise the weighted mean |log error|, from the best of several starts."""
-    low, high = np.log(lower), np.log(upper)
-
-    def loss(x):
-        return np.average(np.abs(np.log(predict(np.exp(np.clip(x, low, high))) / seconds)), weights=weight)
-
-    runs = [minimize(loss, np.log(s), method="Nelder-Mead", options=dict(maxiter=3000, xatol=1e-4, fatol=1e-6)) for s in starts]
-    return np.exp(np.clip(min(runs, key=lambda run: run.fun).x, low, high))
-
-
-def held_out(group: np.ndarray, score: np.ndarray, fit_predict) -> float:
-    """Median |error| on rows of ``score`` when whole groups are left out; ``fit_predict(train)`` returns predicted / measured."""
-    names = np.random.default_rng(SEED).permutation(np.unique(group))
-    errors = []
-    for part in np.array_split(names, min(FOLDS, len(names))):
-        test = np.isin(group, part)
-        errors.append(np.abs(fit_predict(~test) - 1.0)[test & score])
-    return float(np.median(np.concatenate(errors)))
-
-
 # --- GEMM -------------------------------------------------------------------------------------------------------------
 
 
@@ -165,8 +113,6 @@ def gemm_rows(table, device, dtype, software, kernel) -> dict[str, np.ndarray]:
 
 
 BLACKWELL = ("b200-sxm", "b300-sxm", "gb200", "gb300")
-# what the rows call a precision, and the bytes of an operand element with its scales
-OPERANDS = {"bf16": ("bfloat16", 2), "fp8": ("fp8", 1), "fp8-block": ("fp8_block", 1 + 4 / 128), "nvfp4": ("nvfp4", 0.5 + 1 / 16)}
 
 
 def runtime(device: str, precision: str) -> tuple[str, str, str]:
@@ -176,13 +122,6 @@ def runtime(device: str, precision: str) -> tuple[str, str, str]:
     if precision == "fp8-block" and device in BLACKWELL:
         return ("trtllm 1.3.0rc20", "deepgemm", "block-scaled FP8, DeepGEMM")
     return ("trtllm 1.3.0rc20", "torch_flow", f"{precision} through PyTorch")
-
-
-# the best shape of a long sustained search over the dense peak (MAMF): an efficiency above it is a short, cool measurement
-BEST_SHAPE = {
-    "bf16": {"a100-sxm": 0.869, "h100-sxm": 0.803, "h200-sxm": 0.803, "b200-sxm": 0.776, "b300-sxm": 0.786, "gb200": 0.729},
-    "fp8": {"h100-sxm": 0.709, "h200-sxm": 0.734, "b200-sxm": 0.763, "b300-sxm": 0.745, "gb200": 0.723},
-}
 
 
 def fit_gemm(table, device: str, precision: str) -> dict | None:
@@ -296,6 +235,44 @@ def fit_attention(table, device: str, launch: float) -> dict:
         note=note,
         software=f"{software} {kernel}",
     )
+
+
+LATENT_DIM = (192 + 128) / 2  # of DeepSeek's heads: queries and keys, values
+LATENT_LIMIT = 0.10  # median error above which latent attention gets constants of its own
+
+
+def fit_latent(table, device: str, flash: dict) -> dict | None:
+    """What the flash constants say of latent attention, as ``flash["latent_note"]``; constants of its own where that is too far off."""
+    mask = (table["device"] == device.replace("-", "_")) & (table["kv_cache_dtype"] == "bfloat16") & (table["step"] == 0)
+    b, h, s, t = pick(table, mask, "batch_size", "num_heads", "isl", "seconds")
+    rate, floor = hardware(device), float(np.median(t[s <= 64]))
+    ideal = 2 * b * h * s**2 * LATENT_DIM / rate["bf16"]
+    cache = b * s * (512 + 64) * 2 * 2 / (CAST_BANDWIDTH * rate["hbm"])  # the latent of a token, read and written
+    used = (t >= ideal) & (s >= 1024) & (ideal > 20e-6)
+    software = str(table["software"][mask][0])
+
+    def predict(x, where=slice(None)):
+        return (ideal * (s + x[1]) / (s * x[0]) * (1.0 + x[2] / (b * h * s)) + floor + cache)[where]
+
+    def constants(subset):
+        starts = [(0.6, 1000.0, rows) for rows in (1e3, 3e4)]
+        return fit(lambda x: predict(x, subset), starts, t[subset], np.ones(subset.sum()), (0.05, 1.0, 1.0), (1.0, 1e5, 1e6))
+
+    names = ("forward_efficiency", "saturation_length", "saturation_rows")
+    off = (predict([flash[name] for name in names]) / t - 1)[used]
+    flash["note"] += (
+        f"; latent attention (192 and 128 wide, {software}, {used.sum()} rows from 1024 tokens, never fitted): off by {np.median(np.abs(off)):.1%}, {np.median(off):+.1%} in the median"
+    )
+    print(device, f"latent attention: flash constants off by {np.median(np.abs(off)):.1%}, {np.median(off):+.1%}", flush=True)
+    if np.median(np.abs(off)) <= LATENT_LIMIT:
+        return None
+    best, error = constants(used), held_out(h, used, lambda inside: predict(constants(used & inside)) / t)
+    note = (
+        f"latent attention, queries and keys 192 wide, values 128; at least 1024 tokens and 20 us at peak; held out by heads, where the flash constants are off by "
+        f"{np.median(np.abs(off)):.1%}; the operator's floor of {floor * 1e6:.0f} us and its cache write are not in it"
+    )
+    found = dict(zip(names, map(float, best), strict=True))
+    return found | dict(launch=flash["launch"], rows=int(used.sum()), held_out_error=error, note=note, software=software)
 
 
 # --- collectives ------------------------------------------------------------------------------------------------------
@@ -491,7 +468,7 @@ def attention_blocks(device: str, values: dict, source: str) -> list[str]:
 
 def bare(values: dict) -> dict:
     """The constants without the fit's own record."""
-    fitted = ("rows", "held_out_error", "runtime_difference", "runtime_difference_note", "note", "software")
+    fitted = ("rows", "held_out_error", "dense_error", "fill_note", "runtime_difference", "runtime_difference_note", "note", "software")
     return {k: v for k, v in values.items() if k not in fitted}
 
 
@@ -509,6 +486,27 @@ def derived_gemms(gemm: dict, source: str, precisions: tuple[str, ...]) -> list[
         cited, note = notes.get(precision, ("prior", "the fractions of bf16, not measured"))
         made.append(block(f"gemm.{precision}", plain | dict(note=note), cited))
     return made
+
+
+def expert_blocks(experts: dict[str, dict]) -> list[str]:
+    """The grouped products that were measured, and FP16's, which run the kernels of BF16."""
+    made = [block(f"experts.{p}", e, f"aic_moe_{p}", fill=f"aic_gemm_{p}", launch=f"aic_gemm_{p}") for p, e in experts.items()]
+    if "bf16" in experts:
+        made.append(
+            block("experts.fp16", bare(experts["bf16"]) | dict(note="the constants of bf16: same kernels, same peak"), "aic_moe_bf16")
+        )
+    return made
+
+
+def carried_experts(precision: str, gemm: dict, origin: dict) -> list[str]:
+    """A relative's grouped product: its efficiency over the dense one's, of this device's dense one."""
+    measured = "bf16" if precision == "fp16" else precision
+    if measured not in origin["experts"]:
+        return []
+    experts, ratio = origin["experts"][measured], origin["experts"][measured]["efficiency"] / origin["gemm"][measured]["efficiency"]
+    values = scaled(gemm, efficiency=ratio) | {k: experts[k] for k in ("bandwidth_fraction", "fill")}
+    note = f"{ratio:.3f} of the dense efficiency, as on the relative; bandwidth and fill are the relative's: a wider band applies"
+    return [block(f"experts.{precision}", values | dict(note=note), "prior")]
 
 
 # devices without a table: name -> (title, record carried from, GEMM precisions, note)
@@ -529,7 +527,7 @@ def write_prior(out: Path, name: str, records: dict[str, dict]) -> None:
     title, origin, precisions, remark = PRIORS[name]
     gemm, attention, collective, p2p = (records[origin][part] for part in ("gemm", "attention", "collective", "point_to_point"))
     note = f"carried from the measured constants of {origin}: a wider band applies; {remark}"
-    blocks = []
+    blocks, grouped = [], []
     for precision in precisions:
         values = bare(gemm["fp8" if precision == "fp8" else "bf16"]) | dict(note=note)
         other = {}
@@ -540,6 +538,8 @@ def write_prior(out: Path, name: str, records: dict[str, dict]) -> None:
             )
             other = {"efficiency": "matmul_4090"}
         blocks.append(block(f"gemm.{precision}", values, "prior", **other))
+        grouped += carried_experts(precision, bare(values), records[origin])
+    blocks += grouped
     blocks += [*attention_blocks(name, bare(attention) | dict(note=note), "prior"), elementwise_block()]
     for operation, values in collective.items():
         values, other = bare(values) | dict(note=note), {}
@@ -640,7 +640,9 @@ def write_fabrics(out: Path) -> None:
 def fit_device(out: Path, device: str, tables: dict) -> dict:
     """Fit and write one measured device; returns its constants for the priors."""
     gemm = {p: g for p in OPERANDS if (g := fit_gemm(tables["gemm"], device, p))}
+    experts = {p: e for p, g in gemm.items() if (e := fit_experts(tables["moe"], device, p, g))}
     attention = fit_attention(tables["attention_forward"], device, gemm["bf16"]["launch"])
+    latent = fit_latent(tables["mla_forward"], device, attention)
     collective = {name: fit_collective(tables["nccl"], device, op) for name, op in OPERATIONS.items()}
     nccl = str(tables["nccl"]["software"][tables["nccl"]["device"] == device.replace("-", "_")][0])
     p2p = fit_point_to_point(tables["nccl"], device)
@@ -649,6 +651,8 @@ def fit_device(out: Path, device: str, tables: dict) -> dict:
         return f"github ai-dynamo/aiconfigurator (Apache-2.0), {what}, {device.replace('-', '_')}, {software}", REPOSITORY, "measured"
 
     sources = {f"aic_gemm_{p}": aic("gemm_perf", f"{g['software']}, {p}") for p, g in gemm.items()}
+    sources |= {f"aic_moe_{p}": aic("moe_perf", f"{e['software']}, {p}") for p, e in experts.items()}
+    sources |= {"aic_mla": aic("context_mla_perf", latent["software"])} if latent else {}
     sources |= {"aic_attention": aic("context_attention_perf", attention["software"]), "aic_nccl": aic("nccl_perf", nccl)}
     blocks = [block(f"gemm.{p}", g, f"aic_gemm_{p}") for p, g in gemm.items()]
     blocks += derived_gemms(gemm["bf16"], "aic_gemm_bf16", ("fp16", "tf32", "fp32"))
@@ -660,14 +664,24 @@ def fit_device(out: Path, device: str, tables: dict) -> dict:
                 "prior",
             )
         )
-    blocks += [*attention_blocks(device, attention, "aic_attention"), elementwise_block()]
+    blocks += expert_blocks(experts)
+    blocks += attention_blocks(device, attention, "aic_attention")
+    if latent:
+        ratio, cited, why = BACKWARD["flash-2" if device in AMPERE_LIKE else "flash-3"]
+        blocks.append(block("attention.mla", latent, "aic_mla") + "\n" + quantity("backward_time_ratio", ratio, cited, why))
+    blocks.append(elementwise_block())
     collective_blocks = [block(f"collective.{name}", values, "aic_nccl") for name, values in (collective | {"point_to_point": p2p}).items()]
     software = f"GEMM {gemm['bf16']['software']} (cuBLAS); attention {attention['software']}; {nccl}"
     write(out, device, TITLES[device], "measured", software, blocks + collective_blocks, sources | CITED, device)
-    for name, values in [(f"gemm.{p}", g) for p, g in gemm.items()] + [("attention", attention), *collective.items(), ("p2p", p2p)]:
+    for name, values in (
+        [(f"gemm.{p}", g) for p, g in gemm.items()]
+        + [(f"experts.{p}", e) for p, e in experts.items()]
+        + [("attention", attention), *collective.items(), ("p2p", p2p)]
+    ):
         print(device, name, {k: float(f"{v:.3g}") for k, v in values.items() if not isinstance(v, (str, dict))}, flush=True)
     return dict(
         gemm=gemm,
+        experts=experts,
         attention=attention,
         collective=collective,
         point_to_point=p2p,
@@ -677,11 +691,13 @@ def fit_device(out: Path, device: str, tables: dict) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with gemm, attention_forward and nccl parquet files")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with gemm, attention_forward, mla_forward, moe and nccl parquet files"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder the TOML records are written to")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    tables = {name: read_table(arguments.data / f"{name}.parquet") for name in ("gemm", "attention_forward", "nccl")}
+    tables = {name: read_table(arguments.data / f"{name}.parquet") for name in ("gemm", "attention_forward", "mla_forward", "moe", "nccl")}
     records = {device: fit_device(arguments.out, device, tables) for device in DEVICES}
     for name in PRIORS:
         write_prior(arguments.out, name, records)

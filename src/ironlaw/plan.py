@@ -135,6 +135,10 @@ class Cluster:
         """The GEMM constants of a precision."""
         return self.calibration.gemm[precision]
 
+    def experts(self, precision: str) -> GemmConstants:
+        """The constants of grouped products of a precision: a dense product's where none were measured."""
+        return self.calibration.experts.get(precision) or self.gemm(precision)
+
     @property
     def overlap_slowdown(self) -> Sourced:
         """What computation loses beside a collective: nothing where engines of their own move the data, not the compute units."""

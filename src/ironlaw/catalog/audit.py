@@ -155,9 +155,12 @@ def _calibration(record: Calibration, folders: tuple[str, ...]) -> Iterator[str]
         yield f"grade {record.grade!r} is neither measured nor prior"
     if record.device:
         yield from _refers(record.device, "accelerators", "device", folders)
-    for precision, constants in record.gemm.items():
-        if not 0.0 < constants.efficiency.value <= 1.0:
-            yield f"gemm.{precision}.efficiency {constants.efficiency.text} is above the roof"
+    for part, table in (("gemm", record.gemm), ("experts", record.experts)):
+        for precision, constants in table.items():
+            if not 0.0 < constants.efficiency.value <= 1.0:
+                yield f"{part}.{precision}.efficiency {constants.efficiency.text} is above the roof"
+    for precision in sorted(record.experts.keys() - record.gemm.keys()):
+        yield f"experts.{precision} has no gemm.{precision} beside it"
 
 
 def _refers(name: str, kind: str, key: str, folders: tuple[str, ...]) -> Iterator[str]:

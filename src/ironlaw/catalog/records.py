@@ -208,6 +208,7 @@ class GemmConstants(Schema):
     launch: Sourced = quantity("s")
     rows: Sourced | None = quantity("1", required=False)
     held_out_error: Sourced | None = quantity("1", required=False)
+    dense_error: Sourced | None = quantity("1", required=False)  # of a grouped product: the dense one's constants on the same rows
     runtime_difference: Sourced | None = quantity("1", required=False)  # of another runtime on the same shapes: the noise floor
 
 
@@ -259,8 +260,9 @@ class Calibration(Record):
     """Constants of the kernel and collective laws, fitted to measured operators of one device or fabric.
 
     ``gemm`` by precision: efficiency (of dense peak), bandwidth_fraction (of HBM), fill and launch [s].
-    ``attention`` by kernel generation (flash-2, flash-3): forward_efficiency, saturation_length [tokens], saturation_rows,
-    backward_time_ratio, launch.
+    ``experts`` by precision: the same of the grouped products of a rank's experts; absent, those of ``gemm``.
+    ``attention`` by kernel generation (flash-2, flash-3), and mla for latent attention where flash's constants are too far off:
+    forward_efficiency, saturation_length [tokens], saturation_rows, backward_time_ratio, launch.
     ``collective`` by operation and number of ranks: bandwidth_fraction (of the tier's line rate), half_size [B], latency [s].
     """
 
@@ -269,6 +271,7 @@ class Calibration(Record):
     device: str = ""  # the accelerator it was measured on; none for a fabric
     software: str
     gemm: dict[str, GemmConstants] = table_of(GemmConstants)
+    experts: dict[str, GemmConstants] = table_of(GemmConstants)
     attention: dict[str, AttentionConstants] = table_of(AttentionConstants)
     elementwise: ElementwiseConstants | None = one(ElementwiseConstants)
     collective: dict[str, CollectiveConstants] = table_of(CollectiveConstants)

@@ -37,7 +37,7 @@ def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: A
     computed = experts.padded_rows(m, local, TILE)
     weights = local * n * k * (p.activation_bytes if wgrad else p.operand_bytes)
     moved = weights + m * k * p.operand_bytes + m * n * (p.operand_bytes if wgrad else p.activation_bytes)
-    return kernel(cluster, name, flops.gemm(computed, n, k), moved, p.peak, cluster.gemm(p.gemm))
+    return kernel(cluster, name, flops.gemm(computed, n, k), moved, p.peak, cluster.experts(p.gemm))
 
 
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:

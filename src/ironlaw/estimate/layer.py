@@ -153,6 +153,8 @@ def flash_constants(cluster: Cluster, job: Job) -> tuple[AttentionConstants, flo
         wanted, rate = "flash-2", cluster.systems.first_flash.value
     if wanted == "flash-2" and "flash-3" in known:
         rate = rate * cluster.systems.older_flash.value
+    if job.model.kv_lora_rank and "mla" in known:  # where latent attention was measured too far from what flash's constants say
+        return known["mla"], rate
     return known.get(wanted) or next(iter(known.values())), rate
 
 
