@@ -84,7 +84,7 @@ PRECISIONS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Job:
     """One model trained by one framework in one precision with one optimizer."""
 
@@ -117,7 +117,7 @@ class Job:
 OWN_ENGINES = ("ici-torus", "neuronlink-torus")  # links whose collectives need no compute units: TPU, Trainium
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cluster:
     """One kind of accelerator in one kind of node on one fabric, with the calibration records of each tier."""
 

@@ -11,6 +11,8 @@ def ratio(numerator, denominator):
     >>> float(ratio(3.0, 4.0)), float(ratio(1.0, 0.0))
     (0.75, nan)
     """
+    if isinstance(denominator, float) and denominator != 0.0:  # most are one number for all rows
+        return np.divide(numerator, denominator)
     return np.divide(numerator, np.where(np.equal(denominator, 0.0), np.nan, denominator))
 
 
@@ -22,7 +24,8 @@ def inside(value, *conditions):
     """
     everything = True
     for condition in conditions:
-        everything = np.logical_and(everything, condition)
+        if condition is not True and condition is not np.True_:  # most conditions are on one number, and hold
+            everything = np.logical_and(everything, condition)
     return np.where(everything, value, np.nan)[()]
 
 
