@@ -87,7 +87,7 @@ def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepare
             continue
         for one in legal:
             if id(one.group) not in keys:
-                keys[id(one.group)] = repr((one.group.job, one.group.cluster))
+                keys[id(one.group)] = repr((vars(one.group.job), vars(one.group.cluster)))
             batch = batches.setdefault(keys[id(one.group)], (one.group.job, one.group.cluster, [], []))
             batch[2].append(one.plan)
             batch[3].append(len(kept))
