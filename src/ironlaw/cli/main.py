@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -87,4 +88,12 @@ def main(arguments: list[str] | None = None) -> int:
 def run() -> None:
     """Entry point of the installed command."""
     gc.set_threshold(100_000)  # an answer lives as long as the process: early collections only walk modules that are still loading
-    sys.exit(main())
+    leave(main())
+
+
+def leave(status: int) -> None:
+    """End the process at once: the answer is written, and taking a hundred thousand objects apart is a tenth of a cold start."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # no stream, or nobody reads it any more
+            stream.flush()
+    os._exit(status)

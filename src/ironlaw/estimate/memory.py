@@ -11,6 +11,7 @@ stages is computed; the fullest is the answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,16 +50,29 @@ STATES = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Memory:
-    """The tree of the fullest stage and its three totals, columns in bytes."""
+    """The fullest stage of every plan: what its device holds; its tree is made when it is read, as a search never does."""
 
-    tree: Term
-    allocated: Any
-    reserved: Any
-    device: Any
+    trees: list[Term]  # of every class of stages
+    which: Any  # index of the fullest
+    device: Any  # [B]
     capacity: float
     fits: Any
     stage_names: tuple[str, ...]
-    which: Any
+
+    @cached_property
+    def tree(self) -> Term:
+        """The breakdown of the fullest stage."""
+        return _pick(self.trees, self.which)
+
+    @property
+    def allocated(self) -> Any:
+        """Bytes of tensors."""
+        return self.tree["allocated"].value * np.ones_like(self.device)
+
+    @property
+    def reserved(self) -> Any:
+        """Bytes the caching allocator holds."""
+        return self.tree["reserved"].value * np.ones_like(self.device)
 
 
 def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
@@ -70,11 +84,8 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     for i, value in enumerate(values[1:], 1):
         fuller = value > best
         best, which = np.where(fuller, value, best), np.where(fuller, float(i), which)
-    tree = _pick(trees, which)
-    allocated = tree["allocated"].value * np.ones_like(best)
-    reserved = tree["reserved"].value * np.ones_like(best)
     usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
-    return Memory(tree, allocated, reserved, best, usable.value, best <= usable.value, tuple(c.name for c in classes), which)
+    return Memory(trees, which, best, usable.value, best <= usable.value, tuple(c.name for c in classes))
 
 
 def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
@@ -94,7 +105,8 @@ def _pick(trees: list[Term], which: Any) -> Term:
     def choose(columns: list[Any]) -> Any:
         chosen = columns[0]
         for i, item in enumerate(columns[1:], 1):
-            chosen = np.where(which == i, item, chosen)
+            if item is not columns[0]:
+                chosen = np.where(which == i, item, chosen)
         return chosen
 
     first = trees[0]
