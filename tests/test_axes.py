@@ -84,7 +84,7 @@ def measure(**changes) -> dict[str, float]:
         "expert states": held("optimizer states", 1),
         "activations": float(saved["attention"].value[0]),
         "sequence": float(group.plan.tokens[0]),
-        "layers": float(group.step.stage.layers[0]),
+        "layers": float(np.ravel(group.step.pace.of(lambda stage: stage.layers))[0]),
         "flops": float(step["query-key-value gemm"].inputs["flop"][0]),
         "expert flops": float(np.ravel(experts_in.inputs["flop"])[0]),
         "micro-batches": float(group.plan.num_microbatches[0]),

@@ -6,6 +6,7 @@ A Plan is columns: every field is a float64 array, and all broadcast together. O
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -35,6 +36,15 @@ AXES = {
     "dp_replicate": "data parallel: replicates weights, shards the batch",
     "dp_shard": "data parallel: shards the batch and, by zero, states, gradients, weights",
 }
+
+
+def flags(prefix: str, names: tuple[str, ...], on: Collection[str]) -> dict[str, float]:
+    """The flag columns of a set of names: 1 for those that are on.
+
+    >>> flags("offload", ("optimizer", "activations"), {"optimizer"})
+    {'offload_optimizer': 1.0, 'offload_activations': 0.0}
+    """
+    return {f"{prefix}_{name.replace('-', '_')}": float(name in on) for name in names}
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,6 @@ class Job:
     precision: Precision
     optimizer: str
     flash: bool
-    overlap: frozenset[str]
     count_embedding: bool = False
     expert_imbalance: float = 1.0  # rows of the busiest expert rank over the mean
     moe_dispatcher: str = "alltoall"  # alltoall | deepep | hybridep: the last two send a row once to each domain
@@ -101,7 +110,6 @@ class Job:
     layers_per_stage: tuple[int, ...] = ()
     cp_method: str = "ring"  # ring | all-to-all
     document_length: float = 0.0  # tokens of a packed document; 0: a sequence is one
-    offload: frozenset[str] = frozenset()
     offload_layers: float = 0.0  # of a stage, whose activations are offloaded; 0: all
     lora_rank: float = 0.0  # 0: everything is trained
     lora_targets: str = "attention"  # attention | all: linear layers that have an adapter
@@ -176,6 +184,14 @@ class Plan:
     recompute_attention: Any  # of the other layers: 1 where the attention core is recomputed
     recompute_linear: Any  # of the other layers: fraction of the GEMMs recomputed
     recompute_elementwise: Any  # of the other layers: 1 where norms and activations are recomputed
+    # 1 where it runs beside computation, 0 where computation waits for it
+    overlap_grad_reduce: Any
+    overlap_param_gather: Any
+    overlap_tp: Any
+    overlap_pp: Any
+    # 1 where it is held in host memory
+    offload_optimizer: Any
+    offload_activations: Any
 
     @property
     def dp(self) -> Any:

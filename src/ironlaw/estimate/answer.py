@@ -289,7 +289,7 @@ def _evaluate(
     """Memory, step, rates and run of the rows one framework runs, as one batch."""
     job, notes = jobs(placed.framework, notes=True)
     plan = placed.plan
-    kept = rule_module.legality(job, plan)
+    kept = {name: np.broadcast_to(column, (plan.rows,)) for name, column in rule_module.legality(job, plan).items()}
     with np.errstate(all="ignore"):
         held = memory(job, cluster, plan)
         timed = step(job, cluster, plan)

@@ -31,7 +31,9 @@ SUPPORTS = {
 def supports(group: Group, at: int) -> str:
     """Which kind of published runs supports this row's band: a key of SUPPORTS, or ``""`` where none does."""
     job, model = group.job, group.job.model
-    if job.lora_rank or job.offload or model.frozen_layers or model.mamba_layers or job.schedule in ("zero-bubble", "dualpipe"):
+    held_away = (group.plan.offload_optimizer, group.plan.offload_activations)
+    offloads = any(np.broadcast_to(flag, group.index.shape)[at] for flag in held_away)
+    if job.lora_rank or offloads or model.frozen_layers or model.mamba_layers or job.schedule in ("zero-bubble", "dualpipe"):
         return ""
     if model.num_experts or model.linear_attention_layers:
         return "mixture"

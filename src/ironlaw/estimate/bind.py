@@ -144,7 +144,7 @@ def freeze(model: Model, layers: int) -> Model:
 
 
 def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_device: bool, assumptions: Assumptions) -> Job:
-    """The Job: precision, optimizer, attention kernel and overlap by the user's word or the framework's habit."""
+    """The Job: precision, optimizer and attention kernel by the user's word or the framework's habit."""
     precision = PRECISIONS[options["precision"]]
     if "flash_attention" in options:
         flash = options["flash_attention"]
@@ -153,11 +153,8 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         assume(assumptions, "flash_attention", "on" if flash else "off", "default")
     if flash and not flash_device:
         raise QuestionError("--flash-attention on: this accelerator has no flash attention kernel; use off")
-    if "overlap" in options:
-        overlap = options["overlap"]
-    else:
-        overlap = frozenset(framework.overlap)
-        assume(assumptions, "overlap", ",".join(sorted(overlap)) or "none", "default")
+    if "overlap" not in options:
+        assume(assumptions, "overlap", ",".join(sorted(framework.overlap)) or "none", "default")
     if "gradient_dtype" in options:
         size = Sourced({"fp32": 4.0, "bf16": 2.0}[options["gradient_dtype"]], "B", options["gradient_dtype"], None, "given")
         framework = framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
@@ -167,7 +164,6 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         precision,
         options["optimizer"],
         flash,
-        overlap,
         count_embedding=options["count_embedding"],
         expert_imbalance=options.get("expert_imbalance", 1.0),
         capacity_factor=options.get("capacity_factor", 0.0),
@@ -175,7 +171,6 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         layers_per_stage=options.get("layers_per_stage", ()),
         cp_method=options.get("cp_method", "ring"),
         document_length=options.get("document_length", 0.0),
-        offload=options.get("offload", frozenset()),
         offload_layers=options.get("offload_layers", 0.0),
         lora_rank=options.get("lora_rank", 0.0),
         lora_targets=options.get("lora_targets", "attention"),

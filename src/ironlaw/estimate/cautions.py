@@ -29,7 +29,11 @@ def cautions(given: dict[str, Any], given_cp: bool, job: Job, cluster: Cluster) 
     for name in _ONLY_IN_A_RUN:
         if name in given and "tokens" not in given:
             made.append(f"--{name.replace('_', '-')} has no effect without --tokens: there is no run section")
-    if "pp" in given.get("overlap", ()) and "vpp" in given and all(v == 1 for v in _items(given["vpp"])):
+    if (
+        any("pp" in names for names in _items(given.get("overlap", frozenset())))
+        and "vpp" in given
+        and all(v == 1 for v in _items(given["vpp"]))
+    ):
         made.append("--overlap pp has no effect with vpp 1: plain 1F1B waits for its neighbours")
     return made
 

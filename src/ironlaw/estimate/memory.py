@@ -164,7 +164,7 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     twice = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
     held = stage_common(job.model, stage), stage_routed(job.model, stage)
     trained = stage_trained(job, stage)
-    on_device = 0.0 if "optimizer" in job.offload else 1.0
+    on_device = 1.0 - plan.offload_optimizer
 
     whole = largest_matrix(job, plan, stage)
     replicated = stage_replicated(job.model, stage)
@@ -202,7 +202,7 @@ def largest_matrix(job: Job, plan: Plan, stage: Stage) -> Any:
     return np.maximum(stage.embedding, stage.head) * job.model.vocab_size * job.model.hidden_size / plan.tp
 
 
-def table_states(job: Job, plan: Plan, stage: Stage, on_device: float) -> list[Term]:
+def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Term]:
     """With an optimizer of hidden matrices (Muon), what embedding and output layer keep beyond it: they stay with AdamW."""
     if job.optimizer != "muon" or job.lora_rank:
         return []
@@ -276,11 +276,11 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         sp=plan.sp,
         bytes_per_element=job.precision.activation_bytes,
     )
-    away = "activations" in job.offload  # two layers stay: one leaving, one computed
     on_device: Any = 1.0
-    if away:
+    if np.any(plan.offload_activations > 0):  # two layers stay: one leaving, one computed
         share = offloaded_share(job, stage)
-        on_device = (1.0 - share) + share * np.minimum(2.0 / np.maximum(stage.layers * in_flight, 1.0), 1.0)
+        left = (1.0 - share) + share * np.minimum(2.0 / np.maximum(stage.layers * in_flight, 1.0), 1.0)
+        on_device = np.where(plan.offload_activations > 0, left, 1.0)
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
     return total(
         "activations",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
-from ironlaw.estimate.stages import Stage, offloaded_share
+from ironlaw.estimate.stages import Pace, Stage, offloaded_share
 from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import collectives, overlap, states
 from ironlaw.plan import Cluster, Job, Plan
@@ -24,20 +26,24 @@ def host_link(cluster: Cluster) -> Sourced:
     return link
 
 
-def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> list[Term]:
+def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
     """Once a step: gradients out, updated weights back. The host's own update is left out."""
-    if "optimizer" not in job.offload:
+    if not np.any(plan.offload_optimizer > 0):
         return []
-    common, routed = stage_trained(job, pace)
-    local = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
-    local = local + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
-    moved = local * (job.framework.gradient_bytes.value + job.precision.parameter_bytes)
+
+    def local(stage: Stage) -> Any:
+        common, routed = stage_trained(job, stage)
+        own = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+        return own + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
+
+    moved = pace.of(local) * (job.framework.gradient_bytes.value + job.precision.parameter_bytes)
     return [
         leaf(
             "optimizer states to the host",
             collectives.point_to_point,
             "s",
             "network",
+            times=plan.offload_optimizer,
             size=moved,
             bandwidth=host_link(cluster),
             latency=0.0,
@@ -46,10 +52,10 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> li
 
 
 def activation_traffic(
-    job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, pace: Stage, forward: Any, backward: Any
+    job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage, forward: Any, backward: Any
 ) -> list[Term]:
     """A layer's saved activations out beside its forward and back beside its backward: what that adds to them."""
-    if "activations" not in job.offload or not kind.trained:
+    if not np.any(plan.offload_activations > 0) or not kind.trained:
         return []
     saved = fold(saved_per_layer(job, plan, s, kind)) * (1.0 - plan.recompute_layers)
     moving = collectives.point_to_point(saved, host_link(cluster).value, 0.0)
@@ -57,6 +63,7 @@ def activation_traffic(
 
     def exposed(name: str, compute: Any) -> Term:
         inputs = {"compute": compute, "communication": moving, "slowdown": slowdown}
-        return leaf(name, overlap.exposed_after_overlap, "s", "network", offloaded_share(job, pace), **inputs)
+        share = offloaded_share(job, first) * plan.offload_activations
+        return leaf(name, overlap.exposed_after_overlap, "s", "network", share, **inputs)
 
     return [exposed("activations to the host", forward), exposed("activations from the host", backward)]

@@ -19,6 +19,7 @@ class Option:
     help: str
     metavar: str = "N"
     column: bool = False
+    names: bool = False  # a value is a set of names: a list of texts is one value, a list of sets a column
 
 
 def whole(value: Any, flag: str) -> float:
@@ -272,7 +273,7 @@ OPTIONS: dict[str, Option] = {
     "deferred_wgrad": Option(whole, "micro-batches whose output layer's weight gradient waits for the end of the pipeline"),
     "fused_loss": Option(switch, "the loss in compiled functions, which keep one more fp32 copy of the logits (default: off)", "on|off"),
     "grouped_experts": Option(switch, "the experts of a rank in one grouped product (default: on)", "on|off"),
-    "overlap": Option(overlap, "comma list of grad-reduce, param-gather, tp, pp; none; all", "LIST"),
+    "overlap": Option(overlap, "comma list of grad-reduce, param-gather, tp, pp; none; all", "LIST", column=True, names=True),
     "flash_attention": Option(switch, "flash attention (default: on where the device has it)", "on|off"),
     "attention_kernel": Option(
         one_of(("flash-1", "flash-2", "flash-3")), "generation of the flash kernel (default: the framework's)", "NAME"
@@ -284,7 +285,7 @@ OPTIONS: dict[str, Option] = {
     "cp_method": Option(one_of(("ring", "all-to-all")), "how context ranks share attention: ring, all-to-all (default: ring)", "HOW"),
     "document_length": Option(whole, "length-weighted mean length of documents packed into a sequence (default: one a sequence)"),
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "what gradients are held and reduced in (default: the framework's)", "NAME"),
-    "offload": Option(offload, "comma list of optimizer, activations: held in host memory", "LIST"),
+    "offload": Option(offload, "comma list of optimizer, activations: held in host memory", "LIST", column=True, names=True),
     "offload_layers": Option(whole, "of a stage's layers, how many offload their activations (default: all)", "N"),
     "lora_rank": Option(whole, "train low-rank adapters of this rank, the rest frozen"),
     "lora_targets": Option(one_of(("attention", "all")), "linear layers with an adapter (default: attention's)", "WHICH"),
@@ -324,7 +325,7 @@ def read_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
             continue
         option = OPTIONS[name]
         try:
-            if option.column and is_column(value):
+            if option.column and is_column(value) and not (option.names and all(isinstance(v, str) for v in value)):
                 values[name] = [option.read(v, flag(name, where)) for v in flat(value)]
             else:
                 values[name] = option.read(value, flag(name, where))
@@ -334,8 +335,8 @@ def read_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
 
 
 def is_column(value: Any) -> bool:
-    """True for a sequence or array of values, not for a text."""
-    return not isinstance(value, (str, bytes, Mapping)) and hasattr(value, "__len__")
+    """True for a sequence or array of values, not for a text or a set of names."""
+    return not isinstance(value, (str, bytes, Mapping, set, frozenset)) and hasattr(value, "__len__")
 
 
 def flat(value: Any) -> list[Any]:

@@ -18,8 +18,9 @@ import numpy as np
 from ironlaw.catalog.records import Model
 from ironlaw.estimate import rules
 from ironlaw.estimate.memory import memory
+from ironlaw.estimate.options import OFFLOADS, OVERLAPS
 from ironlaw.estimate.step import step
-from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.plan import Cluster, Job, Plan, flags
 
 MESH = ("tp", "pp", "vpp", "ep", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp")
 MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0)
@@ -68,6 +69,7 @@ _COLUMNS = (
     "tp", "pp", "vpp", "dp_replicate", "dp_shard", "sp", "zero", "micro_batch_size",
     "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "ep",
     "gpus", "cp", "etp", "global_batch_size", "seq_len",
+    "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "offload_optimizer", "offload_activations",
 )  # fmt: skip
 
 
@@ -111,7 +113,10 @@ def enumerate_row(
     """
     gpus, cp = given["gpus"], given["cp"]
     domain = int(cluster.node.scale_up_size.value)
-    constants = [given[name] for name in _COLUMNS[13:]]
+    on = given.get("overlap")
+    constants = [given[name] for name in _COLUMNS[13:18]]
+    constants += flags("overlap", OVERLAPS, job.framework.overlap if on is None else on).values()
+    constants += flags("offload", OFFLOADS, given.get("offload") or ()).values()
     recomputes: list[str] = [given["recompute"]] if given.get("recompute") else list(RECOMPUTES)
     fractions = {how: recompute_columns(how, job.framework.selective_recompute) for how in recomputes}
     micros = _axis(given, "micro_batch_size", MICRO_BATCHES)
@@ -193,7 +198,7 @@ def preference(job: Job, cluster: Cluster, plan: Plan) -> tuple[Any, Any, Any]:
 
     The score is the step time where a candidate fits, else its device memory.
     """
-    legal = rules.legal(rules.legality(job, plan)) & np.ones(plan.rows, dtype=bool)
+    legal = np.broadcast_to(rules.legal(rules.legality(job, plan)), (plan.rows,))
     unfit, score = np.full(plan.rows, 3.0), np.full(plan.rows, np.inf)
     for start in range(0, plan.rows, _BLOCK):
         index = start + np.flatnonzero(legal[start : start + _BLOCK])
@@ -260,7 +265,7 @@ def _fill(
             job, trial = jobs(name), Pool(name, [], [], [])
             enumerate_row(trial, job, cluster, given, owner, flat_only, divisors)
             if trial.how:
-                kept |= bool(rules.legal(rules.legality(job, trial.plan())).any())
+                kept |= bool(np.any(rules.legal(rules.legality(job, trial.plan()))))
                 pools.setdefault(name, Pool(name, [], [], [])).extend(trial)
         if kept:
             return

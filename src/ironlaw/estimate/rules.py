@@ -14,10 +14,10 @@ from ironlaw.plan import Job, Plan
 
 
 def legality(job: Job, plan: Plan) -> dict[str, Any]:
-    """One bool column per rule, true where the plan keeps it."""
+    """One bool column per rule, true where the plan keeps it; each has the shape of the axes it reads."""
     model = job.model
-    one = np.ones(plan.rows, dtype=bool)
-    smallest, fewest = np.full(plan.rows, np.inf), np.full(plan.rows, np.inf)
+    smallest: Any = np.inf
+    fewest: Any = np.inf
     for stage in stages(job, plan):
         smallest = np.where(stage.count > 0, np.minimum(smallest, stage.layers), smallest)
         slots = stage.layers + (stage.embedding + stage.head if job.count_embedding else 0.0)
@@ -26,20 +26,20 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
     paired = _divides(2.0, plan.pp) & (plan.num_microbatches >= 2.0 * plan.pp)
     kv_local = np.maximum(model.num_key_value_heads, plan.tp)
     return {
-        "gpus_factor": one & (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
-        "tp_divides_heads": one & _divides(plan.tp, model.num_attention_heads),
-        "tp_divides_kv_heads": one & _divides(np.minimum(plan.tp, model.num_key_value_heads), kv_local),
-        "tp_divides_intermediate_size": one & _divides(plan.tp, model.intermediate_size),
-        "ep_divides_experts": one & _experts_divide(model, plan),
-        "ep_divides_ranks": one & _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp) & _nests(plan),
-        "sequence_divides": one & _divides(plan.tp * np.where(plan.cp > 1, 2.0 * plan.cp, 1.0), plan.seq_len),
-        "cp_divides_heads": one & (by_ring | _divides(plan.tp * plan.cp, model.num_attention_heads)),
-        "stages_paired": one & ((plan.pp == 1) | (job.schedule != "dualpipe") | paired),
-        "micro_batches_whole": one & _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
-        "stages_have_layers": one & (smallest >= 1.0),
-        "chunks_have_layers": one & ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
-        "interleaving_groups_whole": one & ((plan.vpp == 1) | _groups_whole(job, plan)),
-        "zero_has_shards": one & ((plan.zero > 0) | (plan.dp_shard == 1)),
+        "gpus_factor": (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
+        "tp_divides_heads": _divides(plan.tp, model.num_attention_heads),
+        "tp_divides_kv_heads": _divides(np.minimum(plan.tp, model.num_key_value_heads), kv_local),
+        "tp_divides_intermediate_size": _divides(plan.tp, model.intermediate_size),
+        "ep_divides_experts": _experts_divide(model, plan),
+        "ep_divides_ranks": _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp) & _nests(plan),
+        "sequence_divides": _divides(plan.tp * np.where(plan.cp > 1, 2.0 * plan.cp, 1.0), plan.seq_len),
+        "cp_divides_heads": (by_ring | _divides(plan.tp * plan.cp, model.num_attention_heads)),
+        "stages_paired": ((plan.pp == 1) | (job.schedule != "dualpipe") | paired),
+        "micro_batches_whole": _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
+        "stages_have_layers": smallest >= 1.0,
+        "chunks_have_layers": ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
+        "interleaving_groups_whole": ((plan.vpp == 1) | _groups_whole(job, plan)),
+        "zero_has_shards": ((plan.zero > 0) | (plan.dp_shard == 1)),
     }
 
 

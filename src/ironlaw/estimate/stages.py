@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,15 +66,25 @@ def offloaded_share(job: Job, stage: Stage) -> Any:
     return np.minimum(job.offload_layers / np.maximum(stage.layers, 1.0), 1.0)
 
 
-def slowest(candidates: list[Stage], times: list[Any]) -> tuple[Stage, Any]:
-    """The stage class with the largest of ``times`` in every row, as one Stage of columns, and its index by row."""
-    best, which = np.where(candidates[0].count > 0, times[0], -1.0), 0.0 * times[0]
-    chosen = candidates[0]
-    for i, (stage, time) in enumerate(zip(candidates[1:], times[1:], strict=True), 1):
+@dataclass(frozen=True, eq=False, repr=False)
+class Pace:
+    """The class of stages that sets the pace, by row: an index into ``classes``."""
+
+    classes: tuple[Stage, ...]
+    which: Any
+
+    def of(self, read: Callable[[Stage], Any]) -> Any:
+        """``read`` of the pace-setting class of every row. Each class is read at its own shape, then one is picked."""
+        chosen = read(self.classes[0])
+        for i, stage in enumerate(self.classes[1:], 1):
+            chosen = np.where(self.which == i, read(stage), chosen)
+        return chosen
+
+
+def slowest(classes: list[Stage], times: list[Any]) -> Pace:
+    """The class with the largest of ``times`` in every row."""
+    best, which = np.where(classes[0].count > 0, times[0], -1.0), 0.0 * times[0]
+    for i, (stage, time) in enumerate(zip(classes[1:], times[1:], strict=True), 1):
         better = (stage.count > 0) & (time > best)
         best, which = np.where(better, time, best), np.where(better, float(i), which)
-        chosen = Stage(
-            "slowest",
-            *(np.where(better, getattr(stage, f), getattr(chosen, f)) for f in ("index", "start", "layers", "count", "embedding", "head")),
-        )
-    return chosen, which
+    return Pace(tuple(classes), which)

@@ -9,17 +9,18 @@ The slowest stage sets the pace in steady state; the others are waited for once,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate import experts, layer, offloading, state, tiers
-from ironlaw.estimate.counts import common_parameters, routed_parameters
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm
-from ironlaw.estimate.stages import Stage, slowest, stages
-from ironlaw.estimate.trained import layer_trained, stage_trained
+from ironlaw.estimate.sharding import data_parallel, exposed, fully_sharded, parameter_bytes
+from ironlaw.estimate.stages import Pace, Stage, slowest, stages
+from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import kernels, overlap, pipeline, states, traffic
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
@@ -30,14 +31,35 @@ class Step:
     """The tree, and which stage class sets the pace in every row."""
 
     tree: Term
-    stage: Stage
-    stage_names: tuple[str, ...]
-    which: Any
+    pace: Pace
     forward_share: Any  # of a micro-batch's computation: what an evaluation costs of a step
 
 
 def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
     """The step of every plan of a batch."""
+    parts, pace, forward_share = step_parts(job, cluster, plan)
+    return Step(whole_step(cluster, plan.gpus, parts), pace, forward_share)
+
+
+def whole_step(cluster: Cluster, gpus: Any, parts: list[Term]) -> Term:
+    """The sum of a step's parts, and what grows with their sum: waiting for the slowest, and the fixed work of a step."""
+    domains = np.ceil(gpus / cluster.node.scale_up_size.value)
+    lost = {"time": fold(parts), "domains": domains, "loss": cluster.systems.scale_loss}
+    return total(
+        "step",
+        [
+            *parts,
+            leaf("stragglers and jitter", overlap.scale_loss, "s", "network", **lost),
+            leaf("fixed work of a step", _as_is, "s", "dispatch", seconds=cluster.systems.step_overhead),
+        ],
+    )
+
+
+def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, Any]:
+    """What a step is made of, not yet summed; which stages set its pace; and its forward share.
+
+    A search sums the parts in blocks: each has the shape of the axes it depends on, their sum that of all of them.
+    """
     s = Shapes.of(job, plan)
     classes = stages(job, plan)
     per_kind = {kind: layer_parts(job, cluster, plan, s, kind, classes[0]) for kind in kinds(job.model)}
@@ -46,35 +68,30 @@ def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
     heads = 1.0 + job.model.num_nextn_predict_layers
     hop = point_to_point(job, cluster, plan)
     times = [_stage_time(job, c, one_layer) + c.embedding * embedding.value + c.head * heads * head.value for c in classes]
-    pace, which = slowest(classes, times)
+    pace = slowest(classes, times)
 
-    hidden = 1.0 if "pp" in job.overlap else 0.0
-    exposed_hops = np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - hidden * (plan.vpp > 1)), 0.0)
+    exposed_hops = np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - plan.overlap_pp * (plan.vpp > 1)), 0.0)
+    held = {kind: pace.of(partial(layers_of, kind=kind, model=job.model)) for kind in per_kind}
+    with_head = pace.of(lambda stage: stage.head)
     micro_batch = [
-        *(total(kind.name, parts, times=layers_of(pace, kind, job.model)) for kind, parts in per_kind.items()),
-        total("embedding", [embedding], times=pace.embedding),
-        total("output layer and loss", [head], times=pace.head * heads),
+        *(total(kind.name, parts, times=held[kind]) for kind, parts in per_kind.items()),
+        total("embedding", [embedding], times=pace.of(lambda stage: stage.embedding)),
+        total("output layer and loss", [head], times=with_head * heads),
         total("stage to stage", [hop], times=exposed_hops),
     ]
     one_micro_batch = fold(micro_batch)
     pipeline_time = _pipeline_time(classes, times, hop.value, plan)
-    gradients, parameters = data_parallel(job, cluster, plan, pace, per_kind)
-    passes = _passes(job, pace, per_kind)
+    forward, backward, weight = _passes(held, per_kind)
+    gradients, parameters = data_parallel(job, cluster, plan, pace, forward, backward)
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches),
-        bubble(job, plan, pipeline_time, np.minimum(one_micro_batch, pipeline_time), passes),
+        bubble(job, plan, pipeline_time, np.minimum(one_micro_batch, pipeline_time), (forward, backward, weight)),
         gradients,
         parameters,
         optimizer(job, cluster, plan, pace),
         *offloading.optimizer_traffic(job, cluster, plan, pace),
     ]
-    busy = fold(parts)
-    domains = np.ceil(plan.gpus / cluster.node.scale_up_size.value)
-    parts += [
-        leaf("stragglers and jitter", overlap.scale_loss, "s", "network", time=busy, domains=domains, loss=cluster.systems.scale_loss),
-        leaf("fixed work of a step", _as_is, "s", "dispatch", seconds=cluster.systems.step_overhead),
-    ]
-    return Step(total("step", parts), pace, tuple(c.name for c in classes), which, passes[0] / (passes[0] + passes[1]))
+    return parts, pace, forward / (forward + backward)
 
 
 def _as_is(seconds: Any) -> Any:
@@ -118,20 +135,10 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     device = forward.value + backward.value + again.value
     tensor = layer.tensor_parallel(cluster, job, plan, kind)
     passes = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
-    if "tp" in job.overlap:
-        exposed = leaf(
-            "tensor parallel",
-            overlap.partly_exposed,
-            "s",
-            "network",
-            communication=tensor.value * passes,
-            share=cluster.systems.tp_exposed,
-        )
-    else:
-        exposed = total("tensor parallel", [tensor], times=passes)
+    shown = exposed_tensor_parallel(cluster, plan, tensor, passes)
     ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
     routed = [expert_parallel(job, cluster, plan, s, device, passes)] if kind.routed else []
-    network = fold([exposed, *ring, *routed])
+    network = fold([shown, *ring, *routed])
     host = leaf(
         "host dispatch",
         kernels.dispatch_shortfall,
@@ -141,10 +148,21 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
         host_time=host_time(job, cluster),
         device_time=device + network,
     )
-    inside = fold([exposed, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
+    inside = fold([shown, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
     sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside)
     away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
-    return [forward, backward, again, exposed, *ring, *routed, sharded, *away, host]
+    return [forward, backward, again, shown, *ring, *routed, sharded, *away, host]
+
+
+def exposed_tensor_parallel(cluster: Cluster, plan: Plan, tensor: Term, passes: Any) -> Term:
+    """Tensor-parallel communication of every pass: waited for, or cut into pieces that run beside their GEMM."""
+    if not np.any(plan.overlap_tp > 0):
+        return total("tensor parallel", [tensor], times=passes)
+    share = cluster.systems.tp_exposed
+    if not np.all(plan.overlap_tp > 0):
+        shown: Any = np.where(plan.overlap_tp > 0, share.value, 1.0)
+        share = Sourced(shown, share.unit, f"{share.text} where overlapped, else 1", share.source, share.note)
+    return leaf("tensor parallel", overlap.partly_exposed, "s", "network", communication=tensor.value * passes, share=share)
 
 
 def host_time(job: Job, cluster: Cluster) -> Any:
@@ -159,7 +177,7 @@ def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, device: A
     """Dispatch and combine of every pass: waited for, but in DualPipe, where another micro-batch computes meanwhile."""
     pass_by = experts.communication(cluster, job, plan, s)
     if job.schedule == "dualpipe":
-        return _exposed(cluster, "expert parallel", device, [total("all passes", [pass_by], times=passes)])
+        return exposed(cluster, "expert parallel", device, pass_by.value * passes)
     return total("expert parallel", [pass_by], times=passes)
 
 
@@ -199,64 +217,10 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
     return total(
         "context parallel",
         [
-            _exposed(cluster, "exposed ring, forward", core, [there], active * (1.0 + again)),
-            _exposed(cluster, "exposed ring, backward", core_backward, [back], active * back_too),
+            exposed(cluster, "exposed ring, forward", core, there.value, active * (1.0 + again)),
+            exposed(cluster, "exposed ring, backward", core_backward, back.value, active * back_too),
         ],
     )
-
-
-def _exposed(cluster: Cluster, name: str, compute: Any, communication: list[Term], times: Any = None) -> Term:
-    """What ``communication`` adds to ``compute`` when both run at once, on the network's account."""
-    return leaf(
-        name,
-        overlap.exposed_after_overlap,
-        "s",
-        "network",
-        times,
-        compute=compute,
-        communication=fold(communication),
-        slowdown=cluster.overlap_slowdown,
-    )
-
-
-def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, backward: Any) -> Term:
-    """ZeRO-3: weights gathered for forward and again for backward, gradients scattered, both beside the computation.
-
-    ZeRO-2 scatters its gradients every micro-batch too.
-    """
-    gather, _ = shard_traffic(job, cluster, plan, common_parameters(job.model, kind), routed_parameters(job.model, kind))
-    _, scatter = shard_traffic(job, cluster, plan, *layer_trained(job, kind))
-    all_three = np.where(plan.zero == 3, 1.0, 0.0)
-    only_two = np.where(plan.zero == 2, 1.0, 0.0)
-    if not kind.trained:
-        return total("sharded data parallel", [_exposed(cluster, "exposed gather, forward", forward, gather, all_three)])
-    return total(
-        "sharded data parallel",
-        [
-            _exposed(cluster, "exposed gather, forward", forward, gather, all_three),
-            _exposed(cluster, "exposed gather and scatter, backward", backward, [*gather, *scatter], all_three),
-            _exposed(cluster, "exposed scatter, backward", backward, scatter, only_two),
-        ],
-    )
-
-
-def shard_traffic(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> tuple[list[Term], list[Term]]:
-    """The gathers of weights and the scatters of gradients of ``common`` and ``routed`` parameters over their own ranks."""
-    size, reduced = parameter_bytes(job), job.framework.gradient_reduce_bytes.value
-    local = common / plan.tp
-    gather = [tiers.collective(cluster, plan, "gather weights", "all_gather", plan.shard_ranks, local * size, plan.tp)]
-    scatter = [tiers.collective(cluster, plan, "scatter gradients", "reduce_scatter", plan.shard_ranks, local * reduced, plan.tp)]
-    if job.model.num_experts:
-        ways, ranks = plan.expert_ways, plan.expert_shard_ranks
-        own = routed / ways
-        gather.append(tiers.collective(cluster, plan, "gather experts", "all_gather", ranks, own * size, ways))
-        scatter.append(tiers.collective(cluster, plan, "scatter experts' gradients", "reduce_scatter", ranks, own * reduced, ways))
-    return gather, scatter
-
-
-def parameter_bytes(job: Job) -> float:
-    """Bytes of a weight as it is gathered and multiplied."""
-    return job.precision.parameter_bytes
 
 
 def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
@@ -290,7 +254,7 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     tensor = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
     return total(
         "output layer and loss",
-        [*compute, tensor, _exposed(cluster, "exposed gather and scatter", busy, [gather, gather, scatter], sharded)],
+        [*compute, tensor, exposed(cluster, "exposed gather and scatter", busy, fold([gather, gather, scatter]), sharded)],
     )
 
 
@@ -306,73 +270,40 @@ def point_to_point(job: Job, cluster: Cluster, plan: Plan) -> Term:
     return total("hand-over", [hop, total("gather", [gather], times=np.where((plan.sp > 0) | (plan.tp == 1), 0.0, 1.0))])
 
 
-def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Stage, per_kind: dict[Kind, list[Term]]) -> tuple[Term, Term]:
-    """Once a step: gradients reduced behind the last backward, weights gathered before the next forward.
-
-    With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
-    """
-    common, routed = stage_trained(job, pace)
-    gather, scatter = shard_traffic(job, cluster, plan, common, routed)  # weights that were not trained did not change
-    reduced = job.framework.gradient_reduce_bytes.value
-    whole = [tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
-    shards = plan.tp * plan.cp * plan.dp_shard
-    size = common / plan.tp * reduced / plan.shard_ranks
-    replicas = [tiers.collective(cluster, plan, "all-reduce over replicas", "all_reduce", plan.dp_replicate, size, shards)]
-    if job.model.num_experts:
-        own = routed / plan.expert_ways * reduced
-        whole.append(tiers.collective(cluster, plan, "all-reduce of experts", "all_reduce", plan.expert_ranks, own, plan.expert_ways))
-        size = own / plan.expert_shard_ranks
-        replicas.append(
-            tiers.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, shards)
-        )
-    once, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
-    reduce = [
-        total("reduce-scatter", scatter, times=once),
-        total("all-reduce", whole, times=unsharded),
-        total("all-reduce over replicas", replicas, times=1.0 - unsharded),
-    ]
-    gathered = [total("all-gather", gather, times=np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0))]
-    forward, backward, _ = _passes(job, pace, per_kind)
-    window = cluster.systems.gradient_window.value
-    behind = window * backward if "grad-reduce" in job.overlap else 0.0 * backward
-    before = window * forward if "param-gather" in job.overlap else 0.0 * forward
-    return (
-        _exposed(cluster, "exposed gradient reduction", behind, reduce),
-        _exposed(cluster, "exposed weight gather", before, gathered),
-    )
-
-
-def _passes(job: Job, pace: Stage, per_kind: dict[Kind, list[Term]]) -> tuple[Any, Any, Any]:
+def _passes(held: dict[Kind, Any], per_kind: dict[Kind, list[Term]]) -> tuple[Any, Any, Any]:
     """Computation of one micro-batch on the pace-setting stage: forward, backward with its recompute, weight gradients."""
     forward: Any = 0.0
     backward: Any = 0.0
     weight: Any = 0.0
     for kind, parts in per_kind.items():
-        count = layers_of(pace, kind, job.model)
+        count = held[kind]
         forward = forward + count * parts[0].value
         backward = backward + count * (parts[1].value + parts[2].value)
         weight = weight + count * parts[1].times * sum(t.value for t in parts[1].parts if t.name.endswith("wgrad"))
     return forward, backward, weight
 
 
-def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Stage) -> Term:
+def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
-    kept = states.OPTIMIZERS[job.optimizer]
-    common, routed = stage_trained(job, pace)
-    local = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
-    if job.model.num_experts:
-        experts_own = routed / plan.expert_ways
-        local = local + experts_own / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
-    touched = kept.traffic_bytes * job.framework.optimizer_passes.value
-    if "optimizer" in job.offload:  # the host updates; the device reads gradients for their norm and writes weights
-        touched = job.framework.gradient_bytes.value + job.precision.parameter_bytes
+
+    def local(stage: Stage) -> Any:
+        common, routed = stage_trained(job, stage)
+        own = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+        if job.model.num_experts:
+            own = own + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
+        return own
+
+    kept = states.OPTIMIZERS[job.optimizer].traffic_bytes * job.framework.optimizer_passes.value
+    # where the host updates, the device reads gradients for their norm and writes weights
+    left = job.framework.gradient_bytes.value + job.precision.parameter_bytes
+    touched = np.where(plan.offload_optimizer > 0, left, kept)
     constants = cluster.elementwise
     return leaf(
         "optimizer",
         kernels.memory_time,
         "s",
         "hbm",
-        traffic=traffic.optimizer_step(local, touched),
+        traffic=traffic.optimizer_step(pace.of(local), touched),
         bandwidth=cluster.accelerator.hbm_bandwidth,
         bandwidth_fraction=constants.bandwidth_fraction,
         launch=constants.launch,

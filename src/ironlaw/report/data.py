@@ -99,7 +99,7 @@ def _batch_warning(group: Group, at: int) -> list[str]:
 
 def stage_name(group: Group, at: int) -> str | None:
     """The pipeline stage that sets the pace."""
-    return _stage(group, group.step.stage_names, group.step.which, at)
+    return _stage(group, tuple(c.name for c in group.step.pace.classes), group.step.pace.which, at)
 
 
 def _stage(group: Group, names: tuple[str, ...], which: Any, at: int) -> str | None:
@@ -184,7 +184,16 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
     data |= {"precision": job.precision.name, "optimizer": job.optimizer}
     data["schedule"] = "interleaved" if data["vpp"] > 1 else job.schedule
     data["flash_attention"] = "on" if job.flash else "off"
-    data["overlap"] = sorted(job.overlap)
+    data["overlap"] = [
+        name
+        for name, column in (
+            ("grad-reduce", plan.overlap_grad_reduce),
+            ("param-gather", plan.overlap_param_gather),
+            ("pp", plan.overlap_pp),
+            ("tp", plan.overlap_tp),
+        )
+        if number(column, at)
+    ]
     if job.layers_per_stage:
         data["layers_per_stage"] = list(job.layers_per_stage)
     return data

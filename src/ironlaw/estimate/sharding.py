@@ -1,0 +1,115 @@
+"""What data parallelism moves: weights gathered and gradients reduced, and what of it shows beside the computation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate import tiers
+from ironlaw.estimate.counts import common_parameters, routed_parameters
+from ironlaw.estimate.kinds import Kind
+from ironlaw.estimate.stages import Pace, Stage
+from ironlaw.estimate.trained import layer_trained, stage_trained
+from ironlaw.law import overlap
+from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.terms import Term, fold, leaf, total
+
+
+def exposed(cluster: Cluster, name: str, compute: Any, communication: Any, times: Any = None) -> Term:
+    """What ``communication`` adds to ``compute`` when both run at once, on the network's account."""
+    return leaf(
+        name,
+        overlap.exposed_after_overlap,
+        "s",
+        "network",
+        times,
+        compute=compute,
+        communication=communication,
+        slowdown=cluster.overlap_slowdown,
+    )
+
+
+def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, backward: Any) -> Term:
+    """ZeRO-3: weights gathered for forward and again for backward, gradients scattered, both beside the computation.
+
+    ZeRO-2 scatters its gradients every micro-batch too.
+    """
+    gather = fold(gathers(job, cluster, plan, common_parameters(job.model, kind), routed_parameters(job.model, kind)))
+    scatter = fold(scatters(job, cluster, plan, *layer_trained(job, kind)))
+    all_three = np.where(plan.zero == 3, 1.0, 0.0)
+    only_two = np.where(plan.zero == 2, 1.0, 0.0)
+    if not kind.trained:
+        return total("sharded data parallel", [exposed(cluster, "exposed gather, forward", forward, gather, all_three)])
+    return total(
+        "sharded data parallel",
+        [
+            exposed(cluster, "exposed gather, forward", forward, gather, all_three),
+            exposed(cluster, "exposed gather and scatter, backward", backward, gather + scatter, all_three),
+            exposed(cluster, "exposed scatter, backward", backward, scatter, only_two),
+        ],
+    )
+
+
+def gathers(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
+    """The gathers of weights: ``common`` and ``routed`` parameters each over their own ranks."""
+    size = parameter_bytes(job)
+    made = [tiers.collective(cluster, plan, "gather weights", "all_gather", plan.shard_ranks, common / plan.tp * size, plan.tp)]
+    if job.model.num_experts:
+        ways, own = plan.expert_ways, routed / plan.expert_ways
+        made.append(tiers.collective(cluster, plan, "gather experts", "all_gather", plan.expert_shard_ranks, own * size, ways))
+    return made
+
+
+def scatters(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
+    """The scatters of gradients: ``common`` and ``routed`` parameters each over their own ranks."""
+    size = job.framework.gradient_reduce_bytes.value
+    made = [tiers.collective(cluster, plan, "scatter gradients", "reduce_scatter", plan.shard_ranks, common / plan.tp * size, plan.tp)]
+    if job.model.num_experts:
+        ways, own = plan.expert_ways, routed / plan.expert_ways
+        name = "scatter experts' gradients"
+        made.append(tiers.collective(cluster, plan, name, "reduce_scatter", plan.expert_shard_ranks, own * size, ways))
+    return made
+
+
+def parameter_bytes(job: Job) -> float:
+    """Bytes of a weight as it is gathered and multiplied."""
+    return job.precision.parameter_bytes
+
+
+def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: Any, backward: Any) -> tuple[Term, Term]:
+    """Once a step: gradients reduced behind the last backward, weights gathered before the next forward."""
+    window = cluster.systems.gradient_window.value
+    behind, before = window * backward * plan.overlap_grad_reduce, window * forward * plan.overlap_param_gather
+    return (
+        exposed(cluster, "exposed gradient reduction", behind, pace.of(lambda stage: gradient_reduction(job, cluster, plan, stage))),
+        exposed(cluster, "exposed weight gather", before, pace.of(lambda stage: weight_gather(job, cluster, plan, stage))),
+    )
+
+
+def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Any:
+    """Time of reducing a stage's gradients, alone on the wires.
+
+    With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
+    """
+    common, routed = stage_trained(job, stage)
+    reduced = job.framework.gradient_reduce_bytes.value
+    whole = [tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
+    shards = plan.tp * plan.cp * plan.dp_shard
+    size = common / plan.tp * reduced / plan.shard_ranks
+    replicas = [tiers.collective(cluster, plan, "all-reduce over replicas", "all_reduce", plan.dp_replicate, size, shards)]
+    if job.model.num_experts:
+        own = routed / plan.expert_ways * reduced
+        whole.append(tiers.collective(cluster, plan, "all-reduce of experts", "all_reduce", plan.expert_ranks, own, plan.expert_ways))
+        size = own / plan.expert_shard_ranks
+        replicas.append(
+            tiers.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, shards)
+        )
+    once, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
+    return fold(scatters(job, cluster, plan, common, routed)) * once + fold(whole) * unsharded + fold(replicas) * (1.0 - unsharded)
+
+
+def weight_gather(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Any:
+    """Time of gathering what a stage updated, alone on the wires; weights that were not trained did not change."""
+    gather = gathers(job, cluster, plan, *stage_trained(job, stage))
+    return fold(gather) * np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0)
