@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+ONCE = 1.0  # the ``times`` of a node that does not repeat its parts
 BOUNDS = ("compute", "hbm", "network", "pipeline", "dispatch", "data")
 
 
@@ -73,9 +74,12 @@ def leaf(name: str, law: Callable[..., Any], unit: str, bound: Any = None, times
     return Term(name, value, unit, law, inputs, (), 1.0 if times is None else times, bound)
 
 
-def total(name: str, parts: Sequence[Term], times: Any = 1.0, unit: str | None = None) -> Term:
+def total(name: str, parts: Sequence[Term], times: Any = ONCE, unit: str | None = None) -> Term:
     """The node whose value is the left-to-right sum of ``parts`` times ``times``; no parts sum to zero."""
-    return Term(name, fold(parts) * times, unit or (parts[0].unit if parts else "s"), None, None, parts, times)
+    value = fold(parts)
+    if times is not ONCE:
+        value = value * times
+    return Term(name, value, unit or (parts[0].unit if parts else "s"), None, None, parts, times)
 
 
 def fold(parts: Sequence[Term]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,9 +77,13 @@ class Pace:
     def of(self, read: Callable[[Stage], Any]) -> Any:
         """``read`` of the pace-setting class of every row. Each class is read at its own shape, then one is picked."""
         chosen = read(self.classes[0])
-        for i, stage in enumerate(self.classes[1:], 1):
-            chosen = np.where(self.which == i, read(stage), chosen)
+        for mask, stage in zip(self._masks, self.classes[1:], strict=True):
+            chosen = np.where(mask, read(stage), chosen)
         return chosen
+
+    @cached_property
+    def _masks(self) -> list[Any]:
+        return [self.which == i for i in range(1, len(self.classes))]
 
 
 def slowest(classes: list[Stage], times: list[Any]) -> Pace:

@@ -43,16 +43,10 @@ def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
 
 def whole_step(cluster: Cluster, gpus: Any, parts: list[Term]) -> Term:
     """The sum of a step's parts, and what grows with their sum: waiting for the slowest, and the fixed work of a step."""
-    domains = np.ceil(gpus / cluster.node.scale_up_size.value)
-    lost = {"time": fold(parts), "domains": domains, "loss": cluster.systems.scale_loss}
-    return total(
-        "step",
-        [
-            *parts,
-            leaf("stragglers and jitter", overlap.scale_loss, "s", "network", **lost),
-            leaf("fixed work of a step", _as_is, "s", "dispatch", seconds=cluster.systems.step_overhead),
-        ],
-    )
+    domains, busy = np.ceil(gpus / cluster.node.scale_up_size.value), fold(parts)
+    lost = leaf("stragglers and jitter", overlap.scale_loss, "s", "network", time=busy, domains=domains, loss=cluster.systems.scale_loss)
+    fixed = leaf("fixed work of a step", _as_is, "s", "dispatch", seconds=cluster.systems.step_overhead)
+    return Term("step", busy + lost.value + fixed.value, "s", parts=[*parts, lost, fixed])
 
 
 def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, Any]:

@@ -22,11 +22,11 @@ def inside(value, *conditions):
     >>> float(inside(2.0, True, 1.0 > 0)), float(inside(2.0, False))
     (2.0, nan)
     """
-    everything = True
+    everything = None
     for condition in conditions:
         if condition is not True and condition is not np.True_:  # most conditions are on one number, and hold
-            everything = np.logical_and(everything, condition)
-    return np.where(everything, value, np.nan)[()]
+            everything = condition if everything is None else np.logical_and(everything, condition)
+    return np.where(True if everything is None else everything, value, np.nan)[()]
 
 
 def fraction(value):

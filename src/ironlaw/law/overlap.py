@@ -38,7 +38,7 @@ def overlapped(compute, communication, slowdown):
     >>> round(float(overlapped(10.0, 4.0, 0.2)), 6), float(overlapped(2.0, 10.0, 0.2))
     (10.8, 10.0)
     """
-    slowed = compute + slowdown * np.minimum(1.0 * compute, 1.0 * communication)
+    slowed = compute + slowdown * np.minimum(compute, 1.0 * communication)
     time = np.maximum(slowed, 1.0 * communication)
     return inside(time, compute >= 0, communication >= 0, slowdown >= 0)
 
@@ -74,7 +74,7 @@ def scale_loss(time, domains, loss):
     >>> float(scale_loss(10.0, 8, 0.125))
     3.75
     """
-    lost = 1.0 * time * loss * np.log2(np.maximum(domains, 1.0))
+    lost = 1.0 * time * (loss * np.log2(np.maximum(domains, 1.0)))
     return inside(lost, time >= 0, domains > 0, loss >= 0)
 
 
