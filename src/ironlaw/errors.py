@@ -7,6 +7,7 @@
         ValueRangeError         a number outside its domain
         UnsupportedError        understood, and not answered by this version
         PlanError               a plan that cannot exist (degrees that do not divide)
+        SpaceError              a space too large to search; says how large and how to narrow it
       InputError      exit 3    a file that cannot be read
         CatalogError            a catalogue file that breaks its schema
 
@@ -69,6 +70,12 @@ class PlanError(QuestionError):
     """A single plan that cannot exist, with the rule it breaks."""
 
     code = "plan"
+
+
+class SpaceError(QuestionError):
+    """A space too large to search."""
+
+    code = "space"
 
 
 class InputError(IronlawError):

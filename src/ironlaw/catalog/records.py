@@ -298,6 +298,9 @@ class Systems(Record):
     scale_loss: Sourced = quantity("1")  # of the step, lost for each doubling of domains
     idle_power_fraction: Sourced = quantity("1")
     pue: Sourced = quantity("1")
+    accelerator_mttf: Sourced = quantity("s")  # accelerator time for each failure that stops a job, host and network counted in
+    restart_time: Sourced = quantity("s")  # from a failure to work again: noticed, taken out, loaded; what is done again not counted
+    checkpoint_bandwidth: Sourced = quantity("B/s")  # what storage takes from one accelerator while all write
 
 
 class Bands(Record):

@@ -182,8 +182,6 @@ def _refuse(given: dict[str, Any]) -> None:
     schedule = given.get("schedule", "interleaved")
     if schedule != "interleaved" and any(v != 1 for v in _items(given.get("vpp", 1.0))):
         raise QuestionError(f"--schedule {schedule} has one chunk per rank, --vpp is {_plain(given['vpp'])}: use interleaved")
-    if "checkpoint_every" in given and "checkpoint_bandwidth" not in given:
-        raise QuestionError("--checkpoint-every needs --checkpoint-bandwidth, what storage takes in all, such as 100GB/s")
     if "global_batch_size" in given and "global_batch_tokens" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
 

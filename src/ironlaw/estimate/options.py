@@ -215,6 +215,19 @@ def positive(unit: str) -> Callable[[Any, str], float]:
     return read
 
 
+LONGEST = 1e15  # seconds; more is a slip of the keyboard
+
+
+def duration(value: Any, flag: str) -> float:
+    """A time with its unit, such as 50000h or 15min: nobody means seconds where hours are usual."""
+    if isinstance(value, (int, float)) or str(value).strip()[-1:].isdecimal():
+        raise ValueRangeError(f"{flag} is {value}, which has no unit: give one of s, min, h, days, such as {value}h")
+    number = units.parse(value, "s", flag)
+    if not 0 < number <= LONGEST:
+        raise ValueRangeError(f"{flag} is {value}, must be more than 0 and at most {LONGEST:g} s")
+    return number
+
+
 def at_least_one(value: Any, flag: str) -> float:
     """A number of at least 1."""
     number = units.parse(value, "1", flag)
@@ -292,8 +305,14 @@ OPTIONS: dict[str, Option] = {
     "frozen_layers": Option(none_or_more, "layers at the front that are not trained (models of one kind of layer)", "N"),
     "evaluate_every": Option(whole, "steps between evaluations", "STEPS"),
     "evaluation_tokens": Option(tokens, "tokens of one evaluation (forward only)", "TOKENS"),
-    "checkpoint_every": Option(whole, "steps between checkpoints", "STEPS"),
-    "checkpoint_bandwidth": Option(positive("B/s"), "what storage takes in all, such as 100GB/s", "RATE"),
+    "checkpoint_every": Option(
+        whole, "steps between checkpoints, which the failure-free run then writes too (default: what loses least with failures)", "STEPS"
+    ),
+    "checkpoint_bandwidth": Option(
+        positive("B/s"), "what storage takes in all, such as 100GB/s (default: what BLOOM wrote for each accelerator)", "RATE"
+    ),
+    "mttf": Option(duration, "time of one accelerator between failures that stop the run, such as 50000h (default: Llama 3's)", "TIME"),
+    "restart_time": Option(duration, "from a failure to work again, such as 15min (default: at most what Llama 3 lost for each)", "TIME"),
     "correction": Option(text, "file of ironlaw validate --mine: what your own runs say of the level of step times", "TOML"),
     "tokens": Option(tokens, "tokens of the whole run, such as 15T; absent: no run section", "TOKENS"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),

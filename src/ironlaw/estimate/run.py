@@ -1,9 +1,9 @@
-"""The whole run from one step: days, accelerator-hours, money, energy, carbon. Failure-free."""
+"""The whole run from one step: days, accelerator-hours, money, energy, carbon; failure-free, and with failures beside it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from ironlaw.errors import UnknownNameError
 from ironlaw.estimate.bind import Assumptions, assume
 from ironlaw.law import cost, energy, run
 from ironlaw.plan import Cluster, Plan
-from ironlaw.terms import Term, leaf, total
+from ironlaw.terms import Term, fold, leaf, total
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.failures import Failures
 
 _ASKED = Source("asked", "given in the question", "", "", "guess")
 
@@ -30,6 +33,15 @@ class Run:
     usd: Term
     joules: Term
     kg_co2e: Term
+    failures: Failures
+    usd_with_failures: Term
+    joules_with_failures: Term
+    kg_co2e_with_failures: Term
+
+    def trees(self) -> list[Term]:
+        """All terms, the failure-free ones first."""
+        free = [self.seconds, self.gpu_hours, self.power, self.usd, self.joules, self.kg_co2e]
+        return [*free, *self.failures.trees(), self.usd_with_failures, self.joules_with_failures, self.kg_co2e_with_failures]
 
 
 def bind_price(asked: Any, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
@@ -78,6 +90,8 @@ def run_of(
     assumptions: Assumptions,
 ) -> Run:
     """The run of every plan. Power is the rated power of accelerators and host, times PUE: an upper estimate."""
+    from ironlaw.estimate.failures import failures_of  # only a question with a run pays for the import
+
     tokens = options["tokens"]
     price = bind_price(options.get("price"), cluster, folders, assumptions)
     intensity = bind_grid(options.get("grid"), folders, assumptions)
@@ -89,7 +103,10 @@ def run_of(
     per_step = plan.global_batch_size * plan.seq_len
     steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=per_step)
     training = leaf("training", _product, "s", steps=steps.value, step=step)
-    seconds = total("seconds", [training, *_interruptions(options, plan, step, forward_share, parameters, steps.value)])
+    useful = [training, *_evaluations(options, plan, step, forward_share, steps.value)]
+    seconds = total("seconds", [*useful, *_checkpoints(options, cluster, plan, parameters, steps.value)])
+    # a checkpoint's time is part of what failures cost, so it is not in what they lengthen
+    failing = failures_of(options, cluster, plan.gpus, fold(useful), steps.value, parameters, assumptions)
     whole, sharing = cluster.node.host_power, cluster.node.accelerators
     host = Sourced(whole.value / sharing.value, "W", f"{whole.text} a node of {sharing.text}", whole.source)
     power = leaf(
@@ -97,6 +114,7 @@ def run_of(
         host_power_per_accelerator=host, pue=pue,
     )  # fmt: skip
     joules = leaf("energy", energy.energy, "J", power=power.value, seconds=seconds.value)
+    longer = leaf("energy with failures", energy.energy, "J", power=power.value, seconds=failing.seconds.value)
     return Run(
         tokens,
         seconds,
@@ -105,23 +123,30 @@ def run_of(
         leaf("cost", cost.rental, "USD", gpus=plan.gpus, seconds=seconds.value, price=price),
         joules,
         leaf("carbon", energy.carbon, "kg", energy=joules.value, intensity=intensity),
+        failing,
+        leaf("cost with failures", cost.rental, "USD", gpus=plan.gpus, seconds=failing.seconds.value, price=price),
+        longer,
+        leaf("carbon with failures", energy.carbon, "kg", energy=longer.value, intensity=intensity),
     )
 
 
-def _interruptions(options: dict[str, Any], plan: Plan, step: Any, forward_share: Any, parameters: Any, steps: Any) -> list[Term]:
-    """Evaluations and checkpoints of the run, where they were asked for."""
-    made = []
-    if "evaluate_every" in options:
-        evaluated = options.get("evaluation_tokens", plan.global_batch_size * plan.seq_len)
-        one = step * forward_share * (evaluated / (plan.global_batch_size * plan.seq_len))
-        made.append(leaf("evaluation", _product, "s", steps=np.floor(steps / options["evaluate_every"]), step=one))
-    if "checkpoint_every" in options:
-        one = CHECKPOINT_BYTES * parameters / options["checkpoint_bandwidth"]
-        made.append(leaf("checkpoints", _product, "s", steps=np.floor(steps / options["checkpoint_every"]), step=one))
-    return made
+def _evaluations(options: dict[str, Any], plan: Plan, step: Any, forward_share: Any, steps: Any) -> list[Term]:
+    """Evaluations of the run, where they were asked for."""
+    if "evaluate_every" not in options:
+        return []
+    evaluated = options.get("evaluation_tokens", plan.global_batch_size * plan.seq_len)
+    one = step * forward_share * (evaluated / (plan.global_batch_size * plan.seq_len))
+    return [leaf("evaluation", _product, "s", steps=np.floor(steps / options["evaluate_every"]), step=one)]
 
 
-CHECKPOINT_BYTES = 14.0  # of a parameter: 2-byte weight, fp32 master weight and two moments
+def _checkpoints(options: dict[str, Any], cluster: Cluster, plan: Plan, parameters: Any, steps: Any) -> list[Term]:
+    """Checkpoints of the failure-free run, where they were asked for."""
+    if "checkpoint_every" not in options:
+        return []
+    from ironlaw.estimate.failures import checkpoint_size, storage_bandwidth
+
+    one = checkpoint_size(parameters) / storage_bandwidth(options, cluster, plan.gpus)
+    return [leaf("checkpoints", _product, "s", steps=np.floor(steps / options["checkpoint_every"]), step=one)]
 
 
 def _product(steps: Any, step: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ironlaw import __version__
+from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
 from ironlaw.terms import Term, plain
@@ -76,6 +76,7 @@ def warnings(group: Group, at: int) -> list[str]:
         *([unbanded] if unbanded else []),
         *_batch_warning(group, at),
         *_rate_warning(group, at),
+        *_failure_warning(group, at),
         *broken(group.job, group.plan, group.rules, at),
     ]
 
@@ -95,6 +96,20 @@ def _batch_warning(group: Group, at: int) -> list[str]:
     if not by_default or idle < 0.2:
         return []
     return [f"the default batch leaves {idle:.0%} of the step to the pipeline bubble: give --global-batch-size"]
+
+
+def _failure_warning(group: Group, at: int) -> list[str]:
+    """A run that fails sooner than it restarts or saves has no estimate with failures: say which of the three to change."""
+    if group.run is None or number(group.run.seconds.value, at) is None or number(group.run.failures.seconds.value, at) is not None:
+        return []
+    asked = group.run.failures.seconds.inputs
+    often, restart, every, written = (
+        units.show(number(asked[name], at), "s") for name in ("mttf", "restart_time", "checkpoint_interval", "checkpoint_time")
+    )
+    return [
+        f"no estimate with failures: one every {often} is sooner than a restart ({restart}), the next checkpoint (every {every})"
+        f" or its end ({written}) allows"
+    ]
 
 
 def stage_name(group: Group, at: int) -> str | None:
@@ -168,6 +183,14 @@ def run_data(group: Group, at: int) -> dict[str, Any] | None:
         "usd": of(run.usd),
         "kwh": of(run.joules, 3.6e6),
         "kg_co2e": of(run.kg_co2e),
+        "days_with_failures": of(run.failures.seconds, 86400.0),
+        "usd_with_failures": of(run.usd_with_failures),
+        "kwh_with_failures": of(run.joules_with_failures, 3.6e6),
+        "kg_co2e_with_failures": of(run.kg_co2e_with_failures),
+        "goodput": of(run.failures.goodput),
+        "failures": of(run.failures.count),
+        "checkpoint_interval_seconds": of(run.failures.interval),
+        "mttf_hours": of(run.failures.mttf, 3600.0),
     }
 
 
@@ -245,8 +268,7 @@ def sources(group: Group, at: int) -> dict[str, dict[str, str]]:
             take(value.source if isinstance(value, Sourced) else value if isinstance(value, Source) else None)
     trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
     if group.run is not None:
-        run = group.run
-        trees += [run.power, run.seconds, run.gpu_hours, run.usd, run.joules, run.kg_co2e]
+        trees += group.run.trees()
     take(group.job.model.source)
     for tree in trees:
         for node in tree.walk():

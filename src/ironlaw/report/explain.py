@@ -50,8 +50,7 @@ def trees_of(group: Group) -> list[Term]:
     """Every tree of an answer: step, memory, throughput, run."""
     trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
     if group.run is not None:
-        run = group.run
-        trees += [run.seconds, run.gpu_hours, run.power, run.usd, run.joules, run.kg_co2e]
+        trees += group.run.trees()
     return trees
 
 

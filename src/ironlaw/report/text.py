@@ -178,7 +178,7 @@ def run_lines(group: Group, at: int) -> Iterator[str]:
     run = run_data(group, at)
     if run is None or run["days"] is None:
         return
-    missing = [name for name, value in run.items() if value is None]
+    missing = [name for name in ("days", "gpu_hours", "usd", "kwh", "kg_co2e") if run[name] is None]
     if missing:
         yield f"no estimate of the run: {', '.join(missing)}"
         return
@@ -186,6 +186,19 @@ def run_lines(group: Group, at: int) -> Iterator[str]:
     yield (
         f"  {run['days']:,.1f} days, {run['gpu_hours']:,.0f} GPU-hours, {run['usd']:,.0f} USD,"
         f" {run['kwh'] / 1000:,.0f} MWh, {run['kg_co2e'] / 1000:,.0f} t CO2e"
+    )
+    yield f"  with failures: {_with_failures(run)}"
+
+
+def _with_failures(run: dict[str, Any]) -> str:
+    """What failures make of the run; a warning says why where they leave it no time to work."""
+    if run["days_with_failures"] is None:
+        return "never finishes in any useful time"
+    count = run["failures"]
+    return (
+        f"{run['days_with_failures']:,.1f} days, {run['usd_with_failures']:,.0f} USD;"
+        f" a failure every {units.show(run['mttf_hours'] * 3600.0, 's')} ({format(count, ',.0f' if count >= 10.0 else '.2g')} in all),"
+        f" checkpoint every {units.show(run['checkpoint_interval_seconds'], 's')}, goodput {run['goodput']:.1%}"
     )
 
 

@@ -1,0 +1,214 @@
+"""Mesh rows times choices, evaluated by ``memory`` and ``step`` with the choices on leading axes and the rows last.
+
+Broadcasting factors the work: every term of a step has the shape of the axes it reads, and only their sum has the shape
+of all. A *kind* is a set of rows for which the same choices mean something; a choice that changes nothing in a row is
+masked there, so that every cell that counts is a legal plan unlike all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate import rules
+from ironlaw.estimate.memory import memory
+from ironlaw.estimate.place import recompute_columns
+from ironlaw.estimate.step import step_parts, whole_step
+from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.search.mesh import Mesh, plan_of
+from ironlaw.search.space import CHOICES, Space
+from ironlaw.terms import Term
+
+_RECOMPUTE = ("recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise")
+CELLS = 65536  # of one sum: what stays in a core's cache
+ROWS = 2048  # of one call of the laws
+FEW = 384  # rows of a kind below which it joins the mixed kind: a call of the laws costs as much as so many rows
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Task:
+    """One job on one cluster, whose plans a search ranks by step time: accelerators, batch and sequence are given."""
+
+    job: Job
+    cluster: Cluster
+    mesh: Mesh
+    space: Space
+    global_batch_size: float
+    seq_len: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Choices:
+    """Values of each choice that is varied in a kind, in the order of CHOICES."""
+
+    values: tuple[tuple[Any, ...], ...]
+    selective: tuple[str, ...]  # what the framework recomputes by --recompute selective
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many values each has."""
+        return tuple(len(v) for v in self.values)
+
+    def columns(self) -> dict[str, Any]:
+        """The choices as columns, each on a leading axis of its own."""
+        made: dict[str, Any] = {}
+        for axis, (name, values) in enumerate(zip(CHOICES, self.values, strict=True)):
+            shape = [1] * (len(CHOICES) + 1)
+            shape[axis] = len(values)
+            if name == "recompute":
+                fractions = np.array([recompute_columns(how, self.selective) for how in values])
+                made |= {column: fractions[:, i].reshape(shape) for i, column in enumerate(_RECOMPUTE)}
+            else:
+                made[name] = np.array(values, dtype=np.float64).reshape(shape)
+        return made
+
+
+def distinct(task: Task, plan: Plan, choices: Choices) -> list[Any]:
+    """One mask per choice: true where the choice means something, or stands at the value for which it does not.
+
+    A choice with one value is never masked.
+    """
+    job = task.job
+    sharded = plan.dp_shard * plan.cp > 1.0
+    reduced = plan.dp * plan.cp > 1.0
+    replicated = plan.dp_replicate > 1.0
+    if job.model.num_experts:
+        sharded = sharded | (plan.tp * plan.cp * plan.dp_shard / plan.expert_ways > 1.0)
+        reduced = reduced | (plan.expert_ranks > 1.0)
+        replicated = replicated | (plan.expert_ways > plan.tp * plan.cp * plan.dp_shard) | (plan.dp_replicate > 1.0)
+    means = {
+        "zero": sharded,
+        "sp": plan.tp > 1.0,
+        "overlap_tp": (plan.tp > 1.0) & (plan.sp > 0.0),
+        "overlap_grad_reduce": np.where(plan.zero >= 2.0, replicated, reduced),
+        "overlap_param_gather": ((plan.zero == 1.0) | (plan.zero == 2.0)) & sharded,
+        "overlap_pp": (plan.pp > 1.0) & (plan.vpp > 1.0),
+        "offload_activations": plan.recompute_layers < 1.0,
+    }
+    return [
+        mask | (getattr(plan, name) == min(values))
+        for name, values in zip(CHOICES, choices.values, strict=True)
+        if len(values) > 1 and (mask := means.get(name)) is not None
+    ]
+
+
+def kinds(task: Task) -> Iterator[tuple[Any, Choices]]:
+    """Rows and the choices to vary for them. Kinds of few rows are taken together; masks keep their cells distinct."""
+    c = task.mesh.columns
+    uneven = np.where(c["pp"] > 1.0, 1.0 + (task.job.model.num_hidden_layers % c["pp"] > 0.0), 0.0)
+    sharded = np.where(c["dp_shard"] > 1.0, 2.0, 1.0 * (c["cp"] * c["dp_replicate"] > 1.0))
+    key = ((uneven * 3.0 + sharded) * 2.0 + (c["tp"] > 1.0)) * 2.0 + (c["vpp"] > 1.0)
+    _, which, count = np.unique(key, return_inverse=True, return_counts=True)
+    which = np.where(count[which] < FEW, -1, which)
+    for kind in np.unique(which):
+        index = np.flatnonzero(which == kind)
+        yield index, choices_of(task, {name: column[index] for name, column in c.items()})
+
+
+def choices_of(task: Task, columns: dict[str, Any]) -> Choices:
+    """The values of every choice that some row of ``columns`` can use; one value where none can."""
+    habit = {f"overlap_{name.replace('-', '_')}": 1.0 for name in task.job.framework.overlap}
+    tried = {name: task.space.of(name) or (habit.get(name, 0.0),) for name in CHOICES}
+    if task.space.of("recompute") is None:
+        tried["recompute"] = ("none",)
+    if task.space.of("zero") is None:
+        tried["zero"] = (float(task.job.framework.default_zero),)
+    selective = task.job.framework.selective_recompute
+    same: dict[Any, str] = {}
+    for how in tried["recompute"]:
+        same.setdefault(recompute_columns(how, selective), how)
+    tried["recompute"] = tuple(same.values())
+    if task.cluster.accelerator.pcie_bandwidth is None and task.cluster.accelerator.c2c_bandwidth is None:
+        tried |= {name: (0.0,) for name in CHOICES if name.startswith("offload_")}
+    if not np.any(columns["tp"] > 1.0):
+        tried |= {name: (min(tried[name]),) for name in ("sp", "overlap_tp")}
+    if not np.any(columns["vpp"] > 1.0):
+        tried["overlap_pp"] = (min(tried["overlap_pp"]),)
+    whole = columns["dp_shard"] == 1.0
+    if np.all(whole) and not task.job.model.num_experts and np.all(columns["cp"] == 1.0):
+        tried["zero"] = (min(tried["zero"]),)
+    elif not np.any(whole) and len(tried["zero"]) > 1:
+        tried["zero"] = tuple(z for z in tried["zero"] if z > 0.0) or tried["zero"]
+    return Choices(tuple(tried[name] for name in CHOICES), selective)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Block:
+    """What a block of rows came to, one value a row, and how many plans it was."""
+
+    seconds: Any  # of the fastest plan that fits; inf where none does
+    device: Any  # bytes of the leanest legal plan; inf where none is legal
+    legal: int
+    fits: int
+
+
+def cells_of(task: Task, index: Any, choices: Choices) -> tuple[Plan, list[Any], Any, Any]:
+    """The plan of a block, its masks, its device memory, and whether each cell fits; each at the shape it needs."""
+    columns = {name: column[index] for name, column in task.mesh.columns.items()}
+    plan = plan_of(columns, task.global_batch_size, task.seq_len, **choices.columns())
+    held = memory(task.job, task.cluster, plan)
+    masks = [*distinct(task, plan, choices), rules.legal(rules.legality(task.job, plan))]
+    return plan, masks, held.device, held.fits
+
+
+def times_of(task: Task, plan: Plan, masks: list[Any], fits: Any) -> list[Term]:
+    """The parts of a step, with infinity where a cell is masked or does not fit: adding 0 to the rest is exact."""
+    parts, _, _ = step_parts(task.job, task.cluster, plan)
+    values = [np.where(np.isnan(part.value), np.inf, part.value) for part in parts]
+    for allowed in (fits, *masks):
+        _penalise(values, np.where(allowed, 0.0, np.inf))
+    return [Term(part.name, value, part.unit) for part, value in zip(parts, values, strict=True)]
+
+
+def _penalise(values: list[Any], penalty: Any) -> None:
+    """Add ``penalty`` to the first value that is large enough to hold it, else to the last."""
+    for at, value in enumerate(values):
+        if np.broadcast_shapes(value.shape, np.shape(penalty)) == value.shape:
+            values[at] = value + penalty
+            return
+    values[-1] = values[-1] + penalty
+
+
+def sums(task: Task, gpus: Any, parts: list[Term], shape: tuple[int, ...]) -> Iterator[tuple[slice, Any]]:
+    """The step time of every cell, in slices of rows that stay in cache."""
+    rows = shape[-1]
+    width = max(CELLS // max(prod(shape[:-1]), 1), 1)
+    for start in range(0, rows, width):
+        at = slice(start, min(start + width, rows))
+        cut = [Term(p.name, p.value[..., at] if p.value.ndim and p.value.shape[-1] > 1 else p.value, p.unit) for p in parts]
+        yield at, whole_step(task.cluster, gpus[at], cut).value
+
+
+def evaluate(task: Task, index: Any, choices: Choices) -> Block:
+    """The best cell of every row of a block."""
+    with np.errstate(all="ignore"):
+        plan, masks, device, fits = cells_of(task, index, choices)
+        shape = (*choices.shape, index.size)
+        parts = times_of(task, plan, masks, fits)
+        seconds = np.empty(index.size)
+        for at, value in sums(task, task.mesh.columns["gpus"][index], parts, shape):
+            seconds[at] = np.broadcast_to(value, (*choices.shape, at.stop - at.start)).reshape(-1, at.stop - at.start).min(axis=0)
+        legal = _all(masks)
+        lean = np.where(_all([m for m in masks if _rank(m) <= _rank(device)]), device, np.inf)
+        lean = np.broadcast_to(lean, (*lean.shape[:-1], index.size)).reshape(-1, index.size).min(axis=0)
+    return Block(seconds, lean, count(legal, shape), count(legal & fits, shape))
+
+
+def _rank(value: Any) -> int:
+    return int(np.size(value))
+
+
+def _all(masks: list[Any]) -> Any:
+    together = masks[0]
+    for mask in sorted(masks[1:], key=_rank):
+        together = together & mask
+    return together
+
+
+def count(mask: Any, shape: tuple[int, ...]) -> int:
+    """True cells of a mask laid over ``shape``."""
+    return int(np.count_nonzero(mask)) * (prod(shape) // max(int(np.size(mask)), 1))

@@ -1,0 +1,128 @@
+"""Mesh rows: every way to lay a number of accelerators out over the axes that change the shapes of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ironlaw.errors import SpaceError
+from ironlaw.estimate import rules
+from ironlaw.plan import Job, Plan
+from ironlaw.search.space import Space
+
+COLUMNS = ("gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size")
+MOST_ROWS = 3_000_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mesh:
+    """Legal mesh rows as columns by name, and how many rows each rule turned away."""
+
+    columns: dict[str, Any]
+    turned_away: dict[str, int]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return int(self.columns["gpus"].size)
+
+    def take(self, index: Any) -> Mesh:
+        """The rows at ``index``."""
+        return Mesh({name: column[index] for name, column in self.columns.items()}, {})
+
+
+@cache
+def divisors(number: int) -> tuple[float, ...]:
+    """Every divisor, in order.
+
+    >>> divisors(12)
+    (1.0, 2.0, 3.0, 4.0, 6.0, 12.0)
+    """
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return tuple(float(d) for d in sorted({*small, *(number // d for d in small)}))
+
+
+def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq_len: float, flat: bool | None = None) -> Mesh:
+    """The legal rows of one number of accelerators. ``flat``: True keeps tp = pp = 1, False drops it, None keeps all."""
+    listed: list[tuple[float, ...]] = []
+    for tp, cp in product(_tried(space, "tp", gpus), _tried(space, "cp", gpus)):
+        if gpus % (tp * cp):
+            continue
+        for pp in _tried(space, "pp", gpus / (tp * cp), float(job.model.num_hidden_layers)):
+            if flat is not None and flat != (tp == pp == 1):
+                continue
+            dp = gpus / (tp * cp * pp)
+            if dp != int(dp) or global_batch_size % dp:
+                continue
+            listed += _inside(space, job, (gpus, tp, pp, cp), dp, global_batch_size)
+            if len(listed) > MOST_ROWS:
+                raise SpaceError(f"more than {MOST_ROWS:,} mesh rows at {gpus:g} gpus: narrow the space (--fix, --forbid, --space)")
+    order = ("gpus", "tp", "pp", "cp", "dp_replicate", "dp_shard", "micro_batch_size", "vpp", "ep", "etp")
+    table = np.array(listed, dtype=np.float64).reshape(-1, len(order))
+    columns = {name: np.ascontiguousarray(table[:, order.index(name)]) for name in COLUMNS}
+    kept, turned_away = _legal(space, job, columns, global_batch_size, seq_len)
+    return Mesh({name: column[kept] for name, column in columns.items()}, turned_away)
+
+
+def _inside(space: Space, job: Job, placed: tuple[float, ...], dp: float, global_batch_size: float) -> list[tuple[float, ...]]:
+    """What may vary inside one choice of tp, pp and cp: replicas and shards, micro-batches, chunks, experts."""
+    _, tp, pp, cp = placed
+    shards, chunks = space.of("dp_shard"), [v for v in _tried(space, "vpp", 1.0) if v == 1 or pp > 1]
+    if job.schedule not in ("1f1b", "interleaved"):
+        chunks = [v for v in chunks if v == 1]
+    split = [(r, dp / r) for r in _tried(space, "dp_replicate", dp) if dp % r == 0 and (shards in (None, "all") or dp / r in shards)]
+    micros = [m for m in _tried(space, "micro_batch_size", 1.0) if (global_batch_size / dp) % m == 0]
+    experts = [(1.0, 1.0)]
+    if job.model.num_experts:
+        ranks = tp * cp * dp
+        experts = [
+            (ep, etp)
+            for ep, etp in product(_tried(space, "ep", 1.0), _tried(space, "etp", 1.0))
+            if job.model.num_experts % ep == 0 and ranks % (ep * etp) == 0
+        ]
+    # interleaving needs whole groups of pp micro-batches; the rules say so again for what is left
+    run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (global_batch_size / dp / m) % pp == 0]
+    return [(*placed, *s, *r, *e) for s, r, e in product(split, run, experts)]
+
+
+def _tried(space: Space, axis: str, number: float, most: float = np.inf) -> tuple[float, ...] | list[float]:
+    """The values of an axis, all divisors of ``number`` where the space says so; 1 where it is not varied."""
+    values = space.of(axis)
+    if values is None:
+        return (1.0,)
+    if values == "all":
+        return [v for v in divisors(int(number)) if v <= most]
+    return [v for v in values if v <= most]
+
+
+def _legal(
+    space: Space, job: Job, columns: dict[str, Any], global_batch_size: float, seq_len: float
+) -> tuple[Any, dict[str, int]]:
+    """Which rows break no rule and are not forbidden, and how many each rule turned away."""
+    rows = columns["gpus"].size
+    kept, turned_away = np.ones(rows, dtype=bool), {}
+    plan = plan_of(columns, global_batch_size, seq_len)
+    for name, column in rules.legality(job, plan).items():
+        turned_away[name] = rows - int(np.count_nonzero(np.broadcast_to(column, (rows,))))
+        kept &= column
+    for rule in space.forbidden:
+        if rule.axis in columns:
+            kept &= ~rule.holds(columns[rule.axis])
+    return kept, {name: count for name, count in turned_away.items() if count}
+
+
+def plan_of(columns: dict[str, Any], global_batch_size: float, seq_len: float, **choices: Any) -> Plan:
+    """The Plan of mesh columns with choices laid beside them; what is not chosen is off, sharding is ZeRO 1."""
+    off = dict.fromkeys(
+        (
+            "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "overlap_grad_reduce",
+            "overlap_param_gather", "overlap_tp", "overlap_pp", "offload_optimizer", "offload_activations",
+        ),
+        0.0,
+    )  # fmt: skip
+    named = {**off, "sp": 1.0 * (columns["tp"] > 1), "zero": 1.0, **columns, **choices}
+    return Plan(global_batch_size=np.float64(global_batch_size), seq_len=np.float64(seq_len), **named)

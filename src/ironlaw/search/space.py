@@ -1,0 +1,151 @@
+"""The axes a search varies: read from a space file, narrowed by what the question fixes or forbids."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ironlaw import units
+from ironlaw.errors import InputError, QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.estimate.options import OFFLOADS, OPTIONS, OVERLAPS, switch
+
+MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size")
+SWITCHES = (
+    "sp",
+    *(f"overlap_{name.replace('-', '_')}" for name in OVERLAPS),
+    *(f"offload_{name}" for name in OFFLOADS),
+)
+CHOICES = ("recompute", "zero", *SWITCHES)
+VARIANTS = ("schedule", "precision", "fabric")  # each value is a job or cluster of its own
+AXES = (*MESH, *CHOICES, *VARIANTS)
+OPEN = ("pp", "dp_replicate", "dp_shard")  # axes that may try all divisors
+_MOST_VALUES = 1000
+_MOST_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One ``AXIS<VALUE`` of --forbid: plans for which it holds are not tried."""
+
+    axis: str
+    compare: str
+    value: Any
+
+    def holds(self, column: Any) -> Any:
+        """True where a plan is forbidden."""
+        return _COMPARE[self.compare](column, self.value)
+
+
+_COMPARE = {"=": operator.eq, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
+
+
+@dataclass(frozen=True)
+class Space:
+    """Values by axis; ``all`` for every divisor; a missing axis keeps the framework's habit."""
+
+    title: str
+    values: Mapping[str, Any]
+    forbidden: tuple[Rule, ...] = ()
+
+    def of(self, axis: str) -> Any:
+        """The values of an axis to try, ``all``, or None where it is not varied."""
+        return self.values.get(axis)
+
+    def narrowed(self, fixed: Mapping[str, Any], forbidden: tuple[Rule, ...] = ()) -> Space:
+        """This space with some axes fixed and some values forbidden."""
+        values = {**self.values, **{axis: (value,) for axis, value in fixed.items()}}
+        for rule in forbidden:
+            if isinstance(values.get(rule.axis), tuple):
+                left = tuple(v for v in values[rule.axis] if not rule.holds(v))
+                if not left:
+                    raise QuestionError(f"--forbid {rule.axis}{rule.compare}{rule.value:g} leaves no value of {rule.axis} to try")
+                values[rule.axis] = left
+        return replace(self, values=values, forbidden=(*self.forbidden, *forbidden))
+
+
+def read_space(path: str | None) -> Space:
+    """The space of a TOML file, or the one that ships."""
+    file = Path(path).expanduser() if path else Path(__file__).parent / "spaces" / "default.toml"
+    if path and "/" not in path and not file.suffix and not file.exists():
+        file = Path(__file__).parent / "spaces" / f"{path}.toml"
+    table = _read(file)
+    title = table.pop("title", file.stem)
+    return Space(str(title), {axis: _values(axis, value, file.name) for axis, value in table.items()})
+
+
+def _read(file: Path) -> dict[str, Any]:
+    import tomli
+
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{file}: {file.stat().st_size} bytes is no space file (limit {_MOST_BYTES})")
+        return tomli.loads(file.read_text(encoding="utf-8-sig"))
+    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def _values(axis: str, value: Any, where: str) -> Any:
+    """The values of one axis of a file, checked."""
+    if axis not in AXES:
+        raise UnknownNameError(f"axis of {where}", axis, AXES)
+    if value == "all":
+        if axis not in OPEN:
+            raise ValueRangeError(f"{axis} in {where} is all: only {', '.join(OPEN)} may be; list its values")
+        return "all"
+    items = value if isinstance(value, list) else [value]
+    if not 0 < len(items) <= _MOST_VALUES:
+        raise ValueRangeError(f"{axis} in {where} has {len(items)} values, must have 1 to {_MOST_VALUES}")
+    return tuple(dict.fromkeys(axis_value(axis, item, f"{axis} in {where}") for item in items))
+
+
+def axis_value(axis: str, value: Any, flag: str) -> Any:
+    """One value of an axis, read as its option is: numbers and switches as floats, the rest as names."""
+    if axis in SWITCHES:
+        return float(switch(value, flag))
+    read = OPTIONS[axis].read(value, flag)
+    return read if isinstance(read, str) else float(read)
+
+
+def read_fixed(text: str) -> dict[str, Any]:
+    """``tp=8,recompute=none`` as values by axis."""
+    found: dict[str, Any] = {}
+    for axis, compare, value in _clauses(text, "--fix"):
+        if compare != "=":
+            raise QuestionError(f"--fix {axis}{compare}{value}: give AXIS=VALUE (--forbid takes comparisons)")
+        if axis in found:
+            raise QuestionError(f"--fix gives {axis} twice")
+        found[axis] = axis_value(axis, value, f"--fix {axis}")
+    return found
+
+
+def read_forbidden(text: str) -> tuple[Rule, ...]:
+    """``tp>8,recompute=full`` as rules."""
+    made = []
+    for axis, compare, value in _clauses(text, "--forbid"):
+        read = axis_value(axis, value, f"--forbid {axis}") if compare == "=" else units.parse_count(value, f"--forbid {axis}")
+        if isinstance(read, str) and compare != "=":
+            raise QuestionError(f"--forbid {axis}{compare}{value}: {axis} has names, only = compares them")
+        made.append(Rule(axis, compare, read))
+    return tuple(made)
+
+
+_CLAUSE = re.compile(r"^\s*([a-z_-]+)\s*(<=|>=|=|<|>)\s*(\S+)\s*$")
+
+
+def _clauses(text: str, flag: str) -> list[tuple[str, str, str]]:
+    made = []
+    for item in str(text).split(","):
+        found = _CLAUSE.match(item)
+        if not found:
+            raise QuestionError(f"{flag}: {item.strip()!r} is no AXIS=VALUE, such as tp=8")
+        axis = found[1].replace("-", "_")
+        if axis not in AXES:
+            raise UnknownNameError(f"axis of {flag}", axis, AXES)
+        made.append((axis, found[2], found[3]))
+    return made
