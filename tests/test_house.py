@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "emit": {"estimate", "plan", "catalog", "units", "errors"},
     # measured peaks come with launch arguments, so validate reads them through emit: the one edge between siblings
     "validate": {"emit", "estimate", "plan", "catalog", "law", "terms", "units", "errors"},
-    "cli": {"validate", "emit", "report", "estimate", "plan", "catalog", "units", "errors"},
+    "search": {"estimate", "plan", "catalog", "terms", "units", "errors"},
+    "cli": {"search", "validate", "emit", "report", "estimate", "plan", "catalog", "units", "errors"},
 }
 # report is above estimate; the one way back is Estimate.row, which hands a row to report.data when it is asked for
 BACKWARD = {("estimate/answer.py", "report")}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -198,12 +199,21 @@ class Plan:
         """Data-parallel ranks, replicas and shards together."""
         return self.dp_replicate * self.dp_shard
 
-    @property
+    @cached_property
     def shard_ranks(self) -> Any:
         """Ranks that ZeRO shards over: context-parallel ranks hold the same weights, so they share in it."""
-        return np.where(self.zero > 0, self.dp_shard * self.cp, 1.0)
+        return self._where_sharded(self.dp_shard * self.cp)
 
-    @property
+    def _where_sharded(self, ranks: Any) -> Any:
+        """``ranks`` where a ZeRO stage is on, else 1; without the axis of stages where all of them are on."""
+        return ranks if np.all(self.zero > 0) else np.where(self.zero > 0, ranks, 1.0)
+
+    @cached_property
+    def wires(self) -> dict[Any, Any]:
+        """What collectives of this plan have found out about their wires, by operation, group and stride."""
+        return {}
+
+    @cached_property
     def expert_ways(self) -> Any:
         """Ways one copy of the experts is split."""
         return self.ep * self.etp
@@ -213,10 +223,10 @@ class Plan:
         """Ranks that hold the same experts and reduce their gradients together."""
         return self.tp * self.cp * self.dp / self.expert_ways
 
-    @property
+    @cached_property
     def expert_shard_ranks(self) -> Any:
         """Ranks that ZeRO shards the experts over."""
-        return np.where(self.zero > 0, np.maximum(self.tp * self.cp * self.dp_shard / self.expert_ways, 1.0), 1.0)
+        return self._where_sharded(np.maximum(self.tp * self.cp * self.dp_shard / self.expert_ways, 1.0))
 
     @property
     def expert_replicas(self) -> Any:

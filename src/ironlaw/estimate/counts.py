@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from ironlaw.catalog.records import Model
@@ -47,6 +48,7 @@ def mlp_parameters(model: Model, width: int) -> Any:
     return parameters.mlp(model.hidden_size, width, float(model.gated_mlp), float(model.mlp_bias))
 
 
+@lru_cache(256)
 def expert_parameters(model: Model) -> Any:
     """One routed expert."""
     return parameters.expert(model.hidden_size, model.moe_intermediate_size, float(model.gated_mlp), float(model.expert_bias))
@@ -63,6 +65,7 @@ _LINEAR = (
 )  # fmt: skip
 
 
+@lru_cache(256)
 def mixer_parameters(model: Model, kind: Kind) -> Any:
     """What mixes a layer's tokens: attention, a linear-attention or Mamba state, or nothing."""
     if kind.mixer == "attention":
@@ -77,6 +80,7 @@ def norms_of(model: Model) -> float:
     return 1.0 if model.one_block_layers else float(model.norms_per_layer)
 
 
+@lru_cache(256)
 def common_parameters(model: Model, kind: Kind) -> Any:
     """What every rank of a layer holds a share of: all of it but the routed experts."""
     count = mixer_parameters(model, kind) + norms_of(model) * norm_parameters(model)
@@ -110,6 +114,7 @@ def largest_experts(model: Model, kind: Kind) -> float:
     return float(model.num_experts * model.hidden_size * model.moe_intermediate_size) if kind.routed else 0.0
 
 
+@lru_cache(256)
 def embedding_parameters(model: Model) -> Any:
     """Token embedding, learned positions, and the norm some models put behind them."""
     count = parameters.embedding(model.vocab_size, model.hidden_size)
@@ -120,6 +125,7 @@ def embedding_parameters(model: Model) -> Any:
     return count
 
 
+@lru_cache(256)
 def head_parameters(model: Model) -> Any:
     """Output projection, tied or not, and the final norm: what the last stage holds."""
     count = parameters.embedding(model.vocab_size, model.hidden_size) + norm_parameters(model)
@@ -225,6 +231,7 @@ def stage_common(model: Model, stage: Stage) -> Any:
     return count
 
 
+@lru_cache(256)
 def replicated_parameters(model: Model, kind: Kind) -> Any:
     """What of a layer every tensor-parallel rank holds whole: norms, router, and the down-projections of latent attention."""
     count = norms_of(model) * norm_parameters(model)

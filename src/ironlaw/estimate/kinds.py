@@ -7,6 +7,7 @@ layers that predict further tokens stand at the end, on the stage with the outpu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class Kind:
         return float(self.mixer != "none") + float(self.mlp != "none")
 
 
+@lru_cache(256)
 def kinds(model: Model) -> tuple[Kind, ...]:
     """The kinds of layer of a model, those at the front first, those for further tokens last."""
     found = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)

@@ -77,7 +77,7 @@ class Memory:
 
 def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     """The memory of every plan of a batch at its fullest stage."""
-    classes = stages(job, plan)
+    classes = [stage for stage in stages(job, plan) if not stage.shadowed]
     trees = [stage_memory(job, cluster, plan, c) for c in classes]
     values = [np.where(c.count > 0, t.value, 0.0) for c, t in zip(classes, trees, strict=True)]
     best, which = values[0], 0.0 * values[0]

@@ -9,7 +9,7 @@ import numpy as np
 from ironlaw.estimate import tiers
 from ironlaw.estimate.counts import common_parameters, routed_parameters
 from ironlaw.estimate.kinds import Kind
-from ironlaw.estimate.stages import Pace, Stage
+from ironlaw.estimate.stages import Pace
 from ironlaw.estimate.trained import layer_trained, stage_trained
 from ironlaw.law import overlap
 from ironlaw.plan import Cluster, Job, Plan
@@ -81,18 +81,20 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: A
     """Once a step: gradients reduced behind the last backward, weights gathered before the next forward."""
     window = cluster.systems.gradient_window.value
     behind, before = window * backward * plan.overlap_grad_reduce, window * forward * plan.overlap_param_gather
+    common, routed = (pace.stacked(counts) for counts in zip(*(stage_trained(job, stage) for stage in pace.classes), strict=True))
+    reduction = pace.pick(gradient_reduction(job, cluster, plan, common, routed))
+    gather = pace.pick(weight_gather(job, cluster, plan, common, routed))
     return (
-        exposed(cluster, "exposed gradient reduction", behind, pace.of(lambda stage: gradient_reduction(job, cluster, plan, stage))),
-        exposed(cluster, "exposed weight gather", before, pace.of(lambda stage: weight_gather(job, cluster, plan, stage))),
+        exposed(cluster, "exposed gradient reduction", behind, reduction),
+        exposed(cluster, "exposed weight gather", before, gather),
     )
 
 
-def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Any:
-    """Time of reducing a stage's gradients, alone on the wires.
+def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
+    """Time of reducing the gradients of ``common`` and ``routed`` parameters, alone on the wires.
 
     With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
     """
-    common, routed = stage_trained(job, stage)
     reduced = job.framework.gradient_reduce_bytes.value
     whole = [tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
     shards = plan.tp * plan.cp * plan.dp_shard
@@ -109,7 +111,7 @@ def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> 
     return fold(scatters(job, cluster, plan, common, routed)) * once + fold(whole) * unsharded + fold(replicas) * (1.0 - unsharded)
 
 
-def weight_gather(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Any:
-    """Time of gathering what a stage updated, alone on the wires; weights that were not trained did not change."""
-    gather = gathers(job, cluster, plan, *stage_trained(job, stage))
+def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
+    """Time of gathering what was updated, alone on the wires; weights that were not trained did not change."""
+    gather = gathers(job, cluster, plan, common, routed)
     return fold(gather) * np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0)

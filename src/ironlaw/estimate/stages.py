@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,6 +23,7 @@ class Stage:
     count: Any
     embedding: Any  # 1 where it holds the embedding
     head: Any  # 1 where it holds the output layer and the loss
+    shadowed: bool = False  # never slower nor fuller than the first class: as many layers, no more in flight, no embedding
 
 
 def stages(job: Job, plan: Plan) -> list[Stage]:
@@ -42,10 +43,11 @@ def stages(job: Job, plan: Plan) -> list[Stage]:
     middles = np.maximum(plan.pp - 2.0, 0.0)
     longer = np.minimum(remainder, middles)
     first = base + (remainder - longer) - counted - single * counted
+    alike = not job.count_embedding and not job.model.first_k_dense_replace and not job.model.frozen_layers and not np.any(remainder)
     made = [
         Stage("first", 0.0 * one, 0.0 * one, first, one, one, single),
         Stage("longer middle", one, first, base + one, longer, 0.0 * one, 0.0 * one),
-        Stage("middle", 1.0 + longer, first + longer * (base + one), base, middles - longer, 0.0 * one, 0.0 * one),
+        Stage("middle", 1.0 + longer, first + longer * (base + one), base, middles - longer, 0.0 * one, 0.0 * one, alike),
         Stage("last", plan.pp - 1.0, job.model.num_hidden_layers - (base - counted), base - counted, 1.0 - single, 0.0 * one, one),
     ]
     return made[:1] + [stage for stage in made[1:] if (stage.count > 0).any()]  # a class no plan of the batch has costs nothing
@@ -76,10 +78,19 @@ class Pace:
 
     def of(self, read: Callable[[Stage], Any]) -> Any:
         """``read`` of the pace-setting class of every row. Each class is read at its own shape, then one is picked."""
-        chosen = read(self.classes[0])
-        for mask, stage in zip(self._masks, self.classes[1:], strict=True):
-            chosen = np.where(mask, read(stage), chosen)
+        return self.pick([read(stage) for stage in self.classes])
+
+    def pick(self, values: Sequence[Any]) -> Any:
+        """Of one value a class, the pace-setting class's in every row."""
+        chosen = values[0]
+        for mask, value in zip(self._masks, values[1:], strict=True):
+            chosen = np.where(mask, value, chosen)
         return chosen
+
+    def stacked(self, values: Sequence[Any]) -> Any:
+        """One value a class on an axis in front of all others: a law that takes them is called once for all classes."""
+        column = np.stack(np.broadcast_arrays(*values))
+        return column.reshape((len(values), *(1,) * (np.ndim(self.which) + 1 - column.ndim), *column.shape[1:]))
 
     @cached_property
     def _masks(self) -> list[Any]:
@@ -87,9 +98,10 @@ class Pace:
 
 
 def slowest(classes: list[Stage], times: list[Any]) -> Pace:
-    """The class with the largest of ``times`` in every row."""
+    """The class with the largest of ``times`` in every row; the first of equals."""
+    running = [(stage, time) for stage, time in zip(classes, times, strict=True) if not stage.shadowed]
     best, which = np.where(classes[0].count > 0, times[0], -1.0), 0.0 * times[0]
-    for i, (stage, time) in enumerate(zip(classes[1:], times[1:], strict=True), 1):
+    for i, (stage, time) in enumerate(running[1:], 1):
         better = (stage.count > 0) & (time > best)
         best, which = np.where(better, time, best), np.where(better, float(i), which)
-    return Pace(tuple(classes), which)
+    return Pace(tuple(stage for stage, _ in running), which)

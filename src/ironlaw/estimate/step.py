@@ -37,8 +37,8 @@ class Step:
 
 def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
     """The step of every plan of a batch."""
-    parts, pace, forward_share = step_parts(job, cluster, plan)
-    return Step(whole_step(cluster, plan.gpus, parts), pace, forward_share)
+    parts, pace, (forward, backward) = step_parts(job, cluster, plan)
+    return Step(whole_step(cluster, plan.gpus, parts), pace, forward / (forward + backward))
 
 
 def whole_step(cluster: Cluster, gpus: Any, parts: list[Term]) -> Term:
@@ -49,8 +49,8 @@ def whole_step(cluster: Cluster, gpus: Any, parts: list[Term]) -> Term:
     return Term("step", busy + lost.value + fixed.value, "s", parts=[*parts, lost, fixed])
 
 
-def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, Any]:
-    """What a step is made of, not yet summed; which stages set its pace; and its forward share.
+def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:
+    """What a step is made of, not yet summed; which stages set its pace; forward and backward of one micro-batch on them.
 
     A search sums the parts in blocks: each has the shape of the axes it depends on, their sum that of all of them.
     """
@@ -85,7 +85,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         optimizer(job, cluster, plan, pace),
         *offloading.optimizer_traffic(job, cluster, plan, pace),
     ]
-    return parts, pace, forward / (forward + backward)
+    return parts, pace, (forward, backward)
 
 
 def _as_is(seconds: Any) -> Any:

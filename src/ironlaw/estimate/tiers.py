@@ -80,7 +80,17 @@ def by_ranks(constants: CollectiveConstants, n: Any) -> dict[str, Any]:
 
 
 def _wires(cluster: Cluster, plan: Plan, operation: str, n: Any, stride: Any) -> dict[str, Any]:
-    """What a collective over ``n`` ranks ``stride`` apart finds on its two tiers, by the names the laws give it."""
+    """What a collective over ``n`` ranks ``stride`` apart finds on its two tiers, by the names the laws give it.
+
+    A step has several collectives over one group: what they find is kept with the plan, and so are the columns it is kept by.
+    """
+    known = plan.wires.get((operation, id(n), id(stride)))
+    if known is None or known[0] is not cluster:
+        known = plan.wires[operation, id(n), id(stride)] = (cluster, n, stride, _find_wires(cluster, plan, operation, n, stride))
+    return dict(known[3])
+
+
+def _find_wires(cluster: Cluster, plan: Plan, operation: str, n: Any, stride: Any) -> dict[str, Any]:
     inside, outside = cluster.scale_up.collective[operation], cluster.scale_out.collective[operation]
     inner = inner_ranks(cluster, plan, n, stride)
     across = n / inner

@@ -137,11 +137,47 @@ def choices_of(task: Task, columns: dict[str, Any]) -> Choices:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Block:
-    """What a block of rows came to, one value a row, and how many plans it was."""
+class Front:
+    """Points that none beats in both step time and device memory, fastest first, and the mesh row each stands for."""
 
-    seconds: Any  # of the fastest plan that fits; inf where none does
-    device: Any  # bytes of the leanest legal plan; inf where none is legal
+    seconds: Any
+    device: Any
+    row: Any
+
+    @classmethod
+    def empty(cls) -> Front:
+        """No points yet."""
+        return cls(np.empty(0), np.empty(0), np.empty(0, dtype=np.int64))
+
+    def with_points(self, seconds: Any, device: Any, row: Any) -> Front:
+        """The front of these points and others."""
+        seconds, device, row = np.append(self.seconds, seconds), np.append(self.device, device), np.append(self.row, row)
+        kept = unbeaten(seconds, device)
+        return Front(seconds[kept], device[kept], row[kept])
+
+    def limit(self, device: Any) -> Any:
+        """The time a plan of so much memory must beat: that of the fastest point that needs no more."""
+        times, sizes = np.append(np.inf, self.seconds[::-1]), self.device[::-1]
+        return times[np.searchsorted(sizes, device, side="right")]
+
+
+def unbeaten(seconds: Any, device: Any) -> Any:
+    """Indices of the points that none beats, in order of time: as good in one and better in the other; equals all stay."""
+    order = np.lexsort((device, seconds))
+    leanest = np.minimum.accumulate(np.append(np.inf, device[order]))[:-1]
+    ahead = device[order] < leanest
+    last = np.maximum.accumulate(np.where(ahead, np.arange(order.size), -1))
+    same = (seconds[order] == seconds[order][last]) & (device[order] == device[order][last])
+    return order[ahead | same]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Block:
+    """What a block of rows came to, and how many plans it was."""
+
+    seconds: Any  # of the fastest plan of each row that fits; inf where none does
+    device: Any  # a bound from below of what each row's leanest plan holds
+    front: Front  # of time and memory, with what was on it before
     legal: int
     fits: int
 
@@ -158,9 +194,23 @@ def cells_of(task: Task, index: Any, choices: Choices) -> tuple[Plan, list[Any],
 def times_of(task: Task, plan: Plan, masks: list[Any], fits: Any) -> list[Term]:
     """The parts of a step, with infinity where a cell is masked or does not fit: adding 0 to the rest is exact."""
     parts, _, _ = step_parts(task.job, task.cluster, plan)
-    values = [np.where(np.isnan(part.value), np.inf, part.value) for part in parts]
+    values = [np.asarray(part.value) for part in parts]
     for allowed in (fits, *masks):
         _penalise(values, np.where(allowed, 0.0, np.inf))
+    return [Term(part.name, value, part.unit) for part, value in zip(parts, values, strict=True)]
+
+
+def decided(parts: list[Term], device: tuple[int, ...]) -> list[Term]:
+    """The parts with every choice that memory does not see, and one part alone reads, reduced to its best value.
+
+    A sum rounds monotonically in each of its terms, so the smallest sum has the smallest term: deciding such a choice in its
+    own term is exact, and no sum has to be made for the rest of its values.
+    """
+    values = [part.value for part in parts]
+    for axis in range(-len(device), -1):
+        owners = [at for at, value in enumerate(values) if value.ndim >= -axis and value.shape[axis] > 1]
+        if len(owners) == 1 and device[axis] == 1:
+            values[owners[0]] = values[owners[0]].min(axis=axis, keepdims=True)
     return [Term(part.name, value, part.unit) for part, value in zip(parts, values, strict=True)]
 
 
@@ -173,9 +223,9 @@ def _penalise(values: list[Any], penalty: Any) -> None:
     values[-1] = values[-1] + penalty
 
 
-def sums(task: Task, gpus: Any, parts: list[Term], shape: tuple[int, ...]) -> Iterator[tuple[slice, Any]]:
+def sums(task: Task, gpus: Any, parts: list[Term], rows: int) -> Iterator[tuple[slice, Any]]:
     """The step time of every cell, in slices of rows that stay in cache."""
-    rows = shape[-1]
+    shape = np.broadcast_shapes(*(part.value.shape for part in parts))
     width = max(CELLS // max(prod(shape[:-1]), 1), 1)
     for start in range(0, rows, width):
         at = slice(start, min(start + width, rows))
@@ -183,19 +233,29 @@ def sums(task: Task, gpus: Any, parts: list[Term], shape: tuple[int, ...]) -> It
         yield at, whole_step(task.cluster, gpus[at], cut).value
 
 
-def evaluate(task: Task, index: Any, choices: Choices) -> Block:
-    """The best cell of every row of a block."""
+def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
+    """The best plan of every row of a block, and what it adds to the front."""
     with np.errstate(all="ignore"):
         plan, masks, device, fits = cells_of(task, index, choices)
-        shape = (*choices.shape, index.size)
-        parts = times_of(task, plan, masks, fits)
-        seconds = np.empty(index.size)
-        for at, value in sums(task, task.mesh.columns["gpus"][index], parts, shape):
-            seconds[at] = np.broadcast_to(value, (*choices.shape, at.stop - at.start)).reshape(-1, at.stop - at.start).min(axis=0)
-        legal = _all(masks)
-        lean = np.where(_all([m for m in masks if _rank(m) <= _rank(device)]), device, np.inf)
-        lean = np.broadcast_to(lean, (*lean.shape[:-1], index.size)).reshape(-1, index.size).min(axis=0)
-    return Block(seconds, lean, count(legal, shape), count(legal & fits, shape))
+        parts = decided(times_of(task, plan, masks, fits), device.shape)
+        cells = np.empty((*device.shape[:-1], index.size))  # the best time of every combination that memory tells apart
+        inner = tuple(axis for axis, size in enumerate(device.shape[:-1]) if size == 1)
+        for at, value in sums(task, task.mesh.columns["gpus"][index], parts, index.size):
+            cells[..., at] = value.min(axis=inner, keepdims=True)
+        if np.isnan(cells).any():  # outside a law's domain there is no estimate
+            cells = np.where(np.isnan(cells), np.inf, cells)
+        device = np.broadcast_to(device, cells.shape)
+        ahead = cells < front.limit(device)
+        if ahead.any():
+            rows = np.broadcast_to(index, cells.shape)
+            front = front.with_points(cells[ahead], device[ahead], rows[ahead])
+        legal, shape = _all(masks), (*choices.shape, index.size)
+        return Block(lowest(cells), lowest(device), front, count(legal, shape), count(legal & fits, shape))
+
+
+def lowest(value: Any) -> Any:
+    """The least of every row, over all choices."""
+    return value.reshape(-1, value.shape[-1]).min(axis=0)
 
 
 def _rank(value: Any) -> int:

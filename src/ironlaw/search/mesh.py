@@ -99,9 +99,7 @@ def _tried(space: Space, axis: str, number: float, most: float = np.inf) -> tupl
     return [v for v in values if v <= most]
 
 
-def _legal(
-    space: Space, job: Job, columns: dict[str, Any], global_batch_size: float, seq_len: float
-) -> tuple[Any, dict[str, int]]:
+def _legal(space: Space, job: Job, columns: dict[str, Any], global_batch_size: float, seq_len: float) -> tuple[Any, dict[str, int]]:
     """Which rows break no rule and are not forbidden, and how many each rule turned away."""
     rows = columns["gpus"].size
     kept, turned_away = np.ones(rows, dtype=bool), {}

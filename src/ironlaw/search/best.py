@@ -1,0 +1,140 @@
+"""The best plans of a task: one pass finds the best of every mesh row and the front, a second opens the rows that matter.
+
+The K-th smallest of the rows' best times bounds the K-th smallest of all plans, so the rows at or below it hold the first K.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ironlaw.search.grid import ROWS, Front, Task, cells_of, choices_of, evaluate, kinds, sums, times_of, unbeaten
+from ironlaw.search.mesh import COLUMNS
+from ironlaw.search.space import CHOICES
+
+# fewest ways a model is split, then fewest of everything that needs more of a stack, in this order
+SIMPLEST = (
+    "pp", "vpp", "cp", "ep", "tp", "etp", "zero", "offload_optimizer", "offload_activations", "recompute", "dp_replicate",
+    "micro_batch_size", "sp", "overlap_tp", "overlap_pp", "overlap_grad_reduce", "overlap_param_gather",
+)  # fmt: skip
+OPENED = 256  # rows opened at a time
+_KEPT = 1 << 28
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """The first pass over a task: one value a mesh row, and how many plans that was."""
+
+    task: Task
+    seconds: Any  # of the row's fastest plan that fits; inf where none does
+    device: Any  # a bound from below of what the row's leanest plan holds
+    front: Front
+    legal: int
+    fits: int
+    timed: int  # rows done; less than all where the search was stopped
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plans:
+    """Plans of one task as columns, best first, with their step time and device memory."""
+
+    columns: dict[str, Any]
+    seconds: Any
+    device: Any
+
+    def take(self, index: Any) -> Plans:
+        """The plans at ``index``."""
+        return Plans({name: column[index] for name, column in self.columns.items()}, self.seconds[index], self.device[index])
+
+
+def keep_pages() -> None:
+    """Tell glibc's allocator to keep freed pages: arrays of half a megabyte come and go a hundred thousand times in a search,
+    and having the kernel clear them each time takes as long as filling them. Elsewhere nothing happens.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        allocator = ctypes.CDLL(None)
+        for setting in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+            allocator.mallopt(setting, _KEPT)
+
+
+def sweep(task: Task, go_on: Callable[[int, int], bool] = lambda *_: True) -> Sweep:
+    """The best of every mesh row. ``go_on(plans, rows)`` is asked after every block; where it says no, the rest stays undone."""
+    seconds, device = np.full(task.mesh.rows, np.inf), np.full(task.mesh.rows, np.inf)
+    legal = fits = done = 0
+    points = Front.empty()
+    for index, choices in kinds(task):
+        for start in range(0, index.size, ROWS):
+            at = index[start : start + ROWS]
+            block = evaluate(task, at, choices, points)
+            seconds[at], device[at], points = block.seconds, block.device, block.front
+            legal, fits, done = legal + block.legal, fits + block.fits, done + at.size
+            if not go_on(block.legal, at.size):
+                return Sweep(task, seconds, device, points, legal, fits, done)
+    return Sweep(task, seconds, device, points, legal, fits, done)
+
+
+def opened(task: Task, rows: Any, limit: float = np.inf) -> Plans:
+    """Every plan of some mesh rows that fits and takes at most ``limit``."""
+    found = [_opened(task, rows[start : start + OPENED], limit) for start in range(0, rows.size, OPENED)]
+    names = (*COLUMNS, *CHOICES)
+    if not found:
+        return Plans({name: np.empty(0) for name in names}, np.empty(0), np.empty(0))
+    columns = {name: np.concatenate([f.columns[name] for f in found]) for name in names}
+    return Plans(columns, np.concatenate([f.seconds for f in found]), np.concatenate([f.device for f in found]))
+
+
+def _opened(task: Task, rows: Any, limit: float) -> Plans:
+    choices = choices_of(task, {name: column[rows] for name, column in task.mesh.columns.items()})
+    with np.errstate(all="ignore"):
+        plan, masks, device, fits = cells_of(task, rows, choices)
+        parts = times_of(task, plan, masks, fits)
+        held = np.broadcast_to(device, (*choices.shape, rows.size))
+        pieces = []
+        for at, value in sums(task, task.mesh.columns["gpus"][rows], parts, rows.size):
+            seconds = np.broadcast_to(value, (*choices.shape, at.stop - at.start))
+            where = np.nonzero(seconds <= min(limit, np.finfo(np.float64).max))
+            pieces.append(((*where[:-1], where[-1] + at.start), seconds[where]))
+    index = tuple(np.concatenate([where[axis] for where, _ in pieces]) for axis in range(len(choices.shape) + 1))
+    columns = {name: column[rows[index[-1]]] for name, column in task.mesh.columns.items()}
+    for axis, (name, values) in enumerate(zip(CHOICES, choices.values, strict=True)):
+        columns[name] = np.array(values, dtype=object if name == "recompute" else np.float64)[index[axis]]
+    return Plans(columns, np.concatenate([seconds for _, seconds in pieces]), held[index])
+
+
+def in_order(plans: Plans) -> Plans:
+    """Fastest first; plans of one time simplest first."""
+    c = plans.columns
+    ways = c["tp"] * c["pp"] * c["cp"] * c["ep"] * c["etp"]
+    keys = [ways, *(_amount(name, c[name]) for name in SIMPLEST)]
+    return plans.take(np.lexsort((*reversed(keys), plans.seconds)))
+
+
+def _amount(name: str, column: Any) -> Any:
+    """A column as numbers to order by: recomputation by its share of the layers, then by its name."""
+    if name != "recompute":
+        return column
+    names = sorted(set(column.tolist()), key=lambda how: (how != "none", how == "full", how))
+    return np.array([names.index(how) for how in column.tolist()], dtype=np.float64)
+
+
+def top(swept: Sweep, number: int) -> Plans:
+    """The first ``number`` plans of a task, as a search through all of them would list them."""
+    rows = np.flatnonzero(np.isfinite(swept.seconds))
+    if rows.size > number:
+        limit = np.partition(swept.seconds[rows], number - 1)[number - 1]
+        rows = rows[swept.seconds[rows] <= limit]
+    limit = float(swept.seconds[rows].max()) if rows.size else np.inf
+    return in_order(opened(swept.task, rows, limit)).take(slice(0, number))
+
+
+def front(swept: Sweep) -> Plans:
+    """The plans that no other beats in both step time and device memory, fastest first; of equals the simplest."""
+    plans = opened(swept.task, np.unique(swept.front.row), float(swept.front.seconds.max(initial=0.0)))
+    plans = in_order(plans.take(unbeaten(plans.seconds, plans.device)))
+    _, first = np.unique(plans.seconds, return_index=True)
+    return plans.take(first)
