@@ -11,19 +11,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["IronlawError", "__version__", "estimate"]
+__all__ = ["IronlawError", "__version__", "estimate", "search"]
 
 if TYPE_CHECKING:
     from ironlaw.errors import IronlawError
     from ironlaw.estimate.answer import estimate
+    from ironlaw.search.answer import search
 
 
 def __getattr__(name: str) -> Any:
     """Names of the public interface, imported when first used: ``import ironlaw`` alone loads no numpy."""
-    if name == "estimate":
+    if name in ("estimate", "search"):
         import importlib
 
-        return importlib.import_module("ironlaw.estimate")  # a package that can be called
+        return importlib.import_module(f"ironlaw.{name}")  # a package that can be called
     if name == "IronlawError":
         from ironlaw.errors import IronlawError
 

@@ -142,11 +142,21 @@ def estimate(model: Any = None, on: str | None = None, *, catalog: Sequence[str]
     return answer(read_options(asked, where), folders)
 
 
-def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
-    """The Estimate of options that ``read_options`` has checked."""
-    for name, meaning in (("model", "MODEL"), ("on", "--on ACCELERATOR"), ("gpus", "--gpus N")):
-        if name not in options:
-            raise QuestionError(f"the question lacks {meaning}")
+@dataclass(frozen=True, eq=False, repr=False)
+class Bound:
+    """A question whose names have become records: what is given and by default, the cluster, and the jobs frameworks make of it."""
+
+    given: dict[str, Any]
+    model: Model
+    left_out: list[str]
+    cluster: Cluster
+    jobs: Any  # a framework's name -> Job
+    assumptions: Assumptions
+    folders: tuple[str, ...]
+
+
+def bind_question(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Bound:
+    """The records of options that ``read_options`` has checked; how many accelerators need not be known yet."""
     given = dict(options)
     assumptions: Assumptions = []
     for name, value in given.items():
@@ -168,13 +178,18 @@ def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
     _explicit_stages(given, record)
     _sparse_recompute(given, record)
     cluster = bind_cluster(given, folders, assumptions)
-    rows = _rows(given, record, assumptions)
-    jobs = _job_maker(given, record, cluster, folders)
-    groups = [
-        _evaluate(jobs, cluster, given, placed, folders, assumptions, left_out)
-        for placed in place(jobs, cluster, rows, given.get("framework"))
-    ]
-    return Estimate(tuple(groups), len(rows), folders)
+    return Bound(given, record, left_out, cluster, _job_maker(given, record, cluster, folders), assumptions, folders)
+
+
+def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
+    """The Estimate of options that ``read_options`` has checked."""
+    for name, meaning in (("model", "MODEL"), ("on", "--on ACCELERATOR"), ("gpus", "--gpus N")):
+        if name not in options:
+            raise QuestionError(f"the question lacks {meaning}")
+    bound = bind_question(options, folders)
+    rows = _rows(bound.given, bound.model, bound.assumptions)
+    placements = place(bound.jobs, bound.cluster, rows, bound.given.get("framework"))
+    return Estimate(tuple(_evaluate(bound, placed) for placed in placements), len(rows), folders)
 
 
 def _refuse(given: dict[str, Any]) -> None:
@@ -275,17 +290,10 @@ def _job_maker(given: dict[str, Any], model: Model, cluster: Cluster, folders: t
     return job
 
 
-def _evaluate(
-    jobs: Any,
-    cluster: Cluster,
-    given: dict[str, Any],
-    placed: Placed,
-    folders: tuple[str, ...],
-    assumptions: Assumptions,
-    left_out: list[str],
-) -> Group:
+def _evaluate(bound: Bound, placed: Placed) -> Group:
     """Memory, step, rates and run of the rows one framework runs, as one batch."""
-    job, notes = jobs(placed.framework, notes=True)
+    given, cluster, folders, assumptions = bound.given, bound.cluster, bound.folders, bound.assumptions
+    job, notes = bound.jobs(placed.framework, notes=True)
     plan = placed.plan
     kept = {name: np.broadcast_to(column, (plan.rows,)) for name, column in rule_module.legality(job, plan).items()}
     with np.errstate(all="ignore"):
@@ -308,7 +316,7 @@ def _evaluate(
         count = total_parameters(job.model)
         run = run_of(given, cluster, plan, timed.tree.value, timed.forward_share, count, folders, notes)
     rules = {**kept, "fits": held.fits}
-    warnings = [f"left out: {item}" for item in left_out] + cautions(given, _was_given("cp", notes), job, cluster)
+    warnings = [f"left out: {item}" for item in bound.left_out] + cautions(given, _was_given("cp", notes), job, cluster)
     return Group(
         placed.index,
         job,

@@ -84,15 +84,14 @@ def opened(task: Task, rows: Any, limit: float = np.inf) -> Plans:
     names = (*COLUMNS, *CHOICES)
     if not found:
         return Plans({name: np.empty(0) for name in names}, np.empty(0), np.empty(0))
-    columns = {name: np.concatenate([f.columns[name] for f in found]) for name in names}
-    return Plans(columns, np.concatenate([f.seconds for f in found]), np.concatenate([f.device for f in found]))
+    return merged(found)
 
 
 def _opened(task: Task, rows: Any, limit: float) -> Plans:
     choices = choices_of(task, {name: column[rows] for name, column in task.mesh.columns.items()})
     with np.errstate(all="ignore"):
         plan, masks, device, fits = cells_of(task, rows, choices)
-        parts = times_of(task, plan, masks, fits)
+        parts = times_of(task, plan, [*masks, fits])
         held = np.broadcast_to(device, (*choices.shape, rows.size))
         pieces = []
         for at, value in sums(task, task.mesh.columns["gpus"][rows], parts, rows.size):
@@ -133,8 +132,22 @@ def top(swept: Sweep, number: int) -> Plans:
 
 
 def front(swept: Sweep) -> Plans:
-    """The plans that no other beats in both step time and device memory, fastest first; of equals the simplest."""
-    plans = opened(swept.task, np.unique(swept.front.row), float(swept.front.seconds.max(initial=0.0)))
+    """The plans that fit and no other beats in both step time and device memory, fastest first; of equals the simplest."""
+    found = swept.front
+    held = found.device <= capacity(swept.task)
+    plans = opened(swept.task, np.unique(found.row[held]), float(found.seconds[held].max(initial=0.0)))
     plans = in_order(plans.take(unbeaten(plans.seconds, plans.device)))
     _, first = np.unique(plans.seconds, return_index=True)
     return plans.take(first)
+
+
+def capacity(task: Task) -> float:
+    """Bytes a job may use of one accelerator."""
+    device = task.cluster.accelerator
+    return float((device.memory_usable or device.memory_capacity).value)
+
+
+def merged(many: list[Plans]) -> Plans:
+    """Plans of several lists, one after the other."""
+    columns = {name: np.concatenate([m.columns[name] for m in many]) for name in many[0].columns}
+    return Plans(columns, np.concatenate([m.seconds for m in many]), np.concatenate([m.device for m in many]))

@@ -118,10 +118,8 @@ def choices_of(task: Task, columns: dict[str, Any]) -> Choices:
     if task.space.of("zero") is None:
         tried["zero"] = (float(task.job.framework.default_zero),)
     selective = task.job.framework.selective_recompute
-    same: dict[Any, str] = {}
-    for how in tried["recompute"]:
-        same.setdefault(recompute_columns(how, selective), how)
-    tried["recompute"] = tuple(same.values())
+    hows = [str(how) for how in tried["recompute"]]
+    tried["recompute"] = tuple({recompute_columns(how, selective): how for how in reversed(hows)}.values())[::-1]
     if task.cluster.accelerator.pcie_bandwidth is None and task.cluster.accelerator.c2c_bandwidth is None:
         tried |= {name: (0.0,) for name in CHOICES if name.startswith("offload_")}
     if not np.any(columns["tp"] > 1.0):
@@ -177,7 +175,7 @@ class Block:
 
     seconds: Any  # of the fastest plan of each row that fits; inf where none does
     device: Any  # a bound from below of what each row's leanest plan holds
-    front: Front  # of time and memory, with what was on it before
+    front: Front  # of time and memory, with what was on it before; of plans that do not fit too
     legal: int
     fits: int
 
@@ -191,11 +189,11 @@ def cells_of(task: Task, index: Any, choices: Choices) -> tuple[Plan, list[Any],
     return plan, masks, held.device, held.fits
 
 
-def times_of(task: Task, plan: Plan, masks: list[Any], fits: Any) -> list[Term]:
-    """The parts of a step, with infinity where a cell is masked or does not fit: adding 0 to the rest is exact."""
+def times_of(task: Task, plan: Plan, masks: list[Any]) -> list[Term]:
+    """The parts of a step, with infinity where a mask is false: adding 0 to the rest is exact."""
     parts, _, _ = step_parts(task.job, task.cluster, plan)
     values = [np.asarray(part.value) for part in parts]
-    for allowed in (fits, *masks):
+    for allowed in masks:
         _penalise(values, np.where(allowed, 0.0, np.inf))
     return [Term(part.name, value, part.unit) for part, value in zip(parts, values, strict=True)]
 
@@ -237,7 +235,7 @@ def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
     """The best plan of every row of a block, and what it adds to the front."""
     with np.errstate(all="ignore"):
         plan, masks, device, fits = cells_of(task, index, choices)
-        parts = decided(times_of(task, plan, masks, fits), device.shape)
+        parts = decided(times_of(task, plan, masks), device.shape)
         cells = np.empty((*device.shape[:-1], index.size))  # the best time of every combination that memory tells apart
         inner = tuple(axis for axis, size in enumerate(device.shape[:-1]) if size == 1)
         for at, value in sums(task, task.mesh.columns["gpus"][index], parts, index.size):
@@ -250,7 +248,7 @@ def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
             rows = np.broadcast_to(index, cells.shape)
             front = front.with_points(cells[ahead], device[ahead], rows[ahead])
         legal, shape = _all(masks), (*choices.shape, index.size)
-        return Block(lowest(cells), lowest(device), front, count(legal, shape), count(legal & fits, shape))
+        return Block(lowest(np.where(fits, cells, np.inf)), lowest(device), front, count(legal, shape), count(legal & fits, shape))
 
 
 def lowest(value: Any) -> Any:

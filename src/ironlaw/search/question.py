@@ -1,0 +1,255 @@
+"""What a search is asked: the options of an estimate, and those that say what may vary, what to minimise and what to keep to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw import units
+from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
+from ironlaw.estimate.options import (
+    OFFLOADS,
+    OPTIONS,
+    OVERLAPS,
+    Option,
+    is_column,
+    one_of,
+    positive,
+    price,
+    read_options,
+    switch,
+    text,
+    whole,
+)
+from ironlaw.search.space import MESH, VARIANTS, Space, axis_value, read_fixed, read_forbidden, read_space
+
+GOALS = ("time", "cost", "energy", "carbon", "gpus")
+FRONTS = ("time", "cost", "energy", "carbon", "gpus", "memory")
+MOST_GPUS = 1_000_000.0
+MOST_TOP = 1000.0
+
+
+def days(value: Any, flag: str) -> float:
+    """A time in seconds; a bare number is days."""
+    try:
+        number = float(value) * 86400.0
+    except (TypeError, ValueError):
+        number = units.parse(value, "s", flag)
+    if not 0.0 < number <= 1e11:
+        raise ValueRangeError(f"{flag} is {value}, must be more than 0 days and at most a million")
+    return number
+
+
+def money(value: Any, flag: str) -> float:
+    """US dollars: a number, ``2M``, ``USD 2M``."""
+    spelled = str(value).upper().replace("USD", "").replace("$", "").replace(",", "").strip()
+    number = units.parse_count(spelled, flag)
+    if not 0.0 < number <= 1e15:
+        raise ValueRangeError(f"{flag} is {value}, must be more than 0 and at most 1e15 USD")
+    return number
+
+
+def rate(value: Any, flag: str) -> float:
+    """Tokens per second."""
+    number = units.parse_count(value, flag)
+    if not 0.0 < number <= 1e15:
+        raise ValueRangeError(f"{flag} is {value}, must be more than 0 tokens/s")
+    return number
+
+
+def counts(value: Any, flag: str) -> tuple[float, ...] | tuple[float, float, str]:
+    """``1024``; ``256,512,1024``; or ``64..4096`` as its two ends and "range"."""
+    if is_column(value):
+        return tuple(_count(v, flag) for v in value)
+    low, dots, high = str(value).partition("..")
+    if dots:
+        ends = _count(low, flag), _count(high, flag)
+        if ends[0] > ends[1]:
+            raise ValueRangeError(f"{flag} is {value}: the range ends before it begins")
+        return (*ends, "range")
+    return tuple(dict.fromkeys(_count(v, flag) for v in str(value).split(",")))
+
+
+def _count(value: Any, flag: str) -> float:
+    number = whole(str(value).strip() if isinstance(value, str) else value, flag)
+    if number > MOST_GPUS:
+        raise ValueRangeError(f"{flag} is {value}, must be at most {MOST_GPUS:,.0f} accelerators")
+    return number
+
+
+def several(known: tuple[str, ...]) -> Any:
+    """A reader of a comma list of ``known`` names."""
+
+    def read(value: Any, flag: str) -> tuple[str, ...]:
+        items = value if isinstance(value, (list, tuple)) else str(value).split(",")
+        for item in items:
+            if item.strip() not in known:
+                raise UnknownNameError(flag, item.strip(), known)
+        return tuple(dict.fromkeys(item.strip() for item in items))
+
+    return read
+
+
+def names(value: Any, flag: str) -> tuple[str, ...]:
+    """A comma list of names."""
+    items = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    found = tuple(dict.fromkeys(text(item, flag) for item in items))
+    if not found:
+        raise ValueRangeError(f"{flag} is {value!r}, must be one or more names")
+    return found
+
+
+def quotas(value: Any, flag: str) -> dict[str, float]:
+    """``h100-sxm=512,a100-sxm-80gb=2048`` as accelerators by name."""
+    if isinstance(value, Mapping):
+        return {str(name): _count(number, flag) for name, number in value.items()}
+    found = {}
+    for item in str(value).split(","):
+        name, equals, number = item.partition("=")
+        if not equals:
+            raise QuestionError(f"{flag}: {item.strip()!r} is no ACCELERATOR=N")
+        found[name.strip()] = _count(number, flag)
+    return found
+
+
+def prices(value: Any, flag: str) -> Any:
+    """A price for all accelerators, or ``h100-sxm=2.5,a100-sxm-80gb=1.2``."""
+    if isinstance(value, Mapping):
+        return {str(name): price(item, flag) for name, item in value.items()}
+    if "=" not in str(value):
+        return price(value, flag)
+    pairs = [item.partition("=") for item in str(value).split(",")]
+    return {name.strip(): price(item.strip(), flag) for name, _, item in pairs}
+
+
+def how_many(value: Any, flag: str) -> float:
+    """Plans to list."""
+    number = whole(value, flag)
+    if number > MOST_TOP:
+        raise ValueRangeError(f"{flag} is {value}, must be at most {MOST_TOP:g}")
+    return number
+
+
+OWN: dict[str, Option] = {
+    "on": Option(names, "accelerators to choose from, by catalogue name, comma separated", "A[,B]"),
+    "gpus": Option(counts, "how many: N, a list, or a range such as 64..4096 (default with a budget, deadline or rate: up to 16384)", "N|LO..HI"),
+    "budget": Option(money, "what the run may cost, such as 2M", "USD"),
+    "deadline": Option(days, "how long the run may take, in days", "DAYS"),
+    "target_tokens_per_second": Option(rate, "the rate the plan must reach", "R"),
+    "minimize": Option(one_of(GOALS), f"{', '.join(GOALS)} (default: time; gpus where a deadline or a rate is to be met)", "GOAL"),
+    "pareto": Option(several(FRONTS), f"comma list of {', '.join(FRONTS)}: the plans none beats in all (default: time,cost,energy,memory)", "LIST"),
+    "top": Option(how_many, "list the first K plans (default: the best, and the next that differ in kind)", "K"),
+    "fix": Option(lambda v, f: v if isinstance(v, str) else ",".join(f"{k}={x}" for k, x in dict(v).items()), "hold axes: AXIS=VALUE,...", "LIST"),
+    "forbid": Option(text, "leave plans out: AXIS=VALUE or AXIS>VALUE,...", "LIST"),
+    "space": Option(text, "space file with the values of every axis (default: the one that ships)", "FILE"),
+    "quota": Option(quotas, "most accelerators of a kind: A=N,...", "LIST"),
+    "price": Option(prices, "USD per accelerator hour, or provider/term; A=2.5,B=1.2 for several (default: newest on-demand price)", "PRICE"),
+    "failures": Option(switch, "count failures in days and cost (default: on)", "on|off"),
+    "time_limit": Option(positive("s"), "seconds to search; then the best so far (default: 120)", "S"),
+}  # fmt: skip
+AXIS_OPTIONS = (*MESH, "recompute", "zero", "sp", *VARIANTS)  # options of an estimate that hold an axis of the search
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question read and checked."""
+
+    options: dict[str, Any]  # of an estimate, without accelerator, count and axes
+    on: tuple[str, ...]
+    gpus: tuple[Any, ...]  # counts, or (low, high, "range")
+    space: Space
+    given: dict[str, Any]  # as asked, for the assumptions
+    budget: float | None = None
+    deadline: float | None = None
+    target: float | None = None
+    minimize: str = "time"
+    pareto: tuple[str, ...] = ("time", "cost", "energy", "memory")
+    top: int | None = None
+    quota: Mapping[str, float] | None = None
+    failures: bool = True
+    time_limit: float = 120.0
+
+
+def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
+    """The question of options as they were given; unknown names and wrong values are errors that say where."""
+    own, rest = {}, {}
+    for raw, value in asked.items():
+        name = raw.replace("-", "_")
+        if value is None:
+            continue
+        if name in OWN:
+            own[name] = OWN[name].read(value, _flag(name, where))
+        elif name in OPTIONS:
+            rest[name] = value
+        else:
+            near = ", ".join(nearest_names(name, {**OWN, **OPTIONS})) or ", ".join(OWN)
+            raise QuestionError(f"unknown option {raw!r}{' in ' + where if where else ''}; nearest: {near}")
+    for name, meaning in (("model", "MODEL"), ("on", "--on ACCELERATOR")):
+        if name not in {**own, **rest}:
+            raise QuestionError(f"the question lacks {meaning}")
+    options, fixed = _split(read_options(rest, where))
+    if "price" in own:
+        options["price"] = own["price"]
+    space = read_space(own.get("space")).narrowed(
+        {**fixed, **(read_fixed(own["fix"]) if "fix" in own else {})},
+        read_forbidden(own["forbid"]) if "forbid" in own else (),
+    )
+    question = Question(
+        options,
+        own["on"],
+        _counts(own),
+        space,
+        {**own, **rest},
+        own.get("budget"),
+        own.get("deadline"),
+        own.get("target_tokens_per_second"),
+        own.get("minimize") or ("gpus" if {"deadline", "target_tokens_per_second"} & set(own) and "gpus" not in own else "time"),
+        own.get("pareto", Question.pareto),
+        int(own["top"]) if "top" in own else None,
+        own.get("quota"),
+        own.get("failures", True),
+        own.get("time_limit", 120.0),
+    )
+    _refuse(question)
+    return question
+
+
+def _flag(name: str, where: str) -> str:
+    return f"{name} in {where}" if where else f"--{name.replace('_', '-')}"
+
+
+def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of an estimate, and among them those that hold an axis."""
+    kept, fixed = {}, {}
+    for name, value in options.items():
+        if OPTIONS[name].column and is_column(value):
+            raise QuestionError(f"--{name.replace('_', '-')} has many values: list them in a space file (--space)")
+        if name in AXIS_OPTIONS and value is not None:
+            fixed[name] = float(value) if isinstance(value, (bool, float)) else value
+        elif name in ("overlap", "offload"):
+            known = OVERLAPS if name == "overlap" else OFFLOADS
+            fixed |= {f"{name}_{n.replace('-', '_')}": float(n in value) for n in known}
+        else:
+            kept[name] = value
+    return kept, {axis: value if isinstance(value, str) else axis_value(axis, value, axis) for axis, value in fixed.items()}
+
+
+def _counts(own: dict[str, Any]) -> tuple[Any, ...]:
+    if "gpus" in own:
+        return tuple(own["gpus"])
+    if not {"budget", "deadline", "target_tokens_per_second"} & set(own):
+        raise QuestionError(
+            "the question lacks --gpus N (or LO..HI), or what to size for: --budget, --deadline, --target-tokens-per-second"
+        )
+    return (1.0, 16384.0, "range")
+
+
+def _refuse(question: Question) -> None:
+    """What a question contradicts itself in."""
+    for name, value in (("budget", question.budget), ("deadline", question.deadline)):
+        if value is not None and "tokens" not in question.options:
+            raise QuestionError(f"--{name} needs --tokens, how many the run trains on")
+    for name in question.quota or ():
+        if name not in question.on:
+            raise QuestionError(f"--quota names {name}, which --on does not list: {', '.join(question.on)}")
