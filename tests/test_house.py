@@ -32,8 +32,8 @@ MAY_IMPORT = {
 }
 # report is above estimate; the one way back is Estimate.row, which hands a row to report.data when it is asked for
 BACKWARD = {("estimate/answer.py", "report")}
-# one page tells what a validation found; validate itself imports no report
-ALONE = {("report/validation.py", "validate")}
+# one page each tells what a validation and a search found; neither imports report
+ALONE = {("report/validation.py", "validate"), ("report/plans.py", "search")}
 
 
 def room(path: Path) -> str:

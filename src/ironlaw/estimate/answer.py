@@ -230,12 +230,7 @@ def _rows(given: dict[str, Any], model: Model, assumptions: Assumptions) -> list
         given["seq_len"] = float(min(model.max_position_embeddings, DEFAULT_SEQ_LEN))
         assume(assumptions, "seq_len", given["seq_len"], "default")
     if "global_batch_tokens" in given:
-        sequences = [given["global_batch_tokens"] / s for s in _items(given["seq_len"])]
-        for length, count in zip(_items(given["seq_len"]), sequences, strict=True):
-            if count != int(count) or count < 1:
-                near = " or ".join(f"{n * length:.0f}" for n in (np.floor(count), np.ceil(count)) if n)
-                asked = given["global_batch_tokens"]
-                raise ValueRangeError(f"--global-batch-tokens {asked:.0f} is {count:.2f} sequences of seq_len {length:g}: give {near}")
+        sequences = [sequences_of(given["global_batch_tokens"], s) for s in _items(given["seq_len"])]
         given["global_batch_size"] = sequences if len(sequences) > 1 else sequences[0]
     names = [n for n, o in OPTIONS.items() if o.column and n in given]
     columns = {n: _items(given[n]) for n in names}
@@ -256,6 +251,15 @@ def _rows(given: dict[str, Any], model: Model, assumptions: Assumptions) -> list
     if "global_batch_size" not in given:
         assume(assumptions, "global_batch_size", rows[0]["global_batch_size"] if n == 1 else "by row", "default")
     return rows
+
+
+def sequences_of(tokens: float, seq_len: float) -> float:
+    """A batch in sequences, which must be whole."""
+    count = tokens / seq_len
+    if count != int(count) or count < 1:
+        near = " or ".join(f"{n * seq_len:.0f}" for n in (np.floor(count), np.ceil(count)) if n)
+        raise ValueRangeError(f"--global-batch-tokens {tokens:.0f} is {count:.2f} sequences of seq_len {seq_len:g}: give {near}")
+    return count
 
 
 def _dependent(row: dict[str, Any]) -> None:

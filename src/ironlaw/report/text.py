@@ -116,7 +116,7 @@ def plan_line(plan: dict[str, Any]) -> str:
     """The plan in the short names everyone says."""
     axes = " ".join(f"{n} {plan[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if plan[n] != 1)
     return (
-        f"plan: {axes or 'one rank'}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {_short(plan['num_microbatches'])},"
+        f"plan: {axes or 'one rank'}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {short(plan['num_microbatches'])},"
         f" batch {plan['global_batch_size']} x {plan['seq_len']} tokens, recompute {plan['recompute']},"
         f" {plan['precision']}, {plan['optimizer']}, {plan['framework']}"
     )
@@ -208,7 +208,7 @@ def notes(group: Group, at: int, ink: Ink) -> Iterator[str]:
         yield ink.bad("warning: ") + warning
     items = assumptions(group, at)
     for origin, title in (("given", "Given"), ("chosen", "Chosen"), ("default", "Assumed"), ("override", "Overridden")):
-        taken = [f"{i['name']} {_short(i['value'])}" for i in items if i["origin"] == origin and not _is_obvious(i)]
+        taken = [f"{i['name']} {short(i['value'])}" for i in items if i["origin"] == origin and not _is_obvious(i)]
         if taken:
             yield ink.bold(title) + ink.dim(": ") + ", ".join(taken)
 
@@ -220,7 +220,8 @@ def _is_obvious(item: dict[str, Any]) -> bool:
     return item["name"] in _OBVIOUS and item["value"] == _OBVIOUS[item["name"]]
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as a person writes it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:.15g}" if isinstance(value, float) else str(value)

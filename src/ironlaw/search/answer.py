@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import Estimate, Group, answer
+from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.options import OFFLOADS, OVERLAPS
 from ironlaw.search.best import Plans, Sweep, front, in_order, keep_pages, merged, opened, top
+from ironlaw.search.grid import choices_of
 from ironlaw.search.mesh import COLUMNS
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of
+from ironlaw.search.sizing import admits, narrowed
 
 FEW = 5  # plans listed when nobody says how many
 SPARE = 0.05  # of memory: what a plan should leave, as memory is predicted no better
@@ -78,15 +81,6 @@ class Found:
 
     # --- which plans answer
 
-    def admits(self, worth: Mapping[str, Any]) -> Any:
-        """True where a plan keeps to the budget, the deadline and the rate of the question."""
-        q = self.question
-        kept = np.isfinite(worth["time"])
-        for limit, name in ((q.budget, "cost"), (q.deadline, "time")):
-            if limit is not None:
-                kept = kept & (worth[name] <= limit)
-        return kept if q.target is None else kept & (worth["rate"] >= q.target)
-
     def goal(self, setting: Setting, seconds: Any) -> tuple[Any, ...]:
         """What to minimise, then what decides between equals: time, then accelerators."""
         worth = setting.worth(seconds)
@@ -94,7 +88,7 @@ class Found:
 
     def ranked(self) -> list[Setting]:
         """Settings whose best plan answers the question, best first."""
-        kept = [s for s in self.settings if np.isfinite(s.best) and bool(self.admits(s.worth(s.best)))]
+        kept = [s for s in self.settings if np.isfinite(s.best) and bool(admits(self.question, s.worth(s.best)))]
         return sorted(kept, key=lambda s: tuple(float(value) for value in self.goal(s, s.best)))
 
     def first(self, number: int) -> list[Choice]:
@@ -103,7 +97,7 @@ class Found:
         for setting in self.ranked():
             choices = self._first_of(setting, number)
             goals = self.goal(setting, np.array([c.seconds for c in choices]))
-            admitted = self.admits(setting.worth(np.array([c.seconds for c in choices])))
+            admitted = admits(self.question, setting.worth(np.array([c.seconds for c in choices])))
             made += [(*(float(g[i]) for g in goals), len(made) + i, c) for i, c in enumerate(choices) if admitted[i]]
         return [item[-1] for item in sorted(made, key=lambda item: item[:-1])[:number]]
 
@@ -119,7 +113,7 @@ class Found:
         listed: list[tuple[Any, ...]] = []
         for setting in self.ranked():
             for kind, seconds, swept, row in kinds_of(setting):
-                if bool(self.admits(setting.worth(seconds))):
+                if bool(admits(self.question, setting.worth(seconds))):
                     goal = tuple(float(value) for value in self.goal(setting, seconds))
                     listed.append((*goal, len(listed), kind, setting, swept, row))
         chosen: dict[Any, Choice] = {}
@@ -152,7 +146,7 @@ class Found:
         names = self.question.pareto
         columns = {n: np.concatenate([p[2][n] for p in points]) for n in (*names, "seconds", "memory", "time", "cost", "rate")}
         owner = np.concatenate([np.full(p[2]["seconds"].size, i) for i, p in enumerate(points)])
-        kept = np.flatnonzero(self.admits(columns))
+        kept = np.flatnonzero(admits(self.question, columns))
         kept = kept[undominated(np.stack([columns[n][kept] for n in names], axis=1))] if kept.size else kept
         made = []
         for i in np.unique(owner[kept]):
@@ -166,15 +160,15 @@ class Found:
 
     # --- what they are
 
-    def explained(self, choices: Sequence[Choice]) -> list[tuple[Group, int]]:
-        """The estimate of each choice: its group and its place in it. Choices of one job are one call."""
-        places: dict[int, tuple[Group, int]] = {}
+    def explained(self, choices: Sequence[Choice]) -> list[tuple[Estimate, int]]:
+        """The estimate of each choice, and its row in it. Choices of one job are one call."""
+        places: dict[int, tuple[Estimate, int]] = {}
         jobs: dict[Any, list[int]] = {}
         for i, choice in enumerate(choices):
             jobs.setdefault((id(choice.setting.bound), choice.framework), []).append(i)
         for members in jobs.values():
             found = estimate_of([choices[i] for i in members], self.folders)
-            places |= {i: found.place_of(at) for at, i in enumerate(members)}
+            places |= {i: (found, at) for at, i in enumerate(members)}
         return [places[i] for i in range(len(choices))]
 
 
@@ -251,7 +245,7 @@ def search(
     feasible, ``ranked()`` of the answer is empty and ``search.misses`` says what stands in the way.
     """
     folders = (catalog,) if isinstance(catalog, str) and catalog else tuple(catalog)
-    return run(read_question({k: v for k, v in {"model": model, "on": on, **options}.items()}, where), folders, progress)
+    return run(read_question({"model": model, "on": on, **options}, where), folders, progress)
 
 
 def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | None = None) -> Found:
@@ -275,6 +269,8 @@ def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | 
                 partial = True
                 break
             done["settings"] += 1
+        if not partial:
+            settings += narrowed(question, settings, go_on)
     except KeyboardInterrupt:
         partial = True
     return Found(question, settings, time.monotonic() - started, partial, folders)
@@ -291,3 +287,29 @@ def settings_of(question: Question, folders: tuple[str, ...]) -> list[Setting]:
     if not made and wrong is not None:
         raise wrong
     return made
+
+
+def described(question: Question, folders: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The axes of a question's space, their values, and the meshes and choices of every setting; nothing is timed."""
+    rows = []
+    for setting in settings_of(question, folders):
+        tasks = list(setting.tasks())
+        rows.append({
+            "accelerator": setting.on,
+            **setting.variant,
+            "gpus": setting.gpus,
+            "rows": sum(t.mesh.rows for t in tasks),
+            "choices": max((prod(choices_of(t, t.mesh.columns).shape) for t in tasks), default=0),
+        })  # fmt: skip
+    axes = {
+        axis: {"values": list(values) if values != "all" else ["every divisor"], "size": len(values) if values != "all" else None}
+        for axis, values in question.space.values.items()
+    }
+    return {
+        "title": question.space.title,
+        "axes": axes,
+        "forbidden": [f"{r.axis}{r.compare}{r.value}" for r in question.space.forbidden],
+        "settings": rows,
+        "rows": sum(r["rows"] for r in rows),
+        "most_plans": sum(r["rows"] * r["choices"] for r in rows),
+    }

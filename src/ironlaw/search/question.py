@@ -123,6 +123,11 @@ def prices(value: Any, flag: str) -> Any:
     return {name.strip(): price(item.strip(), flag) for name, _, item in pairs}
 
 
+def clauses(value: Any, flag: str) -> str:
+    """``tp=8,zero=1``, or the same as a table."""
+    return ",".join(f"{axis}={item}" for axis, item in value.items()) if isinstance(value, Mapping) else text(value, flag)
+
+
 def how_many(value: Any, flag: str) -> float:
     """Plans to list."""
     number = whole(value, flag)
@@ -133,18 +138,18 @@ def how_many(value: Any, flag: str) -> float:
 
 OWN: dict[str, Option] = {
     "on": Option(names, "accelerators to choose from, by catalogue name, comma separated", "A[,B]"),
-    "gpus": Option(counts, "how many: N, a list, or a range such as 64..4096 (default with a budget, deadline or rate: up to 16384)", "N|LO..HI"),
+    "gpus": Option(counts, "how many: N, a list, or LO..HI (default, to meet a budget, deadline or rate: 1..16384)", "N|LO..HI"),
     "budget": Option(money, "what the run may cost, such as 2M", "USD"),
     "deadline": Option(days, "how long the run may take, in days", "DAYS"),
     "target_tokens_per_second": Option(rate, "the rate the plan must reach", "R"),
-    "minimize": Option(one_of(GOALS), f"{', '.join(GOALS)} (default: time; gpus where a deadline or a rate is to be met)", "GOAL"),
-    "pareto": Option(several(FRONTS), f"comma list of {', '.join(FRONTS)}: the plans none beats in all (default: time,cost,energy,memory)", "LIST"),
+    "minimize": Option(one_of(GOALS), f"{', '.join(GOALS)} (default: time; to size for a deadline or rate: gpus)", "GOAL"),
+    "pareto": Option(several(FRONTS), f"front of {', '.join(FRONTS)} (default: time,cost,energy,memory)", "LIST"),
     "top": Option(how_many, "list the first K plans (default: the best, and the next that differ in kind)", "K"),
-    "fix": Option(lambda v, f: v if isinstance(v, str) else ",".join(f"{k}={x}" for k, x in dict(v).items()), "hold axes: AXIS=VALUE,...", "LIST"),
+    "fix": Option(clauses, "hold axes: AXIS=VALUE,...", "LIST"),
     "forbid": Option(text, "leave plans out: AXIS=VALUE or AXIS>VALUE,...", "LIST"),
     "space": Option(text, "space file with the values of every axis (default: the one that ships)", "FILE"),
     "quota": Option(quotas, "most accelerators of a kind: A=N,...", "LIST"),
-    "price": Option(prices, "USD per accelerator hour, or provider/term; A=2.5,B=1.2 for several (default: newest on-demand price)", "PRICE"),
+    "price": Option(prices, "USD per accelerator hour, provider/term, or A=2.5,B=1.2 (default: newest on-demand price)", "PRICE"),
     "failures": Option(switch, "count failures in days and cost (default: on)", "on|off"),
     "time_limit": Option(positive("s"), "seconds to search; then the best so far (default: 120)", "S"),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate.answer import Bound, bind_question
+from ironlaw.estimate.answer import Bound, bind_question, sequences_of
 from ironlaw.estimate.bind import assume
 from ironlaw.estimate.counts import total_parameters
 from ironlaw.estimate.place import DEFAULT_SEQ_LEN, default_batch
@@ -51,19 +51,23 @@ class Setting:
         """Bytes of the legal plan that needs least; infinity where none is legal."""
         return min((float(s.device.min(initial=np.inf)) for s in self.sweeps), default=np.inf)
 
-    def run(self, go_on: Callable[[int, int], bool]) -> bool:
-        """Sweep every task; False where ``go_on`` stopped it."""
+    def tasks(self) -> Iterator[Task]:
+        """The job of every stack that may run the setting, with its legal mesh rows."""
+        batch, length = self.bound.given["global_batch_size"], self.bound.given["seq_len"]
         for framework, flat in self._frameworks():
             job = self.bound.jobs(framework)
-            batch, length = self.bound.given["global_batch_size"], self.bound.given["seq_len"]
             mesh = mesh_rows(self.question.space, job, self.gpus, batch, length, flat)
             for rule, rows in mesh.turned_away.items():
                 self.turned_away[rule] = self.turned_away.get(rule, 0) + rows
-            if not mesh.rows:
-                continue
-            swept = sweep(Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.question.space, batch, length), go_on)
+            if mesh.rows:
+                yield Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.question.space, batch, length)
+
+    def run(self, go_on: Callable[[int, int], bool]) -> bool:
+        """Sweep every task; False where ``go_on`` stopped it."""
+        for task in self.tasks():
+            swept = sweep(task, go_on)
             self.sweeps.append(swept)
-            if swept.timed < mesh.rows:
+            if swept.timed < task.mesh.rows:
                 return False
         return True
 
@@ -138,7 +142,7 @@ def with_batch(bound: Bound) -> Bound:
         given["seq_len"] = float(min(bound.model.max_position_embeddings, DEFAULT_SEQ_LEN))
         assume(notes, "seq_len", given["seq_len"], "default")
     if "global_batch_tokens" in given:
-        given["global_batch_size"] = float(max(round(given["global_batch_tokens"] / given["seq_len"]), 1))
+        given["global_batch_size"] = sequences_of(given["global_batch_tokens"], given["seq_len"])
     if "global_batch_size" not in given:
         given["global_batch_size"] = default_batch(1.0, given["seq_len"])
         assume(notes, "global_batch_size", given["global_batch_size"], "default")

@@ -38,6 +38,6 @@ def difference(one: tuple[Group, int], other: tuple[Group, int]) -> list[dict[st
     """What ``other`` takes longer (above 0) or shorter than ``one``, in order of size; small terms left out."""
     first, second = step_terms(*one), step_terms(*other)
     whole = sum(first.values())
-    rows = [{"term": name, "seconds": second.get(name, 0.0) - first.get(name, 0.0)} for name in {**first, **second}]
-    told = [row for row in rows if abs(row["seconds"]) > WORTH_A_WORD * whole]
-    return sorted(told, key=lambda row: -abs(row["seconds"]))
+    rows = [(name, second.get(name, 0.0) - first.get(name, 0.0)) for name in {**first, **second}]
+    told = [row for row in rows if abs(row[1]) > WORTH_A_WORD * whole]
+    return [{"term": name, "seconds": seconds} for name, seconds in sorted(told, key=lambda row: -abs(row[1]))]

@@ -1,0 +1,190 @@
+"""``ironlaw plan``: search the whole space of plans for a question."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ironlaw.cli.estimate import read_toml, wants_colour
+from ironlaw.errors import InputError, QuestionError, UnsupportedError
+from ironlaw.estimate.options import OPTIONS
+from ironlaw.search.question import OWN
+
+if TYPE_CHECKING:
+    from ironlaw.search.question import Question
+
+_EXAMPLES = """
+\b
+Examples:
+  ironlaw plan llama-3-70b --on h100-sxm --gpus 512 --global-batch-size 512 --tokens 1T
+  ironlaw plan llama-3-70b --on h100-sxm,mi300x --gpus 64..2048 --tokens 2T --deadline 30 --minimize cost
+  ironlaw plan llama-3-8b --on h100-sxm --budget 200k --deadline 14 --tokens 1T --price 2.5
+  ironlaw plan deepseek-v3 --on h800 --gpus 2048 --global-batch-size 15360 --fix ep=64,tp=1 --forbid "pp>16"
+  ironlaw plan gpt-3-175b --on a100-sxm-80gb --gpus 1024 --global-batch-size 1536 --top 100 --csv plans.csv
+  ironlaw plan llama-3-70b --on h100-sxm --gpus 512 --describe-space
+"""
+
+
+def _flags(command: click.Command) -> click.Command:
+    """One flag for every option of a search, then those of an estimate."""
+    for name, option in {**OWN, **OPTIONS}.items():
+        if name != "model":
+            shown = OWN.get(name, option)
+            command.params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=shown.metavar, help=shown.help))
+    return command
+
+
+@click.command("plan", epilog=_EXAMPLES)
+@click.argument("model", required=False)
+@click.option("--describe-space", is_flag=True, help="print the axes, their values and the number of meshes; search nothing")
+@click.option("--explain", is_flag=True, help="with --json: formula, inputs and sources of every node")
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.option(
+    "--csv", "csv_file", is_flag=False, flag_value="-", metavar="[FILE]", help="write the listed plans as CSV (default: print it)"
+)
+@click.option("--parquet", "parquet_file", metavar="FILE", help="write the listed plans as Parquet (needs pyarrow)")
+@click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
+def command(
+    model: str | None,
+    describe_space: bool,
+    explain: bool,
+    as_json: bool,
+    csv_file: str | None,
+    parquet_file: str | None,
+    catalog: tuple[str, ...],
+    **flags: Any,
+) -> int:
+    """Search the plans for MODEL: a catalogue name, a config.json, dimensions, or a question.toml with the options.
+
+    Every way to lay the accelerators out is timed; the best is told, the next that differ in kind, why, how many, and what to buy.
+    """
+    from ironlaw.catalog.load import given_folders
+    from ironlaw.search.question import read_question
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    folders = given_folders(catalog)
+    question = read_question(*_asked(model, given))
+    if describe_space:
+        return _describe(question, folders, as_json)
+    return _search(question, folders, as_json, explain, csv_file, parquet_file)
+
+
+def _asked(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The options of a question file, or of the model's name, with the flags over them."""
+    if model is None:
+        raise QuestionError("nothing asked; try: ironlaw plan llama-3-8b --on h100-sxm --gpus 64 --global-batch-size 512")
+    if not model.endswith(".toml"):
+        return {"model": model, **given}, ""
+    return {**read_toml(Path(model)), **given}, Path(model).name
+
+
+def _search(
+    question: Question, folders: tuple[str, ...], as_json: bool, explain: bool, csv_file: str | None, parquet_file: str | None
+) -> int:
+    """Search, then print or write what was found; 1 where no plan answers."""
+    from ironlaw.report.plans import search_data, table
+    from ironlaw.search.answer import run
+
+    for name in (csv_file, parquet_file):
+        if name and name != "-" and not Path(name).resolve().parent.is_dir():
+            raise InputError(f"{name}: no such folder to write to")
+    tables = csv_file is not None or parquet_file is not None
+    found = run(question, folders, _progress())
+    data = search_data(found, explain, advice=not tables or as_json)
+    if parquet_file:
+        write_parquet(table(data), Path(parquet_file))
+    if csv_file:
+        write_csv(table(data), csv_file)
+    if as_json:
+        sys.stdout.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
+    elif not tables:
+        from ironlaw.report.plans_text import page
+
+        sys.stdout.write(page(data, colour=wants_colour()) + "\n")
+    elif not data["plans"]:
+        click.echo("ironlaw: no plan answers; without --csv and --parquet the page says why", err=True)
+    return 0 if data["plans"] else 1
+
+
+def _progress() -> Any:
+    """A line on the terminal that counts, from the second second on; nothing where nobody watches."""
+    if not sys.stderr.isatty():
+        return None
+    started, last = time.monotonic(), [0.0]
+
+    def show(text: str) -> None:
+        now = time.monotonic()
+        if now - started > 1.0 and now - last[0] > 0.2:
+            last[0] = now
+            sys.stderr.write(f"\r\x1b[K{text} (Ctrl-C: the best so far)")
+            sys.stderr.flush()
+
+    return show
+
+
+def write_csv(rows: list[dict[str, Any]], name: str) -> None:
+    """The rows as CSV, into a file whole or not at all, or on standard output."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    if name == "-":
+        sys.stdout.write(text.getvalue())
+        return
+    _replace(Path(name), text.getvalue().encode())
+
+
+def write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
+    """The rows as Parquet, whole or not at all."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UnsupportedError('--parquet needs pyarrow: pip install "ironlaw[tables]"; or use --csv') from None
+    import io
+
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
+    _replace(path, sink.getvalue())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write beside a file and move it there, so that a reader never sees half of it."""
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> int:
+    """The axes of a space and how many meshes each setting has."""
+    from ironlaw.search.answer import described
+
+    data = described(question, folders)
+    if as_json:
+        sys.stdout.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
+        return 0
+    click.echo(f"{data['title']}")
+    for axis, row in data["axes"].items():
+        click.echo(f"  {axis:<22}{row['size'] if row['size'] is not None else 'all':>5}  {', '.join(str(v) for v in row['values'])}")
+    for rule in data["forbidden"]:
+        click.echo(f"  forbidden: {rule}")
+    for row in data["settings"]:
+        click.echo(f"{row['gpus']:>9,.0f} x {row['accelerator']:<18}{row['rows']:>10,} meshes, at most {row['choices']:,} choices each")
+    click.echo(f"{data['rows']:,} meshes in all, at most {data['most_plans']:,} plans")
+    return 0
+
+
+_flags(command)

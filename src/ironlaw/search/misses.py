@@ -1,0 +1,130 @@
+"""What stands in the way where no plan answers: the nearest misses, and the one constraint to relax, by how much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ironlaw.errors import IronlawError
+from ironlaw.search.answer import Found, run
+from ironlaw.search.question import MOST_GPUS, Question
+from ironlaw.search.setting import Setting
+from ironlaw.search.sizing import admits
+from ironlaw.search.space import read_space
+
+SECONDS = 5.0  # for each relaxation that needs a search of its own
+NEAR = (0.0, 0.02, 0.05, 0.1, 0.25)  # how far from the asked number of accelerators a legal one is looked for
+LARGER = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
+
+def misses(found: Found) -> list[dict[str, Any]]:
+    """The constraints of which relaxing one is enough, least relaxation first; each with what it is and what it must be."""
+    feasible = [s for s in found.settings if np.isfinite(s.best)]
+    if feasible:
+        return sorted(_limits(found, feasible), key=lambda row: row["ratio"] if row["ratio"] is not None else np.inf)
+    made = [*_memory(found), *_freed(found), *_other_counts(found)]
+    return sorted(made, key=lambda row: row["ratio"] if row["ratio"] is not None else np.inf)
+
+
+def _limits(found: Found, feasible: list[Setting]) -> list[dict[str, Any]]:
+    """Budget, deadline and rate: what each would have to be with the others kept."""
+    q, made = found.question, []
+    for name, limit, column, unit in (
+        ("deadline", q.deadline, "time", "s"),
+        ("budget", q.budget, "cost", "USD"),
+        ("target_tokens_per_second", q.target, "rate", "token/s"),
+    ):
+        if limit is None:
+            continue
+        freed = replace(q, **{"target" if column == "rate" else name: None})
+        kept = [w for s in feasible if bool(admits(freed, w := s.worth(s.best)))]
+        if kept:
+            values = [float(w[column]) for w in kept]
+            needs = max(values) if column == "rate" else min(values)
+            ratio = limit / needs if column == "rate" else needs / limit
+            made.append(_miss(name, limit, needs, unit, ratio, feasible[0]))
+    return made
+
+
+def _miss(
+    constraint: str, now: Any, needs: Any, unit: str, ratio: float | None, setting: Setting | None = None, note: str = ""
+) -> dict[str, Any]:
+    return {
+        "constraint": constraint,
+        "is": now,
+        "needs": needs,
+        "unit": unit,
+        "ratio": ratio,
+        "accelerator": setting.on if setting else None,
+        "gpus": setting.gpus if setting else None,
+        "note": note,
+    }
+
+
+def _memory(found: Found) -> list[dict[str, Any]]:
+    """The leanest legal plan of every accelerator, and the memory it lacks."""
+    made, seen = [], set()
+    for setting in sorted((s for s in found.settings if np.isfinite(s.leanest)), key=lambda s: s.leanest / s.capacity):
+        if setting.on not in seen:
+            seen.add(setting.on)
+            made.append(_miss("memory", setting.capacity, setting.leanest, "B", setting.leanest / setting.capacity, setting))
+    return made
+
+
+def _freed(found: Found) -> list[dict[str, Any]]:
+    """Axes held or thinned out by the question that alone make it feasible when they are free again."""
+    q = found.question
+    full = read_space(None)
+    made = []
+    for axis, values in q.space.values.items():
+        usual = full.of(axis)
+        if usual is None or values == usual or (usual != "all" and set(usual) <= set(values)):
+            continue
+        space = replace(q.space, values={**q.space.values, axis: usual}, forbidden=tuple(r for r in q.space.forbidden if r.axis != axis))
+        if (setting := _first_feasible(replace(q, space=space), found.folders)) is not None:
+            best = _best_value(setting, axis)
+            held = values[0] if len(values) == 1 else list(values)
+            made.append(_miss(axis, held, best, "", None, setting, "free it"))
+    return made
+
+
+def _best_value(setting: Setting, axis: str) -> Any:
+    """What the fastest plan has on an axis, where rows tell."""
+    for s in setting.sweeps:
+        if axis in s.task.mesh.columns and np.isfinite(s.seconds).any():
+            return float(s.task.mesh.columns[axis][int(np.argmin(s.seconds))])
+    return "another value"
+
+
+def _other_counts(found: Found) -> list[dict[str, Any]]:
+    """The nearest number of accelerators that works, and the smallest multiple."""
+    q = found.question
+    if not found.settings or max(s.gpus for s in found.settings) >= MOST_GPUS:
+        return []
+    top = max(s.gpus for s in found.settings)
+    node = found.settings[-1].node
+    near = {np.floor(top * (1.0 + f * sign) / node) * node for f in NEAR for sign in (-1, 1)} | {2.0 ** round(np.log2(top))}
+    for counts in (sorted((n for n in near if n >= 1), key=lambda n: abs(n - top)), [_power(top * f) for f in LARGER]):
+        for count in counts:
+            if 1 <= count <= MOST_GPUS and count != top:
+                setting = _first_feasible(replace(q, gpus=(float(count),)), found.folders)
+                if setting is not None:
+                    return [_miss("gpus", top, float(count), "", float(max(count / top, top / count)), setting)]
+    return []
+
+
+def _power(number: float) -> float:
+    """The next power of two."""
+    return float(2.0 ** np.ceil(np.log2(number)))
+
+
+def _first_feasible(question: Question, folders: tuple[str, ...]) -> Setting | None:
+    """The fastest setting of a changed question that has a plan that fits; None where none has."""
+    try:
+        found = run(replace(question, time_limit=SECONDS), folders)
+    except IronlawError:
+        return None
+    feasible = [s for s in found.settings if np.isfinite(s.best)]
+    return min(feasible, key=lambda s: s.best, default=None)
