@@ -44,9 +44,7 @@ def _flags(command: click.Command) -> click.Command:
 @click.option("--describe-space", is_flag=True, help="print the axes, their values and the number of meshes; search nothing")
 @click.option("--explain", is_flag=True, help="with --json: formula, inputs and sources of every node")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-@click.option(
-    "--csv", "csv_file", is_flag=False, flag_value="-", metavar="[FILE]", help="write the listed plans as CSV (default: print it)"
-)
+@click.option("--csv", "csv_file", is_flag=False, flag_value="-", metavar="[FILE]", help="write the listed plans as CSV, or print it")
 @click.option("--parquet", "parquet_file", metavar="FILE", help="write the listed plans as Parquet (needs pyarrow)")
 @click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
 def command(

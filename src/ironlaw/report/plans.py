@@ -78,9 +78,7 @@ def warnings_of(found: Found) -> list[str]:
         return []
     done = sum(1 for s in found.settings if s.sweeps)
     told = f"{done} of {len(found.settings)} settings begun"
-    return [
-        f"partial: the search stopped after {found.seconds:.0f} s with {told}; --time-limit lets it run on, --fix and --space narrow it"
-    ]
+    return [f"partial: the search stopped after {found.seconds:.0f} s with {told}; --time-limit lets it run on, --fix narrows it"]
 
 
 def plan_entry(found: Found, choice: Choice, estimate: Any, row: int, explain: bool) -> dict[str, Any]:

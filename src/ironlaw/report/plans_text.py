@@ -116,8 +116,9 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield ink.dim(f"{_HEADER} {'step':>8} {'tokens/s':>11} {'MFU':>6} {'memory':>7}{run}")
     for i, plan in enumerate(data["plans"], 1):
         p, worth = plan["plan"], plan["worth"]
+        axes = f"{p['tp']:>3} {p['pp']:>3} {p['vpp']:>3} {p['cp']:>3} {p['ep']:>3} {p['dp']:>5}"
         line = (
-            f"  {i:>2}{'=' if plan['tie'] else ' '}{p['gpus']:>6} {p['tp']:>3} {p['pp']:>3} {p['vpp']:>3} {p['cp']:>3} {p['ep']:>3} {p['dp']:>5}"
+            f"  {i:>2}{'=' if plan['tie'] else ' '}{p['gpus']:>6} {axes}"
             f" {p['zero']:>4} {p['micro_batch_size']:>3} {p['recompute']:<10} {units.show(plan['step']['seconds'], 's'):>8}"
             f" {plan['throughput']['tokens_per_second']:>11,.0f} {plan['throughput']['mfu']:>6.1%} {1.0 - plan['headroom']:>7.1%}"
         )
@@ -228,10 +229,8 @@ def advice(data: dict[str, Any], ink: Ink) -> Iterator[str]:
 
 def _crossings(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     for row in (r for r in data["advice"] if r["about"] == "crossover"):
-        told = [
-            f"{'bound' if c['what'] == 'by' else 'largest loss'} {c['was']} becomes {c['becomes']} between {c['from']:,.0f} and {c['to']:,.0f}"
-            for c in row["changes"]
-        ]
+        what = {"by": "bound", "lost_to": "largest loss"}
+        told = [f"{what[c['what']]} {c['was']} becomes {c['becomes']} between {c['from']:,.0f} and {c['to']:,.0f}" for c in row["changes"]]
         first, last = row["points"][0], row["points"][-1]
         if told:
             yield f"  along {row['name']}: {'; '.join(told)}"

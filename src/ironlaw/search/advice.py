@@ -45,10 +45,8 @@ def resources(job: Job, cluster: Cluster) -> list[Resource]:
     quick = job.framework.replace(host_time_per_operator=more(host, 1.0 / MORE))
     return [
         Resource("peak FLOP/s", "compute", job, replace(cluster, accelerator=faster)),
-        Resource("HBM bandwidth", "hbm", job, replace(cluster, accelerator=device.replace(hbm_bandwidth=more(device.hbm_bandwidth)))),
-        Resource(
-            "scale-up bandwidth", "network", job, replace(cluster, node=node.replace(scale_up_bandwidth=more(node.scale_up_bandwidth)))
-        ),
+        Resource("HBM bandwidth", "hbm", job, replace(cluster, accelerator=streaming)),
+        Resource("scale-up bandwidth", "network", job, replace(cluster, node=joined)),
         Resource("NIC bandwidth", "network", job, wired),
         Resource("host speed", "dispatch", replace(job, framework=quick), cluster),
     ]

@@ -38,7 +38,7 @@ def _limits(found: Found, feasible: list[Setting]) -> list[dict[str, Any]]:
     ):
         if limit is None:
             continue
-        freed = replace(q, **{"target" if column == "rate" else name: None})
+        freed = {"deadline": replace(q, deadline=None), "budget": replace(q, budget=None)}.get(name) or replace(q, target=None)
         kept = [w for s in feasible if bool(admits(freed, w := s.worth(s.best)))]
         if kept:
             values = [float(w[column]) for w in kept]
