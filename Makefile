@@ -33,6 +33,7 @@ test-torch: $(VENV)/torch $(VENV)/installed
 # Whole processes and library calls against their budgets.
 bench: $(VENV)/dev $(VENV)/installed
 	$(BIN)/python tools/bench.py
+	$(BIN)/python tools/bench_search.py
 
 # What the change moves of the held-out errors, family by family; fails where one grew.
 numbers: $(VENV)/dev $(VENV)/installed

@@ -125,6 +125,11 @@ class Estimate:
 
         return row_data(self, index, explain)
 
+    def again(self, options: dict[str, Any]) -> Estimate:
+        """The same plans under options that change only the run: tokens, money, failures. No step is computed."""
+        bound = bind_question(options, self.folders)
+        return replace(self, groups=tuple(with_run(group, bound) for group in self.groups))
+
     def to_json(self, explain: bool = False) -> Any:
         """The answer as plain data: one object, or a list where the question had many rows."""
         return self.row(0, explain) if self.rows == 1 else [self.row(i, explain) for i in range(self.rows)]
@@ -296,48 +301,37 @@ def _job_maker(given: dict[str, Any], model: Model, cluster: Cluster, folders: t
 
 def _evaluate(bound: Bound, placed: Placed) -> Group:
     """Memory, step, rates and run of the rows one framework runs, as one batch."""
-    given, cluster, folders, assumptions = bound.given, bound.cluster, bound.folders, bound.assumptions
-    job, notes = bound.jobs(placed.framework, notes=True)
-    plan = placed.plan
+    job, plan, cluster = bound.jobs(placed.framework), placed.plan, bound.cluster
     kept = {name: np.broadcast_to(column, (plan.rows,)) for name, column in rule_module.legality(job, plan).items()}
     with np.errstate(all="ignore"):
         held = memory(job, cluster, plan)
         timed = step(job, cluster, plan)
-        speed = throughput(job, cluster, plan, timed)
-    correction = _correction(given)
+    correction = _correction(bound.given)
     if correction is not None:  # every part of the step is as much longer or shorter as the user's own runs were
         timed = replace(timed, tree=total("step", timed.tree.parts, times=correction.factor))
+    with np.errstate(all="ignore"):
         speed = throughput(job, cluster, plan, timed)
-    notes = [*assumptions, *notes]
-    if correction is not None:
-        assume(notes, "correction", f"step times {correction.factor:.3f} ({correction.label})", "override")
+    rules = {**kept, "fits": held.fits}
+    found = (rules, held, timed, speed, None, [], (), bound.folders, correction)
+    return with_run(Group(placed.index, job, cluster, plan, placed.recompute, placed.chosen, *found), bound)
+
+
+def with_run(group: Group, bound: Bound) -> Group:
+    """A group with the run, the assumptions and the cautions of a question: what changes with money and tokens, and no law of a step."""
+    given, name = bound.given, group.job.framework.name
+    notes = [*bound.assumptions, *bound.jobs(name, notes=True)[1]]
+    if group.correction is not None:
+        assume(notes, "correction", f"step times {group.correction.factor:.3f} ({group.correction.label})", "override")
     if "schedule" not in given:
         assume(notes, "schedule", "1f1b, interleaved where vpp > 1", "default")
     if "framework" not in given:
-        assume(notes, "framework", placed.framework, "default")
+        assume(notes, "framework", name, "default")
     run = None
     if "tokens" in given:
-        count = total_parameters(job.model)
-        run = run_of(given, cluster, plan, timed.tree.value, timed.forward_share, count, folders, notes)
-    rules = {**kept, "fits": held.fits}
-    warnings = [f"left out: {item}" for item in bound.left_out] + cautions(given, _was_given("cp", notes), job, cluster)
-    return Group(
-        placed.index,
-        job,
-        cluster,
-        plan,
-        placed.recompute,
-        placed.chosen,
-        rules,
-        held,
-        timed,
-        speed,
-        run,
-        notes,
-        tuple(warnings),
-        folders,
-        correction,
-    )
+        count = total_parameters(group.job.model)
+        run = run_of(given, group.cluster, group.plan, group.step.tree.value, group.step.forward_share, count, bound.folders, notes)
+    told = [f"left out: {item}" for item in bound.left_out] + cautions(given, _was_given("cp", notes), group.job, group.cluster)
+    return replace(group, run=run, assumptions=notes, warnings=tuple(told))
 
 
 def _correction(given: dict[str, Any]) -> Correction | None:

@@ -22,6 +22,7 @@ from ironlaw.search.sizing import admits, narrowed
 
 FEW = 5  # plans listed when nobody says how many
 SPARE = 0.05  # of memory: what a plan should leave, as memory is predicted no better
+KIND_AXES = ("tp", "pp", "cp", "ep")
 Progress = Callable[[str], None]
 
 
@@ -35,6 +36,12 @@ class Choice:
     seconds: float
     device: float
 
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Accelerator, variant, stack, and which axes of the mesh it uses: plans of one kind differ only in degree."""
+        used = (bool(self.values[axis] > 1.0) for axis in KIND_AXES)
+        return (self.setting.on, *self.setting.variant.values(), self.framework, *used)
+
 
 @dataclass(eq=False, repr=False)
 class Found:
@@ -45,7 +52,7 @@ class Found:
     seconds: float
     partial: bool
     folders: tuple[str, ...]
-    cache: dict[str, Any] = field(default_factory=dict)
+    cache: dict[Any, Estimate] = field(default_factory=dict)
 
     def again(self, **changed: Any) -> Found:
         """The same search under another price, budget, deadline, rate, tokens, goal or front; at once."""
@@ -56,7 +63,7 @@ class Found:
             replace(s, question=question, bound=binds[s.bound.given["on"], tuple(s.variant.items())], sweeps=s.sweeps)
             for s in self.settings
         ]
-        return Found(question, settings, self.seconds, self.partial, self.folders)
+        return Found(question, settings, self.seconds, self.partial, self.folders, self.cache)
 
     # --- how much was searched
 
@@ -112,17 +119,15 @@ class Found:
         """The best plan, and the next that differ in kind: other accelerators, or other axes of the mesh in use."""
         listed: list[tuple[Any, ...]] = []
         for setting in self.ranked():
-            for kind, seconds, swept, row in kinds_of(setting):
-                if bool(admits(self.question, setting.worth(seconds))):
-                    goal = tuple(float(value) for value in self.goal(setting, seconds))
-                    listed.append((*goal, len(listed), kind, setting, swept, row))
+            for choice in kinds_of(setting):
+                if bool(admits(self.question, setting.worth(choice.seconds))):
+                    goal = tuple(float(value) for value in self.goal(setting, choice.seconds))
+                    listed.append((*goal, len(listed), choice))
         chosen: dict[Any, Choice] = {}
-        for *_, kind, setting, swept, row in sorted(listed, key=lambda item: item[:4]):
-            if kind not in chosen and len(chosen) < number:
-                plans = in_order(opened(swept.task, np.array([row]), float(swept.seconds[row]))).take(slice(0, 1))
-                chosen[kind] = choices_of_plans(setting, plans, swept.task.job.framework.name)[0]
-        best = self.first(1) if chosen else []  # of equal rows the simplest
-        return [*best, *list(chosen.values())[1:]]
+        for *_, choice in sorted(listed, key=lambda item: item[:4]):
+            if len(chosen) < number:
+                chosen.setdefault(choice.kind, choice)
+        return list(chosen.values())
 
     def spacious(self, best: Choice) -> Choice | None:
         """The fastest plan of the best setting that leaves memory to spare, where the best does not."""
@@ -167,9 +172,17 @@ class Found:
         for i, choice in enumerate(choices):
             jobs.setdefault((id(choice.setting.bound), choice.framework), []).append(i)
         for members in jobs.values():
-            found = estimate_of([choices[i] for i in members], self.folders)
+            found = self._estimate_of([choices[i] for i in members])
             places |= {i: (found, at) for at, i in enumerate(members)}
         return [places[i] for i in range(len(choices))]
+
+    def _estimate_of(self, choices: list[Choice]) -> Estimate:
+        """The estimate of some choices of one job; steps that were computed for another question of this search stay."""
+        key = tuple((id(c.setting.sweeps), c.framework, *c.values.values()) for c in choices)
+        if key in self.cache:
+            return self.cache[key].again(options_of(choices))
+        self.cache[key] = estimate_of(choices, self.folders)
+        return self.cache[key]
 
 
 def undominated(points: Any) -> Any:
@@ -183,18 +196,27 @@ def undominated(points: Any) -> Any:
     return np.array(sorted(kept), dtype=np.int64)
 
 
-def kinds_of(setting: Setting) -> list[tuple[Any, float, Sweep, int]]:
-    """(kind, step time, sweep, row) of the fastest mesh row of every kind: accelerator, variant, stack, and axes above 1."""
+def kinds_of(setting: Setting) -> list[Choice]:
+    """The fastest plan of every kind a setting has: its stack, and which axes of the mesh it uses; of equals the simplest."""
     made = []
     for s in setting.sweeps:
-        c = s.task.mesh.columns
-        key = sum((c[axis] > 1.0) * 2**i for i, axis in enumerate(("tp", "pp", "cp", "ep")))
-        rows = np.flatnonzero(np.isfinite(s.seconds))
-        rows = rows[np.argsort(s.seconds[rows], kind="stable")]
-        for row in rows[np.sort(np.unique(key[rows], return_index=True)[1])]:
-            kind = (setting.on, *setting.variant.values(), s.task.job.framework.name, int(key[row]))
-            made.append((kind, float(s.seconds[row]), s, int(row)))
+        if "kinds" not in s.memo:
+            s.memo["kinds"] = _fastest_of_kinds(s)
+        made += choices_of_plans(setting, s.memo["kinds"], s.task.job.framework.name)
     return made
+
+
+def _fastest_of_kinds(swept: Sweep) -> Plans:
+    columns = swept.task.mesh.columns
+    key = sum((columns[axis] > 1.0) * 2**i for i, axis in enumerate(KIND_AXES))
+    best = np.full(2 ** len(KIND_AXES), np.inf)
+    np.minimum.at(best, key, swept.seconds)
+    rows = np.flatnonzero(np.isfinite(swept.seconds) & (swept.seconds == best[key]))
+    plans = opened(swept.task, rows)
+    key = sum((plans.columns[axis] > 1.0) * 2**i for i, axis in enumerate(KIND_AXES))
+    plans = in_order(plans.take(np.flatnonzero(plans.seconds == best[key])))
+    key = sum((plans.columns[axis] > 1.0) * 2**i for i, axis in enumerate(KIND_AXES))
+    return plans.take(np.sort(np.unique(key, return_index=True)[1]))
 
 
 def choices_of_plans(setting: Setting, plans: Plans, framework: str = "") -> list[Choice]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ class Sweep:
     legal: int
     fits: int
     timed: int  # rows done; less than all where the search was stopped
+    memo: dict[str, Any] = field(default_factory=dict)  # what was opened before
 
 
 @dataclass(frozen=True, eq=False, repr=False)

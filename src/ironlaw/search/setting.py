@@ -80,7 +80,7 @@ class Setting:
 
     def worth(self, seconds: Any) -> dict[str, Any]:
         """What plans of these step times come to: run time, cost, energy, carbon, rate; without tokens, those of one step."""
-        times = np.asarray(seconds, dtype=np.float64)
+        times = np.asarray(seconds, dtype=np.float64) * self._level
         run, failing = self._run(times), self.question.failures and "tokens" in self.bound.given
         usd, joules, carbon, whole = run.usd, run.joules, run.kg_co2e, run.seconds
         if failing:
@@ -105,6 +105,15 @@ class Setting:
                        | {"gpus": self.gpus * one}, given["global_batch_size"], given["seq_len"])  # fmt: skip
         with np.errstate(all="ignore"):
             return run_of(given, cluster, plan, seconds, FORWARD_SHARE * one, total_parameters(self.bound.model), self.bound.folders, [])
+
+    @cached_property
+    def _level(self) -> float:
+        """What the user's own runs say of the level of step times; 1 where the question has none."""
+        if "correction" not in self.bound.given:
+            return 1.0
+        from ironlaw.estimate.correction import read_correction
+
+        return float(read_correction(self.bound.given["correction"]).factor)
 
     @cached_property
     def capacity(self) -> float:

@@ -1,0 +1,134 @@
+"""Searches of named spaces against their budgets: library call, cold command, memory, answers to a changed question, bits.
+
+Run with ``make bench``. The spaces stand in benchmarks/spaces: axes and values as committed, every plan legal and unlike all
+others. A call is the best of three, as the machines this runs on share their cores.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SPACES = Path(__file__).parents[1] / "benchmarks" / "spaces"
+CALCULON = (13, 20)  # plans a second and core, measured beside this project on two cores; Calculon 0.1, isc 2023
+
+
+@dataclass(frozen=True)
+class Named:
+    """A space, its question, and what it must come to."""
+
+    space: str
+    question: dict[str, Any]
+    rows: int  # at least
+    legal: int  # at least
+    call: float  # seconds at most
+    cold: float | None  # seconds at most
+    memory: float = 250.0  # MB at most
+
+
+NAMED = (
+    Named(
+        "gpt-3-1024", {"model": "gpt-3-175b", "on": "a100-sxm-80gb", "gpus": 1024, "global_batch_size": 1536}, 19_000, 8_000_000, 1.0, 2.0
+    ),
+    Named(
+        "llama-3.1-405b-16384",
+        {"model": "llama-3.1-405b", "on": "h100-sxm", "gpus": 16384, "global_batch_size": 2048, "seq_len": 8192},
+        10_000,
+        6_000_000,
+        1.5,
+        2.5,
+    ),
+    Named(
+        "deepseek-v3-2048",
+        {"model": "deepseek-v3", "on": "h800", "gpus": 2048, "global_batch_size": 15360, "seq_len": 4096},
+        10_000,
+        1_000_000,
+        5.0,
+        None,
+    ),
+)
+
+# one process a space, so that its memory is its own; the first call warms what a program has loaded anyway
+CHILD = """
+import json, resource, sys, time
+import ironlaw
+question, space = json.loads(sys.argv[1]), sys.argv[2]
+ironlaw.search("llama-3-8b", on="h100-sxm", gpus=8, global_batch_size=64).first(1)
+taken = []
+for _ in range(3):
+    start = time.perf_counter()
+    found = ironlaw.search(**question, tokens="300B", space=space)
+    first = found.first(100)
+    taken.append(time.perf_counter() - start)
+listed = found.explained(found.of_kinds(5))  # the page of the question before
+start = time.perf_counter()
+again = found.again(price=1.5, tokens="1T", deadline=900)
+listed = again.explained(again.of_kinds(5))
+again_taken = time.perf_counter() - start
+flat = [estimate.place_of(row) for estimate, row in found.explained(first)]
+same = all(c.seconds == g.step.tree.value[i] and c.device == g.memory.device[i] and g.legal[i] and g.memory.fits[i]
+           for c, (g, i) in zip(first, flat))
+ordered = [c.seconds for c in first] == sorted(c.seconds for c in first)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6 * (1024 if sys.platform != "darwin" else 1)
+print(json.dumps({**found.space, "call": min(taken), "again": again_taken, "same": same and ordered, "listed": len(listed), "peak": peak}))
+"""
+
+
+def measured(named: Named) -> dict[str, Any]:
+    """What a process of its own makes of a space."""
+    space = str(SPACES / f"{named.space}.toml")
+    done = subprocess.run([sys.executable, "-c", CHILD, json.dumps(named.question), space], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def cold(named: Named) -> float:
+    """Seconds of the whole command in a fresh process, best of three."""
+    flags = [part for name, value in named.question.items() if name != "model" for part in (f"--{name.replace('_', '-')}", str(value))]
+    command = [sys.executable, "-m", "ironlaw", "plan", named.question["model"], *flags, "--space", str(SPACES / f"{named.space}.toml")]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    taken = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def main() -> int:
+    over = []
+    for named in NAMED:
+        found = measured(named)
+        whole = cold(named) if named.cold else None
+        rate = found["legal"] / found["call"]
+        print(f"{named.space}: {found['legal']:,} legal plans on {found['rows']:,} mesh rows, about {found['options']:.0f} choices each")
+        print(f"  library call with the first 100   {found['call']:6.2f} s (budget {named.call})")
+        if whole is not None:
+            print(f"  cold command                      {whole:6.2f} s (budget {named.cold})")
+        print(f"  other price, tokens and deadline  {found['again'] * 1e3:6.0f} ms (budget 150)")
+        print(f"  peak memory                       {found['peak']:6.0f} MB (budget {named.memory:.0f})")
+        print(f"  decided                           {rate:,.0f} plans a second; Calculon {CALCULON[0]} to {CALCULON[1]} a core")
+        print(f"  first 100 equal to estimate       {'in order and in bits' if found['same'] else 'NO'}")
+        broken = {
+            "call": found["call"] > named.call,
+            "cold command": whole is not None and whole > (named.cold or 0.0),
+            "changed question": found["again"] > 0.15,
+            "memory": found["peak"] > named.memory,
+            "rows": found["rows"] < named.rows,
+            "legal plans": found["legal"] < named.legal,
+            "an empty answer": not found["listed"],
+            "bits": not found["same"],
+        }
+        over += [f"{named.space}: {what}" for what, wrong in broken.items() if wrong]
+    for name in over:
+        print(f"over budget: {name}")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
