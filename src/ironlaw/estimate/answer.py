@@ -312,7 +312,7 @@ def _evaluate(bound: Bound, placed: Placed) -> Group:
     with np.errstate(all="ignore"):
         speed = throughput(job, cluster, plan, timed)
     rules = {**kept, "fits": held.fits}
-    found = (rules, held, timed, speed, None, [], (), bound.folders, correction)
+    found: Any = (rules, held, timed, speed, None, [], (), bound.folders, correction)
     return with_run(Group(placed.index, job, cluster, plan, placed.recompute, placed.chosen, *found), bound)
 
 

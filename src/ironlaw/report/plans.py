@@ -12,7 +12,7 @@ from ironlaw.estimate.bands import step_band
 from ironlaw.report.data import SCHEMA_VERSION
 from ironlaw.search.advice import advise
 from ironlaw.search.answer import FEW, Choice, Found
-from ironlaw.search.best import SIMPLEST
+from ironlaw.search.best import SIMPLEST, effort_of
 from ironlaw.search.misses import misses
 from ironlaw.search.sizing import sizes
 from ironlaw.search.why import difference
@@ -25,13 +25,14 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
     question = found.question
     choices = found.first(question.top) if question.top else found.of_kinds(FEW)
     spare = found.spacious(choices[0]) if choices and not question.top else None
-    if spare is not None:
+    at = None if spare is None else next((i for i, c in enumerate(choices) if c.same_as(spare)), len(choices))
+    if spare is not None and at == len(choices):
         choices.append(spare)
     places = found.explained(choices)
     plans = [plan_entry(found, choice, *place, explain) for choice, place in zip(choices, places, strict=True)]
     _compare(plans, places)
-    if spare is not None:
-        plans[-1]["note"] = "the fastest that leaves 5% of the memory free"
+    if at is not None:
+        plans[at]["note"] = "the fastest that leaves 5% of the memory free"
     bound = found.settings[0].bound if found.settings else None
     data: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -44,6 +45,7 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
         "space": found.space,
         "partial": found.partial,
         "plans": plans,
+        "simplest": simplest(plans),
         "pareto": [pareto_entry(choice, values) for choice, values in found.pareto()],
         "sizes": sizes(question, found.settings),
         "advice": advise(found, choices[0], places[0]) if advice and choices else [],
@@ -98,6 +100,18 @@ def plan_entry(found: Found, choice: Choice, estimate: Any, row: int, explain: b
         "note": "",
         "band": step_band(group, at, choice.seconds),
     }
+
+
+def simplest(plans: list[dict[str, Any]]) -> int | None:
+    """Of the best plan and those that tie with it the simplest, as an index: the model split fewest ways, then the order of SIMPLEST."""
+    tied = [i for i, plan in enumerate(plans) if i == 0 or plan["tie"]]
+
+    def effort(i: int) -> tuple[Any, ...]:
+        options, p = plans[i]["options"], plans[i]["plan"]
+        ways = p["tp"] * p["pp"] * p["cp"] * p["ep"] * p["etp"]
+        return (ways, *(effort_of(name, options[name]) for name in SIMPLEST), i)
+
+    return min(tied, key=effort, default=None)
 
 
 def _plain(value: Any) -> Any:

@@ -126,6 +126,16 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
             line += f" {worth['time'] / 86400.0:>7,.1f} {worth['cost']:>12,.0f}"
         several = f" {p['accelerator']}" if len(data["question"]["on"]) > 1 else ""
         yield line + several + (f"  {plan['note']}" if plan["note"] else _offloaded(plan).replace(",", ""))
+    if told := plans_note(data):
+        yield ink.dim(told)
+
+
+def plans_note(data: dict[str, Any]) -> str:
+    """Which of the plans that tie is the simplest."""
+    at = data["simplest"]
+    if not at:
+        return ""
+    return f"  of those that cannot be told apart, plan {at + 1} splits the model the fewest ways"
 
 
 def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
@@ -245,6 +255,8 @@ def nothing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     if turned:
         told = ", ".join(f"{count:,} {'plans do not fit' if rule == 'fits' else f'meshes break {rule}'}" for rule, count in turned.items())
         yield f"  turned away: {told}"
+    elif not data["space"]["rows"]:
+        yield "  no tp, pp, cp and data parallel together divide the accelerators and the batch"
     for i, row in enumerate(data["misses"]):
         yield f"  {'relax' if i == 0 else '   or'} {_miss(row)}"
     if not data["misses"]:
@@ -267,6 +279,8 @@ def _miss(row: dict[str, Any]) -> str:
         return f"the rate: {now:,.0f} tokens/s to {needs:,.0f}{where}"
     if name == "gpus":
         return f"the number of accelerators: {now:,.0f} to {needs:,.0f}"
+    if name == "global_batch_size":
+        return f"the batch: {now:,.0f} sequences to {needs:,.0f}{where}"
     return f"{name}: held at {now}, free it (then {needs}){where}"
 
 

@@ -42,6 +42,10 @@ class Choice:
         used = (bool(self.values[axis] > 1.0) for axis in KIND_AXES)
         return (self.setting.on, *self.setting.variant.values(), self.framework, *used)
 
+    def same_as(self, other: Choice) -> bool:
+        """True for the same plan of the same setting."""
+        return self.setting is other.setting and self.framework == other.framework and self.values == other.values
+
 
 @dataclass(eq=False, repr=False)
 class Found:

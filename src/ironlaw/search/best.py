@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.search.grid import ROWS, Front, Task, cells_of, choices_of, evaluate, kinds, sums, times_of, unbeaten
+from ironlaw.search.grid import BARRED, ROWS, Front, Task, cells_of, choices_of, evaluate, kinds, sums, times_of, unbeaten
 from ironlaw.search.mesh import COLUMNS
 from ironlaw.search.space import CHOICES
 
@@ -97,7 +97,7 @@ def _opened(task: Task, rows: Any, limit: float) -> Plans:
         pieces = []
         for at, value in sums(task, task.mesh.columns["gpus"][rows], parts, rows.size):
             seconds = np.broadcast_to(value, (*choices.shape, at.stop - at.start))
-            where = np.nonzero(seconds <= min(limit, np.finfo(np.float64).max))
+            where = np.nonzero((seconds <= limit) & (seconds < BARRED))
             pieces.append(((*where[:-1], where[-1] + at.start), seconds[where]))
     index = tuple(np.concatenate([where[axis] for where, _ in pieces]) for axis in range(len(choices.shape) + 1))
     columns = {name: column[rows[index[-1]]] for name, column in task.mesh.columns.items()}
@@ -118,8 +118,14 @@ def _amount(name: str, column: Any) -> Any:
     """A column as numbers to order by: recomputation by its share of the layers, then by its name."""
     if name != "recompute":
         return column
-    names = sorted(set(column.tolist()), key=lambda how: (how != "none", how == "full", how))
-    return np.array([names.index(how) for how in column.tolist()], dtype=np.float64)
+    known = {how: effort_of(name, how) for how in set(column.tolist())}
+    order = sorted(known, key=lambda how: known[how])
+    return np.array([order.index(how) for how in column.tolist()], dtype=np.float64)
+
+
+def effort_of(name: str, value: Any) -> Any:
+    """How much a value of a choice asks of a stack, to compare by: of recomputation none first, full last."""
+    return (value != "none", value == "full", value) if name == "recompute" else value
 
 
 def top(swept: Sweep, number: int) -> Plans:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ironlaw.errors import IronlawError
 from ironlaw.search.answer import Found, run
+from ironlaw.search.mesh import divisors
 from ironlaw.search.question import MOST_GPUS, Question
 from ironlaw.search.setting import Setting
 from ironlaw.search.sizing import admits
@@ -24,7 +25,7 @@ def misses(found: Found) -> list[dict[str, Any]]:
     feasible = [s for s in found.settings if np.isfinite(s.best)]
     if feasible:
         return sorted(_limits(found, feasible), key=lambda row: row["ratio"] if row["ratio"] is not None else np.inf)
-    made = [*_memory(found), *_freed(found), *_other_counts(found)]
+    made = [*_memory(found), *_freed(found), *_other_counts(found), *_other_batch(found)]
     return sorted(made, key=lambda row: row["ratio"] if row["ratio"] is not None else np.inf)
 
 
@@ -85,17 +86,16 @@ def _freed(found: Found) -> list[dict[str, Any]]:
         space = replace(q.space, values={**q.space.values, axis: usual}, forbidden=tuple(r for r in q.space.forbidden if r.axis != axis))
         if (setting := _first_feasible(replace(q, space=space), found.folders)) is not None:
             best = _best_value(setting, axis)
-            held = values[0] if len(values) == 1 else list(values)
+            held = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
             made.append(_miss(axis, held, best, "", None, setting, "free it"))
     return made
 
 
 def _best_value(setting: Setting, axis: str) -> Any:
     """What the fastest plan has on an axis, where rows tell."""
-    for s in setting.sweeps:
-        if axis in s.task.mesh.columns and np.isfinite(s.seconds).any():
-            return float(s.task.mesh.columns[axis][int(np.argmin(s.seconds))])
-    return "another value"
+    best = min(setting.sweeps, key=lambda s: float(s.seconds.min(initial=np.inf)))
+    column = best.task.mesh.columns.get(axis)
+    return "another value" if column is None else int(column[int(np.argmin(best.seconds))])
 
 
 def _other_counts(found: Found) -> list[dict[str, Any]]:
@@ -112,6 +112,22 @@ def _other_counts(found: Found) -> list[dict[str, Any]]:
                 setting = _first_feasible(replace(q, gpus=(float(count),)), found.folders)
                 if setting is not None:
                     return [_miss("gpus", top, float(count), "", float(max(count / top, top / count)), setting)]
+    return []
+
+
+def _other_batch(found: Found) -> list[dict[str, Any]]:
+    """Where no mesh is legal at all, the nearest batch that some number of data-parallel ranks divides."""
+    if not found.settings or any(np.isfinite(s.leanest) for s in found.settings):
+        return []
+    setting = max(found.settings, key=lambda s: s.gpus)
+    batch = setting.bound.given["global_batch_size"]
+    ranks = sorted({setting.gpus / (tp * pp) for tp in (1.0, 2.0, 4.0, 8.0) for pp in divisors(int(setting.gpus)) if pp <= 128.0})
+    near = {max(round(batch / dp), 1) * dp for dp in ranks if dp == int(dp) and dp <= MOST_GPUS}
+    for wanted in sorted(near, key=lambda n: max(n / batch, batch / n))[:8]:
+        options = {k: v for k, v in found.question.options.items() if k != "global_batch_tokens"} | {"global_batch_size": float(wanted)}
+        other = _first_feasible(replace(found.question, options=options, gpus=(setting.gpus,)), found.folders)
+        if other is not None:
+            return [_miss("global_batch_size", batch, float(wanted), "", float(max(wanted / batch, batch / wanted)), other)]
     return []
 
 
