@@ -168,6 +168,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> int:
     """The axes of a space and how many meshes each setting has."""
+    from ironlaw.report.text import short
     from ironlaw.search.answer import described
 
     data = described(question, folders)
@@ -176,7 +177,7 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
         return 0
     click.echo(f"{data['title']}")
     for axis, row in data["axes"].items():
-        click.echo(f"  {axis:<22}{row['size'] if row['size'] is not None else 'all':>5}  {', '.join(str(v) for v in row['values'])}")
+        click.echo(f"  {axis:<22}{row['size'] if row['size'] is not None else 'all':>5}  {', '.join(short(v) for v in row['values'])}")
     for rule in data["forbidden"]:
         click.echo(f"  forbidden: {rule}")
     for row in data["settings"]:

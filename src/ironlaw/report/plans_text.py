@@ -35,11 +35,9 @@ def head(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     """What was asked and how much was searched."""
     q, s = data["question"], data["space"]
     yield f"{ink.bold(str(q['model']))} on {', '.join(q['on'])}: {_GOALS[q['minimize']]}" + "".join(_limits(q))
-    partial = ", stopped before the end" if data["partial"] else ""
-    yield ink.dim(
-        f"{s['legal']:,} legal plans on {s['rows']:,} meshes, about {s['options']:.0f} choices each, in {s['seconds']:.2f} s{partial};"
-        f" {s['legal'] - s['infeasible']['fits']:,} fit"
-    )
+    fit = s["legal"] - s["infeasible"]["fits"]
+    yield ink.dim(f"{s['legal']:,} legal plans on {s['rows']:,} meshes, about {s['options']:.0f} choices each; {fit:,} fit")
+    yield ink.dim(f"searched in {s['seconds']:.2f} s" + (", stopped before the end" if data["partial"] else ""))
 
 
 def _limits(q: dict[str, Any]) -> Iterator[str]:
@@ -125,6 +123,7 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         if worth and worth["time"] is not None and worth["cost"] is not None:
             line += f" {worth['time'] / 86400.0:>7,.1f} {worth['cost']:>12,.0f}"
         several = f" {p['accelerator']}" if len(data["question"]["on"]) > 1 else ""
+        several += "".join(f" {value}" for value in plan["variant"].values())
         yield line + several + (f"  {plan['note']}" if plan["note"] else _offloaded(plan).replace(",", ""))
     if told := plans_note(data):
         yield ink.dim(told)
