@@ -88,8 +88,8 @@ def _intro(found: Mapping[str, Any]) -> Iterator[str]:
     )
     yield f"The rows are picked by a rule, not by their result. {found['rule']}.\n"
     yield (
-        f"- {len(close)} of {len(plans)} published plans are predicted within 10 % of our best, or faster; {hollow} of these do not fit as we"
-        " count, so that a search could not have found them."
+        f"- {len(close)} of {len(plans)} published plans are predicted within 10 % of our best, or faster; {hollow} of these do not fit as"
+        " we count, so that a search could not have found them."
     )
     yield f"- {_agreement(found['orders']['families'])[0].upper()}{_agreement(found['orders']['families'])[1:]}; see below."
     crowded = [row for row in plans if row["best"] and row["best"]["bytes"] > 0.95 * row["of_bytes"]]
