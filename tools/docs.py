@@ -3,8 +3,8 @@
     python tools/docs.py            write
     python tools/docs.py --check    write nothing, name every stale file, exit 1 if there is one
 
-Reference pages come from the installed package: ``docs/reference/{cli,options,laws,catalogue}.md`` and ``docs/validation.md``, which
-predicts every published run that ships.
+Reference pages come from the installed package: ``docs/reference/{cli,options,laws,catalogue}.md``, ``docs/validation.md``, which
+predicts every published run that ships, and ``docs/plans-against-published.md``, which searches for better plans than some of theirs.
 
 In ``README.md``, ``docs/tutorial.md`` and ``docs/how-to/*.md`` a comment before a fenced block makes it live:
 
@@ -402,12 +402,22 @@ def validation_page() -> str:
     return f"{MADE_BY}\n\n{printed.rstrip()}\n"
 
 
+def plans_page() -> str:
+    """Published plans against the best that searches find."""
+    with tempfile.TemporaryDirectory() as folder:
+        status, printed = run("ironlaw validate --plans --markdown", Path(folder))
+    if status or not printed.startswith("# "):
+        raise BrokenError(f"docs/plans-against-published.md: ironlaw validate --plans --markdown: exit status {status}:\n{printed[-600:]}")
+    return f"{MADE_BY}\n\n{printed.rstrip()}\n"
+
+
 REFERENCE: dict[str, Callable[[], str]] = {
     "docs/reference/cli.md": cli_page,
     "docs/reference/options.md": options_page,
     "docs/reference/laws.md": laws_page,
     "docs/reference/catalogue.md": catalogue_page,
     "docs/validation.md": validation_page,
+    "docs/plans-against-published.md": plans_page,
 }
 
 

@@ -21,6 +21,7 @@ Examples:
   ironlaw validate --by device --memory
   ironlaw validate --runs other_runs.csv --json
   ironlaw validate --mine our_runs.csv --correction ours.toml      (then: ironlaw estimate ... --correction ours.toml)
+  ironlaw validate --plans
   ironlaw validate fit
 """
 
@@ -32,9 +33,10 @@ Examples:
 @click.option("--correction", metavar="TOML", help="with --mine: write what your runs say, for estimates that ask for it")
 @click.option("--memory", is_flag=True, help="score measured memory too")
 @click.option("--peaks", metavar="CSV", help="with --memory: measured peaks of this table instead of those that ship")
+@click.option("--plans", is_flag=True, help="search for better plans than those published, and say where they part")
 @click.option("--by", metavar="KEY", default="family", show_default=True, help="group by family, device, support, apart, or a column")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-@click.option("--markdown", is_flag=True, help="print the page docs/validation.md")
+@click.option("--markdown", is_flag=True, help="print the page docs/validation.md, or with --plans its own")
 @click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
 def command(
     action: str | None,
@@ -43,6 +45,7 @@ def command(
     correction: str | None,
     memory: bool,
     peaks: str | None,
+    plans: bool,
     by: str,
     as_json: bool,
     markdown: bool,
@@ -61,9 +64,13 @@ def command(
     if as_json and markdown:
         raise QuestionError("--json and --markdown: give one of them")
     if action == "fit":
-        if runs is not None or mine is not None or memory or peaks is not None or as_json or markdown or catalog:
+        if runs is not None or mine is not None or memory or peaks is not None or plans or as_json or markdown or catalog:
             raise QuestionError("validate fit fits on the runs and the catalogue that ship, and takes no option")
         return _fit()
+    if plans:
+        if runs is not None or mine is not None or memory or peaks is not None or by != "family":
+            raise QuestionError("--plans takes the runs that ship, and beside it --json, --markdown and --catalog")
+        return _plans(folders, as_json, markdown)
     path = Path(next((given for given in (mine, runs) if given is not None), RUNS))
     session.check_grouping(path, by)
     found = session.validate(path, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None)
@@ -78,6 +85,22 @@ def command(
     for skipped in found.held_out.skipped if (mine or runs) and not as_json else ():
         click.echo(f"ironlaw: line {skipped.line} ({skipped.id}): {skipped.reason}", err=True)
     return 0 if found.held_out.prepared.runs else 1
+
+
+def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
+    """Published plans against the best that searches find."""
+    from ironlaw.report import published as report
+    from ironlaw.search.published import compare
+    from ironlaw.validate import plans
+
+    cases, orders = plans.gather(folders)
+    rows = [plans.judged(compare(case)) for case in cases]
+    found = {"schema_version": plans.SCHEMA_VERSION, "rule": plans.RULE, "plans": rows, "orders": orders}
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=1, allow_nan=False, default=sorted) + "\n")
+    else:
+        sys.stdout.write((report.markdown(found) if markdown else report.text(found)) + "\n")
+    return 0
 
 
 def _fit() -> int:

@@ -1,0 +1,182 @@
+"""Which published plans to set a search against, by a rule, and whether the model orders measured plans of one job as measured."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate.counts import total_parameters
+from ironlaw.validate.fit import held_out_times, read_record
+from ironlaw.validate.predict import Prepared, prepare
+from ironlaw.validate.runs import DATA, Run, read_runs
+
+SCHEMA_VERSION = 1
+LEAST_GPUS = 64
+CLOSE = 0.10  # a published plan this much slower than our best still agrees with it
+TELLS = 0.05  # measured difference below which the order of two plans is noise
+RULE = (
+    "Of every family, accelerator and kind (dense, mixture): pre-training on at least"
+    f" {LEAST_GPUS} accelerators with tensor and pipeline parallelism, micro-batch, recomputation and precision known; of these the row"
+    " with most accelerators, then most parameters, then most tokens per second"
+)
+PLAN = (
+    "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "sp", "micro_batch_size", "recompute", "overlap", "offload",
+    "offload_layers", "layers_per_stage", "microbatch_group", "deferred_wgrad", "schedule",
+)  # fmt: skip
+_LAYOUT = (*PLAN, "count_embedding")  # of two rows of one job the plan is all this; a search takes count_embedding as the row has it
+_KNOWN = ("tp", "pp", "micro_batch_size", "recompute")
+_JOB_CELLS = ("software", "interconnect", "compile")  # of a row, beside its options: what else two rows of one job share
+
+
+@cache
+def notes() -> Mapping[str, Any]:
+    """``data/plans.toml``: what each family's stack could vary, and the verdicts."""
+    return tomllib.loads((DATA / "plans.toml").read_text(encoding="utf-8"))
+
+
+def gather(folders: tuple[str, ...] = ()) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
+    """The rows to compare, and how well measured plans are ordered, out of family."""
+    prepared, _ = prepare(read_runs(folders=folders)[0], folders)
+    return published(prepared), orders(prepared, held_out_times(prepared, read_record()[0]))
+
+
+def plan_known(run: Run, beside: tuple[str, ...] = ()) -> bool:
+    """True for pre-training whose plan is published whole; ``beside`` allows further reasons to stand apart."""
+    return set(run.apart) <= {"mixture of experts", *beside} and all(run.asked[0].get(name) is not None for name in _KNOWN)
+
+
+def published(prepared: Prepared) -> list[dict[str, Any]]:
+    """The rows that ``RULE`` picks, in the order of the table, each with its question, its plan and its estimate."""
+    best: dict[tuple[Any, ...], tuple[tuple[float, ...], int]] = {}
+    for i, run in enumerate(prepared.runs):
+        asked = run.asked[0]
+        if not plan_known(run) or asked["gpus"] < LEAST_GPUS:
+            continue
+        group = _place(prepared, i)[0]
+        rate = asked["global_batch_size"] * asked["seq_len"] / float(prepared.measured[i])
+        order = (asked["gpus"], float(np.ravel(total_parameters(group.job.model))[0]), rate)
+        key = (run.family, group.cluster.accelerator.name, bool(run.apart))
+        if key not in best or order > best[key][0]:
+            best[key] = (order, i)
+    return [_case(prepared, i) for _, i in sorted(best.values(), key=lambda item: item[1])]
+
+
+def _place(prepared: Prepared, i: int) -> tuple[Any, int]:
+    estimate, row = prepared.answers[i]
+    return estimate.place_of(row)
+
+
+def _case(prepared: Prepared, i: int) -> dict[str, Any]:
+    """One row as a search needs it: no record of a run leaves this room."""
+    run, (group, at) = prepared.runs[i], _place(prepared, i)
+    asked = {**run.asked[0], "on": group.cluster.accelerator.name}
+    stack = notes()["stack"].get(run.family, {})
+    return {
+        "id": run.id,
+        "model": run.cells.get("model_name", ""),
+        "on": asked["on"],
+        "gpus": asked["gpus"],
+        "question": {name: value for name, value in asked.items() if name not in PLAN},
+        "plan": {name: asked[name] for name in PLAN if asked.get(name) is not None},
+        "place": (group, at),
+        "measured_s": float(prepared.measured[i]),
+        "fits": bool(prepared.fits[i]),
+        "axes": dict(stack.get("axes", {})),
+        "even": bool(stack.get("even", False)),
+        "stack": stack.get("why", ""),
+    }
+
+
+def judged(row: dict[str, Any]) -> dict[str, Any]:
+    """A compared row with its verdict: within 10 %, or what ``data/plans.toml`` says of it."""
+    ratio = row["ratio"]
+    if ratio is None:
+        verdict = "no plan fits, as we count"
+    elif ratio <= 1.0 + CLOSE:
+        verdict = "within 10 %"
+    else:
+        verdict = notes()["verdict"].get(row["id"], "")
+    return {**row, "verdict": verdict}
+
+
+# --- does the model order plans as they were measured --------------------------------------------------------------------
+
+
+def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]]:
+    """Pairs of measured plans of one job, more than 5 % apart, and how many are predicted in the same order: by family, by axis.
+
+    The model's choice among the plans of each job is told too: how much slower it was measured than the fastest of them.
+    """
+    jobs: dict[tuple[str, str], list[int]] = {}
+    for i, run in enumerate(prepared.runs):
+        if plan_known(run, beside=("precision unknown",)):
+            jobs.setdefault((run.family, _job(run)), []).append(i)
+    families: dict[str, _Tally] = {}
+    axes: dict[tuple[str, str], _Tally] = {}
+    for (family, _), members in jobs.items():
+        plans = [_plan(prepared.runs[i]) for i in members]
+        if len(set(map(repr, plans))) < 2:
+            continue
+        tally = families.setdefault(family, _Tally())
+        tally.plans += len(members)
+        tally.regrets.append(_regret(prepared.measured[members], predicted[members]))
+        for a, i in enumerate(members):
+            for b, j in enumerate(members[:a]):
+                differ = [name for name in _LAYOUT if plans[a].get(name) != plans[b].get(name)]
+                apart = math.log(prepared.measured[i] / prepared.measured[j])
+                if not differ or abs(apart) <= math.log1p(TELLS):
+                    continue
+                right = math.log(predicted[i] / predicted[j]) * apart > 0.0
+                tally.add(right)
+                axes.setdefault((" and ".join(differ) if len(differ) < 3 else "three axes or more", family), _Tally()).add(right)
+    return {
+        "families": [{"family": family, **tally.data()} for family, tally in families.items()],
+        "axes": [
+            {"axes": axis, "family": family, "pairs": t.pairs, "right": t.right}
+            for (axis, family), t in sorted(axes.items(), key=lambda item: (-item[1].pairs, item[0]))
+        ],
+    }
+
+
+class _Tally:
+    """Pairs counted, and what choosing by the model costs job by job."""
+
+    def __init__(self) -> None:
+        self.plans = self.pairs = self.right = 0
+        self.regrets: list[float] = []
+
+    def add(self, right: bool) -> None:
+        self.pairs += 1
+        self.right += right
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "jobs": len(self.regrets),
+            "plans": self.plans,
+            "pairs": self.pairs,
+            "right": self.right,
+            "kendall": (2 * self.right - self.pairs) / self.pairs if self.pairs else None,
+            "fastest_chosen": sum(r < 1e-9 for r in self.regrets),
+            "median_regret": float(np.median(self.regrets)),
+            "worst_regret": max(self.regrets),
+        }
+
+
+def _job(run: Run) -> str:
+    """Everything but the plan that decides a step, as text."""
+    rest = {name: value for name, value in run.asked[0].items() if name not in _LAYOUT}
+    return repr((sorted(rest.items(), key=lambda item: item[0]), [run.cells.get(name, "") for name in _JOB_CELLS]))
+
+
+def _plan(run: Run) -> dict[str, Any]:
+    return {name: sorted(v) if isinstance(v := run.asked[0].get(name), frozenset) else v for name in _LAYOUT}
+
+
+def _regret(measured: Sequence[float], predicted: Sequence[float]) -> float:
+    """How much slower than the fastest measured plan the one is that is predicted fastest."""
+    return float(measured[int(np.argmin(predicted))] / np.min(measured) - 1.0)
