@@ -48,6 +48,7 @@ def _table() -> dict[str, tuple[float, str]]:
         "parameters": (1.0, "parameter"),
         "B parameters": (1e9, "parameter"),
         "M parameters": (1e6, "parameter"),
+        "B parameters/s": (1e9, "1/s"),
     }
     return units
 

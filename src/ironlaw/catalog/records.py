@@ -296,6 +296,7 @@ class Systems(Record):
     legacy_host_time: Sourced = quantity("1")  # of one launch in a stack of before 2023, over what its record says
     step_overhead: Sourced = quantity("s")  # of every step, outside all operators
     scale_loss: Sourced = quantity("1")  # of the step, lost for each doubling of domains
+    host_update_rate: Sourced = quantity("1/s")  # parameters a host updates in a second, for all its accelerators
     idle_power_fraction: Sourced = quantity("1")
     pue: Sourced = quantity("1")
     accelerator_mttf: Sourced = quantity("s")  # accelerator time for each failure that stops a job, host and network counted in

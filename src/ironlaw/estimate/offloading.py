@@ -27,7 +27,7 @@ def host_link(cluster: Cluster) -> Sourced:
 
 
 def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
-    """Once a step: gradients out, updated weights back. The host's own update is left out."""
+    """Once a step: gradients out, the host's update, updated weights back; one after the other."""
     if not np.any(plan.offload_optimizer > 0):
         return []
 
@@ -36,7 +36,8 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> lis
         own = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
         return own + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
 
-    moved = pace.of(local) * (job.framework.gradient_bytes.value + job.precision.parameter_bytes)
+    held = pace.of(local)
+    moved = held * (job.framework.gradient_bytes.value + job.precision.parameter_bytes)
     return [
         leaf(
             "optimizer states to the host",
@@ -47,7 +48,17 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> lis
             size=moved,
             bandwidth=host_link(cluster),
             latency=0.0,
-        )
+        ),
+        leaf(
+            "optimizer in the host",
+            states.host_update,
+            "s",
+            "dispatch",
+            times=plan.offload_optimizer,
+            parameters=held,
+            accelerators=cluster.node.accelerators,
+            host_rate=cluster.systems.host_update_rate,
+        ),
     ]
 
 

@@ -150,11 +150,12 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
 
 def exposed_tensor_parallel(cluster: Cluster, plan: Plan, tensor: Term, passes: Any) -> Term:
     """Tensor-parallel communication of every pass: waited for, or cut into pieces that run beside their GEMM."""
-    if not np.any(plan.overlap_tp > 0):
+    beside = (plan.overlap_tp > 0) & (plan.tp <= tiers.domain_ranks(cluster, plan))  # pieces go over scale-up links alone
+    if not np.any(beside):
         return total("tensor parallel", [tensor], times=passes)
     share = cluster.systems.tp_exposed
-    if not np.all(plan.overlap_tp > 0):
-        shown: Any = np.where(plan.overlap_tp > 0, share.value, 1.0)
+    if not np.all(beside):
+        shown: Any = np.where(beside, share.value, 1.0)
         share = Sourced(shown, share.unit, f"{share.text} where overlapped, else 1", share.source, share.note)
     return leaf("tensor parallel", overlap.partly_exposed, "s", "network", communication=tensor.value * passes, share=share)
 

@@ -125,6 +125,23 @@ def adam(parameters):
     return inside(8.0 * parameters, parameters >= 0)
 
 
+def host_update(parameters, accelerators, host_rate):
+    """Time in which a host updates the states its accelerators keep in its memory: ``parameters accelerators / host_rate``.
+
+    Parameters
+        parameters [1]: parameters whose states one accelerator holds there, >= 0
+        accelerators [1]: accelerators that share the host, > 0
+        host_rate [1/s]: parameters the host updates in a second, > 0
+    Returns [s]: time
+    Source: Ren et al., ZeRO-Offload, USENIX ATC 2021, section 5.1 (the update is bound by the host), https://arxiv.org/abs/2101.06840
+    Leaves out: an update delayed by a step, which hides; gradients that arrive while others are applied
+
+    >>> float(host_update(1e9, 8, 2e9))
+    4.0
+    """
+    return inside(ratio(1.0 * parameters * accelerators, 1.0 * host_rate), parameters >= 0, accelerators > 0, host_rate > 0)
+
+
 def zero_shards(stage_threshold, zero, dp_shard):
     """Ranks that share a state: ``dp_shard`` from the ZeRO stage that shards it on, else 1.
 

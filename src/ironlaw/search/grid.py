@@ -18,6 +18,7 @@ from ironlaw.estimate import rules
 from ironlaw.estimate.memory import memory
 from ironlaw.estimate.place import recompute_columns
 from ironlaw.estimate.step import step_parts, whole_step
+from ironlaw.estimate.tiers import domain_ranks
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.search.mesh import Mesh, plan_of
 from ironlaw.search.space import CHOICES, Space
@@ -84,7 +85,7 @@ def distinct(task: Task, plan: Plan, choices: Choices) -> list[Any]:
     means = {
         "zero": sharded,
         "sp": plan.tp > 1.0,
-        "overlap_tp": (plan.tp > 1.0) & (plan.sp > 0.0),
+        "overlap_tp": (plan.tp > 1.0) & (plan.sp > 0.0) & (plan.tp <= domain_ranks(task.cluster, plan)),
         "overlap_grad_reduce": np.where(plan.zero >= 2.0, replicated, reduced),
         "overlap_param_gather": ((plan.zero == 1.0) | (plan.zero == 2.0)) & sharded,
         "overlap_pp": (plan.pp > 1.0) & (plan.vpp > 1.0),

@@ -89,7 +89,8 @@ def _terms(place: tuple[Any, int], found: list[Found], best: Choice | None) -> l
     """What the published plan takes longer (above 0) than the best, the largest terms first."""
     if best is None:
         return []
-    return difference(found[0].explained([best])[0], place)[:TERMS]
+    estimate, row = found[0].explained([best])[0]
+    return difference(estimate.place_of(row), place)[:TERMS]
 
 
 def _whole(space: Space, group: Any, plan: Mapping[str, Any]) -> Space:

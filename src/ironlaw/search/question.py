@@ -209,7 +209,7 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
         own.get("budget"),
         own.get("deadline"),
         own.get("target_tokens_per_second"),
-        own.get("minimize") or ("gpus" if {"deadline", "target_tokens_per_second"} & set(own) and "gpus" not in own else "time"),
+        own.get("minimize") or _usual_goal(own),
         own.get("pareto", Question.pareto),
         int(own["top"]) if "top" in own else None,
         own.get("quota"),
@@ -218,6 +218,12 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
     )
     _refuse(question)
     return question
+
+
+def _usual_goal(own: dict[str, Any]) -> str:
+    """Time; or the fewest accelerators, where their number is open and something is to be met."""
+    open_count = "gpus" not in own or own["gpus"][-1] == "range"
+    return "gpus" if open_count and {"deadline", "target_tokens_per_second"} & set(own) else "time"
 
 
 def _flag(name: str, where: str) -> str:
