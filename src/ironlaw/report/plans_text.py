@@ -148,8 +148,10 @@ def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
             yield f"  {end['accelerator']}: from {end['min_gpus']:,.0f} to {end['max_gpus']:,.0f} answer" + _affordable(end)
         elif len(data["plans"]) or end["affordable_gpus"]:
             yield f"  {end['accelerator']}: none answers" + _affordable(end)
-    yield ink.dim(f"    {'gpus':>7} {'step':>9} {'tokens/s':>13} {'days':>9} {'USD':>14}")
     shown = [r for r in rows if r["fits"]]
+    if shown:
+        run = f" {'days':>9} {'USD':>14}" if data["question"]["tokens"] else ""
+        yield ink.dim(f"    {'gpus':>7} {'step':>9} {'tokens/s':>13}{run}")
     for row in _thinned(shown, _SIZES):
         mark = "*" if row["answers"] else " "
         several = f"  {row['accelerator']}" if len(data["question"]["on"]) > 1 else ""
@@ -157,7 +159,7 @@ def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         yield f"  {mark} {row['gpus']:>7,.0f} {units.show(row['step_seconds'], 's'):>9} {row['tokens_per_second']:>13,.0f} {days}{several}"
     small = [r for r in rows if not r["fits"]]
     if small:
-        yield ink.dim(f"  no plan fits or divides on {_listed([r['gpus'] for r in small])}")
+        yield ink.dim(f"  no plan fits or divides on {_listed(sorted({r['gpus'] for r in small}))}")
 
 
 def _affordable(end: dict[str, Any]) -> str:

@@ -95,8 +95,8 @@ def _intro(found: Mapping[str, Any]) -> Iterator[str]:
     crowded = [row for row in plans if row["best"] and row["best"]["bytes"] > 0.95 * row["of_bytes"]]
     moved = [row for row in plans if row["best"] and row["best"]["plan"]["offload_optimizer"]]
     yield (
-        f"- {len(crowded)} of our best plans fill more than 95 % of the memory and {len(moved)} keep the optimizer in the host, whose own"
-        " update is not modelled. *With caution* is the best plan that does neither, where there is one."
+        f"- {len(crowded)} of our best plans fill more than 95 % of the memory and {len(moved)} keep the optimizer in the host."
+        " *With caution* is the best plan that leaves 5 % of the memory free, where there is one."
     )
     unfit = [row["id"] for row in plans if not row["fits"]]
     if unfit:

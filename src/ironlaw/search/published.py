@@ -25,7 +25,7 @@ def compare(case: Mapping[str, Any]) -> dict[str, Any]:
 
     ``case``: ``question`` (options without a plan), ``plan``, ``place`` (its group and row), ``measured_s``, ``fits``, ``axes`` and
     ``even`` (what the stack could vary). A ratio is the published plan's predicted time over that of the best plan found. With
-    caution: memory to spare, and the optimizer's states on the accelerator, as the host's own update is not modelled.
+    caution: memory to spare.
     """
     group, at = case["place"]
     seconds = _at(group.step.tree.value, at)
@@ -33,9 +33,6 @@ def compare(case: Mapping[str, Any]) -> dict[str, Any]:
     whole = _whole(asked.space, group, case["plan"])
     found = [run(replace(asked, space=whole))]
     cautious, best = _with_room(found[0]), _best(found)
-    if best and cautious and (best.values["offload_optimizer"] or cautious.values["offload_optimizer"]):
-        found.append(run(replace(asked, space=whole.narrowed({"offload_optimizer": 0.0}))))
-        cautious = _with_room(found[1])
     layers = {"offload_layers": case["plan"]["offload_layers"]} if "offload_layers" in case["plan"] else {}
     held = read_question({**case["question"], **layers})
     own = [run(replace(held, space=space)) for space in _own(asked.space, case)]

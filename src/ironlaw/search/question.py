@@ -236,14 +236,16 @@ def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     for name, value in options.items():
         if OPTIONS[name].column and is_column(value):
             raise QuestionError(f"--{name.replace('_', '-')} has many values: list them in a space file (--space)")
-        if name in AXIS_OPTIONS and value is not None:
+        if name in VARIANTS:
+            fixed[name] = value
+        elif name in AXIS_OPTIONS and value is not None:
             fixed[name] = float(value) if isinstance(value, (bool, float)) else value
         elif name in ("overlap", "offload"):
             known = OVERLAPS if name == "overlap" else OFFLOADS
             fixed |= {f"{name}_{n.replace('-', '_')}": float(n in value) for n in known}
         else:
             kept[name] = value
-    return kept, {axis: value if isinstance(value, str) else axis_value(axis, value, axis) for axis, value in fixed.items()}
+    return kept, {axis: axis_value(axis, value, axis) if isinstance(value, float) else value for axis, value in fixed.items()}
 
 
 def _counts(own: dict[str, Any]) -> tuple[Any, ...]:

@@ -141,7 +141,7 @@ def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bo
             if isinstance(question.options.get("price"), dict):
                 asked["price"] = question.options["price"].get(on)
             bound = bind_question({k: v for k, v in asked.items() if v is not None}, folders)
-            yield with_batch(bound), variant
+            yield with_batch(bound), {axis: value for axis, value in variant.items() if len(varied[axis]) > 1}
 
 
 def with_batch(bound: Bound) -> Bound:

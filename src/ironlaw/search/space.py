@@ -20,7 +20,8 @@ SWITCHES = (
     *(f"offload_{name}" for name in OFFLOADS),
 )
 CHOICES = ("recompute", "zero", *SWITCHES)
-VARIANTS = ("schedule", "precision", "fabric")  # each value is a job or cluster of its own
+# each value is a job or a cluster of its own
+VARIANTS = ("schedule", "precision", "framework", "count_embedding", "cp_method", "moe_dispatcher", "attention_kernel", "node", "fabric")
 AXES = (*MESH, *CHOICES, *VARIANTS)
 OPEN = ("pp", "dp_replicate", "dp_shard")  # axes that may try all divisors
 _MOST_VALUES = 1000
@@ -109,7 +110,7 @@ def axis_value(axis: str, value: Any, flag: str) -> Any:
     if axis in SWITCHES:
         return float(switch(value, flag))
     read = OPTIONS[axis].read(value, flag)
-    return read if isinstance(read, str) else float(read)
+    return read if isinstance(read, (str, bool)) else float(read)
 
 
 def read_fixed(text: str) -> dict[str, Any]:
