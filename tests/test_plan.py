@@ -90,10 +90,12 @@ class TestAnswer:
         assert told[0]["seconds"] == max((row["seconds"] for row in told), key=abs)
         assert sum(row["seconds"] for row in told) == pytest.approx(choices[1].seconds - choices[0].seconds, abs=0.01 * choices[0].seconds)
 
-    def test_ties_overlap_by_band_and_the_simplest_is_one_of_them(self, data):
-        best = data["plans"][0]["band"]
+    def test_plans_too_close_to_be_told_apart_tie_and_the_simplest_is_named(self, data):
+        best = data["plans"][0]
         for plan in data["plans"][1:]:
-            assert plan["tie"] == (plan["band"] is not None and plan["band"][0] <= best[1])
+            assert plan["tie"] == (plan["step"]["seconds"] < 1.05 * best["step"]["seconds"])
+            if plan["tie"] and plan["band"]:
+                assert plan["band"][0] < best["band"][1]
         at = data["simplest"]
         assert at == 0 or data["plans"][at]["tie"]
 

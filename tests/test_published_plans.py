@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ironlaw.catalog import load
 from ironlaw.report.published import plan_words
 from ironlaw.search.published import compare
 from ironlaw.validate import plans
@@ -107,3 +108,17 @@ def test_orders_counts_pairs_of_one_job(prepared):
 def test_a_plan_in_words_names_what_is_in_the_host():
     plan = {"tp": 2.0, "micro_batch_size": 1.0, "zero": 1.0, "recompute": "none", "offload_optimizer": 1.0}
     assert plan_words(plan) == "tp 2, ZeRO 1, micro-batch 1, recompute none, optimizer in the host"
+
+
+def test_the_difference_from_which_plans_are_told_apart_is_what_the_pairs_say(prepared):
+    """Closer than the record's value about half of the pairs are in order, further apart most are; its note has the counts."""
+    orders = plans.orders(prepared, held_out_times(prepared, read_record()[0]))
+    record = load.record("bands", "default")
+    edge = record.told_apart.value
+    counts = {
+        far: [sum(b[key] for b in orders["apart"] if (b["from"] >= edge) == far) for key in ("pairs", "right")] for far in (False, True)
+    }
+    assert 0.35 < counts[False][1] / counts[False][0] < 0.65
+    assert counts[True][1] / counts[True][0] > 0.8
+    told = [int(n) for n in re.findall(r"\d+", record.told_apart.note)]
+    assert told == [*counts[False], *counts[True]]

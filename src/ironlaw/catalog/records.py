@@ -310,6 +310,7 @@ class Bands(Record):
     coverage: Sourced = quantity("1")
     step: dict[str, Sourced] = quantities("1")
     memory: dict[str, Sourced] = quantities("1")
+    told_apart: Sourced = quantity("1")  # predicted difference of two plans of one job from which their order is trusted
 
 
 KINDS: dict[str, type] = {

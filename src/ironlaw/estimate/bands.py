@@ -60,6 +60,12 @@ def step_band(group: Group, at: int, seconds: float | None) -> list[float] | Non
     return None if found is None or seconds is None else banded(seconds, *found)
 
 
+def told_apart(folders: tuple[str, ...] = ()) -> float:
+    """The predicted difference of two plans of one job from which their order is trusted, as a fraction."""
+    record: Bands = load.record("bands", "default", folders)
+    return record.told_apart.value
+
+
 def memory_band(group: Group, size: float | None) -> list[float] | None:
     """``[lo, hi, coverage]`` of what a device holds [B], or None."""
     record: Bands = load.record("bands", "default", group.folders)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ironlaw import __version__
 from ironlaw.catalog import load
-from ironlaw.estimate.bands import step_band
+from ironlaw.estimate.bands import step_band, told_apart
 from ironlaw.report.data import SCHEMA_VERSION
 from ironlaw.search.advice import advise
 from ironlaw.search.answer import FEW, Choice, Found
@@ -30,7 +30,7 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
         choices.append(spare)
     places = found.explained(choices)
     plans = [plan_entry(found, choice, *place, explain) for choice, place in zip(choices, places, strict=True)]
-    _compare(plans, places)
+    _compare(plans, places, found.folders)
     if at is not None:
         plans[at]["note"] = "the fastest that leaves 5% of the memory free"
     bound = found.settings[0].bound if found.settings else None
@@ -46,6 +46,7 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
         "partial": found.partial,
         "plans": plans,
         "simplest": simplest(plans),
+        "told_apart": told_apart(found.folders),
         "pareto": [pareto_entry(choice, values) for choice, values in found.pareto()],
         "sizes": sizes(question, found.settings),
         "advice": advise(found, choices[0], places[0]) if advice and choices else [],
@@ -118,15 +119,19 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str) else int(value) if float(value).is_integer() else float(value)
 
 
-def _compare(plans: list[dict[str, Any]], places: list[Any]) -> None:
-    """Why each plan stands where it does: the best against the runner-up, every other against the best; and ties by band."""
+def _compare(plans: list[dict[str, Any]], places: list[Any], folders: tuple[str, ...]) -> None:
+    """Why each plan stands where it does: the best against the runner-up, every other against the best; and which cannot be told from it.
+
+    A band says how far one prediction may be off; two plans of one job are off together, and how well their order is known was
+    learned from pairs of measured plans.
+    """
+    apart = 1.0 + told_apart(folders)
     for i, plan in enumerate(plans):
         other = 1 if i == 0 else 0
         if len(plans) > 1:
             one, two = (places[n][0].place_of(places[n][1]) for n in (i, other))
             plan["why"] = difference(one, two) if i == 0 else difference(two, one)
-        mine, best = plan["band"], plans[0]["band"]
-        plan["tie"] = bool(i and mine and best and mine[0] <= best[1])
+        plan["tie"] = bool(i and plan["step"]["seconds"] < apart * plans[0]["step"]["seconds"])
 
 
 def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     """The listed plans as a table."""
     if len(data["plans"]) < 2:
         return
-    yield ink.bold("Plans") + ink.dim("  (= cannot be told apart from the best by the error bands)")
+    yield ink.bold("Plans") + ink.dim(f"  (= within {data['told_apart']:.0%}: not to be told from the best)")
     run = f" {'days':>7} {'USD':>12}" if data["question"]["tokens"] else ""
     yield ink.dim(f"{_HEADER} {'step':>8} {'tokens/s':>11} {'MFU':>6} {'memory':>7}{run}")
     for i, plan in enumerate(data["plans"], 1):

@@ -33,6 +33,9 @@ _KNOWN = ("tp", "pp", "micro_batch_size", "recompute")
 _JOB_CELLS = ("software", "interconnect", "compile")  # of a row, beside its options: what else two rows of one job share
 
 
+APART = (0.0, 0.02, 0.05, 0.1, 0.2)  # predicted differences at which the order of pairs is told
+
+
 @cache
 def notes() -> Mapping[str, Any]:
     """``data/plans.toml``: what each family's stack could vary, and the verdicts."""
@@ -117,6 +120,7 @@ def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]
         if plan_known(run, beside=("precision unknown",)):
             jobs.setdefault((run.family, _job(run)), []).append(i)
     families: dict[str, _Tally] = {}
+    apart_by = {edge: _Tally() for edge in APART}
     axes: dict[tuple[str, str], _Tally] = {}
     for (family, _), members in jobs.items():
         plans = [_plan(prepared.runs[i]) for i in members]
@@ -128,10 +132,13 @@ def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]
         for a, i in enumerate(members):
             for b, j in enumerate(members[:a]):
                 differ = [name for name in _LAYOUT if plans[a].get(name) != plans[b].get(name)]
-                apart = math.log(prepared.measured[i] / prepared.measured[j])
-                if not differ or abs(apart) <= math.log1p(TELLS):
+                apart, told = math.log(prepared.measured[i] / prepared.measured[j]), math.log(predicted[i] / predicted[j])
+                if not differ:
                     continue
-                right = math.log(predicted[i] / predicted[j]) * apart > 0.0
+                right = told * apart > 0.0
+                apart_by[max(edge for edge in APART if abs(told) >= math.log1p(edge))].add(right)
+                if abs(apart) <= math.log1p(TELLS):
+                    continue
                 tally.add(right)
                 axes.setdefault((" and ".join(differ) if len(differ) < 3 else "three axes or more", family), _Tally()).add(right)
     return {
@@ -140,6 +147,7 @@ def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]
             {"axes": axis, "family": family, "pairs": t.pairs, "right": t.right}
             for (axis, family), t in sorted(axes.items(), key=lambda item: (-item[1].pairs, item[0]))
         ],
+        "apart": [{"from": edge, "pairs": t.pairs, "right": t.right} for edge, t in apart_by.items()],
     }
 
 

@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from ironlaw.catalog import load
 from ironlaw.catalog.load import SHIPPED
 from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, half_widths, held_out_times
 from ironlaw.validate.predict import Prepared
@@ -70,9 +71,11 @@ def _with_source(text: str, key: str, title: str) -> str:
 
 def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float], path: Path = BANDS) -> None:
     """Write the half-widths of bands with what each was learned from."""
+    kept = load.record("bands", "default", ()).told_apart
     lines = [
         'title = "Error bands from runs whose family was left out of the fit"\n',
         f'coverage = {{ value = "{COVERAGE}", source = "choice", note = "meant to hold for four runs in five of a family unseen" }}',
+        f'told_apart = {{ value = "{kept.text}", source = "pairs", note = "{kept.note}" }}',
         "\n[step]",
         *(
             f'"{kind}" = {{ value = "{w:.3f}", source = "held-out", note = "half-width in log; {n} rows of {f} families" }}'
@@ -84,6 +87,7 @@ def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float
     sources = {
         "choice": ("A choice: bands of 80 %", "guess"),
         "held-out": ("Held-out errors of ironlaw validate, families weighing the same, at the 80 % quantile", "measured"),
+        "pairs": ("ironlaw validate --plans, pairs of measured plans by predicted difference, families left out in turn", "measured"),
         "peaks": (
             "Errors of ironlaw validate --memory and of the runs' own memory columns, families weighing the same, at the 80 % quantile",
             "measured",
