@@ -111,7 +111,7 @@ def kinds(task: Task) -> Iterator[tuple[Any, Choices]]:
 
 def choices_of(task: Task, columns: dict[str, Any]) -> Choices:
     """The values of every choice that some row of ``columns`` can use; one value where none can."""
-    habit = {f"overlap_{name.replace('-', '_')}": 1.0 for name in task.job.framework.overlap}
+    habit = {"sp": 1.0} | {f"overlap_{name.replace('-', '_')}": 1.0 for name in task.job.framework.overlap}
     tried = {name: task.space.of(name) or (habit.get(name, 0.0),) for name in CHOICES}
     if task.space.of("recompute") is None:
         tried["recompute"] = ("none",)
@@ -208,7 +208,7 @@ def decided(parts: list[Term], device: tuple[int, ...]) -> list[Term]:
     for axis in range(-len(device), -1):
         owners = [at for at, value in enumerate(values) if value.ndim >= -axis and value.shape[axis] > 1]
         if len(owners) == 1 and device[axis] == 1:
-            values[owners[0]] = values[owners[0]].min(axis=axis, keepdims=True)
+            values[owners[0]] = least(values[owners[0]], axis)
     return [Term(part.name, value, part.unit) for part, value in zip(parts, values, strict=True)]
 
 
@@ -239,7 +239,7 @@ def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
         cells = np.empty((*device.shape[:-1], index.size))  # the best time of every combination that memory tells apart
         inner = tuple(axis for axis, size in enumerate(device.shape[:-1]) if size == 1)
         for at, value in sums(task, task.mesh.columns["gpus"][index], parts, index.size):
-            cells[..., at] = value.min(axis=inner, keepdims=True)
+            cells[..., at] = least(value, inner)
         if np.isnan(cells).any():  # outside a law's domain there is no estimate
             cells = np.where(np.isnan(cells), np.inf, cells)
         device = np.broadcast_to(device, cells.shape)
@@ -249,6 +249,13 @@ def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
             front = front.with_points(cells[ahead], device[ahead], rows[ahead])
         legal, shape = _all(masks), (*choices.shape, index.size)
         return Block(lowest(np.where(fits, cells, np.inf)), lowest(device), front, count(legal, shape), count(legal & fits, shape))
+
+
+def least(value: Any, axis: int | tuple[int, ...]) -> Any:
+    """The least over some axes. A nan loses to any number: a masked cell is nan where a law multiplies its infinity by zero,
+    and so is one outside a law's domain.
+    """
+    return np.fmin.reduce(value, axis=axis, keepdims=True)
 
 
 def lowest(value: Any) -> Any:
