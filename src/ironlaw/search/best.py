@@ -9,12 +9,11 @@ import contextlib
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from ironlaw.search.grid import ROWS, Front, Task, cells_of, choices_of, evaluate, kinds, sums, times_of, unbeaten
+from ironlaw.search.grid import BARRED, ROWS, Front, Task, cells_of, choices_of, evaluate, kinds, sums, times_of, unbeaten
 from ironlaw.search.mesh import COLUMNS
 from ironlaw.search.space import CHOICES
 
@@ -70,7 +69,7 @@ def sweep(task: Task, go_on: Callable[[int, int], bool] = lambda *_: True) -> Sw
     legal = fits = done = 0
     points = Front.empty()
     for index, choices in kinds(task):
-        width = max(min(ROWS, MOST_CELLS // prod(choices.shape)), 1)
+        width = max(min(ROWS, MOST_CELLS // int(np.prod(choices.shape))), 1)
         for start in range(0, index.size, width):
             at = index[start : start + width]
             block = evaluate(task, at, choices, points)
@@ -99,7 +98,7 @@ def _opened(task: Task, rows: Any, limit: float) -> Plans:
         pieces = []
         for at, value in sums(task, task.mesh.columns["gpus"][rows], parts, rows.size):
             seconds = np.broadcast_to(value, (*choices.shape, at.stop - at.start))
-            where = np.nonzero(seconds <= min(limit, np.finfo(np.float64).max))
+            where = np.nonzero((seconds <= limit) & (seconds < BARRED))
             pieces.append(((*where[:-1], where[-1] + at.start), seconds[where]))
     index = tuple(np.concatenate([where[axis] for where, _ in pieces]) for axis in range(len(choices.shape) + 1))
     columns = {name: column[rows[index[-1]]] for name, column in task.mesh.columns.items()}

@@ -24,6 +24,7 @@ from ironlaw.search.space import CHOICES, Space
 from ironlaw.terms import Term
 
 _RECOMPUTE = ("recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise")
+BARRED = 1e200  # seconds of a cell that is no plan: infinity would turn into nan where a law multiplies it by 0
 CELLS = 65536  # of one sum: what stays in a core's cache
 ROWS = 2048  # of one call of the laws
 FEW = 384  # rows of a kind below which it joins the mixed kind: a call of the laws costs as much as so many rows
@@ -190,11 +191,11 @@ def cells_of(task: Task, index: Any, choices: Choices) -> tuple[Plan, list[Any],
 
 
 def times_of(task: Task, plan: Plan, masks: list[Any]) -> list[Term]:
-    """The parts of a step, with infinity where a mask is false: adding 0 to the rest is exact."""
+    """The parts of a step, out of reach where a mask is false: adding 0 to the rest is exact."""
     parts, _, _ = step_parts(task.job, task.cluster, plan)
     values = [np.asarray(part.value) for part in parts]
     for allowed in masks:
-        _penalise(values, np.where(allowed, 0.0, np.inf))
+        _penalise(values, np.where(allowed, 0.0, BARRED))
     return [Term(part.name, value, part.unit) for part, value in zip(parts, values, strict=True)]
 
 
@@ -208,7 +209,7 @@ def decided(parts: list[Term], device: tuple[int, ...]) -> list[Term]:
     for axis in range(-len(device), -1):
         owners = [at for at, value in enumerate(values) if value.ndim >= -axis and value.shape[axis] > 1]
         if len(owners) == 1 and device[axis] == 1:
-            values[owners[0]] = least(values[owners[0]], axis)
+            values[owners[0]] = np.fmin.reduce(values[owners[0]], axis=axis, keepdims=True)
     return [Term(part.name, value, part.unit) for part, value in zip(parts, values, strict=True)]
 
 
@@ -239,9 +240,8 @@ def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
         cells = np.empty((*device.shape[:-1], index.size))  # the best time of every combination that memory tells apart
         inner = tuple(axis for axis, size in enumerate(device.shape[:-1]) if size == 1)
         for at, value in sums(task, task.mesh.columns["gpus"][index], parts, index.size):
-            cells[..., at] = least(value, inner)
-        if np.isnan(cells).any():  # outside a law's domain there is no estimate
-            cells = np.where(np.isnan(cells), np.inf, cells)
+            cells[..., at] = np.fmin.reduce(value, axis=inner, keepdims=True)
+        cells = np.where(cells < BARRED, cells, np.inf)  # what is masked, or outside a law's domain, is no plan
         device = np.broadcast_to(device, cells.shape)
         ahead = cells < front.limit(device)
         if ahead.any():
@@ -249,13 +249,6 @@ def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
             front = front.with_points(cells[ahead], device[ahead], rows[ahead])
         legal, shape = _all(masks), (*choices.shape, index.size)
         return Block(lowest(np.where(fits, cells, np.inf)), lowest(device), front, count(legal, shape), count(legal & fits, shape))
-
-
-def least(value: Any, axis: int | tuple[int, ...]) -> Any:
-    """The least over some axes. A nan loses to any number: a masked cell is nan where a law multiplies its infinity by zero,
-    and so is one outside a law's domain.
-    """
-    return np.fmin.reduce(value, axis=axis, keepdims=True)
 
 
 def lowest(value: Any) -> Any:
