@@ -21,7 +21,6 @@ SWITCHES = (
 )
 CHOICES = ("recompute", "zero", *SWITCHES)
 VARIANTS = ("schedule", "precision", "fabric")  # each value is a job or cluster of its own
-NAMED = ("recompute", *VARIANTS)  # axes whose values are names
 AXES = (*MESH, *CHOICES, *VARIANTS)
 OPEN = ("pp", "dp_replicate", "dp_shard")  # axes that may try all divisors
 _MOST_VALUES = 1000
@@ -134,7 +133,7 @@ def read_forbidden(text: str) -> tuple[Rule, ...]:
     """``tp>8,recompute=full`` as rules."""
     made = []
     for axis, compare, value in _clauses(text, "--forbid"):
-        if compare != "=" and axis in NAMED:
+        if compare != "=" and axis in ("recompute", *VARIANTS):
             raise QuestionError(f"--forbid {axis}{compare}{value}: {axis} has names, only = compares them")
         read = axis_value(axis, value, f"--forbid {axis}") if compare == "=" else units.parse_count(value, f"--forbid {axis}")
         made.append(Rule(axis, compare, read))
