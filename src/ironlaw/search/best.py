@@ -23,6 +23,7 @@ SIMPLEST = (
     "micro_batch_size", "sp", "overlap_tp", "overlap_pp", "overlap_grad_reduce", "overlap_param_gather",
 )  # fmt: skip
 OPENED = 256  # rows opened at a time
+MOST_CELLS = 1 << 23  # of one call of the laws: with very many choices it takes fewer rows, or memory runs out
 _KEPT = 1 << 28
 
 
@@ -69,8 +70,9 @@ def sweep(task: Task, go_on: Callable[[int, int], bool] = lambda *_: True) -> Sw
     legal = fits = done = 0
     points = Front.empty()
     for index, choices in kinds(task):
-        for start in range(0, index.size, ROWS):
-            at = index[start : start + ROWS]
+        width = max(min(ROWS, MOST_CELLS // int(np.prod(choices.shape))), 1)
+        for start in range(0, index.size, width):
+            at = index[start : start + width]
             block = evaluate(task, at, choices, points)
             seconds[at], device[at], points = block.seconds, block.device, block.front
             legal, fits, done = legal + block.legal, fits + block.fits, done + at.size
@@ -131,11 +133,19 @@ def effort_of(name: str, value: Any) -> Any:
 def top(swept: Sweep, number: int) -> Plans:
     """The first ``number`` plans of a task, as a search through all of them would list them."""
     rows = np.flatnonzero(np.isfinite(swept.seconds))
-    if rows.size > number:
-        limit = np.partition(swept.seconds[rows], number - 1)[number - 1]
-        rows = rows[swept.seconds[rows] <= limit]
-    limit = float(swept.seconds[rows].max()) if rows.size else np.inf
-    return in_order(opened(swept.task, rows, limit)).take(slice(0, number))
+    limit = _nth(swept.seconds[rows], number)
+    rows = rows[swept.seconds[rows] <= limit]
+    plans = opened(swept.task, rows[:0])
+    for start in range(0, rows.size, OPENED):  # fewer rows than plans: what they hold is seen part by part
+        plans = merged([plans, opened(swept.task, rows[start : start + OPENED], limit)])
+        limit = _nth(plans.seconds, number)
+        plans = plans.take(np.flatnonzero(plans.seconds <= limit))
+    return in_order(plans).take(slice(0, number))
+
+
+def _nth(seconds: Any, number: int) -> float:
+    """The ``number``-th smallest; infinity where there are fewer."""
+    return float(np.partition(seconds, number - 1)[number - 1]) if seconds.size >= number else np.inf
 
 
 def front(swept: Sweep) -> Plans:

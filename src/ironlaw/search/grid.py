@@ -113,7 +113,7 @@ def kinds(task: Task) -> Iterator[tuple[Any, Choices]]:
 
 def choices_of(task: Task, columns: dict[str, Any]) -> Choices:
     """The values of every choice that some row of ``columns`` can use; one value where none can."""
-    habit = {f"overlap_{name.replace('-', '_')}": 1.0 for name in task.job.framework.overlap}
+    habit = {"sp": 1.0} | {f"overlap_{name.replace('-', '_')}": 1.0 for name in task.job.framework.overlap}
     tried = {name: task.space.of(name) or (habit.get(name, 0.0),) for name in CHOICES}
     if task.space.of("recompute") is None:
         tried["recompute"] = ("none",)

@@ -55,12 +55,14 @@ def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq
         for pp in _tried(space, "pp", gpus / (tp * cp), float(job.model.num_hidden_layers)):
             if flat is not None and flat != (tp == pp == 1):
                 continue
+            if job.layers_per_stage and pp != len(job.layers_per_stage):
+                continue
             dp = gpus / (tp * cp * pp)
             if dp != int(dp) or global_batch_size % dp:
                 continue
             listed += _inside(space, job, (gpus, tp, pp, cp), dp, global_batch_size)
             if len(listed) > MOST_ROWS:
-                raise SpaceError(f"more than {MOST_ROWS:,} mesh rows at {gpus:g} gpus: narrow the space (--fix, --forbid, --space)")
+                raise _too_large(gpus)
     order = ("gpus", "tp", "pp", "cp", "dp_replicate", "dp_shard", "micro_batch_size", "vpp", "ep", "etp")
     table = np.array(listed, dtype=np.float64).reshape(-1, len(order))
     columns = {name: np.ascontiguousarray(table[:, order.index(name)]) for name in COLUMNS}
@@ -76,17 +78,20 @@ def _inside(space: Space, job: Job, placed: tuple[float, ...], dp: float, global
         chunks = [v for v in chunks if v == 1]
     split = [(r, dp / r) for r in _tried(space, "dp_replicate", dp) if dp % r == 0 and (shards in (None, "all") or dp / r in shards)]
     micros = [m for m in _tried(space, "micro_batch_size", 1.0) if (global_batch_size / dp) % m == 0]
-    experts = [(1.0, 1.0)]
+    experts = [(min(_tried(space, "ep", 1.0)), min(_tried(space, "etp", 1.0)))]  # of a dense model 1, or the rules turn it away
     if job.model.num_experts:
         ranks = tp * cp * dp
-        experts = [
-            (ep, etp)
-            for ep, etp in product(_tried(space, "ep", 1.0), _tried(space, "etp", 1.0))
-            if job.model.num_experts % ep == 0 and ranks % (ep * etp) == 0
-        ]
+        eps = [ep for ep in _tried(space, "ep", 1.0) if job.model.num_experts % ep == 0]
+        experts = [(ep, etp) for ep, etp in product(eps, _tried(space, "etp", 1.0)) if ranks % (ep * etp) == 0]
     # interleaving needs whole groups of pp micro-batches; the rules say so again for what is left
     run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (global_batch_size / dp / m) % pp == 0]
+    if len(split) * len(run) * len(experts) > MOST_ROWS:  # before they take the memory
+        raise _too_large(placed[0])
     return [(*placed, *s, *r, *e) for s, r, e in product(split, run, experts)]
+
+
+def _too_large(gpus: float) -> SpaceError:
+    return SpaceError(f"more than {MOST_ROWS:,} mesh rows at {gpus:g} gpus: narrow the space (--fix, --forbid, --space)")
 
 
 def _tried(space: Space, axis: str, number: float, most: float = np.inf) -> tuple[float, ...] | list[float]:

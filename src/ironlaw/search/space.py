@@ -36,6 +36,9 @@ class Rule:
     compare: str
     value: Any
 
+    def __str__(self) -> str:
+        return f"{self.axis}{self.compare}{self.value if isinstance(self.value, str) else format(self.value, 'g')}"
+
     def holds(self, column: Any) -> Any:
         """True where a plan is forbidden."""
         return _COMPARE[self.compare](column, self.value)
@@ -60,10 +63,12 @@ class Space:
         """This space with some axes fixed and some values forbidden."""
         values = {**self.values, **{axis: (value,) for axis, value in fixed.items()}}
         for rule in forbidden:
+            if rule.axis not in MESH and rule.axis not in values:
+                raise QuestionError(f"--forbid {rule}: {rule.axis} is not varied in this space, hold it by --fix or list its values")
             if isinstance(values.get(rule.axis), tuple):
                 left = tuple(v for v in values[rule.axis] if not rule.holds(v))
                 if not left:
-                    raise QuestionError(f"--forbid {rule.axis}{rule.compare}{rule.value:g} leaves no value of {rule.axis} to try")
+                    raise QuestionError(f"--forbid {rule} leaves no value of {rule.axis} to try")
                 values[rule.axis] = left
         return replace(self, values=values, forbidden=(*self.forbidden, *forbidden))
 
@@ -129,9 +134,9 @@ def read_forbidden(text: str) -> tuple[Rule, ...]:
     """``tp>8,recompute=full`` as rules."""
     made = []
     for axis, compare, value in _clauses(text, "--forbid"):
-        read = axis_value(axis, value, f"--forbid {axis}") if compare == "=" else units.parse_count(value, f"--forbid {axis}")
-        if isinstance(read, str) and compare != "=":
+        if compare != "=" and axis in ("recompute", *VARIANTS):
             raise QuestionError(f"--forbid {axis}{compare}{value}: {axis} has names, only = compares them")
+        read = axis_value(axis, value, f"--forbid {axis}") if compare == "=" else units.parse_count(value, f"--forbid {axis}")
         made.append(Rule(axis, compare, read))
     return tuple(made)
 
