@@ -103,9 +103,9 @@ def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, common: Any, rout
     if job.model.num_experts:
         own = routed / plan.expert_ways * reduced
         whole.append(tiers.collective(cluster, plan, "all-reduce of experts", "all_reduce", plan.expert_ranks, own, plan.expert_ways))
-        size = own / plan.expert_shard_ranks
+        size, apart = own / plan.expert_shard_ranks, np.maximum(shards, plan.expert_ways)  # a copy of the experts may span replicas
         replicas.append(
-            tiers.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, shards)
+            tiers.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, apart)
         )
     once, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
     return fold(scatters(job, cluster, plan, common, routed)) * once + fold(whole) * unsharded + fold(replicas) * (1.0 - unsharded)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.errors import IronlawError
+from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.options import OFFLOADS, OVERLAPS
 from ironlaw.search.best import Plans, Sweep, front, in_order, keep_pages, merged, opened, top
@@ -286,7 +286,7 @@ def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | 
         done["plans"] += plans
         if progress is not None:
             progress(f"{done['plans']:,} plans, {done['settings']} of {len(settings)} settings")
-        return time.monotonic() - started < question.time_limit
+        return not done["plans"] or time.monotonic() - started < question.time_limit  # something is always searched
 
     partial = False
     try:
@@ -303,15 +303,12 @@ def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | 
 
 
 def settings_of(question: Question, folders: tuple[str, ...]) -> list[Setting]:
-    """Every accelerator, variant and number of accelerators of a question. A variant an accelerator cannot run is left out."""
-    made, wrong = [], None
-    for bound, variant in bounds_of(question, folders):
-        try:
-            made += [Setting(question, bound, gpus, variant) for gpus in counts_of(question, bound)]
-        except IronlawError as error:
-            wrong = error
-    if not made and wrong is not None:
-        raise wrong
+    """Every accelerator, variant and number of accelerators of a question."""
+    made = [
+        Setting(question, bound, gpus, variant) for bound, variant in bounds_of(question, folders) for gpus in counts_of(question, bound)
+    ]
+    if not made:
+        raise QuestionError("--quota leaves none of the counts of --gpus")
     return made
 
 

@@ -61,7 +61,7 @@ def rate(value: Any, flag: str) -> float:
 def counts(value: Any, flag: str) -> tuple[float, ...] | tuple[float, float, str]:
     """``1024``; ``256,512,1024``; or ``64..4096`` as its two ends and "range"."""
     if is_column(value):
-        return tuple(_count(v, flag) for v in value)
+        return tuple(dict.fromkeys(_count(v, flag) for v in value))
     low, dots, high = str(value).partition("..")
     if dots:
         ends = _count(low, flag), _count(high, flag)
@@ -178,11 +178,12 @@ class Question:
 
 def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
     """The question of options as they were given; unknown names and wrong values are errors that say where."""
-    own, rest = {}, {}
+    own, rest, given = {}, {}, {}
     for raw, value in asked.items():
         name = raw.replace("-", "_")
         if value is None:
             continue
+        given[name] = value
         if name in OWN:
             own[name] = OWN[name].read(value, _flag(name, where))
         elif name in OPTIONS:
@@ -205,7 +206,7 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
         own["on"],
         _counts(own),
         space,
-        {**own, **rest},
+        given,
         own.get("budget"),
         own.get("deadline"),
         own.get("target_tokens_per_second"),

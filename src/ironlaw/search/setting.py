@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
+from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.answer import Bound, bind_question, sequences_of
 from ironlaw.estimate.bind import assume
 from ironlaw.estimate.counts import total_parameters
@@ -20,7 +21,7 @@ from ironlaw.search.best import Sweep, sweep
 from ironlaw.search.grid import Task
 from ironlaw.search.mesh import Mesh, mesh_rows, plan_of
 from ironlaw.search.question import Question
-from ironlaw.search.space import VARIANTS
+from ironlaw.search.space import VARIANTS, Space
 
 FORWARD_SHARE = 1.0 / 3.0  # of a step, for what evaluations cost when plans are ranked; an answer has its plan's own
 
@@ -56,15 +57,17 @@ class Setting:
         batch, length = self.bound.given["global_batch_size"], self.bound.given["seq_len"]
         for framework, flat in self._frameworks():
             job = self.bound.jobs(framework)
-            mesh = mesh_rows(self.question.space, job, self.gpus, batch, length, flat)
+            mesh = mesh_rows(self.space, job, self.gpus, batch, length, flat)
             for rule, rows in mesh.turned_away.items():
                 self.turned_away[rule] = self.turned_away.get(rule, 0) + rows
             if mesh.rows:
-                yield Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.question.space, batch, length)
+                yield Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.space, batch, length)
 
     def run(self, go_on: Callable[[int, int], bool]) -> bool:
         """Sweep every task; False where ``go_on`` stopped it."""
         for task in self.tasks():
+            if not go_on(0, 0):
+                return False
             swept = sweep(task, go_on)
             self.sweeps.append(swept)
             if swept.timed < task.mesh.rows:
@@ -114,6 +117,24 @@ class Setting:
         from ironlaw.estimate.correction import read_correction
 
         return float(read_correction(self.bound.given["correction"]).factor)
+
+    @cached_property
+    def space(self) -> Space:
+        """The question's space, less what this job or accelerator cannot do."""
+        space, given = self.question.space, self.bound.given
+        values = dict(space.values)
+        hows = values.get("recompute")
+        if hows:
+            possible = [how for how in hows if not how.startswith("every:") or int(how[6:]) <= self.bound.model.num_hidden_layers]
+            if not possible:
+                raise ValueRangeError(f"--recompute {hows[0]}: {self.bound.model.name} has {self.bound.model.num_hidden_layers} layers")
+            values["recompute"] = tuple(possible)
+        schedule = given.get("schedule", "interleaved")
+        if "vpp" in values and schedule != "interleaved":  # a schedule given by name has one chunk a rank, but for interleaved
+            if 1.0 not in values["vpp"]:
+                raise QuestionError(f"--schedule {schedule} has one chunk per rank, vpp is held at {values['vpp'][0]:g}: use interleaved")
+            values["vpp"] = (1.0,)
+        return replace(space, values=values)
 
     @cached_property
     def capacity(self) -> float:
@@ -172,4 +193,4 @@ def counts_of(question: Question, bound: Bound) -> list[float]:
             made.add(np.floor(octave * step) if octave * step < node else np.floor(octave * step / node) * node)
         octave *= 2.0
     whole = {n if n <= node else np.floor(n / node) * node for n in made}
-    return sorted(float(n) for n in whole if low <= n <= high) or [low]
+    return sorted(float(n) for n in whole | {high} if low <= n <= high)
