@@ -27,7 +27,7 @@ def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
         trees = found
     lines: list[str] = []
     for tree in trees:
-        lines += [*_node(tree, at, 0), ""]
+        lines += [*node_lines(tree, at, 0), ""]
     return "\n".join(lines).rstrip()
 
 
@@ -54,7 +54,8 @@ def trees_of(group: Group) -> list[Term]:
     return trees
 
 
-def _node(term: Term, at: int, depth: int) -> Iterator[str]:
+def node_lines(term: Term, at: int, depth: int = 0) -> Iterator[str]:
+    """A node and all below it: value, formula, inputs, sources."""
     pad = "  " * depth
     times = number(term.times, at)
     repeated = f"  (times {times:g})" if times != 1.0 else ""
@@ -64,7 +65,7 @@ def _node(term: Term, at: int, depth: int) -> Iterator[str]:
         for name, item in term.inputs.items():
             yield f"{pad}    {name} = {_input(item, at)}"
     for part in term.parts:
-        yield from _node(part, at, depth + 1)
+        yield from node_lines(part, at, depth + 1)
 
 
 def _show(value: Any, unit: str) -> str:

@@ -1,0 +1,77 @@
+"""What every question answers with: a headline, tables of columns with units, trees that explain, assumptions and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ironlaw.errors import QuestionError, nearest_names
+from ironlaw.estimate.bind import Assumptions
+from ironlaw.estimate.options import Option
+from ironlaw.terms import Term
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its key in JSON, its heading, its SI unit ("" for a text, "1" for a number, "%" for a share)."""
+
+    key: str
+    title: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain SI values by key; a value of None has no answer."""
+
+    name: str  # its key in JSON
+    title: str
+    columns: tuple[Column, ...]
+    rows: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer:
+    """One answer. ``feasible`` False is the answer no (exit 1)."""
+
+    title: str
+    headline: Sequence[str]  # sentences, the answer first
+    tables: Sequence[Table] = ()
+    terms: Sequence[Term] = ()  # every number that stands in the headline, as the node that made it
+    values: Mapping[str, Any] = field(default_factory=dict)  # further plain values of the JSON
+    assumptions: Assumptions = field(default_factory=list)
+    warnings: Sequence[str] = ()
+    feasible: bool = True
+    folders: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a term, a further value, or the rows of a table, by name."""
+        for term in self.terms:
+            if term.name.replace(" ", "_") == name or term.name == name:
+                return term.value
+        for table in self.tables:
+            if table.name == name:
+                return table.rows
+        return self.values[name]
+
+
+def read(given: Mapping[str, Any], options: Mapping[str, Option], verb: str) -> dict[str, Any]:
+    """The values of ``given`` read and checked by their options; an unknown name is told its nearest."""
+    values: dict[str, Any] = {}
+    for raw, value in given.items():
+        name = raw.replace("-", "_")
+        if value is None:
+            continue
+        if name not in options:
+            near = ", ".join(nearest_names(name, options)) or ", ".join(options)
+            raise QuestionError(f"{verb} has no option {raw!r}; nearest: {near}")
+        values[name] = options[name].read(value, "--" + name.replace("_", "-"))
+    return values
+
+
+def need(values: Mapping[str, Any], *names: str) -> None:
+    """Refuse a question that lacks one of these."""
+    for name in names:
+        if name not in values:
+            raise QuestionError(f"the question lacks --{name.replace('_', '-')}")
