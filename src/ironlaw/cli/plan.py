@@ -92,7 +92,10 @@ def _search(
         if name and name != "-" and not Path(name).resolve().parent.is_dir():
             raise InputError(f"{name}: no such folder to write to")
     tables = csv_file is not None or parquet_file is not None
-    found = run(question, folders, _progress())
+    progress = _progress()
+    found = run(question, folders, progress)
+    if progress is not None:
+        progress("")
     data = search_data(found, explain, advice=not tables or as_json)
     if parquet_file:
         write_parquet(table(data), Path(parquet_file))
@@ -117,6 +120,9 @@ def _progress() -> Any:
 
     def show(text: str) -> None:
         now = time.monotonic()
+        if not text:  # the search is over: leave the line as it was
+            sys.stderr.write("\r\x1b[K" if last[0] else "")
+            return
         if now - started > 1.0 and now - last[0] > 0.2:
             last[0] = now
             sys.stderr.write(f"\r\x1b[K{text} (Ctrl-C: the best so far)")
