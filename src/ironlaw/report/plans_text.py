@@ -146,12 +146,13 @@ def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield ink.bold("How many")
     for end in data["sizes"]["ends"]:
         if end["min_gpus"] is not None:
-            yield f"  {end['accelerator']}: from {end['min_gpus']:,.0f} to {end['max_gpus']:,.0f} answer{_gaps(rows, end)}" + _affordable(end)
+            yield f"  {end['accelerator']}: from {end['min_gpus']:,.0f} to {end['max_gpus']:,.0f} answer" + _gaps(rows, end) + _affordable(end)
         elif len(data["plans"]) or end["affordable_gpus"]:
             yield f"  {end['accelerator']}: none answers" + _affordable(end)
-    run = f" {'days':>9} {'USD':>14}" if data["question"]["tokens"] else ""
-    yield ink.dim(f"    {'gpus':>7} {'step':>9} {'tokens/s':>13}{run}")
     shown = [r for r in rows if r["fits"]]
+    if shown:
+        run = f" {'days':>9} {'USD':>14}" if data["question"]["tokens"] else ""
+        yield ink.dim(f"    {'gpus':>7} {'step':>9} {'tokens/s':>13}{run}")
     for row in _thinned(shown, _SIZES):
         mark = "*" if row["answers"] else " "
         several = f"  {row['accelerator']}" if len(data["question"]["on"]) > 1 else ""
