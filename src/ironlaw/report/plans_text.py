@@ -146,7 +146,8 @@ def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield ink.bold("How many")
     for end in data["sizes"]["ends"]:
         if end["min_gpus"] is not None:
-            yield f"  {end['accelerator']}: from {end['min_gpus']:,.0f} to {end['max_gpus']:,.0f} answer" + _gaps(rows, end) + _affordable(end)
+            told = f"from {end['min_gpus']:,.0f} to {end['max_gpus']:,.0f} answer{_gaps(rows, end)}"
+            yield f"  {end['accelerator']}: {told}" + _affordable(end)
         elif len(data["plans"]) or end["affordable_gpus"]:
             yield f"  {end['accelerator']}: none answers" + _affordable(end)
     shown = [r for r in rows if r["fits"]]
