@@ -12,6 +12,8 @@ import pytest
 from ironlaw.cli.main import VERBS
 from ironlaw.estimate.options import OPTIONS
 from ironlaw.estimate.rules import RULES
+from ironlaw.search.question import OWN
+from ironlaw.search.space import AXES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -75,6 +77,18 @@ def test_pages_stand_alone(path):
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_is_documented(option):
     assert f"| `{option}` |" in (DOCS / "reference" / "options.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("option", OWN)
+def test_every_option_of_a_search_is_documented(option):
+    _, found, table = (DOCS / "reference" / "options.md").read_text(encoding="utf-8").partition("## Options of a search")
+    assert found
+    assert f"| `{option}` |" in table
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_every_axis_of_a_search_is_documented(axis):
+    assert f"`{axis}`" in (DOCS / "how-to" / "narrow-the-search.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -248,7 +248,23 @@ def options_page() -> str:
     for name, option in OPTIONS.items():
         meaning = option.help + (f" (default: {_word(DEFAULTS[name])})" if name in DEFAULTS else "")
         lines.append(f"| `{name}` | {_cell(option.metavar)} | {'yes' if option.column else ''} | {_cell(meaning)} |")
+    lines += ["", *_search_options()]
     return "\n".join(lines) + "\n"
+
+
+def _search_options() -> Iterator[str]:
+    """Every option that a search adds or takes differently."""
+    from ironlaw.search.question import AXIS_OPTIONS, OWN
+
+    held = ", ".join(f"`{name}`" for name in (*AXIS_OPTIONS, "overlap", "offload"))
+    yield "## Options of a search"
+    yield ""
+    yield f"`ironlaw plan` takes those above and these. Where a name stands in both tables the one below counts. {held} hold axes of the search."
+    yield ""
+    yield "| option | value | meaning |"
+    yield "|---|---|---|"
+    for name, option in OWN.items():
+        yield f"| `{name}` | {_cell(option.metavar)} | {_cell(option.help)} |"
 
 
 def _word(value: Any) -> str:

@@ -71,9 +71,10 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     if plan["why"]:
         other = data["plans"][1]
         longer = other["step"]["seconds"] / plan["step"]["seconds"] - 1.0
-        yield f"  why: the next, {_mesh(other)}, takes {longer:.1%} longer: {_terms(plan['why'])}"
+        yield f"  why: the next, {_mesh(other)}, takes {abs(longer):.1%} {'longer' if longer >= 0 else 'less'}: {_terms(plan['why'])}"
     if plan["headroom"] < 0.05:
-        yield ink.dim(f"  it leaves {plan['headroom']:.1%} of the memory: see the plan that leaves 5 %")
+        more = ": see the plan that leaves 5 %" if any(other["note"] for other in data["plans"]) else ""
+        yield ink.dim(f"  it leaves {plan['headroom']:.1%} of the memory{more}")
 
 
 def _run_line(run: dict[str, Any]) -> str:
@@ -124,7 +125,7 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
             line += f" {worth['time'] / 86400.0:>7,.1f} {worth['cost']:>12,.0f}"
         several = f" {p['accelerator']}" if len(data["question"]["on"]) > 1 else ""
         several += "".join(f" {value}" for value in plan["variant"].values())
-        yield line + several + (f"  {plan['note']}" if plan["note"] else _offloaded(plan).replace(",", ""))
+        yield line + several + _offloaded(plan).replace(", ", " ", 1) + (f"  {plan['note']}" if plan["note"] else "")
     if told := plans_note(data):
         yield ink.dim(told)
 
@@ -145,7 +146,8 @@ def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield ink.bold("How many")
     for end in data["sizes"]["ends"]:
         if end["min_gpus"] is not None:
-            yield f"  {end['accelerator']}: from {end['min_gpus']:,.0f} to {end['max_gpus']:,.0f} answer" + _affordable(end)
+            told = f"from {end['min_gpus']:,.0f} to {end['max_gpus']:,.0f} answer{_gaps(rows, end)}"
+            yield f"  {end['accelerator']}: {told}" + _affordable(end)
         elif len(data["plans"]) or end["affordable_gpus"]:
             yield f"  {end['accelerator']}: none answers" + _affordable(end)
     shown = [r for r in rows if r["fits"]]
@@ -155,11 +157,16 @@ def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     for row in _thinned(shown, _SIZES):
         mark = "*" if row["answers"] else " "
         several = f"  {row['accelerator']}" if len(data["question"]["on"]) > 1 else ""
-        days = f"{row['days']:>9,.1f} {row['usd']:>14,.0f}" if row["days"] is not None else ""
-        yield f"  {mark} {row['gpus']:>7,.0f} {units.show(row['step_seconds'], 's'):>9} {row['tokens_per_second']:>13,.0f} {days}{several}"
+        days = f" {row['days']:>9,.1f} {row['usd']:>14,.0f}" if row["days"] is not None and row["usd"] is not None else ""
+        yield f"  {mark} {row['gpus']:>7,.0f} {units.show(row['step_seconds'], 's'):>9} {row['tokens_per_second']:>13,.0f}{days}{several}"
     small = [r for r in rows if not r["fits"]]
     if small:
         yield ink.dim(f"  no plan fits or divides on {_listed(sorted({r['gpus'] for r in small}))}")
+
+
+def _gaps(rows: list[dict[str, Any]], end: dict[str, Any]) -> str:
+    inside = [r for r in rows if r["accelerator"] == end["accelerator"] and end["min_gpus"] < r["gpus"] < end["max_gpus"]]
+    return "" if all(r["answers"] for r in inside) else ", not every number between"
 
 
 def _affordable(end: dict[str, Any]) -> str:
