@@ -16,7 +16,7 @@ class Technique:
     name: str
     moves: str  # operations | peak | efficiency | memory: the term of the iron law, or what it frees
     axis: str  # algorithm | machine | data: of the D.A.M. classes
-    roofs: tuple[str, ...]  # whose time it is after
+    roofs: tuple[str, ...]  # whose time it is after; none where it moves work from one roof to another
     change: Callable[[Plan], dict[str, Any] | None]
     note: str = ""
 
@@ -76,19 +76,19 @@ TECHNIQUES: tuple[Technique, ...] = (
         "overlap of weight gathering", "efficiency", "machine", ("network",), _overlap("param-gather", lambda p: p["zero"] in (1, 2))
     ),
     Technique("overlap of stages", "efficiency", "machine", ("network",), _overlap("pp", lambda p: p["pp"] > 1 and p["vpp"] > 1)),
-    Technique("micro-batch doubled", "efficiency", "machine", ("compute", "dispatch", "network"), _times("micro_batch_size", 2)),
-    Technique("micro-batch halved", "efficiency", "machine", ("pipeline",), _times("micro_batch_size", 0.5)),
-    Technique("more chunks a stage", "efficiency", "machine", ("pipeline",), _times("vpp", 2, lambda p: p["pp"] > 1)),
-    Technique("half the stages", "efficiency", "machine", ("pipeline",), _model_ways("pp", 0.5)),
+    Technique("micro-batch doubled", "efficiency", "machine", (), _times("micro_batch_size", 2)),
+    Technique("micro-batch halved", "efficiency", "machine", (), _times("micro_batch_size", 0.5)),
+    Technique("more chunks a stage", "efficiency", "machine", (), _times("vpp", 2, lambda p: p["pp"] > 1)),
+    Technique("half the stages", "efficiency", "machine", (), _model_ways("pp", 0.5)),
     Technique("twice the stages", "memory", "machine", (), _model_ways("pp", 2)),
-    Technique("half the tensor parallelism", "efficiency", "machine", ("network",), _model_ways("tp", 0.5)),
+    Technique("half the tensor parallelism", "efficiency", "machine", (), _model_ways("tp", 0.5)),
     Technique("twice the tensor parallelism", "memory", "machine", (), _model_ways("tp", 2)),
     Technique("CUDA graphs", "efficiency", "machine", ("dispatch",), _set("cuda_graphs", "full")),
     Technique("optimizer states sharded", "memory", "machine", (), lambda p: _sharded(p, 1)),
     Technique("weights sharded too", "memory", "machine", (), lambda p: _sharded(p, 3)),
     Technique("8-bit Adam", "memory", "algorithm", (), lambda p: {"optimizer": "adam8bit"} if p["optimizer"] == "adamw" else None),
-    Technique("optimizer in the host", "memory", "machine", (), lambda p: {"offload": frozenset({"optimizer"})} if p["zero"] >= 0 else None),
-    Technique("batch doubled by accumulation", "efficiency", "algorithm", ("pipeline", "network"), _times("global_batch_size", 2)),
+    Technique("optimizer in the host", "memory", "machine", (), _set("offload", frozenset({"optimizer"}))),
+    Technique("batch doubled by accumulation", "efficiency", "algorithm", (), _times("global_batch_size", 2)),
 )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
     _compare(plans, places, found.folders)
     if at is not None:
         plans[at]["note"] = "the fastest that leaves 5% of the memory free"
-    bound = found.settings[0].bound if found.settings else None
+    bound = choices[0].setting.bound if choices else found.settings[0].bound if found.settings else None
     data: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
@@ -131,7 +131,7 @@ def _compare(plans: list[dict[str, Any]], places: list[Any], folders: tuple[str,
         if len(plans) > 1:
             one, two = (places[n][0].place_of(places[n][1]) for n in (i, other))
             plan["why"] = difference(one, two) if i == 0 else difference(two, one)
-        plan["tie"] = bool(i and plan["step"]["seconds"] < apart * plans[0]["step"]["seconds"])
+        plan["tie"] = bool(i and plan["goal"] < apart * plans[0]["goal"])
 
 
 def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ _GOALS = {
 }
 _TERMS = 3  # of a difference
 _SIZES = 24  # counts shown
+WORTH_SHOWING = 3.0  # times the fastest step: beyond it the page leaves points of the front to the JSON
 
 
 def page(data: dict[str, Any], colour: bool = False) -> str:
@@ -69,12 +70,20 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     if plan["run"] and plan["run"]["days"] is not None:
         yield f"  {_run_line(plan['run'])}"
     if plan["why"]:
-        other = data["plans"][1]
-        longer = other["step"]["seconds"] / plan["step"]["seconds"] - 1.0
-        yield f"  why: the next, {_mesh(other)}, takes {abs(longer):.1%} {'longer' if longer >= 0 else 'less'}: {_terms(plan['why'])}"
+        yield f"  why: {_against(plan, data['plans'][1], data['question']['minimize'])}: {_terms(plan['why'])}"
     if plan["headroom"] < 0.05:
         more = ": see the plan that leaves 5 %" if any(other["note"] for other in data["plans"]) else ""
         yield ink.dim(f"  it leaves {plan['headroom']:.1%} of the memory{more}")
+
+
+def _against(plan: dict[str, Any], other: dict[str, Any], goal: str) -> str:
+    """What the next plan has more of the goal, and its step against the best's."""
+    longer = other["step"]["seconds"] / plan["step"]["seconds"] - 1.0
+    step = f"{abs(longer):.1%} {'longer' if longer >= 0 else 'less'}"
+    if goal == "time" and plan["plan"]["gpus"] == other["plan"]["gpus"]:
+        return f"the next, {_mesh(other)}, takes {step}"
+    words = {"time": "time", "cost": "money", "energy": "energy", "carbon": "carbon", "gpus": "accelerators"}
+    return f"the next, {_mesh(other)}, takes {other['goal'] / plan['goal'] - 1.0:.1%} more {words[goal]}, a step {step}"
 
 
 def _run_line(run: dict[str, Any]) -> str:
@@ -201,6 +210,8 @@ def pareto(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         return
     names = data["question"]["pareto"]
     yield ink.bold(f"Front of {', '.join(names)}") + ink.dim(f"  ({len(points)} plans that none beats in all)")
+    fastest = min(point["step_seconds"] for point in points)
+    points = [point for point in points if point["step_seconds"] <= WORTH_SHOWING * fastest]
     count = min(len(points), 8)
     for i in sorted({round(k * (len(points) - 1) / max(count - 1, 1)) for k in range(count)}):
         point = points[i]
@@ -260,6 +271,8 @@ def nothing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     """Why no plan answers, and what to change."""
     yield ink.bad("No plan answers.")
     turned = {k: v for k, v in data["space"]["infeasible"].items() if v}
+    if any(row["constraint"] in ("budget", "deadline", "target_tokens_per_second") for row in data["misses"]):
+        turned.pop("fits", None)  # some plans fit: it is the limits that none keeps to
     if turned:
         told = ", ".join(f"{count:,} {'plans do not fit' if rule == 'fits' else f'meshes break {rule}'}" for rule, count in turned.items())
         yield f"  turned away: {told}"

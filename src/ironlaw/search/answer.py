@@ -22,6 +22,11 @@ from ironlaw.search.sizing import admits, narrowed
 
 FEW = 5  # plans listed when nobody says how many
 SPARE = 0.05  # of memory: what a plan should leave, as memory is predicted no better
+# options that change what plans are worth, and not the plans
+AGAIN = (
+    "price", "grid", "pue", "tokens", "budget", "deadline", "target_tokens_per_second", "minimize", "pareto", "top", "failures", "mttf",
+    "restart_time", "checkpoint_every", "checkpoint_bandwidth", "evaluate_every", "evaluation_tokens", "time_limit",
+)  # fmt: skip
 KIND_AXES = ("tp", "pp", "cp", "ep")
 Progress = Callable[[str], None]
 
@@ -60,6 +65,11 @@ class Found:
 
     def again(self, **changed: Any) -> Found:
         """The same search under another price, budget, deadline, rate, tokens, goal or front; at once."""
+        for name in changed:
+            if name not in AGAIN:
+                raise QuestionError(
+                    f"--{name.replace('_', '-')} changes the plans themselves: search anew (again takes {', '.join(AGAIN)})"
+                )
         asked = {**self.question.given, **changed}
         question = read_question({name: value for name, value in asked.items() if value is not None})
         binds = {(b.given["on"], tuple(v.items())): b for b, v in bounds_of(question, self.folders)}

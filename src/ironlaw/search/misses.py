@@ -40,12 +40,11 @@ def _limits(found: Found, feasible: list[Setting]) -> list[dict[str, Any]]:
         if limit is None:
             continue
         freed = {"deadline": replace(q, deadline=None), "budget": replace(q, budget=None)}.get(name) or replace(q, target=None)
-        kept = [w for s in feasible if bool(admits(freed, w := s.worth(s.best)))]
+        kept = [(float(w[column]), s) for s in feasible if bool(admits(freed, w := s.worth(s.best)))]
         if kept:
-            values = [float(w[column]) for w in kept]
-            needs = max(values) if column == "rate" else min(values)
+            needs, setting = (max if column == "rate" else min)(kept, key=lambda pair: pair[0])
             ratio = limit / needs if column == "rate" else needs / limit
-            made.append(_miss(name, limit, needs, unit, ratio, feasible[0]))
+            made.append(_miss(name, limit, needs, unit, ratio, setting))
     return made
 
 
@@ -84,18 +83,12 @@ def _freed(found: Found) -> list[dict[str, Any]]:
         if usual is None or values == usual or (usual != "all" and set(usual) <= set(values)):
             continue
         space = replace(q.space, values={**q.space.values, axis: usual}, forbidden=tuple(r for r in q.space.forbidden if r.axis != axis))
-        if (setting := _first_feasible(replace(q, space=space), found.folders)) is not None:
-            best = _best_value(setting, axis)
+        if (other := _feasible(replace(q, space=space), found.folders)) is not None:
+            choice = other.first(1)[0]
+            setting, best = choice.setting, choice.values.get(axis, choice.setting.variant.get(axis))
             held = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
-            made.append(_miss(axis, held, best, "", None, setting, "free it"))
+            made.append(_miss(axis, held, best if isinstance(best, str) else f"{best:g}", "", None, setting, "free it"))
     return made
-
-
-def _best_value(setting: Setting, axis: str) -> Any:
-    """What the fastest plan has on an axis, where rows tell."""
-    best = min(setting.sweeps, key=lambda s: float(s.seconds.min(initial=np.inf)))
-    column = best.task.mesh.columns.get(axis)
-    return "another value" if column is None else int(column[int(np.argmin(best.seconds))])
 
 
 def _other_counts(found: Found) -> list[dict[str, Any]]:
@@ -136,11 +129,16 @@ def _power(number: float) -> float:
     return float(2.0 ** np.ceil(np.log2(number)))
 
 
-def _first_feasible(question: Question, folders: tuple[str, ...]) -> Setting | None:
-    """The fastest setting of a changed question that has a plan that fits; None where none has."""
+def _feasible(question: Question, folders: tuple[str, ...]) -> Found | None:
+    """A changed question searched for a moment, its limits of money and time left out; None where no plan fits."""
     try:
-        found = run(replace(question, time_limit=SECONDS), folders)
+        found = run(replace(question, time_limit=SECONDS, budget=None, deadline=None, target=None), folders)
     except IronlawError:
         return None
-    feasible = [s for s in found.settings if np.isfinite(s.best)]
-    return min(feasible, key=lambda s: s.best, default=None)
+    return found if any(np.isfinite(s.best) for s in found.settings) else None
+
+
+def _first_feasible(question: Question, folders: tuple[str, ...]) -> Setting | None:
+    """The fastest setting of a changed question that has a plan that fits; None where none has."""
+    found = _feasible(question, folders)
+    return None if found is None else min(found.settings, key=lambda s: s.best)
