@@ -18,6 +18,7 @@ VERBS = {
     "estimate": ("ironlaw.cli.estimate", "Estimate one training run: fit, step time, bound, MFU, days, money, energy."),
     "plan": ("ironlaw.cli.plan", "Search every plan for a question: the best, the next, why, how many, what to buy."),
     "lessons": ("ironlaw.cli.lessons", "Try every optimisation on a plan: what it gains, what to combine."),
+    "inference": ("ironlaw.cli.inference", "Serve a model, to first order: cache, prompt, tokens a second, what binds."),
     "validate": ("ironlaw.cli.validate", "How wrong estimates are: published runs, or your own, against predictions."),
     "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }
