@@ -74,7 +74,7 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
             raise QuestionError("with a MODEL --optimizer is a name alone: the model says how many parameters")
         asked["optimizer"] = values["optimizer"][0]
     if "batch" in values:
-        asked["micro_batch_size"] = list(values["batch"])
+        asked = _pinned(asked, values["batch"], folders)
     found = estimate(catalog=folders, **asked)
     group, at = found.place_of(0)
     if not bool(np.all(found.legal)):
@@ -90,6 +90,17 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
 _OWN = ("optimizer", "batch", "measured", "samples_per_second", "baseline", "tolerance")
 
 
+def _pinned(asked: dict[str, Any], batches: tuple[float, ...], folders: tuple[str, ...]) -> dict[str, Any]:
+    """The question for all batches under one plan: that of the largest, so that nothing but the batch differs."""
+    group, at = estimate(catalog=folders, **asked, micro_batch_size=max(batches)).place_of(0)
+    plan = {name: _at(getattr(group.plan, name), at) for name in _MESH}
+    how = {"sp": _at(group.plan.sp, at) > 0, "recompute": group.recompute[at], "framework": group.job.framework.name}
+    return {**plan, **how, **asked, "micro_batch_size": list(batches)}
+
+
+_MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "global_batch_size")
+
+
 def items(tree: Term, at: int = 0) -> list[Item]:
     """The leaves of a step's tree with what they run, largest first; their times add up to the step."""
     merged: dict[tuple[str, str, str], Item] = {}
@@ -99,7 +110,7 @@ def items(tree: Term, at: int = 0) -> list[Item]:
             continue
         runs = times * (_at(node.times, at))
         given = {name: _at(plain(value), at) for name, value in node.inputs.items()}
-        wire = given.get("size", 0.0) * (given.get("factor", 1.0) if "size" in given else 0.0)
+        wire = given.get("size", 0.0) * given.get("factor", _away(given))
         new = Item(
             node.name, where, runs, given.get("flop", 0.0) * runs, given.get("traffic", 0.0) * runs, wire * runs, time, _roof(node, at)
         )
@@ -110,6 +121,11 @@ def items(tree: Term, at: int = 0) -> list[Item]:
 
 
 _SUMMED = ("count", "flop", "moved", "wire", "time")
+
+
+def _away(given: dict[str, float]) -> float:
+    """The share of a rank's bytes that go to others: all of a message, (n - 1) / n of an all-to-all."""
+    return 1.0 - 1.0 / (given["inner_ranks"] * given["outer_ranks"]) if "inner_ranks" in given else 1.0
 
 
 def _leaves(node: Term, at: int, times: float, path: tuple[str, ...]) -> Iterator[tuple[Term, float, str]]:
@@ -164,9 +180,9 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
     ridge = leaf("ridge point", kernels.ridge_point, "FLOP/B", peak=peak, bandwidth=accelerator.hbm_bandwidth)
     model = leaf("step", _as_is, "s", seconds=step)
     headline = [
-        f"step {units.show(step, 's', 4)} on each accelerator of the slowest stage: {_show(flop)}, {_show(moved)} through HBM, {_show(per_byte)} "
-        f"(ridge {_show(ridge)})",
-        f"{_show(wire)} over wires in {sent:,.0f} collectives and hand-overs that are waited for",
+        f"step {units.show(step, 's', 4)} on each accelerator of the slowest stage: {_show(flop)}, {_show(moved)} through HBM, "
+        f"{_show(per_byte)} (ridge {_show(ridge)})",
+        f"{_show(wire)} over wires in {sent:,.0f} collectives and hand-overs that are waited for; those beside computation are not counted",
     ]
     terms = [model, flop, moved, wire, per_byte, ridge]
     summary = []
@@ -185,17 +201,19 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
                 "roof": roof,
                 "time": time,
                 "share": time / step,
-                "amount": units.show(float(amount[0]), amount[1], 4) if amount else "-",
+                "amount": units.show(float(amount[0]), amount[1], 4) if amount and amount[0] else "-",
                 "count": sum(i.count for i in mine),
             }
         )
     warnings = list(group.warnings)
+    if not _at(group.memory.fits, at):
+        warnings.append(f"this plan does not fit into the memory of {accelerator.name} (ironlaw estimate says by how much)")
     possible = True
     measured = _measured(values, group, at)
     if measured is not None:
-        told, more, possible = _judge(measured, group, at, flop, moved, step)
+        told, more, possible = _judge(measured, group, at, moved, step)
         headline, terms = [*headline, told], [*terms, *more]
-        warnings += [] if possible else [told]
+        warnings += [] if possible else ["a measured step above the peak is impossible"]
     if "baseline" in values:
         text, passes = roofs.regression(values)
         headline, possible = [*headline, text], possible and passes
@@ -224,7 +242,7 @@ def _measured(values: dict[str, Any], group: Group, at: int) -> float | None:
     return values.get("measured")
 
 
-def _judge(measured: float, group: Group, at: int, flop: Term, moved: Term, step: float) -> tuple[str, list[Term], bool]:
+def _judge(measured: float, group: Group, at: int, moved: Term, step: float) -> tuple[str, list[Term], bool]:
     """What a measured step says: the model's FLOPs against the peak, and the estimate's bytes against the bandwidth."""
     accelerator, tokens = group.cluster.accelerator, _at(group.plan.global_batch_size * group.plan.seq_len, at)
     per_token = _at(group.throughput["model_flop_per_second_per_gpu"].value, at) * _at(group.plan.gpus, at) * step / tokens
@@ -283,13 +301,13 @@ def _batches(found: Estimate, values: dict[str, Any], folders: tuple[str, ...]) 
         once = low["allocated"] - low["batch"] * float(each.value)
         whole = leaf("memory", activations.batch_memory, "B", batch=high["batch"], per_sequence=each.value, fixed=once)
         headline.append(
-            f"a sequence more keeps {_show(each)}; {units.show(once, 'B', 4)} do not grow with the batch: weights, gradients and states are held once"
+            f"a sequence more keeps {_show(each)}; {units.show(once, 'B', 4)} do not grow with the batch: "
+            "weights, gradients and states are held once"
         )
         terms = [each, whole]
     group, _ = found.place_of(0)
     notes = list(group.assumptions)
-    if "global_batch_size" not in values:
-        assume(notes, "global_batch_size", "by row", "default")
+    assume(notes, "plan", f"that of micro-batch {max(values['batch']):.0f} for all", "chosen")
     title = f"{group.job.model.name} on {group.cluster.accelerator.name}: micro-batch sizes"
     return Answer(
         title,

@@ -34,92 +34,90 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
         raise ValueRangeError("--ranks is 1, a collective needs at least 2")
     if "on" not in values:
         need(values, "measured")  # without links a time is all there is to know
-    law = _FACTORS.get(operation, collectives.one_way_factor)
-    factor = leaf("traffic factor", law, "1", n=ranks)
     notes: Assumptions = []
-    rows: list[dict[str, Any]] = []
-    terms: list[Term] = [factor]
+    factor = leaf("traffic factor", _FACTORS.get(operation, collectives.one_way_factor), "1", n=ranks)
     headline = [
-        f"{operation} of {units.show(size, 'B', 4)} ({size / 1e6:,.4g} MB) among {ranks:.0f}: each rank sends {float(factor.value):.4g} times that"
+        f"{operation} of {units.show(size, 'B', 4)} ({size / 1e6:,.4g} MB) among {ranks:.0f}: "
+        f"each rank sends {float(factor.value):.4g} times that"
     ]
-    roof = None
-
-    def add(what: str, time: float) -> tuple[Term, Term]:
-        algorithm = leaf(f"algorithm bandwidth, {what}", collectives.algorithm_bandwidth, "B/s", size=size, time=time)
-        bus = leaf(f"bus bandwidth, {what}", collectives.bus_bandwidth, "B/s", size=size, time=time, factor=factor.value)
-        row = {
-            "what": what,
-            "time": time,
-            "algorithm_bandwidth": float(algorithm.value),
-            "bus_bandwidth": float(bus.value),
-            "all": time * count,
-        }
-        rows.append(row | {"fraction": None if roof is None else least / time})
-        return algorithm, bus
-
-    least = 0.0
+    roof: Term | None = None
+    timed: list[tuple[str, float]] = []
+    terms: list[Term] = [factor]
     if "on" in values:
-        cluster = bind_cluster({**values, "precision": bind_precision(values["on"], folders)}, folders, notes)
-        plan = _plan(ranks)
-        expected = tiers.collective(cluster, plan, "expected time", operation, column(ranks), size, 1.0)
-        inner = float(plain(expected.inputs["inner_ranks"])[0])
-        link = "scale-up" if inner >= ranks else "nic"
-        rate = cluster.node.scale_up_bandwidth if link == "scale-up" else tiers.nic_rate(cluster)
-        rails = 1.0 if link == "scale-up" else inner  # every accelerator of a domain has a NIC of its own for its share
-        roof = leaf(
-            "least time", collectives.point_to_point, "s", "network", size=size * float(factor.value) / rails, bandwidth=rate, latency=0.0
-        )
-        least = float(roof.value)
-        add(f"at the {link} roof", least)
-        add("expected", float(expected.value[0]))
-        headline.append(
-            f"the {link} roof of {units.show(rate.value, 'B/s', 4)} allows {units.show(least, 's', 4)}; "
-            f"collectives as measured take {units.show(float(expected.value[0]), 's', 4)}"
-        )
+        link, roof, expected, told = _links(values, factor, folders, notes)
+        timed += [(f"at the {link} roof", float(roof.value)), ("expected", float(expected.value[0]))]
+        headline.append(told)
         terms += [roof, expected]
     possible = True
     if "measured" in values:
-        measured = values["measured"]
-        algorithm, bus = add("measured", measured)
-        terms += [algorithm, bus]
-        same = " (the same number with 2 ranks, not with more)" if ranks == 2 and operation == "all_reduce" else ""
-        headline.append(
-            f"measured {units.show(measured, 's', 4)}: algorithm bandwidth {_gb(algorithm)}, bus bandwidth {_gb(bus)}{same}; compare the "
-            "bus bandwidth with links"
-        )
-        if roof is not None:
-            share = least / measured
-            possible = share <= 1.0
-            near = (
-                "near the roof: only fewer bytes help"
-                if share >= roofs.NEAR
-                else "latency, launches or waiting for a late rank set the time"
-            )
-            headline.append(
-                f"{share:.0%} of the roof: {near if possible else 'impossible; the time, the size, the ranks or the link is wrong'}"
-            )
+        timed.append(("measured", values["measured"]))
+        lines, more, possible = _judge(values, factor, roof)
+        headline, terms = [*headline, *lines], [*terms, *more]
     if count > 1.0:
-        one = rows[-1]
+        what, time = timed[-1]
+        every = leaf("time of all", _repeated, "s", count=count, time=time)
         headline.append(
-            f"{count:,.0f} of them are as many points where ranks wait for each other: {units.show(one['all'], 's', 4)} ({one['what']})"
+            f"{count:,.0f} of them are as many points where ranks wait for each other: {units.show(float(every.value), 's', 4)} ({what})"
         )
-        terms.append(leaf("time of all", _repeated, "s", count=count, time=one["time"]))
+        terms.append(every)
     if "baseline" in values:
         text, passes = roofs.regression(values)
         headline, possible = [*headline, text], possible and passes
+    rows = [
+        {
+            "what": what,
+            "time": time,
+            "algorithm_bandwidth": float(collectives.algorithm_bandwidth(size, time)),
+            "bus_bandwidth": float(collectives.bus_bandwidth(size, time, factor.value)),
+            "fraction": None if roof is None else float(roof.value) / time,
+            "all": time * count,
+        }
+        for what, time in timed
+    ]
     shown = tuple(c for c in ROWS if any(row.get(c.key) is not None for row in rows) and (c.key != "all" or count > 1.0))
-    where = f" on {values['on']}" if "on" in values else ""
-    return Answer(
-        f"{operation} among {ranks:.0f}{where}",
-        headline,
-        [Table("times", "Times", shown, rows)],
-        terms,
-        {"bytes": size},
-        notes,
-        (),
-        possible,
-        folders,
+    title = f"{operation} among {ranks:.0f}" + (f" on {values['on']}" if "on" in values else "")
+    return Answer(title, headline, [Table("times", "Times", shown, rows)], terms, {"bytes": size}, notes, (), possible, folders)
+
+
+def _links(values: dict[str, Any], factor: Term, folders: tuple[str, ...], notes: Assumptions) -> tuple[str, Term, Term, str]:
+    """The link that binds, the least time over it, what collectives as measured take, and the sentence about them."""
+    cluster = bind_cluster({**values, "precision": bind_precision(values["on"], folders)}, folders, notes)
+    size, ranks = values["size"], values["ranks"]
+    expected = tiers.collective(cluster, _plan(ranks), "expected time", values["collective"], column(ranks), size, 1.0)
+    inner = float(plain(expected.inputs["inner_ranks"])[0])
+    inside = inner >= ranks
+    rate = cluster.node.scale_up_bandwidth if inside else tiers.nic_rate(cluster)
+    sent = size * float(factor.value) / (1.0 if inside else inner)  # out of a domain every accelerator's NIC carries its share
+    roof = leaf("least time", collectives.point_to_point, "s", "network", size=sent, bandwidth=rate, latency=0.0)
+    link = "scale-up" if inside else "nic"
+    rails = "" if inside else f" on each of {inner:.0f} rails"
+    told = (
+        f"the {link} roof of {units.show(rate.value, 'B/s', 4)}{rails} allows {units.show(float(roof.value), 's', 4)}; "
+        f"collectives as measured take {units.show(float(expected.value[0]), 's', 4)}"
     )
+    return link, roof, expected, told
+
+
+def _judge(values: dict[str, Any], factor: Term, roof: Term | None) -> tuple[list[str], list[Term], bool]:
+    """What a measured time says: both bandwidths, and how near the roof it is."""
+    measured, size = values["measured"], values["size"]
+    algorithm = leaf("algorithm bandwidth", collectives.algorithm_bandwidth, "B/s", size=size, time=measured)
+    bus = leaf("bus bandwidth", collectives.bus_bandwidth, "B/s", size=size, time=measured, factor=factor.value)
+    same = " (the same number with 2 ranks, not with more)" if float(factor.value) == 1.0 else ""
+    lines = [
+        f"measured {units.show(measured, 's', 4)}: algorithm bandwidth {_gb(algorithm)}, bus bandwidth {_gb(bus)}{same}; "
+        "compare the bus bandwidth with links"
+    ]
+    if roof is None:
+        return lines, [algorithm, bus], True
+    share = float(roof.value) / measured
+    if share > 1.0:
+        judged = "impossible; the time, the size, the ranks or the link is wrong"
+    elif share >= roofs.NEAR:
+        judged = "near it only fewer bytes help"
+    else:
+        judged = "latency, launches or waiting for a late rank set the time"
+    return [*lines, f"{share:.0%} of the roof: {judged}"], [algorithm, bus], share <= 1.0
 
 
 def _plan(ranks: float) -> Plan:

@@ -9,11 +9,10 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.estimate.bind import Assumptions, assume
-from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
-from ironlaw.law import collectives, kernels, traffic
+from ironlaw.law import collectives, kernels
 from ironlaw.plan import PRECISIONS
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.questions.roofline import operators, roofs
+from ironlaw.questions.roofline import attention, operators, roofs
 from ironlaw.terms import Term, leaf, plain, total
 
 TILE = (128.0, 256.0)
@@ -42,43 +41,56 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
     if question == "on":
         return _device(device, notes, folders, values)
     tile = values.get("tile", TILE)
-    if question == "shapes":
-        asked = operators.of_file(values["shapes"], values)
-    else:
-        asked = []
-        for batch in values.get("batch", (1.0,)):
-            made = operators.of(question, values[question], values, batch)
-            asked += [replace(one, batch=batch if "batch" in values else None) for one in made]
-        if "measured" in values:
-            if len(asked) > 1 and question != "attention":
-                raise ValueRangeError("--measured is of one operator: give one --batch, or a list of operators by --shapes")
-            asked[0] = replace(asked[0], measured=values["measured"])  # of attention the flash kernel is measured
-        if "dtype" not in values and question != "optimizer":
-            assume(notes, "dtype", "bf16", "default")
-        if question == "attention" and "causal" not in values:
-            assume(notes, "causal", "on", "default")
+    asked = operators.of_file(values["shapes"], values) if question == "shapes" else _asked(question, values, notes)
     found = [roofs.under(device, one) for one in asked]
     if any(one.grid for one in asked) and device.multiprocessors is not None and "tile" not in values:
         assume(notes, "tile", "128 x 256", "default")
-    rows = [_row(device, u, tile) for u in found]
     extra: dict[str, Any] = {}
     if question == "attention":
-        headline, terms, extra = _attention(found, values)
+        found = attention.with_expected(device, found, values, folders)
+        headline, terms, extra = attention.headline(device, found, values)
     else:
         headline, terms = _summary(found) if len(found) > 1 else _headline(device, found[0], tile)
-    warnings, possible = _judged(rows)
+    rows = [_row(device, u, tile) for u in found]
+    bad = [row for row in rows if row.get("verdict") == "impossible"]
+    possible = not bad
     if "baseline" in values:
         told, passes = roofs.regression(values)
         headline, possible = [*headline, told], possible and passes
+    warnings = [f"{row['operator']}: a measured time above a roof is impossible" for row in bad]
+    return Answer(
+        f"Roofline on {device.name}", headline, _tables(device, found, rows, values), terms, extra, notes, warnings, possible, folders
+    )
+
+
+def _asked(question: str, values: dict[str, Any], notes: Assumptions) -> list[operators.Operator]:
+    """The operators of the options: one, or one for each batch; of attention two."""
+    asked: list[operators.Operator] = []
+    for batch in values.get("batch", (1.0,)):
+        made = operators.of(question, values[question], values, batch)
+        asked += [replace(one, batch=batch if "batch" in values else None) for one in made]
+    if "measured" in values:
+        if len(values.get("batch", ())) > 1:
+            raise ValueRangeError("--measured is of one operator: give one --batch, or a list of operators by --shapes")
+        asked[0] = replace(asked[0], measured=values["measured"])  # of attention the flash kernel is measured
+    if "dtype" not in values and question != "optimizer":
+        assume(notes, "dtype", "bf16", "default")
+    if question == "attention" and "causal" not in values:
+        assume(notes, "causal", "on", "default")
+    return asked
+
+
+def _tables(device: roofs.Device, found: list[roofs.Under], rows: list[dict[str, Any]], values: Mapping[str, Any]) -> list[Table]:
+    """The operators; of a single one the roofs; the drawing where it is asked."""
     shown = tuple(c for c in ROWS if any(row.get(c.key) is not None for row in rows) and not (c.key == "verdict" and len(rows) == 1))
     tables = [Table("operators", f"Operators on {device.name}", shown, rows)]
     if len(found) == 1:
         tables.append(_roof_table(device, found[0]))
     if values.get("plot"):
-        lines = roofs.plot(device, {u.operator.name: u for u in found})
-        tables.append(Table("plot", "Roofline", (Column("line", ""),), [{"line": line} for line in lines]))
-    title = f"Roofline on {device.name}"
-    return Answer(title, headline, tables, terms, extra, notes, warnings, possible, folders)
+        names = [row["operator"] for row in rows]
+        lines = [{"line": line} for line in roofs.plot(device, dict(zip(names, found, strict=True)))]
+        tables.append(Table("plot", "Roofline", (Column("line", "FLOP/s over FLOP/B, both logarithmic"),), lines))
+    return tables
 
 
 def _row(device: roofs.Device, u: roofs.Under, tile: tuple[float, float]) -> dict[str, Any]:
@@ -102,17 +114,10 @@ def _row(device: roofs.Device, u: roofs.Under, tile: tuple[float, float]) -> dic
     }
     if one.measured is not None:
         shares = {name: float(term.value) for name, term in roofs.fractions(u, one.measured).items()}
-        dispatch = None if device.dispatch is None else plain(device.dispatch) / one.measured
-        judged = roofs.verdict(shares, dispatch)
+        judged = roofs.judge(device, u, one.measured)
         row |= {"hbm_fraction": shares["hbm"], "compute_fraction": shares["compute"], "verdict": judged.word, "why": judged.text}
         row |= {"implied_bandwidth": row["bytes"] / one.measured, "implied_rate": row["flop"] / one.measured}
     return row
-
-
-def _judged(rows: list[dict[str, Any]]) -> tuple[list[str], bool]:
-    """Warnings about measurements above a roof."""
-    bad = [row for row in rows if row.get("verdict") == "impossible"]
-    return [f"{row['operator']}: {row['why']}" for row in bad], not bad
 
 
 def _headline(device: roofs.Device, u: roofs.Under, tile: tuple[float, float]) -> tuple[list[str], list[Term]]:
@@ -156,63 +161,14 @@ def _summary(found: list[roofs.Under]) -> tuple[list[str], list[Term]]:
         lines.append(
             "no batch of these reaches the compute roof"
             if crossed is None
-            else f"the compute roof binds from batch {crossed.operator.batch:.0f} on ({_show(crossed.intensity)}, ridge {_show(crossed.ridge)})"
+            else f"the compute roof binds from batch {crossed.operator.batch:.0f} on "
+            f"({_show(crossed.intensity)}, ridge {_show(crossed.ridge)})"
         )
     return lines, [work, moved, least]
 
 
 def _times(term: Term, operator: operators.Operator) -> Term:
     return total(operator.name, [term], times=operator.count)
-
-
-def _attention(found: list[roofs.Under], values: Mapping[str, Any]) -> tuple[list[str], list[Term], dict[str, Any]]:
-    """Flash against standard: scores that are not stored, bytes, FLOPs forward and backward, and the published bound."""
-    flash, standard = found[0].operator, found[1].operator
-    batch, heads, seq_len, width = values["attention"]
-    size = operators.element(flash.dtype)
-    scores = leaf("stored scores", traffic.elementwise, "B", elements=batch * heads * seq_len**2, bytes_per_element=size, passes=1.0)
-    inputs = leaf(
-        "queries, keys, values", traffic.elementwise, "B", elements=batch * heads * seq_len * width, bytes_per_element=size, passes=3.0
-    )
-    less = float(standard.traffic.value) / float(flash.traffic.value)
-    more = (1.0 + FLASH_BACKWARD_FLOP) / (1.0 + UNFUSED_BACKWARD_FLOP) - 1.0
-    lines = [
-        f"flash is bound by {found[0].bound} at {_show(found[0].intensity)} and takes at least {_show(found[0].floor)}, "
-        f"standard by {found[1].bound} at {_show(found[1].intensity)} and {_show(found[1].floor)}",
-        f"standard attention stores scores of {_show(scores)}, {float(scores.value) / float(inputs.value):.3g} times its queries, keys and "
-        f"values ({_show(inputs)}); flash stores none and moves {less:.3g} times less (that is the ideal; the ratio is n/d, not n)",
-        f"over forward and backward flash does {more:.1%} more FLOPs on the same mask: backward computes the scores again",
-    ]
-    extra: dict[str, Any] = {"traffic_ratio": less, "memory_ratio": float(scores.value) / float(inputs.value), "more_flop": more}
-    terms = [
-        scores,
-        inputs,
-        *(
-            _called(term, f"{name}, {term.name}")
-            for name, u in zip(("flash", "standard"), found, strict=False)
-            for term in (u.intensity, u.floor)
-        ),
-    ]
-    if flash.measured is not None:
-        judged = roofs.verdict({name: float(term.value) for name, term in roofs.fractions(found[0], flash.measured).items()})
-        lines.append(f"flash measured {units.show(flash.measured, 's', 4)}: {judged.text}")
-    if "on_chip" in values:
-        elements = values["on_chip"] / size
-        bound = leaf(
-            "elements by the published bound", traffic.tiled_attention, "1", seq_len=seq_len, head_dim=width, on_chip_elements=elements
-        )
-        ratio = (seq_len * width + seq_len**2) / float(bound.value)
-        lines.append(
-            f"with {elements:,.0f} elements on the chip the published bound is {ratio:.3g} times less, if the L2 cache serves nothing"
-        )
-        terms, extra = [*terms, bound], {**extra, "published_ratio": ratio}
-    if seq_len <= 512:
-        lines.append("at 512 tokens or fewer the two differ little: launches decide")
-    return lines, terms, extra
-
-
-def _called(term: Term, name: str) -> Term:
-    return Term(name, term.value, term.unit, term.law, term.inputs, term.parts, term.times, term.bound)
 
 
 def _roof_table(device: roofs.Device, u: roofs.Under) -> Table:

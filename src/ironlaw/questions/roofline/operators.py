@@ -83,7 +83,7 @@ def _elementwise(name: str, shape: Any, values: Mapping[str, Any], batch: float)
     return [Operator(f"{name} {rows * batch:.0f} x {width:.0f}", work, moved, dtype, vector=True)]
 
 
-def _optimizer(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+def _optimizer(shape: Any, *_unused: Any) -> list[Operator]:
     if len(shape) < 2:
         raise QuestionError(f"--optimizer {shape[0]} needs how many parameters it updates: --optimizer {shape[0]},7B")
     name, parameters = shape

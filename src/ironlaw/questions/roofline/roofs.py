@@ -20,6 +20,7 @@ from ironlaw.questions.roofline.operators import Operator
 from ironlaw.terms import Term, leaf, plain
 
 NEAR = 0.7  # of a roof: well-shaped kernels reach 0.75 to 0.9 of a datasheet's bandwidth and 0.7 to 0.8 of its matrix rate
+FAIR, USUAL = 0.4, 0.8  # or this share of a roof, where kernels of its kind would have needed this share of the time
 TOLERANCE = 0.05  # two numbers this close count as equal where the question does not say
 
 REMEDIES = {
@@ -168,8 +169,16 @@ class Verdict:
         return self.word != "impossible"
 
 
-def verdict(shares: Mapping[str, float], dispatch: float | None = None) -> Verdict:
-    """The verdict of a measurement by its fractions of the compute and HBM roofs, and of one launch's host time."""
+def judge(device: Device, u: Under, measured: float) -> Verdict:
+    """The verdict of an operator's measured time."""
+    shares = {name: float(term.value) for name, term in fractions(u, measured).items()}
+    dispatch = 0.0 if device.dispatch is None else plain(device.dispatch) / measured
+    expected = 0.0 if u.expected is None else float(u.expected.value) / measured
+    return verdict(shares, dispatch, expected)
+
+
+def verdict(shares: Mapping[str, float], dispatch: float, expected: float) -> Verdict:
+    """The verdict by what a measurement reaches of the roofs, of a launch's host time, and of what kernels of its kind take."""
     above = {name: share for name, share in shares.items() if share > 1.0}
     if above:
         told = " and ".join(f"{share:.0%} of the {name} roof" for name, share in above.items())
@@ -178,7 +187,9 @@ def verdict(shares: Mapping[str, float], dispatch: float | None = None) -> Verdi
     name = max(shares, key=lambda key: shares[key])
     if shares[name] >= NEAR:
         return Verdict(name, f"near the {name} roof ({shares[name]:.0%}): {REMEDIES[name]}")
-    if dispatch is not None and dispatch >= NEAR:
+    if shares[name] >= FAIR and expected >= USUAL:
+        return Verdict(name, f"as near the {name} roof ({shares[name]:.0%}) as kernels of this kind come: {REMEDIES[name]}")
+    if dispatch >= NEAR:
         told = f"at the dispatch roof: the host needs {dispatch:.0%} of the time to launch it; fewer or larger kernels help"
         return Verdict("dispatch", told)
     return Verdict("overhead", f"far from every roof ({shares[name]:.0%} of {name}, the nearest): {OVERHEAD}")

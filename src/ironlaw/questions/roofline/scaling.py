@@ -112,9 +112,14 @@ def _scaling(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     fixed = leaf("time at size 0", _intercept, "s", time=float(np.mean(times)), slope=growth.value, size=float(np.mean(sizes)))
     value = float(exponent.value)
     if value > 1.0 + tolerance:
-        word = "superlinear: suspect allocator fragmentation, format conversions, a cache that no longer holds, or work that grows as a square (attention)"
+        word = (
+            "superlinear: suspect allocator fragmentation, format conversions, a cache that no longer holds, "
+            "or work that grows as a square (attention)"
+        )
     elif value < 1.0 - tolerance:
-        word = f"sublinear: overhead is part of it; a straight line leaves {units.show(float(fixed.value), 's', 3)} at size 0, not yet at a roof"
+        word = (
+            f"sublinear: overhead is part of it, not yet a roof; a straight line leaves {units.show(float(fixed.value), 's', 3)} at size 0"
+        )
     else:
         word = "in proportion: a bandwidth or the compute roof binds (or an allocator that copies)"
     first = values["scaling"][0]
