@@ -120,6 +120,19 @@ def test_formats_are_those_of_a_plan():
     assert set(package.ACTIVATIONS + package.NORMS + package.OPTIMIZERS) < set(flops.OPERATIONS)
 
 
+def test_the_default_format_is_one_the_device_has():
+    assert roofline(gemm=(64, 64, 64), on="v100-sxm-32gb")["operators"][0]["dtype"] == "fp16"
+
+
+def test_a_plan_that_recomputes_must_do_its_operations():
+    asked = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64}
+    once, twice = (float(roofline(**asked, recompute=how)["FLOP of a step"]) for how in ("none", "full"))
+    assert twice == pytest.approx(4 / 3 * once, rel=0.05)
+    between = f"{(once + twice) / 2 / 989e12}s"
+    assert roofline(**asked, recompute="none", measured=between).feasible
+    assert not roofline(**asked, recompute="full", measured=between).feasible
+
+
 def test_adding_to_c_reads_it():
     plain, added = (roofline(gemm=(64, 128, 256), beta=beta, on="h100-sxm")["bytes"] for beta in ("off", "on"))
     assert added - plain == 2 * 64 * 256
@@ -197,8 +210,16 @@ def test_a_census_adds_up_to_the_step(model):
     group, at = step.place_of(0)
     for row in found["roofs"]:
         assert row["share"] == pytest.approx(float(group.shares[row["roof"]][at]))
-    assert found["wire bytes of a step"] > 0
+    assert found["wire bytes of a step"] == pytest.approx(sum(found["wire_bytes"].values()))
+    assert found["wire_bytes"]["scale-up"] > 0
     assert found["FLOP of a step"] == pytest.approx(sum(item.flop for item in items(group.step.tree, at)))
+
+
+def test_hand_overs_between_nodes_go_over_the_nic():
+    """Eight stages of one node each: tensor parallelism stays on the scale-up links, hand-overs leave the node."""
+    found = roofline("llama-3-8b", on="h100-sxm", gpus=64, tp=8, pp=8, vpp=1, overlap="none", global_batch_size=64)
+    assert {row["operator"]: row["link"] for row in found["operators"] if row["link"]}["p2p"] == "nic"
+    assert 0 < found["wire_bytes"]["nic"] < found["wire_bytes"]["scale-up"]
 
 
 def test_batches_of_a_model_share_one_plan_and_grow_in_activations():
@@ -286,6 +307,8 @@ def test_batch_memory_is_linear():
         ({"gemm": "1,2,3", "on": "h101"}, UnknownNameError, ["h100"]),
         ({"attention": "1,8,64,64", "kv_heads": 3, "on": "h100-sxm"}, QuestionError, ["--kv-heads 3"]),
         ({"activation": "swish,1,2", "on": "h100-sxm"}, UnknownNameError, ["swish"]),
+        ({"norm": "layernorm", "on": "h100-sxm"}, ValueRangeError, ["TOKENS,WIDTH"]),
+        ({"model": "gpt2-xl", "gemm": "1,2,3", "on": "h100-sxm"}, QuestionError, ["a MODEL and --gemm"]),
         ({"optimizer": "adamw", "on": "h100-sxm"}, QuestionError, ["adamw,7B"]),
         ({"conv": "1,3,4,4,8,5", "on": "h100-sxm"}, QuestionError, ["does not fit"]),
         ({"collective": "all_reduce", "ranks": 2}, QuestionError, ["--size"]),

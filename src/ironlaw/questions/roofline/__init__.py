@@ -42,14 +42,16 @@ def sizes(*names: str, more: tuple[str, ...] = ()) -> Callable[[Any, str], tuple
     return read
 
 
-def named(known: tuple[str, ...], *names: str, more: tuple[str, ...] = ()) -> Callable[[Any, str], tuple[Any, ...]]:
-    """A reader of ``[NAME,]sizes``: the first known name where none is given."""
-    numbers = sizes(*names, more=more)
+def named(known: tuple[str, ...], *names: str, alone: bool = False) -> Callable[[Any, str], tuple[Any, ...]]:
+    """A reader of ``[NAME,]sizes``: the first known name where none is given; ``alone`` allows the name without sizes."""
+    numbers = sizes(*names)
 
     def read(value: Any, flag: str) -> tuple[Any, ...]:
         given = [value] if isinstance(value, (int, float)) else list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
         first = str(given[0]).strip().lower()
         if first in known:
+            if len(given) == 1 and not alone:
+                raise ValueRangeError(f"{flag} is {value}, must be [NAME,]{','.join(names)}")
             return (first, *(numbers(given[1:] if len(given) > 2 else given[1], flag) if len(given) > 1 else ()))
         if first[:1].isalpha():
             raise UnknownNameError(flag, str(given[0]), known)
@@ -115,7 +117,9 @@ OPTIONS: dict[str, Option] = {
         named(ACTIVATIONS, "TOKENS", "WIDTH"), f"activation function of tokens and width: {', '.join(ACTIVATIONS)}", "NAME,T,W"
     ),
     "optimizer": Option(
-        named(OPTIMIZERS, "PARAMETERS"), "optimizer step of so many parameters (default adamw); with a MODEL its name alone", "[NAME,]N"
+        named(OPTIMIZERS, "PARAMETERS", alone=True),
+        "optimizer step of so many parameters (default adamw); with a MODEL its name alone",
+        "[NAME,]N",
     ),
     "conv": Option(
         sizes("B", "C", "H", "W", "OUT", "K", more=("STRIDE", "PADDING")),
@@ -123,7 +127,7 @@ OPTIONS: dict[str, Option] = {
         "B,C,H,W,OUT,K[,S[,P]]",
     ),
     "shapes": Option(text, "a CSV of operators: columns operator, shape; name, dtype, count, measured", "FILE"),
-    "dtype": Option(dtypes, "format of the operands (default bf16), or three: of A, B and C", "NAME[,B,C]"),
+    "dtype": Option(dtypes, "format of the operands (default bf16, fp16 where there is none), or three: of A, B and C", "NAME[,B,C]"),
     "beta": Option(switch, "the product is added to C, which is read too (default off)", "on|off"),
     "causal": Option(switch, "attention with a causal mask (default on)", "on|off"),
     "kv_heads": Option(whole, "heads of keys and values (default: as queries)"),
@@ -178,7 +182,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     values = read(options, OPTIONS, "roofline")
     asked = [name for name in QUESTIONS if name in values and not (name == "optimizer" and "model" in values)]
     if len(asked) > 1:
-        raise QuestionError(f"roofline answers one question at a time, given {' and '.join('--' + name for name in asked)}")
+        raise QuestionError(f"roofline answers one question at a time, given {' and '.join(_told(name) for name in asked)}")
     if not asked and "on" not in values:
         raise QuestionError(
             f"roofline needs MODEL, one of {', '.join('--' + name for name in QUESTIONS if name != 'model')}, or --on alone"
@@ -187,12 +191,15 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     module, takes = QUESTIONS.get(question, ("operator", _ROOFS | {"dtype"}))
     for name in values:
         if name not in takes and name != question:
-            where = "--on alone" if question == "on" else "a MODEL" if question == "model" else f"--{question}"
-            raise QuestionError(f"--{name.replace('_', '-')} does not go with {where}")
+            raise QuestionError(f"--{name.replace('_', '-')} does not go with {_told(question)}")
     if "baseline" in values and "measured" not in values:
         raise QuestionError("--baseline is a known-good time to compare with: give --measured too")
     answer: Answer = import_module(f"ironlaw.questions.roofline.{module}").answer(question, values, folders)
     return answer
+
+
+def _told(question: str) -> str:
+    return {"on": "--on alone", "model": "a MODEL"}.get(question, f"--{question}")
 
 
 def roofline(model: Any = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from ironlaw import units
 from ironlaw.errors import QuestionError
+from ironlaw.estimate import tiers
 from ironlaw.estimate.answer import Estimate, Group, estimate
 from ironlaw.estimate.bind import assume
 from ironlaw.law import activations, kernels, run
@@ -28,6 +30,7 @@ ROWS = (
     Column("time", "time", "s"),
     Column("share", "of step", "%"),
     Column("roof", "roof"),
+    Column("link", "link"),
 )
 ROOFS = (
     Column("roof", "roof"),
@@ -60,6 +63,7 @@ class Item:
     wire: float  # bytes an accelerator sends
     time: float
     roof: str
+    link: str = ""  # of a collective: scale-up, or nic where it leaves the domain
 
 
 def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
@@ -101,9 +105,9 @@ def _pinned(asked: dict[str, Any], batches: tuple[float, ...], folders: tuple[st
 _MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "global_batch_size")
 
 
-def items(tree: Term, at: int = 0) -> list[Item]:
-    """The leaves of a step's tree with what they run, largest first; their times add up to the step."""
-    merged: dict[tuple[str, str, str], Item] = {}
+def items(tree: Term, at: int = 0, nic: float = math.inf) -> list[Item]:
+    """The leaves of a step's tree with what they run, largest first; their times add up to the step. ``nic`` is a NIC's rate."""
+    merged: dict[tuple[str, str, str, str], Item] = {}
     for node, times, where in _leaves(tree, at, 1.0, ()):
         time = _at(node.value, at) * times
         if not time:
@@ -112,9 +116,17 @@ def items(tree: Term, at: int = 0) -> list[Item]:
         given = {name: _at(plain(value), at) for name, value in node.inputs.items()}
         wire = given.get("size", 0.0) * given.get("factor", _away(given))
         new = Item(
-            node.name, where, runs, given.get("flop", 0.0) * runs, given.get("traffic", 0.0) * runs, wire * runs, time, _roof(node, at)
+            operator=node.name,
+            where=where,
+            count=runs,
+            flop=given.get("flop", 0.0) * runs,
+            moved=given.get("traffic", 0.0) * runs,
+            wire=wire * runs,
+            time=time,
+            roof=_roof(node, at),
+            link=_link(given, nic),
         )
-        key = (new.operator, new.where, new.roof)
+        key = (new.operator, new.where, new.roof, new.link)
         old = merged.get(key)
         merged[key] = new if old is None else replace(old, **{f: getattr(old, f) + getattr(new, f) for f in _SUMMED})
     return sorted(merged.values(), key=lambda item: -item.time)
@@ -126,6 +138,14 @@ _SUMMED = ("count", "flop", "moved", "wire", "time")
 def _away(given: dict[str, float]) -> float:
     """The share of a rank's bytes that go to others: all of a message, (n - 1) / n of an all-to-all."""
     return 1.0 - 1.0 / (given["inner_ranks"] * given["outer_ranks"]) if "inner_ranks" in given else 1.0
+
+
+def _link(given: dict[str, float], nic: float) -> str:
+    """The link a collective or message uses: by its ranks outside the domain, or by its rate."""
+    if "size" not in given:
+        return ""
+    leaves = given["outer_ranks"] > 1.0 if "outer_ranks" in given else given.get("bandwidth", 0.0) <= nic
+    return "nic" if leaves else "scale-up"
 
 
 def _leaves(node: Term, at: int, times: float, path: tuple[str, ...]) -> Iterator[tuple[Term, float, str]]:
@@ -153,7 +173,7 @@ def _at(value: Any, at: int) -> float:
 
 def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     tree = group.step.tree
-    found = items(tree, at)
+    found = items(tree, at, tiers.nic_rate(group.cluster).value)
     step = _at(tree.value, at)
     rows = [
         {
@@ -167,12 +187,15 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
             "time": i.time,
             "share": i.time / step,
             "roof": i.roof,
+            "link": i.link or None,
         }
         for i in found
     ]
     flop = _sum("FLOP of a step", "FLOP", found, "flop")
     moved = _sum("HBM bytes of a step", "B", found, "moved")
     wire = _sum("wire bytes of a step", "B", found, "wire")
+    links = {name: sum(i.wire for i in found if i.link == name) for name in ("scale-up", "nic")}
+    over = " and ".join(f"{units.show(size, 'B', 4)} over {name}" for name, size in links.items() if size) or "nothing over wires"
     sent = sum(i.count for i in found if i.wire)
     accelerator, job = group.cluster.accelerator, group.job
     peak = accelerator.peak[job.precision.peak]
@@ -182,7 +205,7 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
     headline = [
         f"step {units.show(step, 's', 4)} on each accelerator of the slowest stage: {_show(flop)}, {_show(moved)} through HBM, "
         f"{_show(per_byte)} (ridge {_show(ridge)})",
-        f"{_show(wire)} over wires in {sent:,.0f} collectives and hand-overs that are waited for; those beside computation are not counted",
+        f"{over} in {sent:,.0f} collectives and hand-overs that are waited for; those beside computation are not counted",
     ]
     terms = [model, flop, moved, wire, per_byte, ridge]
     summary = []
@@ -211,7 +234,7 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
     possible = True
     measured = _measured(values, group, at)
     if measured is not None:
-        told, more, possible = _judge(measured, group, at, moved, step)
+        told, more, possible = _judge(measured, group, at, flop, moved, step)
         headline, terms = [*headline, told], [*terms, *more]
         warnings += [] if possible else ["a measured step above the peak is impossible"]
     if "baseline" in values:
@@ -220,7 +243,9 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
     shown = tuple(c for c in ROWS if any(row.get(c.key) is not None for row in rows))
     tables = [Table("roofs", "Time by roof", ROOFS, summary), Table("operators", "Operators of a step, longest first", shown, rows)]
     title = f"{job.model.name} on {_at(group.plan.gpus, at):.0f} {accelerator.name}: the roofs of a step"
-    return Answer(title, headline, tables, terms, {"collectives": sent}, group.assumptions, warnings, possible, folders)
+    return Answer(
+        title, headline, tables, terms, {"collectives": sent, "wire_bytes": links}, group.assumptions, warnings, possible, folders
+    )
 
 
 def _sum(name: str, unit: str, found: list[Item], field: str) -> Term:
@@ -242,7 +267,7 @@ def _measured(values: dict[str, Any], group: Group, at: int) -> float | None:
     return values.get("measured")
 
 
-def _judge(measured: float, group: Group, at: int, moved: Term, step: float) -> tuple[str, list[Term], bool]:
+def _judge(measured: float, group: Group, at: int, flop: Term, moved: Term, step: float) -> tuple[str, list[Term], bool]:
     """What a measured step says: the model's FLOPs against the peak, and the estimate's bytes against the bandwidth."""
     accelerator, tokens = group.cluster.accelerator, _at(group.plan.global_batch_size * group.plan.seq_len, at)
     per_token = _at(group.throughput["model_flop_per_second_per_gpu"].value, at) * _at(group.plan.gpus, at) * step / tokens
@@ -252,10 +277,11 @@ def _judge(measured: float, group: Group, at: int, moved: Term, step: float) -> 
     bytes_share = float(moved.value) / measured / accelerator.hbm_bandwidth.value
     terms = [used]
     told = f"measured step {units.show(measured, 's', 4)}, {measured / step:.3g} times the estimate: MFU {float(used.value):.1%}"
-    if causal > 1.0:
+    share = float(flop.value) / measured / peak.value  # with what the plan recomputes, on the slowest stage
+    if max(causal, share) > 1.0:
         return (
-            f"{told}: impossible, {causal:.0%} of the peak even when a causal mask halves attention; wrong is the rate, the number of "
-            "accelerators, the model or the precision",
+            f"{told}: impossible, {max(causal, share):.0%} of the peak by the operations this plan must do; wrong is the rate, the number "
+            "of accelerators, the model or the precision",
             terms,
             False,
         )

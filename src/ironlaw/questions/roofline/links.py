@@ -93,7 +93,7 @@ def _links(values: dict[str, Any], factor: Term, folders: tuple[str, ...], notes
     rails = "" if inside else f" on each of {inner:.0f} rails"
     told = (
         f"the {link} roof of {units.show(rate.value, 'B/s', 4)}{rails} allows {units.show(float(roof.value), 's', 4)}; "
-        f"collectives as measured take {units.show(float(expected.value[0]), 's', 4)}"
+        f"expected: {units.show(float(expected.value[0]), 's', 4)}"
     )
     return link, roof, expected, told
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
-from ironlaw.estimate.bind import Assumptions, assume
+from ironlaw.estimate.bind import Assumptions, assume, bind_precision
 from ironlaw.law import collectives, kernels
 from ironlaw.plan import PRECISIONS
 from ironlaw.questions.answer import Answer, Column, Table
@@ -40,9 +40,15 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
     device = roofs.bind(values, folders, notes)
     if question == "on":
         return _device(device, notes, folders, values)
+    if "dtype" not in values and question != "optimizer":
+        name = bind_precision(values["on"], folders) if "on" in values else "bf16"
+        values = {**values, "dtype": (name, name, name)}
+        assume(notes, "dtype", name, "default")
     tile = values.get("tile", TILE)
     asked = operators.of_file(values["shapes"], values) if question == "shapes" else _asked(question, values, notes)
     found = [roofs.under(device, one) for one in asked]
+    if any(one.vector for one in asked) and "fp32" not in device.peaks and "given" not in device.peaks:
+        assume(notes, "vector rate", "the matrix rate: the catalogue has no fp32 rate", "default")
     if any(one.grid for one in asked) and device.multiprocessors is not None and "tile" not in values:
         assume(notes, "tile", "128 x 256", "default")
     extra: dict[str, Any] = {}
@@ -73,8 +79,6 @@ def _asked(question: str, values: dict[str, Any], notes: Assumptions) -> list[op
         if len(values.get("batch", ())) > 1:
             raise ValueRangeError("--measured is of one operator: give one --batch, or a list of operators by --shapes")
         asked[0] = replace(asked[0], measured=values["measured"])  # of attention the flash kernel is measured
-    if "dtype" not in values and question != "optimizer":
-        assume(notes, "dtype", "bf16", "default")
     if question == "attention" and "causal" not in values:
         assume(notes, "causal", "on", "default")
     return asked
@@ -128,7 +132,7 @@ def _headline(device: roofs.Device, u: roofs.Under, tile: tuple[float, float]) -
         f"{one.name} ({one.dtype}): {_show(one.flop)}, at least {_show(one.traffic)}, {_show(u.intensity)}; "
         f"{below} the ridge of {_show(u.ridge)}, so {u.bound} binds",
         f"at least {_show(u.floor)}, at most {_show(u.attainable)}"
-        + ("" if u.expected is None else f"; kernels as measured take {_show(u.expected)} inside a step"),
+        + ("" if u.expected is None else f"; expected inside a step: {_show(u.expected)}"),
     ]
     terms += [] if u.expected is None else [u.expected]
     waves = roofs.wave_terms(device, one, tile)
