@@ -72,6 +72,16 @@ def test_attention_of_the_documents():
     assert found["more_flop"] == pytest.approx(1 / 6)
 
 
+def test_attention_over_lengths():
+    """Flash gains with length: its bytes go with tokens, those of stored scores with their square."""
+    rows = roofline(attention=(8, 16, 1024, 64), lengths="512,1024,2048,4096,8192", on="a100-sxm-80gb")["operators"]
+    flash, standard = rows[::2], rows[1::2]
+    gain = [slow["expected_time"] / fast["expected_time"] for fast, slow in zip(flash, standard, strict=True)]
+    assert all(a < b for a, b in pairwise(gain))
+    assert [b["bytes"] / a["bytes"] for a, b in pairwise(flash)] == pytest.approx([2.0] * 4)
+    assert standard[-1]["bytes"] / standard[-2]["bytes"] == pytest.approx(4.0, rel=0.05)
+
+
 def test_waves_are_over_multiprocessors():
     """S003-31, not samples in warps (E003-13)."""
     row = roofline(gemm=(4096, 4096, 4096), on="h100-sxm")["operators"][0]

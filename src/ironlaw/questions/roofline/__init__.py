@@ -130,6 +130,7 @@ OPTIONS: dict[str, Option] = {
     "dtype": Option(dtypes, "format of the operands (default bf16, fp16 where there is none), or three: of A, B and C", "NAME[,B,C]"),
     "beta": Option(switch, "the product is added to C, which is read too (default off)", "on|off"),
     "causal": Option(switch, "attention with a causal mask (default on)", "on|off"),
+    "lengths": Option(counts, "comma list of sequence lengths to compare attention at, instead of S", "LIST"),
     "kv_heads": Option(whole, "heads of keys and values (default: as queries)"),
     "on_chip": Option(positive("B"), "on-chip memory of a flash block: shows the published bound of its traffic too", "SIZE"),
     "passes": Option(positive("1"), "times a tensor crosses HBM (default: read and written once, fused)", "X"),
@@ -162,7 +163,7 @@ _OPERATOR = _ROOFS | _MEASURED | {"dtype", "batch", "multiprocessors"}
 QUESTIONS: dict[str, tuple[str, set[str]]] = {
     "model": ("census", {"on", "optimizer", "batch", "samples_per_second", *_MEASURED, *CENSUS}),
     "gemm": ("operator", _OPERATOR | {"beta", "tile"}),
-    "attention": ("operator", _OPERATOR | {"causal", "kv_heads", "on_chip"}),
+    "attention": ("operator", _OPERATOR | {"causal", "kv_heads", "on_chip", "lengths"}),
     "norm": ("operator", _OPERATOR | {"passes"}),
     "softmax": ("operator", _OPERATOR | {"passes"}),
     "activation": ("operator", _OPERATOR | {"passes"}),

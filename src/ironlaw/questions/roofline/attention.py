@@ -13,33 +13,40 @@ from ironlaw.law import traffic
 from ironlaw.questions.roofline import operators, roofs
 from ironlaw.terms import Term, leaf, total
 
-SHORT = 512  # tokens: below it the scores of a head are small and launches decide
-KERNELS = {"flash attention": ("flash attention",), "standard attention": ("attention batched gemms", "attention mask, softmax, dropout")}
+KERNELS = {"flash": ("flash attention",), "standard": ("attention batched gemms", "attention mask, softmax, dropout")}
+
+
+def shapes(values: Mapping[str, Any]) -> list[tuple[float, ...]]:
+    """The shapes asked for: one, or one for each of ``lengths``."""
+    batch, heads, seq_len, width = values["attention"]
+    return [(batch, heads, length, width) for length in values.get("lengths", (seq_len,))]
 
 
 def with_expected(device: roofs.Device, found: list[roofs.Under], values: Mapping[str, Any], folders: tuple[str, ...]) -> list[roofs.Under]:
-    """The two ways with what the estimate of a layer of this shape takes for them; flash only with the causal mask it counts."""
+    """Each with what the estimate of a layer of its shape takes for it; flash only with the causal mask the estimate counts."""
     if device.cluster is None or "peak" in values or "bandwidth" in values:
         return found
-    _, heads, seq_len, width = values["attention"]
-    batch = values["attention"][0] * values.get("batch", (1.0,))[0]
-    kv_heads = values.get("kv_heads", heads)
-    dimensions = {"hidden_size": heads * width, "num_attention_heads": heads, "num_key_value_heads": kv_heads, "head_dim": width}
-    model = {**dimensions, "num_hidden_layers": 1, "vocab_size": 1}
-    of_first = [u for u in found if u.operator.batch == found[0].operator.batch]
-    made = []
-    for u in of_first:
-        flash = u.operator.name == "flash attention"
-        counted = flash and device.cluster.accelerator.flash_attention and values.get("causal", True)
-        if not counted and (flash or u.operator.dtype not in ("bf16", "fp16")):
-            made.append(u)
-            continue
-        asked = {"gpus": 1, "micro_batch_size": batch, "global_batch_size": batch, "seq_len": seq_len, "flash_attention": flash}
-        named = {name: values[name] for name in ("node", "fabric", "framework") if name in values}
-        tree = estimate(model, on=values["on"], precision=u.operator.dtype, catalog=folders, **asked, **named).groups[0].step.tree
-        parts = [_single(tree[f"forward/{name}"]) for name in KERNELS[u.operator.name]]
-        made.append(replace(u, expected=total("expected time", parts)))
-    return made + found[len(of_first) :]
+    return [replace(u, expected=_expected(device, u.operator, values, folders)) for u in found]
+
+
+def _expected(device: roofs.Device, one: operators.Operator, values: Mapping[str, Any], folders: tuple[str, ...]) -> Term | None:
+    batch, heads, seq_len, width = one.shape
+    flash = one.name.startswith("flash")
+    counted = values.get("causal", True) and device.cluster is not None and device.cluster.accelerator.flash_attention
+    if one.dtype not in ("bf16", "fp16") or (flash and not counted):
+        return None
+    model = {
+        "hidden_size": heads * width,
+        "num_attention_heads": heads,
+        "num_key_value_heads": values.get("kv_heads", heads),
+        "head_dim": width,
+        "num_hidden_layers": 1,
+        "vocab_size": 1,
+    }
+    asked: dict[str, Any] = {"gpus": 1, "micro_batch_size": batch, "global_batch_size": batch, "seq_len": seq_len, "flash_attention": flash}
+    named = {name: values[name] for name in ("node", "fabric", "framework") if name in values}
+    tree = estimate(model, on=values["on"], precision=one.dtype, catalog=folders, **asked, **named).groups[0].step.tree
+    return total("expected time", [_single(tree[f"forward/{name}"]) for name in KERNELS["flash" if flash else "standard"]])
 
 
 def _single(term: Term) -> Term:
@@ -49,10 +56,9 @@ def _single(term: Term) -> Term:
 
 
 def headline(device: roofs.Device, found: list[roofs.Under], values: Mapping[str, Any]) -> tuple[list[str], list[Term], dict[str, Any]]:
-    """Scores that are not stored, bytes, times, FLOPs forward and backward, and the published bound of the traffic."""
-    flash, standard = found[0], found[1]
-    shape_batch, heads, seq_len, width = values["attention"]
-    batch = shape_batch * values.get("batch", (1.0,))[0]
+    """The last shape: scores that are not stored, bytes, times, FLOPs forward and backward, and the published bound of the traffic."""
+    flash, standard = found[-2:]
+    batch, heads, seq_len, width = flash.operator.shape
     size = operators.element(flash.operator.dtype)
     scores = leaf("stored scores", traffic.elementwise, "B", elements=batch * heads * seq_len**2, bytes_per_element=size, passes=1.0)
     rows = batch * heads * seq_len * width
@@ -82,8 +88,6 @@ def headline(device: roofs.Device, found: list[roofs.Under], values: Mapping[str
         judged = roofs.judge(device, flash, flash.operator.measured)
         lines.append(f"flash measured {units.show(flash.operator.measured, 's', 4)}: {judged.text}")
         terms += roofs.fractions(flash, flash.operator.measured).values()
-    if seq_len <= SHORT:
-        lines.append(f"at {SHORT} tokens or fewer the two differ little: launches decide")
     return lines, terms, extra
 
 

@@ -73,11 +73,12 @@ def _asked(question: str, values: dict[str, Any], notes: Assumptions) -> list[op
     """The operators of the options: one, or one for each batch; of attention two."""
     asked: list[operators.Operator] = []
     for batch in values.get("batch", (1.0,)):
-        made = operators.of(question, values[question], values, batch)
-        asked += [replace(one, batch=batch if "batch" in values else None) for one in made]
+        for shape in attention.shapes(values) if question == "attention" else [values[question]]:
+            made = operators.of(question, shape, values, batch)
+            asked += [replace(one, batch=batch if "batch" in values else None) for one in made]
     if "measured" in values:
-        if len(values.get("batch", ())) > 1:
-            raise ValueRangeError("--measured is of one operator: give one --batch, or a list of operators by --shapes")
+        if len(values.get("batch", ())) > 1 or len(values.get("lengths", ())) > 1:
+            raise ValueRangeError("--measured is of one operator: give one --batch and one length, or a list of operators by --shapes")
         asked[0] = replace(asked[0], measured=values["measured"])  # of attention the flash kernel is measured
     if question == "attention" and "causal" not in values:
         assume(notes, "causal", "on", "default")

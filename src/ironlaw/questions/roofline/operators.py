@@ -32,6 +32,7 @@ class Operator:
     count: float = 1.0
     measured: float | None = None
     batch: float | None = None
+    shape: tuple[float, ...] = ()  # of attention: batch, heads, sequence, head width
 
 
 def element(name: str) -> float:
@@ -69,8 +70,20 @@ def _attention(shape: Any, values: Mapping[str, Any], batch: float) -> list[Oper
     flash = leaf("bytes", traffic.flash_attention, "B", **core, num_key_value_heads=kv, bytes_per_element=element(dtype))
     stored = leaf("bytes", traffic.unfused_attention, "B", **core, bytes_per_element=element(dtype), passes=4.0)
     return [
-        Operator("flash attention", leaf("FLOP", flops.attention_core, "FLOP", key_length=seen, **core), flash, dtype),
-        Operator("standard attention", leaf("FLOP", flops.attention_core, "FLOP", key_length=seq_len, **core), stored, dtype),
+        Operator(
+            f"flash attention, {seq_len:.0f} tokens",
+            leaf("FLOP", flops.attention_core, "FLOP", key_length=seen, **core),
+            flash,
+            dtype,
+            shape=(b, heads, seq_len, width),
+        ),
+        Operator(
+            f"standard attention, {seq_len:.0f} tokens",
+            leaf("FLOP", flops.attention_core, "FLOP", key_length=seq_len, **core),
+            stored,
+            dtype,
+            shape=(b, heads, seq_len, width),
+        ),
     ]
 
 
