@@ -270,3 +270,21 @@ def logits(tokens, vocab_size, tp, bytes_per_logit):
     """
     kept = ratio(1.0 * tokens * vocab_size * bytes_per_logit, 1.0 * tp)
     return inside(kept, tokens >= 0, vocab_size >= 0, tp >= 1, bytes_per_logit >= 0)
+
+
+def batch_memory(batch, per_sequence, fixed):
+    """Memory of training at a batch: ``fixed + batch per_sequence``: weights, gradients and states once, activations by sequence.
+
+    Parameters
+        batch [1]: sequences (or images) worked on at once, >= 0
+        per_sequence [B]: what one of them keeps, summed over the layers, >= 0
+        fixed [B]: what does not depend on the batch, >= 0
+    Returns [B]: memory
+    Source: Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, MLSys 2023, equation 1 (proportional to b),
+        https://arxiv.org/abs/2205.05198; Rajbhandari et al., ZeRO, SC 2020, section 3 (states are not)
+    Leaves out: workspaces and fragmentation
+
+    >>> float(batch_memory(4, 10 + 20 + 30 + 1 + 2 + 3, 0))  # oracle S003-11
+    264.0
+    """
+    return inside(1.0 * fixed + 1.0 * batch * per_sequence, batch >= 0, per_sequence >= 0, fixed >= 0)

@@ -6,6 +6,30 @@ import numpy as np
 
 from ironlaw.law._domain import flag, inside, ratio
 
+# Operations of one element, or of one parameter an optimizer updates. An exponential, a root, a division, tanh and erf count as one
+# each, as a comparison does: what they cost differs by device, and all of these operators wait for memory first.
+OPERATIONS = {
+    "softmax": 5.0,  # maximum, difference, exponential, sum, division
+    "layernorm": 8.0,  # mean 1, variance 3, normalised 2, scale and shift 2
+    "rmsnorm": 4.0,  # square and sum, normalised, scale
+    "relu": 1.0,
+    "relu2": 2.0,
+    "tanh": 1.0,
+    "sigmoid": 4.0,  # minus, exponential, sum, division
+    "silu": 5.0,  # sigmoid and a product
+    "gelu": 5.0,  # division, erf, sum, two products
+    "gelu-tanh": 9.0,  # the polynomial 5, tanh, sum, two products
+    "swiglu": 6.0,  # silu and the gate
+    "geglu": 6.0,  # gelu and the gate
+    "sgd": 2.0,  # step and difference
+    "momentum": 4.0,  # the velocity 2 more
+    "adamw": 16.0,  # first moment 3, second 4, corrections 2, root, sum, division, step, difference, decay 2
+    "adamw-bf16": 16.0,
+    "adam8bit": 20.0,  # two moments scaled in and out
+    "adafactor": 11.0,  # square, two sums, product, root, quotient, clipping 3, step, difference
+    "muon": 4.0,  # as momentum: the Newton-Schulz products are matrix products of their own
+}
+
 
 def gemm(m, n, k):
     """A matrix product (m, k) x (k, n): ``2 m n k``, a multiplication and an addition each.
@@ -23,6 +47,43 @@ def gemm(m, n, k):
     137438953472.0
     """
     return inside(2.0 * m * n * k, m >= 0, n >= 0, k >= 0)
+
+
+def elementwise(elements, operations):
+    """An operator that works element by element: ``elements operations``.
+
+    Parameters
+        elements [1]: elements of the tensor, or parameters an optimizer updates, >= 0
+        operations [FLOP]: operations of one, see OPERATIONS, >= 0
+    Returns [FLOP]: operations
+    Source: count of the textbook definitions; NVIDIA, Memory-Limited Layers User's Guide,
+        https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited (why they hardly matter)
+    Leaves out: what an exponential or a root costs more than a product
+
+    >>> float(elementwise(4096, 5))  # softmax of a row
+    20480.0
+    """
+    return inside(1.0 * elements * operations, elements >= 0, operations >= 0)
+
+
+def convolved_extent(extent, kernel_extent, stride, padding):
+    """Positions a convolution visits along one side: ``floor((extent + 2 padding - kernel_extent) / stride) + 1``.
+
+    Parameters
+        extent [1]: length of the input's side, >= 1
+        kernel_extent [1]: length of the kernel's side, >= 1
+        stride [1]: step from position to position, >= 1
+        padding [1]: zeros added at either end, >= 0
+    Where: extent >= kernel_extent
+    Returns [1]: length of the output's side
+    Source: Dumoulin and Visin, A guide to convolution arithmetic for deep learning, 2016, relation 6, https://arxiv.org/abs/1603.07285
+    Leaves out: dilation
+
+    >>> float(convolved_extent(224, 7, 2, 3))  # the first layer of ResNet-50
+    112.0
+    """
+    positions = np.floor(ratio(1.0 * extent + 2.0 * padding - kernel_extent, 1.0 * stride)) + 1.0
+    return inside(positions, extent >= 1, kernel_extent >= 1, stride >= 1, padding >= 0, extent >= kernel_extent)
 
 
 def attended_length(seq_len, window):

@@ -1,0 +1,168 @@
+"""Operators: their FLOPs and least bytes as terms."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ironlaw.errors import InputError, QuestionError, UnknownNameError
+from ironlaw.estimate.options import duration, whole
+from ironlaw.law import flops, traffic
+from ironlaw.law.states import OPTIMIZERS
+from ironlaw.plan import PRECISIONS
+from ironlaw.questions.roofline import OPERATORS, OPTIONS
+from ironlaw.terms import Term, leaf, total
+
+GATED = ("swiglu", "geglu")
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """One operator. ``vector`` work runs beside the matrix units; ``grid`` is the result of a matrix product, which is tiled."""
+
+    name: str
+    flop: Term
+    traffic: Term
+    dtype: str
+    vector: bool = False
+    grid: tuple[float, float] | None = None
+    count: float = 1.0
+    measured: float | None = None
+    batch: float | None = None
+    shape: tuple[float, ...] = ()  # of attention: batch, heads, sequence, head width
+
+
+def element(name: str) -> float:
+    """Bytes of an element of a format, its scale factors counted in."""
+    return PRECISIONS[name].operand_bytes
+
+
+def of(kind: str, shape: Any, values: Mapping[str, Any], batch: float = 1.0) -> list[Operator]:
+    """The operators of a kind and shape; attention is two, the ways to run it."""
+    made: list[Operator] = _MAKERS[kind](shape, values, batch)
+    return made
+
+
+def _dtypes(values: Mapping[str, Any]) -> tuple[str, str, str]:
+    return values.get("dtype") or ("bf16", "bf16", "bf16")
+
+
+def _gemm(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+    (m, k, n), (a, b, c) = shape, _dtypes(values)
+    m = m * batch
+    result = element(c) * (2.0 if values.get("beta") else 1.0)  # C is read before it is added to
+    moved = leaf("bytes", traffic.gemm, "B", m=m, n=n, k=k, bytes_a=element(a), bytes_b=element(b), bytes_c=result)
+    computed = max((a, b), key=element)  # mixed operands compute in the wider format
+    return [Operator(f"gemm {m:.0f} x {k:.0f} x {n:.0f}", leaf("FLOP", flops.gemm, "FLOP", m=m, n=n, k=k), moved, computed, grid=(m, n))]
+
+
+def _attention(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+    b, heads, seq_len, width = shape
+    b, dtype = b * batch, _dtypes(values)[0]
+    kv = values.get("kv_heads", heads)
+    if heads % kv:
+        raise QuestionError(f"--kv-heads {kv:.0f} does not divide the {heads:.0f} heads of --attention")
+    seen = float(flops.attended_length(seq_len, 0.0)) if values.get("causal", True) else seq_len
+    core = {"batch": b, "seq_len": seq_len, "num_attention_heads": heads, "head_dim": width}
+    flash = leaf("bytes", traffic.flash_attention, "B", **core, num_key_value_heads=kv, bytes_per_element=element(dtype))
+    stored = leaf("bytes", traffic.unfused_attention, "B", **core, bytes_per_element=element(dtype), passes=4.0)
+    return [
+        Operator(
+            f"flash attention, {seq_len:.0f} tokens",
+            leaf("FLOP", flops.attention_core, "FLOP", key_length=seen, **core),
+            flash,
+            dtype,
+            shape=(b, heads, seq_len, width),
+        ),
+        Operator(
+            f"standard attention, {seq_len:.0f} tokens",
+            leaf("FLOP", flops.attention_core, "FLOP", key_length=seq_len, **core),
+            stored,
+            dtype,
+            shape=(b, heads, seq_len, width),
+        ),
+    ]
+
+
+def _elementwise(name: str, shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+    rows, width = shape
+    elements, dtype = rows * width * batch, _dtypes(values)[0]
+    passes = values.get("passes", 3.0 if name in GATED else 2.0)  # a gate is a second tensor to read
+    moved = leaf("bytes", traffic.elementwise, "B", elements=elements, bytes_per_element=element(dtype), passes=passes)
+    work = leaf("FLOP", flops.elementwise, "FLOP", elements=elements, operations=flops.OPERATIONS[name])
+    return [Operator(f"{name} {rows * batch:.0f} x {width:.0f}", work, moved, dtype, vector=True)]
+
+
+def _optimizer(shape: Any, *_unused: Any) -> list[Operator]:
+    if len(shape) < 2:
+        raise QuestionError(f"--optimizer {shape[0]} needs how many parameters it updates: --optimizer {shape[0]},7B")
+    name, parameters = shape
+    moved = leaf("bytes", traffic.optimizer_step, "B", parameters=parameters, bytes_read_written=OPTIMIZERS[name].traffic_bytes)
+    work = leaf("FLOP", flops.elementwise, "FLOP", elements=parameters, operations=flops.OPERATIONS[name])
+    return [Operator(f"{name} step", work, moved, "fp32", vector=True)]
+
+
+def _conv(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+    b, channels, height, width, out, side, *rest = shape
+    b = b * batch
+    stride, padding = (*rest, 1.0, 0.0)[:2] if len(rest) < 2 else rest
+    if min(height, width) < side:
+        raise QuestionError(f"--conv: a kernel of {side:.0f} does not fit into an image of {height:.0f} x {width:.0f}")
+    a, w, c = _dtypes(values)
+    rows, columns = (float(flops.convolved_extent(extent, side, stride, padding)) for extent in (height, width))
+    m, n, k = b * rows * columns, out, channels * side * side
+    parts = [
+        leaf(name, traffic.elementwise, "B", elements=elements, bytes_per_element=element(dtype), passes=1.0)
+        for name, elements, dtype in (("input", b * channels * height * width, a), ("kernel", n * k, w), ("output", m * n, c))
+    ]
+    work = leaf("FLOP", flops.gemm, "FLOP", m=m, n=n, k=k)
+    return [Operator(f"conv {side:.0f} x {side:.0f} to {rows:.0f} x {columns:.0f}", work, total("bytes", parts), a, grid=(m, n))]
+
+
+_MAKERS: dict[str, Any] = {
+    "gemm": _gemm,
+    "attention": _attention,
+    "norm": lambda shape, values, batch: _elementwise(shape[0], shape[1:], values, batch),
+    "softmax": lambda shape, values, batch: _elementwise("softmax", shape, values, batch),
+    "activation": lambda shape, values, batch: _elementwise(shape[0], shape[1:], values, batch),
+    "optimizer": _optimizer,
+    "conv": _conv,
+}
+COLUMNS = ("name", "operator", "shape", "dtype", "count", "measured")
+
+
+def of_file(path: str, values: Mapping[str, Any]) -> list[Operator]:
+    """The operators of a CSV, one a line: ``operator`` and ``shape`` as the options of the command line take them, shape joined by x."""
+    try:
+        with Path(path).expanduser().open(encoding="utf-8-sig", newline="") as file:
+            lines = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or 'not a CSV of text'}") from None
+    found: list[Operator] = []
+    for number, line in enumerate(lines, 2):
+        found += _of_line(line, values, f"line {number} of {path}")
+    if not found:
+        raise InputError(f"{path}: no operators; the columns are {', '.join(COLUMNS)}")
+    return found
+
+
+def _of_line(line: Mapping[Any, Any], values: Mapping[str, Any], where: str) -> list[Operator]:
+    given = {str(key).strip().lower(): value.strip() for key, value in line.items() if isinstance(value, str) and value.strip()}
+    for key in (str(key).strip().lower() for key in line):
+        if key not in COLUMNS:
+            raise UnknownNameError("column", key, COLUMNS, where)
+    kind = given.get("operator", "")
+    if kind not in OPERATORS or kind == "shapes":
+        raise UnknownNameError("operator", kind, [name for name in OPERATORS if name != "shapes"], where)
+    if "shape" not in given:
+        raise QuestionError(f"{where} has no shape")
+    shape = OPTIONS[kind].read(given["shape"], f"shape in {where}")
+    if "dtype" in given:
+        values = {**values, "dtype": OPTIONS["dtype"].read(given["dtype"], f"dtype in {where}")}
+    made = of(kind, shape, values)[:1]  # attention in a list is the flash kernel
+    count = whole(given["count"], f"count in {where}") if "count" in given else 1.0
+    measured = duration(given["measured"], f"measured in {where}") if "measured" in given else None
+    return [replace(one, name=given.get("name", one.name), count=count, measured=measured) for one in made]
