@@ -27,6 +27,7 @@ SINGULAR = {
     "models": "model",
     "prices": "price list",
     "grids": "grid",
+    "sites": "site",
     "frameworks": "framework",
     "calibration": "calibration record",
     "systems": "systems record",

@@ -91,6 +91,15 @@ class Grid(Record):
     intensity: Sourced = quantity("kg/J")
 
 
+class Site(Record):
+    """A place where accelerators stand: where it is, whose grid it is on, and the power it has."""
+
+    latitude: float  # degrees north
+    longitude: float  # degrees east
+    grid: str
+    power: Sourced | None = quantity("W", required=False)  # what the place can draw for machines and cooling; absent: not known
+
+
 class Framework(Record):
     """What a training stack does by default: which kernels it launches, how it stores, what it overlaps."""
 
@@ -301,6 +310,8 @@ class Systems(Record):
     pue: Sourced = quantity("1")
     accelerator_mttf: Sourced = quantity("s")  # accelerator time for each failure that stops a job, host and network counted in
     restart_time: Sourced = quantity("s")  # from a failure to work again: noticed, taken out, loaded; what is done again not counted
+    fibre_index: Sourced = quantity("1")  # light in vacuum over light in a fibre
+    route_factor: Sourced = quantity("1")  # length of a fibre between two sites over the way over the ground
     checkpoint_bandwidth: Sourced = quantity("B/s")  # what storage takes from one accelerator while all write
 
 
@@ -320,6 +331,7 @@ KINDS: dict[str, type] = {
     "models": Model,
     "prices": PriceList,
     "grids": Grid,
+    "sites": Site,
     "frameworks": Framework,
     "calibration": Calibration,
     "systems": Systems,

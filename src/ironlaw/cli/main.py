@@ -17,6 +17,8 @@ from ironlaw.errors import IronlawError, nearest_names
 VERBS = {
     "estimate": ("ironlaw.cli.estimate", "Estimate one training run: fit, step time, bound, MFU, days, money, energy."),
     "plan": ("ironlaw.cli.plan", "Search every plan for a question: the best, the next, why, how many, what to buy."),
+    "sites": ("ironlaw.cli.sites", "Train across data centres: distance, exchange, waiting, cost, power and carbon."),
+    "scaling": ("ironlaw.cli.scaling", "Parameters, tokens and compute of least loss; batch and learning rate."),
     "validate": ("ironlaw.cli.validate", "How wrong estimates are: published runs, or your own, against predictions."),
     "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }
