@@ -9,4 +9,6 @@ _EXAMPLES = """\
   ironlaw sites --model-of ten-sites
 """
 
-command = command_of("sites", OPTIONS, "Train across data centres: distance, exchange, waiting, cost, power and carbon.", _EXAMPLES, "model")
+command = command_of(
+    "sites", OPTIONS, "Train across data centres: distance, exchange, waiting, cost, power and carbon.", _EXAMPLES, "model"
+)

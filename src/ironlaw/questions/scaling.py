@@ -11,6 +11,7 @@ from ironlaw.questions.answer import Answer, Column, Table, need, read
 
 FITS = ("hoffmann", "besiroglu")  # in the order of the laws' fit: 0, 1
 FITTED = {"parameters": (70e6, 16e9), "tokens": (5e9, 500e9)}  # what both fits of the loss were made on (Hoffmann et al., section 3)
+LEAST, MOST = 1e3, 1e15  # parameters beyond which the question is a slip of the keyboard; tokens: a thousand times more
 FITTED_BATCH = (1e17, 2e19)  # FLOP on which DeepSeek's batch and learning rate were (section 3.1)
 
 OPTIONS: dict[str, Option] = {
@@ -19,7 +20,9 @@ OPTIONS: dict[str, Option] = {
     "tokens": Option(tokens, "tokens of the run, such as 1.4T", "TOKENS"),
     "compute": Option(positive("FLOP"), "training compute, such as 5.88e23", "FLOP"),
     "fit": Option(one_of(FITS), "published fit of the loss: besiroglu (default) or hoffmann", "NAME"),
-    "tokens_per_parameter": Option(positive("1"), "tokens for each parameter where neither tokens nor compute are given (default: 20)", "X"),
+    "tokens_per_parameter": Option(
+        positive("1"), "tokens for each parameter where neither tokens nor compute are given (default: 20)", "X"
+    ),
     "inference_tokens": Option(tokens, "tokens the model will read and write in its life", "TOKENS"),
     "global_batch_tokens": Option(tokens, "tokens of a batch, to say what it costs in steps and tokens", "TOKENS"),
     "learning_rate": Option(positive("1"), "learning rate found good at --base-batch-tokens", "X"),
@@ -56,8 +59,10 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     headline = [
         f"{name}: {_big(active)} parameters on {_big(count)} tokens ({count / active:.3g} for each) take {float(compute.value):.4g} FLOP; "
         f"loss {float(reached.value):.3f} ({given['fit']})",
-        f"least loss for that compute: {_big(best.value)} parameters on {_big(best_tokens.value)} tokens, loss {float(best_loss.value):.3f}",
-        f"least compute for that loss: {float(same[-1].value):.4g} FLOP ({_big(same[0].value)} parameters on {_big(same[1].value)} tokens); "
+        f"least loss for that compute: {_big(best.value)} parameters on {_big(best_tokens.value)} tokens, "
+        f"loss {float(best_loss.value):.3f}",
+        f"least compute for that loss: {float(same[-1].value):.4g} FLOP "
+        f"({_big(same[0].value)} parameters on {_big(same[1].value)} tokens); "
         f"this run takes {float(compute.value / same[-1].value):.3g} times as much",
     ]
     terms = [compute, reached, best, best_tokens, best_loss, *same]
@@ -66,7 +71,9 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if whole_model > active * 1.001:
         dense = leaf("loss of all parameters", law.loss, "1", parameters=whole_model, tokens=count, fit=fit)
         terms.append(dense)
-        headline.append(f"a mixture of {_big(whole_model)} parameters in all: loss between {float(dense.value):.3f} and {float(reached.value):.3f}")
+        headline.append(
+            f"a mixture of {_big(whole_model)} parameters in all: loss between {float(dense.value):.3f} and {float(reached.value):.3f}"
+        )
         warnings.append("the fits are of dense models: a mixture lies between a dense model of its active and one of all its parameters")
     if "inference_tokens" in given:
         life = _least("lifetime", active, count, fit, given["inference_tokens"])
@@ -85,12 +92,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     )  # fmt: skip
 
 
-def _sizes(given: dict[str, Any], folders: tuple[str, ...], notes: list[dict[str, Any]]) -> tuple[str, float, float, float, float]:
-    """Name, active and all parameters, tokens and compute: what is given, and the rest of it by C = 6 N D and the rule of thumb."""
-    from ironlaw.estimate.bind import assume
-    from ironlaw.law import flops
-    from ironlaw.law import scaling as law
-
+def _refuse(given: dict[str, Any]) -> None:
+    """Options that contradict each other or lack a companion."""
     if "model" in given and "parameters" in given:
         raise QuestionError("give a model or --parameters, not both")
     if "final_share" in given and given["final_share"] > 1:
@@ -100,6 +103,15 @@ def _sizes(given: dict[str, Any], folders: tuple[str, ...], notes: list[dict[str
             need(given, other, "global_batch_tokens")
     if "warmup_steps" in given:
         need(given, "global_batch_tokens")
+
+
+def _sizes(given: dict[str, Any], folders: tuple[str, ...], notes: list[dict[str, Any]]) -> tuple[str, float, float, float, float]:
+    """Name, active and all parameters, tokens and compute: what is given, and the rest of it by C = 6 N D and the rule of thumb."""
+    from ironlaw.estimate.bind import assume
+    from ironlaw.law import flops
+    from ironlaw.law import scaling as law
+
+    _refuse(given)
     name, active, whole_model = "a dense model", given.get("parameters"), given.get("parameters")
     if "model" in given:
         from ironlaw.estimate.bind import bind_model, plain_model
@@ -117,11 +129,16 @@ def _sizes(given: dict[str, Any], folders: tuple[str, ...], notes: list[dict[str
     elif "tokens_per_parameter" in given:
         raise QuestionError("--tokens-per-parameter: the question already says both parameters and tokens; leave one out")
     if active is None:
-        active = float(count / ratio if operations is None else operations / 6.0 / count if count else law.rule_parameters(operations, ratio))
+        active = float(
+            count / ratio if operations is None else operations / 6.0 / count if count else law.rule_parameters(operations, ratio)
+        )
     if count is None:
         count = float(law.rule_tokens(active, ratio) if operations is None else law.affordable_tokens(operations, active))
-    if active < 1 or count < 1:
-        raise ValueRangeError(f"that is {active:.3g} parameters on {count:.3g} tokens: give at least one of each")
+    if not (LEAST <= active <= MOST and LEAST <= count <= 1e3 * MOST):
+        raise ValueRangeError(
+            f"that is {active:.3g} parameters on {count:.3g} tokens: no fit says anything below {LEAST:g} of each or above "
+            f"{MOST:g} parameters and {1e3 * MOST:g} tokens; give a size in between"
+        )
     return name, active, float(whole_model or active), count, float(flops.training(active, count))
 
 
@@ -191,9 +208,11 @@ def _batch_tables(given: dict[str, Any], count: float, critical: float, terms: l
     from ironlaw.law import batches, run
     from ironlaw.terms import leaf
 
-    tables = []
+    tables: list[Table] = []
     if "model_of" in given:
-        wrong = leaf("batch of document 004", batches.batch_of_parameters, "token", parameters=terms[0].inputs["parameters"], seq_len=4096.0)
+        wrong = leaf(
+            "batch of document 004", batches.batch_of_parameters, "token", parameters=terms[0].inputs["parameters"], seq_len=4096.0
+        )
         terms.append(wrong)
         headline.append(f"document 004 says {_big(wrong.value)} tokens: it takes parameters for compute and tokens for sequences")
     if "global_batch_tokens" not in given:
@@ -211,7 +230,9 @@ def _batch_tables(given: dict[str, Any], count: float, critical: float, terms: l
         for name, law in (("linear", batches.linear_learning_rate), ("square root", batches.root_learning_rate)):
             terms.append(leaf(f"{name} learning rate", law, "1", learning_rate=given["learning_rate"], tokens_per_step=size,
                               base_tokens_per_step=given["base_batch_tokens"]))  # fmt: skip
-        headline.append(f"learning rate: {float(terms[-2].value):.3g} by the linear rule (SGD), {float(terms[-1].value):.3g} by the square root (Adam)")
+        headline.append(
+            f"learning rate: {float(terms[-2].value):.3g} by the linear rule (SGD), {float(terms[-1].value):.3g} by the square root (Adam)"
+        )
     if "warmup_steps" in given:
         warm, last = given["warmup_steps"], float(steps.value)
         if warm >= last:
