@@ -42,7 +42,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The Answer of options as text or numbers."""
     from ironlaw.law import batches, flops
     from ironlaw.law import scaling as law
-    from ironlaw.terms import leaf
+    from ironlaw.terms import Term, leaf
 
     given = read(options, OPTIONS, "scaling")
     notes: list[dict[str, Any]] = []
@@ -57,13 +57,13 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     batch = leaf("best batch", batches.deepseek_batch, "token", operations=operations)
     rate = leaf("best learning rate", batches.deepseek_learning_rate, "1", operations=operations)
     headline = [
-        f"{name}: {_big(active)} parameters on {_big(count)} tokens ({count / active:.3g} for each) take {float(compute.value):.4g} FLOP; "
-        f"loss {float(reached.value):.3f} ({given['fit']})",
+        f"{name}: {_big(active)} parameters on {_big(count)} tokens ({_times(count / active)} for each) take "
+        f"{float(compute.value):.4g} FLOP; loss {float(reached.value):.3f} ({given['fit']})",
         f"least loss for that compute: {_big(best.value)} parameters on {_big(best_tokens.value)} tokens, "
         f"loss {float(best_loss.value):.3f}",
         f"least compute for that loss: {float(same[-1].value):.4g} FLOP "
         f"({_big(same[0].value)} parameters on {_big(same[1].value)} tokens); "
-        f"this run takes {float(compute.value / same[-1].value):.3g} times as much",
+        f"this run takes {_times(compute.value / same[-1].value)} times as much",
     ]
     terms = [compute, reached, best, best_tokens, best_loss, *same]
     tables = [_ways(operations, fit, float(given.get("tokens_per_parameter", 20.0)))]
@@ -77,11 +77,11 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         warnings.append("the fits are of dense models: a mixture lies between a dense model of its active and one of all its parameters")
     if "inference_tokens" in given:
         life = _least("lifetime", active, count, fit, given["inference_tokens"])
-        asked = float(_life(active, count, given["inference_tokens"]).value)
-        terms += life
+        asked = _life(active, count, given["inference_tokens"])
+        terms += [*life, Term("lifetime compute of this run", asked.value, "FLOP", asked.law, asked.inputs, asked.parts)]
         headline.append(
             f"least compute for that loss with {_big(given['inference_tokens'])} tokens of inference: {_big(life[0].value)} parameters on "
-            f"{_big(life[1].value)} tokens, {float(life[-1].value):.4g} FLOP in all; the run asked takes {asked:.4g}"
+            f"{_big(life[1].value)} tokens, {float(life[-1].value):.4g} FLOP in all; the run asked takes {float(asked.value):.4g}"
         )
     headline.append(f"batch of {_big(batch.value)} tokens at a learning rate of {float(rate.value):.2e} (DeepSeek's laws of compute)")
     terms += [batch, rate]
@@ -261,6 +261,12 @@ def _extrapolated(parameters: float, count: float, operations: float) -> list[st
             "(at 8.04e23 FLOP they say 19.3 M tokens, 18.9 M were used)"
         )
     return out
+
+
+def _times(value: Any) -> str:
+    """A factor: 1.02, 5.5, 1,868."""
+    number = float(value)
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
 
 
 def _big(value: Any) -> str:

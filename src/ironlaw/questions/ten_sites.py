@@ -27,16 +27,15 @@ def study(folders: tuple[str, ...] = ()) -> Answer:
     printed = [_printed(inputs, row, rows[-1]) for row in rows]
     corrected = [_corrected(inputs, row) for row in rows]
     terms = _terms(inputs, rows[1])
-    one = corrected[1]
+    by = {term.name: float(term.value) for term in terms}
     return Answer(
         "document 004's ten sites (simplified)",
         [
-            f"at 1M tokens a batch: as printed {printed[1]['bf16'] / 86400:,.1f} days of exchange beside "
-            f"{rows[1]['training'] / 86400:,.1f} of computation ({printed[1]['bf16_share']:.1%}); "
-            f"a ring takes {one['ring'] / 86400:,.1f} ({one['ring_share']:.1%}), "
-            f"DiLoCo every 500 steps on a ring {one['ring_diloco_share']:.1%}",
-            f"idle accelerators cost {one['idle_bf16'] / 1e9:.3f} billion USD in bf16, not {printed[1]['idle_bf16'] / 1e9:.2f}; "
-            f"the whole run costs {one['total_usd'] / 1e6:,.1f} million USD as the document exchanges, not {one['compute_usd'] / 1e6:.1f}",
+            f"at 1M tokens a batch the document's pipe takes {by['waiting'] / 86400:,.1f} days beside {by['computing'] / 86400:,.1f} of "
+            f"computation ({by['share']:.1%}); a ring {by['waiting on a ring'] / 86400:,.1f} ({by['share on a ring']:.1%}), "
+            f"DiLoCo every {inputs['communication']['inner_steps']} steps on a ring {by['share with DiLoCo']:.1%}",
+            f"accelerators that wait for the pipe cost {by['cost of waiting'] / 1e9:.3f} billion USD; the whole run "
+            f"{by['cost'] / 1e9:.3f} billion, its computation alone {by['cost of computing'] / 1e6:.1f} million",
         ],
         (_printed_table(printed), _corrected_table(corrected), *_latency_tables(inputs, peak)),
         terms,
@@ -106,16 +105,26 @@ def _corrected(inputs: dict[str, Any], row: dict[str, float]) -> dict[str, float
 def _terms(inputs: dict[str, Any], row: dict[str, float]) -> list[Any]:
     """The numbers of the headline as the nodes that made them: the row of one million tokens."""
     from ironlaw.law import collectives, cost, states, wide_area
-    from ironlaw.terms import leaf, total
+    from ironlaw.terms import Term, leaf, total
 
-    link, price = inputs["communication"], inputs["price"] / 3600.0
+    link, price, gpus = inputs["communication"], inputs["price"] / 3600.0, row["gpus"]
     size = leaf("gradients", states.state, "B", parameters=inputs["parameters"], bytes_per_parameter=link["bf16"], shards=1)
     pipe = leaf("pipe", wide_area.shared_pipe, "s", n=link["sites"], size=float(size.value), bandwidth=link["bandwidth"])
     ring = leaf("ring", collectives.ring_all_reduce, "s", n=link["sites"], size=float(size.value), bandwidth=link["bandwidth"], latency=0.0)
+    computing = total("computing", [Term("step", row["step"], "s")], times=row["steps"])
     waiting = total("waiting", [pipe], times=row["steps"])
-    idle = leaf("cost of waiting", cost.rental, "USD", gpus=row["gpus"], seconds=float(waiting.value), price=price)
-    whole = leaf("cost", cost.rental, "USD", gpus=row["gpus"], seconds=float(waiting.value) + row["training"], price=price)
-    return [size, ring, waiting, idle, whole]
+    on_ring = total("waiting on a ring", [ring], times=row["steps"])
+    every = leaf(
+        "exposed with DiLoCo", wide_area.exposed_per_step, "s",
+        communication=float(ring.value), window=0.0, inner_steps=link["inner_steps"], fragments=1,
+    )  # fmt: skip
+    shares = [
+        leaf(name, wide_area.communication_share, "1", communication=float(waits.value), compute=row["step"])
+        for name, waits in (("share", pipe), ("share on a ring", ring), ("share with DiLoCo", every))
+    ]
+    seconds = {"cost of computing": computing.value, "cost of waiting": waiting.value, "cost": computing.value + waiting.value}
+    money = [leaf(name, cost.rental, "USD", gpus=gpus, seconds=float(time), price=price) for name, time in seconds.items()]
+    return [size, computing, waiting, on_ring, *shares, *money]
 
 
 def _latency_tables(inputs: dict[str, Any], peak: float) -> list[Table]:
