@@ -190,6 +190,16 @@ def test_a_site_without_the_power_is_warned_of():
     assert not any("draw" in warning for warning in answer().warnings)
 
 
+def test_what_is_given_by_site_stays_with_its_site_on_the_ring():
+    """The ring goes another way round than the question."""
+    asked = ["jean-zay", "el-capitan", "alps", "frontier"]
+    found = answer(sites=asked, gpus="64,128,192,256", global_batch_size=640, site_power="1MW,2MW,3MW,4MW")
+    assert [row["site"] for row in found["by_site"]] != asked
+    for row in found["by_site"]:
+        at = asked.index(row["site"]) + 1
+        assert (row["gpus"], row["limit"]) == (64.0 * at, 1e6 * at)
+
+
 def test_the_simplified_step_is_six_flop_a_parameter_and_token():
     found = answer(mfu=0.4, global_batch_tokens="4M", global_batch_size=None, tp=None, pp=None, seq_len=None)
     assert found["compute_seconds"] == pytest.approx(6 * load_parameters("llama-3-8b") * 4e6 / (128 * 0.4 * 989e12), rel=1e-9)
@@ -252,6 +262,10 @@ def test_a_wrong_site_is_found(tmp_path, line, said):
         ({"wan_bandwidth": "10GB"}, "expected B/s"),
         ({"site_power": "0MW"}, "more than 0"),
         ({"model_of": "ten-sites"}, "leave out"),
+        ({"sites": [("a", "b")]}, "no LAT,LON"),
+        ({"gpus": []}, "empty"),
+        ({"route_factor": 1.2, "latency": "10ms"}, "leave one"),
+        ({"sites": "2", "route_factor": 1.2}, "needs places"),
         ({"beyond": 1}, "no option"),
         ({"tp": 3}, "ironlaw estimate"),
     ],

@@ -28,6 +28,7 @@ SINGULAR = {
     "prices": "price list",
     "grids": "grid",
     "sites": "site",
+    "fibres": "fibre",
     "frameworks": "framework",
     "calibration": "calibration record",
     "systems": "systems record",

@@ -100,6 +100,13 @@ class Site(Record):
     power: Sourced | None = quantity("W", required=False)  # what the place can draw for machines and cooling; absent: not known
 
 
+class Fibre(Record):
+    """A kind of fibre between sites: how much slower light is in it, and how much longer its way."""
+
+    index: Sourced = quantity("1")  # group index: light in vacuum over light in the fibre
+    route_factor: Sourced = quantity("1")  # its length over the way over the ground
+
+
 class Framework(Record):
     """What a training stack does by default: which kernels it launches, how it stores, what it overlaps."""
 
@@ -310,8 +317,6 @@ class Systems(Record):
     pue: Sourced = quantity("1")
     accelerator_mttf: Sourced = quantity("s")  # accelerator time for each failure that stops a job, host and network counted in
     restart_time: Sourced = quantity("s")  # from a failure to work again: noticed, taken out, loaded; what is done again not counted
-    fibre_index: Sourced = quantity("1")  # light in vacuum over light in a fibre
-    route_factor: Sourced = quantity("1")  # length of a fibre between two sites over the way over the ground
     checkpoint_bandwidth: Sourced = quantity("B/s")  # what storage takes from one accelerator while all write
 
 
@@ -332,6 +337,7 @@ KINDS: dict[str, type] = {
     "prices": PriceList,
     "grids": Grid,
     "sites": Site,
+    "fibres": Fibre,
     "frameworks": Framework,
     "calibration": Calibration,
     "systems": Systems,

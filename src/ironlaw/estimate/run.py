@@ -113,6 +113,7 @@ def run_of(
     tokens = options["tokens"]
     price = bind_price(options.get("price"), cluster, folders, assumptions)
     intensity = bind_grid(options.get("grid"), folders, assumptions)
+    pue = bind_pue(options, cluster, assumptions)
     per_step = plan.global_batch_size * plan.seq_len
     steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=per_step)
     training = leaf("training", _product, "s", steps=steps.value, step=step)
@@ -120,7 +121,7 @@ def run_of(
     seconds = total("seconds", [*useful, *_checkpoints(options, cluster, plan, parameters, steps.value)])
     # a checkpoint's time is part of what failures cost, so it is not in what they lengthen
     failing = failures_of(options, cluster, plan.gpus, fold(useful), steps.value, parameters, assumptions)
-    power = power_of(cluster, plan.gpus, bind_pue(options, cluster, assumptions))
+    power = power_of(cluster, plan.gpus, pue)
     joules = leaf("energy", energy.energy, "J", power=power.value, seconds=seconds.value)
     longer = leaf("energy with failures", energy.energy, "J", power=power.value, seconds=failing.seconds.value)
     return Run(

@@ -33,7 +33,9 @@ def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] 
     found: list[str | tuple[float, float]] = []
     waiting: float | None = None
     for item in items:
-        pair = tuple(item) if isinstance(item, (list, tuple)) and len(item) == 2 else None
+        pair = tuple(_number(part) for part in item) if isinstance(item, (list, tuple)) else None
+        if pair is not None and (len(pair) != 2 or None in pair):
+            raise QuestionError(f"{flag}: {item} is no LAT,LON pair of degrees")
         number = None if pair else _number(item)
         if pair is None and number is None and waiting is None:
             found.append(str(item))
@@ -43,7 +45,7 @@ def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] 
             continue
         if pair is None and number is None:
             break
-        latitude, longitude = (float(pair[0]), float(pair[1])) if pair else (waiting, number)
+        latitude, longitude = pair or (waiting, number)
         assert latitude is not None and longitude is not None
         if not (-90.0 <= latitude <= 90.0 and -180.0 <= longitude <= 180.0):
             raise ValueRangeError(f"{flag}: {latitude:g},{longitude:g} is no place: LAT is -90 to 90 degrees north, LON -180 to 180 east")

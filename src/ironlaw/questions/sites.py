@@ -30,6 +30,8 @@ def _each(read_one: Any) -> Any:
 
     def read_all(value: Any, flag: str) -> tuple[float, ...]:
         items = value if isinstance(value, (list, tuple)) else str(value).split(",") if isinstance(value, str) else [value]
+        if not len(items):
+            raise ValueRangeError(f"{flag} is empty: give one value for all sites, or one for each")
         return tuple(read_one(item.strip() if isinstance(item, str) else item, flag) for item in items)
 
     return read_all
@@ -124,7 +126,7 @@ def _gpus(given: dict[str, Any], places: list[Any]) -> list[float]:
     return [each] * len(places)
 
 
-def _latency(given: dict[str, Any], places: list[Any], systems: Any, terms: list[Any], notes: list[Any], warnings: list[str]) -> Any:
+def _latency(given: dict[str, Any], places: list[Any], fibre: Any, terms: list[Any], notes: list[Any], warnings: list[str]) -> Any:
     """One way over the longest link of the ring, the table of links, and the order of the ring."""
     from ironlaw.catalog.sourced import Source, Sourced
     from ironlaw.estimate.bind import assume
@@ -133,9 +135,11 @@ def _latency(given: dict[str, Any], places: list[Any], systems: Any, terms: list
     from ironlaw.terms import leaf
 
     asked = Source("asked", "given in the question", "", "", "guess")
-    route, index = systems.route_factor, systems.fibre_index
+    route, index = fibre.route_factor, fibre.index
     if "route_factor" in given:
         route = Sourced(given["route_factor"], "1", str(given["route_factor"]), asked)
+        if "latency" in given:
+            raise QuestionError("--latency says what --route-factor would: leave one of them out")
     if any(place.latitude is None for place in places):
         if "route_factor" in given:
             raise QuestionError("--route-factor needs places: name the sites, or give --latency")
@@ -146,9 +150,9 @@ def _latency(given: dict[str, Any], places: list[Any], systems: Any, terms: list
     ways = [(a, b, distance(a, b)) for a, b in links(order)]
     longest = max((way for _, _, way in ways), key=lambda way: float(way.value))
     assume(notes, "route_factor", route.text, "given" if "route_factor" in given else "default")
-    fibre = leaf("latency", wide_area.fibre_time, "s", distance=longest.value, route_factor=route, refractive_index=index)
+    one_way = leaf("latency", wide_area.fibre_time, "s", distance=longest.value, route_factor=route, refractive_index=index)
     light = leaf("light", wide_area.light_time, "s", distance=longest.value)
-    terms += [longest, light, fibre]
+    terms += [longest, light] if "latency" in given else [longest, light, one_way]
     rows = [
         {
             "link": f"{a.name} - {b.name}", "metres": float(way.value), "light": float(wide_area.light_time(way.value)),
@@ -156,12 +160,13 @@ def _latency(given: dict[str, Any], places: list[Any], systems: Any, terms: list
         }
         for a, b, way in ways
     ]  # fmt: skip
-    return given.get("latency", float(fibre.value)), rows, order
+    return given.get("latency", float(one_way.value)), rows, order
 
 
 def _answer(given: dict[str, Any], places: list[Any], folders: tuple[str, ...]) -> Answer:
-    from ironlaw.estimate.run import bind_grid, bind_price, bind_pue, power_of
-    from ironlaw.law import cost, energy, run, states, wide_area
+    from ironlaw.catalog import load
+    from ironlaw.estimate.run import bind_price
+    from ironlaw.law import cost, run, states, wide_area
     from ironlaw.terms import leaf, total
 
     notes: list[Any] = []
@@ -170,10 +175,12 @@ def _answer(given: dict[str, Any], places: list[Any], folders: tuple[str, ...]) 
     gpus = _gpus(given, places)
     inside = (constant_mfu if "mfu" in given else estimated)(given, gpus, folders, notes, warnings)
     of_site = dict(zip((place.name for place in places), gpus, strict=True))
-    latency, link_rows, places = _latency(given, places, inside.cluster.systems, terms, notes, warnings)
+    have = {place.name: place.power.value for place in places if place.power}
+    if "site_power" in given:
+        have = dict(zip(of_site, _shares(given, "site_power", places), strict=True))
+    latency, link_rows, places = _latency(given, places, load.record("fibres", "long-haul", folders), terms, notes, warnings)
     gpus = [of_site[place.name] for place in places]
     price = bind_price(given.get("price"), inside.cluster, folders, notes)
-    pue = bind_pue(given, inside.cluster, notes)
     n, all_gpus = float(len(places)), sum(gpus)
     rate, sent = _rate(given, places), given.get("gradients", "bf16")
     tensor = leaf("gradients", states.state, "B", parameters=inside.parameters, bytes_per_parameter=BYTES[sent], shards=given["fragments"])
@@ -194,25 +201,7 @@ def _answer(given: dict[str, Any], places: list[Any], folders: tuple[str, ...]) 
     worth = leaf("effective accelerators", wide_area.effective_accelerators, "1", gpus=all_gpus, communication_share=float(share.value))
     usd = leaf("cost", cost.rental, "USD", gpus=all_gpus, seconds=one(seconds), price=price)
     idle = leaf("cost of waiting", cost.rental, "USD", gpus=all_gpus, seconds=float(waiting.value), price=price)
-    drawn, joules, carbon, site_rows = [], [], [], []
-    have = _shares(given, "site_power", places) if "site_power" in given else None
-    for at, (place, count) in enumerate(zip(places, gpus, strict=True)):
-        intensity = bind_grid(place.grid, folders, [] if place.latitude is not None or at else notes)
-        power = power_of(inside.cluster, count, pue, f"power of {place.name}")
-        used = leaf(f"energy of {place.name}", energy.energy, "J", power=float(power.value), seconds=one(seconds))
-        carbon.append(leaf(f"carbon of {place.name}", energy.carbon, "kg", energy=float(used.value), intensity=intensity))
-        drawn.append(power)
-        joules.append(used)
-        limit = have[at] if have else place.power.value if place.power else None
-        if limit is not None and float(power.value) > limit:
-            warnings.append(
-                f"{place.name} has {units.show(limit, 'W')}, {count:,.0f} {given['on']} draw {units.show(float(power.value), 'W')} (rated)"
-            )
-        site_rows.append({
-            "site": place.name, "gpus": count, "power": float(power.value), "limit": limit, "energy": float(used.value),
-            "carbon": float(carbon[-1].value), "intensity": intensity.value * 3.6e9,
-        })  # fmt: skip
-    kept = [total(name, parts) for name, parts in (("power", drawn), ("energy", joules), ("carbon", carbon))]
+    kept, site_rows = _draws(given, places, gpus, have, inside.cluster, one(seconds), folders, notes, warnings)
     if given["every"] > 1:
         warnings.append("rarer exchange costs loss, which this does not count: DiLoCo's papers report little at 100 to 500 steps")
     if not inside.fits:
@@ -240,6 +229,44 @@ def _answer(given: dict[str, Any], places: list[Any], folders: tuple[str, ...]) 
         ),
         terms, {"mfu": inside.mfu, "compute_seconds": compute, "traffic_reduction": spare}, notes, warnings, inside.fits, folders,
     )  # fmt: skip
+
+
+def _draws(
+    given: dict[str, Any],
+    places: list[Any],
+    gpus: list[float],
+    have: dict[str, float],
+    cluster: Any,
+    seconds: float,
+    folders: tuple[str, ...],
+    notes: list[Any],
+    warnings: list[str],
+) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Power, energy and carbon of all sites, each by its own grid, and the row of each."""
+    from ironlaw.estimate.run import bind_grid, bind_pue, power_of
+    from ironlaw.law import energy
+    from ironlaw.terms import leaf, total
+
+    pue = bind_pue(given, cluster, notes)
+    drawn, joules, carbon, rows = [], [], [], []
+    for place, count in zip(places, gpus, strict=True):
+        told = any(note["name"] == "grid" for note in notes) or place.grid is not None
+        intensity = bind_grid(place.grid, folders, [] if told else notes)
+        power = power_of(cluster, count, pue, f"power of {place.name}")
+        used = leaf(f"energy of {place.name}", energy.energy, "J", power=float(power.value), seconds=seconds)
+        carbon.append(leaf(f"carbon of {place.name}", energy.carbon, "kg", energy=float(used.value), intensity=intensity))
+        drawn.append(power)
+        joules.append(used)
+        limit = have.get(place.name)
+        if limit is not None and float(power.value) > limit:
+            warnings.append(
+                f"{place.name} has {units.show(limit, 'W')}, {count:,.0f} {given['on']} draw {units.show(float(power.value), 'W')} (rated)"
+            )
+        rows.append({
+            "site": place.name, "gpus": count, "power": float(power.value), "limit": limit, "energy": float(used.value),
+            "carbon": float(carbon[-1].value), "intensity": intensity.value * 3.6e9,
+        })  # fmt: skip
+    return [total(name, parts) for name, parts in (("power", drawn), ("energy", joules), ("carbon", carbon))], rows
 
 
 def _days(term: Any) -> str:
