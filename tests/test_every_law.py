@@ -20,6 +20,7 @@ import pytest
 
 from ironlaw.law import (
     activations,
+    batches,
     collectives,
     cost,
     energy,
@@ -33,12 +34,15 @@ from ironlaw.law import (
     parameters,
     pipeline,
     run,
+    scaling,
     states,
     traffic,
+    wide_area,
 )
 
 MODULES = (
     activations,
+    batches,
     collectives,
     cost,
     energy,
@@ -52,8 +56,10 @@ MODULES = (
     parameters,
     pipeline,
     run,
+    scaling,
     states,
     traffic,
+    wide_area,
 )
 LAWS = {
     f"{module.__name__.rsplit('.', 1)[1]}.{name}": law
@@ -62,7 +68,7 @@ LAWS = {
     if law.__module__ == module.__name__ and not name.startswith("_")
 }
 NOTATION = Path(__file__).parents[1] / "docs" / "notation.md"
-BASES = ("B", "s", "FLOP", "token", "USD", "kg", "J", "h")
+BASES = ("B", "s", "FLOP", "token", "USD", "kg", "J", "h", "m")
 DOMAINS = ("> 0", ">= 0", ">= 1", "in [0, 1]", "0 or 1", "any")
 ROWS = 64
 

@@ -38,6 +38,7 @@ def _table() -> dict[str, tuple[float, str]]:
         units[f"{prefix}J"] = (factor, "J")
         units[f"{prefix}Wh"] = (factor * 3600.0, "J")
     units |= {"min": (60.0, "s"), "h": (3600.0, "s"), "d": (86400.0, "s"), "days": (86400.0, "s")}
+    units |= {"m": (1.0, "m"), "km": (1e3, "m")}
     units |= {"USD": (1.0, "USD"), "USD/h": (1.0 / 3600.0, "USD/s"), "USD/s": (1.0, "USD/s")}
     units |= {"USD/kWh": (1.0 / 3.6e6, "USD/J")}
     units |= {"g/kWh": (1e-3 / 3.6e6, "kg/J"), "kg/kWh": (1.0 / 3.6e6, "kg/J"), "kg": (1.0, "kg"), "t": (1e3, "kg")}
@@ -109,6 +110,7 @@ _SCALES = {
     "FLOP": [(1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1.0, "FLOP")],
     "FLOP/s": [(1e18, "EFLOP/s"), (1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")],
     "s": [(86400.0 * 2, "days"), (3600.0 * 2, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
+    "m": [(1e3, "km"), (1.0, "m")],
     "W": [(1e6, "MW"), (1e3, "kW"), (1.0, "W")],
     "J": [(3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh"), (1.0, "J")],
     "token": [(1e12, "T tokens"), (1e9, "B tokens"), (1e6, "M tokens"), (1.0, "tokens")],

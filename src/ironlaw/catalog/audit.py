@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Model, Node, PriceList
+from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Model, Node, PriceList, Site
 from ironlaw.errors import IronlawError
 
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}$")
@@ -150,6 +150,14 @@ def _prices(record: PriceList, folders: tuple[str, ...]) -> Iterator[str]:
             yield f"price of {price.provider} on {price.date} lacks region or currency"
 
 
+def _site(record: Site, folders: tuple[str, ...]) -> Iterator[str]:
+    if not (-90.0 <= record.latitude <= 90.0 and -180.0 <= record.longitude <= 180.0):
+        yield f"latitude {record.latitude}, longitude {record.longitude} is no place on Earth"
+    if record.power is not None and record.power.value <= 0.0:
+        yield "power is 0: leave it out where it is not known"
+    yield from _refers(record.grid, "grids", "grid", folders)
+
+
 def _calibration(record: Calibration, folders: tuple[str, ...]) -> Iterator[str]:
     if record.grade not in ("measured", "prior"):
         yield f"grade {record.grade!r} is neither measured nor prior"
@@ -175,5 +183,6 @@ _CHECKS: dict[str, Callable[[Any, tuple[str, ...]], Iterator[str]]] = {
     "nodes": _node,
     "models": _model,
     "prices": _prices,
+    "sites": _site,
     "calibration": _calibration,
 }

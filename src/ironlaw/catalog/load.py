@@ -27,6 +27,8 @@ SINGULAR = {
     "models": "model",
     "prices": "price list",
     "grids": "grid",
+    "sites": "site",
+    "fibres": "fibre",
     "frameworks": "framework",
     "calibration": "calibration record",
     "systems": "systems record",

@@ -91,6 +91,22 @@ class Grid(Record):
     intensity: Sourced = quantity("kg/J")
 
 
+class Site(Record):
+    """A place where accelerators stand: where it is, whose grid it is on, and the power it has."""
+
+    latitude: float  # degrees north
+    longitude: float  # degrees east
+    grid: str
+    power: Sourced | None = quantity("W", required=False)  # what the place can draw for machines and cooling; absent: not known
+
+
+class Fibre(Record):
+    """A kind of fibre between sites: how much slower light is in it, and how much longer its way."""
+
+    index: Sourced = quantity("1")  # group index: light in vacuum over light in the fibre
+    route_factor: Sourced = quantity("1")  # its length over the way over the ground
+
+
 class Framework(Record):
     """What a training stack does by default: which kernels it launches, how it stores, what it overlaps."""
 
@@ -320,6 +336,8 @@ KINDS: dict[str, type] = {
     "models": Model,
     "prices": PriceList,
     "grids": Grid,
+    "sites": Site,
+    "fibres": Fibre,
     "frameworks": Framework,
     "calibration": Calibration,
     "systems": Systems,

@@ -79,6 +79,24 @@ def bind_grid(asked: Any, folders: tuple[str, ...], assumptions: Assumptions) ->
     return grid.intensity
 
 
+def bind_pue(options: dict[str, Any], cluster: Cluster, assumptions: Assumptions) -> Sourced:
+    """Power of the building over power of the machines: given, or the site default."""
+    if "pue" in options:
+        return Sourced(options["pue"], "1", str(options["pue"]), _ASKED)
+    assume(assumptions, "pue", cluster.systems.pue.text, "default")
+    return cluster.systems.pue
+
+
+def power_of(cluster: Cluster, gpus: Any, pue: Sourced, name: str = "power") -> Term:
+    """Rated power of accelerators and their share of the hosts, times PUE."""
+    whole, sharing = cluster.node.host_power, cluster.node.accelerators
+    host = Sourced(whole.value / sharing.value, "W", f"{whole.text} a node of {sharing.text}", whole.source)
+    return leaf(
+        name, energy.cluster_power, "W", gpus=gpus, accelerator_power=cluster.accelerator.tdp,
+        host_power_per_accelerator=host, pue=pue,
+    )  # fmt: skip
+
+
 def run_of(
     options: dict[str, Any],
     cluster: Cluster,
@@ -95,11 +113,7 @@ def run_of(
     tokens = options["tokens"]
     price = bind_price(options.get("price"), cluster, folders, assumptions)
     intensity = bind_grid(options.get("grid"), folders, assumptions)
-    if "pue" in options:
-        pue = Sourced(options["pue"], "1", str(options["pue"]), _ASKED)
-    else:
-        pue = cluster.systems.pue
-        assume(assumptions, "pue", pue.text, "default")
+    pue = bind_pue(options, cluster, assumptions)
     per_step = plan.global_batch_size * plan.seq_len
     steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=per_step)
     training = leaf("training", _product, "s", steps=steps.value, step=step)
@@ -107,12 +121,7 @@ def run_of(
     seconds = total("seconds", [*useful, *_checkpoints(options, cluster, plan, parameters, steps.value)])
     # a checkpoint's time is part of what failures cost, so it is not in what they lengthen
     failing = failures_of(options, cluster, plan.gpus, fold(useful), steps.value, parameters, assumptions)
-    whole, sharing = cluster.node.host_power, cluster.node.accelerators
-    host = Sourced(whole.value / sharing.value, "W", f"{whole.text} a node of {sharing.text}", whole.source)
-    power = leaf(
-        "power", energy.cluster_power, "W", gpus=plan.gpus, accelerator_power=cluster.accelerator.tdp,
-        host_power_per_accelerator=host, pue=pue,
-    )  # fmt: skip
+    power = power_of(cluster, plan.gpus, pue)
     joules = leaf("energy", energy.energy, "J", power=power.value, seconds=seconds.value)
     longer = leaf("energy with failures", energy.energy, "J", power=power.value, seconds=failing.seconds.value)
     return Run(
