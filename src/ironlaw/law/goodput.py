@@ -28,6 +28,23 @@ def cluster_mttf(mttf_per_accelerator, gpus):
     return inside(ratio(1.0 * mttf_per_accelerator, 1.0 * gpus), mttf_per_accelerator > 0, gpus >= 1)
 
 
+def either_mttf(mttf, interruption_mttf):
+    """Mean time between stops of two independent kinds: ``mttf interruption_mttf / (mttf + interruption_mttf)``.
+
+    Parameters
+        mttf [s]: mean time between failures, > 0
+        interruption_mttf [s]: mean time between interruptions by the owner of the machines, as of spot machines, > 0
+    Returns [s]: mean time between stops
+    Source: superposition of independent Poisson processes: their rates add
+    Leaves out: interruptions that take all machines of a kind at once
+
+    >>> float(either_mttf(30.0, 60.0))
+    20.0
+    """
+    together = ratio(1.0 * mttf * interruption_mttf, 1.0 * mttf + interruption_mttf)
+    return inside(together, mttf > 0, interruption_mttf > 0)
+
+
 def write_time(size, bandwidth):
     """Time the run stands while a checkpoint is written: ``size / bandwidth``.
 
