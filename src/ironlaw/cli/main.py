@@ -18,6 +18,7 @@ VERBS = {
     "estimate": ("ironlaw.cli.estimate", "Estimate one training run: fit, step time, bound, MFU, days, money, energy."),
     "plan": ("ironlaw.cli.plan", "Search every plan for a question: the best, the next, why, how many, what to buy."),
     "money": ("ironlaw.cli.money", "What a run costs to rent, reserve or own; its energy and carbon."),
+    "goodput": ("ironlaw.cli.goodput", "How often a run fails, by size and component, and what checkpoints and restarts cost."),
     "validate": ("ironlaw.cli.validate", "How wrong estimates are: published runs, or your own, against predictions."),
     "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }
