@@ -19,6 +19,7 @@ VERBS = {
     "plan": ("ironlaw.cli.plan", "Search every plan for a question: the best, the next, why, how many, what to buy."),
     "money": ("ironlaw.cli.money", "What a run costs to rent, reserve or own; its energy and carbon."),
     "goodput": ("ironlaw.cli.goodput", "How often a run fails, by size and component, and what checkpoints and restarts cost."),
+    "data": ("ironlaw.cli.data", "Whether storage, workers and transfers keep up with the step."),
     "validate": ("ironlaw.cli.validate", "How wrong estimates are: published runs, or your own, against predictions."),
     "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }
