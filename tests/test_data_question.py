@@ -157,6 +157,7 @@ def test_cores_limit_workers():
         ({**ASK, "model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}, "not both"),
         ({**ASK, "stages": "sideways"}, "sideways"),
         ({**ASK, "worker": 3}, "workers"),
+        ({**ASK, "tp": 8}, "no effect"),
     ],
 )
 def test_wrong_questions_are_refused_in_one_line(options, words):

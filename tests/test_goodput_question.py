@@ -102,6 +102,7 @@ def test_a_run_that_hardly_gets_on_has_no_number():
         ({**ASK, "gpus": 8, "one_in": 100}, "--repair-time"),
         ({**ASK, "gpus": 8, "checkpoint_every": 100}, "counts steps"),
         ({**ASK, "gpus": 8, "work": 54}, "no unit"),
+        ({**ASK, "gpus": 8, "tp": 8}, "no effect"),
         ({"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}, "--tokens"),
     ],
 )

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.bind import Assumptions, assume
 from ironlaw.estimate.options import OPTIONS as ESTIMATE
 from ironlaw.estimate.options import Option, at_least_one, duration, tokens, whole
 from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.work import estimated, one
-from ironlaw.terms import Term, leaf
+from ironlaw.questions.work import estimated, one, without_effect
 
 if TYPE_CHECKING:
+    from ironlaw.estimate.bind import Assumptions
     from ironlaw.estimate.failures import Failures
     from ironlaw.plan import Cluster
+    from ironlaw.terms import Term
 
 MOST_SIZES = 50
 
@@ -170,6 +170,7 @@ def _same_work(values: dict[str, Any], folders: tuple[str, ...], notes: Assumpti
 
     if "checkpoint_every" in values:
         raise QuestionError("--checkpoint-every counts steps, and --work has none: give MODEL with --tokens")
+    without_effect(values, ("on", "gpus", "node", "fabric", "scale_up_size", "mttf", "restart_time", "checkpoint_bandwidth"), "--work")
     cluster = bind_cluster({"precision": bind_precision(values["on"], folders), **values}, folders, notes)
     runs: list[Size] = []
     for gpus in values["gpus"]:
@@ -193,6 +194,8 @@ def _sentence(size: Size) -> str:
 
 def _named(size: Size) -> Iterator[Term]:
     """The terms of a smaller size, by names of their own."""
+    from ironlaw.terms import Term
+
     for term in size.failures.trees():
         yield Term(f"{term.name} of {size.gpus:,.0f}", term.value, term.unit, term.law, term.inputs)
 
@@ -225,7 +228,9 @@ def _checkpoint(size: Size) -> dict[str, Any]:
 
 def _spares(values: dict[str, Any], runs: list[Size], rows: list[dict[str, Any]], mttf: Any, notes: Assumptions) -> list[Term]:
     """Spares of every size into its row; the terms."""
+    from ironlaw.estimate.bind import assume
     from ironlaw.law import goodput as law
+    from ironlaw.terms import leaf
 
     if "one_in" not in values:
         assume(notes, "one_in", "100", "default")

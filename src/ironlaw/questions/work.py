@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ironlaw import units
 from ironlaw.catalog.sourced import Source, Sourced
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.bind import Assumptions, assume
 from ironlaw.estimate.options import OPTIONS as ESTIMATE
 from ironlaw.questions.answer import need
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Group
+    from ironlaw.estimate.bind import Assumptions
     from ironlaw.plan import Cluster
 
 ASKED = Source("asked", "given in the question", "", "", "guess")
@@ -76,6 +76,13 @@ def with_unit(unit: str, example: str) -> Callable[[Any, str], float]:
     return read
 
 
+def without_effect(values: Mapping[str, Any], used: tuple[str, ...], given: str) -> None:
+    """Refuse options of an estimate, but for ``used``, where the run is given and nothing is estimated."""
+    for name in values:
+        if name in ESTIMATE and name not in used:
+            raise QuestionError(f"--{name.replace('_', '-')} has no effect with {given}, which stands for the estimate: leave one out")
+
+
 def estimated(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
     """The one plan an estimate of these options has, with its run."""
     from ironlaw.estimate.answer import answer
@@ -114,11 +121,10 @@ def work_of(values: Mapping[str, Any], folders: tuple[str, ...]) -> Work:
 
 
 def _given(values: Mapping[str, Any], folders: tuple[str, ...]) -> Work:
-    from ironlaw.estimate.bind import bind_cluster, bind_precision
+    from ironlaw.estimate.bind import assume, bind_cluster, bind_precision
 
     need(values, "on", "gpus")
-    if "tokens" in values:
-        raise QuestionError("--tokens has no meaning with --gpu-hours: they are the run")
+    without_effect(values, ("on", "gpus", "node", "fabric", "price", "grid", "pue", "restart_time"), "--gpu-hours")
     notes: Assumptions = []
     cluster = bind_cluster({"precision": bind_precision(values["on"], folders), **values}, folders, notes)
     gpus, hours = values["gpus"], values["gpu_hours"]
