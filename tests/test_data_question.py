@@ -108,6 +108,7 @@ def test_serial_stages_add_up_and_overlapped_ones_hide():
     assert float(beside["waiting"]) == 0
     assert float(after["waiting"]) == pytest.approx(0.001 + 0.005 + 1e6 / 16e9)
     assert float(after["fed"]) < float(beside["fed"])
+    assert [row["fed"] for row in beside["orders"]] == [float(beside["fed"]), float(after["fed"])]
 
 
 def test_storage_is_shared():

@@ -52,6 +52,23 @@ def test_household_months_of_the_document():
     assert given["carbon_t"] == pytest.approx(13.2, abs=0.05)  # E003-24: the document prints only the half that is saved
 
 
+def test_twice_the_utilisation_halves_time_and_energy():
+    """E003-24: exactly halves; from 30 to 60 % of an A100's 312 TFLOP/s the saving is 26,487 kWh."""
+    i = CASES["S003-60"]["inputs"]
+
+    def kwh(utilisation):
+        hours = 6 * i["params"] * i["tokens"] / (312e12 * utilisation) / 3600
+        return money(on="a100-sxm-80gb", gpus=i["gpus"], gpu_hours=hours, power="425W", pue=1)["energy_and_carbon"][0]["energy"] / 3.6e6
+
+    assert kwh(0.6) == pytest.approx(kwh(0.3) / 2)
+    assert kwh(0.3) - kwh(0.6) == pytest.approx(26487, abs=0.5)
+
+
+def test_a_plan_that_cannot_be_is_refused():
+    with pytest.raises(IronlawError, match="cannot exist"):
+        money("llama-3-8b", on="h100-sxm", gpus=8, tp=16, pp=1, tokens="1T")
+
+
 def test_thirty_two_v100_for_a_fortnight_are_three_megawatt_hours():
     """E003-22: 275,000 kWh is 85 times too much."""
     answer = money(on="v100-sxm-32gb", gpus=32, gpu_hours=32 * 336, power="300W", pue=1)

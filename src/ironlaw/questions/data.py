@@ -46,6 +46,7 @@ STAGES = (
     Column("of_step", "of the step", "%"),
     Column("note", "what it is"),
 )
+ORDERS = (Column("order", "stages"), Column("seconds", "a step", "s"), Column("fed", "accelerators fed", "%"))
 WORKERS = (
     Column("workers", "workers", "1"),
     Column("process", "prepare", "s"),
@@ -74,14 +75,11 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     overlapped = values.get("stages", "overlapped") == "overlapped"
     fetch, transfer = one(pipe.fetch.value), one(pipe.transfer.value)
 
-    def fed(workers: float) -> tuple[Term, Term, Term]:
+    def fed(workers: float, beside: bool = overlapped) -> tuple[Term, Term, Term]:
+        order = 1.0 if beside else 0.0
         process = pipe.process(workers)
-        supply = leaf(
-            "supply time", law.supply_time, "s", fetch=fetch, process=process, transfer=transfer, overlapped=1.0 if overlapped else 0.0
-        )
-        waited = leaf(
-            "waiting", law.waiting, "s", supply_time=one(supply.value), step_time=step.seconds, overlapped=1.0 if overlapped else 0.0
-        )
+        supply = leaf("supply time", law.supply_time, "s", fetch=fetch, process=process, transfer=transfer, overlapped=order)
+        waited = leaf("waiting", law.waiting, "s", supply_time=one(supply.value), step_time=step.seconds, overlapped=order)
         return supply, waited, leaf("fed", law.fed, "1", step_time=step.seconds, waited=one(waited.value))
 
     supply, waited, part = fed(pipe.workers)
@@ -108,8 +106,13 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         }
         for n in trial
     ]
+    orders = []
+    for name in ("overlapped", "serial"):
+        _, late_so, part_so = fed(pipe.workers, name == "overlapped")
+        orders.append({"order": name, "seconds": step.seconds + one(late_so.value), "fed": one(part_so.value)})
     tables = [
         Table("stages", "What a step of one accelerator takes from the pipeline; rates are its share", STAGES, stages),
+        Table("orders", "The same stages beside each other, or one after the other and before the step", ORDERS, orders),
         Table("by_workers", "With other numbers of workers for each accelerator", WORKERS, rows),
     ]
     terms = [part, waited, supply, pipe.fetch, pipe.transfer, pipe.needed, memory, *pipe.terms]

@@ -91,7 +91,7 @@ def estimated(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
     found = answer({k: v for k, v in values.items() if k in ESTIMATE}, folders)
     group = found.groups[0]
     if not bool(group.legal[0]):
-        raise QuestionError("this plan cannot exist: ask ironlaw estimate with the same options for the rule it breaks")
+        raise QuestionError(f"on {values['gpus']:,.0f} accelerators this plan cannot exist: ask ironlaw estimate for the rule it breaks")
     return group
 
 
