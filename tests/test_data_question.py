@@ -126,6 +126,7 @@ def test_a_model_brings_its_step():
     stages = {row["stage"]: row for row in answer["stages"]}
     assert stages["checkpoint"]["seconds"] > 0
     assert stages["storage"]["size"] == pytest.approx(4 * 512 * 8192 / 64)
+    assert data("llama-3-8b", on="h100-sxm", gpus=8)["stages"][3]["seconds"] is None  # no interval, no share of a step
     coherent = data("llama-3-8b", on="gh200-96gb", gpus=8)
     assert float(coherent["transfer"]) < float(data("llama-3-8b", on="h100-sxm", gpus=8)["transfer"])  # a link faster than PCIe
 

@@ -88,11 +88,11 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     slowest = max(stages[:3], key=lambda row: row["seconds"])
     enough = one(part.value) > 0.999
     late, count = one(waited.value), one(pipe.needed.value)
-    each = "worker keeps" if count == 1 else "workers keep"
+    keep = f"{count:,.0f} {'worker keeps' if count == 1 else 'workers keep'} up" if count else "nothing is prepared: any worker keeps up"
     lines = [
         f"accelerators have a batch {one(part.value):.1%} of the time; slowest: {slowest['stage']}{', fast enough' if enough else ''}",
         f"a step takes {units.show(step.seconds + late, 's', 4)}, {units.show(late, 's', 4) if late else 'none'} of it waiting for data",
-        f"{count:,.0f} {each} up for each accelerator, {pipe.workers:,.0f} counted; their batches take"
+        f"{keep} for each accelerator, {pipe.workers:,.0f} counted; their batches take"
         f" {units.show(one(memory.value), 'B')} of a node's memory",
     ]
     trial = sorted({1.0, 2.0, 4.0, 8.0, 16.0, pipe.workers, max(one(pipe.needed.value), 1.0)})

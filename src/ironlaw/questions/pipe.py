@@ -162,9 +162,10 @@ class Pipe:
             assume(notes, "checkpoint_bandwidth", f"{group.cluster.systems.checkpoint_bandwidth.text} for each accelerator", "default")
         written = leaf("checkpoint write", goodput.write_time, "s", size=size, bandwidth=rate)
         self.terms.append(written)
-        every = values.get("checkpoint_every", 1.0)
-        note = f"one takes {units.show(one(written.value), 's')}" + (
-            f", every {every:g} steps" if every > 1 else "; give --checkpoint-every"
-        )
+        once = f"one takes {units.show(one(written.value), 's')}"
+        if "checkpoint_every" not in values:  # without it nobody knows its share of a step
+            note = f"{once}; give --checkpoint-every"
+            return {"stage": "checkpoint", "size": None, "rate": rate / self.step.gpus, "seconds": None, "of_step": None, "note": note}
+        every = values["checkpoint_every"]
         seconds = one(written.value) / every
-        return self._row("checkpoint", size / self.step.gpus / every, rate / self.step.gpus, seconds, note)
+        return self._row("checkpoint", size / self.step.gpus / every, rate / self.step.gpus, seconds, f"{once}, every {every:g} steps")
