@@ -15,6 +15,7 @@ from ironlaw.errors import UnitError, nearest_names
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 1024.0, "Mi": 1024.0**2, "Gi": 1024.0**3, "Ti": 1024.0**4, "Pi": 1024.0**5}
 _SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_YEAR = 365.25 * 86400.0
 _LARGE_WATT = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
@@ -40,6 +41,8 @@ def _table() -> dict[str, tuple[float, str]]:
     units |= {"min": (60.0, "s"), "h": (3600.0, "s"), "d": (86400.0, "s"), "days": (86400.0, "s")}
     units |= {"m": (1.0, "m"), "km": (1e3, "m")}
     units |= {"USD": (1.0, "USD"), "USD/h": (1.0 / 3600.0, "USD/s"), "USD/s": (1.0, "USD/s")}
+    units |= {"months": (_YEAR / 12.0, "s"), "years": (_YEAR, "s"), "USD/year": (1.0 / _YEAR, "USD/s")}
+    units |= {"USD/kW/month": (12.0 / (1e3 * _YEAR), "USD/J")}
     units |= {"USD/kWh": (1.0 / 3.6e6, "USD/J")}
     units |= {"g/kWh": (1e-3 / 3.6e6, "kg/J"), "kg/kWh": (1.0 / 3.6e6, "kg/J"), "kg": (1.0, "kg"), "t": (1e3, "kg")}
     for prefix, factor in {"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.items():

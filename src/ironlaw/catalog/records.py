@@ -105,6 +105,47 @@ class Fibre(Record):
 
     index: Sourced = quantity("1")  # group index: light in vacuum over light in the fibre
     route_factor: Sourced = quantity("1")  # its length over the way over the ground
+class MeasuredPower(Schema):
+    """Power of whole nodes, measured over one run, for each accelerator."""
+
+    run: str
+    gpus: Sourced = quantity("1")
+    accelerator_time: Sourced = quantity("s")
+    power: Sourced = quantity("W")
+
+
+class Power(Record):
+    """Measured power of the nodes of one accelerator, for each accelerator: while it computes, while it waits, and the runs themselves."""
+
+    busy: Sourced = quantity("W")
+    waiting: Sourced = quantity("W")
+    row: tuple[MeasuredPower, ...] = list_of(MeasuredPower)
+
+
+class Ownership(Record):
+    """What machines of one's own cost besides their price: defaults of a site."""
+
+    life: Sourced = quantity("s")
+    electricity_price: Sourced = quantity("USD/J")
+    hosting_price: Sourced = quantity("USD/J")
+    household_energy: Sourced = quantity("J")  # of one month
+
+
+class FailureLog(Record):
+    """What is published about the failures of a run or a cluster: counts over a time, and figures to check predictions by."""
+
+    gpus: Sourced = quantity("1")
+    time: Sourced | None = quantity("s", required=False)
+    failures: Sourced | None = quantity("1", required=False)  # that stopped a job, not planned
+    causes: dict[str, Sourced] = quantities("1")  # some of them, by component
+    job_mttf: Sourced | None = quantity("s", required=False)  # measured in jobs of this size
+    node_mttf: Sourced | None = quantity("s", required=False)  # what the rate of single nodes says for them
+    goodput: Sourced | None = quantity("1", required=False)
+    parameters: Sourced | None = quantity("parameter", required=False)
+    checkpoint_size: Sourced | None = quantity("B", required=False)
+    checkpoint_time: Sourced | None = quantity("s", required=False)
+    checkpoint_interval: Sourced | None = quantity("s", required=False)
+    checkpoint_share: Sourced | None = quantity("1", required=False)  # of the run, spent on checkpoints
 
 
 class Framework(Record):
@@ -338,6 +379,9 @@ KINDS: dict[str, type] = {
     "grids": Grid,
     "sites": Site,
     "fibres": Fibre,
+    "power": Power,
+    "ownership": Ownership,
+    "failures": FailureLog,
     "frameworks": Framework,
     "calibration": Calibration,
     "systems": Systems,

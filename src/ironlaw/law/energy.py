@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ironlaw.law._domain import inside
+from ironlaw.law._domain import fraction, inside, ratio
 
 
 def cluster_power(gpus, accelerator_power, host_power_per_accelerator, pue):
@@ -54,3 +54,39 @@ def carbon(energy, intensity):
     6611.11
     """
     return inside(1.0 * energy * intensity, energy >= 0, intensity >= 0)
+
+
+def power_at_load(waiting_power, busy_power, load):
+    """Mean power of a machine that works part of the time: ``waiting_power + load (busy_power - waiting_power)``.
+
+    Parameters
+        waiting_power [W]: power while it waits, for the network or for data, >= 0
+        busy_power [W]: power while it computes, >= 0
+        load [1]: share of the time it computes, in [0, 1]
+    Where: busy_power >= waiting_power
+    Returns [W]: power
+    Source: linear in the load, as Fan, Weber and Barroso, Power Provisioning for a Warehouse-sized Computer, ISCA 2007, section 3,
+        https://doi.org/10.1145/1250662.1250665
+    Leaves out: clocks that fall with the load
+
+    >>> float(power_at_load(500.0, 900.0, 0.25))
+    600.0
+    """
+    power = 1.0 * waiting_power + load * (1.0 * busy_power - waiting_power)
+    return inside(power, waiting_power >= 0, busy_power >= waiting_power, fraction(load))
+
+
+def household_months(energy, household_energy):
+    """Months a household would take for the energy: ``energy / household_energy``.
+
+    Parameters
+        energy [J]: energy from the grid, >= 0
+        household_energy [J]: what a household takes in a month, > 0
+    Returns [1]: months
+    Source: document 003 of the project, the carbon footprint of a run, at 900 kWh a month
+    Leaves out: everything a household burns besides
+
+    >>> round(float(household_months(33055.5555556, 900.0)), 3)  # kWh; oracle S003-60
+    36.728
+    """
+    return inside(ratio(1.0 * energy, 1.0 * household_energy), energy >= 0, household_energy > 0)

@@ -28,6 +28,23 @@ def cluster_mttf(mttf_per_accelerator, gpus):
     return inside(ratio(1.0 * mttf_per_accelerator, 1.0 * gpus), mttf_per_accelerator > 0, gpus >= 1)
 
 
+def either_mttf(mttf, interruption_mttf):
+    """Mean time between stops of two independent kinds: ``mttf interruption_mttf / (mttf + interruption_mttf)``.
+
+    Parameters
+        mttf [s]: mean time between failures, > 0
+        interruption_mttf [s]: mean time between interruptions by the owner of the machines, as of spot machines, > 0
+    Returns [s]: mean time between stops
+    Source: superposition of independent Poisson processes: their rates add
+    Leaves out: interruptions that take all machines of a kind at once
+
+    >>> float(either_mttf(30.0, 60.0))
+    20.0
+    """
+    together = ratio(1.0 * mttf * interruption_mttf, 1.0 * mttf + interruption_mttf)
+    return inside(together, mttf > 0, interruption_mttf > 0)
+
+
 def write_time(size, bandwidth):
     """Time the run stands while a checkpoint is written: ``size / bandwidth``.
 
@@ -121,6 +138,26 @@ def time_with_failures(seconds, checkpoint_interval, checkpoint_time, restart_ti
         mttf >= checkpoint_time,
         mttf >= restart_time,
     )
+
+
+def restart_share(restart_time, mttf):
+    """Share of the time spent on restarts, those that fail themselves among them: ``1 - exp(-restart_time / mttf)``.
+
+    It is a part of the time that time_with_failures gives, whatever the interval between checkpoints.
+
+    Parameters
+        restart_time [s]: time from a failure to work again, what is done again not counted, >= 0
+        mttf [s]: mean time between failures of the job, > 0
+    Returns [1]: fraction of the expected time
+    Source: derived from the complete cost function of Daly, 2006, https://doi.org/10.1016/j.future.2004.11.016: of
+        ``M exp(R / M) (exp(x) - 1)`` for a piece of work, ``M (exp(x) - 1)`` is work and checkpoints, the rest restarts
+    Leaves out: waiting for a spare machine (see spares)
+
+    >>> round(float(restart_share(1000.0, 3.09 * 3600)), 3)  # Llama 3's rate
+    0.086
+    """
+    quotient = np.minimum(ratio(1.0 * restart_time, 1.0 * mttf), 700.0)
+    return inside(-np.expm1(-np.maximum(quotient, 0.0)), restart_time >= 0, mttf > 0)
 
 
 def expected_failures(wall, mttf):
