@@ -105,6 +105,8 @@ class Fibre(Record):
 
     index: Sourced = quantity("1")  # group index: light in vacuum over light in the fibre
     route_factor: Sourced = quantity("1")  # its length over the way over the ground
+
+
 class MeasuredPower(Schema):
     """Power of whole nodes, measured over one run, for each accelerator."""
 
