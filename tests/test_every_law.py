@@ -33,6 +33,7 @@ from ironlaw.law import (
     pipeline,
     run,
     states,
+    three_roof,
     traffic,
 )
 
@@ -51,6 +52,7 @@ MODULES = (
     pipeline,
     run,
     states,
+    three_roof,
     traffic,
 )
 LAWS = {

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import QuestionError, nearest_names
-from ironlaw.estimate.bind import Assumptions
 from ironlaw.estimate.options import Option
-from ironlaw.terms import Term
+
+if TYPE_CHECKING:  # a page of help needs no numpy
+    from ironlaw.estimate.bind import Assumptions
+    from ironlaw.terms import Term
 
 
 @dataclass(frozen=True)
