@@ -109,7 +109,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     record, left_out = bind_model(values["model"], folders)
     work = _work(values, record)
     notes: list[dict[str, Any]] = []
-    rows, terms = [], []
+    rows, terms = [], comparison.intensities(work, values)
     for name in on:
         row, made = _row(name, values, work, training, folders, notes)
         rows.append(row)
@@ -127,8 +127,9 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         terms=terms,
         values={
             "metric": comparison.best_metric(rows, values),
-            "three_roof_model": values.get("three_roof", "corrected"),
+            "metrics": comparison.metrics(rows, values),
             "rule_pick": comparison.rule_pick(rows),
+            "three_roof_model": values.get("three_roof", "corrected"),
         },
         assumptions=notes,
         warnings=told,
@@ -141,7 +142,7 @@ def _resolved(given: dict[str, Any], what: str, on: tuple[str, ...], folders: tu
     """Values by the accelerators' own names."""
     from ironlaw.catalog import load
 
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in given.items():
         full = load.resolve("accelerators", name, folders) if name else ""
         if full and full not in on:
@@ -224,7 +225,7 @@ def _row(
         "warnings": [],
     }
     if values.get("three_roof") != "off":
-        terms += _first(row, values, work, device, rent)
+        terms += _first(row, values, work, device, rent, peak)
     if training:
         terms += _full(row, values, name, rent, plain(peak), cluster, folders)
     return row, terms
@@ -248,14 +249,16 @@ def _refuse(values: dict[str, Any], work: Work, device: Device, peak: Any) -> No
         roof = gpus * max(plain(peak), plain(device.peak)) / float(per_token(work.active))
         if target > roof:
             raise ValueRangeError(
-                f"--target-tokens-per-second is {target:g}: {gpus:g} x {device.name} reach at most {roof:,.0f} at their peak: give more --gpus"
+                f"--target-tokens-per-second is {target:g}: {gpus:g} x {device.name} reach at most {roof:,.0f} at their peak:"
+                " give more --gpus"
             )
 
 
-def _first(row: dict[str, Any], values: dict[str, Any], work: Work, device: Device, rent: Any) -> list[Term]:
-    """The columns of the first-order model."""
-    from ironlaw.law import cost
+def _first(row: dict[str, Any], values: dict[str, Any], work: Work, device: Device, rent: Any, peak: Any) -> list[Term]:
+    """The columns of the first-order model; its MFU is of the dense peak, whatever peak it is given as usable."""
+    from ironlaw.law import cost, run
     from ironlaw.law import three_roof as law
+    from ironlaw.law.flops import per_token
     from ironlaw.questions import three_roof
     from ironlaw.terms import leaf, plain
 
@@ -287,6 +290,7 @@ def _first(row: dict[str, Any], values: dict[str, Any], work: Work, device: Devi
         "first_order_rate": roofs["rate"],
         "first_order_bound": roofs.bound,
         "first_order_gpus": count,
+        "first_order_mfu": float(run.mfu(float(per_token(work.active)) * roofs["rate"], 1.0, 1.0, plain(peak))),
         "first_order_gpus_per_replica": roofs.gpus_per_replica,
         "first_order_tokens_per_second": reached,
         "first_order_cluster_hbm": float(law.cluster_traffic(target or reached, roofs["moved"])),
@@ -333,7 +337,7 @@ def _full(
     from ironlaw.terms import leaf, plain
 
     asked = {key: values[key] for key in ("model", *PASSED) if key in values} | {"on": name}
-    target = values.get("target_tokens_per_second")
+    target: Any = values.get("target_tokens_per_second")
     if "gpus" in values:
         found: Any = answer({**asked, "gpus": values["gpus"]}, folders)
     else:
@@ -371,4 +375,11 @@ def _full(
         "cluster_hbm": gpus * plain(cluster.accelerator.hbm_bandwidth),
         "meets_target": target is None or rate >= target,
     }
-    return [token, hourly, group.throughput["tokens_per_second"], group.throughput["mfu"]]
+    return [token, hourly, *(_of(name, group.throughput[key]) for key in ("tokens_per_second", "mfu"))]
+
+
+def _of(name: str, term: Term) -> Term:
+    """The same term under an accelerator's name."""
+    from ironlaw.terms import Term
+
+    return Term(f"{name} {term.name}", term.value, term.unit, term.law, term.inputs, term.parts, term.times, term.bound)

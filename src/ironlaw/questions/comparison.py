@@ -10,6 +10,7 @@ from ironlaw.questions.answer import Column, Table
 
 if TYPE_CHECKING:
     from ironlaw.questions.three_roof import Work
+    from ironlaw.terms import Term
 
 METRICS = {"usd_per_pflops_hour": "USD per PFLOP/s and hour", "usd_per_tbs_hour": "USD per TB/s and hour"}
 HBM_FIX = "flash attention, fused kernels, selective recompute, 8-bit optimizer states, larger batch, experts, cheaper HBM"
@@ -22,8 +23,8 @@ FIXES = {
     "dispatch": "CUDA graphs, larger micro-batches, fused kernels",
 }
 KNOBS = (
-    ("alpha_opt", "optimizer_traffic", "28 moved by Adam with fp32 master weights; 16 for 8-bit states; fewer where sharded or offloaded"),
-    ("c_act", "activation_passes", "fewer with flash attention and fused kernels, more with long context"),
+    ("alpha-opt", "optimizer_traffic", "28 moved by Adam with fp32 master weights; 16 for 8-bit states; fewer where sharded or offloaded"),
+    ("c-act", "activation_passes", "fewer with flash attention and fused kernels, more with long context"),
     ("gamma", "gamma", "1 to 1.4: recomputation"),
     ("kappa", "kappa", "6 to train, 2 forward only; of the active parameters of a mixture"),
     ("global-batch-tokens", "tokens_per_step", "larger spreads optimizer and network bytes over more tokens, until training suffers"),
@@ -110,28 +111,39 @@ def _metric(rows: list[dict[str, Any]], values: dict[str, Any]) -> list[str]:
 
 def _memory(rows: list[dict[str, Any]], work: Work, values: dict[str, Any]) -> list[str]:
     """Intensity against the machines' balance, and the batch at which memory would bind."""
-    flop, moved = float(work.flop().value), float(work.moved().value)
+    reached, *anew = (float(term.value) for term in intensities(work, values))
     balances = [row["machine_balance"] for row in rows]
-    binding = [row["accelerator"] for row in rows if row["machine_balance"] > flop / moved]
-    text = f"three roofs: intensity {flop / moved:,.0f} FLOP/B, machines balance at {', '.join(f'{b:,.0f}' for b in balances)}"
+    binding = [row["accelerator"] for row in rows if row["machine_balance"] > reached]
+    text = f"three roofs: intensity {reached:,.0f} FLOP/B, machines balance at {', '.join(f'{b:,.0f}' for b in balances)}"
     if binding:
         return [f"{text}: memory binds on {', '.join(binding)} rather than arithmetic"]
     batches = [row["first_order_memory_batch"] for row in rows if math.isfinite(row.get("first_order_memory_batch", math.nan))]
     lines = [text + ": memory never binds" + (f", unless the batch fell below {max(batches):,.0f} tokens" if batches else "")]
-    if work.trains:
-        tokens = values.get("micro_batch_size", 1.0) * values.get("seq_len", 4096.0)
-        lines.append(
-            f"counting weights, which every micro-batch of {tokens:,.0f} tokens reads anew, it is {with_weights(work, tokens):,.0f} FLOP/B"
-        )
+    for each in anew:
+        tokens = microbatch(values)
+        lines.append(f"counting weights, which every micro-batch of {tokens:,.0f} tokens reads anew, it is {each:,.0f} FLOP/B")
     return lines
 
 
-def with_weights(work: Work, tokens: float) -> float:
-    """The intensity where every micro-batch moves all weights three times: forward, input gradient, weight gradient."""
-    from ironlaw.law import kernels, traffic
+def intensities(work: Work, values: dict[str, Any]) -> list[Term]:
+    """Operations for each byte as the three-roof model counts them; in training also with the weights that it leaves out.
 
-    weights = traffic.elementwise(work.parameters, work.element, 3.0) / tokens
-    return float(kernels.intensity(work.flop().value, work.moved().value + weights))
+    Every micro-batch moves all weights three times: forward, input gradient, weight gradient.
+    """
+    from ironlaw.law import kernels, traffic
+    from ironlaw.terms import leaf
+
+    flop, moved = float(work.flop().value), float(work.moved().value)
+    found = [leaf("three-roof intensity", kernels.intensity, "FLOP/B", flop=flop, traffic=moved)]
+    if work.trains:
+        weights = float(traffic.elementwise(work.parameters, work.element, 3.0)) / microbatch(values)
+        found.append(leaf("intensity with weights", kernels.intensity, "FLOP/B", flop=flop, traffic=moved + weights))
+    return found
+
+
+def microbatch(values: dict[str, Any]) -> float:
+    """Tokens of a micro-batch, for which the weights are read."""
+    return float(values.get("micro_batch_size", 1.0) * values.get("seq_len", 4096.0))
 
 
 def _network(rows: list[dict[str, Any]], values: dict[str, Any]) -> list[str]:
@@ -147,6 +159,10 @@ def _network(rows: list[dict[str, Any]], values: dict[str, Any]) -> list[str]:
             )
         elif target and not math.isfinite(count):
             lines.append(f"three roofs, {name}: no count reaches {target:,.0f} tokens/s" + _cap(row, "; data parallelism ends at"))
+    pick = rule_pick(rows)
+    cost = costs(rows, values)[1]
+    if target and pick and cost and pick != min(cost, key=lambda name: cost[name]):
+        lines.append(f"document 000's rule (reaches the rate, not bound by the network, cheapest HBM) would pick {pick}")
     return lines
 
 
@@ -169,9 +185,7 @@ def tables(rows: list[dict[str, Any]], work: Work, values: dict[str, Any]) -> tu
         first = _FIRST + (_PRINTED if values.get("three_roof") == "as-printed" else ())
         found.append(Table("three_roofs", f"By the three-roof model ({how}; first order, simplified)", first, shown))
         found.append(Table("crossovers", "Where the three-roof model's bound changes", _CROSSOVERS, shown if work.trains else ()))
-        knobs = [
-            {"knob": "--" + flag.replace("_", "-"), "value": float(getattr(work, name)), "meaning": text} for flag, name, text in KNOBS
-        ]
+        knobs = [{"knob": "--" + flag, "value": float(getattr(work, name)), "meaning": text} for flag, name, text in KNOBS]
         found.append(Table("knobs", "Knobs of the three-roof model", _KNOBS, knobs))
     bounds = {row.get("bound") for row in rows} | {row.get("first_order_bound") for row in rows}
     fixes = [{"bound": bound, "helps": FIXES[bound]} for bound in FIXES if bound in bounds]
@@ -207,6 +221,7 @@ _FIRST = (
     Column("first_order_memory", "HBM tokens/s", "1"),
     Column("first_order_network", "network tokens/s", "1"),
     Column("first_order_rate", "per GPU", "1"),
+    Column("first_order_mfu", "MFU", "%"),
     Column("first_order_bound", "bound"),
     Column("first_order_gpus_per_replica", "GPUs/replica", "1"),
     Column("first_order_gpus", "GPUs", "1"),

@@ -55,5 +55,5 @@ def fewest(options: dict[str, Any], rate: float, node: int, least: float, folder
 
 def _divides(options: dict[str, Any], gpus: float) -> bool:
     """True where the axes that are given can share this many out."""
-    given = math.prod(options.get(axis, 1.0) for axis in ("tp", "pp", "cp", "dp_replicate", "dp_shard"))
-    return gpus % given == 0.0
+    given: float = math.prod(options.get(axis, 1.0) for axis in ("tp", "pp", "cp", "dp_replicate", "dp_shard"))
+    return bool(gpus % given == 0.0)

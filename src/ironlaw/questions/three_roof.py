@@ -1,4 +1,4 @@
-"""The three-roof model of one accelerator as Terms: corrected, or as document 000 prints it. A first-order model, see ``law.three_roof``."""
+"""The three-roof model of one accelerator as Terms, corrected or as document 000 prints it: first order, see ``law.three_roof``."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def printed(work: Work, device: Device, ranks: float, target: float | None, gpus
     sent = None
     if work.trains and ranks > 1:
         sent = leaf(
-            "network bytes per token",
+            f"{device.name} network bytes per token",
             law.network_as_printed,
             "B/token",
             parameters=work.parameters,
@@ -127,7 +127,7 @@ def corrected(work: Work, device: Device, gpus_per_replica: float, target: float
     sent = None
     if work.trains and ranks > 1:
         sent = leaf(
-            "network bytes per token",
+            f"{device.name} network bytes per token",
             law.network_per_token,
             "B/token",
             parameters=work.parameters,
