@@ -28,6 +28,7 @@ DOCUMENT = {
     "gamma": 1.2,
     "c_act": 5,
     "dp": 8,
+    "seq_len": 4096,
     "three_roof": "as-printed",
 }
 

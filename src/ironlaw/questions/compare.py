@@ -94,7 +94,8 @@ def compare(model: Any = None, on: Any = None, *, catalog: tuple[str, ...] = (),
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
     from ironlaw.catalog import load
-    from ironlaw.estimate.bind import bind_model
+    from ironlaw.estimate.bind import assume, bind_model
+    from ironlaw.estimate.place import DEFAULT_SEQ_LEN
 
     values = read(options, OPTIONS, "compare")
     need(values, "model", "on")
@@ -107,18 +108,22 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     for name in ("price", "peak", "bandwidth", "nic"):
         values[name] = _resolved(values.get(name, {}), name, on, folders)
     record, left_out = bind_model(values["model"], folders)
-    work = _work(values, record)
     notes: list[dict[str, Any]] = []
+    if "seq_len" not in values:
+        values["seq_len"] = float(min(record.max_position_embeddings, DEFAULT_SEQ_LEN))
+        assume(notes, "seq_len", values["seq_len"], "default")
+    work = _work(values, record)
     rows, terms = [], comparison.intensities(work, values)
     for name in on:
         row, made = _row(name, values, work, training, folders, notes)
         rows.append(row)
         terms += made
-    rent = "first_order_usd_per_hour" if values.get("three_roof") == "as-printed" or not training else "usd_per_hour"
-    rows.sort(key=lambda row: row.get(rent, math.inf))
     told = [f"left out: {item}" for item in left_out] + [line for row in rows for line in row["warnings"]]
     if len({row["batch_tokens"] for row in rows if row.get("batch_tokens")}) > 1:
         told.append("the default batch grows with the accelerators and differs between them: give --global-batch-size to compare one job")
+    told += _too_good(rows) if training else []
+    rent = "first_order_usd_per_hour" if values.get("three_roof") == "as-printed" or not training else "usd_per_hour"
+    rows.sort(key=lambda row: row.get(rent, math.inf))
     what = "trained" if training else "run forward"
     return Answer(
         title=f"{record.title} {what} on {', '.join(on)}",
@@ -138,6 +143,17 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     )
 
 
+def _too_good(rows: list[dict[str, Any]]) -> list[str]:
+    """A word where the first-order model implies an MFU that tuned runs do not reach."""
+    from ironlaw.questions.checklist import USUAL_MFU
+
+    high = {row["accelerator"]: row["first_order_mfu"] for row in rows if row.get("first_order_mfu", 0.0) > USUAL_MFU[1]}
+    if not high:
+        return []
+    implied = ", ".join(f"{share:.0%} on {name}" for name, share in high.items())
+    return [f"three roofs imply an MFU of {implied}; tuned runs reach {USUAL_MFU[0]:.0%} to {USUAL_MFU[1]:.0%}: they count too few GPUs"]
+
+
 def _resolved(given: dict[str, Any], what: str, on: tuple[str, ...], folders: tuple[str, ...]) -> dict[str, Any]:
     """Values by the accelerators' own names."""
     from ironlaw.catalog import load
@@ -154,12 +170,12 @@ def _resolved(given: dict[str, Any], what: str, on: tuple[str, ...], folders: tu
 def _work(values: dict[str, Any], record: Any) -> Work:
     """The knobs of the first-order model; ``kappa`` 2, no optimizer and no recomputation where a model is only run forward."""
     from ironlaw.estimate.counts import active_parameters, attending_layers, total_parameters
-    from ironlaw.estimate.place import DEFAULT_BATCH_TOKENS, DEFAULT_SEQ_LEN
+    from ironlaw.estimate.place import DEFAULT_BATCH_TOKENS
     from ironlaw.law.states import OPTIMIZERS
     from ironlaw.questions.three_roof import Work
 
     training = values.get("task", "training") == "training"
-    seq_len = values.get("seq_len", float(min(record.max_position_embeddings, DEFAULT_SEQ_LEN)))
+    seq_len = values["seq_len"]
     as_printed = values.get("three_roof") == "as-printed"
     default_batch = PRINTED_BATCH if as_printed else float(DEFAULT_BATCH_TOKENS)
     batch = values.get("global_batch_tokens") or values.get("global_batch_size", 0.0) * seq_len or default_batch
@@ -227,7 +243,7 @@ def _row(
     if values.get("three_roof") != "off":
         terms += _first(row, values, work, device, rent, peak)
     if training:
-        terms += _full(row, values, name, rent, plain(peak), cluster, folders)
+        terms += _full(row, values, name, rent, plain(peak), cluster, folders, notes)
     return row, terms
 
 
@@ -325,7 +341,14 @@ def _what_is_wrong(work: Work, device: Device, printed: Roofs, ranks: float) -> 
 
 
 def _full(
-    row: dict[str, Any], values: dict[str, Any], name: str, rent: Any, peak: float, cluster: Any, folders: tuple[str, ...]
+    row: dict[str, Any],
+    values: dict[str, Any],
+    name: str,
+    rent: Any,
+    peak: float,
+    cluster: Any,
+    folders: tuple[str, ...],
+    notes: list[dict[str, Any]],
 ) -> list[Term]:
     """The columns of the estimate; at the fewest accelerators that reach the target where no count is given."""
     from ironlaw.estimate.answer import answer
@@ -333,7 +356,7 @@ def _full(
     from ironlaw.estimate.counts import active_parameters
     from ironlaw.law import cost
     from ironlaw.law.flops import per_token
-    from ironlaw.questions.sizing import fewest
+    from ironlaw.questions.sizing import fewest, plan_words
     from ironlaw.terms import leaf, plain
 
     asked = {key: values[key] for key in ("model", *PASSED) if key in values} | {"on": name}
@@ -355,8 +378,10 @@ def _full(
         "gpus": gpus,
         "fits": fits,
         "memory_share": float(found.device_bytes[0]) / float(group.memory.capacity),
+        "plan": plan_words(found),
         "batch_tokens": float((group.plan.global_batch_size * group.plan.seq_len)[0]),
     }
+    notes += [item for item in group.assumptions if item["origin"] == "default" and item not in notes]
     row["warnings"] += [line for line in group.warnings if line not in row["warnings"]]
     if not (fits and math.isfinite(rate)):
         row["warnings"].append(f"{name}: {gpus:,.0f} do not hold the job: give more, or a smaller batch")

@@ -143,7 +143,7 @@ def intensities(work: Work, values: dict[str, Any]) -> list[Term]:
 
 def microbatch(values: dict[str, Any]) -> float:
     """Tokens of a micro-batch, for which the weights are read."""
-    return float(values.get("micro_batch_size", 1.0) * values.get("seq_len", 4096.0))
+    return float(values.get("micro_batch_size", 1.0) * values["seq_len"])
 
 
 def _network(rows: list[dict[str, Any]], values: dict[str, Any]) -> list[str]:
@@ -180,6 +180,7 @@ def tables(rows: list[dict[str, Any]], work: Work, values: dict[str, Any]) -> tu
     found = [Table("prices", "What the hardware costs", _PRICES, shown)]
     if values.get("task") != "inference":
         found.append(Table("estimate", "By estimate, each with its best plan, by rent", _ESTIMATE, shown))
+        found.append(Table("plans", "Its plans", _PLANS, [row for row in shown if "plan" in row]))
     if values.get("three_roof") != "off":
         how = "as document 000 prints it" if values.get("three_roof") == "as-printed" else "network term corrected"
         first = _FIRST + (_PRINTED if values.get("three_roof") == "as-printed" else ())
@@ -215,6 +216,7 @@ _ESTIMATE = (
     Column("usd_per_hour", "USD/h", "USD"),
     Column("usd_per_million_tokens", "USD/M tokens", "1"),
 )
+_PLANS = (_NAME, Column("batch_tokens", "batch", "token"), Column("plan", "plan"))
 _FIRST = (
     _NAME,
     Column("first_order_compute", "compute tokens/s", "1"),

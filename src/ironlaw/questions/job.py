@@ -72,6 +72,8 @@ class Job:
             )
         if "model" not in values:
             assume(notes, "shape for predictions", f"{shaped['num_hidden_layers']} layers of width {shaped['hidden_size']}", "default")
+        if "seq_len" not in values:
+            assume(notes, "seq_len", seq_len, "default")
         sequences = values.get("global_batch_size")
         asked = {key: value for key, value in values.items() if key not in PASSED_NOT} | {"model": shaped, "seq_len": seq_len}
         return cls(
@@ -140,7 +142,6 @@ class Job:
         if found is None:
             return None
         gpus = float(found.place_of(0)[0].plan.gpus[0])
-        self._plans[gpus] = found
         return gpus
 
     def plan(self, gpus: float) -> Estimate | None:
@@ -156,6 +157,8 @@ class Job:
             for count in (gpus, next(iter(counts(self.node, gpus)), gpus)):
                 found = answer({**self.asked, "gpus": count}, self.folders)
                 if self.legal(found):
+                    group, _ = found.place_of(0)
+                    self.notes += [item for item in group.assumptions if item["origin"] == "default" and item not in self.notes]
                     break
                 self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch; steps below are those of the next round count")
         except QuestionError as error:

@@ -53,6 +53,23 @@ def fewest(options: dict[str, Any], rate: float, node: int, least: float, folder
     return None
 
 
+def plan_words(found: Estimate) -> str:
+    """The plan of an estimate of one row, axes of one rank left out.
+
+    >>> import ironlaw
+    >>> plan_words(ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, dp_shard=8, zero=3, micro_batch_size=1, recompute="none"))
+    'dp_shard 8, zero 3, micro-batch 1, recompute none, fsdp'
+    """
+    group, at = found.place_of(0)
+
+    def degree(name: str) -> float:
+        return float(getattr(group.plan, name).ravel()[0])
+
+    mesh = [f"{axis} {degree(axis):g}" for axis in ("tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard") if degree(axis) > 1.0]
+    rest = [f"zero {degree('zero'):g}", f"micro-batch {degree('micro_batch_size'):g}", f"recompute {group.recompute[at]}"]
+    return ", ".join([" ".join(mesh) or "one rank", *rest, group.job.framework.name])
+
+
 def _divides(options: dict[str, Any], gpus: float) -> bool:
     """True where the axes that are given can share this many out."""
     given: float = math.prod(options.get(axis, 1.0) for axis in ("tp", "pp", "cp", "dp_replicate", "dp_shard"))

@@ -69,6 +69,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
     from ironlaw.questions import checklist
     from ironlaw.questions.job import Job
+    from ironlaw.questions.sizing import plan_words
 
     values = read(options, OPTIONS, "solve")
     need(values, "on")
@@ -81,7 +82,11 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     found = job.plan(gpus) if gpus else None
     mfu = values.get("mfu") or solved.get("mfu") or (job.predicted(gpus) if gpus else None)
     known = checklist.numbers(values, job, found, gpus, mfu)
-    feasible, said = solved.pop("feasible", True), [*solved.pop("headline"), *_pace(job, gpus, mfu)]
+    solved["headline"] += _pace(job, gpus, mfu)
+    if found is not None and job.legal(found):
+        solved["plan"] = plan_words(found)
+        solved["headline"].append(f"plan: {solved['plan']}")
+    feasible, said = solved.pop("feasible", True), [*solved.pop("headline")]
     return Answer(
         title=f"{job.title} on {values['on']}: {unknown}",
         headline=said,
