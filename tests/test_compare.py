@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ironlaw.cli.main import main
@@ -193,6 +194,14 @@ def test_refusals(options, error, words):
     with pytest.raises(error, match=words) as caught:
         compare("llama-3-70b", **{"on": "h100-sxm", **options})
     assert "\n" not in str(caught.value)
+
+
+def test_terms_have_names_of_their_own():
+    answer = compare("llama-3-8b", on="h100-sxm,h200-sxm", gpus=64)
+    values: dict[str, float] = {}
+    for term in answer.terms:  # what a token costs in operations and bytes is the same on every accelerator
+        value = float(np.ravel(term.value)[0])
+        assert values.setdefault(term.name, value) == value, term.name
 
 
 def test_a_candidate_that_cannot_hold_the_job_is_told(capsys):

@@ -123,6 +123,23 @@ def test_the_mfu_is_predicted():
     assert answer["min_days"] == pytest.approx(1e12 / float(alone.tokens_per_second[0]) / 86400)
 
 
+def test_an_mfu_above_the_predicted_one_is_told():
+    told = solve("llama-3-70b", "h100-sxm", tokens="2T", deadline=60, mfu=0.8).warnings
+    assert any("estimate predicts" in line for line in told)
+
+
+def test_gpus_that_do_not_hold_the_job_are_the_answer_no():
+    answer = solve("llama-3-70b", "h100-sxm", gpus=4, tokens="1T", mfu=0.4)
+    assert not answer.feasible and "do not hold" in answer.headline[0]
+
+
+def test_every_number_of_the_headline_is_explained():
+    answer = solve(parameters="30B", on="h100-sxm", gpus=640, tokens="2T", deadline=30)
+    names = {term.name for term in answer.terms}
+    assert {"work", "MFU the deadline needs", "predicted MFU", "tokens of a second", "static memory by hand"} <= names
+    assert len(names) == len(answer.terms)
+
+
 def test_the_fewest_by_estimate_reach_the_deadline():
     answer = solve("llama-3-70b", "h100-sxm", tokens="1T", deadline=60)
     later = solve("llama-3-70b", "h100-sxm", tokens="1T", gpus=answer["min_gpus"])

@@ -111,6 +111,7 @@ def _estimated(found: Any) -> dict[str, Any]:
     parts = {node.name: float(np.ravel(node.value)[0]) for node in group.memory.tree.walk()}
     return {
         "device": float(found.device_bytes[0]),
+        "capacity": float(group.memory.capacity),
         "fits": bool(found.fits[0]),
         "step": step,
         "band": step_band(group, at, step),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -141,11 +140,10 @@ class Job:
         found = fewest(self.asked, tokens / seconds, self.node, max(least, 1.0), self.folders)
         if found is None:
             return None
-        gpus = float(found.place_of(0)[0].plan.gpus[0])
-        return gpus
+        return float(found.place_of(0)[0].plan.gpus[0])
 
     def plan(self, gpus: float) -> Estimate | None:
-        """The estimate at a count; at the next round count where no plan divides it; None where estimate has no answer."""
+        """The estimate at a count; at one of the next round counts where no plan divides it; None where estimate has no answer."""
         if gpus not in self._plans:
             self._plans[gpus] = self._plan(gpus)
         found: Estimate | None = self._plans[gpus]
@@ -154,13 +152,16 @@ class Job:
     def _plan(self, gpus: float) -> Estimate | None:
         found = None
         try:
-            for count in (gpus, next(iter(counts(self.node, gpus)), gpus)):
+            for count in [gpus, *(n for n in counts(self.node, gpus) if n > gpus)][:5]:
                 found = answer({**self.asked, "gpus": count}, self.folders)
                 if self.legal(found):
                     group, _ = found.place_of(0)
                     self.notes += [item for item in group.assumptions if item["origin"] == "default" and item not in self.notes]
+                    if count != gpus:
+                        self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: predictions are those of {count:,.0f}")
                     break
-                self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch; steps below are those of the next round count")
+            else:
+                self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: steps are by hand")
         except QuestionError as error:
             self.warnings.append(f"estimate has no answer, steps are by hand: {error}")
         return found
@@ -194,13 +195,15 @@ class Job:
 
 
 def shape_of(parameters: float) -> dict[str, Any]:
-    """A dense model of about this many parameters in the usual shape: width 128 times the layers, ``N = 12 L h^2``.
+    """A dense model of about this many parameters in the usual shape: width about 128 times the layers, ``N = 12 L h^2``.
 
-    >>> shape_of(30e9)["num_hidden_layers"], shape_of(30e9)["hidden_size"]
-    (53, 6912)
+    Heads are whole eights and layers whole fours, which plans divide.
+
+    >>> shape_of(30e9)["num_hidden_layers"], shape_of(30e9)["num_attention_heads"]
+    (48, 56)
     """
-    layers = max(round((parameters / (12.0 * 128.0**2)) ** (1.0 / 3.0)), 1)
-    heads = max(round(math.sqrt(parameters / (12.0 * layers)) / 128.0), 1)
+    heads = _multiple((parameters / (12.0 * 128.0**2)) ** (1.0 / 3.0), 8)
+    layers = _multiple(parameters / (12.0 * (128.0 * heads) ** 2), 4)
     return {
         "hidden_size": 128 * heads,
         "num_hidden_layers": layers,
@@ -209,3 +212,8 @@ def shape_of(parameters: float) -> dict[str, Any]:
         "max_position_embeddings": 8192,
         "title": f"{parameters / 1e9:g} B parameters in the usual shape",
     }
+
+
+def _multiple(number: float, of: int) -> int:
+    """The nearest multiple, at least one."""
+    return max(round(number / of), 1) * of

@@ -83,7 +83,12 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     mfu = values.get("mfu") or solved.get("mfu") or (job.predicted(gpus) if gpus else None)
     known = checklist.numbers(values, job, found, gpus, mfu)
     solved["headline"] += _pace(job, gpus, mfu)
+    if "mfu" in values and gpus:
+        job.mfu(gpus, values["mfu"])  # a word where it is more than is predicted
     if found is not None and job.legal(found):
+        if not found.fits[0]:
+            solved["headline"].insert(0, f"no: {gpus:,.0f} GPUs do not hold the job, see step 1")
+            solved["feasible"] = False
         solved["plan"] = plan_words(found)
         solved["headline"].append(f"plan: {solved['plan']}")
     feasible, said = solved.pop("feasible", True), [*solved.pop("headline")]
@@ -94,8 +99,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         terms=job.terms,
         values={"solved_for": unknown, "gpus": gpus, **solved, "checks": known},
         assumptions=job.notes,
-        warnings=job.warnings,
-        feasible=feasible and (found is None or not job.legal(found) or bool(found.fits[0])),
+        warnings=list(dict.fromkeys(job.warnings)),
+        feasible=feasible,
         folders=folders,
     )
 
