@@ -38,6 +38,7 @@ from ironlaw.law import (
     run,
     scaling,
     states,
+    three_roof,
     traffic,
     wide_area,
 )
@@ -62,6 +63,7 @@ MODULES = (
     run,
     scaling,
     states,
+    three_roof,
     traffic,
     wide_area,
 )

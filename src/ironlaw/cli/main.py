@@ -25,7 +25,9 @@ VERBS = {
     "money": ("ironlaw.cli.money", "What a run costs to rent, reserve or own; its energy and carbon."),
     "goodput": ("ironlaw.cli.goodput", "How often a run fails, by size and component, and what checkpoints and restarts cost."),
     "data": ("ironlaw.cli.data", "Whether storage, workers and transfers keep up with the step."),
+    "solve": ("ironlaw.cli.solve", "GPUs, time, tokens, MFU or budget from the others, the steps and usual errors checked."),
     "validate": ("ironlaw.cli.validate", "How wrong estimates are: published runs, or your own, against predictions."),
+    "compare": ("ironlaw.cli.compare", "Compare accelerators for a job: how many, how fast, what a token costs, what binds."),
     "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }
 

@@ -87,3 +87,37 @@ def per_token(gpus, price, tokens_per_second):
     """
     rate = ratio(1.0 * gpus * price, 1.0 * tokens_per_second)
     return inside(rate, gpus >= 0, price >= 0, tokens_per_second > 0)
+
+
+def affordable_gpus(budget, seconds, price):
+    """Accelerators that a budget rents for a time: ``budget / (seconds price)``.
+
+    Parameters
+        budget [USD]: what may be spent, >= 0
+        seconds [s]: time they are held, > 0
+        price [USD/s]: price of one accelerator, > 0
+    Returns [1]: accelerators, not rounded
+    Source: rental solved for the accelerators
+    Leaves out: whole nodes, idle time
+
+    >>> round(float(affordable_gpus(2e6, 30 * 86400, 4 / 3600)), 4)  # oracle S001-22
+    694.4444
+    """
+    return inside(ratio(1.0 * budget, 1.0 * seconds * price), budget >= 0, seconds > 0, price > 0)
+
+
+def affordable_time(budget, gpus, price):
+    """Time for which a budget rents accelerators: ``budget / (gpus price)``.
+
+    Parameters
+        budget [USD]: what may be spent, >= 0
+        gpus [1]: accelerators held, > 0
+        price [USD/s]: price of one accelerator, > 0
+    Returns [s]: time
+    Source: rental solved for the time
+    Leaves out: idle time
+
+    >>> round(float(affordable_time(2e6, 1, 4 / 3600)) / 3600)  # accelerator hours; oracle S001-22
+    500000
+    """
+    return inside(ratio(1.0 * budget, 1.0 * gpus * price), budget >= 0, gpus > 0, price > 0)

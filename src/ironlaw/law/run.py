@@ -59,3 +59,59 @@ def mfu(model_flop, seconds, gpus, peak):
     """
     value = ratio(1.0 * model_flop, 1.0 * seconds * gpus * peak)
     return inside(value, model_flop >= 0, seconds > 0, gpus > 0, peak > 0)
+
+
+def operations(flop_per_token, tokens):
+    """Operations of a run: ``flop_per_token tokens``.
+
+    Parameters
+        flop_per_token [FLOP/token]: operations of a token, >= 0
+        tokens [token]: tokens of the run, >= 0
+    Returns [FLOP]: operations
+    Source: product of the two
+    Leaves out: recomputation, steps done again after failures
+
+    >>> float(operations(6 * 30e9, 600e9))  # oracle S001-23
+    1.08e+23
+    """
+    return inside(1.0 * flop_per_token * tokens, flop_per_token >= 0, tokens >= 0)
+
+
+def gpus_needed(operations, seconds, peak, efficiency):
+    """The fewest accelerators that finish in a time: ``ceil(operations / (seconds peak efficiency))``.
+
+    Parameters
+        operations [FLOP]: operations to do, >= 0
+        seconds [s]: time they may take, > 0
+        peak [FLOP/s]: dense peak rate of one, > 0
+        efficiency [1]: fraction of it that is reached, > 0
+    Offset [FLOP, s]: whole accelerators
+    Returns [1]: accelerators
+    Source: iron_law solved for the peak; errata E001-6
+    Leaves out: an efficiency that falls with their number
+
+    >>> float(gpus_needed(3.6e23, 30 * 86400, 989e12, 0.45))  # oracle S001-24
+    313.0
+    """
+    count = np.ceil(ratio(1.0 * operations, 1.0 * seconds * peak * efficiency))
+    return inside(count, operations >= 0, seconds > 0, peak > 0, efficiency > 0)
+
+
+def tokens_done(gpus, seconds, peak, efficiency, flop_per_token):
+    """Tokens that a time is enough for: ``gpus seconds peak efficiency / flop_per_token``.
+
+    Parameters
+        gpus [1]: accelerators, >= 0
+        seconds [s]: time, >= 0
+        peak [FLOP/s]: dense peak rate of one, >= 0
+        efficiency [1]: fraction of it that is reached, >= 0
+        flop_per_token [FLOP/token]: operations of a token, > 0
+    Returns [token]: tokens
+    Source: iron_law solved for the operations
+    Leaves out: failures
+
+    >>> float(tokens_done(128, 1.0, 989e12, 0.45, 6 * 30e9))  # of a second; oracle S001-12
+    316480.0
+    """
+    done = ratio(1.0 * gpus * seconds * peak * efficiency, 1.0 * flop_per_token)
+    return inside(done, gpus >= 0, seconds >= 0, peak >= 0, efficiency >= 0, flop_per_token > 0)

@@ -1,0 +1,76 @@
+"""Counts of accelerators: the fewest that reach a rate by ``estimate``, and the round ones below a bound."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Estimate
+
+MOST = 131072  # accelerators; nobody has joined more in one job
+ROUND = (1, 3, 5, 7)  # counts of nodes that are tried: these times powers of two, which meshes divide well
+
+
+def counts(node: int, least: float = 1.0, most: float = MOST) -> list[float]:
+    """Round counts from ``least`` to ``most``: parts of a node, then 1, 3, 5, 7 times powers of two of nodes.
+
+    >>> counts(8, 4, 64)
+    [4.0, 8.0, 16.0, 24.0, 32.0, 40.0, 48.0, 56.0, 64.0]
+    """
+    parts = {node / 2**i for i in range(1, 5) if node % 2**i == 0}
+    whole = {float(node * odd * 2**i) for odd in ROUND for i in range(18)}
+    return sorted(n for n in parts | whole if least <= n <= most)
+
+
+def rounded_down(limit: float, node: int) -> dict[str, float]:
+    """What a bound on accelerators leaves in practice: whole nodes, a round count, a power of two.
+
+    >>> rounded_down(694, 8)
+    {'whole nodes': 688.0, 'a round count': 640.0, 'a power of two': 512.0}
+    """
+    kept = {"whole nodes": float(limit // node * node), "a round count": max(counts(node, 1.0, limit), default=0.0)}
+    if limit >= 1:
+        kept["a power of two"] = 2.0 ** math.floor(math.log2(limit))
+    return {name: count for name, count in kept.items() if count >= 1}
+
+
+def fewest(options: dict[str, Any], rate: float, node: int, least: float, folders: tuple[str, ...]) -> Estimate | None:
+    """The estimate at the fewest round count of accelerators whose plan fits and reaches ``rate`` tokens a second; None: none does.
+
+    ``least`` is a count below which it cannot be, from the roof of arithmetic. Eight times as many are tried at first, then all.
+    """
+    from ironlaw.estimate.answer import answer
+
+    for low, high in ((least, 8.0 * least), (8.0 * least, float(MOST))):
+        tried = [n for n in counts(node, low, high) if _divides(options, n)]
+        if not tried:
+            continue
+        found = answer({**options, "gpus": tried if len(tried) > 1 else tried[0]}, folders)
+        for gpus, fits, reached in zip(tried, found.fits, found.tokens_per_second, strict=True):
+            if fits and reached >= rate:
+                return answer({**options, "gpus": gpus}, folders)
+    return None
+
+
+def plan_words(found: Estimate) -> str:
+    """The plan of an estimate of one row, axes of one rank left out.
+
+    >>> import ironlaw
+    >>> plan_words(ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, dp_shard=8, zero=3, micro_batch_size=1, recompute="none"))
+    'dp_shard 8, zero 3, micro-batch 1, recompute none, fsdp'
+    """
+    group, at = found.place_of(0)
+
+    def degree(name: str) -> float:
+        return float(getattr(group.plan, name).ravel()[0])
+
+    mesh = [f"{axis} {degree(axis):g}" for axis in ("tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard") if degree(axis) > 1.0]
+    rest = [f"zero {degree('zero'):g}", f"micro-batch {degree('micro_batch_size'):g}", f"recompute {group.recompute[at]}"]
+    return ", ".join([" ".join(mesh) or "one rank", *rest, group.job.framework.name])
+
+
+def _divides(options: dict[str, Any], gpus: float) -> bool:
+    """True where the axes that are given can share this many out."""
+    given: float = math.prod(options.get(axis, 1.0) for axis in ("tp", "pp", "cp", "dp_replicate", "dp_shard"))
+    return bool(gpus % given == 0.0)

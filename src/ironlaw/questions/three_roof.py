@@ -1,0 +1,214 @@
+"""The three-roof model of one accelerator as Terms, corrected or as document 000 prints it: first order, see ``law.three_roof``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw.law import states, traffic
+from ironlaw.law import three_roof as law
+from ironlaw.terms import Term, leaf, plain
+
+BOUNDS = ("compute", "memory", "network")  # the first of equals binds
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Work:
+    """What a token costs, by the knobs of the model."""
+
+    parameters: Any  # total: optimizer, gradients, memory
+    active: Any  # those a token visits: arithmetic
+    layers: float
+    width: float
+    kappa: float
+    gamma: float
+    optimizer_traffic: float
+    activation_passes: float
+    tokens_per_step: float
+    element: float
+    gradient: float
+    efficiency: float
+    serial: bool
+    cache: float = 0.0  # inference: elements of keys and values a token reads; then no step and no gradients
+
+    @property
+    def trains(self) -> bool:
+        """False in the inference configuration."""
+        return not self.cache
+
+    def flop(self) -> Term:
+        """Operations of a token."""
+        return leaf(
+            "three-roof FLOP per token", law.flop_per_token, "FLOP/token", parameters=self.active, kappa=self.kappa, gamma=self.gamma
+        )
+
+    def moved(self) -> Term:
+        """HBM bytes of a token."""
+        name = "three-roof HBM bytes per token"
+        if not self.trains:
+            return leaf(name, traffic.elementwise, "B/token", elements=self.cache, bytes_per_element=self.element, passes=1.0)
+        return leaf(
+            name,
+            law.traffic_per_token,
+            "B/token",
+            parameters=self.parameters,
+            optimizer_traffic=self.optimizer_traffic,
+            tokens_per_step=self.tokens_per_step,
+            activation_passes=self.activation_passes,
+            num_hidden_layers=self.layers,
+            hidden_size=self.width,
+            bytes_per_element=self.element,
+        )
+
+    def activations(self) -> Any:
+        """HBM bytes of a token that do not shrink with the batch."""
+        return traffic.elementwise(self.layers * self.width, self.element, self.activation_passes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Device:
+    """The four figures of an accelerator that the model knows, and what it holds."""
+
+    name: str
+    peak: Any
+    bandwidth: Any
+    nic: Any  # 0: none
+    capacity: Any
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Roofs:
+    """What the model says of one device: terms by name, the bound, and how many accelerators, nan where no number reaches the target."""
+
+    terms: dict[str, Term]
+    bound: str
+    gpus: float
+    gpus_per_replica: float
+
+    def __getitem__(self, name: str) -> Any:
+        return plain(self.terms[name].value) if name in self.terms else math.nan
+
+
+def replica(work: Work, device: Device) -> float:
+    """The fewest accelerators whose memory holds weights, gradients and Adam's states of one replica; only the weights to infer."""
+    held = states.training_static(work.parameters) if work.trains else states.state(work.parameters, work.element, 1)
+    return math.ceil(float(held) / float(plain(device.capacity)))
+
+
+def printed(work: Work, device: Device, ranks: float, target: float | None, gpus: float | None) -> Roofs:
+    """As document 000 prints it: a network term that is the same for every number of ranks, no look at memory."""
+    sent = None
+    if work.trains and ranks > 1:
+        sent = leaf(
+            f"{device.name} network bytes per token",
+            law.network_as_printed,
+            "B/token",
+            parameters=work.parameters,
+            bytes_per_element=work.gradient,
+            tokens_per_step=work.tokens_per_step,
+        )
+    terms = _rates(work, device, sent)
+    rate = terms["rate"].value
+    count = float(law.gpus_for(target, rate)) if target else gpus or ranks
+    return Roofs(terms, _bound(terms), count, 1.0)
+
+
+def corrected(work: Work, device: Device, gpus_per_replica: float, target: float | None, gpus: float | None) -> Roofs:
+    """With what each rank really sends for its own tokens; the count of accelerators and of ranks is one number.
+
+    The fixed point is in closed form: arithmetic and HBM ask for a least count, and more replicas only lower what the network allows
+    the cluster, so either that least count reaches the target or none does.
+    """
+    if target:
+        alone = _rates(work, device, None)["rate"].value
+        gpus = math.ceil(float(law.gpus_for(target, alone)) / gpus_per_replica) * gpus_per_replica
+    ranks = (gpus or gpus_per_replica) / gpus_per_replica
+    sent = None
+    if work.trains and ranks > 1:
+        sent = leaf(
+            f"{device.name} network bytes per token",
+            law.network_per_token,
+            "B/token",
+            parameters=work.parameters,
+            bytes_per_element=work.gradient,
+            tokens_per_step=work.tokens_per_step,
+            n=ranks,
+        )
+    terms = _rates(work, device, sent)
+    count = gpus or gpus_per_replica
+    if target and count * terms["rate"].value < target * (1.0 - 1e-12):
+        count = math.nan
+    return Roofs(terms, _bound(terms), count, gpus_per_replica)
+
+
+def limits(work: Work, device: Device, gpus_per_replica: float, target: float | None, ranks: float) -> dict[str, Term]:
+    """Where the bound changes: batches at which memory and network begin to bind, and what data parallelism can reach at most."""
+    found: dict[str, Term] = {}
+    if not work.trains:
+        return found
+    flop = work.flop().value
+    ridge = flop * plain(device.bandwidth) / plain(device.peak)
+    found["memory_batch"] = leaf(
+        f"{device.name} batch below which memory binds",
+        law.memory_crossover,
+        "token",
+        parameters=work.parameters,
+        optimizer_traffic=work.optimizer_traffic,
+        ridge_traffic=ridge,
+        activation_traffic=work.activations(),
+    )
+    if plain(device.nic) > 0:
+        shared = {"line_rate": device.nic, "parameters": work.parameters, "bytes_per_element": work.gradient}
+        found["network_batch"] = leaf(
+            f"{device.name} batch below which the network binds",
+            law.network_crossover,
+            "token",
+            **shared,
+            n=ranks,
+            peak=device.peak,
+            flop_per_token=flop,
+        )
+        used = {"gpus_per_replica": gpus_per_replica, "efficiency": work.efficiency}
+        found["cap"] = leaf(
+            f"{device.name} cap of data parallelism",
+            law.data_parallel_cap,
+            "token/s",
+            **shared,
+            **used,
+            tokens_per_step=work.tokens_per_step,
+        )
+        if target:
+            found["batch_for_target"] = leaf(
+                f"{device.name} batch whose cap is the target", law.batch_for_rate, "token", **shared, **used, tokens_per_second=target
+            )
+    return found
+
+
+def _rates(work: Work, device: Device, sent: Term | None) -> dict[str, Term]:
+    """The three roofs and the rate below them."""
+    on = device.name
+    flop, moved = work.flop(), work.moved()
+    terms = {"flop": flop, "moved": moved}
+    terms["compute"] = leaf(f"{on} compute roof", law.compute_roof, "token/s", peak=device.peak, flop_per_token=flop.value)
+    terms["memory"] = leaf(f"{on} HBM roof", law.hbm_roof, "token/s", bandwidth=device.bandwidth, traffic_per_token=moved.value)
+    network: Any = math.inf
+    if sent is not None and plain(device.nic) > 0:  # a device without a NIC sends nothing, as the document takes it
+        terms["sent"] = sent
+        terms["network"] = leaf(f"{on} network roof", law.network_roof, "token/s", line_rate=device.nic, network_per_token=sent.value)
+        network = terms["network"].value
+    terms["rate"] = leaf(
+        f"{on} three-roof rate of one",
+        law.rate_serial if work.serial else law.rate,
+        "token/s",
+        compute_roof=terms["compute"].value,
+        hbm_roof=terms["memory"].value,
+        network_roof=network,
+        efficiency=work.efficiency,
+    )
+    return terms
+
+
+def _bound(terms: dict[str, Term]) -> str:
+    """The least of the roofs."""
+    return min((name for name in BOUNDS if name in terms), key=lambda name: float(terms[name].value))
