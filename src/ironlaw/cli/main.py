@@ -17,17 +17,17 @@ from ironlaw.errors import IronlawError, nearest_names
 VERBS = {
     "estimate": ("ironlaw.cli.estimate", "Estimate one training run: fit, step time, bound, MFU, days, money, energy."),
     "plan": ("ironlaw.cli.plan", "Search every plan for a question: the best, the next, why, how many, what to buy."),
-    "lessons": ("ironlaw.cli.lessons", "Try every optimisation on a plan: what it gains, what to combine."),
-    "inference": ("ironlaw.cli.inference", "Serve a model, to first order: cache, prompt, tokens a second, what binds."),
+    "compare": ("ironlaw.cli.compare", "Compare accelerators for a job: how many, how fast, what a token costs, what binds."),
+    "solve": ("ironlaw.cli.solve", "GPUs, time, tokens, MFU or budget from the others, the steps and usual errors checked."),
     "roofline": ("ironlaw.cli.roofline", "Which roof an operator, a step, a collective or a measurement is under."),
-    "sites": ("ironlaw.cli.sites", "Train across data centres: distance, exchange, waiting, cost, power and carbon."),
-    "scaling": ("ironlaw.cli.scaling", "Parameters, tokens and compute of least loss; batch and learning rate."),
+    "lessons": ("ironlaw.cli.lessons", "Try every optimisation on a plan: what it gains, what to combine."),
     "money": ("ironlaw.cli.money", "What a run costs to rent, reserve or own; its energy and carbon."),
     "goodput": ("ironlaw.cli.goodput", "How often a run fails, by size and component, and what checkpoints and restarts cost."),
     "data": ("ironlaw.cli.data", "Whether storage, workers and transfers keep up with the step."),
-    "solve": ("ironlaw.cli.solve", "GPUs, time, tokens, MFU or budget from the others, the steps and usual errors checked."),
+    "sites": ("ironlaw.cli.sites", "Train across data centres: distance, exchange, waiting, cost, power and carbon."),
+    "scaling": ("ironlaw.cli.scaling", "Parameters, tokens and compute of least loss; batch and learning rate."),
+    "inference": ("ironlaw.cli.inference", "Serve a model, to first order: cache, prompt, tokens a second, what binds."),
     "validate": ("ironlaw.cli.validate", "How wrong estimates are: published runs, or your own, against predictions."),
-    "compare": ("ironlaw.cli.compare", "Compare accelerators for a job: how many, how fast, what a token costs, what binds."),
     "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }
 
