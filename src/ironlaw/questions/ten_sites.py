@@ -14,7 +14,7 @@ from typing import Any
 
 from ironlaw.questions.answer import Answer, Column, Table
 
-STUDY = Path(__file__).parent / "data" / "ten_sites.toml"
+STUDY = Path(__file__).parent / "studies" / "ten_sites.toml"
 
 
 def study(folders: tuple[str, ...] = ()) -> Answer:
