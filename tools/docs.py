@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 100
 TIMEOUT = 120  # seconds a command of a page may take
 MADE_BY = "<!-- written by tools/docs.py; edit the code it reads, not this page -->"
-PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/*.md")
+PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/*.md", "docs/documents/*.md")
 _HEADLINE = re.compile(r"(?<=<!-- headline -->\n).*?(?=<!-- /headline -->)", re.DOTALL)
 _BLOCK = re.compile(r"<!-- (run|file|shipped)\b([^>]*?)-->\n```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
