@@ -22,6 +22,9 @@ class Source:
         return f"{self.title} <{self.url}> (read {self.read}, {self.grade})"
 
 
+ASKED = Source("asked", "given in the question", "", "", "guess")  # what the user said needs no other source
+
+
 @dataclass(frozen=True, slots=True)
 class Sourced:
     """A value in SI ``unit``, the ``text`` it was written as, and its source."""

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.estimate.bind import Assumptions, assume
 from ironlaw.law import goodput as law
 from ironlaw.plan import Cluster
 from ironlaw.terms import Term, leaf
 
 CHECKPOINT_BYTES = 14.0  # of a parameter: 2-byte weight, fp32 master weight and two moments
-_ASKED = Source("asked", "given in the question", "", "", "guess")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,7 +91,7 @@ def failures_of(
 def _given_or(name: str, options: dict[str, Any], default: Sourced, what: str, notes: Assumptions) -> Sourced:
     """The value of the question, or the catalogue's, which is written down."""
     if name in options:
-        return Sourced(options[name], default.unit, f"{options[name]:g} {default.unit}", _ASKED)
+        return Sourced(options[name], default.unit, f"{options[name]:g} {default.unit}", ASKED)
     assume(notes, name, f"{default.text} {what}", "default")
     return default
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Grid, Price, PriceList
-from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.errors import UnknownNameError
 from ironlaw.estimate.bind import Assumptions, assume
 from ironlaw.law import cost, energy, run
@@ -18,8 +18,6 @@ from ironlaw.terms import Term, fold, leaf, total
 
 if TYPE_CHECKING:
     from ironlaw.estimate.failures import Failures
-
-_ASKED = Source("asked", "given in the question", "", "", "guess")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,7 +45,7 @@ class Run:
 def bind_price(asked: Any, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
     """USD per second and accelerator: the number given, the provider/term named, or the newest on-demand price."""
     if isinstance(asked, (int, float)):
-        return Sourced(asked / 3600.0, "USD/s", f"{asked} USD/h", _ASKED)
+        return Sourced(asked / 3600.0, "USD/s", f"{asked} USD/h", ASKED)
     prices: PriceList = load.record("prices", cluster.accelerator.name, folders)
     known = {f"{p.provider}/{p.term}": p for p in prices.price}  # later dates win
     if asked:
@@ -73,7 +71,7 @@ def bind_price(asked: Any, cluster: Cluster, folders: tuple[str, ...], assumptio
 def bind_grid(asked: Any, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
     """Carbon per energy: the number given, the region named, or the world average."""
     if isinstance(asked, (int, float)):
-        return Sourced(asked / 3.6e9, "kg/J", f"{asked} g/kWh", _ASKED)
+        return Sourced(asked / 3.6e9, "kg/J", f"{asked} g/kWh", ASKED)
     grid: Grid = load.record("grids", asked or "world", folders)
     assume(assumptions, "grid", f"{grid.title}: {grid.intensity.text} ({grid.year})", "given" if asked else "default")
     return grid.intensity
@@ -82,7 +80,7 @@ def bind_grid(asked: Any, folders: tuple[str, ...], assumptions: Assumptions) ->
 def bind_pue(options: dict[str, Any], cluster: Cluster, assumptions: Assumptions) -> Sourced:
     """Power of the building over power of the machines: given, or the site default."""
     if "pue" in options:
-        return Sourced(options["pue"], "1", str(options["pue"]), _ASKED)
+        return Sourced(options["pue"], "1", str(options["pue"]), ASKED)
     assume(assumptions, "pue", cluster.systems.pue.text, "default")
     return cluster.systems.pue
 

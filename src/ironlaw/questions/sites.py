@@ -128,16 +128,15 @@ def _gpus(given: dict[str, Any], places: list[Any]) -> list[float]:
 
 def _latency(given: dict[str, Any], places: list[Any], fibre: Any, terms: list[Any], notes: list[Any], warnings: list[str]) -> Any:
     """One way over the longest link of the ring, the table of links, and the order of the ring."""
-    from ironlaw.catalog.sourced import Source, Sourced
+    from ironlaw.catalog.sourced import ASKED, Sourced
     from ironlaw.estimate.bind import assume
     from ironlaw.law import wide_area
     from ironlaw.questions.places import distance, links, ring
     from ironlaw.terms import leaf
 
-    asked = Source("asked", "given in the question", "", "", "guess")
     route, index = fibre.route_factor, fibre.index
     if "route_factor" in given:
-        route = Sourced(given["route_factor"], "1", str(given["route_factor"]), asked)
+        route = Sourced(given["route_factor"], "1", str(given["route_factor"]), ASKED)
         if "latency" in given:
             raise QuestionError("--latency says what --route-factor would: leave one of them out")
     if any(place.latitude is None for place in places):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
-from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.options import OPTIONS as ESTIMATE
 from ironlaw.questions.answer import need
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ironlaw.estimate.answer import Group
     from ironlaw.estimate.bind import Assumptions
     from ironlaw.plan import Cluster
-
-ASKED = Source("asked", "given in the question", "", "", "guess")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
