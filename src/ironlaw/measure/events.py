@@ -101,21 +101,11 @@ class Trace:
     launches: Spans  # runtime and driver calls, whether they launch or wait
     operators: Spans  # framework operators
     marks: Spans  # annotations: steps, loaders, collectives as the framework names them
-    messages: dict[int, Message] = field(default_factory=dict)  # by row of events
+    messages: dict[int, Message] = field(default_factory=dict)  # by row of events, where the kernel itself says it
+    asked: dict[int, Message] = field(default_factory=dict)  # what record_param_comms says, by external id
     properties: dict[str, object] = field(default_factory=dict)  # of the device and the run, as the file says them
     warnings: tuple[str, ...] = ()
 
     def text(self, index: int) -> str:
         """The name with this index."""
         return self.names[index]
-
-
-def columns(count: int, rows: list[tuple[int, ...]]) -> list[Column]:
-    """``rows`` of ``count`` integers as one int64 column each, without a detour through float.
-
-    >>> [c.tolist() for c in columns(2, [(1, 2), (3, 4)])]
-    [[1, 3], [2, 4]]
-    """
-    if not rows:
-        return [np.empty(0, np.int64) for _ in range(count)]
-    return list(np.ascontiguousarray(np.array(rows, dtype=np.int64).T))

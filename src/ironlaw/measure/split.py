@@ -1,0 +1,149 @@
+"""The step's time split exactly: what the device did at every instant, in whole nanoseconds that sum to the window.
+
+At each instant the first that holds: a compute kernel runs, else a communication kernel (exposed communication), else a copy or memset
+(exposed copy), else nothing (idle). One sweep over the sorted ends of all intervals gives every share at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.measure.events import KERNEL, NONE, Column, DeviceEvents, Trace
+
+COMPUTE, COMMUNICATION, COPY = 1, 2, 4  # bits: classes may run at once
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is counted: both choices change the answer, so both are always printed."""
+
+    unlinked: str = "keep"  # events whose launch is not in the file: left over from before the window
+    last_step: str = "keep"  # what the last step launched: its end may lie behind the window
+
+
+@dataclass(frozen=True)
+class Window:
+    """A span of device time and its parts, all in ns; ``compute + exposed_comm + exposed_copy + idle == wall``."""
+
+    start: int
+    end: int
+    compute: int
+    comm: int
+    exposed_comm: int
+    copy: int
+    exposed_copy: int
+
+    @property
+    def wall(self) -> int:
+        """From the first start to the last end."""
+        return self.end - self.start
+
+    @property
+    def busy(self) -> int:
+        """When anything ran."""
+        return self.compute + self.exposed_comm + self.exposed_copy
+
+    @property
+    def idle(self) -> int:
+        """When nothing ran."""
+        return self.wall - self.busy
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step as the host marked it and as the device ran what it launched."""
+
+    number: int
+    host_start: int  # [ns]
+    host_end: int
+    device: Window | None  # of the events launched in it; None where there are none
+
+
+def by_state(start: Column, end: Column, bits: Column, window: tuple[int, int] | None = None) -> NDArray[np.int64]:
+    """Nanoseconds spent in each of the eight states of three classes; ``result[0]`` is when none was active.
+
+    >>> by_state(np.array([0, 5]), np.array([10, 20]), np.array([1, 2]), (0, 30)).tolist()
+    [10, 5, 10, 5, 0, 0, 0, 0]
+    """
+    total = np.zeros(8, np.int64)
+    if window is not None:
+        start, end = np.clip(start, *window), np.clip(end, *window)
+    if not len(start):
+        total[0] = window[1] - window[0] if window else 0
+        return total
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    state = np.zeros(len(times), np.int64)
+    for bit in (COMPUTE, COMMUNICATION, COPY):
+        one = (bits == bit).astype(np.int64)
+        state |= np.where(np.cumsum(np.concatenate([one, -one])[order]) > 0, bit, 0)
+    np.add.at(total, state[:-1], np.diff(times))
+    if window is not None:
+        total[0] += (times[0] - window[0]) + (window[1] - times[-1])
+    return total
+
+
+def window_of(events: DeviceEvents, communicates: NDArray[np.bool_], span: tuple[int, int] | None = None) -> Window:
+    """The window of ``events``, from the first start to the last end unless ``span`` says otherwise."""
+    start, end = span or ((int(events.start.min()), int(events.end.max())) if len(events) else (0, 0))
+    bits = classes(events, communicates)
+    t = by_state(events.start, events.end, bits, (start, end))
+    compute = int(t[1] + t[3] + t[5] + t[7])
+    return Window(
+        start=start,
+        end=end,
+        compute=compute,
+        comm=int(t[2] + t[3] + t[6] + t[7]),
+        exposed_comm=int(t[2] + t[6]),
+        copy=int(t[4] + t[5] + t[6] + t[7]),
+        exposed_copy=int(t[4]),
+    )
+
+
+def classes(events: DeviceEvents, communicates: NDArray[np.bool_]) -> Column:
+    """COMPUTE, COMMUNICATION or COPY for each event; ``communicates`` is a mask over the events."""
+    kernels = events.kind == KERNEL
+    return np.where(kernels, np.where(communicates, COMMUNICATION, COMPUTE), COPY)
+
+
+def step_marks(trace: Trace) -> list[tuple[int, int, int]]:
+    """The profiler's steps on the host as (number, start, end), by start; a step marked twice counts once."""
+    numbers = {i: int(n.split("#", 1)[1]) for i, n in enumerate(trace.names) if _is_step(n)}
+    marks = trace.marks
+    rows = np.flatnonzero(np.isin(marks.name, list(numbers))) if numbers else []
+    found = {(numbers[int(marks.name[r])], int(marks.start[r]), int(marks.end[r])) for r in rows}
+    return sorted(found, key=lambda step: step[1])
+
+
+def _is_step(name: str) -> bool:
+    digits = name.removeprefix("ProfilerStep#")
+    return digits != name and digits.isdecimal() and len(digits) < 18
+
+
+def step_of(trace: Trace, marks: list[tuple[int, int, int]]) -> Column:
+    """For each device event the index of the step in which the host launched it, NONE where it is linked to none."""
+    found = np.full(len(trace.events), NONE, np.int64)
+    linked = trace.events.launch >= 0
+    if not marks or not linked.any():
+        return found
+    starts = np.array([m[1] for m in marks], np.int64)
+    ends = np.array([m[2] for m in marks], np.int64)
+    when = trace.launches.start[trace.events.launch[linked]]
+    at = np.searchsorted(starts, when, "right") - 1
+    inside = (at >= 0) & (when < ends[np.maximum(at, 0)])
+    found[linked] = np.where(inside, at, NONE)
+    return found
+
+
+def kept(trace: Trace, policy: Policy, step: Column) -> NDArray[np.bool_]:
+    """Which device events the policy counts."""
+    keep = np.ones(len(trace.events), bool)
+    if policy.unlinked == "drop":
+        keep &= trace.events.launch >= 0
+    if policy.last_step == "drop" and len(step) and step.max() >= 0:
+        keep &= step != step.max()
+    return keep
