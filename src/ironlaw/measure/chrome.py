@@ -155,23 +155,10 @@ class _Reader:
         external = a.external if a.external is not None else a.external_old
         device = a.device if a.device is not None else event.pid
         stream = a.stream if a.stream is not None else event.tid
-        number = self._number
         if a.collective is not None:
             self.arguments[len(self.device) // _DEVICE_COLUMNS] = a
-        self.device.extend(
-            (
-                start,
-                end,
-                kind,
-                name,
-                number(device),
-                number(stream),
-                number(a.correlation),
-                number(external),
-                number(a.bytes),
-                number(event.pid),
-            )
-        )
+        identifiers = (device, stream, a.correlation, external, a.bytes, event.pid)
+        self.device.extend((start, end, kind, name, *(self._number(value) for value in identifiers)))
 
     def _add_operator(self, event: Event, kind: int, start: int, end: int, name: int) -> None:
         a = self._decoded(_OPERATOR, event.args) or OperatorArguments()
@@ -217,7 +204,7 @@ class _Reader:
         table = _table(self.device, _DEVICE_COLUMNS)
         order = np.argsort(table[0], kind="stable")
         spans = [_spans(a) for a in (self.launches, self.operators, self.marks)]
-        events = DeviceEvents(*(c[order] for c in table[:9]), launch=_launch_rows(table[0][order], table[6][order], spans[0]))
+        events = DeviceEvents(*(c[order] for c in table[:9]), _launch_rows(table[0][order], table[6][order], spans[0]))
         process = table[9][order]
         arguments = {int(row): self.arguments[int(old)] for row, old in enumerate(order) if int(old) in self.arguments}
         names = tuple(self.names)

@@ -145,9 +145,7 @@ class EventStream:
         try:
             header = _ANY.decode(self._before + tail)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise InputError(
-                f"{self.path}: what stands around its events is not JSON ({error}): the file is cut short or damaged"
-            ) from None
+            raise InputError(f"{self.path}: what stands around its events is not JSON ({error}): it is cut short or damaged") from None
         if isinstance(header, dict):
             header.pop("traceEvents", None)
             self.header = header

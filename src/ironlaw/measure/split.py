@@ -114,7 +114,7 @@ def step_marks(trace: Trace) -> list[tuple[int, int, int]]:
     """The profiler's steps on the host as (number, start, end), by start; a step marked twice counts once."""
     numbers = {i: int(n.split("#", 1)[1]) for i, n in enumerate(trace.names) if _is_step(n)}
     marks = trace.marks
-    rows = np.flatnonzero(np.isin(marks.name, list(numbers))) if numbers else []
+    rows = np.flatnonzero(np.isin(marks.name, list(numbers)))
     found = {(numbers[int(marks.name[r])], int(marks.start[r]), int(marks.end[r])) for r in rows}
     return sorted(found, key=lambda step: step[1])
 
