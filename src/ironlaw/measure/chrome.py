@@ -204,7 +204,8 @@ class _Reader:
         table = _table(self.device, _DEVICE_COLUMNS)
         order = np.argsort(table[0], kind="stable")
         spans = [_spans(a) for a in (self.launches, self.operators, self.marks)]
-        events = DeviceEvents(*(c[order] for c in table[:9]), _launch_rows(table[0][order], table[6][order], spans[0]))
+        launch = _launch_rows(table[0][order], table[6][order], spans[0])
+        events = DeviceEvents(*[c[order] for c in table[:9]] + [launch])
         process = table[9][order]
         arguments = {int(row): self.arguments[int(old)] for row, old in enumerate(order) if int(old) in self.arguments}
         names = tuple(self.names)

@@ -1,0 +1,132 @@
+"""Why the device had nothing to do: each gap charged to the host, to the wait of a stream, or to nobody known.
+
+Before the event that ends a gap stands the call that launched it. What of the gap lies before that call is the host's, and what the host's
+thread did then says why: it loaded data, waited for the device, asked for memory, or worked its way to the launch. What lies after the call
+is the time a launch takes to arrive where it is short, and the wait of a stream for something else where it is long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ironlaw.measure.events import NONE, Column, DeviceEvents, Spans, Trace
+from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
+
+LATENCY = 10_000  # [ns] a launch arrives within it when nothing else holds the stream (3 to 8 us on the traces at hand)
+BETWEEN_CALLS = 1_000_000  # [ns] Python between two calls of the framework is shorter; longer is something the profile does not show
+
+REASONS = ("data loading", "synchronisation", "allocator", "host launch", "launch latency", "stream wait", "unknown")
+LOADERS = ("enumerate(DataLoader)", "DataLoader", "dataloader", "next_batch", "get_batch")
+WAITS = (
+    "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize",
+    "hipStreamSynchronize", "hipDeviceSynchronize", "hipEventSynchronize", "aten::item", "aten::_local_scalar_dense", "aten::is_nonzero",
+    "cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream",
+)  # fmt: skip
+ALLOCATES = (
+    "cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaMallocHost", "cudaFreeHost", "cudaMallocAsync", "cudaFreeAsync", "cuMemCreate", "cuMemMap",
+    "cuMemUnmap", "cuMemRelease", "cuMemSetAccess", "cuMemAddressReserve", "hipMalloc", "hipFree", "hipHostMalloc", "hipHostFree",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Nanoseconds of idle time by reason; they sum to the idle time of the window."""
+
+    by_reason: dict[str, int]
+    starved: Instants  # when the device waited for data
+    host: Instants  # when it waited for the host, for whatever reason
+
+    @property
+    def total(self) -> int:
+        """All idle time of the window."""
+        return sum(self.by_reason.values())
+
+    @property
+    def unattributed(self) -> int:
+        """Idle time nobody is charged with."""
+        return self.by_reason["unknown"]
+
+
+def idle_of(trace: Trace, events: DeviceEvents) -> Idle:
+    """The idle time of the window that ``events`` span, by reason."""
+    busy = union(events.start, events.end)
+    between = gaps(busy)
+    found = dict.fromkeys(REASONS, 0)
+    if not len(between.start):
+        return Idle(found, NOTHING, NOTHING)
+    ending = np.searchsorted(events.start, between.end, "left")  # the event each gap ends with
+    launch = events.launch[ending]
+    linked = launch >= 0
+    if not len(trace.launches):
+        found["unknown"] = between.length
+        return Idle(found, NOTHING, NOTHING)
+    called = np.where(linked, trace.launches.start[np.maximum(launch, 0)], between.start)
+    mine = np.clip(called, between.start, between.end)
+    rest = between.end - mine
+    found["unknown"] += int(rest[~linked].sum())
+    found["launch latency"] += int(rest[linked & (rest <= LATENCY)].sum())
+    found["stream wait"] += int(rest[linked & (rest > LATENCY)].sum())
+    host = Instants(between.start[linked & (mine > between.start)], mine[linked & (mine > between.start)])
+    threads = trace.launches.thread[np.maximum(launch, 0)][linked & (mine > between.start)]
+    starved = NOTHING
+    for thread in np.unique(threads):
+        one = threads == thread
+        did = _what_it_did(trace, Instants(host.start[one], host.end[one]), int(thread))
+        for reason, when in did.items():
+            found[reason] += when.length
+        starved = starved | did["data loading"]
+    return Idle(found, starved, host)
+
+
+def _what_it_did(trace: Trace, when: Instants, thread: int) -> dict[str, Instants]:
+    """What the launching thread did in these instants; where it did nothing, what the thread that runs the steps did."""
+    found = dict.fromkeys(("data loading", "synchronisation", "allocator", "host launch"), NOTHING)
+    others = [t for t in dict.fromkeys(trace.marks.thread.tolist()) if t != thread][:4]
+    for one in (thread, *others):
+        for reason, did in _calls(trace, one).items():
+            now = when & did
+            found[reason] = found[reason] | now
+            when = when - now
+    return found | {"unknown": when}
+
+
+def _calls(trace: Trace, thread: int) -> dict[str, Instants]:
+    loads, waits, allocates = (name_rows(trace, names) for names in (LOADERS, WAITS, ALLOCATES))
+    spans = [s for s in (trace.launches, trace.operators)]
+    return {
+        "data loading": _spent(trace.marks, loads, thread) | _spent(trace.operators, loads, thread),
+        "synchronisation": _spent(trace.launches, waits, thread) | _spent(trace.operators, waits, thread),
+        "allocator": _spent(trace.launches, allocates, thread),
+        "host launch": _bridged([s.rows(s.thread == thread) for s in spans]),
+    }
+
+
+def name_rows(trace: Trace, starts: tuple[str, ...]) -> Column:
+    """The indices of the names that are one of ``starts``, or begin with one that ends in a bracket or goes on with ``#``."""
+    return np.array([i for i, n in enumerate(trace.names) if n in starts or n.split("#", 1)[0] in starts], np.int64)
+
+
+def _spent(spans: Spans, names: Column, thread: int) -> Instants:
+    if not len(spans) or not len(names):
+        return NOTHING
+    rows = np.isin(spans.name, names) & (spans.thread == thread)
+    return union(spans.start[rows], spans.end[rows])
+
+
+def _bridged(spans: list[Spans]) -> Instants:
+    """When the thread was in a call, or between two calls so close that Python was on its way from one to the next."""
+    start = np.concatenate([s.start for s in spans])
+    end = np.concatenate([s.end for s in spans])
+    covered = union(start, end)
+    if not len(covered.start):
+        return NOTHING
+    close = gaps(covered)
+    near = close.end - close.start <= BETWEEN_CALLS
+    return covered | Instants(close.start[near], close.end[near])
+
+
+def unlinked(events: DeviceEvents) -> int:
+    """How many events have no launch in the file."""
+    return int((events.launch == NONE).sum())

@@ -1,0 +1,75 @@
+"""Sets of instants as sorted, disjoint half-open intervals of int64 nanoseconds: union, common part, difference, length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ironlaw.measure.events import Column
+
+
+@dataclass(frozen=True)
+class Instants:
+    """Disjoint intervals ``[start, end)`` in order."""
+
+    start: Column
+    end: Column
+
+    @property
+    def length(self) -> int:
+        """Their total length in ns."""
+        return int((self.end - self.start).sum())
+
+    def __and__(self, other: Instants) -> Instants:
+        return _where(self, other, lambda a, b: a & b)
+
+    def __sub__(self, other: Instants) -> Instants:
+        return _where(self, other, lambda a, b: a & ~b)
+
+    def __or__(self, other: Instants) -> Instants:
+        return union(np.concatenate([self.start, other.start]), np.concatenate([self.end, other.end]))
+
+
+NOTHING = Instants(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: Column, end: Column) -> Instants:
+    """The instants covered by any of the intervals, given in any order and overlapping as they like.
+
+    >>> both = union(np.array([5, 0, 2]), np.array([7, 3, 4]))
+    >>> both.start.tolist(), both.end.tolist(), both.length
+    ([0, 5], [4, 7], 6)
+    """
+    some = end > start
+    start, end = start[some], end[some]
+    if not len(start):
+        return NOTHING
+    order = np.argsort(start, kind="stable")
+    start, reached = start[order], np.maximum.accumulate(end[order])
+    first = np.concatenate([[True], start[1:] > reached[:-1]])
+    last = np.concatenate([first[1:], [True]])
+    return Instants(start[first], reached[last])
+
+
+def gaps(covered: Instants) -> Instants:
+    """The instants between the intervals of ``covered``.
+
+    >>> gaps(union(np.array([0, 5]), np.array([4, 7]))).length
+    1
+    """
+    return Instants(covered.end[:-1], covered.start[1:])
+
+
+def _where(a: Instants, b: Instants, rule: object) -> Instants:
+    """The instants at which ``rule`` of being in ``a`` and in ``b`` holds."""
+    times = np.unique(np.concatenate([a.start, a.end, b.start, b.end]))
+    if len(times) < 2:
+        return NOTHING
+    holds = rule(_covers(a, times[:-1]), _covers(b, times[:-1]))  # type: ignore[operator]
+    return union(times[:-1][holds], times[1:][holds])
+
+
+def _covers(a: Instants, times: Column) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    at = np.searchsorted(a.start, times, "right") - 1
+    return np.asarray((at >= 0) & (times < a.end[np.maximum(at, 0)])) if len(a.start) else np.zeros(len(times), bool)
