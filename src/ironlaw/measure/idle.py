@@ -7,7 +7,10 @@ is the time a launch takes to arrive where it is short, and the wait of a stream
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
 
@@ -18,16 +21,13 @@ LATENCY = 10_000  # [ns] a launch arrives within it when nothing else holds the 
 BETWEEN_CALLS = 1_000_000  # [ns] Python between two calls of the framework is shorter; longer is something the profile does not show
 
 REASONS = ("data loading", "synchronisation", "allocator", "host launch", "launch latency", "stream wait", "unknown")
-LOADERS = ("enumerate(DataLoader)", "DataLoader", "dataloader", "next_batch", "get_batch")
-WAITS = (
-    "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize",
-    "hipStreamSynchronize", "hipDeviceSynchronize", "hipEventSynchronize", "aten::item", "aten::_local_scalar_dense", "aten::is_nonzero",
-    "cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream",
-)  # fmt: skip
-ALLOCATES = (
-    "cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaMallocHost", "cudaFreeHost", "cudaMallocAsync", "cudaFreeAsync", "cuMemCreate", "cuMemMap",
-    "cuMemUnmap", "cuMemRelease", "cuMemSetAccess", "cuMemAddressReserve", "hipMalloc", "hipFree", "hipHostMalloc", "hipHostFree",
-)  # fmt: skip
+
+
+@cache
+def host_calls() -> dict[str, tuple[str, ...]]:
+    """The names of the calls that load data, wait for the device or ask for memory, from ``data/host_calls.toml``."""
+    table = tomllib.loads((files("ironlaw.measure") / "data/host_calls.toml").read_text(encoding="utf-8"))
+    return {reason.replace("_", " "): tuple(block["names"]) for reason, block in table.items()}
 
 
 @dataclass(frozen=True)
@@ -93,25 +93,30 @@ def _what_it_did(trace: Trace, when: Instants, thread: int) -> dict[str, Instant
 
 
 def _calls(trace: Trace, thread: int) -> dict[str, Instants]:
-    loads, waits, allocates = (name_rows(trace, names) for names in (LOADERS, WAITS, ALLOCATES))
-    spans = [s for s in (trace.launches, trace.operators)]
+    loads, waits, allocates = (name_rows(trace, host_calls()[reason]) for reason in REASONS[:3])
     return {
         "data loading": _spent(trace.marks, loads, thread) | _spent(trace.operators, loads, thread),
         "synchronisation": _spent(trace.launches, waits, thread) | _spent(trace.operators, waits, thread),
         "allocator": _spent(trace.launches, allocates, thread),
-        "host launch": _bridged([s.rows(s.thread == thread) for s in spans]),
+        "host launch": _bridged([s.rows(s.thread == thread) for s in (trace.launches, trace.operators)]),
     }
 
 
-def name_rows(trace: Trace, starts: tuple[str, ...]) -> Column:
-    """The indices of the names that are one of ``starts``, or begin with one that ends in a bracket or goes on with ``#``."""
-    return np.array([i for i, n in enumerate(trace.names) if n in starts or n.split("#", 1)[0] in starts], np.int64)
+def name_rows(trace: Trace, names: tuple[str, ...]) -> Column:
+    """The indices of the trace's names that are one of ``names``, whatever follows a ``#``."""
+    return np.array([i for i, n in enumerate(trace.names) if n in names or n.split("#", 1)[0] in names], np.int64)
 
 
-def _spent(spans: Spans, names: Column, thread: int) -> Instants:
-    if not len(spans) or not len(names):
-        return NOTHING
-    rows = np.isin(spans.name, names) & (spans.thread == thread)
+def loading(trace: Trace) -> Instants:
+    """When any thread fetched a batch."""
+    rows = name_rows(trace, host_calls()["data loading"])
+    return _spent(trace.marks, rows) | _spent(trace.operators, rows)
+
+
+def _spent(spans: Spans, names: Column, thread: int | None = None) -> Instants:
+    rows = np.isin(spans.name, names)
+    if thread is not None:
+        rows &= spans.thread == thread
     return union(spans.start[rows], spans.end[rows])
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ironlaw.measure.events import Column, DeviceEvents, Trace
-from ironlaw.measure.idle import WAITS, name_rows
+from ironlaw.measure.idle import host_calls, name_rows
 from ironlaw.measure.intervals import NOTHING, Instants
 
+_NEVER = (-(2**62), -(2**62))
 MOST = 60_000  # device events replayed; a longer trace is replayed up to there and its gain is that of the part
 
 
@@ -42,7 +43,7 @@ def replay(trace: Trace, events: DeviceEvents, since: int, removed: Instants = N
         np.where(events.launch >= 0, trace.launches.start[np.maximum(events.launch, 0)], since) if len(trace.launches) else events.start
     )
     end = int(events.end.max())
-    host = _Host(trace, events, since, end, removed)
+    host = _Host(trace, since, end, removed)
     starts = _device(events, called, lasts, host)
     last = int((starts + lasts).max())
     return Replay(end - since, max(last - since, 1))
@@ -51,15 +52,13 @@ def replay(trace: Trace, events: DeviceEvents, since: int, removed: Instants = N
 class _Host:
     """The host's line of time: how much earlier it is than it was, as the replay goes on."""
 
-    def __init__(self, trace: Trace, events: DeviceEvents, since: int, until: int, removed: Instants) -> None:
+    def __init__(self, trace: Trace, since: int, until: int, removed: Instants) -> None:
         inside = Instants(np.clip(removed.start, since, until), np.clip(removed.end, since, until))
         self._ends = inside.end
         self._starts = inside.start
         self._before = np.concatenate([[0], np.cumsum(inside.end - inside.start)])
-        rows = np.isin(trace.launches.name, name_rows(trace, WAITS)) & (trace.launches.start >= since)
-        order = np.argsort(trace.launches.start[rows], kind="stable")
-        self.waits = list(zip(trace.launches.start[rows][order].tolist(), trace.launches.end[rows][order].tolist(), strict=True))
-        self.late = 0  # what waiting has put back
+        rows = np.isin(trace.launches.name, name_rows(trace, host_calls()["synchronisation"])) & (trace.launches.start >= since)
+        self.wait_start, self.wait_end = trace.launches.start[rows], trace.launches.end[rows]
 
     def gone(self, times: Column) -> Column:
         """How much host time before each of ``times`` is taken away."""
@@ -69,36 +68,44 @@ class _Host:
 
 
 def _device(events: DeviceEvents, called: Column, lasts: Column, host: _Host) -> Column:
-    start, end = events.start.tolist(), events.end.tolist()
+    """When each event starts in the replay: one pass in the order in which they started."""
+    start, end, length = events.start.tolist(), events.end.tolist(), lasts.tolist()
     stream = (events.device * 1_000_003 + events.stream).tolist()
-    calls, gone, length = called.tolist(), host.gone(called).tolist(), lasts.tolist()
+    calls, calls_now = called.tolist(), (called - host.gone(called)).tolist()
+    waits = _Waits(host)
     by_end = np.argsort(events.end, kind="stable").tolist()
-    waits = host.waits
-    wait_gone = host.gone(np.array([w[0] for w in waits] or [0], np.int64)).tolist()
-    was: dict[int, int] = {}  # stream -> end of its last event, as measured
-    now: dict[int, int] = {}
-    found = [0] * len(start)
-    ended = ended_now = None  # the last event of any stream to end so far
-    at = done = back = 0  # next of by_end, next wait, what waits put back
-    order = sorted(range(len(start)), key=lambda i: (start[i], i))
-    for i in order:
-        while at < len(by_end) and end[by_end[at]] <= start[i]:
-            j = by_end[at]
-            if found[j] or j != i:
-                ended, shifted = end[j], found[j] + length[j]
-                ended_now = shifted if ended_now is None else max(ended_now, shifted)
+    on_stream: dict[int, tuple[int, int]] = {}  # the end of its last event: measured, replayed
+    ended = _NEVER  # the same of the last event of any stream to have ended so far
+    found: list[int | None] = [None] * len(start)
+    at = 0
+    for i, begun in enumerate(start):
+        while at < len(by_end) and end[by_end[at]] <= begun and (again := found[by_end[at]]) is not None:
+            ended = (end[by_end[at]], max(ended[1], again + length[by_end[at]]))
             at += 1
-        while done < len(waits) and waits[done][1] <= calls[i]:
-            a, b = waits[done]
-            free = a - wait_gone[done] + back  # when the host reaches the wait
-            if ended is not None and ended_now is not None:
-                past = b - max(a, min(ended, b))
-                back += max(free, ended_now if ended <= b and ended > a else free) + past - (b - wait_gone[done] + back)
-            done += 1
-        base, base_now = calls[i], calls[i] - gone[i] + back
-        for before, after in ((was.get(stream[i]), now.get(stream[i])), (ended, ended_now)):
-            if before is not None and after is not None:
-                base, base_now = max(base, before), max(base_now, after)
-        found[i] = base_now + max(0, start[i] - base)
-        was[stream[i]], now[stream[i]] = end[i], found[i] + length[i]
+        back = waits.until(calls[i], ended)
+        before = on_stream.get(stream[i], _NEVER)
+        ready = max(calls[i], before[0], ended[0])
+        now = max(calls_now[i] + back, before[1], ended[1]) + max(0, begun - ready)
+        found[i] = now
+        on_stream[stream[i]] = (end[i], now + length[i])
     return np.array(found, np.int64)
+
+
+class _Waits:
+    """The host's calls that wait for the device, in order; each puts the host back as far as the device is late."""
+
+    def __init__(self, host: _Host) -> None:
+        self._calls = list(zip(host.wait_start.tolist(), host.wait_end.tolist(), host.gone(host.wait_start).tolist(), strict=True))
+        self._next = self._back = 0
+
+    def until(self, when: int, ended: tuple[int, int]) -> int:
+        """How much later than its own pace the host is at ``when``; ``ended`` is what the device had done, measured and replayed."""
+        while self._next < len(self._calls) and self._calls[self._next][1] <= when:
+            called, returned, gone = self._calls[self._next]
+            reached = called - gone + self._back
+            if called < ended[0] <= returned:  # it waited for that event
+                reached = max(reached, ended[1])
+                called = ended[0]
+            self._back = reached + (returned - called) - (returned - gone)
+            self._next += 1
+        return self._back
