@@ -133,7 +133,7 @@ def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
         share = seconds / step
         if share >= 0.0005 or depth == 0:
             label = "  " * depth + name
-            yield f"  {label:<44}{units.show(seconds, 's'):>10} {share:>6.1%} {_bar(share)}"
+            yield f"  {label:<44}{units.show(seconds, 's'):>10} {share:>6.1%} {bar(share)}"
     shares = bound_data(group, at, False)["shares"]
     yield ink.dim("  by roof: " + ", ".join(f"{k} {v:.1%}" for k, v in shares.items() if v and v >= 0.0005))
 
@@ -147,7 +147,8 @@ def _lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator
             yield from _lines(part, at, factor * number(part.times, at), depth + 1)
 
 
-def _bar(share: float) -> str:
+def bar(share: float) -> str:
+    """A share of 1 as a bar of blocks, in eighths."""
     eighths = round(share * _BAR * 8)
     full, rest = divmod(max(eighths, 0), 8)
     return "█" * min(full, _BAR) + (" ▏▎▍▌▋▊▉"[rest].strip() if full < _BAR else "")
@@ -166,7 +167,7 @@ def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
     for name, term in rows:
         size = number(term.value, at)
         if size and size / capacity >= 0.0005:
-            yield f"  {name:<44}{units.show(size, 'B'):>10} {size / capacity:>6.1%} {_bar(size / capacity)}"
+            yield f"  {name:<44}{units.show(size, 'B'):>10} {size / capacity:>6.1%} {bar(size / capacity)}"
     yield (
         f"  allocated {units.show(number(held.allocated, at), 'B')}, reserved {units.show(number(held.reserved, at), 'B')},"
         f" device {units.show(number(held.device, at), 'B')} of {units.show(capacity, 'B')}"

@@ -1,0 +1,173 @@
+"""Files in, diagnosis out: each file read by what it is, looked at, ranks of one job joined, one verdict, findings, a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.measure.chrome import TIME_UNITS, read_chrome
+from ironlaw.measure.compare import Comparison, compare, estimate_of, read_estimate
+from ironlaw.measure.events import Trace
+from ironlaw.measure.findings import Finding, findings_of
+from ironlaw.measure.log_reading import LogReading, log_reading
+from ironlaw.measure.logs import read_log
+from ironlaw.measure.nsys import read_nsys
+from ironlaw.measure.parts import measured_of
+from ironlaw.measure.profile import Profile, profile
+from ironlaw.measure.ranks import Ranks, align
+from ironlaw.measure.sniff import files_of, kind_of
+from ironlaw.measure.snapshot import Snapshot, read_snapshot
+from ironlaw.measure.split import Policy
+from ironlaw.measure.verdict import NOT_FROM_A_LOG, Verdict, verdict_of, verdict_of_ranks
+
+CHOICES = ("keep", "drop")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the files say together; ``data`` is the JSON, ``exit_status`` what a command ends with."""
+
+    profiles: tuple[Profile, ...]
+    logs: tuple[LogReading, ...]
+    snapshots: tuple[Snapshot, ...]
+    ranks: Ranks | None
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    comparison: Comparison | None
+    assumptions: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = field(default=())  # of each profile
+
+    @property
+    def exit_status(self) -> int:
+        """0 with a verdict, or where none was asked for (a collective's benchmark, memory alone); 4 where it cannot be said."""
+        asked = self.profiles or any(log.of_training for log in self.logs)
+        return 0 if self.verdict.roof is not None or not asked else 4
+
+    def data(self) -> dict[str, Any]:
+        """Plain values, as the JSON has them, without the keys common to all answers."""
+        files = [{**p.data(), "verdict": v.data()} for p, v in zip(self.profiles, self.verdicts, strict=True)]
+        files += [_log_entry(log) for log in self.logs]
+        files += [{"path": s.path, "device": None, "rank": None, "snapshot": s.data()} for s in self.snapshots]
+        return {
+            "files": files,
+            "ranks": None if self.ranks is None else self.ranks.data(),
+            "verdict": self.verdict.data(),
+            "findings": [f.data() for f in self.findings],
+            "compare": None if self.comparison is None else self.comparison.data()["compare"],
+            "comparison": None if self.comparison is None else self.comparison.data()["comparison"],
+        }
+
+
+def _log_entry(log: LogReading) -> dict[str, Any]:
+    return {"path": log.log.path, "device": log.device, "rank": None, "log": log.data()}
+
+
+def diagnose(
+    paths: str | Path | Iterable[str | Path],
+    *,
+    unlinked: str = "keep",
+    last_step: str = "keep",
+    time_unit: str = "us",
+    on: str | None = None,
+    against: str | Path | None = None,
+    patterns: Sequence[str | Path] = (),
+    question: Mapping[str, Any] | None = None,
+    folders: tuple[str, ...] = (),
+) -> Diagnosis:
+    """Diagnose traces, logs and snapshots; ``question`` holds the options of ``ironlaw.estimate`` for the same run.
+
+    ``unlinked`` and ``last_step`` are ``keep`` or ``drop``; ``patterns`` are files of further names of communication kernels.
+    """
+    for name, value in (("unlinked", unlinked), ("last-step", last_step)):
+        if value not in CHOICES:
+            raise UnknownNameError(f"--{name}", str(value), CHOICES)
+    if time_unit not in TIME_UNITS:
+        raise UnknownNameError("--time-unit", str(time_unit), TIME_UNITS)
+    if against is not None and question and question.get("model"):
+        raise QuestionError("--against names an estimate and --model asks for one: give one of the two")
+    files, passed = files_of([paths] if isinstance(paths, (str, Path)) else paths)
+    if not files:
+        raise QuestionError("no file given; try: ironlaw diagnose trace.json.gz")
+    policy = Policy(unlinked, last_step)
+    profiles: list[Profile] = []
+    logs: list[LogReading] = []
+    snapshots: list[Snapshot] = []
+    for file in files:
+        kind = kind_of(file)
+        if kind == "log":
+            logs.append(log_reading(read_log(file), question, on, folders))
+        elif kind == "snapshot":
+            snapshots.append(read_snapshot(file))
+        else:
+            traces = read_nsys(file) if kind == "nsys" else read_chrome(str(file), time_unit)
+            profiles += [profile(t, policy, on, tuple(map(Path, patterns)), folders) for t in _with_work(traces)]
+    verdicts = tuple(verdict_of(p) for p in profiles)
+    ranks, verdict, said = _together(profiles, verdicts, logs)
+    comparison = _compared(profiles, logs, against, question, folders)
+    warnings = [*passed, *said, *(f"{p.trace.path}: {w}" if len(files) > 1 else w for p in profiles for w in p.warnings)]
+    warnings += [w for log in logs for w in log.warnings]
+    return Diagnosis(
+        profiles=tuple(profiles),
+        logs=tuple(logs),
+        snapshots=tuple(snapshots),
+        ranks=ranks,
+        verdict=verdict,
+        findings=findings_of(profiles, ranks, logs, snapshots),
+        comparison=comparison,
+        assumptions=_assumptions(policy, profiles, on),
+        warnings=tuple(dict.fromkeys(warnings)),
+        verdicts=verdicts,
+    )
+
+
+def _with_work(traces: list[Trace]) -> list[Trace]:
+    """Traces in which a device did something; all of them where none did, so that the error names the file."""
+    return [t for t in traces if len(t.events)] or traces[:1]
+
+
+def _together(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list[LogReading]) -> tuple[Ranks | None, Verdict, list[str]]:
+    if not profiles:
+        return None, Verdict(None, None, None, None, NOT_FROM_A_LOG if logs else "memory alone names no roof"), []
+    if len(profiles) == 1:
+        return None, verdicts[0], []
+    numbers = [p.trace.rank for p in profiles]
+    if None in numbers or len(set(numbers)) < len(numbers) or len({p.trace.world_size for p in profiles}) > 1:
+        says = "several files that are not the ranks of one job: each has its own verdict"
+        return None, Verdict(None, None, None, None, says), [says]
+    ranks = align([p.trace for p in profiles], [p.classified for p in profiles])
+    return ranks, verdict_of_ranks(profiles, ranks), list(ranks.warnings)
+
+
+def _compared(
+    profiles: list[Profile],
+    logs: list[LogReading],
+    against: str | Path | None,
+    question: Mapping[str, Any] | None,
+    folders: tuple[str, ...],
+) -> Comparison | None:
+    if against is None and not (question and question.get("model")):
+        return None
+    predicted = read_estimate(against) if against is not None else estimate_of(dict(question or {}), folders)
+    if profiles:
+        slowest = max(profiles, key=lambda p: p.window.wall)
+        return compare(measured_of(slowest), predicted)
+    timed = [log for log in logs if log.of_training]
+    if not timed:
+        raise QuestionError("nothing to compare with the estimate: give a trace, or a log with step times")
+    return compare(timed[0].measured(), predicted)
+
+
+def _assumptions(policy: Policy, profiles: list[Profile], on: str | None) -> tuple[Mapping[str, Any], ...]:
+    found: list[Mapping[str, Any]] = []
+    if profiles:
+        found += [
+            {"name": "unlinked", "value": policy.unlinked, "origin": "given" if policy.unlinked == "drop" else "default"},
+            {"name": "last_step", "value": policy.last_step, "origin": "given" if policy.last_step == "drop" else "default"},
+        ]
+    names = sorted({p.accelerator.name for p in profiles if p.accelerator})
+    found += [{"name": "accelerator", "value": name, "origin": "given" if on else "chosen"} for name in names]
+    return tuple(found)

@@ -1,0 +1,41 @@
+"""Findings: one small function each, with what shows it, the seconds it loses, what to try, and where to read on.
+
+A finding is a function from ``Facts`` to the findings it makes, listed once in FINDINGS under the name it has everywhere. It says
+nothing where it has nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ironlaw.measure.findings import device, host, links, numbers
+from ironlaw.measure.findings.finding import Facts, Finding
+
+if TYPE_CHECKING:
+    from ironlaw.measure.profile import Profile
+
+FINDINGS = {
+    "starved-loader": host.starved_loader,
+    "launch-bound": host.launch_bound,
+    "synchronisation-in-the-loop": host.synchronisation_in_the_loop,
+    "allocator-churn": host.allocator_churn,
+    "warm-up-steps": host.warm_up_steps,
+    "profiler-overhead": host.profiler_overhead,
+    "straggler-rank": links.straggler_rank,
+    "uneven-stages": links.uneven_stages,
+    "small-all-reduces": links.small_all_reduces,
+    "exposed-gather": links.exposed_gather,
+    "unfused-chains": device.unfused_chains,
+    "wrong-precision-kernels": device.wrong_precision_kernels,
+    "throttling": device.throttling,
+    "mfu-above-100-percent": numbers.mfu_above_100_percent,
+    "sparse-peak-used-as-dense": numbers.sparse_peak_used_as_dense,
+}
+
+
+def findings_of(profiles: Sequence[Profile], ranks: Any, logs: Sequence[Any], snapshots: Sequence[Any]) -> tuple[Finding, ...]:
+    """All findings, the one that loses most seconds first; those without seconds last."""
+    facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots))
+    found = [finding for name, look in FINDINGS.items() for finding in look(name, facts)]
+    return tuple(sorted(found, key=lambda f: -(f.seconds_lost or 0.0)))

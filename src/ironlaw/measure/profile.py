@@ -1,0 +1,158 @@
+"""One trace, looked at: its window split, its steps, why it was idle, its kernels under their roofs, its collectives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.errors import QuestionError
+from ironlaw.measure.collectives import Collective, collectives
+from ironlaw.measure.communication import Classified, classify
+from ironlaw.measure.devices import device_named
+from ironlaw.measure.events import DeviceEvents, Trace
+from ironlaw.measure.idle import Idle, idle_of
+from ironlaw.measure.kernels import KernelGroup, kernel_table
+from ironlaw.measure.split import Policy, Step, Window, classes, kept, step_marks, step_of, window_of
+
+if TYPE_CHECKING:
+    from ironlaw.catalog.records import Accelerator
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one trace says; ``events`` are those the policy counts, in the order of ``rows`` of the trace."""
+
+    trace: Trace
+    policy: Policy
+    accelerator: Accelerator | None
+    rows: NDArray[np.int64]
+    events: DeviceEvents
+    communicates: NDArray[np.bool_]  # over events
+    classified: Classified
+    window: Window
+    steps: tuple[Step, ...]
+    idle: Idle
+    kernels: tuple[KernelGroup, ...]
+    collectives: tuple[Collective, ...]
+    left_out: dict[str, int]  # events the policy dropped, by why
+    warnings: tuple[str, ...]
+
+    @property
+    def classes(self) -> NDArray[np.int64]:
+        """Compute, communication or copy for each of ``events``."""
+        return classes(self.events, self.communicates)
+
+    def data(self) -> dict[str, Any]:
+        """The entry of this trace under ``files`` of the JSON."""
+        return {
+            "path": self.trace.path,
+            "device": self.trace.device_name or None,
+            "accelerator": self.accelerator.name if self.accelerator else None,
+            "rank": self.trace.rank,
+            "world_size": self.trace.world_size,
+            "reader": self.trace.reader,
+            "policy": {"unlinked": self.policy.unlinked, "last_step": self.policy.last_step},
+            "left_out": self.left_out,
+            "events": len(self.events),
+            "window": window_data(self.window),
+            "steps": [step_data(step) for step in self.steps],
+            "collectives": [c.data() for c in self.collectives],
+            "kernels": [k.data() for k in self.kernels],
+            "idle": {reason.replace(" ", "_") + "_us": ns / 1000 for reason, ns in self.idle.by_reason.items()},
+            "communication": {
+                "reasons": {self.trace.text(i): why for i, why in self.classified.reason.items()},
+                "unclassified": [
+                    {"name": u.name, "count": u.count, "us": u.time / 1000, "suspect": u.suspect} for u in self.classified.unclassified if u.suspect
+                ],
+            },
+        }
+
+
+def window_data(window: Window) -> dict[str, float]:
+    """A window in microseconds, exact to the nanosecond."""
+    return {
+        "wall_us": window.wall / 1000,
+        "compute_us": window.compute / 1000,
+        "comm_us": window.comm / 1000,
+        "exposed_comm_us": window.exposed_comm / 1000,
+        "memcpy_us": window.copy / 1000,
+        "exposed_memcpy_us": window.exposed_copy / 1000,
+        "busy_us": window.busy / 1000,
+        "idle_us": window.idle / 1000,
+    }
+
+
+def step_data(step: Step) -> dict[str, Any]:
+    """A step: how long the host took, and the window of what it launched."""
+    return {
+        "number": step.number,
+        "host_us": (step.host_end - step.host_start) / 1000,
+        "device": None if step.device is None else window_data(step.device),
+    }
+
+
+def profile(
+    trace: Trace, policy: Policy, on: str | None = None, patterns: tuple[Path, ...] = (), folders: tuple[str, ...] = ()
+) -> Profile:
+    """Look at one trace under ``policy``; ``on`` names the accelerator where the file does not."""
+    marks = step_marks(trace)
+    step = step_of(trace, marks)
+    keep = kept(trace, policy, step)
+    if not keep.any():
+        raise QuestionError(_nothing_left(trace, policy, len(marks)))
+    classified = classify(trace, patterns)
+    accelerator, warnings = device_named(trace.device_name, trace.properties, on, folders)
+    events, communicates = trace.events.rows(keep), classified.mask[keep]
+    steps = []
+    for at, (number, start, end) in enumerate(marks):
+        if policy.last_step == "drop" and at == len(marks) - 1:
+            continue
+        mine = keep & (step == at)
+        device = window_of(trace.events.rows(mine), classified.mask[mine]) if mine.any() else None
+        steps.append(Step(number, start, end, device))
+    return Profile(
+        trace=trace,
+        policy=policy,
+        accelerator=accelerator,
+        rows=np.flatnonzero(keep),
+        events=events,
+        communicates=communicates,
+        classified=classified,
+        window=window_of(events, communicates),
+        steps=tuple(steps),
+        idle=idle_of(trace, events),
+        kernels=tuple(kernel_table(trace, keep & ~classified.mask, accelerator)),
+        collectives=tuple(collectives(trace, classified, keep, accelerator)),
+        left_out=_left_out(trace, policy, keep),
+        warnings=(*trace.warnings, *warnings, *_policy_warnings(trace, policy)),
+    )
+
+
+def _left_out(trace: Trace, policy: Policy, keep: NDArray[np.bool_]) -> dict[str, int]:
+    unlinked = trace.events.launch < 0
+    found = {}
+    if policy.unlinked == "drop":
+        found["unlinked"] = int((unlinked & ~keep).sum())
+    if policy.last_step == "drop":
+        found["last_step"] = int((~unlinked & ~keep).sum())
+    return found
+
+
+def _policy_warnings(trace: Trace, policy: Policy) -> list[str]:
+    count = int((trace.events.launch < 0).sum())
+    if policy.unlinked == "keep" and count:
+        share = count / len(trace.events)
+        return [f"{count} of {len(trace.events)} device events ({share:.0%}) have no launch in the file and are counted; --unlinked drop leaves them out"]
+    return []
+
+
+def _nothing_left(trace: Trace, policy: Policy, steps: int) -> str:
+    if not len(trace.events):
+        return f"{trace.path}: no kernel, copy or memset in it; profile with the device's activity switched on (ProfilerActivity.CUDA)"
+    if policy.last_step == "drop" and steps == 1:
+        return f"{trace.path}: it has one step, and --last-step drop leaves nothing of it; use --last-step keep"
+    return f"{trace.path}: --unlinked {policy.unlinked} --last-step {policy.last_step} leave none of its {len(trace.events)} device events"

@@ -1,0 +1,63 @@
+"""What a file is, by its first bytes; never by its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ironlaw.errors import InputError
+from ironlaw.measure import logs, nsys, snapshot
+from ironlaw.measure.limits import head
+
+MOST_FILES = 4096  # in folders: one trace a rank, and room beside it
+READS = "Chrome traces of torch.profiler, Nsight Systems SQLite, training logs, nccl-tests output, memory snapshots"
+
+
+def kind_of(path: str | Path) -> str:
+    """``chrome``, ``nsys``, ``snapshot``, or ``log`` of a known format; an InputError says what is read where it is none of them."""
+    start = head(path)
+    kind = _kind(start)
+    if kind is None:
+        raise InputError(f"{path}: nothing ironlaw knows; it reads {READS}")
+    return kind
+
+
+def _kind(start: bytes) -> str | None:
+    text = start.lstrip()
+    if nsys.recognise(start):
+        return "nsys"
+    if snapshot.recognise(start):
+        return "snapshot"
+    if logs.recognise(start) is not None:
+        return "log"
+    if text[:1] in (b"{", b"[") and (b'"traceEvents"' in text or b'"ph"' in text or b'"schemaVersion"' in text or b'"deviceProperties"' in text):
+        return "chrome"
+    if b'"schema_version"' in text and b'"step"' in text:
+        raise InputError("an estimate, not a measurement: give it as --against FILE beside the trace")
+    return "chrome" if text[:1] == b"{" else None
+
+
+def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
+    """The files to read, folders opened and sorted; and a line for each file of a folder that is nothing known."""
+    found: list[Path] = []
+    passed: list[str] = []
+    for path in map(Path, paths):
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = sorted(Path(root) / name for root, _, names in os.walk(path) for name in names if not name.startswith("."))
+        if len(inside) > MOST_FILES:
+            raise InputError(f"{path}: {len(inside)} files in this folder; at most {MOST_FILES} are read: name the files")
+        known = []
+        for file in inside:
+            try:
+                kind_of(file)
+            except InputError as error:
+                passed.append(f"passed over: {error}")
+            else:
+                known.append(file)
+        if not known:
+            raise InputError(f"{path}: no trace or log among its {len(inside)} files; ironlaw reads {READS}")
+        found += known
+    return list(dict.fromkeys(found)), passed

@@ -1,0 +1,69 @@
+"""Which roof binds, what taking it away would give, which comes next; or why that cannot be said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw.measure.profile import Profile
+from ironlaw.measure.recovery import SIDES, Roof, roofs
+
+ENOUGH = 0.10  # a larger share of time nobody is charged with leaves no verdict
+CLOSE = 0.10  # of the window: two roofs whose recoverable times differ by less are named together
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The roof with most recoverable time; ``roof`` is None where there is no verdict, and ``says`` why."""
+
+    roof: str | None
+    gain: tuple[float, float] | None
+    following: str | None  # the roof after it is gone
+    unattributed: float | None  # share of the window
+    says: str
+    mixed: str | None = None  # a roof not told apart from the first
+    ranking: tuple[dict[str, Any], ...] = ()
+
+    def data(self) -> dict[str, Any]:
+        """The JSON of the verdict."""
+        return {
+            "roof": self.roof,
+            "side": SIDES.get(self.roof) if self.roof else None,
+            "gain": None if self.gain is None else list(self.gain),
+            "next": self.following,
+            "mixed_with": self.mixed,
+            "unattributed": self.unattributed,
+            "says": self.says,
+            "ranking": list(self.ranking),
+        }
+
+
+NOT_FROM_A_LOG = "not identifiable from a log: it says how long a step takes, not what the device waited for; profile a few steps"
+
+
+def verdict_of(profile: Profile) -> Verdict:
+    """The verdict on one rank."""
+    wall = profile.window.wall
+    suspect = sum(u.time for u in profile.classified.unclassified if u.suspect)
+    unattributed = (profile.idle.unattributed + suspect) / max(wall, 1)
+    return of_roofs(roofs(profile), wall, unattributed)
+
+
+def of_roofs(ranked: Sequence[Roof], wall: int, unattributed: float) -> Verdict:
+    """The verdict from roofs in the order of their recoverable time."""
+    lines = tuple(r.data(wall) for r in ranked)
+    if unattributed > ENOUGH:
+        says = f"no verdict: {unattributed:.0%} of the window is charged to nobody (at most {ENOUGH:.0%} may be)"
+        return Verdict(None, None, None, unattributed, says, ranking=lines)
+    if not ranked:
+        return Verdict(None, None, None, unattributed, "no verdict: nothing in the window could be recovered", ranking=lines)
+    first = ranked[0]
+    others = [r for r in ranked[1:] if sum(r.recoverable(wall)) > 0]
+    mixed = None
+    if others and sum(first.recoverable(wall)) - sum(others[0].recoverable(wall)) < 2 * CLOSE * wall:
+        mixed = others[0].name
+    following = others[0].name if others else None
+    low, high = first.gain
+    says = f"bound by {first.name}: {first.says}; without it {low:.2f}x to {high:.2f}x faster"
+    return Verdict(first.name, first.gain, following, unattributed, says, mixed, lines)

@@ -1,0 +1,273 @@
+"""A diagnosis as a page: the verdict, where the window went, what each roof would give, what was found, and the comparison.
+
+It reads the plain data of the JSON, so a diagnosis kept from another day prints as it did then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ironlaw import __version__
+from ironlaw.catalog import load
+from ironlaw.questions.answer import Column, Table
+from ironlaw.report.data import SCHEMA_VERSION
+from ironlaw.report.questions import table_lines
+from ironlaw.report.text import Ink, bar
+
+MOST_ROWS = 12
+PARTS = (
+    ("compute", "compute_us"),
+    ("exposed communication", "exposed_comm_us"),
+    ("exposed copy", "exposed_memcpy_us"),
+    ("idle", "idle_us"),
+)
+
+
+def diagnosis_data(data: Mapping[str, Any], assumptions: Any, warnings: Any, folders: tuple[str, ...] = ()) -> dict[str, Any]:
+    """``data`` with the keys every answer has."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool_version": __version__,
+        "calibration_version": None,
+        "catalog_hash": load.catalog_hash(folders),
+        "assumptions": [dict(a) for a in assumptions],
+        "warnings": list(warnings),
+        **data,
+    }
+
+
+def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
+    """The page of a diagnosis."""
+    ink = Ink(colour)
+    parts = [list(_headline(data, ink))]
+    files = data["files"]
+    if len(files) > 1:
+        parts.append(list(_overview(files, ink)))
+    else:
+        parts += [list(block) for file in files for block in _file(file, ink)]
+    parts += [
+        list(_ranks(data.get("ranks"), ink)),
+        list(_roofs(data["verdict"], ink)),
+        list(_findings(data["findings"], ink)),
+        list(_comparison(data, ink)),
+        [ink.bad("warning: ") + w for w in data.get("warnings", [])],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    for file in data["files"][:1] if len(data["files"]) > 1 else data["files"]:
+        yield ink.bold(_title(file))
+    if len(data["files"]) > 1:
+        yield f"and {len(data['files']) - 1} more files"
+    verdict = data["verdict"]
+    yield (ink.good if verdict["roof"] else ink.bad)(verdict["says"])
+    if verdict["roof"]:
+        line = f"next: {verdict['next'] or 'nothing'}; {verdict['unattributed']:.1%} of the window is charged to nobody"
+        yield line + (f"; not told apart from {verdict['mixed_with']}" if verdict.get("mixed_with") else "")
+
+
+def _title(file: Mapping[str, Any]) -> str:
+    words = [str(file["path"]).rsplit("/", 1)[-1]]
+    if "log" in file:
+        return f"{words[0]}: {file['log']['format']} log"
+    if "snapshot" in file:
+        return f"{words[0]}: memory snapshot"
+    device = file["device"] or "a device without a name"
+    accelerator = f" ({file['accelerator']})" if file.get("accelerator") else ""
+    rank = "" if file["rank"] is None else f", rank {file['rank']}" + (f" of {file['world_size']}" if file.get("world_size") else "")
+    policy = file["policy"]
+    steps = len(file["steps"])
+    return f"{words[0]}: {device}{accelerator}{rank}; {steps} steps; unlinked {policy['unlinked']}, last step {policy['last_step']}"
+
+
+def _file(file: Mapping[str, Any], ink: Ink) -> Iterator[Iterator[str]]:
+    if "log" in file:
+        yield _plain("What the log says", file["log"], ink)
+    elif "snapshot" in file:
+        yield _plain("What the memory held", file["snapshot"], ink)
+    else:
+        yield _window(file, ink)
+        yield _steps(file["steps"], ink)
+        yield _collectives(file["collectives"], ink)
+        yield _kernels(file["kernels"], ink)
+
+
+def _window(file: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    window = file["window"]
+    wall = max(window["wall_us"], 1e-9)
+    yield ink.bold(f"Where the window of {_time(window['wall_us'])} went")
+
+    def line(name: str, us: float, depth: int = 1) -> str:
+        return f"{'  ' * depth}{name:<{32 - 2 * depth}}{_time(us):>12} {us / wall:>6.1%} {bar(us / wall)}".rstrip()
+
+    for name, key in PARTS:
+        yield line(name, window[key])
+        if name == "idle":
+            for reason, us in file["idle"].items():
+                if us:
+                    yield line(reason.removesuffix("_us").replace("_", " "), us, 2)
+    hidden = window["comm_us"] - window["exposed_comm_us"]
+    if window["comm_us"]:
+        yield ink.dim(f"  communication {_time(window['comm_us'])} in all, {_time(hidden)} of it behind compute")
+
+
+def _steps(steps: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    if len(steps) < 2:
+        return
+    rows = []
+    for step in steps[:MOST_ROWS]:
+        device = step["device"] or {}
+        rows.append({"number": str(step["number"]), "host": step["host_us"] / 1e6} | {k: _seconds(device.get(k)) for _, k in PARTS})
+    columns = [Column("number", "step"), Column("host", "host", "s"), *(Column(key, name, "s") for name, key in PARTS)]
+    yield from table_lines(Table("steps", "Steps", tuple(columns), rows), ink)
+
+
+def _seconds(us: float | None) -> float | None:
+    return None if us is None else us / 1e6
+
+
+def _collectives(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    if not found:
+        return
+    rows = [_row(c) for c in sorted(found, key=lambda c: -(c.get("total_us") or 0))[:MOST_ROWS]]
+    columns = (
+        Column("operation", "collective"),
+        Column("bytes", "bytes", "B"),
+        Column("ranks", "ranks"),
+        Column("count", "calls"),
+        Column("best", "best", "s"),
+        Column("median", "median", "s"),
+        Column("algbw", "algbw", "B/s"),
+        Column("busbw", "busbw", "B/s"),
+        Column("says", "bandwidth is"),
+    )
+    yield from table_lines(Table("collectives", "Collectives, by size", columns, rows), ink)
+
+
+def _row(c: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "operation": c["operation"],
+        "bytes": c.get("bytes"),
+        "ranks": c.get("group_size"),
+        "count": c.get("count"),
+        "best": _seconds(c.get("best_us")),
+        "median": _seconds(c.get("median_us")),
+        "algbw": c.get("algbw"),
+        "busbw": c.get("busbw"),
+        "says": c.get("bandwidth_is"),
+    }
+
+
+def _kernels(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    if not found:
+        return
+    rows = []
+    for k in sorted(found, key=lambda k: -k["total_us"])[:MOST_ROWS]:
+        name = str(k["name"])
+        rows.append({**k, "name": name if len(name) <= 48 else name[:45] + "...", "total": k["total_us"] / 1e6, "roof": _roof(k)})
+    columns = (
+        Column("kind", "kind"),
+        Column("name", "kernel"),
+        Column("count", "calls"),
+        Column("total", "total", "s"),
+        Column("flops_per_s", "FLOP/s", "FLOP/s"),
+        Column("bytes_per_s", "B/s", "B/s"),
+        Column("of_peak", "of peak", "%"),
+        Column("of_achievable", "of achievable", "%"),
+        Column("roof", "roof"),
+    )
+    yield from table_lines(Table("kernels", "Kernels, longest first", columns, rows), ink)
+
+
+def _roof(kernel: Mapping[str, Any]) -> str:
+    return str(kernel["roof"]) + (" (assumed)" if kernel.get("assumed") else "") + (" again" if kernel.get("recompute") else "")
+
+
+def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    rows = []
+    for file in files:
+        window = file.get("window", {})
+        rows.append(
+            {"file": str(file["path"]).rsplit("/", 1)[-1], "rank": None if file["rank"] is None else str(file["rank"])}
+            | {key: _seconds(window.get(key)) for key in ("wall_us", *(k for _, k in PARTS))}
+            | {"roof": (file.get("verdict") or {}).get("roof")}
+        )
+    columns = [Column("file", "file"), Column("rank", "rank"), Column("wall_us", "window", "s")]
+    columns += [Column(key, name, "s") for name, key in PARTS] + [Column("roof", "roof")]
+    yield from table_lines(Table("files", "Files", tuple(columns), rows), ink)
+
+
+def _ranks(ranks: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
+    if not ranks:
+        return
+    for line in ranks.get("says", []):
+        yield line
+    rows = ranks.get("matches", [])[:MOST_ROWS]
+    columns = (
+        Column("operation", "collective"),
+        Column("bytes", "bytes", "B"),
+        Column("transfer", "transfer", "s"),
+        Column("skew", "waited for the last", "s"),
+        Column("late_rank", "late rank"),
+        Column("busbw", "busbw", "B/s"),
+    )
+    shown = [{**r, "transfer": r["transfer_us"] / 1e6, "skew": r["skew_us"] / 1e6, "late_rank": str(r["late_rank"])} for r in rows]
+    yield from table_lines(Table("ranks", "Collectives over all ranks", columns, shown), ink)
+
+
+def _roofs(verdict: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    rows = [
+        {**r, "charged": r["charged_us"] / 1e6, "least": f"{r['gain'][0]:.2f}x", "most": f"{r['gain'][1]:.2f}x", "says": r["says"]}
+        for r in verdict["ranking"]
+    ]
+    if rows:
+        columns = (
+            Column("roof", "roof"),
+            Column("charged", "charged", "s"),
+            Column("least", "least"),
+            Column("most", "most"),
+            Column("says", "why"),
+        )
+        yield from table_lines(Table("roofs", "What each roof gone would give", columns, rows), ink)
+
+
+def _findings(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    if found:
+        yield ink.bold("Findings")
+    for finding in found:
+        lost = f" ({finding['seconds_lost'] * 1e3:.1f} ms lost)" if finding.get("seconds_lost") else ""
+        yield f"  {ink.bold(finding['name'])}{lost}: {finding['says']}"
+        yield f"    try: {finding['advice']} ({finding['docs']})"
+
+
+def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    comparison = data.get("comparison")
+    if not comparison:
+        return
+    yield ink.bold(comparison["says"])
+    rows = (data["compare"] or [])[:MOST_ROWS]
+    columns = (
+        Column("term", "term"),
+        Column("measured", "measured", "s"),
+        Column("predicted", "predicted", "s"),
+        Column("difference", "difference", "s"),
+        Column("share", "of the step", "%"),
+    )
+    if rows:
+        yield from table_lines(Table("compare", "Measured against predicted", columns, rows), ink)
+
+
+def _plain(title: str, values: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    yield ink.bold(title)
+    for key, value in values.items():
+        if value is None or isinstance(value, (dict, list)):
+            continue
+        yield f"  {key.replace('_', ' '):<34} {value:.6g}" if isinstance(value, float) else f"  {key.replace('_', ' '):<34} {value}"
+
+
+def _time(us: float) -> str:
+    if us >= 1e6:
+        return f"{us / 1e6:,.3f} s"
+    return f"{us / 1e3:,.3f} ms" if us >= 1e3 else f"{us:,.3f} us"
