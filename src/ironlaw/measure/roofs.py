@@ -1,0 +1,107 @@
+"""The roofs of a device: what a kernel would take at the datasheet's rates, and at the rates its calibration record has measured.
+
+The second are those `ironlaw estimate` predicts with: the same laws, the same constants, the same share of them held inside a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.catalog.records import Accelerator
+from ironlaw.catalog.sourced import held
+from ironlaw.errors import IronlawError
+from ironlaw.estimate.bind import bind_cluster
+from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP
+from ironlaw.estimate.parts import sustained
+from ironlaw.law import kernels
+from ironlaw.plan import Cluster
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of each kernel: at the datasheet's rates, at achievable ones, and under each achievable roof alone."""
+
+    ideal: Numbers
+    achievable: Numbers
+    compute: Numbers
+    hbm: Numbers
+    launch: Numbers  # what is left of a kernel that does nothing
+    peak: Numbers  # [FLOP/s]
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """One accelerator's rates."""
+
+    cluster: Cluster
+
+    @classmethod
+    def of(cls, accelerator: Accelerator, folders: tuple[str, ...] = ()) -> Roofs | None:
+        """The roofs of an accelerator; None where its calibration has no matrix rate at all."""
+        for precision in ("bf16", "fp16", "fp32"):
+            try:
+                return cls(bind_cluster({"on": accelerator.name, "precision": precision}, folders, []))
+            except IronlawError:
+                continue
+        return None
+
+    @property
+    def bandwidth(self) -> float:
+        """HBM bandwidth of the datasheet [B/s]."""
+        return float(self.cluster.accelerator.hbm_bandwidth.value)
+
+    def peak(self, precision: str) -> float:
+        """The dense peak of a precision [FLOP/s], nan where the device has none."""
+        found = self.cluster.accelerator.peak.get(precision)
+        return float(found.value) if found is not None else float("nan")
+
+    def memory(self, moved: Numbers) -> Times:
+        """Kernels that only move bytes."""
+        constants = self.cluster.elementwise
+        fraction = held(constants.bandwidth_fraction, self.cluster.systems.bandwidth_sustained).value
+        hbm = kernels.memory_time(moved, self.bandwidth, fraction, 0.0)
+        nothing = np.zeros_like(hbm)
+        ideal = kernels.memory_time(moved, self.bandwidth, 1.0, 0.0)
+        launch = constants.launch.value
+        reached = kernels.memory_time(moved, self.bandwidth, fraction, launch)
+        return Times(ideal, reached, nothing, hbm, np.full_like(hbm, launch), np.full_like(hbm, np.nan))
+
+    def matrix(self, flop: Numbers, moved: Numbers, precision: str) -> Times:
+        """Matrix products and convolutions."""
+        table = self.cluster.calibration.gemm
+        constants = table.get(precision) or table.get("bf16") or next(iter(table.values()))
+        fill = constants.fill.value if constants.fill is not None else 0.0
+        return self._at(flop, moved, precision, sustained(self.cluster, constants.efficiency).value, constants, fill)
+
+    def attention(self, flop: Numbers, moved: Numbers, precision: str, keys: Numbers, rows: Numbers, backward: bool) -> Times:
+        """Fused attention, whose efficiency goes with the length and with the rows that fill the device."""
+        known, table = self.cluster.calibration.attention, self.cluster.calibration.gemm
+        if not known:
+            return self.matrix(flop, moved, precision)
+        c = next(iter(known.values()))
+        efficiency = kernels.saturating_efficiency(keys, c.forward_efficiency.value, c.saturation_length.value)
+        if c.saturation_rows is not None:
+            efficiency = efficiency * kernels.device_filling(rows, c.saturation_rows.value)
+        if backward:
+            ratio = c.backward_time_ratio.value * self.cluster.systems.attention_backward.value
+            efficiency = efficiency * FLASH_BACKWARD_FLOP / ratio
+        constants = table.get(precision) or table.get("bf16") or next(iter(table.values()))
+        return self._at(flop, moved, precision, sustained(self.cluster, efficiency), constants, 0.0)
+
+    def _at(self, flop: Numbers, moved: Numbers, precision: str, efficiency: Any, constants: Any, fill: float) -> Times:
+        peak, fraction = self.peak(precision), constants.bandwidth_fraction.value
+        hbm = kernels.memory_time(moved, self.bandwidth, fraction, 0.0)
+        return Times(
+            ideal=kernels.kernel_time(flop, moved, peak, self.bandwidth, 1.0, 1.0, 0.0, 0.0),
+            achievable=kernels.kernel_time(flop, moved, peak, self.bandwidth, efficiency, fraction, fill, constants.launch.value),
+            compute=kernels.compute_time(flop, peak, efficiency),
+            hbm=hbm,
+            launch=np.full_like(hbm, constants.launch.value),
+            peak=np.full_like(hbm, peak),
+        )
