@@ -55,6 +55,9 @@ class DeviceArguments(msgspec.Struct, gc=False):
     group_size: Any = msgspec.field(default=None, name="Group size")
     group: Any = msgspec.field(default=None, name="Process Group Name")
     ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    sequence: Any = msgspec.field(default=None, name="Seq")
+    source: Any = msgspec.field(default=None, name="Src Rank")
+    target: Any = msgspec.field(default=None, name="Dst Rank")
 
 
 class OperatorArguments(msgspec.Struct, gc=False):
@@ -290,6 +293,8 @@ def _message(a: DeviceArguments, said_by: str) -> Message:
     ranks = []
     if isinstance(a.ranks, str):
         ranks = [int(r) for r in a.ranks.strip("[]").replace(",", " ").split() if r.lstrip("-").isdecimal() and len(r) < 12]
+    elif isinstance(a.ranks, list):
+        ranks = [r for r in a.ranks if type(r) is int]
     return Message(
         collective=str(a.collective).lower() if a.collective is not None else None,
         elements_in=_integer(a.elements_in),
@@ -298,6 +303,9 @@ def _message(a: DeviceArguments, said_by: str) -> Message:
         group_size=_integer(a.group_size),
         group=str(a.group) if a.group is not None else None,
         ranks=tuple(ranks),
+        sequence=_integer(a.sequence),
+        source=_integer(a.source),
+        target=_integer(a.target),
         said_by=said_by,
     )
 

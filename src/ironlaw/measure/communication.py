@@ -98,6 +98,12 @@ def classify(trace: Trace, more: tuple[Path, ...] = ()) -> Classified:
                 operation[index] = pattern.operation
     mask = is_kernel & by_name[events.name] if len(trace.names) else np.zeros(len(events), bool)
     open_rows = np.flatnonzero(is_kernel & ~settled[events.name]) if len(trace.names) else np.empty(0, np.int64)
+    for row in open_rows[np.isin(open_rows, list(trace.messages))].tolist() if trace.messages else ():
+        mask[row] = True
+        index = int(events.name[row])
+        reason.setdefault(index, f"its arguments name a collective: {trace.messages[row].collective}")
+        family.setdefault(index, "collective")
+    open_rows = open_rows[~mask[open_rows]]
     for row, said in _by_operator(trace, open_rows, operators).items():
         mask[row] = True
         index = int(events.name[row])
@@ -140,7 +146,7 @@ def _by_operator(trace: Trace, rows: Column, operators: list[Pattern]) -> dict[i
         if not len(chosen):
             continue
         said = spans.rows(chosen)
-        for row, span in _of_external(trace.events.external[rows], said):
+        for row, span in _of_external(external_of(trace)[rows], said):
             found.setdefault(int(rows[row]), trace.names[int(said.name[span])])
         for row, span in _of_thread(trace, rows, said):
             found.setdefault(int(rows[row]), trace.names[int(said.name[span])])
@@ -150,6 +156,15 @@ def _by_operator(trace: Trace, rows: Column, operators: list[Pattern]) -> dict[i
 def _communicates(operators: list[Pattern], name: str) -> bool:
     pattern = _first(operators, name)
     return pattern is not None and pattern.communicates
+
+
+def external_of(trace: Trace) -> Column:
+    """The operators' identifiers on the events; none where the file repeats the correlation there, as older profilers did."""
+    events = trace.events
+    said = events.external >= 0
+    if said.sum() > 1 and (events.external[said] == events.correlation[said]).all():
+        return np.full(len(events), NONE, np.int64)
+    return events.external
 
 
 def _of_external(external: Column, spans: Spans) -> list[tuple[int, int]]:
@@ -163,7 +178,7 @@ def _of_external(external: Column, spans: Spans) -> list[tuple[int, int]]:
 def _of_thread(trace: Trace, rows: Column, spans: Spans) -> list[tuple[int, int]]:
     """Rows without an external id whose launch lies inside a span on the same thread."""
     events, launches = trace.events, trace.launches
-    loose = np.flatnonzero((events.external[rows] < 0) & (events.launch[rows] != NONE))
+    loose = np.flatnonzero((external_of(trace)[rows] < 0) & (events.launch[rows] != NONE))
     if not len(loose):
         return []
     found = []

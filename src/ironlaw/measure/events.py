@@ -82,6 +82,9 @@ class Message:
     group_size: int | None = None
     group: str | None = None
     ranks: tuple[int, ...] = ()
+    sequence: int | None = None  # the number of the call in its group
+    source: int | None = None  # of a message between two ranks
+    target: int | None = None
     said_by: str = ""  # "kernel arguments", "record_param_comms", "shapes of nccl:all_to_all"
 
 

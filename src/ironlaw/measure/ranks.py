@@ -1,0 +1,368 @@
+"""The ranks of a job beside each other: what of each collective is transfer, what is waiting, and who is waited for.
+
+A collective can move its data only once the last rank has come. From its latest start to its latest end is transfer; what a rank
+spends in it before that is skew, and belongs to whatever kept the last rank. Clocks of several hosts are aligned on the ends of
+collectives, which the ranks reach together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.measure.collectives import Collective, collectives, rates, traffic_factor
+from ironlaw.measure.communication import Classified, Mask, classify
+from ironlaw.measure.events import Trace
+from ironlaw.measure.matching import Matched, Times, match, pairs_by_time, tables
+from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of
+from ironlaw.measure.timeline import Timeline
+
+SAME_CLOCK = 10_000  # [ns] ends of one clock agree within a few microseconds
+_RESIDUAL = 100_000  # [ns] ends that lie further apart after alignment are worth a warning
+_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")  # operations all ranks leave together
+_SHOWN = 200  # collectives in data(), those that took the job longest
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """One collective as its ranks met in it; all in ns."""
+
+    operation: str
+    bytes: int | None  # of the largest buffer
+    n: int | None
+    group: str
+    ranks: tuple[int, ...]  # those here
+    complete: bool  # every rank that takes part is here
+    start: int  # the first rank's, on the common clock
+    end: int  # the last rank's
+    transfer: int  # latest start to latest end; an upper bound where a rank is missing
+    waits: tuple[int, ...]  # by rank: from its start until the last one came
+    late: int  # the rank that came last
+    ahead: int  # by how much the last came after the one before it
+    spread: int  # between first and last end
+
+    @property
+    def skew(self) -> int:
+        """All waits together."""
+        return sum(self.waits)
+
+    def data(self) -> dict[str, Any]:
+        """Plain values. The bandwidth is an estimate from above: peers may have sent a part before the last rank came."""
+        algbw, busbw = rates(self.bytes, self.transfer, traffic_factor(self.operation, self.n))
+        return {
+            "operation": self.operation,
+            "bytes": self.bytes,
+            "ranks": self.n,
+            "group": self.group,
+            "transfer_ns": self.transfer,
+            "wait_ns": dict(zip(map(str, self.ranks), self.waits, strict=True)),
+            "late_rank": self.late,
+            "ends_apart_ns": self.spread,
+            "algbw": algbw,
+            "busbw": busbw,
+            "complete": self.complete,
+        }
+
+
+@dataclass(frozen=True)
+class RankTotal:
+    """One rank over its whole trace, in ns; exposed_transfer + exposed_wait + exposed_unmatched is all its exposed communication."""
+
+    rank: int
+    span: int
+    compute: int
+    idle: int
+    communication: int  # any communication kernel runs
+    transfer: int  # of the collectives it met others in
+    wait: int
+    exposed_transfer: int
+    exposed_wait: int
+    exposed_unmatched: int  # communication that met no other rank: transfer or waiting, one trace cannot tell
+    late: int  # how often it came last
+    made_others_wait: int  # rank-nanoseconds of all others while they waited for it
+    ahead: int  # what each of them would have saved had it come with the one before it
+    while_late: dict[str, int]  # what it did meanwhile: compute, communication, copy, idle
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """All ranks of a job."""
+
+    ranks: tuple[int, ...]
+    world_size: int | None
+    missing: tuple[int, ...]
+    offsets: dict[int, int]  # [ns] each rank's clock was ahead by; 0 on the common clock
+    residual_max: int  # [ns] between the ends of one collective, after alignment
+    residual_p95: int
+    meetings: tuple[Meeting, ...]  # by start
+    totals: tuple[RankTotal, ...]  # by rank
+    warnings: tuple[str, ...]
+
+    @property
+    def late_ranking(self) -> list[RankTotal]:
+        """The ranks others waited for, most first."""
+        return sorted((t for t in self.totals if t.late), key=lambda t: (-t.made_others_wait, t.rank))
+
+    def data(self) -> dict[str, Any]:
+        """Plain values for a report."""
+        longest = sorted(self.meetings, key=lambda m: -(m.transfer + m.skew))[:_SHOWN]
+        compute = sorted(t.compute for t in self.totals)
+        middle = compute[(len(compute) - 1) // 2] if compute else 0
+        return {
+            "ranks": list(self.ranks),
+            "world_size": self.world_size,
+            "missing": list(self.missing),
+            "clock": {
+                "ahead_ns": {str(rank): offset for rank, offset in self.offsets.items()},
+                "ends_apart_ns": {"max": self.residual_max, "p95": self.residual_p95},
+            },
+            "collectives": len(self.meetings),
+            "transfer_ns": sum(m.transfer for m in self.meetings),
+            "skew_ns": sum(m.skew for m in self.meetings),
+            "meetings": [m.data() for m in sorted(longest, key=lambda m: m.start)],
+            "by_rank": [dict(t.__dict__, compute_over_median=t.compute / middle if middle else None) for t in self.totals],
+            "late": [t.rank for t in self.late_ranking],
+            "warnings": list(self.warnings),
+        }
+
+
+def align(
+    traces: Sequence[Trace],
+    classified: Sequence[Classified] | None = None,
+    counted: Sequence[Mask] | None = None,
+) -> Ranks:
+    """The traces of a job, one rank each, aligned collective by collective."""
+    said = list(classified) if classified is not None else [classify(t) for t in traces]
+    masks = list(counted) if counted is not None else [np.ones(len(t.events), bool) for t in traces]
+    place, warnings = _numbered(traces)
+    ranks = sorted(place)
+    calls = {rank: collectives(traces[place[rank]], said[place[rank]], masks[place[rank]]) for rank in ranks}
+    base = min((t.base for t in traces), default=0)
+    clock = {rank: traces[place[rank]].base - base for rank in ranks}
+    matching = match(calls, clock)
+    warnings += matching.warnings
+    offsets, more = _offsets(list(matching.met), ranks, clock, {rank: _host(traces[place[rank]]) for rank in ranks})
+    warnings += more
+    clock = {rank: clock[rank] - offsets[rank] for rank in ranks}
+    paired = pairs_by_time(matching.loose, clock)
+    for rank, count in _unpaired(matching.alone, matching.loose, paired).items():
+        warnings.append(f"rank {rank}: {count} of {len(calls[rank])} collectives met no call of another rank")
+    met = [*matching.met, *paired]
+    start, end, here = tables(met, ranks, clock)
+    meetings = _meetings(met, ranks, start, end, here)
+    if met and not meetings:
+        raise AssertionError("calls met and no meeting came of it")
+    spreads = np.array([m.spread for m in meetings if m.operation in _TOGETHER], np.int64)
+    worst = int(spreads.max()) if len(spreads) else 0
+    p95 = int(np.sort(spreads)[int(np.ceil(0.95 * len(spreads))) - 1]) if len(spreads) else 0
+    if p95 > _RESIDUAL:
+        warnings.append(f"the ends of collectives lie {p95} ns apart (p95) after alignment: transfer and waiting are that uncertain")
+    totals = tuple(_total(rank, traces[place[rank]], said[place[rank]], masks[place[rank]], met, meetings, clock) for rank in ranks)
+    world = max((t.world_size for t in traces if t.world_size is not None), default=None)
+    missing = tuple(sorted(set(range(world)) - set(ranks))) if world is not None and world < 1 << 20 else ()
+    if missing:
+        shown = ", ".join(map(str, missing[:16])) + (f" and {len(missing) - 16} more" if len(missing) > 16 else "")
+        warnings.append(f"{len(missing)} of {world} ranks are missing ({shown}); a late one among them hides in the transfer")
+    return Ranks(tuple(ranks), world, missing, offsets, worst, p95, meetings, totals, tuple(warnings))
+
+
+def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
+    """The trace of each rank, and what is wrong with the numbers the files give."""
+    warnings: list[str] = []
+    place: dict[int, int] = {}
+    devices: dict[str, int] = {}
+    for trace in traces:
+        devices[trace.path] = devices.get(trace.path, 0) + 1
+    several = {path for path, count in devices.items() if count > 1}
+    for path in sorted(several):
+        warnings.append(f"{path}: {devices[path]} devices in one file; they are numbered in their order, not by the rank it names")
+    unnamed = []
+    for i, trace in enumerate(traces):
+        if trace.rank is None or trace.path in several:
+            unnamed.append(i)
+        elif trace.rank in place:
+            warnings.append(f"{trace.path}: rank {trace.rank} again, after {traces[place[trace.rank]].path}; the first one counts")
+        else:
+            place[trace.rank] = i
+    free = 0
+    for i in unnamed:
+        while free in place:
+            free += 1
+        place[free] = i
+        if traces[i].path not in several:
+            warnings.append(f"{traces[i].path}: says no rank; taken as rank {free}")
+    return place, warnings
+
+
+def _host(trace: Trace) -> str | None:
+    for name in ("HOSTNAME", "hostname", "host_name"):
+        found = trace.properties.get(name)
+        if isinstance(found, str) and found:
+            return found
+    return None
+
+
+def _offsets(met: list[Matched], ranks: list[int], clock: dict[int, int], hosts: dict[int, str | None]) -> tuple[dict[int, int], list[str]]:
+    """By how much each rank's clock is ahead: the lower median of its ends against those of ranks already placed."""
+    offsets = dict.fromkeys(ranks, 0)
+    together = [m for m in met if m.operation in _TOGETHER] or met
+    _, end, here = tables(together, ranks, clock)
+    if not len(together):
+        return offsets, [f"no collective joins the {len(ranks)} ranks: nothing can be compared"] if len(ranks) > 1 else []
+    known = np.zeros(len(ranks), bool)
+    known[int(np.argmax(here.sum(axis=0)))] = True
+    ahead = np.zeros(len(ranks), np.int64)
+    while True:
+        placed = here & known
+        anchored = placed.any(axis=1)
+        anchor = _row_median(end - ahead, placed)
+        fresh = [j for j in np.flatnonzero(~known).tolist() if (here[:, j] & anchored).any()]
+        if not fresh:
+            break
+        for j in fresh:
+            shared = here[:, j] & anchored
+            apart = np.sort(end[shared, j] - anchor[shared])
+            ahead[j] = apart[(len(apart) - 1) // 2]
+        known[fresh] = True
+    ahead = _by_host(ahead, [hosts[rank] for rank in ranks])
+    warnings = []
+    for j, rank in enumerate(ranks):
+        if not known[j]:
+            warnings.append(f"rank {rank}: no collective joins it to the others; its clock is taken as it is")
+        elif abs(int(ahead[j])) > SAME_CLOCK:
+            offsets[rank] = int(ahead[j])
+    return offsets, warnings
+
+
+def _row_median(values: Times, chosen: NDArray[np.bool_]) -> Times:
+    """The lower median of the chosen values of each row; anything where none is chosen."""
+    ordered = np.sort(np.where(chosen, values, np.iinfo(np.int64).max), axis=1)
+    at = np.maximum(chosen.sum(axis=1) - 1, 0) // 2
+    return np.take_along_axis(ordered, at[:, None], axis=1)[:, 0]
+
+
+def _by_host(ahead: Times, hosts: list[str | None]) -> Times:
+    """One offset for all ranks of a host, where the files name their hosts: they share its clock."""
+    result = ahead.copy()
+    for host in {h for h in hosts if h is not None}:
+        mine = [j for j, h in enumerate(hosts) if h == host]
+        result[mine] = np.sort(ahead[mine])[(len(mine) - 1) // 2]
+    return result
+
+
+def _unpaired(alone: dict[int, int], loose: dict[int, list[Collective]], paired: list[Matched]) -> dict[int, int]:
+    left = dict(alone)
+    for rank, mine in loose.items():
+        left[rank] = left.get(rank, 0) + len(mine) - sum(rank in m.calls for m in paired)
+    return {rank: count for rank, count in sorted(left.items()) if count}
+
+
+def _meetings(met: list[Matched], ranks: list[int], start: Times, end: Times, here: NDArray[np.bool_]) -> tuple[Meeting, ...]:
+    found = []
+    for i, one in enumerate(met):
+        present = np.flatnonzero(here[i])
+        starts, ends = start[i, present], end[i, present]
+        last = int(starts.max())
+        order = np.sort(starts)
+        # a call that ended before the last one came (a broadcast's root) waited no longer than it ran
+        waits = np.minimum(last, ends) - starts
+        found.append(
+            Meeting(
+                operation=one.operation,
+                bytes=one.bytes,
+                n=one.n,
+                group=one.key.group,
+                ranks=tuple(ranks[j] for j in present.tolist()),
+                complete=one.complete,
+                start=int(order[0]),
+                end=int(ends.max()),
+                transfer=int(ends.max()) - last,
+                waits=tuple(waits.tolist()),
+                late=ranks[int(present[int(np.argmax(starts))])],
+                ahead=last - int(order[-2]),
+                spread=int(ends.max() - ends.min()),
+            )
+        )
+    return tuple(sorted(found, key=lambda m: (m.start, m.end, m.ranks)))
+
+
+def _total(
+    rank: int,
+    trace: Trace,
+    classified: Classified,
+    counted: Mask,
+    met: list[Matched],
+    meetings: tuple[Meeting, ...],
+    clock: dict[int, int],
+) -> RankTotal:
+    events = trace.events.rows(counted)
+    mask = classified.mask[counted]
+    window = window_of(events, mask)
+    mine = [m for m in meetings if rank in m.ranks]
+    late = [m for m in mine if m.late == rank]
+    waits, transfers = _own(rank, met, clock)
+    exposed_transfer, exposed_wait = _exposed(events.start, events.end, classes(events, mask), waits, transfers)
+    # while the others waited: from the first of them to this rank's own start
+    spans = _union([(m.start - clock[rank], m.start - clock[rank] + max(m.waits)) for m in late])
+    timeline = Timeline(trace, classified.mask)
+    did = sum((timeline.between(a, b) for a, b in spans), np.zeros(8, np.int64))
+    return RankTotal(
+        rank=rank,
+        span=window.wall,
+        compute=window.compute,
+        idle=window.idle,
+        communication=window.comm,
+        transfer=sum(m.transfer for m in mine),
+        wait=sum(m.waits[m.ranks.index(rank)] for m in mine),
+        exposed_transfer=exposed_transfer,
+        exposed_wait=exposed_wait,
+        exposed_unmatched=window.exposed_comm - exposed_transfer - exposed_wait,
+        late=len(late),
+        made_others_wait=sum(m.skew for m in late),
+        ahead=sum(m.ahead for m in late),
+        while_late={
+            "compute": int(did[1] + did[3] + did[5] + did[7]),
+            "communication": int(did[2] + did[6]),
+            "copy": int(did[4]),
+            "idle": int(did[0]),
+        },
+    )
+
+
+def _own(rank: int, met: list[Matched], clock: dict[int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The waiting and the transfer of each call of ``rank``, on its own clock."""
+    waits, transfers = [], []
+    for one in met:
+        call = one.calls.get(rank)
+        if call is None:
+            continue
+        last = max(c.start + clock[r] for r, c in one.calls.items()) - clock[rank]
+        cut = min(last, call.end)
+        waits.append((call.start, cut))
+        transfers.append((cut, call.end))
+    return waits, transfers
+
+
+def _exposed(start: Times, end: Times, bits: Times, waits: list[tuple[int, int]], transfers: list[tuple[int, int]]) -> tuple[int, int]:
+    """Nanoseconds of transfer, and of waiting alone, in which no compute kernel ran."""
+    compute = bits == COMPUTE
+    parts = [np.array(p, np.int64).reshape(-1, 2) for p in (transfers, waits)]
+    starts = np.concatenate([start[compute], parts[0][:, 0], parts[1][:, 0]])
+    ends = np.concatenate([end[compute], parts[0][:, 1], parts[1][:, 1]])
+    kinds = np.repeat([COMPUTE, COMMUNICATION, COPY], [int(compute.sum()), len(parts[0]), len(parts[1])])
+    state = by_state(starts, ends, kinds)
+    return int(state[2] + state[6]), int(state[4])
+
+
+def _union(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for a, b in sorted(spans):
+        if merged and a <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(b, merged[-1][1]))
+        elif b > a:
+            merged.append((a, b))
+    return merged
