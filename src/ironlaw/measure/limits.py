@@ -1,0 +1,221 @@
+"""How much a file that nobody vouches for may cost to read, and the one way to open it.
+
+Traces, logs and snapshots come from other people's machines. They are opened here: a plain file or a compressed one, told apart by
+its first bytes, streamed, with a limit on what it may unpack to. Whatever is wrong with a file is an InputError of one line.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import time
+import zlib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ironlaw.errors import InputError
+
+GIB = 1 << 30
+UNPACKED = 16 * GIB  # a trace of 1 GB is large; what needs more than this is cut before it is sent to anyone
+RATIO = 300  # JSON of a trace packs 10 to 30 times; deflate reaches 1032 on zeros
+RATIO_FROM = 64 << 20  # short files of blanks may pack well and harm nobody
+CHUNK = 1 << 18
+PIECE = 1 << 15  # fed at a time: what is left of it is copied once a member, and a hostile file has a member every 20 bytes
+
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+
+
+def open_bytes(path: str | Path, most: int = UNPACKED) -> BinaryIO:
+    """``path`` as a stream of bytes, unpacked if its first bytes say gzip (of any number of members) or zstd.
+
+    ``most`` is what it may unpack to, in bytes. Reading the stream raises InputError where the file is truncated, corrupt or a bomb.
+    """
+    file = _regular(path)
+    try:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0:
+            raise InputError(f"{path}: the file is empty; was it still being written?")
+        if size > most:
+            raise InputError(f"{path}: {size} bytes, and at most {most} are read; cut the file first")
+        magic = file.peek(4)[:4]
+        if magic[:2] == GZIP:
+            return io.BufferedReader(_Unpacked(file, path, most, "gzip", _Gzip), CHUNK)
+        if magic == ZSTD:
+            return io.BufferedReader(_Unpacked(file, path, most, "zstd", _zstd(path)), CHUNK)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def blocks(stream: BinaryIO, size: int = 1 << 20) -> Iterator[bytes]:
+    """What is left of ``stream`` in blocks of ``size`` bytes, the last one shorter.
+
+    >>> list(blocks(io.BytesIO(b"abcde"), 2))
+    [b'ab', b'cd', b'e']
+    """
+    while block := stream.read(size):
+        yield block
+
+
+def head(path: str | Path, size: int = 1 << 16) -> bytes:
+    """The first ``size`` bytes of ``path``, unpacked: what a file is recognised by."""
+    with open_bytes(path) as stream:
+        return stream.read(size)
+
+
+class Deadline:
+    """A limit of wall time for one file: ``check`` raises InputError once it has passed."""
+
+    def __init__(self, path: str | Path, seconds: float) -> None:
+        self.path, self.seconds, self.end = path, seconds, time.monotonic() + seconds
+
+    @property
+    def passed(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() > self.end
+
+    def check(self) -> None:
+        """Raise if the time is up."""
+        if self.passed:
+            raise InputError(f"{self.path}: not read within {self.seconds:g} s; cut the file to fewer steps")
+
+
+def _regular(path: str | Path) -> io.BufferedReader:
+    """``path`` opened, if it is a regular file. It is asked after it is opened, so nothing can be swapped in between."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        number = os.open(path, flags)  # without blocking: a FIFO nobody writes to would never open
+    except ValueError as error:  # a NUL in the name
+        raise InputError(f"{str(path)!r}: not the name of a file: {error}") from error
+    except OSError as error:
+        if Path(path).is_dir():
+            raise InputError(f"{path}: a folder, not a file") from error
+        raise InputError(f"{path}: cannot be opened: {error.strerror or error}") from error
+    mode = os.fstat(number).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(number)
+        kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"))
+        kind = next((name for test, name in kinds if test(mode)), "device")
+        raise InputError(f"{path}: a {kind}, not a file; save what it gives to a file first")
+    return io.BufferedReader(io.FileIO(number, "rb"), CHUNK)
+
+
+class _Gzip:
+    """One gzip member, at most a given number of bytes at a time."""
+
+    wrong: tuple[type[Exception], ...] = (zlib.error,)
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=31)
+
+    def feed(self, data: bytes, most: int) -> tuple[bytes, bytes]:
+        """Up to ``most`` bytes out of ``data``, and what of ``data`` is still to be fed."""
+        out = self._inner.decompress(data, most)
+        return out, self._inner.unused_data if self._inner.eof else self._inner.unconsumed_tail
+
+    @property
+    def ended(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def held(self) -> bool:
+        """Whether more may come out with nothing fed; asked only when nothing is left to feed."""
+        return False
+
+
+def _zstd(path: str | Path) -> type[Any]:
+    """A frame of zstd with the face of ``_Gzip``, from the standard library (3.14) or its backport."""
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            module = import_module(name)
+        except ImportError:
+            continue
+        return _zstd_of(module)
+    raise InputError(f"{path}: zstd, which this Python does not unpack; run `zstd -d` on it, or install backports.zstd")
+
+
+def _zstd_of(module: Any) -> type[Any]:
+    class Frame:
+        wrong = (module.ZstdError,)
+
+        def __init__(self) -> None:
+            self._inner = module.ZstdDecompressor()
+
+        def feed(self, data: bytes, most: int) -> tuple[bytes, bytes]:
+            out = self._inner.decompress(data, most)
+            return out, self._inner.unused_data if self._inner.eof else b""
+
+        @property
+        def ended(self) -> bool:
+            return bool(self._inner.eof)
+
+        @property
+        def held(self) -> bool:
+            return not self._inner.needs_input and not self._inner.eof
+
+    return Frame
+
+
+class _Unpacked(io.RawIOBase):
+    """What a compressed file holds, member after member, counted on both sides."""
+
+    def __init__(self, file: io.BufferedReader, path: str | Path, most: int, form: str, member: type[Any]) -> None:
+        self._file, self._path, self._most, self._form, self._member = file, path, most, form, member
+        self._now = member()
+        self._left = b""  # read from the file, not yet fed
+        self._taken = self._given = 0  # bytes of the file read, bytes unpacked
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, target: Any) -> int:
+        view = memoryview(target).cast("B")
+        while True:
+            if not self._left and not self._now.held and not self._more():
+                return 0
+            out = self._unpack(len(view))
+            if out:
+                view[: len(out)] = out
+                return len(out)
+
+    def _more(self) -> bool:
+        """Read on; False at the end of the file, which is right only between members."""
+        self._left = self._file.read(PIECE)
+        self._taken += len(self._left)
+        if self._left:
+            return True
+        if not self._now.ended:
+            raise InputError(f"{self._path}: {self._form} data stops at byte {self._taken}, before its end: truncated; copy the file again")
+        return False
+
+    def _unpack(self, most: int) -> bytes:
+        if self._now.ended:
+            self._left = self._left.lstrip(b"\0")  # tapes and some writers pad with zeros
+            if not self._left:
+                return b""
+            self._now = self._member()
+        try:
+            out, self._left = self._now.feed(self._left, most)
+        except self._now.wrong as error:
+            where = self._taken - len(self._left)
+            raise InputError(f"{self._path}: corrupt {self._form} data after byte {where}: {error}; copy the file again") from error
+        self._given += len(out)
+        self._count()
+        return bytes(out)
+
+    def _count(self) -> None:
+        if self._given > self._most:
+            raise InputError(f"{self._path}: unpacks to more than {self._most} bytes; cut the file first")
+        used = max(1, self._taken - len(self._left))
+        if self._given > RATIO_FROM and self._given > RATIO * used:
+            raise InputError(
+                f"{self._path}: {used} bytes unpack to {self._given} and more, over {RATIO} times: taken for a zip bomb and not read"
+            )
