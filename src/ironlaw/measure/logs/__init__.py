@@ -1,0 +1,73 @@
+"""Readers of training logs and of collective benchmarks, recognised by what is in the file and never by its name.
+
+Each format is a module with its NAME, the SIGNS it is recognised by, and ``read`` for lines or ``read_file`` for a whole document.
+The order of FORMATS decides where a log has lines of two: Megatron-LM over DeepSpeed prints both, and its own lines have the times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ironlaw.errors import InputError
+from ironlaw.measure.limits import open_bytes
+from ironlaw.measure.logs import (
+    all_reduce_bench,
+    deepspeed,
+    llm_c,
+    megatron,
+    mlperf,
+    modded_nanogpt,
+    nanogpt,
+    nccl_tests,
+    torchtitan,
+    trainer_state,
+)
+from ironlaw.measure.logs.log import MOST, Calls, Log, Notes, lines
+
+__all__ = ["FORMATS", "HEAD", "Calls", "Log", "read_log", "recognise"]
+
+HEAD = 4 << 20  # bytes looked at: imports, environments and arguments of hundreds of ranks come before the first iteration
+
+_LINES = (mlperf, megatron, torchtitan, modded_nanogpt, llm_c, nanogpt, deepspeed, nccl_tests, all_reduce_bench)
+
+
+def _streamed(module: object) -> Callable[[str, Notes], Log]:
+    def read(path: str, notes: Notes) -> Log:
+        log: Log = module.read(lines(path, notes), notes)  # type: ignore[attr-defined]
+        return log
+
+    return read
+
+
+FORMATS: dict[str, Callable[[str, Notes], Log]] = {
+    trainer_state.NAME: lambda _path, notes: trainer_state.read_file(notes),
+    **{module.NAME: _streamed(module) for module in _LINES},
+}
+_SIGNS = {module.NAME: module.SIGNS for module in (trainer_state, *_LINES)}
+
+
+def recognise(head: bytes) -> str | None:
+    """The format of a log by its first bytes (``HEAD`` of them are enough), None where no format's signs are in them.
+
+    >>> recognise(b" iteration 1/ 10 | elapsed time per iteration (ms): 3.1 |"), recognise(b"PK")
+    ('megatron', None)
+    """
+    for round_ in range(max(len(signs) for signs in _SIGNS.values())):  # lines of numbers first, what precedes them after
+        for name, signs in _SIGNS.items():
+            if round_ < len(signs) and signs[round_].search(head):
+                return name
+    return None
+
+
+def read_log(path: str | Path) -> Log:
+    """The log at ``path``; InputError where it is of no known format or cannot be read."""
+    with open_bytes(path, MOST) as stream:
+        head = stream.read(HEAD)
+    form = recognise(head)
+    if form is None:
+        raise InputError(f"{path}: not a log of a known format ({', '.join(FORMATS)}); is it cut, or a trace?")
+    log = FORMATS[form](str(path), Notes(str(path)))
+    if not len(log) and (log.calls is None or not len(log.calls)) and not log.claims:
+        raise InputError(f"{path}: looks like a log of {form} and has no line with a time; was it cut before the first iteration?")
+    return log

@@ -1,0 +1,307 @@
+"""What a training log says, as columns: one row a line that reports iterations, beside the arguments the log printed.
+
+Logs are text from other people's machines: coloured, cut, with the lines of several ranks between each other. ``lines`` streams one
+within limits of time and memory, and ``Rows`` gathers what the reader of a format finds in it. Nothing is averaged here: a row whose
+time is no ordinary step keeps its time and carries the reason it is set aside.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.errors import InputError
+from ironlaw.measure.limits import Deadline, open_bytes
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MOST = 4 << 30  # bytes of a log, unpacked
+LONGEST = 1 << 14  # bytes of a line; argument dumps and iteration lines are below 4 KiB
+ROWS = 5_000_000
+SECONDS = 600.0
+OPTIONAL = ("tokens_per_second", "tflops", "loss", "memory", "data_share", "power")
+JITTER = 2  # ranks that print without a prefix run at most this many iterations ahead of each other
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]{0,200}\x07|[@-Z\\-_])|\[\d{1,3}(?:;\d{1,3}){0,5}m")
+_PREFIX = re.compile(
+    r"\s*(?:\[default(?P<a>\d{1,6})\]:|\[rank(?P<b>\d{1,6})\]:|\[\d+,(?P<c>\d{1,6})\]<std(?:out|err)>:|(?P<d>\d{1,6}): |std(?:out|err): )"
+)
+_CLOCK = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
+_SMI = re.compile(r"^\| {1,8}\d{1,4} {1,8}(\S.{0,60}?) {1,40}(?:On|Off|N/A) {1,8}\| {1,8}[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:")
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Timed calls of a collective, one row a call on a rank (or the benchmark's own mean over calls)."""
+
+    collective: str  # "all_reduce", "" where the log does not say
+    rank: Integers  # -1 where a row is of all ranks
+    number: Integers  # the k-th call of this size on this rank, from 0
+    size: Floats  # [B] of the tensor
+    seconds: Floats
+    algorithm_bandwidth: Floats  # [B/s], as printed
+    bus_bandwidth: Floats  # [B/s], as printed
+    in_place: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+@dataclass(frozen=True)
+class Log:
+    """One log. Columns have one row a line that reports iterations; an optional column is None where the log never has it."""
+
+    path: str
+    format: str
+    iteration: Integers
+    seconds: Floats  # per ``per``, mean over ``averaged`` iterations; nan where the line has no time
+    averaged: Integers  # iterations a row is the mean of
+    aside: tuple[str, ...]  # why a row is no ordinary step: "" for those that are
+    per: str = "iteration"  # what the seconds are of: "iteration", or "sample" in MLPerf logs that do not say the batch
+    world_size: int | None = None
+    tokens_per_second: Floats | None = None
+    tokens_of: str = "gpu"  # whose tokens those are: "gpu" or "job"
+    tflops: Floats | None = None  # per GPU, as the log claims
+    loss: Floats | None = None
+    memory: Floats | None = None  # [B]
+    data_share: Floats | None = None  # of a step, waiting for the loader
+    power: Floats | None = None  # [W] per GPU
+    arguments: dict[str, str] = field(default_factory=dict)
+    claims: dict[str, float] = field(default_factory=dict)  # totals the log states of itself, in SI units
+    device_name: str = ""
+    devices: int | None = None  # that one node's tool lists, which is not the world size
+    calls: Calls | None = None
+    skipped: dict[str, int] = field(default_factory=dict)  # lines left out, by reason
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.iteration)
+
+
+@dataclass
+class Notes:
+    """What a reader gathers beside rows."""
+
+    path: str
+    arguments: dict[str, str] = field(default_factory=dict)
+    claims: dict[str, float] = field(default_factory=dict)
+    device_name: str = ""
+    devices: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    warnings: dict[str, None] = field(default_factory=dict)  # in order, each once
+
+    def warn(self, text: str) -> None:
+        """Keep a warning once; a hostile file may cause few."""
+        if len(self.warnings) < 100:
+            self.warnings[text] = None
+
+    def argument(self, name: str, value: str) -> None:
+        """Keep an argument; the first one printed wins, later ones are other ranks'."""
+        if len(self.arguments) < 5000:
+            self.arguments.setdefault(name, value.strip()[:500])
+
+    def device(self, line: str) -> bool:
+        """Whether ``line`` is a device's row in what nvidia-smi prints; its name is kept."""
+        found = _SMI.match(line)
+        if found:
+            self.device_name = self.device_name or found[1].strip()
+            self.devices += 1
+        return found is not None
+
+    def world_size(self) -> int | None:
+        """Ranks of the job, where the arguments say."""
+        return whole(self.arguments.get("world_size", ""))
+
+
+@dataclass
+class _Row:
+    iteration: int
+    seconds: float
+    rank: int | None
+    aside: str
+    clock: float
+    values: dict[str, float]
+    averaged: int = 1
+    fresh: bool = False  # nothing before it in this attempt to measure from
+
+
+class Rows:
+    """Rows as a reader finds them. ``log`` drops the lines of other ranks and makes columns."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes, self.rows = notes, list[_Row]()
+
+    def add(
+        self, iteration: int, seconds: float = math.nan, *, rank: int | None = None, aside: str = "", clock: float | None = None,
+        **values: float | None,
+    ) -> None:  # fmt: skip
+        """One line. Without ``seconds`` the time is that since the same rank's line before, by ``clock``."""
+        if len(self.rows) >= ROWS:
+            raise InputError(f"{self.notes.path}: more than {ROWS} iteration lines; cut the log first")
+        known = {k: v for k, v in values.items() if v is not None}
+        self.rows.append(_Row(iteration, seconds, rank, aside, math.nan if clock is None else clock, known))
+
+    def log(self, form: str, averages: bool = False, **more: object) -> Log:
+        """The log. ``averages``: a line is the mean over the iterations since the line before."""
+        rows = self._once(self._one_rank())
+        _spread(rows, averages)
+        for row in rows:
+            if not row.aside and not math.isfinite(row.seconds):
+                row.aside = "no time: nothing before it to measure from"
+        notes = self.notes
+        columns = {name: _optional([r.values.get(name, math.nan) for r in rows]) for name in OPTIONAL}
+        fields: dict[str, object] = {
+            "iteration": np.array([r.iteration for r in rows], np.int64),
+            "seconds": np.array([r.seconds for r in rows], np.float64),
+            "averaged": np.array([r.averaged for r in rows], np.int64),
+            "aside": tuple(r.aside for r in rows),
+            "world_size": notes.world_size(),
+            "arguments": notes.arguments,
+            "claims": notes.claims,
+            "device_name": notes.device_name,
+            "devices": notes.devices or None,
+            "skipped": dict(notes.skipped),
+            "warnings": tuple(notes.warnings),
+            **columns,
+            **more,
+        }
+        return Log(notes.path, form, **fields)  # type: ignore[arg-type]
+
+    def _one_rank(self) -> list[_Row]:
+        ranks = {row.rank for row in self.rows if row.rank is not None}
+        if len(ranks) < 2:
+            return self.rows
+        kept = min(ranks)
+        rows = [row for row in self.rows if row.rank == kept]
+        self.notes.skipped["an iteration line of another rank"] += len(self.rows) - len(rows)
+        return rows
+
+    def _once(self, rows: list[_Row]) -> list[_Row]:
+        """Each iteration once an attempt; a log that goes back further than ranks can drift has restarted."""
+        kept, seen, top = list[_Row](), set[int](), -1
+        for row in rows:
+            if kept and row.iteration < top - JITTER:
+                self.notes.warn(f"the log goes back from iteration {top} to {row.iteration}: a restart")
+                seen, top = set(), -1
+                row.aside = row.aside or "first iteration after a restart"
+                row.fresh = True
+            if row.iteration in seen:
+                self.notes.skipped["the same iteration again (another rank)"] += 1
+                continue
+            seen.add(row.iteration)
+            top = max(top, row.iteration)
+            kept.append(row)
+        return kept
+
+
+def _spread(rows: list[_Row], averages: bool) -> None:
+    """Iterations each row stands for, and times from clocks where a row has none of its own."""
+    before: _Row | None = None
+    for row in rows:
+        if before is not None and not row.fresh and row.iteration > before.iteration:
+            steps = row.iteration - before.iteration
+            if not math.isfinite(row.seconds) and row.clock > before.clock:
+                row.seconds, row.averaged = (row.clock - before.clock) / steps, steps
+            elif averages:
+                row.averaged = steps
+        before = row
+    if averages and len(rows) > 1:
+        rows[0].averaged = max(1, min(rows[0].iteration, rows[1].averaged))
+
+
+def _optional(values: list[float]) -> Floats | None:
+    column = np.array(values, np.float64)
+    return None if np.all(np.isnan(column)) else column
+
+
+def lines(path: str | Path, notes: Notes) -> Iterator[str]:
+    """The lines of ``path`` without colours, streamed; a line beyond ``LONGEST`` is left out and counted."""
+    deadline = Deadline(path, SECONDS)
+    with open_bytes(path, MOST) as stream:
+        count = 0
+        while raw := stream.readline(LONGEST):
+            count += 1
+            if count % 4096 == 0:
+                deadline.check()
+            if len(raw) == LONGEST and not raw.endswith(b"\n"):
+                notes.skipped[f"longer than {LONGEST} bytes"] += 1
+                while raw and not raw.endswith(b"\n"):
+                    raw = stream.readline(1 << 20)
+                    deadline.check()
+                continue
+            # a progress bar returns to the start of its line: what follows the last return is what one would see
+            text = raw.decode("utf-8", "replace").rstrip("\r\n")
+            yield plain(text.rsplit("\r", 1)[-1])
+
+
+def plain(text: str) -> str:
+    """``text`` without terminal colours, those whose escape character a copy lost included.
+
+    >>> plain("\\x1b[31mstep:\\x1b[0m 4"), plain("[32mtps: 3[0m")
+    ('step: 4', 'tps: 3')
+    """
+    return _ANSI.sub("", text) if "\x1b" in text or "m" in text else text
+
+
+def ranked(line: str) -> tuple[int | None, str]:
+    """The rank a launcher wrote before a line, and the line.
+
+    >>> ranked("[default3]: iteration 5"), ranked("[1,0]<stdout>:# nThread"), ranked("12: loss"), ranked("loss: 3")
+    ((3, ' iteration 5'), (0, '# nThread'), (12, 'loss'), (None, 'loss: 3'))
+    """
+    found = _PREFIX.match(line)
+    if found is None:
+        return None, line
+    rank = next((v for v in found.groups() if v is not None), None)
+    return (None if rank is None else int(rank)), line[found.end() :]
+
+
+def clock(line: str) -> float | None:
+    """Seconds of the first time of day in ``line``, None where there is none.
+
+    >>> clock("[titan] 2026-02-24 19:46:19,145 - root") - clock("[titan] 2026-02-24 19:46:17,508 - root")
+    1.6369998455047607
+    """
+    found = _CLOCK.search(line)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(v) for v in found.groups()[:6])
+    try:
+        whole_seconds = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+    return max(0.0, whole_seconds) + max(0, second - 59) + float(f"0.{found[7] or 0}")
+
+
+def number(text: str | None) -> float | None:
+    """A finite number with or without thousands separators, None for anything else.
+
+    >>> number("10,050"), number(" 1.5e3 "), number("nan"), number("1.2.3"), number(None)
+    (10050.0, 1500.0, None, None, None)
+    """
+    if text is None or len(text) > 60 or "_" in text:
+        return None
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def whole(text: str | None) -> int | None:
+    """A whole number of at most 15 digits, None for anything else.
+
+    >>> whole("8,030,261,248"), whole("4.0"), whole("None")
+    (8030261248, None, None)
+    """
+    digits = (text or "").replace(",", "").strip()
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 15 else None

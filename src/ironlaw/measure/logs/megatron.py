@@ -1,0 +1,100 @@
+"""Logs of Megatron-LM and what grew from it: Megatron-DeepSpeed, GPT-NeoX, Primus. Old and current spelling.
+
+    iteration       10/    1000 | consumed samples:  40 | elapsed time per iteration (ms): 2152.2 | ... | lm loss: 1.2E+01 | ...
+
+A line's time is the mean over the iterations since the line before (``--log-interval``). Arguments are printed first, one a line, the
+name at its start, dots behind it: ``num_layers`` is not ``checkpoint_num_layers``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ironlaw.measure.logs.log import Log, Notes, Rows, number, ranked, whole
+
+NAME = "megatron"
+SIGNS = (
+    re.compile(rb"iteration\s+\d+/\s*\d+ \|[^\n]{0,400}elapsed time per iteration \(ms\)"),
+    re.compile(rb"\n[ \t]{0,8}tensor_model_parallel_size \.{3,}"),
+    re.compile(rb"using world size: ?\d+, ?(?:data-parallel|tensor-model|context)[^\n]{0,60}size"),
+    re.compile(rb"--tensor-model-parallel-size \d+[^\n]{0,2000}--num-layers \d+|--num-layers \d+[^\n]{0,2000}--micro-batch-size \d+"),
+)
+_ARGUMENT = re.compile(r"^(?:\s*\[[\d :-]+\])?\s*([A-Za-z_]\w*) \.{2,} ?(.*)$")
+_ITERATION = re.compile(r"\biteration\s+(\d{1,15})/\s*\d+ \|")
+_VOCABULARY = re.compile(r"> padded vocab \(size: (\d+)\).{0,80}?\(new size: (\d+)\)")
+_WORLD = re.compile(r"using world size: ?(\d+)")
+_MEMORY = re.compile(r"max allocated: ([\d.]+)")
+_FIELDS = {  # what a field of an iteration line is called: column, and what makes it SI
+    "throughput per gpu (tflop/s/gpu)": ("tflops", 1.0),
+    "approx flops per gpu": ("tflops", 1.0),
+    "tflops": ("tflops", 1.0),
+    "tokens per gpu per second (tgs)": ("tokens_per_second", 1.0),
+    "tokens per gpu (tokens/s/gpu)": ("tokens_per_second", 1.0),
+    "tokens/sec/gpu": ("tokens_per_second", 1.0),
+    "lm loss": ("loss", 1.0),
+    "lm_loss": ("loss", 1.0),
+    "power per gpu (w/gpu)": ("power", 1.0),
+}
+_TIME = "elapsed time per iteration (ms)"
+
+
+def read(text: Iterable[str], notes: Notes) -> Log:
+    """The log of Megatron's lines."""
+    rows, peak = Rows(notes), 0.0
+    for whole_line in text:
+        rank, line = ranked(whole_line)
+        if "elapsed time per iteration" in line and (found := _ITERATION.search(line)):
+            _iteration(int(found[1]), line[found.start() :], rank, rows)
+        elif ".." in line and (found := _ARGUMENT.match(line)):
+            notes.argument(found[1], found[2])
+        elif "padded vocab" in line and (found := _VOCABULARY.search(line)):
+            notes.argument("vocab_size", found[1])
+            notes.argument("padded_vocab_size", found[2])
+        elif "max allocated" in line:
+            peak = max([peak, *((number(v) or 0.0) for v in _MEMORY.findall(line))])
+        elif "world size" in line and (found := _WORLD.search(line)):
+            notes.argument("world_size", found[1])
+        else:
+            notes.device(line)
+    if peak:
+        notes.claims["memory_allocated_max"] = peak * 2.0**20  # the log says MB and divides by 1024 twice
+    return rows.log(NAME, averages=True)
+
+
+def _iteration(iteration: int, line: str, rank: int | None, rows: Rows) -> None:
+    fields = dict(_named(part) for part in line.split("|")[1:] if ":" in part)
+    seconds = number(_current(fields.get(_TIME, "")))
+    if seconds is None or seconds <= 0:
+        rows.notes.skipped["an iteration line without its time (cut or interleaved)"] += 1
+        return
+    values: dict[str, float | None] = {}
+    for name, (column, factor) in _FIELDS.items():
+        if name in fields:
+            value = number(_current(fields[name]))
+            values[column] = None if value is None else value * factor
+    skips, nans = (whole(fields.get(f"number of {what} iterations", "")) or 0 for what in ("skipped", "nan"))
+    lost = "nan" in fields.get("lm loss", "").lower()
+    rows.add(iteration, seconds / 1e3, rank=rank, aside=_aside(skips, nans, lost), **values)
+
+
+def _aside(skips: int, nans: int, lost: bool) -> str:
+    if skips:
+        return f"{skips} iterations skipped by the loss scaler"
+    if nans or lost:
+        return f"{max(nans, 1)} iterations with nan"
+    return ""
+
+
+def _named(part: str) -> tuple[str, str]:
+    name, value = part.rsplit(":", 1)
+    return name.strip().lower(), value.strip()
+
+
+def _current(text: str) -> str:
+    """Primus prints now/mean; GPT-NeoX prints its unit behind the number.
+
+    >>> _current("13100.0/13240.9"), _current("112.9TFLOPS")
+    ('13100.0', '112.9')
+    """
+    return text.split("/", 1)[0].removesuffix("TFLOPS").strip()

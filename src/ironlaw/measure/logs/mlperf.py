@@ -1,0 +1,111 @@
+"""MLPerf training logs: lines ``:::MLLOG`` and one JSON object, between anything else.
+
+    :::MLLOG {"namespace": "", "time_ms": 1721026606541, "event_type": "INTERVAL_START", "key": "block_start", "value": null,
+    "metadata": {"file": "...", "lineno": 129, "samples_count": 2688}}                           (one line)
+
+A row is a block of training: from block_start to block_stop, evaluation left out. With the batch in the log the time is of an iteration,
+else of a sample. Times are whole milliseconds of the host's clock.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ironlaw.measure.logs.log import Log, Notes, Rows, ranked, whole
+
+NAME = "mlperf"
+SIGNS = (re.compile(rb':::MLLOG \{"'),)
+_SAID = ("global_batch_size", "max_sequence_length", "submission_platform", "submission_benchmark", "gradient_accumulation_steps",
+         "tensor_parallelism", "pipeline_parallelism", "context_parallelism", "number_of_ranks", "number_of_nodes")  # fmt: skip
+_NAMES = {"max_sequence_length": "seq_length", "tensor_parallelism": "tensor_model_parallel_size",
+          "pipeline_parallelism": "pipeline_model_parallel_size", "context_parallelism": "context_parallel_size",
+          "number_of_ranks": "world_size"}  # fmt: skip
+
+
+def read(text: Iterable[str], notes: Notes) -> Log:
+    """The log of MLPerf's lines."""
+    blocks = _Blocks(notes)
+    for whole_line in text:
+        at = whole_line.find(":::MLLOG ")
+        if at < 0:
+            continue
+        event = _event(whole_line[at + 9 :])
+        if event is None:
+            notes.skipped["an MLLOG line that is not one JSON object"] += 1
+            continue
+        blocks.event(event, ranked(whole_line)[0])
+    batch = whole(notes.arguments.get("global_batch_size", ""))
+    rows = Rows(notes)
+    for samples, done, seconds, rank in blocks.found:
+        steps = samples / batch if batch else samples
+        if batch:
+            rows.add(done // batch, seconds / steps, rank=rank)
+        else:
+            rows.add(done, seconds / samples, rank=rank)
+    if blocks.found and not batch:
+        notes.warn("the log does not say global_batch_size: times are of a sample, not of an iteration")
+    log = rows.log(NAME, averages=True, per="iteration" if batch else "sample")
+    return log
+
+
+def _event(text: str) -> dict[str, Any] | None:
+    try:
+        event, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def _milliseconds(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**15 else None
+
+
+class _Blocks:
+    """Blocks of training out of the events."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self.found: list[tuple[int, int, float, int | None]] = []  # samples, samples at the end, seconds, rank
+        self.open: tuple[int, int | None] | None = None  # when, samples so far
+        self.run: int | None = None
+
+    def event(self, event: dict[str, Any], rank: int | None) -> None:
+        key, when = event.get("key"), _milliseconds(event.get("time_ms"))
+        metadata = event.get("metadata")
+        said = metadata if isinstance(metadata, dict) else {}
+        samples = _milliseconds(said.get("samples_count"))
+        if key in _SAID:
+            self.notes.argument(_NAMES.get(str(key), str(key)), str(event.get("value"))[:200])
+        elif when is None:
+            return
+        elif key == "block_start":
+            self.open = (when, samples)
+        elif key == "block_stop" and self.open is not None:
+            self._close(when, samples, rank)
+        elif key == "run_start":
+            self.run = when
+        elif key == "run_stop" and self.run is not None and when > self.run:
+            self.notes.claims["run_seconds"] = (when - self.run) / 1e3
+            if said.get("status") not in (None, "success"):
+                self.notes.warn(f"the run ended with status {str(said.get('status'))[:40]!r}")
+        elif key == "tracked_stats":
+            self._stats(event.get("value"))
+
+    def _close(self, when: int, samples: int | None, rank: int | None) -> None:
+        start, before = self.open or (when, None)
+        self.open = None
+        if samples is None or before is None or samples <= before or when <= start:
+            self.notes.skipped["a block without a count of samples"] += 1
+            return
+        self.found.append((samples - before, samples, (when - start) / 1e3, rank))
+
+    def _stats(self, value: object) -> None:
+        if not isinstance(value, dict):
+            return
+        for name, at in (("throughput", "samples_per_second"), ("train_step_time", "step_time")):
+            rate = value.get(name)
+            if isinstance(rate, int | float) and 0 < rate < 1e15:
+                self.notes.claims[at] = float(rate)

@@ -1,0 +1,64 @@
+"""Logs of nanoGPT.
+
+    iter 10: loss 3.2202, time 893.76ms, mfu 16.68%
+    step 250: train loss 1.5440, val loss 1.7220
+
+The iteration that follows an evaluation has the evaluation in its time. The MFU is of an A100's bf16 peak on every device.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ironlaw.measure.logs.log import Log, Notes, Rows, number, ranked, whole
+
+NAME = "nanogpt"
+SIGNS = (re.compile(rb"\biter \d+: loss \S+, time [\d.]+ms"),)
+A100_PEAK = 312e12  # what nanoGPT's model.py divides by
+_ITER = re.compile(r"\biter (\d{1,12}): loss (\S+), time ([\d.,]+)ms(?:, mfu (-?[\d.]+)%)?")
+_EVALUATION = re.compile(r"\bstep (\d{1,12}): train loss \S+, val loss \S+")
+_TOKENS = re.compile(r"tokens per iteration will be: ([\d,]+)")
+_PARAMETERS = re.compile(r"number of parameters: ([\d.]+)M")
+_CONFIG = re.compile(
+    r"^(?:Overriding: )?(n_layer|n_head|n_embd|block_size|batch_size|gradient_accumulation_steps|dtype|vocab_size) = '?(\w+)'?"
+)
+_NAMES = {"n_layer": "num_layers", "n_head": "num_attention_heads", "n_embd": "hidden_size", "block_size": "seq_length",
+          "batch_size": "micro_batch_size", "vocab_size": "padded_vocab_size"}  # fmt: skip
+
+
+def read(text: Iterable[str], notes: Notes) -> Log:
+    """The log of nanoGPT's lines."""
+    rows, evaluated = Rows(notes), -1
+    for whole_line in text:
+        rank, line = ranked(whole_line)
+        if found := _ITER.search(line):
+            iteration = int(found[1])
+            _iteration(iteration, found, rank, iteration == evaluated, rows)
+        elif found := _EVALUATION.search(line):
+            evaluated = int(found[1])
+        elif found := _TOKENS.search(line):
+            notes.argument("tokens_per_iteration", str(whole(found[1]) or ""))
+        elif found := _PARAMETERS.search(line):
+            notes.claims["parameters"] = (number(found[1]) or 0.0) * 1e6
+        elif found := _CONFIG.match(line.strip()):
+            notes.argument(_NAMES.get(found[1], found[1]), found[2])
+    if "mfu" in notes.claims:
+        notes.claims["peak"] = A100_PEAK
+        notes.warn("nanoGPT divides by the bf16 peak of an A100 (312 TFLOP/s) on every device, for the MFU it prints")
+    return rows.log(NAME)
+
+
+def _iteration(iteration: int, found: re.Match[str], rank: int | None, evaluated: bool, rows: Rows) -> None:
+    seconds, loss = number(found[3]), number(found[2])
+    if seconds is None or seconds <= 0:
+        rows.notes.skipped["an iteration line without its time"] += 1
+        return
+    if evaluated:
+        aside = "with an evaluation in its time"
+    else:
+        aside = "1 iterations with nan" if "nan" in found[2].lower() else ""
+    rows.add(iteration, seconds / 1e3, rank=rank, aside=aside, loss=loss)
+    mfu = number(found[4])
+    if mfu is not None and mfu > 0:  # -100 before it has an average
+        rows.notes.claims["mfu"] = mfu / 100.0

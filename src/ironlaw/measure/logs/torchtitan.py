@@ -1,0 +1,100 @@
+"""Logs of torchtitan: coloured, one line a log interval and rank, tokens per second and TFLOP/s per device.
+
+    [rank0]:[titan] 2026-05-18 16:04:46,338 - root - INFO - step: 14  loss:  3.24405  grad_norm:  0.8319  memory:  9.46GiB(64.99%)
+    tps: 7,282  tflops: 0.52  mfu: 0.17%                                                          (one line)
+
+The line has no time of a step: it is measured from line to line by the logger's clock, in whole milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ironlaw.measure.logs.log import Log, Notes, Rows, clock, number, ranked, whole
+
+NAME = "torchtitan"
+SIGNS = (
+    re.compile(rb"step:\s*(?:\x1b\[\d+m)?\s*\d+\s.{0,400}?tps:\s*(?:\x1b\[\d+m)?\s*[\d,]+\s.{0,80}?(?:tflops|mfu):"),
+    re.compile(rb"\[titan\] \d{4}-\d\d-\d\d[^\n]{0,40} - root - INFO - "),
+)
+_STEP = re.compile(r"\bstep:\s*(\d{1,12})\s")
+_FIELD = re.compile(r"\b(loss|memory|tps|tflops|mfu|data_loading\(%\)):\s*([^\s%]+)")
+_DEVICE = re.compile(r"CUDA capacity: (.{1,100}?) with [\d.]+GiB")
+_PEAK = re.compile(r"Peak FLOPS used for computing MFU: ([\d.e+]+)")
+_UNKNOWN = re.compile(r"Peak flops undefined for: (.{1,100}?), fallback to (\S+)")
+_BUILD = re.compile(r"Building (\S+) (\S+) with \w+\((.*)\)")
+_MODEL = {"dim": "hidden_size", "n_layers": "num_layers", "n_heads": "num_attention_heads", "n_kv_heads": "num_query_groups",
+          "vocab_size": "padded_vocab_size", "max_seq_len": "seq_length"}  # fmt: skip
+_SIZE = re.compile(r"Model (\S+) (\S+) size: ([\d,]+) total parameters")
+_TRAINING = re.compile(r"(local batch size|global batch size|sequence length) (\d+)")
+
+
+def read(text: Iterable[str], notes: Notes) -> Log:
+    """The log of torchtitan's lines."""
+    rows = Rows(notes)
+    for whole_line in text:
+        rank, line = ranked(whole_line)
+        if "tps:" in line and (found := _STEP.search(line)):
+            _step(int(found[1]), line, rank, rows)
+        elif " - INFO - " in line or " - WARNING - " in line:
+            _said(line, notes)
+    return rows.log(NAME)
+
+
+def _step(step: int, line: str, rank: int | None, rows: Rows) -> None:
+    fields = dict(_FIELD.findall(line))
+    tokens = number(fields.get("tps"))
+    if tokens is None:
+        rows.notes.skipped["a step line that is cut"] += 1
+        return
+    lost = fields.get("loss", "").lower() == "nan"
+    share = number(fields.get("data_loading(%)"))
+    rows.add(
+        step,
+        rank=rank,
+        aside="1 iterations with nan" if lost else "",
+        clock=clock(line),
+        tokens_per_second=tokens,
+        tflops=number(fields.get("tflops")),
+        loss=number(fields.get("loss")),
+        memory=_bytes(fields.get("memory", "")),
+        data_share=None if share is None else share / 100.0,
+    )
+    claimed = number(fields.get("mfu"))
+    if claimed is not None:
+        rows.notes.claims["mfu"] = claimed / 100.0  # the last one, when the run is warm
+
+
+def _bytes(text: str) -> float | None:
+    value = number(text.split("GiB", 1)[0]) if "GiB" in text else None
+    return None if value is None else value * 2.0**30
+
+
+def _said(line: str, notes: Notes) -> None:
+    if found := _DEVICE.search(line):
+        notes.device_name = notes.device_name or found[1][:200]
+    elif found := _UNKNOWN.search(line):
+        notes.warn(f"torchtitan does not know {found[1][:100]!r} and takes the peak of {found[2][:20]} for the MFU it prints")
+    elif found := _PEAK.search(line):
+        peak = number(found[1])
+        if peak:
+            notes.claims["peak"] = peak
+    elif found := _BUILD.search(line):
+        _arguments(found[3], notes)
+    elif found := _SIZE.search(line):
+        notes.argument("model", f"{found[1]} {found[2]}")
+        notes.claims["parameters"] = float(whole(found[3]) or 0)
+    for name, value in _TRAINING.findall(line):
+        notes.argument({"local batch size": "micro_batch_size", "global batch size": "global_batch_size"}.get(name, "seq_length"), value)
+
+
+def _arguments(text: str, notes: Notes) -> None:
+    """The model's arguments, those without a bracket in them."""
+    for name, value in re.findall(r"\b(\w{1,60})=([^,()\[\]]+)", text):
+        if name == "max_seq_len":
+            notes.argument("max_seq_len", value)  # of the model; the run's own length is the training line's
+        elif name in _MODEL:
+            notes.argument(_MODEL[name], value)
+        else:
+            notes.argument(f"model.{name}", value)

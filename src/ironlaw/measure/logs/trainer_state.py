@@ -1,0 +1,69 @@
+"""``trainer_state.json`` of Hugging Face's Trainer.
+
+``log_history`` has losses by step and no times; the last entry of a run that ended has the seconds of the whole run, evaluation and
+checkpoints included. So there is one row, the mean over the run, and none where the run did not end.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from ironlaw.errors import InputError
+from ironlaw.measure.limits import open_bytes
+from ironlaw.measure.logs.log import Log, Notes, Rows
+
+NAME = "trainer-state"
+SIGNS = (re.compile(rb'^\s*\{(?=[^\x00]*"(?:global_step|best_metric|is_world_process_zero)")[^\x00]*"(?:log_history|is_hyper_param_search)"'),)
+MOST = 256 << 20
+
+
+def read_file(notes: Notes) -> Log:
+    """The log of the file's one JSON object."""
+    with open_bytes(notes.path, MOST) as stream:
+        data = stream.read(MOST + 1)
+    try:
+        state = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{notes.path}: not the JSON of a trainer_state.json: {str(error)[:120]}; was it cut?") from None
+    history = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(history, list):
+        raise InputError(f"{notes.path}: has no list log_history; it is no trainer_state.json")
+    return _log(state, [h for h in history if isinstance(h, dict)], notes)
+
+
+def _log(state: dict[str, Any], history: list[dict[str, Any]], notes: Notes) -> Log:
+    rows = Rows(notes)
+    steps = _finite(state.get("global_step"))
+    for name in ("train_batch_size", "num_input_tokens_seen", "max_steps", "num_train_epochs"):
+        if _finite(state.get(name)) is not None:
+            notes.argument(name, str(state[name])[:40])
+    total = _finite(state.get("total_flos"))
+    if total:
+        notes.claims["total_flop"] = total
+    loss = next((value for h in reversed(history) if (value := _finite(h.get("loss"))) is not None), None)
+    end = next((h for h in reversed(history) if (_finite(h.get("train_runtime")) or 0.0) > 0), None)
+    if end is None or not steps or not 1 <= steps < 2**53:
+        notes.warn("no train_runtime: the run did not end, and a trainer_state.json has no times before it does")
+        return rows.log(NAME)
+    runtime = float(end["train_runtime"])
+    notes.claims["run_seconds"] = runtime
+    rate = _finite(end.get("train_samples_per_second"))
+    if rate:
+        notes.claims["samples_per_second"] = rate
+    notes.warn("one mean over the whole run, with evaluations, checkpoints and warm-up in it")
+    rows.add(int(steps), runtime / steps, loss=loss)
+    log = rows.log(NAME)
+    log.averaged[:] = int(steps)
+    return log
+
+
+def _finite(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
