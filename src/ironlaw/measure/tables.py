@@ -19,14 +19,20 @@ from numpy.typing import NDArray
 
 from ironlaw.errors import InputError
 from ironlaw.measure.events import NONE
-from ironlaw.measure.limits import Deadline, open_bytes
+from ironlaw.measure.limits import Deadline, open_bytes, printable
 
 MAGIC = b"SQLite format 3\0"
 ROWS = 40_000_000  # of all tables read together
 CELL = 16 << 20  # bytes of one value or row
-TEXTS = 1 << 30  # bytes of text kept
+TEXTS = 1 << 30  # characters of text kept
+NAME = 1 << 16  # characters kept of one text
 CHUNK = 1 << 16
 TABLES = 5000
+
+FAILS = (sqlite3.Error, UnicodeError, OverflowError)  # the module decodes SQLite's messages, which quote the file, strictly
+
+Columns = dict[str, NDArray[np.int64]]
+Texts = dict[str, list[str | None]]
 
 _PLAIN_TABLE = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
 _READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA}
@@ -47,7 +53,7 @@ class Database:
         try:
             self._open()
             self.tables = self._plain_tables()
-        except sqlite3.Error as error:
+        except FAILS as error:
             self.close()
             raise self._wrong(error) from None
         except InputError:
@@ -89,10 +95,10 @@ class Database:
         if hasattr(self, "connection"):
             self.connection.close()
 
-    def _wrong(self, error: sqlite3.Error) -> InputError:
+    def _wrong(self, error: Exception) -> InputError:
         if self.deadline.passed:
             return InputError(f"{self.path}: not read within {self.deadline.seconds:g} s; export fewer steps")
-        return InputError(f"{self.path}: the SQLite database cannot be read: {error}; export it again")
+        return InputError(f"{self.path}: the SQLite database cannot be read: {printable(error)}; export it again")
 
     def _plain_tables(self) -> dict[str, tuple[str, ...]]:
         """Columns of every real table: views and virtual tables would run code of the file or of a module."""
@@ -112,7 +118,7 @@ class Database:
         if not self.tables[table]:
             try:
                 rows = self.connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
-            except sqlite3.Error as error:
+            except FAILS as error:
                 raise self._wrong(error) from None
             self.tables[table] = tuple(str(row[1]) for row in rows)
         return self.tables[table]
@@ -128,40 +134,47 @@ class Database:
                     raise InputError(f"{self.path}: more than {ROWS} rows; export fewer steps or ranks")
                 self.deadline.check()
                 yield rows
-        except sqlite3.Error as error:
+        except FAILS as error:
             raise self._wrong(error) from None
 
-    def integers(
-        self, table: str, wanted: Sequence[str], texts: Sequence[str] = ()
-    ) -> tuple[dict[str, NDArray[np.int64]], dict[str, list[Any]]]:
+    def integers(self, table: str, wanted: Sequence[str], texts: Sequence[str] = ()) -> tuple[Columns, Texts]:
         """Columns of whole numbers as int64, NULL as NONE, and columns of text as lists; a column that is not there is left out."""
         have = self.columns(table)
         numbers, words = [c for c in wanted if c in have], [c for c in texts if c in have]
         pieces: list[NDArray[np.int64]] = []
-        kept: dict[str, list[Any]] = {c: [] for c in words}
+        kept: Texts = {c: [] for c in words}
+        same: dict[str, str] = {}  # most texts of a column are few, many times
         if numbers or words:
             for rows in self.chunks(table, [*numbers, *words]):
-                pieces.append(self._whole(table, numbers, [row[: len(numbers)] for row in rows]))
+                pieces.append(self._whole(table, numbers, [row[: len(numbers)] for row in rows] if words else rows))
                 for i, name in enumerate(words, len(numbers)):
-                    kept[name].extend(self._texts(row[i] for row in rows))
-        table_of = np.concatenate(pieces) if pieces else np.empty((0, len(numbers)), np.int64)
-        return {name: np.ascontiguousarray(table_of[:, i]) for i, name in enumerate(numbers)}, kept
+                    kept[name].extend(self.kept(row[i], same) for row in rows)
+        cells = np.concatenate(pieces) if pieces else np.empty((0, len(numbers)), np.int64)
+        return {name: np.ascontiguousarray(cells[:, i]) for i, name in enumerate(numbers)}, kept
 
     def _whole(self, table: str, names: list[str], rows: list[tuple[Any, ...]]) -> NDArray[np.int64]:
-        kinds = set(map(type, chain.from_iterable(rows)))
+        flat: Iterator[Any] = chain.from_iterable(rows)
+        kinds = set(map(type, flat))
         if kinds - {int, type(None)}:
             column, value = next((n, v) for row in rows for n, v in zip(names, row, strict=True) if type(v) not in (int, type(None)))
             raise InputError(f"{self.path}: {column} of {table} holds {value!r:.40}, not a whole number")
+        flat = chain.from_iterable(rows)
         if type(None) in kinds:
-            rows = [tuple(NONE if v is None else v for v in row) for row in rows]
-        return np.array(rows, np.int64).reshape(len(rows), len(names))
+            flat = (NONE if v is None else v for v in flat)
+        count = len(rows) * len(names)
+        return np.fromiter(flat, np.int64, count).reshape(len(rows), len(names))
 
-    def _texts(self, values: Iterator[Any]) -> list[Any]:
-        kept = [v if isinstance(v, str) else None for v in values]
-        self.text += sum(len(v) for v in kept if v)
-        if self.text > TEXTS:
-            raise InputError(f"{self.path}: more than {TEXTS} bytes of names; export fewer steps")
-        return kept
+    def kept(self, value: Any, same: dict[str, str]) -> str | None:
+        """A text from the file, counted where ``same`` has not seen it; None for what is no text."""
+        if not isinstance(value, str):
+            return None
+        value = value[:NAME]
+        if value not in same:
+            self.text += len(value) + 100
+            if self.text > TEXTS:
+                raise InputError(f"{self.path}: more than {TEXTS} bytes of names; export fewer steps")
+            same[value] = value
+        return same[value]
 
 
 def _quoted(name: str) -> str:
