@@ -88,7 +88,8 @@ class _Export:
         calls, ranges, texts, payloads = self._host()
         self._strings(events, calls, ranges)
         self._name_events(events)
-        calls["name"] = self.names.column(_VERSION.sub("", self._string(i)) for i in calls.pop("nameId").tolist())
+        numbers, where = np.unique(calls.pop("nameId"), return_inverse=True)
+        calls["name"] = self.names.column(_VERSION.sub("", self._string(i)) for i in numbers.tolist())[where]
         labels = [t if t is not None else self._string(i) for t, i in zip(texts, ranges["textId"].tolist(), strict=True)]
         spans = self._payloads(ranges, labels, payloads)
         marks, operators = self._marks(ranges, labels)
@@ -267,6 +268,8 @@ class _Export:
         return tuple({n: ranges[n][rows] for n in columns} for rows in (~operator, operator))  # type: ignore[return-value]
 
     def _shape(self, text: str) -> int:
+        if (known := self.shapes.get(text)) is not None:
+            return known
         try:
             parsed = json.loads(text) if len(text) < 4096 else None
         except (ValueError, RecursionError):

@@ -123,11 +123,12 @@ class Database:
             self.tables[table] = tuple(str(row[1]) for row in rows)
         return self.tables[table]
 
-    def chunks(self, table: str, wanted: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
-        """Rows of ``table`` in its own order, by the thousands; ``wanted`` are columns it has."""
+    def chunks(self, table: str, wanted: Sequence[str], numbers: Sequence[str] = ()) -> Iterator[list[tuple[Any, ...]]]:
+        """Rows of ``table`` in its own order, by the thousands; NULL is NONE in the columns ``numbers``, which come first."""
         self.allowed.add(table)
         try:
-            cursor = self.connection.execute(f"SELECT {', '.join(map(_quoted, wanted))} FROM {_quoted(table)} NOT INDEXED")
+            columns = [f"CASE WHEN {_quoted(n)} IS NULL THEN {NONE} ELSE {_quoted(n)} END" for n in numbers] + list(map(_quoted, wanted))
+            cursor = self.connection.execute(f"SELECT {', '.join(columns)} FROM {_quoted(table)} NOT INDEXED")
             while rows := cursor.fetchmany(CHUNK):
                 self.rows += len(rows)
                 if self.rows > ROWS:
@@ -145,7 +146,7 @@ class Database:
         kept: Texts = {c: [] for c in words}
         same: dict[str, str] = {}  # most texts of a column are few, many times
         if numbers or words:
-            for rows in self.chunks(table, [*numbers, *words]):
+            for rows in self.chunks(table, words, numbers):
                 pieces.append(self._whole(table, numbers, [row[: len(numbers)] for row in rows] if words else rows))
                 for i, name in enumerate(words, len(numbers)):
                     kept[name].extend(self.kept(row[i], same) for row in rows)
@@ -153,16 +154,11 @@ class Database:
         return {name: np.ascontiguousarray(cells[:, i]) for i, name in enumerate(numbers)}, kept
 
     def _whole(self, table: str, names: list[str], rows: list[tuple[Any, ...]]) -> NDArray[np.int64]:
-        flat: Iterator[Any] = chain.from_iterable(rows)
-        kinds = set(map(type, flat))
-        if kinds - {int, type(None)}:
-            column, value = next((n, v) for row in rows for n, v in zip(names, row, strict=True) if type(v) not in (int, type(None)))
+        if set(map(type, chain.from_iterable(rows))) - {int}:
+            column, value = next((n, v) for row in rows for n, v in zip(names, row, strict=True) if type(v) is not int)
             raise InputError(f"{self.path}: {column} of {table} holds {value!r:.40}, not a whole number")
-        flat = chain.from_iterable(rows)
-        if type(None) in kinds:
-            flat = (NONE if v is None else v for v in flat)
         count = len(rows) * len(names)
-        return np.fromiter(flat, np.int64, count).reshape(len(rows), len(names))
+        return np.fromiter(chain.from_iterable(rows), np.int64, count).reshape(len(rows), len(names))
 
     def kept(self, value: Any, same: dict[str, str]) -> str | None:
         """A text from the file, counted where ``same`` has not seen it; None for what is no text."""
