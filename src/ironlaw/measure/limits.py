@@ -67,6 +67,15 @@ def head(path: str | Path, size: int = 1 << 16) -> bytes:
         return stream.read(size)
 
 
+def printable(text: object, most: int = 300) -> str:
+    """The first ``most`` characters of a text from a file, without what would move a terminal's cursor.
+
+    >>> printable("a\\x1b[31mb")
+    'a?[31mb'
+    """
+    return "".join(c if c.isprintable() else "?" for c in str(text)[:most])
+
+
 class Deadline:
     """A limit of wall time for one file: ``check`` raises InputError once it has passed."""
 

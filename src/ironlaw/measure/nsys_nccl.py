@@ -1,0 +1,90 @@
+"""What NCCL says of its calls through NVTX: bytes and communicators, carried to the kernels its calls launched.
+
+NCCL annotates each call with a payload; an export made with ``--include-blobs=true`` holds it as JSON beside the range. Names of the
+entries and the meaning of the size are NCCL's own: bytes this rank sends for an all-gather, receives for a reduce-scatter, exchanges with
+one peer for an all-to-all, and of the whole buffer otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.measure.events import NONE, DeviceEvents, Message, Spans
+
+SIZE, COMMUNICATOR, RANKS = "Message size [bytes]", "NCCL communicator ID", "No. of ranks"
+SAID_BY = "NVTX payload of NCCL"
+LIMIT = 1 << 50  # bytes of a message that can be true
+
+Mask = NDArray[np.bool_]
+Span = tuple[int, int, int, str, str]  # start, end, thread, name, payload
+
+
+def payload_messages(spans: list[Span], events: DeviceEvents, launches: Spans, is_nccl: Mask) -> tuple[dict[int, Message], int]:
+    """Messages by row of ``events`` for the kernels of NCCL launched inside a range with a size; and how many such ranges have none.
+
+    Elements are bytes, because a payload says no type: ``dtype`` is Byte.
+    """
+    parsed = [(start, end, thread, name, _payload(text)) for start, end, thread, name, text in spans]
+    ranks = {p[COMMUNICATOR]: p[RANKS] for *_, p in parsed if COMMUNICATOR in p and p.get(RANKS, 0) > 0}
+    by_thread: dict[int, list[tuple[int, int]]] = {}
+    for row in np.flatnonzero(is_nccl & (events.launch != NONE)).tolist():
+        launch = int(events.launch[row])
+        by_thread.setdefault(int(launches.thread[launch]), []).append((int(launches.start[launch]), row))
+    for called in by_thread.values():
+        called.sort()
+    messages: dict[int, Message] = {}
+    alone = 0
+    for start, end, thread, name, payload in parsed:
+        if not 0 < payload.get(SIZE, 0) < LIMIT:
+            continue
+        called = by_thread.get(thread, [])
+        inside = called[bisect_left(called, (start, 0)) : bisect_right(called, (end, len(events)))]
+        if len(inside) == 1:
+            messages[inside[0][1]] = _message(name, payload, ranks)
+        else:
+            alone += 1
+    return messages, alone
+
+
+def _payload(text: str) -> dict[str, int]:
+    """The whole numbers of a payload; empty where it is none."""
+    try:
+        found = json.loads(text) if len(text) < 4096 else None
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: number for key, value in found.items() if (number := _whole(value)) is not None}
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, str) and len(value) <= 20 and value.isascii() and value.isdigit():
+        return int(value)
+    return value if type(value) is int else None
+
+
+def _message(name: str, payload: dict[str, int], ranks: dict[int, int]) -> Message:
+    size, communicator = payload[SIZE], payload.get(COMMUNICATOR)
+    group = ranks.get(communicator) if communicator is not None else None
+    short = name.removeprefix("nccl")
+    sent = received = size
+    if short == "AllGather":
+        received = size * group if group else 0
+    elif short == "ReduceScatter":
+        sent = size * group if group else 0
+    elif short == "AlltoAll" and group:
+        sent = received = size * group
+    return Message(
+        collective=short,
+        elements_in=sent or None,
+        elements_out=received or None,
+        dtype="Byte",
+        group_size=group,
+        group=f"{communicator:#x}" if communicator is not None else None,
+        said_by=SAID_BY,
+    )
