@@ -10,7 +10,7 @@ from ironlaw.measure.intervals import Instants, union
 from ironlaw.measure.profile import Profile
 from ironlaw.measure.split import COMMUNICATION, COMPUTE
 
-CLASSES = {"gemm": "gemm", "attention": "attention", "conv": "convolution", "optimizer": "optimizer", "other": "other kernels"}
+CLASSES = {"gemm": "gemm", "attention": "attention", "conv": "convolution", "optimizer": "optimizer", "unclassified": "other kernels"}
 
 
 def measured_of(profile: Profile) -> Measured:
@@ -25,9 +25,9 @@ def measured_of(profile: Profile) -> Measured:
     def add(name: str, ns: float) -> None:
         parts[name] = parts.get(name, 0.0) + ns * scale
 
-    total = max(sum(k.total for k in profile.kernels), 1)
+    total = max(sum(k.total_ns for k in profile.kernels), 1)
     for kernel in profile.kernels:
-        add(CLASSES.get(kernel.kind, "memory operators"), kernel.total / total * profile.window.compute)
+        add(CLASSES.get(kernel.kind, "memory operators"), kernel.total_ns / total * profile.window.compute)
     for operation, ns in exposed_by_operation(profile).items():
         add(f"exposed {operation}", ns)
     add("exposed copy", profile.window.exposed_copy)

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.errors import QuestionError
-from ironlaw.measure.collectives import Collective, collectives
+from ironlaw.measure.collectives import Collective, Link, by_size, collectives, link_of
 from ironlaw.measure.communication import Classified, classify
-from ironlaw.measure.devices import device_named
+from ironlaw.measure.devices import Device, device_named
 from ironlaw.measure.events import DeviceEvents, Trace
 from ironlaw.measure.idle import Idle, idle_of
 from ironlaw.measure.kernels import KernelGroup, kernel_table
 from ironlaw.measure.split import Policy, Step, Window, classes, kept, step_marks, step_of, window_of
+from ironlaw.measure.utilisation import Utilisation, mfu_of
 
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Accelerator
@@ -28,7 +29,7 @@ class Profile:
 
     trace: Trace
     policy: Policy
-    accelerator: Accelerator | None
+    device: Device
     rows: NDArray[np.int64]
     events: DeviceEvents
     communicates: NDArray[np.bool_]  # over events
@@ -38,8 +39,15 @@ class Profile:
     idle: Idle
     kernels: tuple[KernelGroup, ...]
     collectives: tuple[Collective, ...]
+    utilisation: Utilisation
+    folders: tuple[str, ...]
     left_out: dict[str, int]  # events the policy dropped, by why
     warnings: tuple[str, ...]
+
+    @property
+    def accelerator(self) -> Accelerator | None:
+        """The catalogue's record of the device, None where it is not known."""
+        return self.device.record
 
     @property
     def classes(self) -> NDArray[np.int64]:
@@ -60,9 +68,10 @@ class Profile:
             "events": len(self.events),
             "window": window_data(self.window),
             "steps": [step_data(step) for step in self.steps],
-            "collectives": [c.data() for c in self.collectives],
+            "collectives": [c.data() for c in by_size(self.collectives, self._link())],
             "kernels": [k.data() for k in self.kernels],
             "idle": {reason.replace(" ", "_") + "_us": ns / 1000 for reason, ns in self.idle.by_reason.items()},
+            "utilisation": self.utilisation.data(),
             "communication": {
                 "reasons": {self.trace.text(i): why for i, why in self.classified.reason.items()},
                 "unclassified": [
@@ -70,6 +79,10 @@ class Profile:
                 ],
             },
         }
+
+
+    def _link(self) -> Link | None:
+        return None if self.accelerator is None else link_of(self.accelerator.name, self.folders)
 
 
 def window_data(window: Window) -> dict[str, float]:
@@ -105,30 +118,34 @@ def profile(
     if not keep.any():
         raise QuestionError(_nothing_left(trace, policy, len(marks)))
     classified = classify(trace, patterns)
-    accelerator, warnings = device_named(trace.device_name, trace.properties, on, folders)
+    device = device_named(trace.device_name, trace.properties, on, folders)
     events, communicates = trace.events.rows(keep), classified.mask[keep]
     steps = []
     for at, (number, start, end) in enumerate(marks):
         if policy.last_step == "drop" and at == len(marks) - 1:
             continue
         mine = keep & (step == at)
-        device = window_of(trace.events.rows(mine), classified.mask[mine]) if mine.any() else None
-        steps.append(Step(number, start, end, device))
+        ran = window_of(trace.events.rows(mine), classified.mask[mine]) if mine.any() else None
+        steps.append(Step(number, start, end, ran))
+    window = window_of(events, communicates)
+    kernels = kernel_table(trace, keep & ~classified.mask, device.record, folders)
     return Profile(
         trace=trace,
         policy=policy,
-        accelerator=accelerator,
+        device=device,
         rows=np.flatnonzero(keep),
         events=events,
         communicates=communicates,
         classified=classified,
-        window=window_of(events, communicates),
+        window=window,
         steps=tuple(steps),
         idle=idle_of(trace, events),
-        kernels=tuple(kernel_table(trace, keep & ~classified.mask, accelerator)),
-        collectives=tuple(collectives(trace, classified, keep, accelerator)),
+        kernels=tuple(kernels),
+        collectives=tuple(collectives(trace, classified, keep)),
+        utilisation=mfu_of(kernels, window.wall, sum(s.device is not None for s in steps), device.record),
+        folders=folders,
         left_out=_left_out(trace, policy, keep),
-        warnings=(*trace.warnings, *warnings, *_policy_warnings(trace, policy)),
+        warnings=(*trace.warnings, *([device.warning] if device.warning else []), *_policy_warnings(trace, policy)),
     )
 
 

@@ -8,6 +8,7 @@ themselves: two medians of the same run differ by as much.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,10 @@ import numpy as np
 
 from ironlaw.measure.idle import loading
 from ironlaw.measure.intervals import NOTHING, Instants, union
+from ironlaw.measure.kernel_names import COMPUTE_CLASSES
+from ironlaw.measure.kernels import KernelGroup
 from ironlaw.measure.profile import Profile
+from ironlaw.measure.ranks import Ranks
 from ironlaw.measure.replay import Replay, replay
 from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY
 
@@ -24,10 +28,10 @@ SIDES = {
     "dispatch": "host",
     "network": "links",
     "pipeline": "links",
-    "skew": "another rank",
     "copy": "links",
     "compute": "device",
     "hbm": "device",
+    "unknown": "nobody known",
 }
 HOST = ("host launch", "launch latency", "synchronisation", "allocator")
 
@@ -67,8 +71,76 @@ class Roof:
 def roofs(profile: Profile) -> list[Roof]:
     """The roofs of one rank, the one with most recoverable time (the middle of its interval) first."""
     found = [_data(profile), _dispatch(profile), *_links(profile), _copy(profile), *_device(profile)]
-    wall = profile.window.wall
-    return sorted((r for r in found if r is not None), key=lambda r: -sum(r.recoverable(wall)))
+    return ranked([r for r in found if r is not None], profile.window.wall)
+
+
+def ranked(found: list[Roof], wall: int) -> list[Roof]:
+    """By recoverable time, the middle of the interval, most first."""
+    return sorted(found, key=lambda r: -sum(r.recoverable(wall)))
+
+
+def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
+    """The roofs of a job: the mean over its ranks, and waiting for a late rank charged to what that rank was doing.
+
+    What the late ranks waited for or worked on is the least a roof can give, with the waiting it caused the most; nothing is replayed.
+    """
+    wall = sum(p.window.wall for p in profiles) / len(profiles)
+    own = _mean([_charges(p) for p in profiles])
+    skew = sum(t.exposed_wait for t in ranks.totals) / len(ranks.totals)
+    caused = _causes(profiles, ranks)
+    found = []
+    for name in dict.fromkeys([*own, *caused]):
+        alone, late = own.get(name, 0.0), skew * caused.get(name, 0.0)
+        says = f"{alone / 1e6:.2f} ms a rank" + (f", and {late / 1e6:.2f} ms of waiting for a late rank that was held up by it" if late else "")
+        gain = _without(int(wall), alone), _without(int(wall), alone + late)
+        found.append(Roof(name, round(alone + late), gain, says))
+    transfer = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
+    unmatched = sum(t.exposed_unmatched for t in ranks.totals) / len(ranks.totals)
+    if transfer + unmatched:
+        says = f"{transfer / 1e6:.2f} ms a rank of exposed transfer" + (f", {unmatched / 1e6:.2f} ms that met no other rank" if unmatched else "")
+        found.append(Roof("network", round(transfer + unmatched), (_without(int(wall), transfer), _without(int(wall), transfer + unmatched)), says))
+    return ranked(found, int(wall))
+
+
+def _charges(profile: Profile) -> dict[str, float]:
+    """Nanoseconds of one rank by roof, from the partition and the kernels alone; communication is left to the ranks together."""
+    total = max(sum(k.total_ns for k in profile.kernels), 1)
+    alone = min(1.0, profile.window.compute / total)
+    found = {
+        "data": float(profile.idle.by_reason["data loading"]),
+        "dispatch": float(sum(profile.idle.by_reason[r] for r in HOST)),
+        "copy": float(profile.window.exposed_copy),
+    }
+    for k in profile.kernels:
+        name = roof_of(k)
+        found[name] = found.get(name, 0.0) + (k.total_ns - (k.roof_ns if k.roof_ns is not None else k.total_ns / 2)) * alone
+    return found
+
+
+def _mean(charges: list[dict[str, float]]) -> dict[str, float]:
+    return {name: sum(c.get(name, 0.0) for c in charges) / len(charges) for name in dict.fromkeys(n for c in charges for n in c)}
+
+
+def _causes(profiles: Sequence[Profile], ranks: Ranks) -> dict[str, float]:
+    """Shares of the waiting by what the late ranks were doing: their idle time by its reasons, their kernels, their copies."""
+    idle = {p.trace.rank: p.idle.by_reason for p in profiles}
+    found: dict[str, float] = {}
+    for total in ranks.totals:
+        did = max(sum(total.while_late.values()), 1)
+        for what, ns in total.while_late.items():
+            for name, share in _roofs_of(what, idle.get(total.rank, {})).items():
+                found[name] = found.get(name, 0.0) + total.made_others_wait * ns / did * share
+    everything = sum(found.values())
+    return {name: part / everything for name, part in found.items()} if everything else {}
+
+
+def _roofs_of(what: str, idle: Mapping[str, int]) -> dict[str, float]:
+    """The roofs a state of the late rank stands for."""
+    if what != "idle":
+        return {"compute": {"compute": 1.0}, "copy": {"copy": 1.0}, "communication": {"network": 1.0}}[what]
+    all_of_it = max(sum(idle.values()), 1)
+    data, host = idle.get("data loading", 0) / all_of_it, sum(idle.get(r, 0) for r in HOST) / all_of_it
+    return {"data": data, "dispatch": host, "unknown": 1 - data - host}
 
 
 def step_noise(profile: Profile) -> float:
@@ -171,27 +243,33 @@ def _copy(profile: Profile) -> Roof | None:
 def _device(profile: Profile) -> list[Roof]:
     """Kernels of each roof brought to it; where only the name says which roof, anything from nothing to all of their time."""
     wall, compute = profile.window.wall, profile.window.compute
-    total = max(sum(k.total for k in profile.kernels), 1)
+    total = max(sum(k.total_ns for k in profile.kernels), 1)
     alone = min(1.0, compute / total)  # kernels that ran beside each other share their time
-    found = []
     lasts = profile.events.end - profile.events.start
+    found = []
     for name in ("compute", "hbm"):
-        mine = [k for k in profile.kernels if k.under == name]
-        spent = sum(k.total for k in mine) * alone
+        mine = [k for k in profile.kernels if roof_of(k) == name]
+        spent = sum(k.total_ns for k in mine) * alone
         if not spent:
             continue
-        known = [k for k in mine if k.at_roof is not None]
-        over = sum(max(0, k.total - (k.at_roof or 0)) for k in known) * alone
-        unknown = sum(k.total for k in mine if k.at_roof is None) * alone
-        shares = over / (spent or 1), (over + unknown) / (spent or 1)
-        part = spent / max(compute, 1)
-        low, high = (
-            _replayed(profile, shorter=np.where(profile.classes == COMPUTE, (lasts * (1 - s * part)).astype(np.int64), lasts)).gain for s in shares
-        )
-        top = _without(wall, over + unknown)
-        gain = (max(1.0, min(low, _without(wall, over))), max(1.0, high, top))
-        says = f"kernels under it take {spent / 1e6:.1f} ms ({spent / wall:.0%} of the window), {over / 1e6:.1f} ms more than their roof asks"
+        over = sum(k.total_ns - k.roof_ns for k in mine if k.roof_ns is not None) * alone
+        unknown = sum(k.total_ns for k in mine if k.roof_ns is None) * alone
+        gains = []
+        for gone in (over, over + unknown):
+            left = 1 - gone / max(compute, 1)  # spread over all compute kernels: which of them it is changes the replay little
+            shorter = np.where(profile.classes == COMPUTE, (lasts * left).astype(np.int64), lasts)
+            gains.append((_replayed(profile, shorter=shorter).gain, _without(wall, gone)))
+        gain = (max(1.0, min(gains[0])), max(1.0, *gains[1]))
+        says = f"kernels under it take {spent / 1e6:.1f} ms ({spent / wall:.0%} of the window), {over / 1e6:.1f} ms more than they need at the"
+        says += " rates measured for such sizes"
         if unknown:
-            says += f"; {unknown / 1e6:.1f} ms of it has no shapes, so its roof is assumed by name"
-        found.append(Roof(name, round(spent), gain, says, assumed=unknown > over + (spent - unknown) / 2))
+            says += f"; {unknown / 1e6:.1f} ms of them have no sizes, their roof is assumed by name"
+        found.append(Roof(name, round(spent), gain, says, assumed=2 * unknown > spent))
     return found
+
+
+def roof_of(kernel: KernelGroup) -> str:
+    """``compute`` or ``hbm``: the roof that binds it, or that of its class where it is far from both."""
+    if kernel.roof in ("compute", "hbm"):
+        return kernel.roof
+    return "compute" if kernel.kind in COMPUTE_CLASSES else "hbm"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.measure.profile import Profile
-from ironlaw.measure.recovery import SIDES, Roof, roofs
+from ironlaw.measure.ranks import Ranks
+from ironlaw.measure.recovery import SIDES, Roof, roofs, roofs_of_ranks
 
 ENOUGH = 0.10  # a larger share of time nobody is charged with leaves no verdict
 CLOSE = 0.10  # of the window: two roofs whose recoverable times differ by less are named together
@@ -48,6 +49,15 @@ def verdict_of(profile: Profile) -> Verdict:
     suspect = sum(u.time for u in profile.classified.unclassified if u.suspect)
     unattributed = (profile.idle.unattributed + suspect) / max(wall, 1)
     return of_roofs(roofs(profile), wall, unattributed)
+
+
+def verdict_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> Verdict:
+    """The verdict on a job from all its ranks."""
+    found = roofs_of_ranks(profiles, ranks)
+    wall = sum(p.window.wall for p in profiles) // len(profiles)
+    unknown = sum(r.charged for r in found if r.name == "unknown")
+    idle = sum(p.idle.unattributed for p in profiles) / len(profiles)
+    return of_roofs([r for r in found if r.name != "unknown"], wall, (unknown + idle) / max(wall, 1))
 
 
 def of_roofs(ranked: Sequence[Roof], wall: int, unattributed: float) -> Verdict:

@@ -9,12 +9,13 @@ import numpy as np
 
 from ironlaw.measure.events import KERNEL
 from ironlaw.measure.findings.finding import Facts, Finding
-from ironlaw.measure.kernel_names import name_classes
+from ironlaw.measure.kernel_names import COMPUTE_CLASSES, shipped_names
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
 WORTH = 0.02  # of the window
+POINTWISE = ("elementwise", "copy", "norm", "softmax")
 CHAIN = 3  # pointwise kernels in a row on one stream
 SLOWER = 1.05  # the last third of a kernel's runs over the first third
 RUNS = 9  # of one kernel, to compare thirds of
@@ -23,8 +24,10 @@ RUNS = 9  # of one kernel, to compare thirds of
 def unfused_chains(name: str, facts: Facts) -> Iterator[Finding]:
     """Pointwise kernels follow each other, each reading what the one before wrote."""
     for p in facts.profiles:
-        kinds = name_classes(p.trace)
-        pointwise = np.array([k in ("elementwise", "copy", "norm", "softmax") for k in kinds] + [False])
+        names = shipped_names()
+        pointwise = np.zeros(len(p.trace.names), bool)
+        for i in np.unique(p.events.name):
+            pointwise[i] = names.named(p.trace.text(int(i))).kind.name in POINTWISE
         rows = np.flatnonzero(p.events.kind == KERNEL)
         lost = chains = 0
         for stream in np.unique(p.events.stream[rows]):
@@ -50,26 +53,26 @@ def unfused_chains(name: str, facts: Facts) -> Iterator[Finding]:
 def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
     """Matrix products run in a wider precision than the rest, or than the device is fast in."""
     for p in facts.profiles:
-        products = [k for k in p.kernels if k.kind in ("gemm", "attention", "conv")]
+        products = [k for k in p.kernels if k.kind in COMPUTE_CLASSES]
         wide = [k for k in products if k.precision in ("fp32", "fp64")]
-        time = sum(k.total for k in wide)
+        time = sum(k.total_ns for k in wide)
         if time <= WORTH * p.window.wall or (p.accelerator is not None and not _narrower(p)):
             continue
-        total = sum(k.total for k in products)
-        worst = max(wide, key=lambda k: k.total)
+        total = sum(k.total_ns for k in products)
+        worst = max(wide, key=lambda k: k.total_ns)
         yield Finding(
             name,
-            f"{time / 1e6:.1f} ms of {total / 1e6:.1f} ms of matrix products run in {worst.precision}, for the most part {worst.name[:60]}",
+            f"{time / 1e6:.1f} ms of {total / 1e6:.1f} ms of matrix products run in {worst.precision}, for the most part {worst.kernel[:60]}",
             "autocast to bf16, or TF32 (torch.set_float32_matmul_precision('high')) where inputs must stay fp32",
             time / 1e9 / 2,
             p.trace.path,
-            {"kernels": [k.name for k in wide[:5]]},
+            {"kernels": [k.kernel for k in wide[:5]]},
         )
 
 
 def _narrower(profile: Profile) -> bool:
     """Whether the device multiplies a narrower precision faster than fp32."""
-    peaks = profile.accelerator.peaks if profile.accelerator else {}
+    peaks = profile.accelerator.peak if profile.accelerator else {}
     wide = peaks.get("fp32")
     return wide is None or any(name in peaks and peaks[name].value > 1.5 * wide.value for name in ("bf16", "fp16", "tf32"))
 
@@ -86,15 +89,6 @@ def throttling(name: str, facts: Facts) -> Iterator[Finding]:
                 lost / 1e9,
                 p.trace.path,
             )
-    for log in facts.logs:
-        if log.drift is not None and log.drift > SLOWER - 1:
-            yield Finding(
-                name,
-                f"iterations take {log.drift:.0%} longer in the second half of the log than in the first",
-                "read clocks, power and temperature; look at the input as well, a log cannot tell them apart",
-                None,
-                log.log.path,
-            )
 
 
 def _drift(profile: Profile) -> tuple[float, int]:
@@ -103,7 +97,7 @@ def _drift(profile: Profile) -> tuple[float, int]:
     rows = np.flatnonzero((events.kind == KERNEL) & ~profile.communicates)
     if len(rows) < RUNS:
         return 1.0, 0
-    key = events.name[rows] * np.int64(1_000_003) + events.external[rows] * 0
+    key = events.name[rows]
     order = np.argsort(key, kind="stable")
     cuts = np.flatnonzero(np.diff(key[order])) + 1
     first = last = 0.0

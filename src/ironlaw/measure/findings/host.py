@@ -95,16 +95,16 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
                 {"calls": count, "host_us": time / 1000},
             )
     for snapshot in facts.snapshots:
-        churn = snapshot.data().get("churn") or {}
-        if churn.get("retries") or churn.get("oom"):
-            yield Finding(
-                name,
-                f"{churn.get('retries', 0)} allocations were tried again after freeing the cache, {churn.get('oom', 0)} ended out of memory",
-                "leave memory free, expandable_segments:True, constant shapes",
-                None,
-                snapshot.path,
-                dict(churn),
-            )
+        for device in snapshot.devices:
+            churn = device.churn
+            if churn is not None and (churn.refills or churn.ooms):
+                yield Finding(
+                    name,
+                    f"{churn.refills} times segments were freed and asked for again at once, {len(churn.ooms)} requests ended out of memory",
+                    "leave memory free, expandable_segments:True, constant shapes",
+                    None,
+                    snapshot.path,
+                )
 
 
 def warm_up_steps(name: str, facts: Facts) -> Iterator[Finding]:
@@ -119,15 +119,6 @@ def warm_up_steps(name: str, facts: Facts) -> Iterator[Finding]:
                 "profile after a warm-up (schedule(wait, warmup, active)); leave the step out of averages",
                 over / 1e9,
                 p.trace.path,
-            )
-    for log in facts.logs:
-        if log.first_seconds is not None and log.median_seconds and log.first_seconds > SLOW_START * log.median_seconds:
-            yield Finding(
-                name,
-                f"the first iteration took {log.first_seconds:.4g} s, the others {log.median_seconds:.4g} s in the median; it is left out",
-                "leave the first iterations out of averages",
-                log.first_seconds - log.median_seconds,
-                log.log.path,
             )
 
 

@@ -16,20 +16,25 @@ UNEVEN = 1.10  # the most loaded stage over the mean
 
 def straggler_rank(name: str, facts: Facts) -> Iterator[Finding]:
     """One rank comes late to the collectives, and all others wait."""
-    if facts.ranks is None or not facts.ranks.late:
+    if facts.ranks is None or not facts.ranks.late_ranking:
         return
-    first = facts.ranks.late[0]
+    first = facts.ranks.late_ranking[0]
     wall = max(p.window.wall for p in facts.profiles)
-    if first.skew > WORTH * wall:
+    others = max(len(facts.ranks.ranks) - 1, 1)
+    did = max(first.while_late, key=lambda what: first.while_late[what]) if first.while_late else "unknown"
+    if first.made_others_wait > WORTH * wall * others:
         yield Finding(
             name,
-            f"rank {first.rank} was last to {first.count} of {len(facts.ranks.matches)} collectives and kept the others waiting"
-            f" {first.skew / 1e6:.2f} ms; it was {first.did} then",
+            f"rank {first.rank} came last to {first.late} of {len(facts.ranks.meetings)} collectives and kept each of the other {others}"
+            f" waiting {first.made_others_wait / others / 1e6:.2f} ms; most of that time it was {_DOING.get(did, did)}",
             "profile that rank: its input, its host, its clocks, its share of the work; swap the node to see whether it goes along",
-            first.skew / 1e9,
+            first.made_others_wait / others / 1e9,
             None,
-            first.data(),
+            {"rank": first.rank, "late": first.late, "while_late_us": {k: v / 1000 for k, v in first.while_late.items()}},
         )
+
+
+_DOING = {"idle": "idle, waiting for its host", "compute": "computing", "copy": "copying", "communication": "in another collective"}
 
 
 def uneven_stages(name: str, facts: Facts) -> Iterator[Finding]:
