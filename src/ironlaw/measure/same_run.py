@@ -1,0 +1,134 @@
+"""Signs that a measured step and an estimate are not the same run, each as a line of warning."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ironlaw.catalog import load
+from ironlaw.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from ironlaw.measure.compare import Measured
+    from ironlaw.measure.predicted import Predicted
+
+OF_CONVOLUTION = 0.05  # of the measured step: transformers convolve for a few thousandths of theirs
+OF_RECOMPUTE = 0.03  # of the predicted step: less is a matter of how kernels are told apart
+FEWEST_STEPS = 3
+NUMERATORS_AGREE = 0.02
+
+
+def warnings(measured: Measured, predicted: Predicted) -> list[str]:
+    """What speaks against comparing the two, and what the comparison rests on."""
+    found = [
+        _device(measured, predicted),
+        _world(measured, predicted),
+        _layers(measured, predicted),
+        _microbatches(measured, predicted),
+        _transformer(measured, predicted),
+        _recompute(measured, predicted),
+        _utilisation(measured, predicted),
+        _steps(measured),
+        _stage(measured, predicted),
+        _chosen(predicted),
+    ]
+    return [line for line in found if line]
+
+
+def same_device(said: str, accelerator: str) -> bool | None:
+    """Whether what a file calls its device can be this accelerator of the catalogue; None where it says nothing.
+
+    >>> same_device("NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"), same_device("NVIDIA A100-SXM4-40GB", "a100-sxm-80gb")
+    (True, False)
+    >>> same_device("NVIDIA H100 80GB HBM3", "h100-sxm"), same_device("Tesla V100-SXM2-32GB", "h100-sxm"), same_device("", "h100-sxm")
+    (True, False, None)
+    """
+    if not said.strip():
+        return None
+    try:
+        return load.resolve("accelerators", said) == accelerator
+    except UnknownNameError:
+        words, known = load.fold_name(said).split("-"), load.fold_name(accelerator).split("-")
+    family = next((word for word in known if re.search(r"\d", word)), known[0])
+    sizes, room = ({w for w in one if re.fullmatch(r"\d+gb", w)} for one in (words, known))
+    if {"sxm", "pcie"} & set(known) and ("pcie" in words) != ("pcie" in known):
+        return False
+    return family in words and not (sizes and room and sizes != room)
+
+
+def _device(measured: Measured, predicted: Predicted) -> str:
+    accelerator = predicted.plan["accelerator"]
+    same = same_device(measured.device, accelerator)
+    if same is None:
+        return f"the measured file does not name its device: whether it is the predicted {accelerator} is not checked"
+    return "" if same else f"not the same device: measured on {measured.device[:80]!r}, predicted for {accelerator}"
+
+
+def _world(measured: Measured, predicted: Predicted) -> str:
+    gpus = int(predicted.plan["gpus"])
+    if measured.world_size is None or measured.world_size == gpus:
+        return ""
+    return f"not the same number of accelerators: measured on {measured.world_size}, predicted for {gpus}"
+
+
+def _layers(measured: Measured, predicted: Predicted) -> str:
+    """Stages of a pipeline may differ by a layer, an unsplit model may not."""
+    allowed = 0.0 if predicted.stage == "only" else 1.0
+    if measured.layers is None or not predicted.layers or abs(measured.layers - predicted.layers) <= allowed:
+        return ""
+    return f"not the same layers: {measured.layers:g} on the measured rank, {predicted.layers:g} on the predicted stage"
+
+
+def _microbatches(measured: Measured, predicted: Predicted) -> str:
+    count = predicted.plan["num_microbatches"]
+    if measured.microbatches is None or measured.microbatches == count:
+        return ""
+    return f"not the same micro-batches: {measured.microbatches:g} a step measured, {count:g} predicted"
+
+
+def _transformer(measured: Measured, predicted: Predicted) -> str:
+    seen = measured.parts.get("convolution", 0.0) / measured.step_seconds
+    if seen < OF_CONVOLUTION or "convolution and gates" in predicted.leaves:
+        return ""
+    return f"not a transformer: {seen:.0%} of the measured step is convolutions, and an estimate knows transformers only"
+
+
+def _recompute(measured: Measured, predicted: Predicted) -> str:
+    if measured.recompute_seconds is None:
+        return ""
+    seen, said = measured.recompute_seconds / predicted.seconds, predicted.recompute_seconds / predicted.seconds
+    if abs(seen - said) < OF_RECOMPUTE:
+        return ""
+    return f"not the same recomputation: {seen:.1%} of the predicted step measured, {said:.1%} predicted; give the run's --recompute"
+
+
+def _utilisation(measured: Measured, predicted: Predicted) -> str:
+    said = predicted.rates.get("mfu")
+    if measured.mfu is None or not said:
+        return ""
+    if measured.mfu > 1.0:
+        return f"the measured MFU is {measured.mfu:.0%}, above 100 %: a sparse peak, another device, or FLOPs that are not computed"
+    same = said * predicted.seconds / measured.step_seconds
+    if abs(measured.mfu / same - 1.0) < NUMERATORS_AGREE:
+        return ""
+    return (
+        f"the two MFU count differently: {measured.mfu:.1%} as measured, {same:.1%} with the estimate's FLOPs and peak over the same step"
+    )
+
+
+def _steps(measured: Measured) -> str:
+    if measured.steps is None or measured.steps >= FEWEST_STEPS:
+        return ""
+    return f"{measured.steps} measured step{'s' if measured.steps != 1 else ''}: too few to tell a difference from noise; profile 3 or more"
+
+
+def _stage(measured: Measured, predicted: Predicted) -> str:
+    if not measured.parts or predicted.stage in (None, "only"):
+        return ""
+    return f"the estimate is of the pipeline stage that sets the pace ({predicted.stage}): a trace of another stage computes less and waits more"
+
+
+def _chosen(predicted: Predicted) -> str:
+    if not predicted.assumed:
+        return ""
+    return f"the estimate chose what nobody gave: {', '.join(predicted.assumed[:12])}; give what the run had"
