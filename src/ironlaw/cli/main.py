@@ -27,6 +27,7 @@ VERBS = {
     "sites": ("ironlaw.cli.sites", "Train across data centres: distance, exchange, waiting, cost, power and carbon."),
     "scaling": ("ironlaw.cli.scaling", "Parameters, tokens and compute of least loss; batch and learning rate."),
     "inference": ("ironlaw.cli.inference", "Serve a model, to first order: cache, prompt, tokens a second, what binds."),
+    "diagnose": ("ironlaw.cli.diagnose", "From a trace or log: the roof that binds, what to try, why it differs from the estimate."),
     "validate": ("ironlaw.cli.validate", "How wrong estimates are: published runs, or your own, against predictions."),
     "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }

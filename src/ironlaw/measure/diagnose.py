@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.measure.chrome import TIME_UNITS, read_chrome
-from ironlaw.measure.compare import Comparison, compare, estimate_of, read_estimate
+from ironlaw.measure.compare import Comparison, Measured, compare
 from ironlaw.measure.events import Trace
-from ironlaw.measure.findings import Finding, findings_of
-from ironlaw.measure.log_reading import LogReading, log_reading
-from ironlaw.measure.logs import read_log
+from ironlaw.measure.findings import findings_of
+from ironlaw.measure.findings.finding import Finding
 from ironlaw.measure.nsys import read_nsys
 from ironlaw.measure.parts import measured_of
+from ironlaw.measure.predicted import prediction
 from ironlaw.measure.profile import Profile, profile
 from ironlaw.measure.ranks import Ranks, align
-from ironlaw.measure.sniff import files_of, kind_of
 from ironlaw.measure.snapshot import Snapshot, read_snapshot
+from ironlaw.measure.sniff import files_of, kind_of
 from ironlaw.measure.split import Policy
 from ironlaw.measure.verdict import NOT_FROM_A_LOG, Verdict, verdict_of, verdict_of_ranks
+
+if TYPE_CHECKING:
+    from ironlaw.measure.log_reading import LogReading
 
 CHOICES = ("keep", "drop")
 
@@ -44,7 +47,7 @@ class Diagnosis:
     @property
     def exit_status(self) -> int:
         """0 with a verdict, or where none was asked for (a collective's benchmark, memory alone); 4 where it cannot be said."""
-        asked = self.profiles or any(log.of_training for log in self.logs)
+        asked = self.profiles or any(log.exit_status == 4 for log in self.logs)
         return 0 if self.verdict.roof is not None or not asked else 4
 
     def data(self) -> dict[str, Any]:
@@ -63,7 +66,7 @@ class Diagnosis:
 
 
 def _log_entry(log: LogReading) -> dict[str, Any]:
-    return {"path": log.log.path, "device": log.device, "rank": None, "log": log.data()}
+    return {"path": log.path, "device": log.rates.device if log.rates else None, "rank": None, "log": log.data()}
 
 
 def diagnose(
@@ -99,7 +102,7 @@ def diagnose(
     for file in files:
         kind = kind_of(file)
         if kind == "log":
-            logs.append(log_reading(read_log(file), question, on, folders))
+            logs.append(_log(file, on, question or {}, folders))
         elif kind == "snapshot":
             snapshots.append(read_snapshot(file))
         else:
@@ -122,6 +125,14 @@ def diagnose(
         warnings=tuple(dict.fromkeys(warnings)),
         verdicts=verdicts,
     )
+
+
+def _log(file: Path, on: str | None, question: Mapping[str, Any], folders: tuple[str, ...]) -> LogReading:
+    from ironlaw.measure.log_reading import log_reading
+    from ironlaw.measure.logs import read_log
+
+    given = {name: question[name] for name in ("gpus", "seq_len", "global_batch_size", "precision", "recompute") if name in question}
+    return log_reading(read_log(file), question.get("model"), on, folders=folders, **given)
 
 
 def _with_work(traces: list[Trace]) -> list[Trace]:
@@ -151,14 +162,18 @@ def _compared(
 ) -> Comparison | None:
     if against is None and not (question and question.get("model")):
         return None
-    predicted = read_estimate(against) if against is not None else estimate_of(dict(question or {}), folders)
+    predicted = prediction(question or {}, against, folders)
+    if predicted is None:
+        return None
     if profiles:
         slowest = max(profiles, key=lambda p: p.window.wall)
         return compare(measured_of(slowest), predicted)
-    timed = [log for log in logs if log.of_training]
+    timed = [log for log in logs if log.steps is not None]
     if not timed:
         raise QuestionError("nothing to compare with the estimate: give a trace, or a log with step times")
-    return compare(timed[0].measured(), predicted)
+    log = timed[0]
+    device = log.rates.device if log.rates and log.rates.device else ""
+    return compare(Measured(log.steps.median if log.steps else 0.0, {}, device=device, world_size=log.world_size), predicted)
 
 
 def _assumptions(policy: Policy, profiles: list[Profile], on: str | None) -> tuple[Mapping[str, Any], ...]:

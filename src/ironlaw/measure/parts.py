@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ironlaw.measure.compare import Measured
+from ironlaw.measure.compare import parts as known_parts
 from ironlaw.measure.events import Column
 from ironlaw.measure.intervals import Instants, union
+from ironlaw.measure.kernel_names import UNKNOWN
 from ironlaw.measure.profile import Profile
 from ironlaw.measure.split import COMMUNICATION, COMPUTE
 
-CLASSES = {"gemm": "gemm", "attention": "attention", "conv": "convolution", "optimizer": "optimizer", "unclassified": "other kernels"}
+CLASSES = {"gemm": "gemm", "attention": "attention", "conv": "convolution", "optimizer": "optimizer", UNKNOWN: "other kernels"}
 
 
 def measured_of(profile: Profile) -> Measured:
@@ -29,13 +31,22 @@ def measured_of(profile: Profile) -> Measured:
     for kernel in profile.kernels:
         add(CLASSES.get(kernel.kind, "memory operators"), kernel.total_ns / total * profile.window.compute)
     for operation, ns in exposed_by_operation(profile).items():
-        add(f"exposed {operation}", ns)
+        part = f"exposed {operation}"
+        add(part if part in known_parts() else "exposed other communication", ns)
     add("exposed copy", profile.window.exposed_copy)
     for reason, ns in profile.idle.by_reason.items():
         add(f"idle: {reason}", ns)
-    world = profile.trace.world_size
-    name = profile.accelerator.name if profile.accelerator else profile.trace.device_name
-    return Measured(step_seconds=profile.window.wall * scale, parts=parts, device=name, world_size=world)
+    again = sum(k.total_ns for k in profile.kernels if k.recompute) / total * profile.window.compute
+    return Measured(
+        step_seconds=profile.window.wall * scale,
+        parts=parts,
+        recompute_seconds=again * scale,
+        mfu=profile.utilisation.mfu,
+        hfu=profile.utilisation.hfu,
+        device=profile.accelerator.name if profile.accelerator else profile.trace.device_name,
+        world_size=profile.trace.world_size,
+        steps=steps,
+    )
 
 
 def exposed_by_operation(profile: Profile) -> dict[str, int]:

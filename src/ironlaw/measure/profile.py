@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ironlaw.errors import QuestionError
 from ironlaw.measure.collectives import Collective, Link, by_size, collectives, link_of
-from ironlaw.measure.communication import Classified, classify
+from ironlaw.measure.communication import Classified, Unclassified, classify
 from ironlaw.measure.devices import Device, device_named
 from ironlaw.measure.events import DeviceEvents, Trace
 from ironlaw.measure.idle import Idle, idle_of
@@ -74,15 +74,16 @@ class Profile:
             "utilisation": self.utilisation.data(),
             "communication": {
                 "reasons": {self.trace.text(i): why for i, why in self.classified.reason.items()},
-                "unclassified": [
-                    {"name": u.name, "count": u.count, "us": u.time / 1000, "suspect": u.suspect} for u in self.classified.unclassified if u.suspect
-                ],
+                "unclassified": [_suspect(u) for u in self.classified.unclassified if u.suspect],
             },
         }
 
-
     def _link(self) -> Link | None:
         return None if self.accelerator is None else link_of(self.accelerator.name, self.folders)
+
+
+def _suspect(one: Unclassified) -> dict[str, Any]:
+    return {"name": one.name, "count": one.count, "us": one.time / 1000, "suspect": one.suspect}
 
 
 def window_data(window: Window) -> dict[str, float]:
@@ -108,9 +109,7 @@ def step_data(step: Step) -> dict[str, Any]:
     }
 
 
-def profile(
-    trace: Trace, policy: Policy, on: str | None = None, patterns: tuple[Path, ...] = (), folders: tuple[str, ...] = ()
-) -> Profile:
+def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple[Path, ...] = (), folders: tuple[str, ...] = ()) -> Profile:
     """Look at one trace under ``policy``; ``on`` names the accelerator where the file does not."""
     marks = step_marks(trace)
     step = step_of(trace, marks)
@@ -120,14 +119,8 @@ def profile(
     classified = classify(trace, patterns)
     device = device_named(trace.device_name, trace.properties, on, folders)
     events, communicates = trace.events.rows(keep), classified.mask[keep]
-    steps = []
-    for at, (number, start, end) in enumerate(marks):
-        if policy.last_step == "drop" and at == len(marks) - 1:
-            continue
-        mine = keep & (step == at)
-        ran = window_of(trace.events.rows(mine), classified.mask[mine]) if mine.any() else None
-        steps.append(Step(number, start, end, ran))
     window = window_of(events, communicates)
+    steps = _steps(marks, step[keep], events, communicates, policy)
     kernels = kernel_table(trace, keep & ~classified.mask, device.record, folders)
     return Profile(
         trace=trace,
@@ -138,7 +131,7 @@ def profile(
         communicates=communicates,
         classified=classified,
         window=window,
-        steps=tuple(steps),
+        steps=steps,
         idle=idle_of(trace, events),
         kernels=tuple(kernels),
         collectives=tuple(collectives(trace, classified, keep)),
@@ -147,6 +140,21 @@ def profile(
         left_out=_left_out(trace, policy, keep),
         warnings=(*trace.warnings, *([device.warning] if device.warning else []), *_policy_warnings(trace, policy)),
     )
+
+
+def _steps(
+    marks: list[tuple[int, int, int]], step: NDArray[np.int64], events: DeviceEvents, communicates: NDArray[np.bool_], policy: Policy
+) -> tuple[Step, ...]:
+    """The steps; on the device each lasts from the first event it launched to that of the next, so that they sum to the window."""
+    first = {at: int(events.start[step == at].min()) for at in np.unique(step).tolist() if at >= 0}
+    begins = sorted(first.values()) + [int(events.end.max())]
+    found = []
+    for at, (number, start, end) in enumerate(marks):
+        if policy.last_step == "drop" and at == len(marks) - 1:
+            continue
+        span = (first[at], next(b for b in begins if b > first[at])) if at in first else None
+        found.append(Step(number, start, end, None if span is None else window_of(events, communicates, span)))
+    return tuple(found)
 
 
 def _left_out(trace: Trace, policy: Policy, keep: NDArray[np.bool_]) -> dict[str, int]:
@@ -163,7 +171,8 @@ def _policy_warnings(trace: Trace, policy: Policy) -> list[str]:
     count = int((trace.events.launch < 0).sum())
     if policy.unlinked == "keep" and count:
         share = count / len(trace.events)
-        return [f"{count} of {len(trace.events)} device events ({share:.0%}) have no launch in the file and are counted; --unlinked drop leaves them out"]
+        said = f"{count} of {len(trace.events)} device events ({share:.0%}) have no launch in the file and are counted"
+        return [f"{said}; --unlinked drop leaves them out"]
     return []
 
 

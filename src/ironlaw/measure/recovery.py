@@ -26,9 +26,9 @@ from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY
 SIDES = {
     "data": "host",
     "dispatch": "host",
-    "network": "links",
-    "pipeline": "links",
-    "copy": "links",
+    "network": "network",
+    "pipeline": "network",
+    "copy": "bus",
     "compute": "device",
     "hbm": "device",
     "unknown": "nobody known",
@@ -91,14 +91,16 @@ def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
     found = []
     for name in dict.fromkeys([*own, *caused]):
         alone, late = own.get(name, 0.0), skew * caused.get(name, 0.0)
-        says = f"{alone / 1e6:.2f} ms a rank" + (f", and {late / 1e6:.2f} ms of waiting for a late rank that was held up by it" if late else "")
+        says = f"{alone / 1e6:.2f} ms a rank" + (f", and {late / 1e6:.2f} ms of waiting for a rank it held up" if late else "")
         gain = _without(int(wall), alone), _without(int(wall), alone + late)
         found.append(Roof(name, round(alone + late), gain, says))
     transfer = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
     unmatched = sum(t.exposed_unmatched for t in ranks.totals) / len(ranks.totals)
     if transfer + unmatched:
-        says = f"{transfer / 1e6:.2f} ms a rank of exposed transfer" + (f", {unmatched / 1e6:.2f} ms that met no other rank" if unmatched else "")
-        found.append(Roof("network", round(transfer + unmatched), (_without(int(wall), transfer), _without(int(wall), transfer + unmatched)), says))
+        says = f"{transfer / 1e6:.2f} ms a rank of exposed transfer"
+        says += f", {unmatched / 1e6:.2f} ms that met no other rank" if unmatched else ""
+        gain = _without(int(wall), transfer), _without(int(wall), transfer + unmatched)
+        found.append(Roof("network", round(transfer + unmatched), gain, says))
     return ranked(found, int(wall))
 
 
@@ -260,8 +262,8 @@ def _device(profile: Profile) -> list[Roof]:
             shorter = np.where(profile.classes == COMPUTE, (lasts * left).astype(np.int64), lasts)
             gains.append((_replayed(profile, shorter=shorter).gain, _without(wall, gone)))
         gain = (max(1.0, min(gains[0])), max(1.0, *gains[1]))
-        says = f"kernels under it take {spent / 1e6:.1f} ms ({spent / wall:.0%} of the window), {over / 1e6:.1f} ms more than they need at the"
-        says += " rates measured for such sizes"
+        says = f"kernels under it take {spent / 1e6:.1f} ms ({spent / wall:.0%} of the window), {over / 1e6:.1f} ms more than"
+        says += " they need at the rates measured for such sizes"
         if unknown:
             says += f"; {unknown / 1e6:.1f} ms of them have no sizes, their roof is assumed by name"
         found.append(Roof(name, round(spent), gain, says, assumed=2 * unknown > spent))

@@ -31,7 +31,7 @@ def _kind(start: bytes) -> str | None:
         return "snapshot"
     if logs.recognise(start) is not None:
         return "log"
-    if text[:1] in (b"{", b"[") and (b'"traceEvents"' in text or b'"ph"' in text or b'"schemaVersion"' in text or b'"deviceProperties"' in text):
+    if text[:1] in (b"{", b"[") and any(key in text for key in (b'"traceEvents"', b'"ph"', b'"schemaVersion"', b'"deviceProperties"')):
         return "chrome"
     if b'"schema_version"' in text and b'"step"' in text:
         raise InputError("an estimate, not a measurement: give it as --against FILE beside the trace")

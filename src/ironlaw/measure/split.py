@@ -59,7 +59,7 @@ class Step:
     number: int
     host_start: int  # [ns]
     host_end: int
-    device: Window | None  # of the events launched in it; None where there are none
+    device: Window | None  # from the first event it launched to that of the next step; None where it launched none
 
 
 def by_state(start: Column, end: Column, bits: Column, window: tuple[int, int] | None = None) -> NDArray[np.int64]:

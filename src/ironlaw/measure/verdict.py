@@ -75,5 +75,5 @@ def of_roofs(ranked: Sequence[Roof], wall: int, unattributed: float) -> Verdict:
         mixed = others[0].name
     following = others[0].name if others else None
     low, high = first.gain
-    says = f"bound by {first.name}: {first.says}; without it {low:.2f}x to {high:.2f}x faster"
+    says = f"{first.side}-bound, by {first.name}: {first.says}; without it {low:.2f}x to {high:.2f}x faster"
     return Verdict(first.name, first.gain, following, unattributed, says, mixed, lines)

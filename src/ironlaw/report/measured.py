@@ -131,7 +131,7 @@ def _seconds(us: float | None) -> float | None:
 def _collectives(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     if not found:
         return
-    rows = [_row(c) for c in sorted(found, key=lambda c: -(c.get("total_us") or 0))[:MOST_ROWS]]
+    rows = [_row(c) for c in found[:MOST_ROWS]]
     columns = (
         Column("operation", "collective"),
         Column("bytes", "bytes", "B"),
@@ -141,7 +141,7 @@ def _collectives(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
         Column("median", "median", "s"),
         Column("algbw", "algbw", "B/s"),
         Column("busbw", "busbw", "B/s"),
-        Column("says", "bandwidth is"),
+        Column("says", "rates are a"),
     )
     yield from table_lines(Table("collectives", "Collectives, by size", columns, rows), ink)
 
@@ -149,14 +149,14 @@ def _collectives(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
 def _row(c: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "operation": c["operation"],
-        "bytes": c.get("bytes"),
-        "ranks": c.get("group_size"),
-        "count": c.get("count"),
-        "best": _seconds(c.get("best_us")),
-        "median": _seconds(c.get("median_us")),
-        "algbw": c.get("algbw"),
-        "busbw": c.get("busbw"),
-        "says": c.get("bandwidth_is"),
+        "bytes": c["bytes"],
+        "ranks": c["ranks"],
+        "count": c["count"],
+        "best": c["kernel_ns"]["best"] * 1e-9,
+        "median": c["kernel_ns"]["median"] * 1e-9,
+        "algbw": c["algbw"]["best"],
+        "busbw": c["busbw"]["best"],
+        "says": c["label"],
     }
 
 
@@ -164,21 +164,24 @@ def _kernels(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     if not found:
         return
     rows = []
-    for k in sorted(found, key=lambda k: -k["total_us"])[:MOST_ROWS]:
-        name = str(k["name"])
-        rows.append({**k, "name": name if len(name) <= 48 else name[:45] + "...", "total": k["total_us"] / 1e6, "roof": _roof(k)})
+    for k in found[:MOST_ROWS]:
+        rows.append({**k, "name": _short(k["kernel"]), "total": k["total_ns"] * 1e-9, "roof": _roof(k)})
     columns = (
         Column("kind", "kind"),
         Column("name", "kernel"),
         Column("count", "calls"),
         Column("total", "total", "s"),
-        Column("flops_per_s", "FLOP/s", "FLOP/s"),
-        Column("bytes_per_s", "B/s", "B/s"),
+        Column("flop_per_second", "FLOP/s", "FLOP/s"),
+        Column("bytes_per_second", "B/s", "B/s"),
         Column("of_peak", "of peak", "%"),
         Column("of_achievable", "of achievable", "%"),
         Column("roof", "roof"),
     )
     yield from table_lines(Table("kernels", "Kernels, longest first", columns, rows), ink)
+
+
+def _short(name: str, most: int = 40) -> str:
+    return name if len(name) <= most else name[: most - 3] + "..."
 
 
 def _roof(kernel: Mapping[str, Any]) -> str:
@@ -202,18 +205,24 @@ def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
 def _ranks(ranks: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
     if not ranks:
         return
-    for line in ranks.get("says", []):
-        yield line
-    rows = ranks.get("matches", [])[:MOST_ROWS]
+    clock = ranks["clock"]["ends_apart_ns"]
+    yield (
+        f"{len(ranks['ranks'])} ranks, {ranks['collectives']} collectives together: {ranks['transfer_ns'] / 1e3:,.1f} us of transfer,"
+        f" {ranks['skew_ns'] / 1e6:,.2f} ms of waiting (all ranks summed); ends lie at most {clock['max'] / 1e3:g} us apart"
+    )
+    rows = ranks["meetings"][:MOST_ROWS]
     columns = (
         Column("operation", "collective"),
         Column("bytes", "bytes", "B"),
         Column("transfer", "transfer", "s"),
-        Column("skew", "waited for the last", "s"),
+        Column("skew", "longest wait", "s"),
         Column("late_rank", "late rank"),
         Column("busbw", "busbw", "B/s"),
     )
-    shown = [{**r, "transfer": r["transfer_us"] / 1e6, "skew": r["skew_us"] / 1e6, "late_rank": str(r["late_rank"])} for r in rows]
+    shown = [
+        {**r, "transfer": r["transfer_ns"] * 1e-9, "skew": max(r["wait_ns"].values()) * 1e-9, "late_rank": str(r["late_rank"])}
+        for r in rows
+    ]
     yield from table_lines(Table("ranks", "Collectives over all ranks", columns, shown), ink)
 
 
@@ -246,13 +255,13 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     comparison = data.get("comparison")
     if not comparison:
         return
-    yield ink.bold(comparison["says"])
+    yield ink.bold(comparison["sentence"])
     rows = (data["compare"] or [])[:MOST_ROWS]
     columns = (
         Column("term", "term"),
-        Column("measured", "measured", "s"),
-        Column("predicted", "predicted", "s"),
-        Column("difference", "difference", "s"),
+        Column("measured_seconds", "measured", "s"),
+        Column("predicted_seconds", "predicted", "s"),
+        Column("difference_seconds", "difference", "s"),
         Column("share", "of the step", "%"),
     )
     if rows:

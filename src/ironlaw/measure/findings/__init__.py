@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ironlaw.measure.findings import device, host, links, logs, numbers
+from ironlaw.measure.findings import device, from_logs, host, links, numbers
 from ironlaw.measure.findings.finding import Facts, Finding
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ FINDINGS = {
     "throttling": device.throttling,
     "mfu-above-100-percent": numbers.mfu_above_100_percent,
 }
-OF_LOGS = tuple(dict.fromkeys(logs.NAMES.values()))
+OF_LOGS = tuple(dict.fromkeys(from_logs.NAMES.values()))
 
 
 def findings_of(profiles: Sequence[Profile], ranks: Any, logs: Sequence[Any], snapshots: Sequence[Any]) -> tuple[Finding, ...]:
     """All findings, the one that loses most seconds first; those without seconds last."""
     facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots))
     found = [finding for name, look in FINDINGS.items() for finding in look(name, facts)]
-    found += [finding for name in OF_LOGS for finding in logs.of_logs(name, facts)]
+    found += [finding for name in OF_LOGS for finding in from_logs.of_logs(name, facts)]
     return tuple(sorted(found, key=lambda f: -(f.seconds_lost or 0.0)))

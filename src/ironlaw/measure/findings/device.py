@@ -62,7 +62,7 @@ def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
         worst = max(wide, key=lambda k: k.total_ns)
         yield Finding(
             name,
-            f"{time / 1e6:.1f} ms of {total / 1e6:.1f} ms of matrix products run in {worst.precision}, for the most part {worst.kernel[:60]}",
+            f"{time / 1e6:.1f} ms of {total / 1e6:.1f} ms of matrix products run in {worst.precision}, mostly {worst.kernel[:60]}",
             "autocast to bf16, or TF32 (torch.set_float32_matmul_precision('high')) where inputs must stay fp32",
             time / 1e9 / 2,
             p.trace.path,

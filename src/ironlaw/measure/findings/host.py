@@ -69,7 +69,7 @@ def synchronisation_in_the_loop(name: str, facts: Facts) -> Iterator[Finding]:
                 name,
                 f"{len(ends) / steps:.0f} calls a step wait for the device ({most} most often); after them it idles {lost / 1e6:.1f} ms"
                 " until the host has caught up",
-                "no .item(), .cpu(), print or tensor conditions in the step; non_blocking copies from pinned memory; log every so many steps",
+                "no .item(), .cpu(), print or tensor conditions in the step; non_blocking copies from pinned memory; log less often",
                 lost / 1e9,
                 p.trace.path,
                 {"calls": calls},
@@ -89,7 +89,7 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
                 name,
                 f"{count / steps:.0f} calls of the driver's allocator a step after the first, {time / 1e6:.2f} ms of host time;"
                 f" the device idled {p.idle.by_reason['allocator'] / 1e6:.2f} ms for them",
-                "leave memory free (smaller micro-batch, recompute), expandable_segments:True, constant shapes, no empty_cache() in the loop",
+                "leave memory free (smaller micro-batch, recompute), expandable_segments:True, constant shapes, no empty_cache()",
                 p.idle.by_reason["allocator"] / 1e9,
                 p.trace.path,
                 {"calls": count, "host_us": time / 1000},
@@ -100,7 +100,7 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
             if churn is not None and (churn.refills or churn.ooms):
                 yield Finding(
                     name,
-                    f"{churn.refills} times segments were freed and asked for again at once, {len(churn.ooms)} requests ended out of memory",
+                    f"{churn.refills} times segments were freed and asked for again, {len(churn.ooms)} requests ended out of memory",
                     "leave memory free, expandable_segments:True, constant shapes",
                     None,
                     snapshot.path,

@@ -86,7 +86,7 @@ def exposed_gather(name: str, facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 name,
                 f"{lost / 1e6:.1f} ms ({lost / p.window.wall:.0%}) of all-gathers are not hidden behind compute",
-                "prefetch the next layer's weights (forward_prefetch, overlap of parameter gathers), larger micro-batches, less sharding (HSDP)",
+                "prefetch the next layer's weights (forward_prefetch, overlapped gathers), larger micro-batches, less sharding (HSDP)",
                 lost / 1e9,
                 p.trace.path,
             )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ironlaw.measure.findings.finding import Facts, Finding
 
 
-
 def mfu_above_100_percent(name: str, facts: Facts) -> Iterator[Finding]:
     """More than the peak: a wrong count, a wrong peak or a wrong device."""
     for p in facts.profiles:

@@ -87,4 +87,6 @@ def _profile(step: int, rows: Rows) -> None:
     if seconds > 0 and not any(row.iteration == step for row in rows.rows):
         rows.add(step, seconds, aside="the step under DeepSpeed's FLOPS profiler", tflops=rate / 1e12 if rate else None)
     if forward:
-        rows.notes.warn("DeepSpeed's profiler counts the forward products of modules and takes three times that; fused attention is missing")
+        rows.notes.warn(
+            "DeepSpeed's profiler counts the forward products of modules and takes three times that; fused attention is missing"
+        )

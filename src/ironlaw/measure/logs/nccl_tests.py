@@ -1,7 +1,7 @@
 """Text of nccl-tests and rccl-tests: a row a size, out of place and in place, each the mean of a number of calls after warm-up.
 
-    #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-     1048576        262144     float     sum      -1    27.76   37.78   66.11       0    27.49   38.15   66.76       0
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+ 1048576        262144     float     sum      -1    27.76   37.78   66.11       0    27.49   38.15   66.76       0
 """
 
 from __future__ import annotations
