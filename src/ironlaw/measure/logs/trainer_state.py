@@ -16,7 +16,9 @@ from ironlaw.measure.limits import open_bytes
 from ironlaw.measure.logs.log import Log, Notes, Rows
 
 NAME = "trainer-state"
-SIGNS = (re.compile(rb'^\s*\{(?=[^\x00]*"(?:global_step|best_metric|is_world_process_zero)")[^\x00]*"(?:log_history|is_hyper_param_search)"'),)
+SIGNS = (
+    re.compile(rb'^\s*\{(?=[^\x00]*"(?:global_step|best_metric|is_world_process_zero)")[^\x00]*"(?:log_history|is_hyper_param_search)"'),
+)
 MOST = 256 << 20
 
 
