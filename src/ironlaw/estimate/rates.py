@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ironlaw.catalog.records import Model
 from ironlaw.estimate.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
 from ironlaw.estimate.kinds import kinds
 from ironlaw.estimate.layer import mean_key_length
@@ -39,30 +40,31 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     rate = leaf("tokens per second", _per_second, "token/s", amount=tokens, seconds=seconds)
     recomputed = recomputed_per_token(job, plan)
 
-    def utilisation(name: str, per: Any) -> Term:
-        return leaf(name, _utilisation, "1", flop_per_token=per, tokens_per_second=rate.value, gpus=plan.gpus, peak=peak)
+    def used(name: str, per: Any) -> Term:
+        return leaf(name, utilisation, "1", flop_per_token=per, tokens_per_second=rate.value, gpus=plan.gpus, peak=peak)
 
     return {
         "tokens_per_second": rate,
         "tokens_per_second_per_gpu": leaf("tokens per second and GPU", _per_gpu, "token/s", amount=rate.value, gpus=plan.gpus),
         "model_flop_per_second_per_gpu": leaf("model FLOP/s per GPU", _per_gpu, "FLOP/s", amount=rate.value * flop.value, gpus=plan.gpus),
-        "mfu": utilisation("MFU", flop.value),
-        "mfu_causal": utilisation("MFU, causal attention", causal.value),
-        "hfu": utilisation("HFU", flop.value + recomputed),
+        "mfu": used("MFU", flop.value),
+        "mfu_causal": used("MFU, causal attention", causal.value),
+        "hfu": used("HFU", flop.value + recomputed),
     }
 
 
 def recomputed_per_token(job: Job, plan: Plan) -> Any:
     """FLOPs computed a second time, per token: the forward share of what the plan recomputes."""
-    model = job.model
-    rest = 1.0 - plan.recompute_layers
-    linear = plan.recompute_layers + rest * plan.recompute_linear
-    core = plan.recompute_layers + rest * plan.recompute_attention
-    layers = attending_layers(model)
+    return recomputed(job.model, plan.seq_len, plan.recompute_layers, plan.recompute_attention, plan.recompute_linear)
+
+
+def recomputed(model: Model, seq_len: Any, whole_layers: Any, attention: Any, linear: Any) -> Any:
+    """FLOPs computed a second time, per token: ``2 (P - head) linear + 4 L w s core`` of the share of layers that recompute each."""
+    rest = 1.0 - whole_layers
     heads = (1.0 + model.num_nextn_predict_layers) * model.vocab_size * model.hidden_size
     matrices = 2.0 * (matmul_parameters(model) - heads)
-    scores = 4.0 * layers * attention_width(model) * plan.seq_len  # the full square, as mfu counts it
-    return matrices * linear + scores * core
+    scores = 4.0 * attending_layers(model) * attention_width(model) * seq_len  # the full square, as mfu counts it
+    return matrices * (whole_layers + rest * linear) + scores * (whole_layers + rest * attention)
 
 
 def _per_second(amount: Any, seconds: Any) -> Any:
@@ -75,6 +77,6 @@ def _per_gpu(amount: Any, gpus: Any) -> Any:
     return amount / gpus
 
 
-def _utilisation(flop_per_token: Any, tokens_per_second: Any, gpus: Any, peak: Any) -> Any:
+def utilisation(flop_per_token: Any, tokens_per_second: Any, gpus: Any, peak: Any) -> Any:
     """FLOPs done over FLOPs possible: ``flop_per_token tokens_per_second / (gpus peak)``."""
     return flop_per_token * tokens_per_second / (gpus * peak)

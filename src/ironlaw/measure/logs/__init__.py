@@ -6,6 +6,7 @@ The order of FORMATS decides where a log has lines of two: Megatron-LM over Deep
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,7 +45,7 @@ FORMATS: dict[str, Callable[[str, Notes], Log]] = {
     trainer_state.NAME: lambda _path, notes: trainer_state.read_file(notes),
     **{module.NAME: _streamed(module) for module in _LINES},
 }
-_SIGNS = {module.NAME: module.SIGNS for module in (trainer_state, *_LINES)}
+_SIGNS: dict[str, tuple[re.Pattern[bytes], ...]] = {module.NAME: module.SIGNS for module in (trainer_state, *_LINES)}
 
 
 def recognise(head: bytes) -> str | None:

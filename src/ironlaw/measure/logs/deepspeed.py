@@ -71,9 +71,9 @@ def _timer(step: int, text: str, line: str, rank: int | None, rows: Rows) -> Non
 
 
 def _block(found: re.Match[str], notes: Notes) -> None:
-    name, value = found[1].strip().lower(), number(found[2])
-    if name in _ARGUMENTS:
-        notes.argument(_ARGUMENTS[name], found[2])
+    name, value = found[1].strip(), number(found[2])  # "flops" are a count and "FLOPS" a rate
+    if name.lower() in _ARGUMENTS:
+        notes.argument(_ARGUMENTS[name.lower()], found[2])
     elif value is not None and found[3] in _UNIT:
         notes.claims[f"profiler: {name}"] = value * _UNIT[found[3]]
 
@@ -82,8 +82,8 @@ def _profile(step: int, rows: Rows) -> None:
     """The profiled step as a row, where nothing else has its time."""
     claims = rows.notes.claims
     seconds = claims.get("profiler: iter latency", 0.0)
-    rate = claims.get("profiler: flops per gpu") or claims.get("profiler: fwd+bwd flops per gpu", 0.0)
-    forward = claims.get("profiler: fwd flops per gpu", 0.0)
+    rate = claims.get("profiler: FLOPS per GPU") or claims.get("profiler: fwd+bwd FLOPS per GPU", 0.0)
+    forward = claims.get("profiler: fwd flops per GPU", 0.0)
     if seconds > 0 and not any(row.iteration == step for row in rows.rows):
         rows.add(step, seconds, aside="the step under DeepSpeed's FLOPS profiler", tflops=rate / 1e12 if rate else None)
     if forward:

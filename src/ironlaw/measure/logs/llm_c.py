@@ -59,7 +59,7 @@ def _step(found: re.Match[str], rank: int | None, rows: Rows) -> None:
     if seconds is None or seconds <= 0:
         rows.notes.skipped["a step line without its time"] += 1
         return
-    aside = "1 iterations with nan" if "nan" in found[2].lower() else ""
+    aside = "with a loss that is nan" if "nan" in found[2].lower() else ""
     rows.add(int(found[1]), seconds / 1e3, rank=rank, aside=aside, loss=number(found[2]), tokens_per_second=number(found[6]))
     mfu = number(found[4])
     if mfu is not None and mfu > 0:

@@ -28,7 +28,7 @@ MOST = 4 << 30  # bytes of a log, unpacked
 LONGEST = 1 << 14  # bytes of a line; argument dumps and iteration lines are below 4 KiB
 ROWS = 5_000_000
 SECONDS = 600.0
-OPTIONAL = ("tokens_per_second", "tflops", "loss", "memory", "data_share", "power")
+OPTIONAL = ("tokens_per_second", "tflops", "loss", "memory", "data_share", "power", "batch")
 JITTER = 2  # ranks that print without a prefix run at most this many iterations ahead of each other
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]{0,200}\x07|[@-Z\\-_])|\[\d{1,3}(?:;\d{1,3}){0,5}m")
@@ -75,6 +75,7 @@ class Log:
     memory: Floats | None = None  # [B]
     data_share: Floats | None = None  # of a step, waiting for the loader
     power: Floats | None = None  # [W] per GPU
+    batch: Floats | None = None  # sequences of the row's iteration, which grow while a batch is ramped up
     arguments: dict[str, str] = field(default_factory=dict)
     claims: dict[str, float] = field(default_factory=dict)  # totals the log states of itself, in SI units
     device_name: str = ""
@@ -268,8 +269,8 @@ def ranked(line: str) -> tuple[int | None, str]:
 def clock(line: str) -> float | None:
     """Seconds of the first time of day in ``line``, None where there is none.
 
-    >>> clock("[titan] 2026-02-24 19:46:19,145 - root") - clock("[titan] 2026-02-24 19:46:17,508 - root")
-    1.6369998455047607
+    >>> clock("[titan] 2026-02-24 19:46:19,145 - root") - clock("[titan] 2026-02-24 19:46:17,145 - root")
+    2.0
     """
     found = _CLOCK.search(line)
     if found is None:

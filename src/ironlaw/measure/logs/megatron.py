@@ -25,16 +25,17 @@ _ITERATION = re.compile(r"\biteration\s+(\d{1,15})/\s*\d+ \|")
 _VOCABULARY = re.compile(r"> padded vocab \(size: (\d+)\).{0,80}?\(new size: (\d+)\)")
 _WORLD = re.compile(r"using world size: ?(\d+)")
 _MEMORY = re.compile(r"max allocated: ([\d.]+)")
-_FIELDS = {  # what a field of an iteration line is called: column, and what makes it SI
-    "throughput per gpu (tflop/s/gpu)": ("tflops", 1.0),
-    "approx flops per gpu": ("tflops", 1.0),
-    "tflops": ("tflops", 1.0),
-    "tokens per gpu per second (tgs)": ("tokens_per_second", 1.0),
-    "tokens per gpu (tokens/s/gpu)": ("tokens_per_second", 1.0),
-    "tokens/sec/gpu": ("tokens_per_second", 1.0),
-    "lm loss": ("loss", 1.0),
-    "lm_loss": ("loss", 1.0),
-    "power per gpu (w/gpu)": ("power", 1.0),
+_FIELDS = {  # what a field of an iteration line is called, and its column
+    "throughput per gpu (tflop/s/gpu)": "tflops",
+    "approx flops per gpu": "tflops",
+    "tflops": "tflops",
+    "tokens per gpu per second (tgs)": "tokens_per_second",
+    "tokens per gpu (tokens/s/gpu)": "tokens_per_second",
+    "tokens/sec/gpu": "tokens_per_second",
+    "lm loss": "loss",
+    "lm_loss": "loss",
+    "power per gpu (w/gpu)": "power",
+    "global batch size": "batch",
 }
 _TIME = "elapsed time per iteration (ms)"
 
@@ -69,10 +70,9 @@ def _iteration(iteration: int, line: str, rank: int | None, rows: Rows) -> None:
         rows.notes.skipped["an iteration line without its time (cut or interleaved)"] += 1
         return
     values: dict[str, float | None] = {}
-    for name, (column, factor) in _FIELDS.items():
+    for name, column in _FIELDS.items():
         if name in fields:
-            value = number(_current(fields[name]))
-            values[column] = None if value is None else value * factor
+            values[column] = number(_current(fields[name]))
     skips, nans = (whole(fields.get(f"number of {what} iterations", "")) or 0 for what in ("skipped", "nan"))
     lost = "nan" in fields.get("lm loss", "").lower()
     rows.add(iteration, seconds / 1e3, rank=rank, aside=_aside(skips, nans, lost), **values)
@@ -80,9 +80,9 @@ def _iteration(iteration: int, line: str, rank: int | None, rows: Rows) -> None:
 
 def _aside(skips: int, nans: int, lost: bool) -> str:
     if skips:
-        return f"{skips} iterations skipped by the loss scaler"
+        return "with iterations that the loss scaler skipped"
     if nans or lost:
-        return f"{max(nans, 1)} iterations with nan"
+        return "with iterations of nan"
     return ""
 
 

@@ -47,8 +47,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
             rows.add(done, seconds / samples, rank=rank)
     if blocks.found and not batch:
         notes.warn("the log does not say global_batch_size: times are of a sample, not of an iteration")
-    log = rows.log(NAME, averages=True, per="iteration" if batch else "sample")
-    return log
+    return rows.log(NAME, averages=True, per="iteration" if batch else "sample")
 
 
 def _event(text: str) -> dict[str, Any] | None:

@@ -57,7 +57,7 @@ def _iteration(iteration: int, found: re.Match[str], rank: int | None, evaluated
     if evaluated:
         aside = "with an evaluation in its time"
     else:
-        aside = "1 iterations with nan" if "nan" in found[2].lower() else ""
+        aside = "with a loss that is nan" if "nan" in found[2].lower() else ""
     rows.add(iteration, seconds / 1e3, rank=rank, aside=aside, loss=loss)
     mfu = number(found[4])
     if mfu is not None and mfu > 0:  # -100 before it has an average

@@ -17,9 +17,11 @@ NAME = "nccl-tests"
 SIGNS = (
     re.compile(rb"#\s+size\s+count(?:\s+\(elements\))?\s+type\s+redop"),
     re.compile(rb"# nThread \d+ nGpus \d+ minBytes \d+ maxBytes \d+"),
-    re.compile(rb"\n {0,20}\d{1,15} {1,20}\d{1,15} {1,12}(?:float|half|bfloat16|u?int\d{1,2}|double) {1,12}(?:sum|prod|max|min|avg|none) {1,12}"
-        rb"(?:-?\d{1,6} {1,12})?[\d.]{1,12} {1,12}[\d.]{1,12} {1,12}[\d.]{1,12}"),
-)  # fmt: skip
+    re.compile(
+        rb"\n {0,20}\d{1,15} {1,20}\d{1,15} {1,12}(?:float|half|bfloat16|u?int\d{1,2}|double) {1,12}(?:sum|prod|max|min|avg|none) {1,12}"
+        rb"(?:-?\d{1,6} {1,12})?[\d.]{1,12} {1,12}[\d.]{1,12} {1,12}[\d.]{1,12}"
+    ),
+)
 _ROW = re.compile(r"^\s*(\d{1,15})\s+(\d{1,15})\s+([a-z]\w*)\s+(\w+)\s+(\S.*)$")
 _DEVICE = re.compile(r"^#?\s*Rank\s+(\d{1,6})\s.{0,200}?device\s+\d{1,4} \[[^\]]{0,40}\] (.{1,200})$")
 _TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv|scatter|gather|hypercube)_perf")

@@ -53,7 +53,7 @@ def _step(step: int, line: str, rank: int | None, rows: Rows) -> None:
     rows.add(
         step,
         rank=rank,
-        aside="1 iterations with nan" if lost else "",
+        aside="with a loss that is nan" if lost else "",
         clock=clock(line),
         tokens_per_second=tokens,
         tflops=number(fields.get("tflops")),

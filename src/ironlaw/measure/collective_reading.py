@@ -1,0 +1,171 @@
+"""What a benchmark of collectives measured: rates by size, and latency and bandwidth fitted to its times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.law import collectives
+from ironlaw.measure.logs import Calls
+
+AGREE = 0.02  # printed rates and those of the printed times, which have three or four digits
+FEW = 3  # sizes a fit needs
+
+
+@dataclass(frozen=True)
+class BySize:
+    """Calls of one size, the first call of each rank left out where each call is printed."""
+
+    size: float  # [B]
+    in_place: bool
+    calls: int
+    seconds: float  # median
+    algorithm_bandwidth: float  # [B/s] median
+    bus_bandwidth: float  # [B/s] median
+    lowest: float  # [B/s] of bus bandwidth
+    highest: float
+    first_call: float | None  # [B/s] bus bandwidth of the calls left out as warm-up, None where there are none
+
+
+@dataclass(frozen=True)
+class Fit:
+    """``t = latency + size / bandwidth``, fitted with weights 1/t so that every size counts alike."""
+
+    in_place: bool
+    sizes: int
+    latency: float  # [s]
+    bandwidth: float  # [B/s] of the algorithm
+    bandwidth_error: float  # [B/s] one standard error
+    bus_bandwidth: float | None  # [B/s], where the ranks are known
+    half_size: float  # [B] at which half the bandwidth is reached
+    error: float  # relative, root mean square over sizes
+    worst: float  # relative, of the size fitted worst
+    why: str = ""  # what is wrong with it, where something is
+
+
+@dataclass(frozen=True)
+class CollectiveReading:
+    """Everything a benchmark of one collective says."""
+
+    collective: str
+    ranks: int | None
+    sizes: tuple[BySize, ...]
+    fits: tuple[Fit, ...]
+    notes: tuple[str, ...]
+
+
+def collective_reading(calls: Calls, ranks: int | None) -> CollectiveReading:
+    """The reading of ``calls`` by ``ranks``; a size with less than two calls a rank keeps its first call."""
+    notes: list[str] = []
+    sizes = []
+    for in_place in (False, True):
+        for size in np.unique(calls.size[calls.in_place == in_place]):
+            sizes.append(_by_size(calls, float(size), in_place, notes))
+    factor = _factor(calls, ranks)
+    fits = []
+    for in_place in (False, True):
+        mine = [s for s in sizes if s.in_place == in_place and s.size > 0]
+        if len(mine) >= FEW:
+            fits.append(fit(np.array([s.size for s in mine]), np.array([s.seconds for s in mine]), in_place, factor))
+        elif mine:
+            notes.append(f"{len(mine)} sizes: latency and bandwidth cannot be told apart with less than {FEW}")
+    notes += _disagree(calls)
+    return CollectiveReading(calls.collective, ranks, tuple(sizes), tuple(fits), tuple(notes))
+
+
+def _by_size(calls: Calls, size: float, in_place: bool, notes: list[str]) -> BySize:
+    mine = (calls.size == size) & (calls.in_place == in_place)
+    first = mine & (calls.number == 0) & (calls.rank >= 0)
+    rest = mine & ~first
+    warm = bool(rest.any() and first.any())
+    if not warm:
+        rest = mine
+    bus = calls.bus_bandwidth[rest]
+    cold = float(np.median(calls.bus_bandwidth[first])) if warm else None
+    if cold:
+        times = float(np.median(bus)) / cold
+        notes.append(f"the first call of each rank is warm-up ({times:.3g} times slower) and is left out: {int(first.sum())} calls")
+    return BySize(
+        size=size,
+        in_place=in_place,
+        calls=int(rest.sum()),
+        seconds=float(np.median(calls.seconds[rest])),
+        algorithm_bandwidth=float(np.median(calls.algorithm_bandwidth[rest])),
+        bus_bandwidth=float(np.median(bus)),
+        lowest=float(bus.min()),
+        highest=float(bus.max()),
+        first_call=cold,
+    )
+
+
+def _factor(calls: Calls, ranks: int | None) -> float | None:
+    """Bus over algorithm bandwidth of this collective on these ranks."""
+    if not ranks or ranks < 2:
+        return None
+    if calls.collective == "all_reduce":
+        return float(collectives.all_reduce_factor(float(ranks)))
+    if calls.collective in ("all_gather", "reduce_scatter", "alltoall"):
+        return float(collectives.one_way_factor(float(ranks)))
+    return 1.0 if calls.collective in ("broadcast", "reduce", "sendrecv") else None
+
+
+def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool = False, factor: float | None = None) -> Fit:
+    """Latency and bandwidth of measured times.
+
+    >>> found = fit(np.array([1e3, 1e6, 1e9]), 1e-5 + np.array([1e3, 1e6, 1e9]) / 1e11)
+    >>> round(found.latency * 1e6, 6), round(found.bandwidth / 1e9, 6), found.error < 1e-9
+    (10.0, 100.0, True)
+    """
+    why = ""
+    design = np.stack([np.ones_like(size), size], axis=1) / seconds[:, None]
+    solution, covariance = _least_squares(design)
+    if solution[0] < 0:  # a line through the origin: these sizes do not show the latency
+        why = "no latency shows in these sizes; it is taken as zero"
+        slope, covariance = _least_squares(design[:, 1:])
+        solution = np.array([0.0, slope[0]])
+    latency, per_byte = float(solution[0]), float(solution[1])
+    residual = (latency + per_byte * size) / seconds - 1.0
+    if per_byte <= 0:
+        return Fit(in_place, len(size), latency, float("inf"), float("nan"), None, float("inf"), _rms(residual), _worst(residual),
+                   "time does not grow with size: no bandwidth shows in these sizes")  # fmt: skip
+    bandwidth = 1.0 / per_byte
+    spread = float(np.sqrt(max(0.0, float(covariance[-1, -1])))) * bandwidth * bandwidth
+    if not why and _worst(residual) > 0.25:
+        why = f"one line is off by {_worst(residual):.0%} at some size: the library changes its algorithm between sizes"
+    bus = None if factor is None else bandwidth * factor
+    return Fit(in_place, len(size), latency, bandwidth, spread, bus, latency * bandwidth, _rms(residual), _worst(residual), why)
+
+
+def _least_squares(design: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Coefficients that bring ``design`` nearest to one in every row, and their covariance; columns are scaled first."""
+    scale = np.sqrt(np.sum(design * design, axis=0))
+    scale[scale == 0] = 1.0
+    scaled = design / scale
+    solution = np.linalg.lstsq(scaled, np.ones(len(design)), rcond=None)[0]
+    left = scaled @ solution - 1.0
+    freedom = max(1, len(design) - design.shape[1])
+    inverse = np.linalg.pinv(scaled.T @ scaled)
+    covariance = inverse * float(left @ left) / freedom / np.outer(scale, scale)
+    return solution / scale, covariance
+
+
+def _rms(values: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(values * values)))
+
+
+def _worst(values: NDArray[np.float64]) -> float:
+    return float(np.max(np.abs(values)))
+
+
+def _disagree(calls: Calls) -> list[str]:
+    """A note where printed rates are not size over time: other units, or another size convention."""
+    rate = collectives.algorithm_bandwidth(calls.size, calls.seconds)
+    large = calls.algorithm_bandwidth > 1e9  # below, two digits are printed
+    if not large.any():
+        return []
+    ratio = float(np.median(calls.algorithm_bandwidth[large] / rate[large]))
+    if abs(ratio - 1.0) <= AGREE:
+        return []
+    return [f"printed algorithm bandwidth is {ratio:.3g} times size over time: check units (Gbit or GByte) and what the size counts"]

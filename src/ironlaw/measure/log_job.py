@@ -1,0 +1,179 @@
+"""The job a log is of: model, batch, precision and recompute, out of the arguments the log printed or as the user gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw.catalog.load import record
+from ironlaw.catalog.records import Model
+from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.estimate.place import recompute_columns
+from ironlaw.measure.logs import Log
+from ironlaw.measure.logs.log import number, whole
+from ironlaw.plan import PRECISIONS
+
+MEANT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "float": "fp32"}
+
+
+@dataclass(frozen=True)
+class LoggedJob:
+    """What a log's numbers are divided by. None where neither the log nor the user says."""
+
+    model: Model | None
+    gpus: int | None
+    seq_len: int | None
+    tokens: float | None  # of one iteration, all GPUs together
+    precision: str | None
+    recompute: tuple[float, float, float]  # shares: whole layers; of the others the attention core and the matrices
+    said: tuple[str, ...]  # where each came from, and what was taken without being said
+
+
+def logged_job(
+    log: Log,
+    model: str | Model | None = None,
+    gpus: int | None = None,
+    seq_len: int | None = None,
+    global_batch_size: int | None = None,
+    precision: str | None = None,
+    recompute: str | None = None,
+    folders: tuple[str, ...] = (),
+) -> LoggedJob:
+    """The job of ``log``; what is given overrides what its arguments say."""
+    said: list[str] = []
+    own = _model(log.arguments, said) if model is None else None
+    named = record("models", model, folders) if isinstance(model, str) else model or own
+    if named is not None and model is not None:
+        said.append(f"model: {named.name}, as given")
+    length = seq_len or _whole(log, "seq_length")
+    batch = global_batch_size or _whole(log, "global_batch_size") or _whole(log, "train_batch_size")
+    if log.batch is not None and global_batch_size is None:
+        batch = int(log.batch[-1]) if log.batch[-1] > 0 else batch
+    tokens = float(batch * length) if batch and length else None
+    if global_batch_size is None and "tokens_per_iteration" in log.arguments:
+        tokens = number(log.arguments["tokens_per_iteration"])
+    return LoggedJob(
+        model=named,
+        gpus=gpus or log.world_size,
+        seq_len=length,
+        tokens=tokens,
+        precision=_precision(log.arguments, precision),
+        recompute=_given_recompute(recompute) if recompute else _recompute(log.arguments, said),
+        said=tuple(said),
+    )
+
+
+def _whole(log: Log, name: str) -> int | None:
+    return whole(log.arguments.get(name, "")) or None
+
+
+def _precision(arguments: dict[str, str], given: str | None) -> str | None:
+    if given is not None:
+        if given not in PRECISIONS:
+            raise UnknownNameError("precision", given, PRECISIONS)
+        return given
+    if any(arguments.get(name, "None") not in ("None", "False", "") for name in ("fp8", "fp8_format")):
+        return "fp8"
+    for name in ("bf16", "fp16"):
+        if arguments.get(name) == "True":
+            return name
+    dtype = arguments.get("params_dtype", arguments.get("dtype", "")).removeprefix("torch.").lower()
+    return MEANT.get(dtype, dtype if dtype in PRECISIONS else None)
+
+
+def _given_recompute(text: str) -> tuple[float, float, float]:
+    try:
+        layers, attention, linear, _ = recompute_columns(text, ("attention",))
+    except (ValueError, ZeroDivisionError):
+        raise QuestionError(f"recompute {text!r}: none, full, selective, every:K or share:X") from None
+    return layers, attention, linear
+
+
+def _recompute(arguments: dict[str, str], said: list[str]) -> tuple[float, float, float]:
+    """Shares of layers recomputed, in Megatron's old words (checkpoint_activations) and new ones (recompute_granularity)."""
+    if arguments.get("checkpoint_activations") == "True" or arguments.get("deepspeed_activation_checkpointing") == "True":
+        said.append("recompute: whole layers (checkpoint_activations)")
+        return (1.0, 0.0, 0.0)
+    how = arguments.get("recompute_granularity", "None")
+    if how == "full":
+        stages = whole(arguments.get("pipeline_model_parallel_size", "1")) or 1
+        layers, block = whole(arguments.get("num_layers", "")), whole(arguments.get("recompute_num_layers", ""))
+        if arguments.get("recompute_method") == "block" and layers and block:
+            share = min(1.0, block * stages / layers)
+            said.append(f"recompute: {share:.3g} of the layers (recompute_num_layers {block} of each of {stages} stages)")
+            return (share, 0.0, 0.0)
+        said.append("recompute: whole layers (recompute_granularity full)")
+        return (1.0, 0.0, 0.0)
+    if how == "selective":
+        said.append("recompute: the attention core (recompute_granularity selective)")
+        return (0.0, 1.0, 0.0)
+    if "num_layers" in arguments and "recompute_granularity" not in arguments and "checkpoint_activations" not in arguments:
+        said.append("recompute: none is said, so hardware FLOP are taken to be model FLOP")
+    return (0.0, 0.0, 0.0)
+
+
+def _model(arguments: dict[str, str], said: list[str]) -> Model | None:
+    """The model the arguments describe, or None with the reason in ``said``."""
+    why = _not_ours(arguments)
+    if why:
+        said.append(f"model: {why}; give the model")
+        return None
+    of = {name: whole(arguments.get(name, "")) for name in ("num_layers", "hidden_size", "num_attention_heads", "padded_vocab_size")}
+    if of["padded_vocab_size"] is None:
+        of["padded_vocab_size"] = whole(arguments.get("vocab_size", ""))
+    missing = [name for name, value in of.items() if not value]
+    if missing:
+        said.append(f"model: the log does not say {', '.join(missing)}; give the model")
+        return None
+    layers, hidden, heads, vocabulary = (int(v or 0) for v in of.values())
+    width, gated = _mlp(arguments, hidden, said)
+    grouped = arguments.get("group_query_attention", "True") == "True"
+    groups = whole(arguments.get("num_query_groups", "")) if grouped else None
+    said.append(f"model: {layers} layers of {hidden}, MLP {width}, {heads} heads, vocabulary {vocabulary}, from the log's arguments")
+    experts = whole(arguments.get("num_experts", "")) or 0
+    values: dict[str, Any] = {
+        "name": "of-the-log",
+        "title": "the model of the log's arguments",
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups or heads,
+        "head_dim": whole(arguments.get("kv_channels", "")) or max(1, hidden // heads),
+        "intermediate_size": width,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": whole(arguments.get("max_position_embeddings", "")) or 1,
+        "tie_word_embeddings": True,
+        "gated_mlp": gated,
+    }
+    if experts:
+        values["num_experts"] = experts
+        values["num_experts_per_tok"] = whole(arguments.get("moe_router_topk", "")) or 1
+        values["moe_intermediate_size"] = whole(arguments.get("moe_ffn_hidden_size", "")) or width
+    return Model(**values)
+
+
+def _not_ours(arguments: dict[str, str]) -> str:
+    """Why the arguments are of a model they do not fully describe, "" where they do."""
+    if arguments.get("multi_latent_attention") == "True":
+        return "the arguments are of latent attention"
+    if any(name.startswith("model.") for name in arguments) and not arguments.get("model", "").startswith("llama3"):
+        return "torchtitan's arguments are read for llama3 alone"
+    if whole(arguments.get("num_experts", "")) and arguments.get("moe_layer_freq", "1") != "1":
+        return f"the arguments mix dense and routed layers ({arguments['moe_layer_freq'][:40]})"
+    if whole(arguments.get("num_experts", "")) and arguments.get("moe_shared_expert_intermediate_size", "None") != "None":
+        return "the arguments are of shared experts"
+    return ""
+
+
+def _mlp(arguments: dict[str, str], hidden: int, said: list[str]) -> tuple[int, bool]:
+    """Width of the MLP and whether it has a gate."""
+    given = whole(arguments.get("ffn_hidden_size", ""))
+    gated = arguments.get("swiglu") == "True"
+    if given:
+        return given, gated
+    multiple = whole(arguments.get("model.multiple_of", ""))
+    if multiple:  # Llama's rule: two thirds of four widths, times a factor, up to a multiple
+        wanted = int((number(arguments.get("model.ffn_dim_multiplier")) or 1.0) * int(8 * hidden / 3))
+        return multiple * -(-wanted // multiple), True
+    said.append(f"model: the width of the MLP is not said; four times hidden_size is taken ({4 * hidden})")
+    return 4 * hidden, gated

@@ -1,0 +1,89 @@
+"""Times of steps in a log: which lines are ordinary steps, and what they say together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ironlaw.measure.logs import Log
+from ironlaw.measure.logs.log import Floats
+
+SLOW_START = 1.1  # a first line this much above the median of the others is warm-up even where it is not the run's first
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Times of ordinary lines [s], each the mean of the iterations it stands for."""
+
+    per: str  # "iteration" or "sample"
+    lines: int
+    iterations: int
+    median: float
+    mean: float  # weighted by iterations
+    p5: float
+    p95: float
+    mad: float  # median absolute deviation
+    drift: float | None  # median of the second half over that of the first, less one
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Lines left out of the median, and why."""
+
+    reason: str
+    iterations: tuple[int, ...]  # at most ten of them
+    lines: int
+    median: float | None  # [s]
+
+
+def set_aside(log: Log) -> list[str]:
+    """Why each row is no ordinary step; the first of a run is warm-up, in a log that starts later only where it is slow."""
+    aside = list(log.aside)
+    usual = [float(s) for s, why in zip(log.seconds, aside, strict=True) if not why]
+    at = next((i for i, why in enumerate(aside) if not why), None)
+    if log.batch is not None:
+        last = log.batch[-1]
+        for i, batch in enumerate(log.batch):
+            if not aside[i] and batch != last and not (math.isnan(batch) or math.isnan(last)):
+                aside[i] = "the batch is still ramped up"
+    if at is not None and len(usual) > 1 and not aside[at]:
+        first = at == 0 and int(log.iteration[0]) - int(log.averaged[0]) <= 0
+        if first:
+            aside[at] = "first line of the run: warm-up"
+        elif usual[0] > SLOW_START * float(np.median(usual[1:])):
+            aside[at] = "first ordinary line, slower than those after it: warm-up"
+    return aside
+
+
+def ordinary_steps(log: Log, aside: list[str]) -> Steps | None:
+    """What the ordinary lines say together, None where no line is one."""
+    kept = np.array([not why for why in aside], np.bool_)
+    if not kept.any():
+        return None
+    seconds, weight = log.seconds[kept], log.averaged[kept]
+    median = float(np.median(seconds))
+    half = len(seconds) // 2
+    drift = float(np.median(seconds[-half:]) / np.median(seconds[:half]) - 1.0) if half >= 3 else None
+    p5, p95 = (float(v) for v in np.percentile(seconds, (5.0, 95.0)))
+    mean = float(np.sum(seconds * weight) / np.sum(weight))
+    return Steps(log.per, len(seconds), int(weight.sum()), median, mean, p5, p95, float(np.median(np.abs(seconds - median))), drift)
+
+
+def asides(log: Log, aside: list[str]) -> tuple[Aside, ...]:
+    """The lines left out, by reason, in order of their first."""
+    found = []
+    for reason in dict.fromkeys(why for why in aside if why):
+        rows = [i for i, why in enumerate(aside) if why == reason]
+        times = [float(log.seconds[i]) for i in rows if math.isfinite(log.seconds[i])]
+        found.append(Aside(reason, tuple(int(log.iteration[i]) for i in rows[:10]), len(rows), float(np.median(times)) if times else None))
+    return tuple(found)
+
+
+def median_of(column: Floats | None, aside: list[str]) -> float | None:
+    """The median of a column over ordinary lines that have it."""
+    if column is None:
+        return None
+    values = [float(v) for v, why in zip(column, aside, strict=True) if not why and math.isfinite(v)]
+    return float(np.median(values)) if values else None
