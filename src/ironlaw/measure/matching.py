@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,8 +215,52 @@ def pairs_by_time(loose: dict[int, list[Collective]], clock: dict[int, int]) -> 
     return found
 
 
-def tables(met: Iterable[Matched], ranks: list[int], clock: dict[int, int]) -> tuple[Times, Times, NDArray[np.bool_]]:
-    """Starts, ends and presence of each collective (rows) on each rank (columns), with each rank's clock added."""
+@dataclass(frozen=True)
+class Table:
+    """Starts and ends of collectives (rows) on ranks (columns), on one clock, in ns."""
+
+    start: Times
+    end: Times
+    here: NDArray[np.bool_]  # whether the rank made the call
+
+    @cached_property
+    def last(self) -> Times:
+        """When the last rank came, by collective."""
+        return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).min).max(axis=1))
+
+    @cached_property
+    def first(self) -> Times:
+        """When the first rank came, by collective."""
+        return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).max).min(axis=1))
+
+    @cached_property
+    def final(self) -> Times:
+        """When the last rank left, by collective."""
+        return np.asarray(np.where(self.here, self.end, np.iinfo(np.int64).min).max(axis=1))
+
+    @cached_property
+    def arrived(self) -> Times:
+        """The starts in order of coming, by collective; those that are not here stand first."""
+        return np.sort(np.where(self.here, self.start, np.iinfo(np.int64).min), axis=1)
+
+    @cached_property
+    def late(self) -> Times:
+        """The column of the rank that came last."""
+        return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).min).argmax(axis=1))
+
+    @cached_property
+    def cut(self) -> Times:
+        """Where waiting ends and transfer begins, by call: when the last came, or the call's own end where it left before."""
+        return np.minimum(self.last[:, None], self.end)
+
+    @cached_property
+    def waits(self) -> Times:
+        """From each start to the cut; a call that ended before the last came (a broadcast's root) waited no longer than it ran."""
+        return np.where(self.here, self.cut - self.start, 0)
+
+
+def table(met: Iterable[Matched], ranks: list[int], clock: dict[int, int]) -> Table:
+    """The calls of ``met`` with each rank's clock added."""
     met = list(met)
     start, end = np.zeros((len(met), len(ranks)), np.int64), np.zeros((len(met), len(ranks)), np.int64)
     here = np.zeros((len(met), len(ranks)), bool)
@@ -224,4 +269,4 @@ def tables(met: Iterable[Matched], ranks: list[int], clock: dict[int, int]) -> t
         for rank, call in one.calls.items():
             j = column[rank]
             start[i, j], end[i, j], here[i, j] = call.start + clock[rank], call.end + clock[rank], True
-    return start, end, here
+    return Table(start, end, here)

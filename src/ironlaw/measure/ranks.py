@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ironlaw.measure.collectives import Collective, collectives, rates, traffic_factor
 from ironlaw.measure.communication import Classified, Mask, classify
 from ironlaw.measure.events import Trace
-from ironlaw.measure.matching import Matched, Times, match, pairs_by_time, tables
+from ironlaw.measure.matching import Matched, Table, Times, match, pairs_by_time, table
 from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of
 from ironlaw.measure.timeline import Timeline
 
@@ -85,7 +85,7 @@ class RankTotal:
     late: int  # how often it came last
     made_others_wait: int  # rank-nanoseconds of all others while they waited for it
     ahead: int  # what each of them would have saved had it come with the one before it
-    while_late: dict[str, int]  # what it did meanwhile: compute, communication, copy, idle
+    while_late: dict[str, int]  # what it did meanwhile: compute, communication, copy, idle, and what its trace does not show
 
 
 @dataclass(frozen=True)
@@ -152,22 +152,32 @@ def align(
     for rank, count in _unpaired(matching.alone, matching.loose, paired).items():
         warnings.append(f"rank {rank}: {count} of {len(calls[rank])} collectives met no call of another rank")
     met = [*matching.met, *paired]
-    start, end, here = tables(met, ranks, clock)
-    meetings = _meetings(met, ranks, start, end, here)
-    if met and not meetings:
-        raise AssertionError("calls met and no meeting came of it")
+    times = table(met, ranks, clock)
+    meetings = _meetings(met, ranks, times)
     spreads = np.array([m.spread for m in meetings if m.operation in _TOGETHER], np.int64)
     worst = int(spreads.max()) if len(spreads) else 0
     p95 = int(np.sort(spreads)[int(np.ceil(0.95 * len(spreads))) - 1]) if len(spreads) else 0
     if p95 > _RESIDUAL:
         warnings.append(f"the ends of collectives lie {p95} ns apart (p95) after alignment: transfer and waiting are that uncertain")
-    totals = tuple(_total(rank, traces[place[rank]], said[place[rank]], masks[place[rank]], met, meetings, clock) for rank in ranks)
+    totals = tuple(
+        _total(rank, j, traces[place[rank]], said[place[rank]].mask, masks[place[rank]], times, clock[rank]) for j, rank in enumerate(ranks)
+    )
     world = max((t.world_size for t in traces if t.world_size is not None), default=None)
     missing = tuple(sorted(set(range(world)) - set(ranks))) if world is not None and world < 1 << 20 else ()
     if missing:
         shown = ", ".join(map(str, missing[:16])) + (f" and {len(missing) - 16} more" if len(missing) > 16 else "")
         warnings.append(f"{len(missing)} of {world} ranks are missing ({shown}); a late one among them hides in the transfer")
-    return Ranks(tuple(ranks), world, missing, offsets, worst, p95, meetings, totals, tuple(warnings))
+    return Ranks(
+        tuple(ranks),
+        world,
+        missing,
+        offsets,
+        worst,
+        p95,
+        tuple(sorted(meetings, key=lambda m: (m.start, m.end, m.ranks))),
+        totals,
+        tuple(warnings),
+    )
 
 
 def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
@@ -175,13 +185,20 @@ def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
     warnings: list[str] = []
     place: dict[int, int] = {}
     devices: dict[str, int] = {}
-    for trace in traces:
-        devices[trace.path] = devices.get(trace.path, 0) + 1
+    twice = set()
+    for i, trace in enumerate(traces):
+        if any(trace.path == t.path and np.array_equal(trace.events.start, t.events.start) for t in traces[:i]):
+            warnings.append(f"{trace.path}: given twice; it counts once")
+            twice.add(i)
+        else:
+            devices[trace.path] = devices.get(trace.path, 0) + 1
     several = {path for path, count in devices.items() if count > 1}
     for path in sorted(several):
         warnings.append(f"{path}: {devices[path]} devices in one file; they are numbered in their order, not by the rank it names")
     unnamed = []
     for i, trace in enumerate(traces):
+        if i in twice:
+            continue
         if trace.rank is None or trace.path in several:
             unnamed.append(i)
         elif trace.rank in place:
@@ -210,7 +227,8 @@ def _offsets(met: list[Matched], ranks: list[int], clock: dict[int, int], hosts:
     """By how much each rank's clock is ahead: the lower median of its ends against those of ranks already placed."""
     offsets = dict.fromkeys(ranks, 0)
     together = [m for m in met if m.operation in _TOGETHER] or met
-    _, end, here = tables(together, ranks, clock)
+    times = table(together, ranks, clock)
+    end, here = times.end, times.here
     if not len(together):
         return offsets, [f"no collective joins the {len(ranks)} ranks: nothing can be compared"] if len(ranks) > 1 else []
     known = np.zeros(len(ranks), bool)
@@ -261,15 +279,11 @@ def _unpaired(alone: dict[int, int], loose: dict[int, list[Collective]], paired:
     return {rank: count for rank, count in sorted(left.items()) if count}
 
 
-def _meetings(met: list[Matched], ranks: list[int], start: Times, end: Times, here: NDArray[np.bool_]) -> tuple[Meeting, ...]:
+def _meetings(met: list[Matched], ranks: list[int], times: Table) -> list[Meeting]:
     found = []
     for i, one in enumerate(met):
-        present = np.flatnonzero(here[i])
-        starts, ends = start[i, present], end[i, present]
-        last = int(starts.max())
-        order = np.sort(starts)
-        # a call that ended before the last one came (a broadcast's root) waited no longer than it ran
-        waits = np.minimum(last, ends) - starts
+        present = np.flatnonzero(times.here[i])
+        ends = times.end[i, present]
         found.append(
             Meeting(
                 operation=one.operation,
@@ -278,89 +292,73 @@ def _meetings(met: list[Matched], ranks: list[int], start: Times, end: Times, he
                 group=one.key.group,
                 ranks=tuple(ranks[j] for j in present.tolist()),
                 complete=one.complete,
-                start=int(order[0]),
-                end=int(ends.max()),
-                transfer=int(ends.max()) - last,
-                waits=tuple(waits.tolist()),
-                late=ranks[int(present[int(np.argmax(starts))])],
-                ahead=last - int(order[-2]),
+                start=int(times.first[i]),
+                end=int(times.final[i]),
+                transfer=int(times.final[i] - times.last[i]),
+                waits=tuple(times.waits[i, present].tolist()),
+                late=ranks[int(times.late[i])],
+                ahead=int(times.last[i] - times.arrived[i, -2]),
                 spread=int(ends.max() - ends.min()),
             )
         )
-    return tuple(sorted(found, key=lambda m: (m.start, m.end, m.ranks)))
+    return found
 
 
-def _total(
-    rank: int,
-    trace: Trace,
-    classified: Classified,
-    counted: Mask,
-    met: list[Matched],
-    meetings: tuple[Meeting, ...],
-    clock: dict[int, int],
-) -> RankTotal:
-    events = trace.events.rows(counted)
-    mask = classified.mask[counted]
+def _total(rank: int, column: int, trace: Trace, communicates: Mask, counted: Mask, times: Table, clock: int) -> RankTotal:
+    events, mask = trace.events.rows(counted), communicates[counted]
     window = window_of(events, mask)
-    mine = [m for m in meetings if rank in m.ranks]
-    late = [m for m in mine if m.late == rank]
-    waits, transfers = _own(rank, met, clock)
-    exposed_transfer, exposed_wait = _exposed(events.start, events.end, classes(events, mask), waits, transfers)
-    # while the others waited: from the first of them to this rank's own start
-    spans = _union([(m.start - clock[rank], m.start - clock[rank] + max(m.waits)) for m in late])
-    timeline = Timeline(trace, classified.mask)
-    did = sum((timeline.between(a, b) for a, b in spans), np.zeros(8, np.int64))
+    mine = times.here[:, column]
+    late = mine & (times.late == column)
+    begin, finish, middle = (t[mine, column] - clock for t in (times.start, times.end, times.cut))
+    exposed_transfer, exposed_wait = _exposed(events.start, events.end, classes(events, mask), (begin, middle), (middle, finish))
     return RankTotal(
         rank=rank,
         span=window.wall,
         compute=window.compute,
         idle=window.idle,
         communication=window.comm,
-        transfer=sum(m.transfer for m in mine),
-        wait=sum(m.waits[m.ranks.index(rank)] for m in mine),
+        transfer=int((times.final - times.last)[mine].sum()),
+        wait=int(times.waits[mine, column].sum()),
         exposed_transfer=exposed_transfer,
         exposed_wait=exposed_wait,
         exposed_unmatched=window.exposed_comm - exposed_transfer - exposed_wait,
-        late=len(late),
-        made_others_wait=sum(m.skew for m in late),
-        ahead=sum(m.ahead for m in late),
-        while_late={
-            "compute": int(did[1] + did[3] + did[5] + did[7]),
-            "communication": int(did[2] + did[6]),
-            "copy": int(did[4]),
-            "idle": int(did[0]),
-        },
+        late=int(late.sum()),
+        made_others_wait=int(times.waits[late].sum()),
+        ahead=int((times.last[late] - times.arrived[late, -2]).sum()),
+        while_late=_doing(trace, Timeline(events, mask), _union(times.first[late] - clock, times.last[late] - clock)),
     )
 
 
-def _own(rank: int, met: list[Matched], clock: dict[int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The waiting and the transfer of each call of ``rank``, on its own clock."""
-    waits, transfers = [], []
-    for one in met:
-        call = one.calls.get(rank)
-        if call is None:
-            continue
-        last = max(c.start + clock[r] for r, c in one.calls.items()) - clock[rank]
-        cut = min(last, call.end)
-        waits.append((call.start, cut))
-        transfers.append((cut, call.end))
-    return waits, transfers
+def _doing(trace: Trace, timeline: Timeline, spans: list[tuple[int, int]]) -> dict[str, int]:
+    """What a rank did in the spans in which it was waited for; what lies before its trace is not known."""
+    begins = [int(c.start.min()) for c in (trace.events, trace.launches, trace.operators, trace.marks) if len(c)]
+    begin = min(begins, default=0)
+    did, unseen = np.zeros(8, np.int64), 0
+    for a, b in spans:
+        unseen += max(0, min(b, begin) - a)
+        did += timeline.between(max(a, begin), b)
+    return {
+        "compute": int(did[1] + did[3] + did[5] + did[7]),
+        "communication": int(did[2] + did[6]),
+        "copy": int(did[4]),
+        "idle": int(did[0]),
+        "before_its_trace": unseen,
+    }
 
 
-def _exposed(start: Times, end: Times, bits: Times, waits: list[tuple[int, int]], transfers: list[tuple[int, int]]) -> tuple[int, int]:
+def _exposed(start: Times, end: Times, bits: Times, waits: tuple[Times, Times], transfers: tuple[Times, Times]) -> tuple[int, int]:
     """Nanoseconds of transfer, and of waiting alone, in which no compute kernel ran."""
     compute = bits == COMPUTE
-    parts = [np.array(p, np.int64).reshape(-1, 2) for p in (transfers, waits)]
-    starts = np.concatenate([start[compute], parts[0][:, 0], parts[1][:, 0]])
-    ends = np.concatenate([end[compute], parts[0][:, 1], parts[1][:, 1]])
-    kinds = np.repeat([COMPUTE, COMMUNICATION, COPY], [int(compute.sum()), len(parts[0]), len(parts[1])])
+    starts = np.concatenate([start[compute], transfers[0], waits[0]])
+    ends = np.concatenate([end[compute], transfers[1], waits[1]])
+    kinds = np.repeat([COMPUTE, COMMUNICATION, COPY], [int(compute.sum()), len(transfers[0]), len(waits[0])])
     state = by_state(starts, ends, kinds)
     return int(state[2] + state[6]), int(state[4])
 
 
-def _union(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _union(start: Times, end: Times) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
-    for a, b in sorted(spans):
+    for a, b in sorted(zip(start.tolist(), end.tolist(), strict=True)):
         if merged and a <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(b, merged[-1][1]))
         elif b > a:

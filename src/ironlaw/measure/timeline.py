@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ironlaw.measure.communication import Mask
-from ironlaw.measure.events import Column, Trace
+from ironlaw.measure.events import Column, DeviceEvents
 from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, classes
 
 
 class Timeline:
     """The eight states of compute, communication and copy over time, as running sums."""
 
-    def __init__(self, trace: Trace, communicates: Mask) -> None:
-        events = trace.events
+    def __init__(self, events: DeviceEvents, communicates: Mask) -> None:
         bits = classes(events, communicates)
         times = np.concatenate([events.start, events.end])
         order = np.argsort(times, kind="stable")
@@ -24,8 +23,10 @@ class Timeline:
             state |= np.where(np.cumsum(np.concatenate([one, -one])[order]) > 0, bit, 0)
         self._state = state
         self._sums = np.zeros((8, len(times)), np.int64)
-        for number in range(8):
-            np.cumsum(np.where(state[:-1] == number, np.diff(self._times), 0), out=self._sums[number, 1:]) if len(times) else None
+        if len(times):
+            passed = np.diff(self._times)
+            for number in range(8):
+                np.cumsum(np.where(state[:-1] == number, passed, 0), out=self._sums[number, 1:])
 
     def between(self, start: int, end: int) -> Column:
         """Nanoseconds in each state from ``start`` to ``end``."""
