@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "validate": {"emit", "estimate", "plan", "catalog", "law", "terms", "units", "errors"},
     "search": {"estimate", "plan", "catalog", "terms", "units", "errors"},
     "questions": {"estimate", "plan", "catalog", "law", "terms", "units", "errors"},
+    "measure": {"estimate", "plan", "catalog", "law", "terms", "units", "errors"},
     "cli": {"questions", "search", "validate", "emit", "report", "estimate", "plan", "catalog", "units", "errors"},
 }
 # report is above estimate; the one way back is Estimate.row, which hands a row to report.data when it is asked for
