@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import subprocess
 import sys
@@ -104,6 +106,12 @@ def test_what_is_not_a_file_is_refused_without_waiting(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(InputError, match="a folder, not a file"):
         open_bytes(tmp_path / "link")
+
+
+@pytest.mark.parametrize("packed", [b"PK\x03\x04rest", bz2.compress(TEXT), lzma.compress(TEXT)], ids=["zip", "bzip2", "xz"])
+def test_other_packings_say_to_unpack(tmp_path, packed):
+    with pytest.raises(InputError, match="unpack it first"):
+        open_bytes(put(tmp_path / "a", packed))
 
 
 def test_what_may_not_be_read_is_said(tmp_path):

@@ -21,7 +21,7 @@ from ironlaw.errors import InputError
 from ironlaw.measure.limits import Deadline, open_bytes, printable
 from ironlaw.measure.pickles import is_pickle, load_plain
 
-JSON = 256 << 20  # bytes of JSON; its objects take up to 24 times that
+JSON = 128 << 20  # bytes of JSON; its objects take up to 24 times that
 ROWS = 30_000_000  # blocks and entries looked at: shared lists are small in a file and without end to walk
 FRAMES = 64  # frames of a stack looked at for the line outside torch
 LARGEST = 10  # holders kept
@@ -95,6 +95,11 @@ class DeviceMemory:
         return 1.0 - self.largest_free / self.free if self.free else 0.0
 
     @property
+    def active(self) -> int:
+        """In use or waiting for a stream [B]: what cannot be given out again."""
+        return self.allocated + self.pending
+
+    @property
     def unused(self) -> int:
         """Reserved and not allocated [B]."""
         return self.reserved - self.allocated
@@ -114,7 +119,7 @@ class Snapshot:
         """Plain types for JSON."""
         devices = []
         for one in self.devices:
-            row = asdict(one) | {"fragmentation": one.fragmentation, "unused": one.unused}
+            row = asdict(one) | {"fragmentation": one.fragmentation, "unused": one.unused, "active": one.active}
             if one.churn is not None:
                 row["churn"] |= {"per_second": one.churn.per_second, "ooms": [{"size": s, "free": f} for s, f in one.churn.ooms]}
             devices.append(row)
