@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ import numpy as np
 
 from ironlaw.errors import InputError
 from ironlaw.measure.events import KERNEL, MEMCPY, MEMSET, NONE, Column, DeviceEvents, Message, Shape, Spans, Trace
-from ironlaw.measure.json_stream import Event, EventStream
+from ironlaw.measure.json_stream import REFUSED, Event, EventStream, as_json
 from ironlaw.measure.limits import blocks, open_bytes
 
 LAUNCH, OPERATOR, MARK = 10, 11, 12
@@ -36,6 +36,12 @@ CATEGORIES = {  # folded to lower case: older traces capitalise them
 }
 TIME_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
 _FARTHEST = 2**62  # [ns]
+_DIGITS = {1: 0, 1_000: 3, 1_000_000: 6}  # decimals a time may have and be whole nanoseconds
+# What a file may make us keep; a trace of 16 GB, as profilers write them, stays below each.
+MOST_ROWS = 2**24  # events of the device, calls, operators and annotations in all
+MOST_TEXT = 256 << 20  # [B] of different names
+MOST_SHAPES = 64 << 20  # [B] of different shapes, as text
+MOST_DEVICES = 1024
 _MARKS = ("ProfilerStep", "enumerate(DataLoader)")  # older traces file annotations under operators
 
 
@@ -54,7 +60,7 @@ class DeviceArguments(msgspec.Struct, gc=False):
     dtype: Any = None
     group_size: Any = msgspec.field(default=None, name="Group size")
     group: Any = msgspec.field(default=None, name="Process Group Name")
-    ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    ranks: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Process Group Ranks")
     sequence: Any = msgspec.field(default=None, name="Seq")
     source: Any = msgspec.field(default=None, name="Src Rank")
     target: Any = msgspec.field(default=None, name="Dst Rank")
@@ -72,6 +78,7 @@ class OperatorArguments(msgspec.Struct, gc=False):
     strides: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Strides")
 
 
+_NOTHING, _NO_SHAPE = DeviceArguments(), OperatorArguments()
 _DEVICE = msgspec.json.Decoder(DeviceArguments)
 _OPERATOR = msgspec.json.Decoder(OperatorArguments)
 _DEVICE_COLUMNS = 10  # start, end, kind, name, device, stream, correlation, external, size, process
@@ -89,10 +96,16 @@ def nanoseconds(text: bytes, unit: int = 1_000) -> int:
     if text[:1] == b'"':
         text = text.strip(b'"')
     whole, _, part = text.partition(b".")
-    if unit == 1_000 and len(part) <= 3 and b"e" not in text and b"E" not in text:
-        value = int(whole + (part + b"000")[:3])
-    else:
-        value = int((Decimal(text.decode("ascii")) * unit).to_integral_value())
+    digits = _DIGITS[unit]
+    try:
+        if len(part) > digits:
+            raise ValueError(part)
+        value = int(whole + part.ljust(digits, b"0"))
+    except ValueError:  # an exponent, or parts of a nanosecond
+        exact = Decimal(text.decode("ascii"))
+        if exact.adjusted() > 20:  # its integer would have that many digits
+            raise
+        value = int((exact * unit).to_integral_value())
     if not -_FARTHEST < value < _FARTHEST:
         raise ValueError(f"{value} ns")
     return value
@@ -109,43 +122,61 @@ class _Reader:
         self.path, self.unit = path, unit
         self.names: dict[str, int] = {}
         self.shapes: dict[tuple[bytes, ...], int] = {}
+        self.text = self.shape_text = 0  # bytes of them
         self.device, self.launches, self.operators, self.marks = array("q"), array("q"), array("q"), array("q")
         self.numbers: dict[Any, int] = {}  # threads and processes that have names instead of numbers
         self.kinds: dict[str | None, int | None] = {None: None}
-        self.arguments: dict[int, DeviceArguments] = {}  # of device events that say something of a collective, by row
-        self.asked: dict[int, DeviceArguments] = {}  # of record_param_comms, by external id
-        self.spans: dict[int, int] = {}  # external id of an operator -> its shape, for kernels whose operator is an annotation
+        self.messages: dict[int, Message] = {}  # of device events that say something of a collective, by row
+        self.asked: dict[int, Message] = {}  # of record_param_comms, by external id
+        self.ranks: dict[bytes, tuple[int, ...]] = {}
         self.left_out: Counter[str] = Counter()
 
     def read(self, stream: EventStream) -> list[Trace]:
+        kinds = self.kinds
         for events in stream:
             for event in events:
                 if event.ph == "X":
-                    self._add(event)
+                    cat = event.cat
+                    try:
+                        kind = kinds[cat]
+                    except KeyError:
+                        kind = self._kind(cat)
+                    if kind is not None:
+                        self._add(event, kind)
+            self._check()
         return self._traces(stream.header)
 
-    def _add(self, event: Event) -> None:
-        cat = event.cat
-        try:
-            kind = self.kinds[cat]
-        except KeyError:
-            kind = self.kinds[cat] = CATEGORIES.get((cat or "").lower())
-        if kind is None:
-            return
+    def _kind(self, cat: str | None) -> int | None:
+        kind = CATEGORIES.get((cat or "").lower())
+        if len(self.kinds) < 1000:
+            self.kinds[cat] = kind
+        return kind
+
+    def _check(self) -> None:
+        rows = len(self.device) // _DEVICE_COLUMNS + (len(self.launches) + len(self.operators) + len(self.marks)) // _SPAN_COLUMNS
+        if rows > MOST_ROWS:
+            raise InputError(f"{self.path}: more than {MOST_ROWS:,} kernels, calls and operators; profile fewer steps")
+        if self.text > MOST_TEXT:
+            raise InputError(f"{self.path}: its events have more than {MOST_TEXT >> 20} MiB of different names; is it a Chrome trace?")
+
+    def _add(self, event: Event, kind: int) -> None:
         try:
             start = nanoseconds(bytes(event.ts), self.unit)
             length = nanoseconds(bytes(event.dur), self.unit) if len(event.dur) else 0
-        except (ValueError, InvalidOperation, ArithmeticError, UnicodeDecodeError):
+        except (ValueError, ArithmeticError):
             self.left_out["a time that is no number"] += 1
             return
         if length < 0:
             self.left_out["a negative duration"] += 1
             return
-        name = self.names.setdefault(event.name, len(self.names))
+        name = self.names.get(event.name)
+        if name is None:
+            name = self.names[event.name] = len(self.names)
+            self.text += len(event.name)
         if kind <= MEMSET:
             self._add_device(event, kind, start, start + length, name)
         elif kind == LAUNCH:
-            a = self._decoded(_DEVICE, event.args) or DeviceArguments()
+            a = self._decoded(_DEVICE, event.args) or _NOTHING
             external = a.external if a.external is not None else a.external_old
             self.launches.extend(
                 (start, start + length, name, self._number(event.tid), self._number(a.correlation), self._number(external), NONE)
@@ -154,44 +185,54 @@ class _Reader:
             self._add_operator(event, kind, start, start + length, name)
 
     def _add_device(self, event: Event, kind: int, start: int, end: int, name: int) -> None:
-        a = self._decoded(_DEVICE, event.args) or DeviceArguments()
+        a = self._decoded(_DEVICE, event.args) or _NOTHING
         external = a.external if a.external is not None else a.external_old
         device = a.device if a.device is not None else event.pid
         stream = a.stream if a.stream is not None else event.tid
         if a.collective is not None:
-            self.arguments[len(self.device) // _DEVICE_COLUMNS] = a
+            self.messages[len(self.device) // _DEVICE_COLUMNS] = self._message(a, "kernel arguments")
         identifiers = (device, stream, a.correlation, external, a.bytes, event.pid)
-        self.device.extend((start, end, kind, name, *(self._number(value) for value in identifiers)))
+        self.device.extend((start, end, kind, name, *map(self._number, identifiers)))
 
     def _add_operator(self, event: Event, kind: int, start: int, end: int, name: int) -> None:
-        a = self._decoded(_OPERATOR, event.args) or OperatorArguments()
+        a = self._decoded(_OPERATOR, event.args) or _NO_SHAPE
         external = self._number(a.external if a.external is not None else a.external_old)
-        shape = NONE
-        dims = a.dims or a.dims_old
-        if len(dims):
-            key = (bytes(dims), bytes(a.types), bytes(a.values), bytes(a.strides))
-            shape = self.shapes.setdefault(key, len(self.shapes))
         if event.name == "record_param_comms":
             asked = self._decoded(_DEVICE, event.args)
             if asked is not None:
-                self.asked[external] = asked
-        row = (start, end, name, self._number(event.tid), NONE, external, shape)
+                self.asked[external] = self._message(asked, "record_param_comms")
+        row = (start, end, name, self._number(event.tid), NONE, external, self._shaped(a))
         if kind == MARK or event.name.startswith(_MARKS):
             self.marks.extend(row)
         if kind == OPERATOR:
             self.operators.extend(row)
 
+    def _shaped(self, a: OperatorArguments) -> int:
+        dims = a.dims or a.dims_old
+        if not len(dims):
+            return NONE
+        key = (bytes(dims), bytes(a.types), bytes(a.values), bytes(a.strides))
+        found = self.shapes.get(key)
+        if found is None:
+            self.shape_text += sum(map(len, key))
+            if self.shape_text > MOST_SHAPES:
+                self.left_out["the shapes of its operator, as there are too many different ones (the event itself is kept)"] += 1
+                return NONE
+            found = self.shapes[key] = len(self.shapes)
+        return found
+
     def _number(self, value: Any) -> int:
         """An identifier as an integer: its own value, that of its digits, or a number given to its text."""
         if type(value) is int:
             return value if -_FARTHEST < value < _FARTHEST else NONE
-        if value is None or isinstance(value, (float, bool, list, dict)):
+        if type(value) is not str:
             return NONE
         found = self.numbers.get(value)
         if found is None:
-            digits = str(value).removeprefix("stream ")
+            digits = value.removeprefix("stream ")
             found = int(digits) if digits.isdecimal() and len(digits) < 18 else -2 - len(self.numbers)
             self.numbers[value] = found
+            self.text += len(value)
         return found
 
     def _decoded(self, decoder: Any, raw: msgspec.Raw) -> Any:
@@ -199,58 +240,104 @@ class _Reader:
             return None
         try:
             return decoder.decode(raw)
-        except (msgspec.MsgspecError, RecursionError):
-            self.left_out["arguments that cannot be read"] += 1
+        except REFUSED:
+            pass
+        try:
+            return decoder.decode(as_json(bytes(raw)))
+        except REFUSED:
+            self.left_out["the arguments of an event, which cannot be read (the event itself is kept)"] += 1
             return None
 
+    def _message(self, a: DeviceArguments, said_by: str) -> Message:
+        listed = bytes(a.ranks)
+        ranks = self.ranks.get(listed)
+        if ranks is None:
+            ranks = self.ranks[listed] = _ranks(listed)
+            self.text += len(listed)
+        return Message(
+            collective=str(a.collective).lower() if a.collective is not None else None,
+            elements_in=_integer(a.elements_in),
+            elements_out=_integer(a.elements_out),
+            dtype=str(a.dtype) if a.dtype is not None else None,
+            group_size=_integer(a.group_size),
+            group=str(a.group) if a.group is not None else None,
+            ranks=ranks,
+            sequence=_integer(a.sequence),
+            source=_integer(a.source),
+            target=_integer(a.target),
+            said_by=said_by,
+        )
+
     def _traces(self, header: dict[str, Any]) -> list[Trace]:
-        table = _table(self.device, _DEVICE_COLUMNS)
-        order = np.argsort(table[0], kind="stable")
-        spans = [_spans(a) for a in (self.launches, self.operators, self.marks)]
-        launch = _launch_rows(table[0][order], table[6][order], spans[0])
-        events = DeviceEvents(*[c[order] for c in table[:9]] + [launch])
-        process = table[9][order]
-        arguments = {int(row): self.arguments[int(old)] for row, old in enumerate(order) if int(old) in self.arguments}
-        names = tuple(self.names)
-        shapes = tuple(_shape(key) for key in self.shapes)
+        names, shapes = tuple(self.names), tuple(_shape(key) for key in self.shapes)
+        launches, operators, marks = (Spans(*_sorted(a, _SPAN_COLUMNS)[0]) for a in (self.launches, self.operators, self.marks))
+        columns, order = _sorted(self.device, _DEVICE_COLUMNS)
+        messages = self._by_row(order)
         info = header.get("distributedInfo")
         info = info if isinstance(info, dict) else {}
+        process = columns.pop()
+        events = DeviceEvents(*columns, *[_launch_rows(columns[0], columns[6], launches)])
         found = []
-        for place in sorted(set(zip(process.tolist(), events.device.tolist(), strict=True))) or [(NONE, NONE)]:
-            mine = np.flatnonzero((process == place[0]) & (events.device == place[1]))
-            back = {int(row): i for i, row in enumerate(mine)}
+        for device, mine in self._places(process, events.device):
             found.append(
                 Trace(
                     path=self.path,
                     reader="chrome",
-                    device_name=_device_name(header, place[1]),
+                    device_name=_device_name(header, device),
                     rank=_integer(info.get("rank")),
                     world_size=_integer(info.get("world_size")),
                     base=_integer(header.get("baseTimeNanoseconds")) or 0,
                     names=names,
                     shapes=shapes,
-                    events=events.rows(mine),
-                    launches=spans[0],
-                    operators=spans[1],
-                    marks=spans[2],
-                    messages={back[row]: _message(a, "kernel arguments") for row, a in arguments.items() if row in back},
-                    asked={key: _message(a, "record_param_comms") for key, a in self.asked.items()},
-                    properties={k: v for k, v in header.items() if k not in ("deviceProperties",)} | _device(header, place[1]),
+                    events=events if mine is None else events.rows(mine),
+                    launches=launches,
+                    operators=operators,
+                    marks=marks,
+                    messages=messages if mine is None else _among(messages, mine),
+                    asked=self.asked,
+                    properties={k: v for k, v in header.items() if k not in ("deviceProperties",)} | _device(header, device),
                     warnings=tuple(f"{count} events left out: {why}" for why, count in self.left_out.items()),
                 )
             )
         return found
 
+    def _by_row(self, order: Column) -> dict[int, Message]:
+        """The messages by row of the sorted events."""
+        if not self.messages:
+            return {}
+        row = np.empty(len(order), np.int64)
+        row[order] = np.arange(len(order))
+        return dict(sorted((int(row[old]), message) for old, message in self.messages.items()))
 
-def _table(flat: array[int], count: int) -> list[Column]:
-    values = np.frombuffer(flat, dtype=np.int64) if len(flat) else np.empty(0, np.int64)
-    return [np.ascontiguousarray(c) for c in values.reshape(-1, count).T]
+    def _places(self, process: Column, device: Column) -> list[tuple[int, Column | None]]:
+        """Each device of each process, and its rows in order; None for all of them."""
+        if not len(device):
+            return [(NONE, None)]
+        order = np.lexsort((device, process))
+        first = np.flatnonzero((np.diff(process[order], prepend=0) != 0) | (np.diff(device[order], prepend=0) != 0))
+        first = np.union1d(0, first)
+        if len(first) > MOST_DEVICES:
+            raise InputError(f"{self.path}: events of {len(first):,} devices, and at most {MOST_DEVICES} are read; is it a Chrome trace?")
+        if len(first) == 1:
+            return [(int(device[0]), None)]
+        return [(int(device[mine[0]]), mine) for mine in np.split(order, first[1:])]
 
 
-def _spans(flat: array[int]) -> Spans:
-    table = _table(flat, _SPAN_COLUMNS)
-    order = np.argsort(table[0], kind="stable")
-    return Spans(*(c[order] for c in table))
+def _sorted(flat: array[int], count: int) -> tuple[list[Column], Column]:
+    """The columns of a table of rows, sorted by the first; and the order. The rows themselves are given up."""
+    values = (np.frombuffer(flat, dtype=np.int64) if len(flat) else np.empty(0, np.int64)).reshape(-1, count)
+    order = np.argsort(values[:, 0], kind="stable")
+    columns = [values[:, i][order] for i in range(count)]
+    del values
+    del flat[:]
+    return columns, order
+
+
+def _among(messages: dict[int, Message], mine: Column) -> dict[int, Message]:
+    """The messages of these rows, by place among them."""
+    rows = np.fromiter(messages, np.int64, len(messages))
+    at = np.minimum(np.searchsorted(mine, rows), len(mine) - 1)
+    return {int(i): messages[int(row)] for i, row, here in zip(at, rows, mine[at] == rows, strict=True) if here}
 
 
 def _launch_rows(start: Column, correlation: Column, launches: Spans) -> Column:
@@ -265,14 +352,17 @@ def _launch_rows(start: Column, correlation: Column, launches: Spans) -> Column:
     order = known[np.lexsort((launches.start[known], launches.correlation[known]))]
     keys = launches.correlation[order]
     low, high = np.searchsorted(keys, correlation, "left"), np.searchsorted(keys, correlation, "right")
-    one = high > low
-    rows = order[np.minimum(low, len(order) - 1)]
-    found[one] = rows[one]
-    for event in np.flatnonzero(high - low > 1):
-        same = order[low[event] : high[event]]
-        at = int(np.searchsorted(launches.start[same], start[event], "right")) - 1
-        found[event] = same[max(at, 0)]
-    found[correlation < 0] = NONE
+    one = (high > low) & (correlation >= 0)
+    found[one] = order[low[one]]
+    several = np.flatnonzero(one & (high - low > 1))
+    # places in the order of (correlation, time) as one integer each: where a correlation begins, and how many calls had begun by then
+    times = np.sort(launches.start[order])
+    span = len(times) + 1
+    begins = np.searchsorted(keys, keys, "left")
+    places = begins * span + np.searchsorted(times, launches.start[order], "left")
+    begun = low[several] * span + np.searchsorted(times, start[several], "right")
+    last = np.searchsorted(places, begun, "left") - 1
+    found[several] = order[np.maximum(last, low[several])]
     return found
 
 
@@ -284,30 +374,14 @@ def _shape(key: tuple[bytes, ...]) -> Shape:
 def _list(text: bytes) -> list[Any]:
     try:
         value = msgspec.json.decode(text) if text else []
-    except (msgspec.MsgspecError, RecursionError):
+    except REFUSED:
         return []
     return value if isinstance(value, list) else []
 
 
-def _message(a: DeviceArguments, said_by: str) -> Message:
-    ranks = []
-    if isinstance(a.ranks, str):
-        ranks = [int(r) for r in a.ranks.strip("[]").replace(",", " ").split() if r.lstrip("-").isdecimal() and len(r) < 12]
-    elif isinstance(a.ranks, list):
-        ranks = [r for r in a.ranks if type(r) is int]
-    return Message(
-        collective=str(a.collective).lower() if a.collective is not None else None,
-        elements_in=_integer(a.elements_in),
-        elements_out=_integer(a.elements_out),
-        dtype=str(a.dtype) if a.dtype is not None else None,
-        group_size=_integer(a.group_size),
-        group=str(a.group) if a.group is not None else None,
-        ranks=tuple(ranks),
-        sequence=_integer(a.sequence),
-        source=_integer(a.source),
-        target=_integer(a.target),
-        said_by=said_by,
-    )
+def _ranks(text: bytes) -> tuple[int, ...]:
+    """Ranks in a list, or in the text of one."""
+    return tuple(int(r) for r in text.strip(b'"[] ').replace(b",", b" ").split() if r.removeprefix(b"-").isdigit() and len(r) < 12)
 
 
 def _integer(value: Any) -> int | None:

@@ -2,25 +2,29 @@
 
 The file is one object with a ``traceEvents`` array among other keys, or that array alone. A piece of the array ends where it parses: text
 ``P`` such that ``[P]`` is valid JSON holds whole elements only, so cutting at ``},{`` and letting the parser decide is exact, and a cut
-inside a string or a nested array is found out and undone. What stands before and after the array is parsed as the header.
+inside a string or a nested array is found out and undone: then brackets are counted. What stands before and after the array is parsed as
+the header. Every byte is looked at a bounded number of times: where a piece holds no whole element, it is tried again at twice its length.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from ironlaw.errors import InputError
 
 LARGEST_EVENT = 64 << 20  # [B] of text without one whole event in it
+LARGEST_HEADER = 16 << 20  # [B] on either side of the events; lists of ranks of large runs take some hundred kilobytes
 _KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
-_NO_NUMBER = re.compile(rb":\s*-?(?:nan|inf|NaN|Infinity)(?=\s*[,}\]])")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_NO_NUMBER = re.compile(rb"(?:nan|inf(?:inity)?)(?=\s*[,}\]])")  # in text of lower case
+_SLICE = 1 << 20
 
 
 class Event(msgspec.Struct, gc=False):
@@ -37,7 +41,12 @@ class Event(msgspec.Struct, gc=False):
 
 
 _EVENTS = msgspec.json.Decoder(list[Event])
+_EVENT = msgspec.json.Decoder(Event)
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ANY = msgspec.json.Decoder()
+# what a decoder raises over text it does not take: ValueError for text that is not UTF-8 and for integers of thousands of digits
+REFUSED = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class EventStream:
@@ -48,107 +57,128 @@ class EventStream:
         self.header: dict[str, Any] = {}
         self._blocks = blocks
         self._before = b""
+        self._comma = False  # whether one must come before the next event
 
     def __iter__(self) -> Iterator[list[Event]]:
-        rest = self._to_first_event()
-        for block in self._blocks:
-            rest += block
-            cut = _last_cut(rest)
-            if cut is None:
-                if len(rest) > LARGEST_EVENT:
-                    raise InputError(f"{self.path}: no whole event in {len(rest) >> 20} MiB; is it a Chrome trace?")
-                continue
-            try:
-                events = _EVENTS.decode(b"[" + rest[: cut[0]] + b"]")
-            except msgspec.MsgspecError:
-                events, rest, ended = self._by_depth(rest)
-                if events:
-                    yield events
-                if ended:
-                    self._finish(rest + b"".join(self._blocks_left()))
-                    return
-                continue
-            yield events
-            rest = rest[cut[1] :]
-        events, tail, ended = self._by_depth(rest)
-        if events:
-            yield events
-        if not ended and (self._before or tail.strip()):  # an array alone may lack its end, as its format allows
+        rest, least, more = self._to_first_event(), 0, True
+        while more:
+            text, more = self._more(rest, least)
+            text = self._after_comma(text)
+            events, rest, ended = self._whole(text) if more else self._counted(text)
+            if events:
+                yield events
+            if ended:
+                self._finish(self._to_the_end(rest))
+                return
+            if len(rest) > LARGEST_EVENT:
+                raise InputError(f"{self.path}: no whole event in {len(rest) >> 20} MiB; is it a Chrome trace?")
+            least = 2 * len(text) if len(rest) == len(text) else 0
+        if self._before or rest.strip(b" \t\r\n,"):  # an array alone may lack its end, as its format allows
             raise InputError(f"{self.path}: the file ends inside its events: it is cut short; profile again or copy it whole")
-        self._finish(tail)
+
+    def _more(self, rest: bytes, least: int) -> tuple[bytes, bool]:
+        """``rest`` and what follows it, ``least`` bytes if the file has them, and whether it has."""
+        parts, size = [rest], len(rest)
+        for block in self._blocks:
+            parts.append(block)
+            size += len(block)
+            if size >= least:
+                return b"".join(parts), True
+        return b"".join(parts), False
 
     def _to_first_event(self) -> bytes:
         """Read up to the array; what stands before it is kept for the header."""
-        text = b""
-        for block in self._blocks:
-            text += block
-            stripped = text.lstrip()
-            if stripped.startswith(b"["):
-                return stripped[1:]
-            found = _KEY.search(text)
-            if found:
-                self._before = text[: found.end()]
-                return text[found.end() :]
-            if stripped and not stripped.startswith(b"{"):
+        text, more = b"", True
+        while more and len(text) <= LARGEST_HEADER:
+            text, more = self._more(text, 2 * len(text))
+            text = text.lstrip(b" \t\r\n\xef\xbb\xbf")
+            if text.startswith(b"["):
+                return text[1:]
+            if text and not text.startswith(b"{"):
                 break
-            if len(text) > LARGEST_EVENT:
-                break
+            end = _first_key(text)
+            if end is not None:
+                self._before = text[:end]
+                return text[end:]
         raise InputError(f"{self.path}: no traceEvents in it; ironlaw reads Chrome traces as torch.profiler exports them")
 
-    def _by_depth(self, text: bytes) -> tuple[list[Event], bytes, bool]:
-        """The whole events at the front of ``text``, found by counting brackets; the rest; and whether the array ended."""
-        depth, whole, end = 0, 0, -1
-        for token in _TOKEN.finditer(text):
-            mark = text[token.start()]
-            if mark in b"[{":
-                depth += 1
-            elif mark in b"]}":
-                depth -= 1
-                if depth < 0:
-                    end = token.start()
-                    break
-                if depth == 0:
-                    whole = token.end()
-        if end < 0 and len(text) - whole > LARGEST_EVENT:
-            raise InputError(f"{self.path}: one event is larger than {LARGEST_EVENT >> 20} MiB; is it a Chrome trace?")
-        body = text[: end if end >= 0 else whole].strip().rstrip(b",")
-        events = self._parsed(body) if body else []
-        if end >= 0:
-            return events, text[end:], True
-        return events, text[whole:].lstrip().removeprefix(b","), False
+    def _after_comma(self, text: bytes) -> bytes:
+        if not self._comma:
+            return text
+        text = text.lstrip()
+        if text[:1] not in (b",", b"]", b""):
+            raise InputError(f"{self.path}: its events are not JSON: two of them with no comma between")
+        self._comma = not text.startswith(b",")
+        return text.removeprefix(b",")
+
+    def _whole(self, text: bytes) -> tuple[list[Event], bytes, bool]:
+        """The whole events at the front of ``text``, the rest of it, and whether the array ended."""
+        cut = _last_cut(text)
+        if cut is not None:
+            try:
+                return _EVENTS.decode(b"[%b]" % text[: cut[0]]), text[cut[1] :], False
+            except REFUSED:
+                pass
+        return self._counted(text)
+
+    def _counted(self, text: bytes) -> tuple[list[Event], bytes, bool]:
+        """The same by counting brackets, which holds wherever ``text`` was cut and whatever it says."""
+        whole, ended = _whole_elements(text)
+        body = text[:whole].strip()
+        self._comma = self._comma or bool(body)
+        events = self._parsed(body.removesuffix(b",")) if body else []
+        return events, text[whole:], ended
 
     def _parsed(self, body: bytes) -> list[Event]:
-        text = b"[" + body + b"]"
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return _EVENTS.decode(text)
-        # profilers write names that are not UTF-8 and rates that are inf or nan; a field of another type costs its event alone
-        text = text.decode("utf-8", "replace").encode()
-        text = _NO_NUMBER.sub(b": null", text)
+        text = b"[%b]" % body
+        for mended in (False, True):
+            text = as_json(text) if mended else text
+            try:
+                return _EVENTS.decode(text)
+            except REFUSED:
+                continue
         try:
-            items: list[Any] = _ANY.decode(text)
-        except (msgspec.MsgspecError, RecursionError) as error:
+            items = _ELEMENTS.decode(text)
+        except RecursionError:
+            raise InputError(f"{self.path}: an event is nested thousands of levels deep; is it a Chrome trace?") from None
+        except REFUSED as error:
             raise InputError(f"{self.path}: its events are not JSON: {error}") from None
         return [event for item in items if (event := _tolerant(item)) is not None]
 
-    def _blocks_left(self) -> Iterator[bytes]:
-        size = 0
+    def _to_the_end(self, rest: bytes) -> bytes:
+        parts, size = [rest], len(rest)
         for block in self._blocks:
             size += len(block)
-            if size > LARGEST_EVENT:
-                raise InputError(f"{self.path}: more than {LARGEST_EVENT >> 20} MiB follow its events")
-            yield block
+            if size > LARGEST_HEADER:
+                raise self._too_much()
+            parts.append(block)
+        return b"".join(parts)
+
+    def _too_much(self) -> InputError:
+        return InputError(f"{self.path}: more than {LARGEST_HEADER >> 20} MiB follow its events; ironlaw reads one trace a file")
 
     def _finish(self, tail: bytes) -> None:
         """Parse what stands around the array as the header."""
         if not self._before:
             return
         try:
-            header = _ANY.decode(self._before + tail)
-        except (msgspec.DecodeError, RecursionError) as error:
+            header = _ANY.decode(as_json(self._before + tail))
+        except REFUSED as error:
             raise InputError(f"{self.path}: what stands around its events is not JSON ({error}): it is cut short or damaged") from None
         if isinstance(header, dict):
             header.pop("traceEvents", None)
             self.header = header
+
+
+def _first_key(text: bytes) -> int | None:
+    """Where the array of events begins: after the first ``"traceEvents": [`` that is a key of the outermost object."""
+    text = _without_escapes(text)
+    depths = None
+    for found in _KEY.finditer(text):
+        depths = _depths(text)[0] if depths is None else depths
+        if depths[found.start() - 1] == 1:
+            return found.end()
+    return None
 
 
 def _last_cut(text: bytes) -> tuple[int, int] | None:
@@ -166,23 +196,87 @@ def _last_cut(text: bytes) -> tuple[int, int] | None:
         reach *= 16
 
 
-def _tolerant(item: Any) -> Event | None:
+def _without_escapes(text: bytes) -> bytes:
+    """``text`` with two blanks for each backslash and what it escapes, so that every quote in it begins or ends a string."""
+    return _ESCAPED.sub(b"  ", text) if b"\\" in text else text
+
+
+def _quoted(text: bytes, before: int = 0) -> NDArray[np.bool_]:
+    """For each byte whether it stands in a string, the quote that begins one counted in; ``text`` is without escapes."""
+    return np.asarray((np.cumsum(np.frombuffer(text, np.uint8) == 34, dtype=np.uint8) & 1) != before)
+
+
+def _depths(text: bytes, depth: int = 0, before: int = 0) -> tuple[NDArray[np.int32], int, int]:
+    """How deep in brackets each byte leaves off, strings left out; the last of these; and whether ``text`` ends in a string."""
+    if not text:
+        return np.empty(0, np.int32), depth, before
+    inside = _quoted(text, before)
+    folded = np.frombuffer(text, np.uint8) | 32  # [ and { are one bit apart, and so are ] and }
+    change = (folded == 123).astype(np.int8) - (folded == 125)
+    change[inside] = 0
+    found = np.cumsum(change, dtype=np.int32)
+    found += depth
+    return found, int(found[-1]), int(inside[-1])
+
+
+def _whole_elements(text: bytes) -> tuple[int, bool]:
+    """Up to where ``text``, which begins in the array, holds whole elements, and whether the array ends there."""
+    text = _without_escapes(text)
+    whole = depth = quoted = 0
+    for start in range(0, len(text), _SLICE):
+        depths, last, quoted = _depths(text[start : start + _SLICE], depth, quoted)
+        if depths.min() < 0:
+            return start + int(np.argmax(depths < 0)), True
+        closes = np.flatnonzero((depths == 0) & (np.concatenate(([depth], depths[:-1])) > 0))
+        if len(closes):
+            whole = start + int(closes[-1]) + 1
+        depth = last
+    return whole, False
+
+
+def as_json(text: bytes) -> bytes:
+    """``text`` with what profilers write and JSON has not: bytes that are not UTF-8, and rates that are inf or nan."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        text = text.decode("utf-8", "replace").encode()
+    found = [one.span() for one in _NO_NUMBER.finditer(text.lower()) if text[one.start() - 1] in b" \t\r\n:,[+-"]
+    if not found:
+        return text
+    quoted = _quoted(_without_escapes(text))
+    parts, at = [], 0
+    for start, end in found:
+        if not quoted[start]:
+            parts += [text[at : start - (text[start - 1] in b"+-")], b"null"]
+            at = end
+    return b"".join([*parts, text[at:]])
+
+
+def _tolerant(item: msgspec.Raw) -> Event | None:
     """An event whose fields have unexpected types: what is usable of it, or nothing."""
-    if not isinstance(item, dict):
+    try:
+        return _EVENT.decode(item)
+    except REFUSED:
+        pass
+    try:
+        fields = _FIELDS.decode(item)
+    except REFUSED:
         return None
-
-    def raw(key: str) -> msgspec.Raw:
-        value = item.get(key)
-        return msgspec.Raw(b"") if value is None else msgspec.Raw(msgspec.json.encode(value))
-
-    pid, tid = item.get("pid"), item.get("tid")
+    nothing = msgspec.Raw(b"")
+    values = {key: _value(fields.get(key, nothing)) for key in ("ph", "cat", "name", "pid", "tid")}
+    pid, tid = (v if type(v) in (int, str) else None for v in (values["pid"], values["tid"]))
     return Event(
-        ph=str(item.get("ph", "")),
-        cat=None if item.get("cat") is None else str(item["cat"]),
-        name=str(item.get("name", "")),
-        pid=pid if isinstance(pid, (int, str)) else None,
-        tid=tid if isinstance(tid, (int, str)) else None,
-        ts=raw("ts"),
-        dur=raw("dur"),
-        args=raw("args"),
+        ph=str(values["ph"] or ""),
+        cat=None if values["cat"] is None else str(values["cat"]),
+        name="" if values["name"] is None else str(values["name"]),
+        pid=pid,
+        tid=tid,
+        **{key: fields.get(key, nothing) for key in ("ts", "dur", "args")},
     )
+
+
+def _value(text: msgspec.Raw) -> Any:
+    try:
+        return _ANY.decode(text)
+    except REFUSED:
+        return None
