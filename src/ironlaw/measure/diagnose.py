@@ -21,7 +21,7 @@ from ironlaw.measure.ranks import Ranks, align
 from ironlaw.measure.snapshot import Snapshot, read_snapshot
 from ironlaw.measure.sniff import files_of, kind_of
 from ironlaw.measure.split import Policy
-from ironlaw.measure.verdict import NOT_FROM_A_LOG, Verdict, verdict_of, verdict_of_ranks
+from ironlaw.measure.verdict import Verdict, verdict_of, verdict_of_ranks
 
 if TYPE_CHECKING:
     from ironlaw.measure.log_reading import LogReading
@@ -142,7 +142,7 @@ def _with_work(traces: list[Trace]) -> list[Trace]:
 
 def _together(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list[LogReading]) -> tuple[Ranks | None, Verdict, list[str]]:
     if not profiles:
-        return None, Verdict(None, None, None, None, NOT_FROM_A_LOG if logs else "memory alone names no roof"), []
+        return None, _of_logs(logs), []
     if len(profiles) == 1:
         return None, verdicts[0], []
     numbers = [p.trace.rank for p in profiles]
@@ -151,6 +151,14 @@ def _together(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list
         return None, Verdict(None, None, None, None, says), [says]
     ranks = align([p.trace for p in profiles], [p.classified for p in profiles])
     return ranks, verdict_of_ranks(profiles, ranks), list(ranks.warnings)
+
+
+def _of_logs(logs: list[LogReading]) -> Verdict:
+    """A log may exclude roofs; it names none."""
+    if not logs:
+        return Verdict(None, None, None, None, "memory alone names no roof")
+    timed = [log for log in logs if log.exit_status == 4]
+    return Verdict(None, timed[0].gain if timed else None, None, None, (timed or logs)[0].verdict)
 
 
 def _compared(

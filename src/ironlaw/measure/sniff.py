@@ -9,6 +9,7 @@ from pathlib import Path
 from ironlaw.errors import InputError
 from ironlaw.measure import logs, nsys, snapshot
 from ironlaw.measure.limits import head
+from ironlaw.measure.logs import HEAD
 
 MOST_FILES = 4096  # in folders: one trace a rank, and room beside it
 READS = "Chrome traces of torch.profiler, Nsight Systems SQLite, training logs, nccl-tests output, memory snapshots"
@@ -16,7 +17,7 @@ READS = "Chrome traces of torch.profiler, Nsight Systems SQLite, training logs, 
 
 def kind_of(path: str | Path) -> str:
     """``chrome``, ``nsys``, ``snapshot``, or ``log`` of a known format; an InputError says what is read where it is none of them."""
-    start = head(path)
+    start = head(path, HEAD)
     kind = _kind(start)
     if kind is None:
         raise InputError(f"{path}: nothing ironlaw knows; it reads {READS}")

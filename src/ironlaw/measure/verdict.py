@@ -40,9 +40,6 @@ class Verdict:
         }
 
 
-NOT_FROM_A_LOG = "not identifiable from a log: it says how long a step takes, not what the device waited for; profile a few steps"
-
-
 def verdict_of(profile: Profile) -> Verdict:
     """The verdict on one rank."""
     wall = profile.window.wall

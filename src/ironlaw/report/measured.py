@@ -12,6 +12,7 @@ from ironlaw import __version__
 from ironlaw.catalog import load
 from ironlaw.questions.answer import Column, Table
 from ironlaw.report.data import SCHEMA_VERSION
+from ironlaw.report.measured_logs import log_lines, snapshot_lines
 from ironlaw.report.questions import table_lines
 from ironlaw.report.text import Ink, bar
 
@@ -56,6 +57,16 @@ def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
+def _utilisation(file: Mapping[str, Any]) -> str | None:
+    """MFU and HFU with what they are shares of, or why there are none."""
+    found = file.get("utilisation")
+    if not found:
+        return None
+    if found["mfu"] is None:
+        return f"no MFU: {found['reason']}"
+    return f"MFU {found['mfu']:.1%}, HFU {found['hfu']:.1%} of {found['denominator']}: {found['numerator']}"
+
+
 def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     for file in data["files"][:1] if len(data["files"]) > 1 else data["files"]:
         yield ink.bold(_title(file))
@@ -78,15 +89,15 @@ def _title(file: Mapping[str, Any]) -> str:
     accelerator = f" ({file['accelerator']})" if file.get("accelerator") else ""
     rank = "" if file["rank"] is None else f", rank {file['rank']}" + (f" of {file['world_size']}" if file.get("world_size") else "")
     policy = file["policy"]
-    steps = len(file["steps"])
-    return f"{words[0]}: {device}{accelerator}{rank}; {steps} steps; unlinked {policy['unlinked']}, last step {policy['last_step']}"
+    steps = f"{len(file['steps'])} step" + ("s" if len(file["steps"]) != 1 else "")
+    return f"{words[0]}: {device}{accelerator}{rank}; {steps}; unlinked {policy['unlinked']}, last step {policy['last_step']}"
 
 
 def _file(file: Mapping[str, Any], ink: Ink) -> Iterator[Iterator[str]]:
     if "log" in file:
-        yield _plain("What the log says", file["log"], ink)
+        yield log_lines(file["log"], ink)
     elif "snapshot" in file:
-        yield _plain("What the memory held", file["snapshot"], ink)
+        yield snapshot_lines(file["snapshot"], ink)
     else:
         yield _window(file, ink)
         yield _steps(file["steps"], ink)
@@ -108,9 +119,15 @@ def _window(file: Mapping[str, Any], ink: Ink) -> Iterator[str]:
             for reason, us in file["idle"].items():
                 if us:
                     yield line(reason.removesuffix("_us").replace("_", " "), us, 2)
+    if (said := _utilisation(file)) is not None:
+        yield f"  {said}"
     hidden = window["comm_us"] - window["exposed_comm_us"]
     if window["comm_us"]:
         yield ink.dim(f"  communication {_time(window['comm_us'])} in all, {_time(hidden)} of it behind compute")
+    for name, why in list(file["communication"]["reasons"].items())[:3]:
+        yield ink.dim(f"  communication: {_short(name)}, {why}")
+    for one in file["communication"]["unclassified"][:3]:
+        yield f"  not counted as communication, though its name has {one['suspect']!r}: {_short(one['name'])} ({_time(one['us'])})"
 
 
 def _steps(steps: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
@@ -243,12 +260,18 @@ def _roofs(verdict: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def _findings(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """Findings of one name together: the worst is told, the other files are counted."""
     if found:
         yield ink.bold("Findings")
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
     for finding in found:
-        lost = f" ({finding['seconds_lost'] * 1e3:.1f} ms lost)" if finding.get("seconds_lost") else ""
-        yield f"  {ink.bold(finding['name'])}{lost}: {finding['says']}"
-        yield f"    try: {finding['advice']} ({finding['docs']})"
+        by_name.setdefault(finding["name"], []).append(finding)
+    for name, same in by_name.items():
+        first = same[0]
+        lost = f" ({first['seconds_lost'] * 1e3:.1f} ms lost)" if first.get("seconds_lost") else ""
+        more = f"; so do {len(same) - 1} more files" if len(same) > 1 else ""
+        yield f"  {ink.bold(name)}{lost}: {first['says']}{more}"
+        yield f"    try: {first['advice']} ({first['docs']})"
 
 
 def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
@@ -266,14 +289,6 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     )
     if rows:
         yield from table_lines(Table("compare", "Measured against predicted", columns, rows), ink)
-
-
-def _plain(title: str, values: Mapping[str, Any], ink: Ink) -> Iterator[str]:
-    yield ink.bold(title)
-    for key, value in values.items():
-        if value is None or isinstance(value, (dict, list)):
-            continue
-        yield f"  {key.replace('_', ' '):<34} {value:.6g}" if isinstance(value, float) else f"  {key.replace('_', ' '):<34} {value}"
 
 
 def _time(us: float) -> str:

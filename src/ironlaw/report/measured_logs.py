@@ -1,0 +1,86 @@
+"""What a log or a memory snapshot says, as lines of a page; from the plain data of the JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ironlaw import units
+from ironlaw.questions.answer import Column, Table
+from ironlaw.report.questions import table_lines
+from ironlaw.report.text import Ink
+
+MOST_ROWS = 12
+
+
+def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """Step times, rates with what they are divided by, what the log rules out, and where its numbers came from."""
+    steps, rates = log["steps"], log["rates"]
+    if steps is not None:
+        yield ink.bold("Steps")
+        spread = f"5 to 95 of 100 within {_s(steps['p5'])} and {_s(steps['p95'])}" if steps["lines"] > 1 else "one line"
+        yield f"  median {_s(steps['median'])} an {steps['per']} over {steps['iterations']} ({steps['lines']} lines); {spread}"
+    for aside in log["aside"]:
+        yield f"  left out: {aside['lines']} lines, {aside['reason']}" + (f" ({_s(aside['median'])})" if aside["median"] else "")
+    if rates is not None:
+        yield ink.bold("Rates of one GPU")
+        yield f"  {rates['tokens_per_second']:,.1f} tokens/s"
+        yield f"  model    {_tflops(rates['model_flops'])}{_of(rates['mfu'], 'MFU')}: {rates['formula']}"
+        yield f"  hardware {_tflops(rates['hardware_flops'])}{_of(rates['hfu'], 'HFU')}: with recomputation, {rates['recompute_formula']}"
+        if rates["peak"]:
+            yield f"  over {_tflops(rates['peak'])} dense {rates['dtype']} of {rates['device']}"
+        if rates["claim"]:
+            yield f"  the log claims {_tflops(rates['claimed_flops'])}, which {rates['claim']}"
+    for why in (log["why_no_rates"], log["why_no_mfu"]):
+        if why:
+            yield ink.dim(f"  {why}")
+    for out in log["excluded"]:
+        yield f"  not {out['roof']}: {out['why']}"
+    if log["memory"]:
+        yield f"  memory at most {log['memory'] / 2**30:.1f} GiB"
+    for said in log["said"]:
+        yield ink.dim(f"  {said}")
+    if log["collectives"]:
+        yield from _collective(log["collectives"], ink)
+
+
+def _collective(found: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    rows = [{**s, "where": "in place" if s["in_place"] else "out of place"} for s in found["sizes"][:MOST_ROWS]]
+    columns = (
+        Column("size", "bytes", "B"),
+        Column("where", ""),
+        Column("calls", "calls"),
+        Column("seconds", "time", "s"),
+        Column("algorithm_bandwidth", "algbw", "B/s"),
+        Column("bus_bandwidth", "busbw", "B/s"),
+    )
+    yield from table_lines(Table("sizes", f"{found['collective']} over {found['ranks']} ranks, medians", columns, rows), ink)
+    for fit in found["fits"]:
+        yield "  fit: " + ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in fit.items() if isinstance(value, float))
+    for note in found["notes"]:
+        yield ink.dim(f"  {note}")
+
+
+def snapshot_lines(snapshot: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """What each device's allocator held."""
+    for device in snapshot["devices"]:
+        yield ink.bold(f"Memory of device {device.get('device', 0)}")
+        for key, value in device.items():
+            if isinstance(value, int) and not isinstance(value, bool) and value > 1 << 20:
+                yield f"  {key.replace('_', ' '):<28} {value / 2**30:9.3f} GiB"
+            elif isinstance(value, float):
+                yield f"  {key.replace('_', ' '):<28} {value:9.1%}"
+        for holder in (device.get("holders") or [])[:MOST_ROWS]:
+            yield f"    {holder['size'] / 2**30:9.3f} GiB  {holder.get('frame') or holder.get('name') or ''}"
+
+
+def _s(seconds: float) -> str:
+    return units.show(seconds, "s", 5)
+
+
+def _tflops(rate: float) -> str:
+    return f"{rate / 1e12:.2f} TFLOP/s"
+
+
+def _of(share: float | None, name: str) -> str:
+    return "" if share is None else f" = {name} {share:.1%}"
