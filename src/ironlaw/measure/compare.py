@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TABLE = Path(__file__).parent / "data" / "terms.toml"
 UNEXPLAINED = "unexplained"
+ROUNDING = 1e-12  # of a term: less is left of sums of floats, and has no place of its own
 NAMED = 0.005  # of the predicted step: what rounds to less than 1 % is not named in the sentence
 MOST_NAMED = 5
 NOT_FROM_A_LOG = "which terms make the difference is not identifiable from a log: give a trace"
@@ -192,39 +193,53 @@ Booked = dict[str, dict[str, float]]  # measured part -> predicted term -> secon
 
 
 def book(terms: Sequence[tuple[str, float, Entry]], measured: Mapping[str, float]) -> Booked:
-    """Predicted seconds by measured part and term: those with one place first, then those with several, in their order."""
+    """Predicted seconds by measured part and term.
+
+    Terms with one place are booked there. Those with several are booked first by their shares as far as there is room (more was measured
+    than is booked), all of them; then their rest wherever room is left; and what has no room anywhere by their shares again.
+    """
     booked: Booked = {part: {} for part in parts()}
-    for name, seconds, entry in sorted(terms, key=lambda term: len(term[2].parts) > 1):
-        room = [measured.get(part, 0.0) - sum(booked[part].values()) for part in entry.parts]
-        for part, share in zip(entry.parts, spread(seconds, entry.shares, room), strict=True):
-            if share:
-                booked[part][name] = booked[part].get(name, 0.0) + share
+
+    def put(name: str, entry: Entry, amounts: Sequence[float]) -> float:
+        for part, amount in zip(entry.parts, amounts, strict=True):
+            if amount:
+                booked[part][name] = booked[part].get(name, 0.0) + amount
+        return sum(amounts)
+
+    def room(entry: Entry) -> list[float]:
+        return [max(measured.get(part, 0.0) - sum(booked[part].values()), 0.0) for part in entry.parts]
+
+    for name, seconds, entry in terms:
+        if len(entry.parts) == 1:
+            put(name, entry, [seconds])
+    several = [term for term in terms if len(term[2].parts) > 1]
+    left = [seconds - put(name, entry, by_shares(seconds, entry.shares, room(entry))) for name, seconds, entry in several]
+    for (name, seconds, entry), rest in zip(several, left, strict=True):
+        if abs(rest) <= ROUNDING * seconds:
+            continue
+        homeless = rest - put(name, entry, in_proportion(rest, room(entry)))
+        put(name, entry, [share * homeless for share in entry.shares])
     return booked
 
 
-def spread(seconds: float, shares: Sequence[float], room: Sequence[float]) -> list[float]:
-    """``seconds`` over places with ``room`` for some: by ``shares`` as far as there is room, the rest where room is left, in proportion.
+def by_shares(seconds: float, shares: Sequence[float], room: Sequence[float]) -> list[float]:
+    """``seconds`` by their shares, each as far as there is room.
 
-    What finds no room anywhere goes by ``shares`` again.
-
-    >>> spread(4.0, [0.5, 0.5], [9.0, 9.0])
-    [2.0, 2.0]
-    >>> spread(4.0, [0.5, 0.5], [9.0, 1.0])
-    [3.0, 1.0]
-    >>> spread(4.0, [1.0, 0.0, 0.0], [0.0, 1.0, 2.0])
-    [1.0, 1.0, 2.0]
+    >>> by_shares(4.0, [0.5, 0.5], [9.0, 1.0])
+    [2.0, 1.0]
     """
-    if len(shares) == 1:
-        return [seconds]
-    free = [max(r, 0.0) for r in room]
-    taken = [min(share * seconds, f) for share, f in zip(shares, free, strict=True)]
-    left = seconds - sum(taken)
-    free = [f - t for f, t in zip(free, taken, strict=True)]
-    if left > 0.0 and (whole := sum(free)) > 0.0:
-        filled = min(left / whole, 1.0)
-        taken = [t + f * filled for t, f in zip(taken, free, strict=True)]
-        left -= whole * filled
-    return [t + share * left for t, share in zip(taken, shares, strict=True)]
+    return [min(share * seconds, free) for share, free in zip(shares, room, strict=True)]
+
+
+def in_proportion(seconds: float, room: Sequence[float]) -> list[float]:
+    """``seconds`` over all the room there is, in proportion to it.
+
+    >>> in_proportion(2.0, [3.0, 1.0]), in_proportion(8.0, [3.0, 1.0])
+    ([1.5, 0.5], [3.0, 1.0])
+    """
+    whole = sum(room)
+    filled = min(max(seconds, 0.0) / whole, 1.0) if whole > 0.0 else 0.0
+    return [free * filled for free in room]
 
 
 def _rows(measured: Measured, predicted: Predicted) -> tuple[Row, ...]:
@@ -287,14 +302,18 @@ def _percent(share: float) -> str:
 def utilisation(measured: Measured, predicted: Predicted) -> dict[str, Any]:
     """MFU and HFU of both, with what they count and what they divide by.
 
-    Where the trace gives none, the measured one is the estimate's model FLOPs over the measured step: right if it is the same run.
+    Where the trace gives none, the measured one is the estimate's FLOPs over the measured step: right if it is the same run, so there is
+    none where the device or the number of accelerators is another.
     """
+    from ironlaw.measure.same_run import same_work
+
+    comparable = same_work(measured, predicted)
     slower = predicted.seconds / measured.step_seconds
     given = {"mfu": measured.mfu, "mfu_causal": None, "hfu": measured.hfu}
     found: dict[str, Any] = {}
     for name, value in given.items():
         said = predicted.rates.get(name)
-        same = None if said is None else said * slower
+        same = said * slower if comparable and said is not None else None
         by = "the trace" if value is not None else None if same is None else "the estimate's FLOPs over the measured step"
         found[name] = {"measured": same if value is None else value, "predicted": said, "measured_by": by, "from_same_flop": same}
     peak = predicted.peak

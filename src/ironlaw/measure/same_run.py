@@ -51,9 +51,16 @@ def same_device(said: str, accelerator: str) -> bool | None:
         words, known = load.fold_name(said).split("-"), load.fold_name(accelerator).split("-")
     family = next((word for word in known if re.search(r"\d", word)), known[0])
     sizes, room = ({w for w in one if re.fullmatch(r"\d+gb", w)} for one in (words, known))
+    if family == "gh200":  # its name counts the memory of the host's half
+        sizes = set()
     if {"sxm", "pcie"} & set(known) and ("pcie" in words) != ("pcie" in known):
         return False
     return family in words and not (sizes and room and sizes != room)
+
+
+def same_work(measured: Measured, predicted: Predicted) -> bool:
+    """Whether nothing says that an accelerator of the two did other work or has another peak."""
+    return same_device(measured.device, predicted.plan["accelerator"]) is not False and not _world(measured, predicted)
 
 
 def _device(measured: Measured, predicted: Predicted) -> str:
@@ -125,7 +132,8 @@ def _steps(measured: Measured) -> str:
 def _stage(measured: Measured, predicted: Predicted) -> str:
     if not measured.parts or predicted.stage in (None, "only"):
         return ""
-    return f"the estimate is of the pipeline stage that sets the pace ({predicted.stage}): a trace of another stage computes less and waits more"
+    pace = f"the pipeline stage that sets the pace ({predicted.stage})"
+    return f"the estimate is of {pace}: a trace of another stage computes less and waits more"
 
 
 def _chosen(predicted: Predicted) -> str:
