@@ -155,6 +155,10 @@ class _Columns:
         short = np.zeros(len(self.trace.names), np.int64)
         for i, text in shorts.items():
             short[i] = numbers[text]
+        formats = {what.precision: 0 for what in self.said.values()}
+        formats = {text: n for n, text in enumerate(formats)}
+        for i, what in self.said.items():
+            short[i] = short[i] * len(formats) + formats[what.precision]
         code = short[self.name] * (len(self.linked.costs) + 1) + self.pair + 1
         code = (code * len(self.kinds) + self.kind) * 4 + self.recompute * 2 + (self.share > 0)
         _, first, group, count = np.unique(code, return_index=True, return_inverse=True, return_counts=True)

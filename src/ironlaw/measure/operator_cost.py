@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli
 
 from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
@@ -128,7 +129,8 @@ def cost_of(name: str, shape: Shape, outputs: Outputs | None = None) -> Cost | N
     if rule is None:
         return None
     try:
-        found = _COSTS[rule.cost](Sizes(shape), outputs or {}, **rule.arguments)
+        with np.errstate(all="ignore"):
+            found = _COSTS[rule.cost](Sizes(shape), outputs or {}, **rule.arguments)
     except (_UnknownSizesError, IndexError, KeyError, ValueError, TypeError, OverflowError, ZeroDivisionError):
         return None
     numbers = (found.flop, found.model_flop, found.traffic or 0.0)
@@ -214,6 +216,18 @@ def _scaled_mm(s: Sizes, _: Outputs) -> Cost:
     return _product(s, 0, 1, m, n, k, result=2.0)  # narrow operands, a wide result
 
 
+def _grouped_mm(s: Sizes, _: Outputs, offsets: int) -> Cost:
+    """Rows of one matrix times the matrix of their group; or the groups' weight gradients, a product for each stretch of rows."""
+    a, b = s.dims(0), s.dims(1)
+    if len(a) != 2 or len(b) not in (2, 3) or a[1] != b[-2]:
+        raise _UnknownSizesError
+    wide = max(s.element(0), 2.0)  # narrow operands, a wide result
+    one = _product(s, 0, 1, a[0], b[-1], a[1], result=wide)
+    groups = b[0] if len(b) == 3 else s.dims(offsets)[0]
+    more = b[1] * b[2] * s.element(1) if len(b) == 3 else a[0] * b[1] * wide
+    return _also(one, (groups - 1) * more)
+
+
 def _convolved(s: Sizes, given: tuple[int, ...], weight: tuple[int, ...], output: tuple[int, ...], i: int, transposed: bool) -> Cost:
     """A convolution forward: at each position of the output (of the input where transposed) the whole kernel."""
     at = given if transposed else output
@@ -288,8 +302,8 @@ def _convolution_gradient(s: Sizes, outputs: Outputs) -> Cost:
     return Cost(both.flop / 2.0, (both.traffic or 0.0) / 2.0, "conv", both.flop / 2.0, both.precision)
 
 
-def _attention(s: Sizes, _: Outputs, layout: str, backward: bool = False) -> Cost:
-    """Fused attention; a causal mask counts half, an unrecorded one as none."""
+def _attention(s: Sizes, _: Outputs, layout: str, mask: int, backward: bool = False) -> Cost:
+    """Fused attention; a causal mask counts half, one that was not recorded as none."""
     at = 1 if backward else 0
     queries, keys, values = s.dims(at), s.dims(at + 1), s.dims(at + 2)
     if not len(queries) == len(keys) == len(values) == 4:  # packed sequences: their lengths are not in the sizes
@@ -297,7 +311,7 @@ def _attention(s: Sizes, _: Outputs, layout: str, backward: bool = False) -> Cos
     sequence, head = (2, 1) if layout == "bhsd" else (1, 2)
     batch, length, heads, seen = queries[0], queries[sequence], queries[head], keys[sequence]
     width = (queries[3] + values[3]) / 2.0
-    causal = _causal(s, at, layout)
+    causal = s.value(mask).lower() in ("true", "1", "2")
     reached = float(flops.attended_length(seen, 0)) if causal else float(seen)
     flop = float(flops.attention_core(batch, length, reached, heads, width))
     if seen == length and queries[3] == values[3]:
@@ -308,14 +322,6 @@ def _attention(s: Sizes, _: Outputs, layout: str, backward: bool = False) -> Cos
     if backward:
         flop, moved, model = flop * FLASH_BACKWARD_FLOP, moved * FLASH_BACKWARD_FLOP, flop * UNFUSED_BACKWARD_FLOP
     return Cost(flop, moved, "attention", model, s.precision(at), rows, reached * (2.0 if causal else 1.0), backward)
-
-
-def _causal(s: Sizes, at: int, layout: str) -> bool:
-    """Whether the call says its mask is causal: the first flag that is written after the tensors."""
-    flags = [v.lower() for v in s.shape.values[at + 3 :] if v.lower() in ("true", "false")]
-    if layout == "bhsd" and at == 0 and len(s.shape.dims) == 8 and len(flags) > 1:  # efficient: compute_log_sumexp comes before it
-        return flags[1] == "true"
-    return bool(flags) and flags[0] == "true"
 
 
 def _pointwise(s: Sizes, _: Outputs, operations: str | float, passes: float) -> Cost:
@@ -387,7 +393,7 @@ def _pooling_backward(s: Sizes, _: Outputs) -> Cost:
 
 
 _COSTS: dict[str, Callable[..., Cost]] = {
-    "mm": _mm, "addmm": _addmm, "bmm": _bmm, "baddbmm": _baddbmm, "linear": _linear, "scaled_mm": _scaled_mm,
+    "mm": _mm, "addmm": _addmm, "bmm": _bmm, "baddbmm": _baddbmm, "linear": _linear, "scaled_mm": _scaled_mm, "grouped_mm": _grouped_mm,
     "convolution": _convolution, "convolution_of_kind": _convolution_of_kind, "convolution_backward": _convolution_backward,
     "convolution_gradient": _convolution_gradient, "attention": _attention, "pointwise": _pointwise, "arithmetic": _arithmetic,
     "copy": _copy, "concatenation": _concatenation, "rows": _rows, "foreach": _foreach, "fused_optimizer": _fused_optimizer,
