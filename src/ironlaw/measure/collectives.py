@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -187,6 +188,7 @@ def collectives(trace: Trace, classified: Classified, counted: NDArray[np.bool_]
     return found
 
 
+@lru_cache(maxsize=4096)
 def operation_of(text: str) -> str | None:
     """The operation a name speaks of.
 
@@ -197,6 +199,7 @@ def operation_of(text: str) -> str | None:
     return next((operation for word, operation in _OPERATIONS if word in folded), None)
 
 
+@lru_cache(maxsize=4096)
 def item_bytes(dtype: str) -> int | None:
     """Bytes of one element of a type as PyTorch or NCCL spell it.
 
@@ -208,9 +211,14 @@ def item_bytes(dtype: str) -> int | None:
 
 
 def _bytes(message: Message) -> int | None:
-    elements = [e for e in (message.elements_in, message.elements_out) if e is not None]
     size = item_bytes(message.dtype) if message.dtype else None
-    return max(elements) * size if elements and size is not None else None
+    if size is None or not _sized(message):
+        return None
+    return max(message.elements_in or 0, message.elements_out or 0) * size
+
+
+def _sized(message: Message | None) -> bool:
+    return message is not None and message.dtype is not None and (message.elements_in is not None or message.elements_out is not None)
 
 
 def _from_name(name: str) -> tuple[str | None, str | None, str | None, str | None]:
@@ -230,7 +238,7 @@ def _messages(trace: Trace, rows: NDArray[np.int64]) -> tuple[dict[int, Message]
     external = external_of(trace)
     asking = np.array([i for i, n in enumerate(trace.names) if n == "record_param_comms"], np.int64)
     records = trace.operators.rows(np.isin(trace.operators.name, asking))
-    known = [int(e) in trace.asked and _bytes(trace.asked[int(e)]) is not None for e in records.external]
+    known = [_sized(trace.asked.get(int(e))) for e in records.external]
     records = records.rows(np.array(known, bool))
     noted = np.array([i for i, n in enumerate(trace.names) if n.startswith("nccl:")], np.int64)
     notes = trace.marks.rows(np.isin(trace.marks.name, noted))
@@ -238,11 +246,9 @@ def _messages(trace: Trace, rows: NDArray[np.int64]) -> tuple[dict[int, Message]
     for row in rows.tolist():
         note = around_note.get(row)
         message = trace.messages.get(row) or trace.asked.get(int(external[row]))
-        if message is None or _bytes(message) is None:
-            record = around_record.get(row)
-            if record is not None:
-                message = trace.asked[int(records.external[record])]
-        if (message is None or _bytes(message) is None) and note is not None:
+        if not _sized(message) and row in around_record:
+            message = trace.asked[int(records.external[around_record[row]])]
+        if not _sized(message) and note is not None:
             message = _of_note(trace, notes, note)
         if message is not None:
             found[row] = message

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ _MOST_BYTES = 1 << 20
 _MOST_PATTERNS = 2000
 _LONGEST_PATTERN = 200
 _FEWEST_LETTERS = 3
+_DIGITS = "0123456789"
 _EXPRESSION = set("^$+?[]{}()|\\")
 OPERATIONS = (
     "all_reduce",
@@ -50,6 +52,11 @@ class Pattern:
     source: str = ""
     file: str = ""
 
+    @cached_property
+    def longest(self) -> str:
+        """The longest text without a star: most names lack it, and need not be looked at further."""
+        return max(self.name.split("*"), key=len)
+
     def fits(self, function: str) -> bool:
         """Whether the whole of ``function`` fits, from its beginning or from a namespace on.
 
@@ -58,6 +65,8 @@ class Pattern:
         >>> Pattern("deep_ep::*", "").fits("at::native::add")
         False
         """
+        if self.longest not in function:
+            return False
         pieces = self.name.split("*")
         at = 0
         while at >= 0:
@@ -114,12 +123,12 @@ def _unmangled(name: str) -> str:
     nested = name[at : at + 1] == "N"
     at += nested
     parts: list[str] = []
-    while at < len(name) and (name[at] in "LKVr" or name[at].isdigit()):
-        if not name[at].isdigit():
+    while at < len(name) and (name[at] in "LKVr" or name[at] in _DIGITS):
+        if name[at] not in _DIGITS:
             at += 1
             continue
         digits = at
-        while at < len(name) and name[at].isdigit() and at - digits < 5:
+        while at < len(name) and name[at] in _DIGITS and at - digits < 5:
             at += 1
         length = int(name[digits:at])
         parts.append(name[at : at + length])

@@ -7,6 +7,7 @@ collectives, which the ranks reach together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -182,24 +183,16 @@ def align(
 
 def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
     """The trace of each rank, and what is wrong with the numbers the files give."""
-    warnings: list[str] = []
+    once, warnings = _once(traces)
+    devices = Counter(_file(traces[i]) for i in once)
+    for (path, _), count in devices.items():
+        if count > 1:
+            warnings.append(f"{path}: {count} devices in one file; they are numbered in their order, not by the rank it names")
     place: dict[int, int] = {}
-    devices: dict[str, int] = {}
-    twice = set()
-    for i, trace in enumerate(traces):
-        if any(trace.path == t.path and np.array_equal(trace.events.start, t.events.start) for t in traces[:i]):
-            warnings.append(f"{trace.path}: given twice; it counts once")
-            twice.add(i)
-        else:
-            devices[trace.path] = devices.get(trace.path, 0) + 1
-    several = {path for path, count in devices.items() if count > 1}
-    for path in sorted(several):
-        warnings.append(f"{path}: {devices[path]} devices in one file; they are numbered in their order, not by the rank it names")
     unnamed = []
-    for i, trace in enumerate(traces):
-        if i in twice:
-            continue
-        if trace.rank is None or trace.path in several:
+    for i in once:
+        trace = traces[i]
+        if trace.rank is None or devices[_file(trace)] > 1:
             unnamed.append(i)
         elif trace.rank in place:
             warnings.append(f"{trace.path}: rank {trace.rank} again, after {traces[place[trace.rank]].path}; the first one counts")
@@ -210,9 +203,25 @@ def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
         while free in place:
             free += 1
         place[free] = i
-        if traces[i].path not in several:
+        if devices[_file(traces[i])] == 1:
             warnings.append(f"{traces[i].path}: says no rank; taken as rank {free}")
     return place, warnings
+
+
+def _once(traces: Sequence[Trace]) -> tuple[list[int], list[str]]:
+    """The traces without those given twice."""
+    once: list[int] = []
+    warnings = []
+    for i, trace in enumerate(traces):
+        if any(trace.path == traces[j].path and np.array_equal(trace.events.start, traces[j].events.start) for j in once):
+            warnings.append(f"{trace.path}: given twice; it counts once")
+        else:
+            once.append(i)
+    return once, warnings
+
+
+def _file(trace: Trace) -> tuple[str, int | None]:
+    return trace.path, trace.rank
 
 
 def _host(trace: Trace) -> str | None:
