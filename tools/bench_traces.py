@@ -22,17 +22,9 @@ RATIO, RIVAL_RATIO, MEMORY = 2.5, 3.0, 3 * 2**30  # times orjson.loads, times fa
 TOOL = Path(__file__).with_name("made_trace.py")
 MB = 1e6
 
-# What is measured: the last line it prints is the seconds it wants counted; a process that prints none is counted whole.
-OURS = """
-import sys
-from ironlaw.measure.chrome import read_chrome
-from ironlaw.measure.communication import classify
-from ironlaw.measure.idle import idle_of
-from ironlaw.measure.split import window_of
-for trace in read_chrome(sys.argv[1]):
-    window = window_of(trace.events, classify(trace).mask)
-    print("ns", window.wall, window.idle, idle_of(trace, trace.events).total)
-"""
+# What is measured; FILE stands for the trace. Of orjson.loads only the call is counted, of the others the whole process.
+OURS = [sys.executable, "-m", "ironlaw", "diagnose", "FILE", "--json"]
+FINISHED = (0, 4)  # 4: diagnosed, and no verdict
 ORJSON = """
 import sys, time
 import orjson
@@ -63,7 +55,10 @@ class Taken:
 
 
 def taken(command: list[str], limit: float) -> Taken:
-    """Run ``command`` and wait for it; ``status`` is -9 where it did not end within ``limit`` seconds or ran out of memory."""
+    """Run ``command`` and wait for it.
+
+    ``status`` is 0, or -9 where it did not end within ``limit`` seconds or ran out of memory.
+    """
     start = time.perf_counter()
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as wrong:
         process = subprocess.Popen(command, stdout=said, stderr=wrong)
@@ -82,12 +77,12 @@ def taken(command: list[str], limit: float) -> Taken:
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         last = said.read().split()[-1:]
-        if process.returncode:
+        if process.returncode not in FINISHED:
             wrong.seek(0)
             sys.stderr.write(wrong.read().decode(errors="replace")[-2000:])
-    own = command[2] is ORJSON if len(command) > 2 else False
-    counted = float(last[0]) if own and not process.returncode else seconds
-    return Taken(counted, used.ru_maxrss * (1 if sys.platform == "darwin" else 1024), process.returncode)
+    finished = process.returncode in FINISHED
+    counted = float(last[0]) if command[2] is ORJSON and finished else seconds
+    return Taken(counted, used.ru_maxrss * (1 if sys.platform == "darwin" else 1024), 0 if finished else process.returncode)
 
 
 def in_turn(commands: dict[str, list[str]], runs: dict[str, int], limit: float) -> dict[str, Taken]:
@@ -106,7 +101,7 @@ def in_turn(commands: dict[str, list[str]], runs: dict[str, int], limit: float) 
 def case(file: Path, runs: int, rival: str | None, orjson: bool, limit: float) -> list[str]:
     """Measure one file, print a line for each reader, and return what is over budget."""
     size = file.stat().st_size
-    commands = {"ironlaw": [sys.executable, "-c", OURS, str(file)]}
+    commands = {"ironlaw": [part.replace("FILE", str(file)) for part in OURS]}
     if orjson:
         commands["orjson.loads"] = [sys.executable, "-c", ORJSON, str(file)]
     if rival:

@@ -87,6 +87,7 @@ class Maker:
         self.id, self.correlation, self.frame, self.numbers = 1, 480_000, 1, 0
 
     def step(self, number: int) -> Iterator[str]:
+        """One step: its batch, the layers forward and backward, the wait at its end."""
         start = self.now
         yield self.mark("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 400.0)
         for way in (FORWARD, BACKWARD):
@@ -97,6 +98,7 @@ class Maker:
         yield event("user_annotation", f"ProfilerStep#{number}", (PID, PID), start, self.now - start, self.numbered())
 
     def layer(self, way: int, layer: int) -> Iterator[str]:
+        """What a layer calls, and on the way back the sum of its gradients."""
         for place, call in enumerate(CALLS):
             yield from self.frames(layer, place)
             yield from self.call(call, 1 + way)
@@ -104,6 +106,7 @@ class Maker:
             yield from self.reduce(HIDDEN * HIDDEN * 12)
 
     def frames(self, layer: int, place: int) -> Iterator[str]:
+        """The Python frames around a call."""
         for depth in range(16):
             name = FRAMES[(depth + place) % len(FRAMES)].format(100 + layer, 0x7CE27A000000 + 64 * (self.frame % 5000))
             about = f'"Python parent id": {max(self.frame - depth, 1)}, "Python id": {self.frame}, "Ev Idx": {self.id + self.frame}'
@@ -111,6 +114,7 @@ class Maker:
             yield event("python_function", name, (PID, PID), self.now + depth * 0.1, 40.0 - depth * 0.2, about)
 
     def call(self, call: tuple[str, tuple[str, ...], list[list[int]], str, float], slower: int) -> Iterator[str]:
+        """An operator with those inside it, its memory, its kernel."""
         name, inner, dims, kernel, takes = call
         at = self.now + 2.0
         for depth, operator in enumerate((name, *inner, "aten::empty", "aten::view", "aten::as_strided")):
@@ -123,6 +127,7 @@ class Maker:
         self.now += 36.0
 
     def inputs(self, dims: list[list[int]]) -> str:
+        """Arguments of an operator with its inputs."""
         strides = [[1] * len(d) for d in dims]
         types = ["c10::BFloat16" if d else "Scalar" for d in dims]
         values = ["" if d else "1" for d in dims]
@@ -132,24 +137,29 @@ class Maker:
         )
 
     def numbered(self) -> str:
+        """Arguments every host event has."""
         self.id += 1
         return f'"External id": {self.id},"Record function id": 0, "Ev Idx": {self.id - 1}'
 
     def mark(self, name: str, takes: float) -> str:
+        """An annotation during which the host does nothing else."""
         self.now += takes
         return event("user_annotation", name, (PID, PID), self.now - takes, takes, self.numbered())
 
     def query(self, at: float) -> str:
+        """A call of the runtime that launches nothing."""
         self.correlation += 1
         about = f'"External id": {self.id}, "cbid": 275, "correlation": {self.correlation}'
         return event("cuda_runtime", "cudaStreamIsCapturing", (PID, PID), at, 0.7, about)
 
     def launch(self, name: str, takes: float) -> str:
+        """A call of the runtime that ends now."""
         self.correlation += 1
         about = f'"External id": {self.id}, "cbid": 211, "correlation": {self.correlation}'
         return event("cuda_runtime", name, (PID, PID), self.now - takes, takes, about)
 
     def run(self, kernel: str, takes: float, at: float, stream: int = 7, more: str = "") -> Iterator[str]:
+        """A kernel: its launch, the flow to it, itself."""
         self.correlation += 1
         c, begins = self.correlation, max(self.free + 1.0, at + 6.5)
         self.free = begins + takes
@@ -164,6 +174,7 @@ class Maker:
         yield f'  {{\n    "ph": "f", "id": {c}, "pid": 0, "tid": {stream}, "ts": {begins:.3f},\n    "cat": "ac2g", "name": "ac2g", "bp": "e"\n  }}'
 
     def reduce(self, elements: int) -> Iterator[str]:
+        """A collective over the gradients of a layer."""
         said = (
             f'"Collective name": "allreduce", "In msg nelems": {elements}, "Out msg nelems": {elements}, "Group size": 8,\n'
             '      "dtype": "BFloat16", "Process Group Name": "0", "Process Group Description": "default_pg",\n'
