@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml README.md $(shell find src -name '*.py' -o -name '*.toml' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: estimate test test-fast test-torch lint types docs numbers bench clean
+.PHONY: estimate test test-fast test-torch lint types docs numbers bench bench-rivals clean
 
 # Sets up, then estimates Llama 3 70B on 512 H100s from its config.json.
 estimate: $(VENV)/installed
@@ -34,6 +34,11 @@ test-torch: $(VENV)/torch $(VENV)/installed
 bench: $(VENV)/dev $(VENV)/installed
 	$(BIN)/python tools/bench.py
 	$(BIN)/python tools/bench_search.py
+	$(BIN)/python tools/bench_traces.py
+
+# Traces of 55 MB and 1 GB, also against HolisticTraceAnalysis in an environment of its own; takes minutes, 10 GB of memory and 2 GB of disk.
+bench-rivals: $(VENV)/dev $(VENV)/installed $(VENV)-rivals/installed
+	$(BIN)/python tools/bench_traces.py --full --rival $(VENV)-rivals/bin/python
 
 # What the change moves of the held-out errors, family by family; fails where one grew.
 numbers: $(VENV)/dev $(VENV)/installed
@@ -58,5 +63,10 @@ $(VENV)/torch: $(VENV)/dev requirements/torch.txt
 	$(PIP) install -r requirements/torch.txt
 	touch $@
 
+$(VENV)-rivals/installed: requirements/rivals.txt
+	$(PYTHON) -m venv $(VENV)-rivals
+	$(VENV)-rivals/bin/python -m pip --disable-pip-version-check --quiet install -r requirements/rivals.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-rivals build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
