@@ -437,6 +437,21 @@ def test_eight_ranks_of_dlrm_are_split_into_transfer_and_waiting():
     assert [t.rank for t in found.late_ranking] == [7, 5, 4]
 
 
+def test_transfers_of_one_size_are_put_together_and_set_against_the_link():
+    found = align(dlrm()).data(Link("a test", 150e9, {}))["by_size"]
+    assert [(r["operation"], r["bytes"], r["count"], r["transfer_ns"]["total"]) for r in found] == [
+        ("all_reduce", 1576964, 1, 87_000),
+        ("all_reduce", 907840, 1, 69_000),
+        ("all_reduce", 448, 1, 23_000),
+        ("all_to_all", 24576, 2, 22_000),
+        ("all_to_all", 192, 1, 8_000),
+        ("all_to_all", 1536, 1, 8_000),
+        ("all_to_all", 13568, 1, 8_000),
+    ]
+    assert found[0]["ideal_ns"] == 18_397  # 1.75 x 1576964 / 150e9
+    assert found[0]["busbw"]["best"] / 1e9 == pytest.approx(31.7, abs=0.05)
+
+
 def test_ranks_of_dlrm_have_the_spans_and_the_exposed_communication_found_by_hand():
     rows = align(dlrm()).totals
     assert [r.span // 1000 for r in rows] == [13009, 18749, 11350, 18853, 16589, 16392, 11410, 10967]
@@ -651,6 +666,40 @@ def test_other_operations_in_the_same_place_are_not_matched():
     b = rank_trace(1, [call(10, 100, ranks=(0, 1)), call(210, 300, ranks=(0, 1)), call(410, 500, ranks=(0, 1))])
     found = align([a, b])
     assert len(found.meetings) == 2 and any("another operation" in w for w in found.warnings)
+
+
+def test_kernels_that_spin_count_as_waiting():
+    names = ("void deep_ep::intranode::notify_dispatch<8>(int)", "void deep_ep::intranode::dispatch<8>(int)")
+    traces = [made([(0, 60, 0), (60, 100, 1)], names, rank=0, world_size=2), made([(50, 60, 0), (60, 100, 1)], names, rank=1, world_size=2)]
+    found = align(traces)
+    assert [(t.spin, t.exposed_wait, t.exposed_transfer, t.exposed_unmatched) for t in found.totals] == [(60, 60, 40, 0), (10, 10, 40, 0)]
+
+
+@pytest.mark.parametrize("elements", [-1, 2**62, 0])
+def test_sizes_that_cannot_be_give_no_rate(elements):
+    traces = [rank_trace(rank, [call(0, 100, elements=elements, ranks=(0, 1))]) for rank in (0, 1)]
+    assert align(traces).meetings[0].data()["busbw"] is None
+
+
+def test_groups_of_less_than_one_rank_are_not_believed():
+    traces = [rank_trace(rank, [call(0, 100, n=-4)], world=2) for rank in (0, 1)]
+    assert align(traces).meetings[0].n is None
+
+
+def test_clocks_that_cannot_be_are_left_alone_and_times_that_cannot_be_refused():
+    traces = iterations(2, (0, 1))
+    found = align([traces[0], replace(traces[1], base=2**62)])
+    assert found.meetings == align(traces).meetings
+    with pytest.raises(InputError, match=r"rank0\.json: its events lie at"):
+        align([rank_trace(0, [call(2**61, 2**61 + 5)]), rank_trace(1, [call(0, 5)])])
+    with pytest.raises(InputError, match="which is no time"):
+        align([rank_trace(0, [call(-(2**61), 5)]), rank_trace(1, [call(0, 5)])])
+
+
+def test_traces_of_jobs_of_different_size_are_doubted():
+    traces = iterations(2, (0, 1))
+    found = align([traces[0], replace(traces[1], world_size=4)])
+    assert found.missing == (2, 3) and any("are they of one job?" in w for w in found.warnings)
 
 
 def test_a_root_that_leaves_early_waited_no_longer_than_it_ran():

@@ -164,7 +164,7 @@ def collectives(trace: Trace, classified: Classified, counted: NDArray[np.bool_]
         pair = pairs.get(row)
         if pair is None and message.source is not None and message.target is not None:
             pair = (message.source, message.target)
-        n = message.group_size or len(message.ranks) or None
+        n = message.group_size if message.group_size and message.group_size > 0 else len(message.ranks) or None
         if operation == "send_recv":
             n = 2
         found.append(
@@ -218,7 +218,10 @@ def _bytes(message: Message) -> int | None:
 
 
 def _sized(message: Message | None) -> bool:
-    return message is not None and message.dtype is not None and (message.elements_in is not None or message.elements_out is not None)
+    if message is None or message.dtype is None:
+        return False
+    counts = [e for e in (message.elements_in, message.elements_out) if e is not None]
+    return bool(counts) and all(0 <= e < 2**50 for e in counts)
 
 
 def _from_name(name: str) -> tuple[str | None, str | None, str | None, str | None]:

@@ -15,58 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ironlaw.measure.collectives import Collective, collectives, rates, traffic_factor
+from ironlaw.errors import InputError
+from ironlaw.measure.collectives import Collective, Link, collectives
 from ironlaw.measure.communication import Classified, Mask, classify
 from ironlaw.measure.events import Trace
 from ironlaw.measure.matching import Matched, Table, Times, match, pairs_by_time, table
+from ironlaw.measure.meetings import Meeting, by_size, meetings_of
 from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of
 from ironlaw.measure.timeline import Timeline
 
 SAME_CLOCK = 10_000  # [ns] ends of one clock agree within a few microseconds
 _RESIDUAL = 100_000  # [ns] ends that lie further apart after alignment are worth a warning
 _TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")  # operations all ranks leave together
+_EARLIEST, _FARTHEST = -(2**50), 2**61  # [ns] until 2043; two such times, and a clock that far off, still fit 64 bits
 _SHOWN = 200  # collectives in data(), those that took the job longest
-
-
-@dataclass(frozen=True)
-class Meeting:
-    """One collective as its ranks met in it; all in ns."""
-
-    operation: str
-    bytes: int | None  # of the largest buffer
-    n: int | None
-    group: str
-    ranks: tuple[int, ...]  # those here
-    complete: bool  # every rank that takes part is here
-    start: int  # the first rank's, on the common clock
-    end: int  # the last rank's
-    transfer: int  # latest start to latest end; an upper bound where a rank is missing
-    waits: tuple[int, ...]  # by rank: from its start until the last one came
-    late: int  # the rank that came last
-    ahead: int  # by how much the last came after the one before it
-    spread: int  # between first and last end
-
-    @property
-    def skew(self) -> int:
-        """All waits together."""
-        return sum(self.waits)
-
-    def data(self) -> dict[str, Any]:
-        """Plain values. The bandwidth is an estimate from above: peers may have sent a part before the last rank came."""
-        algbw, busbw = rates(self.bytes, self.transfer, traffic_factor(self.operation, self.n))
-        return {
-            "operation": self.operation,
-            "bytes": self.bytes,
-            "ranks": self.n,
-            "group": self.group,
-            "transfer_ns": self.transfer,
-            "wait_ns": dict(zip(map(str, self.ranks), self.waits, strict=True)),
-            "late_rank": self.late,
-            "ends_apart_ns": self.spread,
-            "algbw": algbw,
-            "busbw": busbw,
-            "complete": self.complete,
-        }
 
 
 @dataclass(frozen=True)
@@ -79,9 +41,10 @@ class RankTotal:
     idle: int
     communication: int  # any communication kernel runs
     transfer: int  # of the collectives it met others in
-    wait: int
+    wait: int  # in them
+    spin: int  # of kernels that do nothing but wait for peers
     exposed_transfer: int
-    exposed_wait: int
+    exposed_wait: int  # spinning included
     exposed_unmatched: int  # communication that met no other rank: transfer or waiting, one trace cannot tell
     late: int  # how often it came last
     made_others_wait: int  # rank-nanoseconds of all others while they waited for it
@@ -108,8 +71,8 @@ class Ranks:
         """The ranks others waited for, most first."""
         return sorted((t for t in self.totals if t.late), key=lambda t: (-t.made_others_wait, t.rank))
 
-    def data(self) -> dict[str, Any]:
-        """Plain values for a report."""
+    def data(self, link: Link | None = None) -> dict[str, Any]:
+        """Plain values for a report; ``link`` gives what each collective needs at least."""
         longest = sorted(self.meetings, key=lambda m: -(m.transfer + m.skew))[:_SHOWN]
         compute = sorted(t.compute for t in self.totals)
         middle = compute[(len(compute) - 1) // 2] if compute else 0
@@ -125,6 +88,7 @@ class Ranks:
             "transfer_ns": sum(m.transfer for m in self.meetings),
             "skew_ns": sum(m.skew for m in self.meetings),
             "meetings": [m.data() for m in sorted(longest, key=lambda m: m.start)],
+            "by_size": by_size(self.meetings, link),
             "by_rank": [dict(t.__dict__, compute_over_median=t.compute / middle if middle else None) for t in self.totals],
             "late": [t.rank for t in self.late_ranking],
             "warnings": list(self.warnings),
@@ -142,8 +106,7 @@ def align(
     place, warnings = _numbered(traces)
     ranks = sorted(place)
     calls = {rank: collectives(traces[place[rank]], said[place[rank]], masks[place[rank]]) for rank in ranks}
-    base = min((t.base for t in traces), default=0)
-    clock = {rank: traces[place[rank]].base - base for rank in ranks}
+    clock = _clocks({rank: traces[place[rank]] for rank in ranks})
     matching = match(calls, clock)
     warnings += matching.warnings
     offsets, more = _offsets(list(matching.met), ranks, clock, {rank: _host(traces[place[rank]]) for rank in ranks})
@@ -154,16 +117,19 @@ def align(
         warnings.append(f"rank {rank}: {count} of {len(calls[rank])} collectives met no call of another rank")
     met = [*matching.met, *paired]
     times = table(met, ranks, clock)
-    meetings = _meetings(met, ranks, times)
+    meetings = meetings_of(met, ranks, times)
     spreads = np.array([m.spread for m in meetings if m.operation in _TOGETHER], np.int64)
     worst = int(spreads.max()) if len(spreads) else 0
     p95 = int(np.sort(spreads)[int(np.ceil(0.95 * len(spreads))) - 1]) if len(spreads) else 0
     if p95 > _RESIDUAL:
         warnings.append(f"the ends of collectives lie {p95} ns apart (p95) after alignment: transfer and waiting are that uncertain")
     totals = tuple(
-        _total(rank, j, traces[place[rank]], said[place[rank]].mask, masks[place[rank]], times, clock[rank]) for j, rank in enumerate(ranks)
+        _total(rank, j, traces[place[rank]], said[place[rank]], masks[place[rank]], times, clock[rank]) for j, rank in enumerate(ranks)
     )
-    world = max((t.world_size for t in traces if t.world_size is not None), default=None)
+    worlds = sorted({t.world_size for t in traces if t.world_size is not None})
+    if len(worlds) > 1:
+        warnings.append(f"the traces name jobs of {', '.join(map(str, worlds[:8]))} ranks: are they of one job?")
+    world = worlds[-1] if worlds else None
     missing = tuple(sorted(set(range(world)) - set(ranks))) if world is not None and world < 1 << 20 else ()
     if missing:
         shown = ", ".join(map(str, missing[:16])) + (f" and {len(missing) - 16} more" if len(missing) > 16 else "")
@@ -222,6 +188,19 @@ def _once(traces: Sequence[Trace]) -> tuple[list[int], list[str]]:
 
 def _file(trace: Trace) -> tuple[str, int | None]:
     return trace.path, trace.rank
+
+
+def _clocks(traces: dict[int, Trace]) -> dict[int, int]:
+    """What each rank adds to its times, from what the files say; nothing where that would leave the range of times."""
+    for trace in traces.values():
+        events = trace.events
+        first, last = (int(events.start.min()), int(events.end.max())) if len(events) else (0, 0)
+        if first <= _EARLIEST or last >= _FARTHEST:
+            raise InputError(f"{trace.path}: its events lie at {first} to {last} ns, which is no time; write the trace again")
+    base = min((t.base for t in traces.values()), default=0)
+    if any(t.base - base >= _FARTHEST for t in traces.values()):
+        return dict.fromkeys(traces, 0)
+    return {rank: t.base - base for rank, t in traces.items()}
 
 
 def _host(trace: Trace) -> str | None:
@@ -288,38 +267,14 @@ def _unpaired(alone: dict[int, int], loose: dict[int, list[Collective]], paired:
     return {rank: count for rank, count in sorted(left.items()) if count}
 
 
-def _meetings(met: list[Matched], ranks: list[int], times: Table) -> list[Meeting]:
-    found = []
-    for i, one in enumerate(met):
-        present = np.flatnonzero(times.here[i])
-        ends = times.end[i, present]
-        found.append(
-            Meeting(
-                operation=one.operation,
-                bytes=one.bytes,
-                n=one.n,
-                group=one.key.group,
-                ranks=tuple(ranks[j] for j in present.tolist()),
-                complete=one.complete,
-                start=int(times.first[i]),
-                end=int(times.final[i]),
-                transfer=int(times.final[i] - times.last[i]),
-                waits=tuple(times.waits[i, present].tolist()),
-                late=ranks[int(times.late[i])],
-                ahead=int(times.last[i] - times.arrived[i, -2]),
-                spread=int(ends.max() - ends.min()),
-            )
-        )
-    return found
-
-
-def _total(rank: int, column: int, trace: Trace, communicates: Mask, counted: Mask, times: Table, clock: int) -> RankTotal:
-    events, mask = trace.events.rows(counted), communicates[counted]
+def _total(rank: int, column: int, trace: Trace, classified: Classified, counted: Mask, times: Table, clock: int) -> RankTotal:
+    events, mask, spins = trace.events.rows(counted), classified.mask[counted], classified.waits[counted]
     window = window_of(events, mask)
     mine = times.here[:, column]
     late = mine & (times.late == column)
     begin, finish, middle = (t[mine, column] - clock for t in (times.start, times.end, times.cut))
-    exposed_transfer, exposed_wait = _exposed(events.start, events.end, classes(events, mask), (begin, middle), (middle, finish))
+    waiting = np.concatenate([begin, events.start[spins]]), np.concatenate([middle, events.end[spins]])
+    exposed_transfer, exposed_wait = _exposed(events.start, events.end, classes(events, mask), waiting, (middle, finish))
     return RankTotal(
         rank=rank,
         span=window.wall,
@@ -328,6 +283,7 @@ def _total(rank: int, column: int, trace: Trace, communicates: Mask, counted: Ma
         communication=window.comm,
         transfer=int((times.final - times.last)[mine].sum()),
         wait=int(times.waits[mine, column].sum()),
+        spin=int((events.end - events.start)[spins].sum()),
         exposed_transfer=exposed_transfer,
         exposed_wait=exposed_wait,
         exposed_unmatched=window.exposed_comm - exposed_transfer - exposed_wait,
