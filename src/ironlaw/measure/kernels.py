@@ -101,8 +101,9 @@ def kernels_of(
     columns = _Columns.of(trace, linked, mine, names or shipped_names())
     roofs = None if accelerator is None else Roofs.of(accelerator, folders)
     groups = columns.groups(roofs)
-    spent = {columns.trace.names[i]: int(columns.time[columns.name == i].sum()) for i in columns.said}
-    told = {columns.trace.names[i]: what for i, what in columns.said.items()}
+    time = _sums(columns.name, columns.time, len(trace.names))
+    spent = {trace.names[i]: int(time[i]) for i in columns.said}
+    told = {trace.names[i]: what for i, what in columns.said.items()}
     return KernelTable(groups, unclassified(spent, told.__getitem__), int(columns.time[columns.pair < 0].sum()))
 
 
@@ -161,16 +162,23 @@ class _Columns:
         order = np.lexsort((self.time, group))
         middle = np.concatenate([[0], np.cumsum(count)[:-1]]) + (count - 1) // 2
         median = self.time[order][middle]
-        total = np.bincount(group, self.time).astype(np.int64)
+        total = _sums(group, self.time, len(first))
         calls = np.bincount(group, self.share)
         rows = [
             _Row(self, int(i), int(n), int(t), int(m), float(c)) for i, n, t, m, c in zip(first, count, total, median, calls, strict=True)
         ]
         times = _Timed.of(rows, roofs)
-        ideal = _capped(group, self.time, times.ideal)
-        reached = _capped(group, self.time, times.achievable)
+        ideal = np.minimum(_capped(group, self.time, times.ideal), total)
+        reached = np.minimum(_capped(group, self.time, times.achievable), total)
         found = [row.group(times, g, ideal[g], reached[g]) for g, row in enumerate(rows)]
         return sorted(found, key=lambda g: (-g.total_ns, g.kernel, g.operator, g.shapes))
+
+
+def _sums(group: Column, time: Column, groups: int) -> Column:
+    """Nanoseconds of each group, as integers."""
+    found = np.zeros(groups, np.int64)
+    np.add.at(found, group, time)
+    return found
 
 
 def _shares(operator: Column, time: Column, does: NDArray[np.bool_]) -> NDArray[np.float64]:
