@@ -18,7 +18,7 @@ from ironlaw.catalog import load
 from ironlaw.errors import InputError, UnknownNameError
 from ironlaw.measure.chrome import read_chrome
 from ironlaw.measure.devices import device_named
-from ironlaw.measure.events import NONE, Shape, Spans
+from ironlaw.measure.events import NONE, DeviceEvents, Shape, Spans, Trace
 from ironlaw.measure.kernel_names import read_names, shipped_names, short_name, unclassified
 from ironlaw.measure.kernels import HBM, LAUNCH, NO_ROOF, kernel_table, kernels_of
 from ironlaw.measure.operator_cost import cost_of, rules
@@ -119,7 +119,7 @@ def test_a_users_file_that_is_wrong_is_told_in_one_line(tmp_path, text, says):
 
 def test_what_no_rule_knows_is_listed_with_its_time():
     said = shipped_names().named
-    assert unclassified(["zzz", "attn_fwd", "zzz", "yyy"], [5, 9, 6, 2], said) == [{"name": "zzz", "ns": 11}, {"name": "yyy", "ns": 2}]
+    assert unclassified({"yyy": 2, "attn_fwd": 9, "zzz": 11}, said) == [{"name": "zzz", "ns": 11}, {"name": "yyy", "ns": 2}]
 
 
 @given(st.text(max_size=3000))
@@ -239,6 +239,10 @@ def test_memory_operators_by_hand():
     assert cost_of("aten::clamp_min_", Shape((x, []), (BF16, "Scalar"))).traffic == 2 * 2 * n
     assert cost_of("aten::add_", Shape((x, x, []), (BF16, BF16, "Scalar"))).traffic == 3 * 2 * n
     assert cost_of("aten::mul", Shape((x, [112]), (BF16, BF16))).traffic == 2 * (2 * n + 112)
+    given_result = Shape(([512, 512], [], [512, 512]), (BF16, "double", BF16))  # mul.out with a number as a tensor
+    assert cost_of("aten::mul", given_result).traffic == 2 * 2 * 512 * 512 + 8
+    assert cost_of("aten::add_", Shape(([], [], []), ("long int", "long int", "Scalar"))).traffic == 24  # a counter
+    assert cost_of("aten::add_", Shape(([], [], []), ("Scalar", "Scalar", "Scalar"))) is None
     assert cost_of("aten::copy_", Shape(([8], [8], []), ("float", BF16, ""))).traffic == 8 * 6
     assert cost_of("aten::_softmax", Shape((x, [], []), (BF16, "", ""))).flop == 5 * n
     assert cost_of("aten::embedding", Shape(([100, 16], [4, 5]), (BF16, "long int"))).traffic == 2 * 20 * 16 * 2 + 20 * 8
@@ -314,6 +318,98 @@ def test_recomputation_is_seen_where_the_other_tool_sees_it():
     used = mfu_of(groups, 16_000_000, 1, load.record("accelerators", "mi300x"))
     assert used.covered == 1.0 and used.hardware_flop > used.model_flop
     assert used.hfu / used.mfu == pytest.approx(used.hardware_flop / used.model_flop)
+
+
+def made(operators, kernels, device="NVIDIA H100 80GB HBM3"):
+    """A trace of operators (name, start, end, thread, sizes) and kernels (name, ns, launched at, thread), without external ids."""
+    sizes = list(dict.fromkeys(repr(o[4]) for o in operators if o[4]))
+    shapes = tuple(Shape(tuple(eval(d)), (BF16,) * len(eval(d))) for d in sizes)
+    names = tuple(dict.fromkeys([o[0] for o in operators] + [k[0] for k in kernels] + ["cudaLaunchKernel"]))
+    operators = sorted(operators, key=lambda o: o[1])
+
+    def column(values):
+        return np.array(list(values), np.int64)
+
+    def host(rows, shape):
+        none = column(NONE for _ in rows)
+        return Spans(
+            *(column(r[i] for r in rows) for i in (1, 2)),
+            column(names.index(r[0]) for r in rows),
+            column(r[3] for r in rows),
+            none,
+            none,
+            shape,
+        )
+
+    calls = [("cudaLaunchKernel", k[2], k[2] + 1, k[3]) for k in kernels]
+    events = DeviceEvents(
+        column(10**6 * (i + 1) for i in range(len(kernels))),
+        column(10**6 * (i + 1) + k[1] for i, k in enumerate(kernels)),
+        column(0 for _ in kernels),
+        column(names.index(k[0]) for k in kernels),
+        *(column(0 for _ in kernels) for _ in range(2)),
+        *(column(NONE for _ in kernels) for _ in range(3)),
+        column(range(len(kernels))),
+    )
+    shape = column(sizes.index(repr(o[4])) if o[4] else NONE for o in operators)
+    empty = host([], column([]))
+    return Trace(
+        "made", "chrome", device, 0, 1, 0, names, shapes, events, host(calls, column(NONE for _ in calls)), host(operators, shape), empty
+    )
+
+
+def test_a_reentrant_checkpoint_recomputes_until_its_own_backward_begins():
+    x, w = [8, 16], [32, 16]
+    t = made(
+        [
+            ("aten::linear", 0, 10, 1, (x, w)),
+            ("aten::mm", 11, 19, 1, ([8, 16], [16, 32])),
+            ("autograd::engine::evaluate_function: CheckpointFunctionBackward", 100, 300, 2, None),
+            ("CheckpointFunctionBackward", 101, 299, 2, None),
+            ("aten::linear", 110, 120, 2, (x, w)),
+            ("aten::mul", 121, 124, 2, ([8, 32], [8, 32])),
+            ("aten::linear", 125, 130, 2, (x, w)),
+            ("autograd::engine::evaluate_function: AddmmBackward0", 150, 200, 2, None),
+            ("aten::mm", 160, 170, 2, ([8, 16], [16, 32])),
+            ("aten::linear", 175, 180, 2, ([8, 32], [16, 32])),  # a gradient computed by a forward operator: other sizes than any forward
+        ],
+        [("nvjet_tst_a", 50, at, thread) for at, thread in ((5, 1), (15, 1), (115, 2), (122, 2), (127, 2), (165, 2), (177, 2))],
+    )
+    assert link(t).recompute.tolist() == [False, False, True, True, True, False, False]
+    groups = kernel_table(t, None, load.record("accelerators", "h100-sxm"))
+    assert sum(g.flop for g in groups if g.kind == "gemm" and g.operator == "aten::linear") == 4 * 2 * 8 * 16 * 32
+    assert sum(g.model_flop or 0 for g in groups) == (2 + 2) * 2 * 8 * 16 * 32  # both products, the first linear and the gradient's
+
+
+def test_flash_attention_forward_and_backward_have_a_roof():
+    q = [4, 16, 4096, 128]
+    flop = 4 * 4 * 16 * 4096**2 * 128
+    t = made(
+        [
+            ("aten::_scaled_dot_product_flash_attention", 0, 10, 1, (q, q, q)),
+            ("aten::_scaled_dot_product_flash_attention_backward", 20, 30, 1, (q,) * 5),
+        ],
+        [
+            ("void flash::flash_fwd_kernel<cutlass::bfloat16_t>", 1_500_000, 5, 1),
+            ("void flash::flash_bwd_dot_do_o_kernel<cutlass::bfloat16_t>", 400_000, 24, 1),
+            ("void flash::flash_bwd_dq_dk_dv_loop_kernel<cutlass::bfloat16_t>", 3_600_000, 25, 1),
+        ],
+    )
+    groups = kernel_table(t, None, load.record("accelerators", "h100-sxm"))
+    by = {g.operator.rsplit("_", 1)[-1]: [x for x in groups if x.operator == g.operator] for g in groups}
+    assert sum(g.flop for g in by["attention"]) == flop and sum(g.flop for g in by["backward"]) == pytest.approx(2.5 * flop)
+    assert sum(g.model_flop for g in groups) == pytest.approx(3 * flop)
+    assert all(g.kind == "attention" and g.roof == "compute" and 0.5 < g.of_achievable < 1.05 for g in groups)
+    used = mfu_of(groups, 10_000_000, 1, load.record("accelerators", "h100-sxm"))
+    assert used.mfu == pytest.approx(3 * flop / 0.01 / 989e12) and used.hfu > used.mfu
+
+
+def test_a_kernel_without_a_name_takes_the_class_of_its_operator():
+    t = made([("aten::mm", 0, 10, 1, ([4096, 4096], [4096, 4096]))], [("thing_17", 300_000, 5, 1)])
+    (group,) = kernels_of(t, None, load.record("accelerators", "h100-sxm")).groups
+    assert (group.kind, group.precision_by, group.why) == ("gemm", "operator", "its operator says what it does")
+    assert kernels_of(t).unclassified == [{"name": "thing_17", "ns": 300_000}]
+    assert group.of_peak == pytest.approx(2 * 4096**3 / 989e12 / 300e-6)
 
 
 # tables
@@ -482,7 +578,7 @@ def test_a_trace_is_cut_whole_and_without_what_is_private(tmp_path):
     with gzip.open(DATA / "mi300x_resnet_gemm.json.gz", "rt") as file:
         text = file.read()
     digits = '"ts":1234567890123456.789,"dur":0.123'  # more than a float holds
-    kept = '{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,' + digits + ',"args":{"Call stack":"/home/someone"}}'
+    kept = '{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,' + digits + ',"args":{"Call stack":"someone/train.py"}}'
     source.write_text('{"env":{"HF_TOKEN":"hunter2"},' + text[1:].replace('"traceEvents":[', '"traceEvents":[' + kept + ",", 1))
     command = [sys.executable, str(tool), str(source), str(cut), "--operators", "aten::mm"]
     subprocess.run(command, check=True, capture_output=True)

@@ -7,7 +7,7 @@ what an operator's shapes say goes before it, see ``kernels``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,13 +140,10 @@ def short_name(name: str) -> str:
     return last[:80] or name[:80]
 
 
-def unclassified(names: Iterable[str], nanoseconds: Iterable[int], said: Callable[[str], Named]) -> list[dict[str, Any]]:
-    """The names no rule knows, with the time spent in them, longest first."""
-    total: dict[str, int] = {}
-    for name, time in zip(names, nanoseconds, strict=True):
-        if said(name).kind.name == UNKNOWN:
-            total[name] = total.get(name, 0) + int(time)
-    return [{"name": name[:200], "ns": time} for name, time in sorted(total.items(), key=lambda item: -item[1])]
+def unclassified(spent: Mapping[str, int], said: Callable[[str], Named]) -> list[dict[str, Any]]:
+    """The names no rule knows, with the nanoseconds ``spent`` in them, longest first."""
+    unknown = [(name, time) for name, time in spent.items() if said(name).kind.name == UNKNOWN]
+    return [{"name": name[:200], "ns": time} for name, time in sorted(unknown, key=lambda item: (-item[1], item[0]))]
 
 
 def _parse(path: Path) -> dict[str, Any]:

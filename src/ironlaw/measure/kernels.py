@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ironlaw.catalog.records import Accelerator
 from ironlaw.measure.events import KERNEL, Column, Trace
-from ironlaw.measure.kernel_names import COMPUTE_CLASSES, UNKNOWN, KernelClass, KernelNames, Named, shipped_names, short_name
+from ironlaw.measure.kernel_names import COMPUTE_CLASSES, UNKNOWN, KernelClass, KernelNames, Named, shipped_names, short_name, unclassified
 from ironlaw.measure.operator_cost import Cost
 from ironlaw.measure.operators import Linked, link
 from ironlaw.measure.roofs import Roofs, Times
@@ -101,12 +101,10 @@ def kernels_of(
     columns = _Columns.of(trace, linked, mine, names or shipped_names())
     roofs = None if accelerator is None else Roofs.of(accelerator, folders)
     groups = columns.groups(roofs)
-    open_names = [
-        {"name": trace.names[i][:200], "ns": int(columns.time[columns.name == i].sum())}
-        for i in np.unique(columns.name)
-        if columns.said[i].kind.name == UNKNOWN
-    ]
-    return KernelTable(groups, sorted(open_names, key=lambda row: -row["ns"]), int(columns.time[columns.pair < 0].sum()))
+    time = _sums(columns.name, columns.time, len(trace.names))
+    spent = {trace.names[i]: int(time[i]) for i in columns.said}
+    told = {trace.names[i]: what for i, what in columns.said.items()}
+    return KernelTable(groups, unclassified(spent, told.__getitem__), int(columns.time[columns.pair < 0].sum()))
 
 
 @dataclass(frozen=True)
@@ -155,9 +153,8 @@ class _Columns:
         short = np.zeros(len(self.trace.names), np.int64)
         for i, text in shorts.items():
             short[i] = numbers[text]
-        formats = {what.precision: 0 for what in self.said.values()}
-        formats = {text: n for n, text in enumerate(formats)}
-        for i, what in self.said.items():
+        formats = {text: n for n, text in enumerate({what.precision for what in self.said.values()})}
+        for i, what in self.said.items():  # names alike when short may differ in their number format
             short[i] = short[i] * len(formats) + formats[what.precision]
         code = short[self.name] * (len(self.linked.costs) + 1) + self.pair + 1
         code = (code * len(self.kinds) + self.kind) * 4 + self.recompute * 2 + (self.share > 0)
@@ -165,16 +162,23 @@ class _Columns:
         order = np.lexsort((self.time, group))
         middle = np.concatenate([[0], np.cumsum(count)[:-1]]) + (count - 1) // 2
         median = self.time[order][middle]
-        total = np.bincount(group, self.time).astype(np.int64)
+        total = _sums(group, self.time, len(first))
         calls = np.bincount(group, self.share)
         rows = [
             _Row(self, int(i), int(n), int(t), int(m), float(c)) for i, n, t, m, c in zip(first, count, total, median, calls, strict=True)
         ]
         times = _Timed.of(rows, roofs)
-        ideal = _capped(group, self.time, times.ideal)
-        reached = _capped(group, self.time, times.achievable)
+        ideal = np.minimum(_capped(group, self.time, times.ideal), total)
+        reached = np.minimum(_capped(group, self.time, times.achievable), total)
         found = [row.group(times, g, ideal[g], reached[g]) for g, row in enumerate(rows)]
         return sorted(found, key=lambda g: (-g.total_ns, g.kernel, g.operator, g.shapes))
+
+
+def _sums(group: Column, time: Column, groups: int) -> Column:
+    """Nanoseconds of each group, as integers."""
+    found = np.zeros(groups, np.int64)
+    np.add.at(found, group, time)
+    return found
 
 
 def _shares(operator: Column, time: Column, does: NDArray[np.bool_]) -> NDArray[np.float64]:

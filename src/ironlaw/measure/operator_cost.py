@@ -53,14 +53,15 @@ class Sizes:
     def dims(self, i: int) -> tuple[int, ...]:
         """The sizes of tensor ``i``."""
         item = self.shape.dims[i]
-        if not isinstance(item, list) or not item or not all(type(n) is int and 0 <= n < 2**40 for n in item):
+        if not isinstance(item, list) or not self.has(i) or not all(type(n) is int and 0 <= n < 2**40 for n in item):
             raise _UnknownSizesError
         return tuple(item)
 
     def has(self, i: int) -> bool:
-        """Whether there is a tensor ``i`` with sizes."""
+        """Whether argument ``i`` is a tensor; one without sizes is known from a number by its element type."""
         item = self.shape.dims[i] if i < len(self.shape.dims) else None
-        return isinstance(item, list) and len(item) > 0
+        scalar = i < len(self.shape.types) and self.shape.types[i] in ELEMENT_BYTES
+        return isinstance(item, list) and (len(item) > 0 or scalar)
 
     def element(self, i: int) -> float:
         """Bytes of an element of tensor ``i``."""
@@ -332,9 +333,9 @@ def _pointwise(s: Sizes, _: Outputs, operations: str | float, passes: float) -> 
     return Cost(flop, float(traffic.elementwise(elements, s.element(-i), passes)), "", flop, s.precision(-i))
 
 
-def _arithmetic(s: Sizes, _: Outputs) -> Cost:
-    """Every input read once, a result of the largest size written."""
-    tensors = [i for i in range(len(s.shape.dims)) if s.has(i)]
+def _arithmetic(s: Sizes, _: Outputs, inputs: int) -> Cost:
+    """Each of the first ``inputs`` arguments read once, a result of the largest size written: a result that was given comes after them."""
+    tensors = [i for i in range(min(inputs, len(s.shape.dims))) if s.has(i)]
     sizes = [s.dims(i) for i in tensors]
     longest = max(len(d) for d in sizes)
     result = math.prod(max(column) for column in zip(*(_padded(d, longest) for d in sizes), strict=True))
