@@ -54,7 +54,9 @@ def diagnosed(path: Path, unlinked: str = "keep", last_step: str = "keep") -> Di
     return diagnose(path, unlinked=unlinked, last_step=last_step)
 
 
-@pytest.mark.parametrize(("path", "unlinked", "last", "expected"), BY_HAND, ids=lambda v: v.name.split(".")[0] if isinstance(v, Path) else "")
+@pytest.mark.parametrize(
+    ("path", "unlinked", "last", "expected"), BY_HAND, ids=lambda v: v.name.split(".")[0] if isinstance(v, Path) else ""
+)
 def test_the_window_is_what_was_computed_by_hand(path, unlinked, last, expected):
     window = diagnosed(path, unlinked, last).data()["files"][0]["window"]
     for key, ms in zip(KEYS, expected, strict=True):
@@ -235,7 +237,16 @@ def test_a_folder_is_read_by_content(tmp_path, capsys):
 
 
 def small(**more: object) -> dict[str, object]:
-    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 10, "dur": 5, "args": {"correlation": 1}}
+    launch = {
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": "cudaLaunchKernel",
+        "pid": 9,
+        "tid": 9,
+        "ts": 10,
+        "dur": 5,
+        "args": {"correlation": 1},
+    }
     kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 20, "dur": 100, "args": {"correlation": 1, "stream": 7}}
     kernel["args"]["device"] = 0
     return {"traceEvents": [launch, kernel], **more}

@@ -2,6 +2,7 @@
 
     python tools/cut_trace.py IN.json.gz OUT.json.gz --operators aten::mm,aten::addmm [--most 12]
     python tools/cut_trace.py IN.json.gz OUT.json.gz --between 120 260      # host time, in ms from the first event
+    python tools/cut_trace.py IN.json.gz OUT.json.gz --all                  # every event the reader reads, linked or not
 
 Kept are the chosen operators with what is nested in them on their thread, the launches in them, and the device events of those
 launches. Of the header and of an event's arguments only listed keys are kept: traces carry paths, host names and environments.
@@ -54,12 +55,12 @@ def within(event: dict, spans: list[tuple[object, float, float]]) -> bool:
     return any((tid is None or tid == event.get("tid")) and a <= start and end <= b for tid, a, b in spans)
 
 
-def cut(trace: dict, names: set[str], most: int, between: tuple[float, float] | None) -> dict:
+def cut(trace: dict, names: set[str], most: int, between: tuple[float, float] | None, everything: bool = False) -> dict:
     events = [e for e in trace["traceEvents"] if e.get("ph") == "X" and category(e) in DEVICE + LAUNCH + HOST]
-    spans = chosen_spans(events, names, most, between)
-    host = [e for e in events if category(e) in LAUNCH + HOST and within(e, spans)]
+    spans = [] if everything else chosen_spans(events, names, most, between)
+    host = [e for e in events if category(e) in LAUNCH + HOST and (everything or within(e, spans))]
     called = {e["args"].get("correlation") for e in host if category(e) in LAUNCH and "args" in e} - {None}
-    device = [e for e in events if category(e) in DEVICE and e.get("args", {}).get("correlation") in called]
+    device = [e for e in events if category(e) in DEVICE and (everything or e.get("args", {}).get("correlation") in called)]
     kept = []
     for e in host + device:
         arguments = {k: v for k, v in e.get("args", {}).items() if k in ARGUMENTS}
@@ -77,12 +78,13 @@ def main() -> None:
     parser.add_argument("--operators", default="")
     parser.add_argument("--most", type=int, default=10**9, help="of each operator")
     parser.add_argument("--between", type=float, nargs=2)
+    parser.add_argument("--all", action="store_true")
     given = parser.parse_args()
     opened = gzip.open if given.source.endswith(".gz") else open
     with opened(given.source, "rt", encoding="utf-8") as file:
         trace = json.load(file, parse_float=exact)
     names = set(given.operators.split(",")) - {""}
-    result = cut(trace, names, given.most, tuple(given.between) if given.between else None)
+    result = cut(trace, names, given.most, tuple(given.between) if given.between else None, given.all)
     text = json.dumps(result, separators=(",", ":")).replace(f'"{MARK}', "").replace(f'{MARK}"', "")
     with open(given.target, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, 0) as file:
         file.write(text.encode())

@@ -146,10 +146,12 @@ def _together(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list
     if len(profiles) == 1:
         return None, verdicts[0], []
     numbers = [p.trace.rank for p in profiles]
-    if None in numbers or len(set(numbers)) < len(numbers) or len({p.trace.world_size for p in profiles}) > 1:
+    one_file = len({p.trace.path for p in profiles}) == 1 and all(p.collectives for p in profiles)  # merged ranks, or threads of one
+    ranked = None not in numbers and len(set(numbers)) == len(numbers) and len({p.trace.world_size for p in profiles}) == 1
+    if not (one_file or ranked):
         says = "several files that are not the ranks of one job: each has its own verdict"
         return None, Verdict(None, None, None, None, says), [says]
-    ranks = align([p.trace for p in profiles], [p.classified for p in profiles])
+    ranks = align([p.trace for p in profiles], [p.classified for p in profiles], [p.counted for p in profiles])
     return ranks, verdict_of_ranks(profiles, ranks), list(ranks.warnings)
 
 
@@ -170,7 +172,7 @@ def _compared(
 ) -> Comparison | None:
     if against is None and not (question and question.get("model")):
         return None
-    predicted = prediction(question or {}, against, folders)
+    predicted = prediction({} if against is not None else question or {}, against, folders)
     if predicted is None:
         return None
     if profiles:

@@ -41,6 +41,7 @@ class Predicted:
     rates: Mapping[str, float | None]  # mfu, mfu_causal, hfu, model_flop_per_second_per_gpu
     peak: Mapping[str, Any]
     assumed: tuple[str, ...]  # axes of the plan that the estimate chose because nobody gave them
+    unfit: str = ""  # what speaks against its memory
 
     @property
     def model_flop(self) -> float | None:
@@ -73,7 +74,7 @@ def estimate_of(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Es
 
 
 def _one_that_can_be(estimate: Estimate) -> None:
-    """Refuse what no run can be compared with: many rows, a plan that breaks a rule or does not fit, a step without a value."""
+    """Refuse what no run can be compared with: many rows, a plan that breaks a rule, a step without a value."""
     from ironlaw.estimate.rules import broken
 
     if estimate.rows != 1:
@@ -81,15 +82,8 @@ def _one_that_can_be(estimate: Estimate) -> None:
     group, at = estimate.place_of(0)
     if problems := broken(group.job, group.plan, group.rules, at):
         raise PlanError(f"no such plan, so nothing to compare with: {'; '.join(problems)}")
-    if not estimate.fits[0]:
-        size, room = float(estimate.device_bytes[0]), float(group.memory.capacity)
-        raise PlanError(f"the predicted plan {_does_not_fit(size, room)}")
     if not math.isfinite(float(estimate.step_seconds[0])):
         raise QuestionError("the prediction has no step time: a value is outside the domain of its law; give other options")
-
-
-def _does_not_fit(size: float, room: float) -> str:
-    return f"needs {size / 2**30:.1f} GiB of {room / 2**30:.1f} GiB, so it is not the run that was measured: give that run's plan"
 
 
 def predicted_of(estimate: Estimate) -> Predicted:
@@ -127,7 +121,6 @@ def _read(data: Any, where: str) -> Predicted:
         version = _brief(data["schema_version"])
         raise InputError(f"{where}: an estimate of schema version {version}, this reads {SCHEMA}: run ironlaw estimate --json again")
     step, plan = _table(data, "step", where), _table(data, "plan", where)
-    _refuse_unfit(data, where)
     if step.get("seconds") is None:
         raise InputError(f"{where}: the estimate has no step time (its plan cannot be): estimate a plan that can")
     seconds = _number(step["seconds"], "step.seconds", where)
@@ -149,6 +142,7 @@ def _read(data: Any, where: str) -> Predicted:
         rates={name: _rate(rates, name, where) for name in ("mfu", "mfu_causal", "hfu", "model_flop_per_second_per_gpu")},
         peak={"flop_per_second": _rate(peak, "flop_per_second", where), "precision": _text(peak, "precision", where), "dense": True},
         assumed=_assumed(data.get("assumptions"), where),
+        unfit=_unfit(data, where),
     )
 
 
@@ -162,11 +156,13 @@ def _refuse_open(leaves: dict[str, float], seconds: float, where: str) -> None:
         raise InputError(f"{where}: its terms sum to {whole:g} s and its step is {seconds:g} s: it was changed by hand")
 
 
-def _refuse_unfit(data: dict[str, Any], where: str) -> None:
+def _unfit(data: dict[str, Any], where: str) -> str:
+    """The estimate's memory where it says that the run, which was measured, cannot be."""
     memory = data.get("memory")
-    if isinstance(memory, dict) and memory.get("fits") is False:
-        size, room = (_number(memory.get(key), f"memory.{key}", where) for key in ("device", "capacity_bytes"))
-        raise InputError(f"{where}: the estimated plan {_does_not_fit(size, room)}")
+    if not isinstance(memory, dict) or memory.get("fits") is not False:
+        return ""
+    size, room = (_number(memory.get(key), f"memory.{key}", where) for key in ("device", "capacity_bytes"))
+    return f"the estimate needs {size / 2**30:.1f} GiB of {room / 2**30:.1f} GiB, and the run ran: another plan, or a wrong estimate"
 
 
 def _table(data: dict[str, Any], key: str, where: str) -> dict[str, Any]:

@@ -45,6 +45,13 @@ class Profile:
     warnings: tuple[str, ...]
 
     @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Over all events of the trace: whether the policy counts them."""
+        mask = np.zeros(len(self.trace.events), bool)
+        mask[self.rows] = True
+        return mask
+
+    @property
     def accelerator(self) -> Accelerator | None:
         """The catalogue's record of the device, None where it is not known."""
         return self.device.record
@@ -147,7 +154,7 @@ def _steps(
 ) -> tuple[Step, ...]:
     """The steps; on the device each lasts from the first event it launched to that of the next, so that they sum to the window."""
     first = {at: int(events.start[step == at].min()) for at in np.unique(step).tolist() if at >= 0}
-    begins = sorted(first.values()) + [int(events.end.max())]
+    begins = [*sorted(first.values()), int(events.end.max())]
     found = []
     for at, (number, start, end) in enumerate(marks):
         if policy.last_step == "drop" and at == len(marks) - 1:

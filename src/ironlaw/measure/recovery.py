@@ -31,6 +31,7 @@ SIDES = {
     "copy": "bus",
     "compute": "device",
     "hbm": "device",
+    "skew": "another rank",  # late before its trace begins: that it was is known, why is not
     "unknown": "nobody known",
 }
 HOST = ("host launch", "launch latency", "synchronisation", "allocator")
@@ -88,19 +89,19 @@ def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
     own = _mean([_charges(p) for p in profiles])
     skew = sum(t.exposed_wait for t in ranks.totals) / len(ranks.totals)
     caused = _causes(profiles, ranks)
-    found = []
-    for name in dict.fromkeys([*own, *caused]):
-        alone, late = own.get(name, 0.0), skew * caused.get(name, 0.0)
-        says = f"{alone / 1e6:.2f} ms a rank" + (f", and {late / 1e6:.2f} ms of waiting for a rank it held up" if late else "")
-        gain = _without(int(wall), alone), _without(int(wall), alone + late)
-        found.append(Roof(name, round(alone + late), gain, says))
     transfer = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
     unmatched = sum(t.exposed_unmatched for t in ranks.totals) / len(ranks.totals)
-    if transfer + unmatched:
-        says = f"{transfer / 1e6:.2f} ms a rank of exposed transfer"
-        says += f", {unmatched / 1e6:.2f} ms that met no other rank" if unmatched else ""
-        gain = _without(int(wall), transfer), _without(int(wall), transfer + unmatched)
-        found.append(Roof("network", round(transfer + unmatched), gain, says))
+    own["network"] = transfer
+    found = []
+    for name in dict.fromkeys([*own, *caused]):
+        alone, late = own.get(name, 0.0), skew * caused.get(name, 0.0) + (unmatched if name == "network" else 0.0)
+        if not alone + late:
+            continue
+        says = f"{alone / 1e6:.2f} ms a rank"
+        if late:
+            says += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank it held up')}"
+        gain = _without(int(wall), alone), _without(int(wall), alone + late)
+        found.append(Roof(name, round(alone + late), gain, says))
     return ranked(found, int(wall))
 
 
@@ -136,10 +137,17 @@ def _causes(profiles: Sequence[Profile], ranks: Ranks) -> dict[str, float]:
     return {name: part / everything for name, part in found.items()} if everything else {}
 
 
+_WAITING = {
+    "skew": "for a rank that came late before its trace begins",
+    "network": "or transfer that met no other rank, or that held a rank up",
+}
+_STATES = {"compute": "compute", "copy": "copy", "communication": "network", "before_its_trace": "skew"}
+
+
 def _roofs_of(what: str, idle: Mapping[str, int]) -> dict[str, float]:
     """The roofs a state of the late rank stands for."""
     if what != "idle":
-        return {"compute": {"compute": 1.0}, "copy": {"copy": 1.0}, "communication": {"network": 1.0}}[what]
+        return {_STATES[what]: 1.0}
     all_of_it = max(sum(idle.values()), 1)
     data, host = idle.get("data loading", 0) / all_of_it, sum(idle.get(r, 0) for r in HOST) / all_of_it
     return {"data": data, "dispatch": host, "unknown": 1 - data - host}

@@ -31,6 +31,7 @@ def warnings(measured: Measured, predicted: Predicted) -> list[str]:
         _steps(measured),
         _stage(measured, predicted),
         _chosen(predicted),
+        predicted.unfit,
     ]
     return [line for line in found if line]
 
