@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from functools import cache
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_the_parts_sum_to_the_window_and_the_steps_to_their_span(path, unlinked)
         assert profile.idle.total == window.idle
         ran = [s.device for s in profile.steps if s.device is not None]
         assert sum(s.wall for s in ran) == window.end - ran[0].start
-        assert all(before.end == after.start for before, after in zip(ran, ran[1:], strict=False))
+        assert all(before.end == after.start for before, after in itertools.pairwise(ran))
 
 
 def test_eight_ranks_are_read_as_one_job():
