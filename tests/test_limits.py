@@ -244,7 +244,7 @@ def test_deadline_and_printable():
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=200, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_are_read_or_refused_by_us(tmp_path, data):
     for start in (b"", limits.GZIP, limits.GZIP + b"\x08\x00\x00\x00\x00\x00\x00\x03", limits.ZSTD):
         try:
@@ -254,7 +254,7 @@ def test_any_bytes_are_read_or_refused_by_us(tmp_path, data):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_damage_to_gzip_is_told_or_harmless(tmp_path, data):
     packed = bytearray(gzip.compress(TEXT[:2000], mtime=0) + gzip.compress(TEXT[:500], mtime=0))
     for _ in range(data.draw(st.integers(1, 4))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import sqlite3
 import time
@@ -301,7 +302,7 @@ def test_link_takes_the_first_call_and_no_absent_one():
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_database_is_an_error_of_ours_or_a_trace(tmp_path, data):
     good = tmp_path / "good.sqlite"
     if not good.exists():
@@ -317,5 +318,40 @@ def test_a_damaged_database_is_an_error_of_ours_or_a_trace(tmp_path, data):
     try:
         for trace in read_nsys(path):
             assert len(trace.events) > 0
+    except IronlawError as error:
+        assert "\n" not in str(error)
+
+
+NAMES = ["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "StringIds",
+         "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_SESSION_START_TIME", "META_DATA_EXPORT", "MPI_RANKS"]  # fmt: skip
+COLUMNS = ["start", "end", "deviceId", "globalPid", "globalTid", "correlationId", "shortName", "nameId", "eventType", "textId", "text",
+           "jsonText", "id", "value", "name", "gpuId", "cudaId", "pid", "utcEpochNs", "rank", "bytes", "copyKind"]  # fmt: skip
+WORDS = ["nccl", "ncclAllReduce", "aten::mm, sizes = [[1]", "aten::mm, sizes = [[1]]", '{"Message size [bytes]": 5}', "\x00", "[" * 3000]
+LONG = st.integers(-(1 << 63), (1 << 63) - 1)
+CELLS = st.one_of(st.none(), st.integers(-3, 9), LONG, st.floats(), st.sampled_from(WORDS), st.binary(max_size=3))
+WHOLE = st.one_of(st.none(), st.integers(-3, 9), st.sampled_from([1 << 62, -(1 << 63), (1 << 63) - 1]), st.sampled_from(WORDS))
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_sound_databases_of_odd_tables_and_values(tmp_path, data):
+    path = tmp_path / "odd.sqlite"
+    tables = {}
+    for table in data.draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1, max_size=6)):
+        columns = data.draw(st.lists(st.sampled_from(COLUMNS), unique=True, min_size=1, max_size=8))
+        columns += [c for c in ("start", "end", "shortName") if c not in columns and table == NAMES[0]]
+        cell = data.draw(st.sampled_from([CELLS, WHOLE, st.integers(0, 9)]))
+        tables[table] = columns, data.draw(st.lists(st.tuples(*[cell] * len(columns)), max_size=4))
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        for table, (columns, rows) in tables.items():
+            db.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+            db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", rows)
+        db.commit()
+        path.write_bytes(db.serialize())
+    try:
+        for trace in read_nsys(path):
+            assert len(trace.events) > 0 and all(0 <= i < len(trace.names) for i in trace.events.name)
+            assert np.all(trace.events.end >= trace.events.start) and np.all(np.diff(trace.events.start) >= 0)
+            assert np.all(trace.events.launch < len(trace.launches))
     except IronlawError as error:
         assert "\n" not in str(error)

@@ -387,7 +387,7 @@ plain = st.recursive(st.one_of(st.none(), st.booleans(), numbers, st.text(max_si
 
 
 @given(plain, st.integers(0, 5))
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=300, deadline=5000)
 def test_plain_data_is_what_the_standard_reader_gives(tree, protocol):
     raw = pickle.dumps([tree, tree], protocol)
     mine, theirs = load_plain(io.BytesIO(raw), "a"), pickle.loads(raw)
@@ -395,7 +395,7 @@ def test_plain_data_is_what_the_standard_reader_gives(tree, protocol):
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_snapshots_are_read_or_refused_by_us(tmp_path, data):
     raw = bytearray(pickle.dumps(worked(), data.draw(st.integers(0, 5))))
     for _ in range(data.draw(st.integers(1, 6))):
@@ -408,7 +408,7 @@ def test_damaged_snapshots_are_read_or_refused_by_us(tmp_path, data):
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=400, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_are_refused_by_us(tmp_path, data):
     for start in (b"", b"\x80\x04", b"\x80\x02}(", b'{"segments":', b"[["):
         for read in (read_snapshot, read_timeline):
@@ -421,7 +421,7 @@ odd = st.recursive(leaf, containers, max_leaves=5)
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_snapshots_with_one_value_exchanged_are_read_or_refused_by_us(tmp_path, data):
     tree = copy.deepcopy(worked())
     places = []

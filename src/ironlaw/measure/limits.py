@@ -26,11 +26,8 @@ CHUNK = 1 << 18
 PIECE = 1 << 15  # fed at a time: what is left of it is copied once a member, and a hostile file has a member every 20 bytes
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-PACKED = {
-    b"PK\x03\x04": "a zip archive",
-    b"\xfd7zXZ\0": "packed by xz",
-    b"BZh91AY&SY": "packed by bzip2",
-}  # not read: gzip is what tools write
+# not read: gzip is what the tools write
+PACKED = {b"PK\x03\x04": "a zip archive", b"\xfd7zXZ\0": "packed by xz", b"BZh91AY&SY": "packed by bzip2"}
 
 
 def open_bytes(path: str | Path, most: int = UNPACKED) -> BinaryIO:
