@@ -460,6 +460,14 @@ def test_no_log_is_one_clear_line(tmp_path, content):
     assert "\n" not in str(caught.value) and "some.txt" in str(caught.value)
 
 
+def test_rates_of_zero_and_sizes_of_zero(tmp_path):
+    text = (DATA / "torchtitan_8_ranks.log").read_text().replace("tps: 10,0", "tps: 0")
+    stopped = text.replace("tps: 050", "tps: 0").replace("tps: 049", "tps: 0").replace("tps: 007", "tps: 0")
+    assert log_reading(read_log(write(tmp_path, stopped)), "gpt-2", "h100-sxm", gpus=8, seq_len=1024).rates is None
+    table = (DATA / "nccl_tests_8_ranks.log").read_text().replace("  1073741824     268435456 ", "           0             0 ")
+    log_reading(read_log(write(tmp_path, table)), gpus=8).data()
+
+
 def test_not_a_file(tmp_path):
     for path in (tmp_path, tmp_path / "absent"):
         with pytest.raises(InputError):
