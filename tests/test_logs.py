@@ -90,6 +90,15 @@ def test_megatron_on_16_v100():
     assert scaled.iterations == (10, 20, 30)
 
 
+def test_timers_are_shares_of_the_step():
+    reading = log_reading(log("megatron_16xv100.log"), on="v100-sxm-32gb")
+    timers = {t.name: t for t in reading.timers}
+    assert timers["backward-embedding-all-reduce"].share == pytest.approx(420 / 1380.6, abs=0.01)  # 418.95 and 420.71 ms on two lines
+    assert reading.timers[0].name == "backward-compute"
+    assert reading.data_share == timers["batch-generator"].share < 0.003
+    assert "data" in [e.roof for e in reading.excluded] and reading.exit_status == 4
+
+
 def test_anchored_arguments():
     found = log("megatron_64xv100.log").arguments
     assert found["checkpoint_num_layers"] == "1" and found["num_layers"] == "64"
@@ -398,6 +407,13 @@ def test_nan_iterations_are_kept_apart(tmp_path):
     assert next(a for a in reading.aside if "nan" in a.reason).iterations == (4, 5)
 
 
+def test_a_timer_that_stands_still_is_no_time(tmp_path):
+    text = "".join(f"step:{i}/99 train_time:500ms step_avg:5.00ms\n" for i in range(1, 20))
+    reading = log_reading(read_log(write(tmp_path, text)), "gpt-2", "h100-sxm", gpus=8, seq_len=1024, global_batch_size=8)
+    assert reading.steps is None or reading.steps.lines == 1
+    reading.data()
+
+
 def test_batch_ramp(tmp_path):
     def at(i, ms, batch):
         return LINE.format(i=i, ms=ms).replace("| lm loss", f"| global batch size: {batch} | lm loss")
@@ -442,6 +458,14 @@ def test_no_log_is_one_clear_line(tmp_path, content):
     with pytest.raises(InputError) as caught:
         read_log(write(tmp_path, content))
     assert "\n" not in str(caught.value) and "some.txt" in str(caught.value)
+
+
+def test_rates_of_zero_and_sizes_of_zero(tmp_path):
+    text = (DATA / "torchtitan_8_ranks.log").read_text().replace("tps: 10,0", "tps: 0")
+    stopped = text.replace("tps: 050", "tps: 0").replace("tps: 049", "tps: 0").replace("tps: 007", "tps: 0")
+    assert log_reading(read_log(write(tmp_path, stopped)), "gpt-2", "h100-sxm", gpus=8, seq_len=1024).rates is None
+    table = (DATA / "nccl_tests_8_ranks.log").read_text().replace("  1073741824     268435456 ", "           0             0 ")
+    log_reading(read_log(write(tmp_path, table)), gpus=8).data()
 
 
 def test_not_a_file(tmp_path):

@@ -162,7 +162,7 @@ def _worst(values: NDArray[np.float64]) -> float:
 def _disagree(calls: Calls) -> list[str]:
     """A note where printed rates are not size over time: other units, or another size convention."""
     rate = collectives.algorithm_bandwidth(calls.size, calls.seconds)
-    large = calls.algorithm_bandwidth > 1e9  # below, two digits are printed
+    large = (calls.algorithm_bandwidth > 1e9) & (rate > 0)  # below, two digits are printed
     if not large.any():
         return []
     ratio = float(np.median(calls.algorithm_bandwidth[large] / rate[large]))

@@ -96,7 +96,7 @@ def _tokens_per_second(log: Log, job: LoggedJob, steps: Steps, aside: list[str])
     if job.tokens and job.gpus and log.per == "iteration":
         return job.tokens / steps.median / job.gpus
     printed = median_of(log.tokens_per_second, aside)
-    if printed is None:
+    if printed is None or printed <= 0.0:
         return None
     if log.tokens_of == "gpu":
         return printed

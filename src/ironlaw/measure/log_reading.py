@@ -19,7 +19,7 @@ from ironlaw.measure.collective_reading import CollectiveReading, collective_rea
 from ironlaw.measure.log_findings import Excluded, Finding, excluded_roofs, findings
 from ironlaw.measure.log_job import logged_job
 from ironlaw.measure.log_rates import Rates, device_of, rates_of
-from ironlaw.measure.log_steps import Aside, Steps, asides, median_of, ordinary_steps, set_aside
+from ironlaw.measure.log_steps import Aside, Steps, Timer, asides, loader_share, median_of, ordinary_steps, set_aside, timers_of
 from ironlaw.measure.logs import Log
 
 NOT_IDENTIFIABLE = "not identifiable from a log"
@@ -38,6 +38,7 @@ class LogReading:
     rates: Rates | None
     why_no_rates: str
     why_no_mfu: str
+    timers: tuple[Timer, ...]  # the framework's own, of the rank that prints
     data_share: float | None
     memory: float | None  # [B] highest
     power: float | None  # [W] median, per GPU
@@ -83,7 +84,8 @@ def log_reading(
     said = list(job.said)
     device, why_no_mfu = device_of(log, on, folders, said)
     rates, why = rates_of(log, job, steps, aside, device, said)
-    share = median_of(log.data_share, aside)
+    timers = timers_of(log, steps)
+    share = loader_share(log, aside, timers)
     excluded = tuple(excluded_roofs(steps, rates, share))
     found = findings(log, job, steps, rates, aside, share, device)
     verdict, status = _verdict(log, steps, excluded, found)
@@ -96,6 +98,7 @@ def log_reading(
         rates=rates,
         why_no_rates=why,
         why_no_mfu=why_no_mfu,
+        timers=timers,
         data_share=share,
         memory=_highest(log),
         power=median_of(log.power, aside),

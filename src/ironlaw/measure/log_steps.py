@@ -10,6 +10,7 @@ import numpy as np
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.log import Floats
 
+LOADER = ("batch-generator", "batch generator")  # Megatron's timer around next() and the broadcast of the batch
 SLOW_START = 1.1  # a first line this much above the median of the others is warm-up even where it is not the run's first
 
 
@@ -36,6 +37,29 @@ class Aside:
     iterations: tuple[int, ...]  # at most ten of them
     lines: int
     median: float | None  # [s]
+
+
+@dataclass(frozen=True)
+class Timer:
+    """A timer of the framework on the rank that prints, which cannot tell transfer from waiting. Timers may be inside others."""
+
+    name: str
+    seconds: float  # median
+    share: float  # of the median step
+
+
+def timers_of(log: Log, steps: Steps | None) -> tuple[Timer, ...]:
+    """The log's timers as shares of its step, largest first."""
+    if steps is None or log.per != "iteration":
+        return ()
+    found = [Timer(name, seconds, seconds / steps.median) for name, seconds in log.timers.items()]
+    return tuple(sorted(found, key=lambda t: (-t.share, t.name)))
+
+
+def loader_share(log: Log, aside: list[str], timers: tuple[Timer, ...]) -> float | None:
+    """The share of a step in which the loader is waited for: the log's own, or its timer's."""
+    own = median_of(log.data_share, aside)
+    return own if own is not None else next((t.share for t in timers if t.name in LOADER), None)
 
 
 def set_aside(log: Log) -> list[str]:

@@ -28,6 +28,7 @@ MOST = 4 << 30  # bytes of a log, unpacked
 LONGEST = 1 << 14  # bytes of a line; argument dumps and iteration lines are below 4 KiB
 ROWS = 5_000_000
 SECONDS = 600.0
+AGES = 1e9  # [s] no step takes 30 years
 OPTIONAL = ("tokens_per_second", "tflops", "loss", "memory", "data_share", "power", "batch")
 JITTER = 2  # ranks that print without a prefix run at most this many iterations ahead of each other
 
@@ -78,6 +79,7 @@ class Log:
     batch: Floats | None = None  # sequences of the row's iteration, which grow while a batch is ramped up
     arguments: dict[str, str] = field(default_factory=dict)
     claims: dict[str, float] = field(default_factory=dict)  # totals the log states of itself, in SI units
+    timers: dict[str, float] = field(default_factory=dict)  # [s] a step, medians of the framework's own timers on the rank that prints
     device_name: str = ""
     devices: int | None = None  # that one node's tool lists, which is not the world size
     calls: Calls | None = None
@@ -95,6 +97,7 @@ class Notes:
     path: str
     arguments: dict[str, str] = field(default_factory=dict)
     claims: dict[str, float] = field(default_factory=dict)
+    timers: dict[str, list[float]] = field(default_factory=dict)  # [s] by name, one a line
     device_name: str = ""
     devices: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
@@ -158,6 +161,8 @@ class Rows:
         for row in rows:
             if not row.aside and not math.isfinite(row.seconds):
                 row.aside = "no time: nothing before it to measure from"
+            elif not row.aside and not 0.0 < row.seconds < AGES:
+                row.aside = "no time: what is printed is none"
         notes = self.notes
         columns = {name: _optional([r.values.get(name, math.nan) for r in rows]) for name in OPTIONAL}
         fields: dict[str, object] = {
@@ -168,6 +173,7 @@ class Rows:
             "world_size": notes.world_size(),
             "arguments": notes.arguments,
             "claims": notes.claims,
+            "timers": {name: float(np.median(found[1:] or found)) for name, found in notes.timers.items()},  # the first is warm-up
             "device_name": notes.device_name,
             "devices": notes.devices or None,
             "skipped": dict(notes.skipped),
@@ -250,7 +256,7 @@ def plain(text: str) -> str:
     >>> plain("\\x1b[31mstep:\\x1b[0m 4"), plain("[32mtps: 3[0m")
     ('step: 4', 'tps: 3')
     """
-    return _ANSI.sub("", text) if "\x1b" in text or "m" in text else text
+    return _ANSI.sub("", text) if "\x1b" in text or "[" in text else text
 
 
 def ranked(line: str) -> tuple[int | None, str]:
@@ -284,10 +290,10 @@ def clock(line: str) -> float | None:
 
 
 def number(text: str | None) -> float | None:
-    """A finite number with or without thousands separators, None for anything else.
+    """A number with or without thousands separators, None for anything else and for what no log means (beyond 1e30).
 
-    >>> number("10,050"), number(" 1.5e3 "), number("nan"), number("1.2.3"), number(None)
-    (10050.0, 1500.0, None, None, None)
+    >>> number("10,050"), number(" 1.5e3 "), number("nan"), number("1e999"), number("1.2.3"), number(None)
+    (10050.0, 1500.0, None, None, None, None)
     """
     if text is None or len(text) > 60 or "_" in text:
         return None
@@ -295,7 +301,7 @@ def number(text: str | None) -> float | None:
         value = float(text.replace(",", ""))
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if value == 0.0 or 1e-30 <= abs(value) <= 1e30 else None
 
 
 def whole(text: str | None) -> int | None:

@@ -56,6 +56,8 @@ def read(text: Iterable[str], notes: Notes) -> Log:
             peak = max([peak, *((number(v) or 0.0) for v in _MEMORY.findall(line))])
         elif "world size" in line and (found := _WORLD.search(line)):
             notes.argument("world_size", found[1])
+        elif line.startswith("time (ms) |") and "forward" in line and "backward" in line:
+            _timers(line, notes)
         else:
             notes.device(line)
     if peak:
@@ -76,6 +78,16 @@ def _iteration(iteration: int, line: str, rank: int | None, rows: Rows) -> None:
     skips, nans = (whole(fields.get(f"number of {what} iterations", "")) or 0 for what in ("skipped", "nan"))
     lost = "nan" in fields.get("lm loss", "").lower()
     rows.add(iteration, seconds / 1e3, rank=rank, aside=_aside(skips, nans, lost), **values)
+
+
+def _timers(line: str, notes: Notes) -> None:
+    """``time (ms) | forward-compute: 29189.57 | ... | batch-generator: 206.47``: a rank's timers, some inside others."""
+    for part in line.split("|")[1:]:
+        name, _, value = part.rpartition(":")
+        milliseconds = number(value)
+        name = name.strip()
+        if milliseconds is not None and milliseconds >= 0 and name and (name in notes.timers or len(notes.timers) < 100):
+            notes.timers.setdefault(name[:80], []).append(milliseconds / 1e3)
 
 
 def _aside(skips: int, nans: int, lost: bool) -> str:
