@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["IronlawError", "__version__", "estimate", "search"]
+__all__ = ["IronlawError", "__version__", "diagnose", "estimate", "search"]
 
 if TYPE_CHECKING:
     from ironlaw.errors import IronlawError
     from ironlaw.estimate.answer import estimate
+    from ironlaw.measure.diagnose import diagnose
     from ironlaw.search.answer import search
 
 
@@ -25,6 +26,10 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"ironlaw.{name}")  # a package that can be called
+    if name == "diagnose":
+        from ironlaw.measure.diagnose import diagnose
+
+        return diagnose
     if name == "IronlawError":
         from ironlaw.errors import IronlawError
 

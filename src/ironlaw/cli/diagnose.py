@@ -57,6 +57,7 @@ def command(
     store: str | None,
     redact: bool,
     as_json: bool,
+    model: str | None,
     catalog: tuple[str, ...],
     **question: Any,
 ) -> int:
@@ -69,6 +70,9 @@ def command(
     if (label is not None or store is not None) and not keep:
         raise QuestionError("--label and --store say how a diagnosis is kept: give --keep")
     folders = given_folders(catalog)
+    asked = {name: value for name, value in question.items() if value is not None}
+    if model is not None:
+        asked = _question_of(model, asked)
     found = diagnose(
         files,
         unlinked=unlinked,
@@ -77,7 +81,7 @@ def command(
         on=question.get("on"),
         against=against,
         patterns=patterns,
-        question={name: value for name, value in question.items() if value is not None},
+        question=asked,
         folders=folders,
     )
     data = diagnosis_data(found.data(), found.assumptions, found.warnings, folders)
@@ -90,6 +94,14 @@ def command(
     text = json.dumps(data, indent=1, allow_nan=False) if as_json else diagnosis_page(data, colour=wants_colour())
     sys.stdout.write(text + "\n")
     return found.exit_status
+
+
+def _question_of(model: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The options of an estimate: MODEL may be a question or a launch script, as for ``ironlaw estimate``."""
+    from ironlaw.cli.estimate import question_of
+
+    asked, _ = question_of(model, given)
+    return {**asked, **given}
 
 
 def _keep(data: dict[str, Any], label: str | None, store: str | None) -> None:

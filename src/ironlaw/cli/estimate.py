@@ -53,7 +53,7 @@ def command(model: str | None, rows: str | None, explain: str | None, as_json: b
     given = {name: value for name, value in flags.items() if value is not None}
     if rows is not None:
         return _rows(Path(rows), {**given, **({"model": model} if model else {})}, catalog, as_json)
-    asked, where = _question(model, given)
+    asked, where = question_of(model, given)
     if where.endswith(_SCRIPTS):
         given = {k: v for k, v in given.items() if k not in ("on", "gpus")}
     from ironlaw.estimate.answer import answer
@@ -63,7 +63,7 @@ def command(model: str | None, rows: str | None, explain: str | None, as_json: b
     return show(estimate, as_json, explain)
 
 
-def _question(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def question_of(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The options of the positional argument: a TOML question's, or the model's name."""
     if model is None:
         if given:

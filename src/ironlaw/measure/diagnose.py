@@ -13,9 +13,11 @@ from ironlaw.measure.compare import Comparison, Measured, compare
 from ironlaw.measure.events import Trace
 from ironlaw.measure.findings import findings_of
 from ironlaw.measure.findings.finding import Finding
+from ironlaw.measure.memory_reading import MemoryRow, memory_compare
+from ironlaw.measure.memory_timeline import Timeline, read_timeline
 from ironlaw.measure.nsys import read_nsys
 from ironlaw.measure.parts import measured_of
-from ironlaw.measure.predicted import prediction
+from ironlaw.measure.predicted import estimate_of, prediction
 from ironlaw.measure.profile import Profile, profile
 from ironlaw.measure.ranks import Ranks, align
 from ironlaw.measure.snapshot import Snapshot, read_snapshot
@@ -36,10 +38,12 @@ class Diagnosis:
     profiles: tuple[Profile, ...]
     logs: tuple[LogReading, ...]
     snapshots: tuple[Snapshot, ...]
+    timelines: tuple[Timeline, ...]
     ranks: Ranks | None
     verdict: Verdict
     findings: tuple[Finding, ...]
     comparison: Comparison | None
+    memory: tuple[MemoryRow, ...]  # measured against predicted
     assumptions: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = field(default=())  # of each profile
@@ -55,12 +59,14 @@ class Diagnosis:
         files = [{**p.data(), "verdict": v.data()} for p, v in zip(self.profiles, self.verdicts, strict=True)]
         files += [_log_entry(log) for log in self.logs]
         files += [{"path": s.path, "device": None, "rank": None, "snapshot": s.data()} for s in self.snapshots]
+        files += [{"path": t.path, "device": None, "rank": None, "memory_timeline": t.data()} for t in self.timelines]
         return {
             "files": files,
             "ranks": None if self.ranks is None else self.ranks.data(),
             "verdict": self.verdict.data(),
             "findings": [f.data() for f in self.findings],
             "compare": None if self.comparison is None else self.comparison.data()["compare"],
+            "memory": [row.data() for row in self.memory] or None,
             "comparison": None if self.comparison is None else self.comparison.data()["comparison"],
         }
 
@@ -99,28 +105,34 @@ def diagnose(
     profiles: list[Profile] = []
     logs: list[LogReading] = []
     snapshots: list[Snapshot] = []
+    timelines: list[Timeline] = []
     for file in files:
         kind = kind_of(file)
         if kind == "log":
             logs.append(_log(file, on, question or {}, folders))
         elif kind == "snapshot":
             snapshots.append(read_snapshot(file))
+        elif kind == "timeline":
+            timelines.append(read_timeline(file))
         else:
             traces = read_nsys(file) if kind == "nsys" else read_chrome(str(file), time_unit)
             profiles += [profile(t, policy, on, tuple(map(Path, patterns)), folders) for t in _with_work(traces)]
     verdicts = tuple(verdict_of(p) for p in profiles)
     ranks, verdict, said = _together(profiles, verdicts, logs)
-    comparison = _compared(profiles, logs, against, question, folders)
+    comparison = _compared(profiles, logs, against, question, folders, bool(snapshots or timelines))
     warnings = [*passed, *said, *(f"{p.trace.path}: {w}" if len(files) > 1 else w for p in profiles for w in p.warnings)]
-    warnings += [w for log in logs for w in log.warnings]
+    warnings += [w for log in logs for w in log.warnings] + [w for s in snapshots for w in s.warnings]
+    warnings += list(comparison.data()["comparison"]["warnings"]) if comparison is not None else []
     return Diagnosis(
         profiles=tuple(profiles),
         logs=tuple(logs),
         snapshots=tuple(snapshots),
+        timelines=tuple(timelines),
         ranks=ranks,
         verdict=verdict,
         findings=findings_of(profiles, ranks, logs, snapshots),
         comparison=comparison,
+        memory=_memory(snapshots, timelines, question, folders),
         assumptions=_assumptions(policy, profiles, on),
         warnings=tuple(dict.fromkeys(warnings)),
         verdicts=verdicts,
@@ -169,6 +181,7 @@ def _compared(
     against: str | Path | None,
     question: Mapping[str, Any] | None,
     folders: tuple[str, ...],
+    memory: bool,
 ) -> Comparison | None:
     if against is None and not (question and question.get("model")):
         return None
@@ -179,11 +192,23 @@ def _compared(
         slowest = max(profiles, key=lambda p: p.window.wall)
         return compare(measured_of(slowest), predicted)
     timed = [log for log in logs if log.steps is not None]
+    if not timed and memory:
+        return None
     if not timed:
         raise QuestionError("nothing to compare with the estimate: give a trace, or a log with step times")
     log = timed[0]
     device = log.rates.device if log.rates and log.rates.device else ""
     return compare(Measured(log.steps.median if log.steps else 0.0, {}, device=device, world_size=log.world_size), predicted)
+
+
+def _memory(
+    snapshots: list[Snapshot], timelines: list[Timeline], question: Mapping[str, Any] | None, folders: tuple[str, ...]
+) -> tuple[MemoryRow, ...]:
+    """Peaks against the estimate of the same run; one of each kind is compared."""
+    if not (snapshots or timelines) or not (question and question.get("model")):
+        return ()
+    estimate = estimate_of(question, folders)
+    return tuple(memory_compare(snapshots[0] if snapshots else None, estimate, timelines[0] if timelines else None))
 
 
 def _assumptions(policy: Policy, profiles: list[Profile], on: str | None) -> tuple[Mapping[str, Any], ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ironlaw.errors import InputError
-from ironlaw.measure import logs, nsys, snapshot
+from ironlaw.measure import logs, memory_timeline, nsys, snapshot
 from ironlaw.measure.limits import head
 from ironlaw.measure.logs import HEAD
 
@@ -16,7 +16,7 @@ READS = "Chrome traces of torch.profiler, Nsight Systems SQLite, training logs, 
 
 
 def kind_of(path: str | Path) -> str:
-    """``chrome``, ``nsys``, ``snapshot``, or ``log`` of a known format; an InputError says what is read where it is none of them."""
+    """``chrome``, ``nsys``, ``snapshot``, ``timeline``, or ``log`` of a known format; an InputError says what is read where it is none of them."""
     start = head(path, HEAD)
     kind = _kind(start)
     if kind is None:
@@ -30,6 +30,8 @@ def _kind(start: bytes) -> str | None:
         return "nsys"
     if snapshot.recognise(start):
         return "snapshot"
+    if memory_timeline.recognise(start):
+        return "timeline"
     if logs.recognise(start) is not None:
         return "log"
     if text[:1] in (b"{", b"[") and any(key in text for key in (b'"traceEvents"', b'"ph"', b'"schemaVersion"', b'"deviceProperties"')):

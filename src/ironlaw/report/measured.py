@@ -12,11 +12,12 @@ from ironlaw import __version__
 from ironlaw.catalog import load
 from ironlaw.questions.answer import Column, Table
 from ironlaw.report.data import SCHEMA_VERSION
-from ironlaw.report.measured_logs import log_lines, snapshot_lines
+from ironlaw.report.measured_logs import log_lines, memory_lines, snapshot_lines, timeline_lines
 from ironlaw.report.questions import table_lines
 from ironlaw.report.text import Ink, bar
 
 MOST_ROWS = 12
+LEAST_SHARE = 0.0005  # of the predicted step: a smaller difference is not shown
 PARTS = (
     ("compute", "compute_us"),
     ("exposed communication", "exposed_comm_us"),
@@ -52,6 +53,7 @@ def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
         list(_roofs(data["verdict"], ink)),
         list(_findings(data["findings"], ink)),
         list(_comparison(data, ink)),
+        list(memory_lines(data.get("memory") or [], ink)),
         [ink.bad("warning: ") + w for w in data.get("warnings", [])],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
@@ -85,6 +87,8 @@ def _title(file: Mapping[str, Any]) -> str:
         return f"{words[0]}: {file['log']['format']} log"
     if "snapshot" in file:
         return f"{words[0]}: memory snapshot"
+    if "memory_timeline" in file:
+        return f"{words[0]}: memory timeline"
     device = file["device"] or "a device without a name"
     accelerator = f" ({file['accelerator']})" if file.get("accelerator") else ""
     rank = "" if file["rank"] is None else f", rank {file['rank']}" + (f" of {file['world_size']}" if file.get("world_size") else "")
@@ -98,6 +102,8 @@ def _file(file: Mapping[str, Any], ink: Ink) -> Iterator[Iterator[str]]:
         yield log_lines(file["log"], ink)
     elif "snapshot" in file:
         yield snapshot_lines(file["snapshot"], ink)
+    elif "memory_timeline" in file:
+        yield timeline_lines(file["memory_timeline"], ink)
     else:
         yield _window(file, ink)
         yield _steps(file["steps"], ink)
@@ -279,7 +285,7 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     if not comparison:
         return
     yield ink.bold(comparison["sentence"])
-    rows = (data["compare"] or [])[:MOST_ROWS]
+    rows = [r for r in data["compare"] or [] if abs(r["share"]) >= LEAST_SHARE][:MOST_ROWS]
     columns = (
         Column("term", "term"),
         Column("measured_seconds", "measured", "s"),

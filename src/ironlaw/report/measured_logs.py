@@ -74,6 +74,27 @@ def snapshot_lines(snapshot: Mapping[str, Any], ink: Ink) -> Iterator[str]:
             yield f"    {holder['size'] / 2**30:9.3f} GiB  {holder.get('frame') or holder.get('name') or ''}"
 
 
+def timeline_lines(timeline: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """The peak of a memory timeline and what it was made of."""
+    yield ink.bold(f"Peak {timeline['peak'] / 2**30:.3f} GiB")
+    for category, size in timeline["at_peak"].items():
+        if size:
+            yield f"  {category:<24} {size / 2**30:9.3f} GiB"
+
+
+def memory_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """Measured memory against the estimate's."""
+    columns = (
+        Column("term", "memory"),
+        Column("measured", "measured", "B"),
+        Column("predicted", "predicted", "B"),
+        Column("error", "error", "%"),
+        Column("note", ""),
+    )
+    if rows:
+        yield from table_lines(Table("memory", "Memory measured against predicted", columns, rows), ink)
+
+
 def _s(seconds: float) -> str:
     return units.show(seconds, "s", 5)
 
