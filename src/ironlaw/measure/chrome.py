@@ -98,8 +98,8 @@ def nanoseconds(text: bytes, unit: int = 1_000) -> int:
     whole, _, part = text.partition(b".")
     digits = _DIGITS[unit]
     try:
-        if len(part) > digits:
-            raise ValueError(part)
+        if len(part) > digits or not whole[-1:].isdigit():
+            raise ValueError(text)
         value = int(whole + part.ljust(digits, b"0"))
     except ValueError:  # an exponent, or parts of a nanosecond
         exact = Decimal(text.decode("ascii"))

@@ -22,8 +22,8 @@ LARGEST_EVENT = 64 << 20  # [B] of text without one whole event in it
 LARGEST_HEADER = 16 << 20  # [B] on either side of the events; lists of ranks of large runs take some hundred kilobytes
 _KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
-_ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _NO_NUMBER = re.compile(rb"(?:nan|inf(?:inity)?)(?=\s*[,}\]])")  # in text of lower case
+_ESCAPE = re.compile(rb"\\(?:(ud[89ab]..\\ud[c-f]..)|(ud[89a-f]..)|.)", re.IGNORECASE | re.DOTALL)
 _SLICE = 1 << 20
 
 
@@ -172,11 +172,12 @@ class EventStream:
 
 def _first_key(text: bytes) -> int | None:
     """Where the array of events begins: after the first ``"traceEvents": [`` that is a key of the outermost object."""
-    text = _without_escapes(text)
-    depths = None
+    scan = None
     for found in _KEY.finditer(text):
-        depths = _depths(text)[0] if depths is None else depths
-        if depths[found.start() - 1] == 1:
+        if scan is None:
+            scan = _Scan()
+            depths, quoted = scan.feed(text)
+        if depths[found.start() - 1] == 1 and not quoted[found.start() - 1]:
             return found.end()
     return None
 
@@ -196,54 +197,65 @@ def _last_cut(text: bytes) -> tuple[int, int] | None:
         reach *= 16
 
 
-def _without_escapes(text: bytes) -> bytes:
-    """``text`` with two blanks for each backslash and what it escapes, so that every quote in it begins or ends a string."""
-    return _ESCAPED.sub(b"  ", text) if b"\\" in text else text
+class _Scan:
+    """Brackets and strings of a text that comes in pieces."""
 
+    def __init__(self) -> None:
+        self._depth = self._slashes = 0  # where the piece before left off; backslashes at its end
+        self._inside = False  # a string
 
-def _quoted(text: bytes, before: int = 0) -> NDArray[np.bool_]:
-    """For each byte whether it stands in a string, the quote that begins one counted in; ``text`` is without escapes."""
-    return np.asarray((np.cumsum(np.frombuffer(text, np.uint8) == 34, dtype=np.uint8) & 1) != before)
+    def feed(self, text: bytes) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """How deep in brackets each byte leaves off, and whether it is in a string, the quote that begins one counted in."""
+        byte = np.frombuffer(text, np.uint8)
+        quote = byte == 34
+        if b"\\" in text or self._slashes:
+            self._spare_escaped(byte, quote)
+        inside = (np.cumsum(quote, dtype=np.uint8) & 1) != self._inside
+        folded = byte | 32  # [ and { are one bit apart, and so are ] and }
+        change = (folded == 123).astype(np.int8) - (folded == 125)
+        change[inside] = 0
+        depths = np.cumsum(change, dtype=np.int32)
+        depths += self._depth
+        if text:
+            self._depth, self._inside = int(depths[-1]), bool(inside[-1])
+        return depths, inside
 
-
-def _depths(text: bytes, depth: int = 0, before: int = 0) -> tuple[NDArray[np.int32], int, int]:
-    """How deep in brackets each byte leaves off, strings left out; the last of these; and whether ``text`` ends in a string."""
-    if not text:
-        return np.empty(0, np.int32), depth, before
-    inside = _quoted(text, before)
-    folded = np.frombuffer(text, np.uint8) | 32  # [ and { are one bit apart, and so are ] and }
-    change = (folded == 123).astype(np.int8) - (folded == 125)
-    change[inside] = 0
-    found = np.cumsum(change, dtype=np.int32)
-    found += depth
-    return found, int(found[-1]), int(inside[-1])
+    def _spare_escaped(self, byte: NDArray[np.uint8], quote: NDArray[np.bool_]) -> None:
+        """Take back the quotes behind an odd number of backslashes."""
+        last_other = np.maximum.accumulate(np.where(byte != 92, np.arange(len(byte), dtype=np.int32), np.int32(-1)))
+        last_other = np.concatenate((np.array([-1], np.int32), last_other))  # before each byte, and at the end
+        run = np.arange(-1, len(byte), dtype=np.int32) - last_other
+        run[last_other < 0] += self._slashes & 1
+        quote[(run[:-1] & 1) == 1] = False
+        self._slashes = int(run[-1])
 
 
 def _whole_elements(text: bytes) -> tuple[int, bool]:
     """Up to where ``text``, which begins in the array, holds whole elements, and whether the array ends there."""
-    text = _without_escapes(text)
-    whole = depth = quoted = 0
+    scan, whole, before = _Scan(), 0, 0
     for start in range(0, len(text), _SLICE):
-        depths, last, quoted = _depths(text[start : start + _SLICE], depth, quoted)
+        depths, _ = scan.feed(text[start : start + _SLICE])
         if depths.min() < 0:
             return start + int(np.argmax(depths < 0)), True
-        closes = np.flatnonzero((depths == 0) & (np.concatenate(([depth], depths[:-1])) > 0))
+        closes = np.flatnonzero((depths == 0) & (np.concatenate(([before], depths[:-1])) > 0))
         if len(closes):
             whole = start + int(closes[-1]) + 1
-        depth = last
+        before = int(depths[-1])
     return whole, False
 
 
 def as_json(text: bytes) -> bytes:
-    """``text`` with what profilers write and JSON has not: bytes that are not UTF-8, and rates that are inf or nan."""
+    """``text`` with what profilers write and JSON has not: bytes that are not UTF-8, halves of characters, rates that are inf or nan."""
     try:
         text.decode()
     except UnicodeDecodeError:
         text = text.decode("utf-8", "replace").encode()
+    if b"\\ud" in text or b"\\uD" in text:
+        text = _ESCAPE.sub(lambda one: b"\\ufffd" if one[2] else one[0], text)
     found = [one.span() for one in _NO_NUMBER.finditer(text.lower()) if text[one.start() - 1] in b" \t\r\n:,[+-"]
     if not found:
         return text
-    quoted = _quoted(_without_escapes(text))
+    _, quoted = _Scan().feed(text)
     parts, at = [], 0
     for start, end in found:
         if not quoted[start]:
