@@ -40,6 +40,7 @@ ALONE = {
     ("report/plans.py", "search"),
     ("report/questions.py", "questions"),
     ("report/measured.py", "measure"),
+    ("report/runs.py", "measure"),
 }
 
 

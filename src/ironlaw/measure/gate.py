@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from ironlaw.measure.ranktest import mann_whitney
@@ -68,7 +69,7 @@ def learned_noise(history: Sequence[Mapping[str, float]], quantity: str) -> tupl
     runs = [r for r in history if quantity in r and r.get(WALL, 0) > 0]
     if len(runs) < LEARNED_FROM:
         return None, len(runs)
-    shifts = [abs(b[quantity] - a[quantity]) / a[WALL] for a, b in zip(runs, runs[1:], strict=False)]
+    shifts = [abs(b[quantity] - a[quantity]) / a[WALL] for a, b in pairwise(runs)]
     return NORMAL_MAD * median(shifts), len(runs)
 
 
@@ -120,7 +121,7 @@ def _verdict(checks: Sequence[Check]) -> tuple[str, list[str]]:
     """The step decides; unless it got faster, a part that got slower fails it too."""
     step, parts = checks[0], [c for c in checks[1:] if c.verdict == SLOWER]
     if step.verdict == SLOWER:
-        return SLOWER, [f"the step is {step.shift:.1%} slower, more than {step.threshold:.1%}, and chance makes that {_odds(step)}"]
+        return SLOWER, [f"the step is {step.shift:.1%} slower, more than {step.threshold:.1%}, and not by chance (p {step.p_slower:.1g})"]
     hidden = [f"{c.quantity} takes {c.shift:.1%} of a step more, more than {c.threshold:.1%}" for c in parts]
     if step.verdict == FASTER:
         told = [f"the step is {-step.shift:.1%} faster, more than {step.threshold:.1%}"]
@@ -128,13 +129,8 @@ def _verdict(checks: Sequence[Check]) -> tuple[str, list[str]]:
     if hidden:
         return SLOWER, [f"{line}, and the step hides it" for line in hidden]
     if step.verdict == INCONCLUSIVE:
-        return INCONCLUSIVE, [f"the step is {step.shift:.1%} slower, but chance makes that {_odds(step)}: keep runs of more steps"]
+        return INCONCLUSIVE, [f"the step is {step.shift:.1%} slower, which may be chance (p {step.p_slower:.1g}): keep runs of more steps"]
     return PASSED, [f"the step's median moved by {step.shift:+.1%}; the gate is at {step.threshold:.1%}"]
-
-
-def _odds(check: Check) -> str:
-    p = check.p_slower
-    return f"once in {1 / p:,.0f} runs" if p > 1e-12 else "less than once in 1e12 runs"
 
 
 def _warnings(checks: Sequence[Check]) -> list[str]:

@@ -69,7 +69,8 @@ def rank_sum_counts(ranks: NDArray[np.int64], chosen: int) -> NDArray[np.int64]:
     counts[0, 0] = 1
     for rank in ranks.tolist():
         counts[1:, rank:] += counts[:-1, :-rank].copy()
-    return counts[chosen]
+    ways: NDArray[np.int64] = counts[chosen]
+    return ways
 
 
 def _above(z: float) -> float:

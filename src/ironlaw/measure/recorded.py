@@ -102,6 +102,8 @@ def _check_file(entry: Any, where: str) -> None:
     for key, kind in (("device", str), ("rank", int), ("policy", dict), ("window", dict), ("steps", list), ("log", dict)):
         if entry.get(key) is not None:
             _need(entry, key, kind, where)
+    if (entry.get("rank") or 0) not in range(1 << 32):
+        raise InputError(f"{where}: rank is {_told(entry['rank'])}, which no rank is")
     for quantity in QUANTITIES:
         value = (entry.get("window") or {}).get(f"{quantity}_us")
         if value is not None:

@@ -26,7 +26,23 @@ PUBLIC = HERE / "data" / "public_names.toml"
 ROOMS = ("measure", "estimate")  # the code whose words a diagnosis is made of
 PATH_KEYS = frozenset({"path", "paths", "folder", "against", "trace", "source_path"})
 HIDDEN_KEYS = frozenset(
-    {"host", "hostname", "hosts", "user", "username", "node_name", "label", "group", "job", "job_id", "sha256", "project", "cwd", "env", "command"}
+    {
+        "host",
+        "hostname",
+        "hosts",
+        "user",
+        "username",
+        "node_name",
+        "label",
+        "group",
+        "job",
+        "job_id",
+        "sha256",
+        "project",
+        "cwd",
+        "env",
+        "command",
+    }
 )
 DEVICE_KEYS = frozenset({"device", "devices", "device_name"})
 KEPT_KEYS = frozenset({"tool_version"})
@@ -71,16 +87,21 @@ class Redactor:
         text = _HOSTLIKE.sub(lambda m: self.hashed(m[0], "host"), text)
         return _QUALIFIED.sub(lambda m: self._name(m[0]), text)
 
+    def is_device(self, text: str) -> bool:
+        """Whether this is the name of a product."""
+        whole = text.startswith(tuple(public()["devices"])) and re.fullmatch(r"[\w .()-]{1,60}", text) is not None
+        return whole and not (self._told and self._told.search(text))
+
     def _pathlike(self, text: str) -> str:
         """A unit like GB/s or a public library's file as it is, anything else as a hash."""
         if _UNITS.fullmatch(text) and all(is_public(part) for part in text.split("/") if part):
             return text
-        if re.fullmatch(r"[\w./-]+", text) and text.split("/")[0] in public()["packages"]:
+        if re.fullmatch(r"[\w./-]+", text) and text.partition("/")[0] in public()["packages"]:
             return "/".join(part if is_public(part.removesuffix(".py")) else self.hashed(part) for part in text.split("/"))
         return self.path(text)
 
     def _name(self, text: str) -> str:
-        if "::" in text and text.split("::")[0] in public()["namespaces"]:
+        if "::" in text and text.partition("::")[0] in public()["namespaces"]:
             return text
         return re.sub(r"\w+", lambda m: m[0] if m[0] in self._issued or is_public(m[0]) else self.hashed(m[0]), text)
 
@@ -116,14 +137,13 @@ def _walk(item: Any, key: str, redactor: Redactor) -> Any:
         return redactor.path(item)
     if key in HIDDEN_KEYS:
         return redactor.hashed(item)
-    if key in DEVICE_KEYS and item.startswith(tuple(public()["devices"])) and re.fullmatch(r"[\w .()-]{1,60}", item):
-        return item
-    return redactor.text(item)
+    return item if key in DEVICE_KEYS and redactor.is_device(item) else redactor.text(item)
 
 
 def _key(name: str, redactor: Redactor) -> str:
-    """A key of ours as it is; a key that is somebody's name, hashed."""
-    return name if is_public(name) else redactor.text(name)
+    """A key of the format as it is; a key that is somebody's name, hashed."""
+    base = name.removesuffix("_us").removesuffix("_ns").removesuffix("_seconds").removesuffix("_bytes")
+    return name if base in public()["keys"] or is_public(name) else redactor.text(name)
 
 
 def _components(diagnosis: Mapping[str, Any], paths: Iterable[str]) -> set[str]:
@@ -156,6 +176,7 @@ def _of_this_machine() -> list[str]:
     return [name for name in {*found, *(n.split(".")[0] for n in found)} if len(name) > 2 and name != "root"]
 
 
+@functools.lru_cache(1 << 16)
 def is_public(word: str) -> bool:
     """Whether a word may stand: one of ironlaw's own, a number, or a name that a public library gives."""
     if word in words() or _NUMBER.fullmatch(word) or _public_name().fullmatch(word):

@@ -211,7 +211,8 @@ def gated(baseline: str, run: str = "latest", store: str | Path | None = None, a
         if a.id == b.id:
             raise QuestionError(f"{baseline!r} and {run!r} are the same run {a.id}: keep another run, or name the one to check")
         rows = db.execute(
-            "SELECT number, content FROM run WHERE fingerprint = ? AND content NOT IN (?, ?) AND contended = 0 ORDER BY number DESC LIMIT ?",
+            "SELECT number, content FROM run WHERE fingerprint = ? AND content NOT IN (?, ?) AND contended = 0"
+            " ORDER BY number DESC LIMIT ?",
             (a.fingerprint, a.content, b.content, HISTORY),
         ).fetchall()
         numbers = sorted({content: number for number, content in reversed(rows)}.values())  # a recording counts once
@@ -296,9 +297,7 @@ def _connected(path: Path, write: bool) -> _Database:
     """A connection that trusts nothing in the file and waits for other writers."""
     # a reader opens for writing too where it may: what a killed writer left is rolled back by whoever comes next
     mode = "rw" if write or os.access(path, os.W_OK) else "ro"
-    db = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None, factory=_Database
-    )
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None, factory=_Database)
     db.path = str(path)
     for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "foreign_keys = ON", "secure_delete = ON"):
         db.execute(f"PRAGMA {pragma}")
