@@ -63,7 +63,7 @@ class Redactor:
         self._issued = {"name", "file", "host"}
         self._paths = _any_of(paths, "{}")
         self._told = _any_of(told, r"\w*{}\w*")  # the word it stands in too
-        self._names = _any_of([*names, *_of_this_machine()], r"(?<![^\W_]){}(?![^\W_])")
+        self._names = _any_of([*names, *_of_this_machine()], r"\w*(?<![^\W_]){}(?![^\W_])\w*")
 
     def hashed(self, text: str, kind: str = "name") -> str:
         """A short name for ``text``, the same each time within this export."""
