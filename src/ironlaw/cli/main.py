@@ -29,6 +29,7 @@ VERBS = {
     "inference": ("ironlaw.cli.inference", "Serve a model, to first order: cache, prompt, tokens a second, what binds."),
     "diagnose": ("ironlaw.cli.diagnose", "From a trace or log: the roof that binds, what to try, why it differs from the estimate."),
     "validate": ("ironlaw.cli.validate", "How wrong estimates are: published runs, or your own, against predictions."),
+    "runs": ("ironlaw.cli.runs", "Keep measured runs: list, show, compare, gate."),
     "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }
 

@@ -1,0 +1,338 @@
+"""Kept runs as plain data and as pages: the list, one run, two side by side, a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ironlaw import __version__, units
+from ironlaw.measure.differences import NS, window_parts
+from ironlaw.measure.gate import LEAST_SAMPLES, NOISE_TIMES
+from ironlaw.measure.recorded import BESIDE, TERMS, WALL, Sample, medians, paces
+from ironlaw.measure.store import Gated, Kept
+from ironlaw.report.text import Ink
+
+SCHEMA_VERSION = 1
+NAMES = {
+    "wall": "step",
+    "compute": "compute",
+    "exposed_comm": "exposed communication",
+    "exposed_memcpy": "exposed copies",
+    "idle": "idle",
+    "comm": "communication, hidden too",
+    "memcpy": "copies, hidden too",
+    "busy": "busy",
+}
+
+
+def with_common_keys(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer with the keys that every answer has; no catalogue is read for these."""
+    common = {
+        "schema_version": SCHEMA_VERSION,
+        "tool_version": __version__,
+        "calibration_version": None,
+        "catalog_hash": None,
+        "assumptions": data.get("assumptions", []),
+        "warnings": data.get("warnings", []),
+    }
+    return common | {key: value for key, value in data.items() if key not in common}
+
+
+def run_data(kept: Kept) -> dict[str, Any]:
+    """A run as the store lists it."""
+    data = asdict(kept)
+    step = data.pop("step_ns")
+    return {**{k: v for k, v in data.items() if k not in ("number", "store", "new")}, "step_seconds": None if step is None else step * NS}
+
+
+# The list
+
+
+def list_data(runs: Sequence[Kept], store: str) -> dict[str, Any]:
+    """All runs."""
+    return {"store": store, "runs": [run_data(kept) for kept in runs]}
+
+
+def list_page(data: Mapping[str, Any], colour: bool = False) -> str:
+    """One line a run."""
+    ink, runs = Ink(colour), data["runs"]
+    if not runs:
+        return f"no runs are kept in {plain(data['store'])}: `ironlaw diagnose FILE --keep` or `ironlaw runs add` keeps one"
+    head = ["run", "label", "kept (UTC)", "step", "steps", "bound by", "device", "ranks", ""]
+    rows = [
+        [
+            r["id"],
+            r["label"] or "-",
+            _when(r["kept_at"]),
+            _seconds(r["step_seconds"]),
+            str(r["steps"]),
+            r["roof"] or "-",
+            ", ".join(d for d in _setting(r, "hardware", "devices") if d) or "-",
+            str(_setting(r, "hardware", "ranks") or "-"),
+            "contended" if r["contended"] else "",
+        ]
+        for r in runs
+    ]
+    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''} in {plain(data['store'])}"
+    return "\n".join([ink.bold(count), *table(head, rows, ink, right={3, 4, 7})])
+
+
+def _setting(run: Mapping[str, Any], part: str, key: str) -> Any:
+    found = run["settings"].get(part)
+    return found.get(key, "") if isinstance(found, dict) else ""
+
+
+# One run
+
+
+def show_data(kept: Kept, diagnosis: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
+    """A run with its diagnosis, and the medians of its steps."""
+    middle = {name: value * NS for name, value in medians(paces(samples)).items()}
+    return {"run": run_data(kept), "store": kept.store, "step_medians": middle, "diagnosis": dict(diagnosis)}
+
+
+def show_page(data: Mapping[str, Any], colour: bool = False) -> str:
+    """A run in a screen: what, on what, how long, where it goes, what it was bound by."""
+    ink = Ink(colour)
+    return "\n\n".join("\n".join(lines) for lines in (list(_head(data, ink)), list(_files(data, ink)), list(_parts(data, ink))) if lines)
+
+
+def _head(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    run, diagnosis = data["run"], data["diagnosis"]
+    yield ink.bold(f"run {_name(run)}")
+    yield f"kept {_when(run['kept_at'])} UTC, {run['origin']}, by ironlaw {plain(run['tool_version'])}; fingerprint {run['fingerprint']}"
+    if run["step_seconds"] is not None:
+        yield f"step {ink.bold(_seconds(run['step_seconds']))}, the median of {run['steps']}"
+    verdict = diagnosis.get("verdict") or {}
+    if run["roof"]:
+        gain = verdict.get("gain")
+        pair = isinstance(gain, list) and len(gain) == 2 and all(isinstance(g, (int, float)) for g in gain)
+        told = f", gain {gain[0]:.2f}x to {gain[1]:.2f}x" if pair and gain is not None else ""
+        after = f", then {plain(str(verdict['next']))}" if verdict.get("next") else ""
+        yield f"bound by {ink.bold(plain(run['roof']))}{told}{after}"
+    if run["contended"]:
+        yield ink.bad("contended: others used the machine")
+    if diagnosis.get("redacted") is True:
+        yield "redacted: names are hashed"
+
+
+def _files(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    rows = [
+        [
+            str(e["rank"]) if e.get("rank") is not None else "-",
+            e.get("device") or "-",
+            str(len(e.get("steps") or (e.get("log") or {}).get("samples_seconds") or ())),
+            _seconds(_us(e.get("window"), "wall_us")),
+            e["path"],
+        ]
+        for e in data["diagnosis"]["files"]
+    ]
+    yield from table(["rank", "device", "steps", "window", "file"], rows[:16], ink, right={0, 2, 3})
+    if len(rows) > 16:
+        yield f"  ... {len(rows) - 16} more files (--json shows all)"
+
+
+def _us(window: Mapping[str, Any] | None, key: str) -> float | None:
+    value = (window or {}).get(key)
+    return value * 1e-6 if isinstance(value, (int, float)) else None
+
+
+def _parts(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    window, _ = window_parts(data["diagnosis"])
+    if WALL not in window:
+        return
+    wall = window[WALL]
+    rows = [[NAMES[t], _seconds(window[t]), f"{window[t] / wall:.1%}" if wall else "-"] for t in TERMS if t in window]
+    rows += [["window", _seconds(wall), ""]]
+    rows += [[f"({NAMES[t]})", _seconds(window[t]), f"{window[t] / wall:.1%}" if wall else "-"] for t in BESIDE[:2] if t in window]
+    yield from table(["the window, mean over ranks", "time", "share"], rows, ink, right={1, 2})
+
+
+# Two runs
+
+
+def compare_data(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Two runs side by side."""
+    warnings = []
+    if found["settings_that_differ"]:
+        warnings.append(f"the fingerprints differ in {', '.join(found['settings_that_differ'])}: not all of the difference is the change's")
+    if any(run.contended for run in (found["a"], found["b"])):
+        warnings.append("others used the machine during one of the runs")
+    return {**found, "a": run_data(found["a"]), "b": run_data(found["b"]), "warnings": warnings}
+
+
+def compare_page(data: Mapping[str, Any], colour: bool = False) -> str:
+    """The verdict first, then parts by the seconds they differ by."""
+    ink, a, b = Ink(colour), data["a"], data["b"]
+    difference = data["step"]["difference"]
+    first = [ink.bold(f"{_name(b)} against {_name(a)}")]
+    if difference is None:
+        first.append("no step times in both runs: windows only")
+    else:
+        shift = difference["shift"]
+        word = "slower" if difference["seconds"] > 0 else "faster"
+        told = f" ({_percent(shift)})" if shift is not None else ""
+        first.append(
+            f"the median step is {_seconds(abs(difference['seconds']))} {word}{told}; `ironlaw runs gate` says whether that is noise"
+        )
+    if data["roof"]["a"] or data["roof"]["b"]:
+        first.append(f"bound by {plain(data['roof']['a'] or '-')}, then by {plain(data['roof']['b'] or '-')}")
+    parts = [first, _spread_lines(data, ink)]
+    window = data["window"]
+    if window["terms"]:
+        rows = [*window["terms"], window["wall"]] if window["wall"] else window["terms"]
+        parts.append(_term_lines(f"window: {window['of']}", rows, ink))
+    if data["steps"]:
+        parts.append(_term_lines("median over steps", data["steps"], ink))
+    parts.append([ink.bad("warning: ") + w for w in data["warnings"]])
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _spread_lines(data: Mapping[str, Any], ink: Ink) -> list[str]:
+    rows = []
+    for key in ("a", "b"):
+        s = data["step"][key]
+        if s is not None:
+            low, high = s["quartiles"]
+            times = [_seconds(x) for x in (s["median"], low, high, s["least"], s["most"])]
+            rows.append([_name(data[key]), str(s["count"]), *times])
+    return list(table(["run", "steps", "median", "p25", "p75", "least", "most"], rows, ink, right={1, 2, 3, 4, 5, 6})) if rows else []
+
+
+def _term_lines(title: str, rows: Sequence[Mapping[str, Any]], ink: Ink) -> list[str]:
+    cells = [
+        [
+            "all" if r["term"] == WALL else NAMES[r["term"]],
+            _seconds(r["a"]),
+            _seconds(r["b"]),
+            _signed(r["difference"]),
+            _percent(r["ratio"] - 1) if r["ratio"] is not None else "-",
+        ]
+        for r in rows
+    ]
+    return list(table([title, "A", "B", "B - A", ""], cells, ink, right={1, 2, 3, 4}))
+
+
+# A gate
+
+
+def gate_data(found: Gated, across: bool) -> dict[str, Any]:
+    """The verdict, why, and every check."""
+    checks = [
+        {
+            "quantity": c.quantity,
+            "baseline_seconds": c.baseline_ns * NS,
+            "run_seconds": c.candidate_ns * NS,
+            "shift": c.shift,
+            "threshold": c.threshold,
+            "noise": c.noise,
+            "noise_from_runs": c.learned_from if c.noise is not None else 0,
+            "samples": list(c.samples),
+            "p_slower": c.p_slower,
+            "p_faster": c.p_faster,
+            "verdict": c.verdict,
+        }
+        for c in found.gate.checks
+    ]
+    return {
+        "verdict": found.gate.verdict,
+        "exit_status": found.gate.exit_status,
+        "reasons": list(found.gate.reasons),
+        "across": across,
+        "baseline": run_data(found.baseline),
+        "run": run_data(found.run),
+        "checks": checks,
+        "warnings": list(found.gate.warnings),
+    }
+
+
+def gate_page(data: Mapping[str, Any], colour: bool = False) -> str:
+    """The verdict, why, and the table of checks."""
+    ink = Ink(colour)
+    mark = {"slower": ink.bad, "inconclusive": ink.bold}.get(data["verdict"], ink.good)
+    parts = [[f"{mark(data['verdict'])}: {_name(data['run'])} against {_name(data['baseline'])}", *map(plain, data["reasons"])]]
+    if data["checks"]:
+        rows = [
+            [
+                NAMES[c["quantity"]],
+                _seconds(c["baseline_seconds"]),
+                _seconds(c["run_seconds"]),
+                _percent(c["shift"]),
+                f"{c['threshold']:.1%}",
+                f"{c['p_slower']:.2g}",
+                "within the gate" if c["verdict"] == "inconclusive" and c["quantity"] != WALL else c["verdict"],
+            ]
+            for c in data["checks"]
+        ]
+        head = ["of a step", "baseline", "run", "shift", "gate at", "p slower", ""]
+        parts.append(list(table(head, rows, ink, right={1, 2, 3, 4, 5})))
+        c = data["checks"][0]
+        if c["noise"] is not None:
+            parts[-1].append(
+                f"gate at the larger of 3.0% and {NOISE_TIMES:g} x noise {c['noise']:.2%}, learned from {c['noise_from_runs']} other runs;"
+                f" {c['samples'][0]} and {c['samples'][1]} steps, at least {LEAST_SAMPLES} each"
+            )
+    parts.append([ink.bad("warning: ") + w for w in data["warnings"]])
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+# A run that was kept, labelled or forgotten
+
+
+def kept_data(kept: Kept, done: str) -> dict[str, Any]:
+    """What was done to a run."""
+    again = done == "kept" and not kept.new
+    warnings = ["the same diagnosis is kept already: nothing was added"] if again else []
+    return {"done": done, "new": kept.new, "store": kept.store, "run": run_data(kept), "warnings": warnings}
+
+
+def kept_page(data: Mapping[str, Any], colour: bool = False) -> str:
+    """One line, and a warning where there is one."""
+    ink, run = Ink(colour), data["run"]
+    step = f", step {_seconds(run['step_seconds'])} over {run['steps']}" if run["step_seconds"] is not None else ""
+    lines = [f"{data['done']}: run {_name(run)}{step}, in {plain(data['store'])}"]
+    return "\n".join(lines + [ink.bad("warning: ") + w for w in data["warnings"]])
+
+
+# Setting
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], ink: Ink, right: set[int]) -> Iterator[str]:
+    """Rows under their heads; the columns in ``right`` are set to the right."""
+    cells = [[plain(cell) for cell in row] for row in rows]
+    widths = [max(len(title), *(len(row[i]) for row in cells), 0) for i, title in enumerate(head)]
+
+    def line(values: Sequence[str]) -> str:
+        set_ = (v.rjust(w) if i in right else v.ljust(w) for i, (v, w) in enumerate(zip(values, widths, strict=True)))
+        return "  " + "  ".join(set_).rstrip()
+
+    yield ink.dim(line(head))
+    for row in cells:
+        yield line(row)
+
+
+def plain(text: str) -> str:
+    """Text from a file without what a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _name(run: Mapping[str, Any]) -> str:
+    return f"{run['id']} ({plain(run['label'])})" if run["label"] else str(run["id"])
+
+
+def _when(text: str) -> str:
+    return plain(text[:19].replace("T", " "))
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else units.show(value, "s", 4)
+
+
+def _percent(value: float) -> str:
+    """A signed share, where nothing is +0.0%."""
+    return f"{round(value, 3) + 0.0:+.1%}"
+
+
+def _signed(value: float) -> str:
+    return ("-" if value < 0 else "+") + _seconds(abs(value))
