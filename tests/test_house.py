@@ -39,7 +39,8 @@ ALONE = {
     ("report/validation.py", "validate"),
     ("report/plans.py", "search"),
     ("report/questions.py", "questions"),
-    ("report/measured.py", "measure"),
+    ("report/measured.py", "questions"),  # its tables are those of a question's answer
+    ("report/measured_logs.py", "questions"),
     ("report/runs.py", "measure"),
 }
 

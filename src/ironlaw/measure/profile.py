@@ -22,6 +22,16 @@ from ironlaw.measure.utilisation import Utilisation, mfu_of
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Accelerator
 
+IDLE_KEYS = {
+    "data loading": "data_loading_us",
+    "synchronisation": "synchronisation_us",
+    "allocator": "allocator_us",
+    "host launch": "host_launch_us",
+    "launch latency": "launch_latency_us",
+    "stream wait": "stream_wait_us",
+    "unknown": "unknown_us",
+}
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -77,7 +87,7 @@ class Profile:
             "steps": [step_data(step) for step in self.steps],
             "collectives": [c.data() for c in by_size(self.collectives, self._link())],
             "kernels": [k.data() for k in self.kernels],
-            "idle": {reason.replace(" ", "_") + "_us": ns / 1000 for reason, ns in self.idle.by_reason.items()},
+            "idle": {IDLE_KEYS[reason]: ns / 1000 for reason, ns in self.idle.by_reason.items()},
             "utilisation": self.utilisation.data(),
             "communication": {
                 "reasons": {self.trace.text(i): why for i, why in self.classified.reason.items()},
@@ -108,12 +118,10 @@ def window_data(window: Window) -> dict[str, float]:
 
 
 def step_data(step: Step) -> dict[str, Any]:
-    """A step: how long the host took, and the window of what it launched."""
-    return {
-        "number": step.number,
-        "host_us": (step.host_end - step.host_start) / 1000,
-        "device": None if step.device is None else window_data(step.device),
-    }
+    """A step: ``wall_us`` on the host, ``device_us`` on the device with the parts that sum to it."""
+    device = {} if step.device is None else window_data(step.device)
+    wall = device.pop("wall_us", None)
+    return {"number": step.number, "wall_us": (step.host_end - step.host_start) / 1000, "device_us": wall, **device}
 
 
 def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple[Path, ...] = (), folders: tuple[str, ...] = ()) -> Profile:

@@ -215,8 +215,11 @@ def literals() -> frozenset[str]:
     found: set[str] = set()
     for room in ROOMS:
         for path in sorted((HERE.parent / room).rglob("*.py")):
-            tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            found |= {node.value for node in tree if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.add(node.value)
+                elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                    found.add(node.target.id)  # a field, which is a key of plain data
     for path in sorted((HERE / "data").glob("*.toml")):
         if path != PUBLIC:
             found |= {text for _, text in _strings(tomli.loads(path.read_text(encoding="utf-8")), "")}

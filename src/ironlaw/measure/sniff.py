@@ -16,7 +16,7 @@ READS = "Chrome traces of torch.profiler, Nsight Systems SQLite, training logs, 
 
 
 def kind_of(path: str | Path) -> str:
-    """``chrome``, ``nsys``, ``snapshot``, ``timeline``, or ``log`` of a known format; an InputError says what is read where it is none of them."""
+    """``chrome``, ``nsys``, ``snapshot``, ``timeline`` or ``log``; an InputError says what is read where it is none of them."""
     start = head(path, HEAD)
     kind = _kind(start)
     if kind is None:

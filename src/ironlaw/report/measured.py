@@ -141,9 +141,10 @@ def _steps(steps: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
         return
     rows = []
     for step in steps[:MOST_ROWS]:
-        device = step["device"] or {}
-        rows.append({"number": str(step["number"]), "host": step["host_us"] / 1e6} | {k: _seconds(device.get(k)) for _, k in PARTS})
-    columns = [Column("number", "step"), Column("host", "host", "s"), *(Column(key, name, "s") for name, key in PARTS)]
+        shown = {k: _seconds(step.get(k)) for _, k in (("", "device_us"), *PARTS)}
+        rows.append({"number": str(step["number"]), "host": step["wall_us"] / 1e6, **shown})
+    columns = [Column("number", "step"), Column("host", "host", "s"), Column("device_us", "device", "s")]
+    columns += [Column(key, name, "s") for name, key in PARTS]
     yield from table_lines(Table("steps", "Steps", tuple(columns), rows), ink)
 
 
