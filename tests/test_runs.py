@@ -182,6 +182,24 @@ def test_the_default_store_is_the_environment_or_the_users_data_folder(monkeypat
     assert store.default_path() == tmp_path / "ironlaw" / "runs.sqlite"
 
 
+def test_a_step_that_the_host_marked_lasts_as_long_as_the_longer_of_host_and_device(path):
+    data = diagnosis([])
+    parts = {"device_us": 80.5, "compute_us": 60, "exposed_comm_us": 10.5, "exposed_memcpy_us": 0, "idle_us": 10}
+    data["files"][0]["steps"] = [
+        {"number": 5, "wall_us": 100.25, **parts},  # the device waited 19.75 us before its first event
+        {"number": 6, "wall_us": 70, **parts},  # the host ran ahead
+        {"number": 7, "wall_us": 90, "device_us": None},
+    ]
+    kept = store.keep(data, None, path)
+    found = store.samples(kept.id, path)
+    assert [s.ns for s in found if s.quantity == "device"] == [80_500, 80_500]
+    assert recorded.paces(found)["wall"] == [100_250, 80_500, 90_000]
+    assert recorded.paces(found)["compute"] == [60_000, 60_000]
+    data["files"][0]["steps"][0]["device_us"] = [1]
+    with pytest.raises(InputError, match="device_us is"):
+        store.keep(data, None, path)
+
+
 # Several processes, and one that dies
 
 

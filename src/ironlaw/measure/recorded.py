@@ -24,9 +24,11 @@ MOST_BYTES = 64 << 20  # of a diagnosis; one of 64 ranks and 1000 steps is a ten
 MOST_DEPTH = 64
 MOST_SAMPLES = 2_000_000
 WALL = "wall"
+DEVICE = "device"  # how long the device was in the step, where the wall is the host's
 TERMS = ("compute", "exposed_comm", "exposed_memcpy", "idle")  # they sum to the wall
 BESIDE = ("comm", "memcpy", "busy")  # they overlap with the terms
-QUANTITIES = (WALL, *TERMS, *BESIDE)
+QUANTITIES = (WALL, *TERMS, *BESIDE)  # of a window
+STEP_QUANTITIES = (DEVICE, *QUANTITIES)
 _NS = {"us": 1000, "seconds": 1_000_000_000}
 
 
@@ -164,7 +166,7 @@ def series(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> Iterat
             number = step.get("number", k)
             if isinstance(number, bool) or not isinstance(number, int) or abs(number) >= 1 << 63:
                 raise InputError(f"{at}.steps[{k}].number is {_told(number)}, not a whole number")
-            for quantity in QUANTITIES:
+            for quantity in STEP_QUANTITIES:
                 value = step.get(f"{quantity}_us")
                 if value is not None:
                     yield Sample(i, rank, "trace", quantity, number, nanoseconds(value, "us", f"{at}.steps[{k}].{quantity}_us"))
@@ -179,6 +181,8 @@ def series(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> Iterat
 def paces(samples: Sequence[Sample]) -> dict[str, list[float]]:
     """Quantity to one value a step of the job [ns]: a step lasts as long as on its slowest rank, terms are the mean over ranks.
 
+    On one rank a step lasts as long as the host was in it or as the device took from its first event to its last, whichever is longer:
+    the device's time leaves out what it waited before its first event, and the host's ends before the device does where it runs ahead.
     Step times come from logs where there are any, since a profiler slows what it watches; terms come from traces. Ranks of one job
     wait for each other, so they are one sample together, while files without a rank, and a rank seen twice, are runs of their own.
     """
@@ -193,8 +197,9 @@ def paces(samples: Sequence[Sample]) -> dict[str, list[float]]:
         if rank is not None:
             seen[rank] += 1
     for s in samples:
-        if s.quantity != WALL or s.source == source:
-            groups[s.quantity][owner[s.file], s.step].append(s.ns)
+        name = WALL if s.quantity == DEVICE else s.quantity
+        if name != WALL or s.source == source:
+            groups[name][owner[s.file], s.step].append(s.ns)
     return {q: [float(max(v)) if q == WALL else fmean(v) for v in steps.values()] for q, steps in groups.items()}
 
 
@@ -210,7 +215,8 @@ def settings(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
     """
     files = diagnosis["files"]
     ranks = {entry["rank"] for entry in files if entry.get("rank") is not None}
-    sizes = [entry["world_size"] for entry in files if isinstance(entry.get("world_size"), int)]
+    said = [e.get("world_size") or (e.get("log") or {}).get("world_size") for e in files]
+    sizes = [size for size in said if isinstance(size, int)]
     return {
         "hardware": {
             "devices": sorted({entry.get("device") or "" for entry in files}),

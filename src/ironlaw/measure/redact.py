@@ -23,7 +23,7 @@ import tomli
 
 HERE = Path(__file__).parent
 PUBLIC = HERE / "data" / "public_names.toml"
-ROOMS = ("measure", "estimate")  # the code whose words a diagnosis is made of
+ROOMS = ("measure", "estimate", "report")  # the code whose words a diagnosis is made of
 PATH_KEYS = frozenset({"path", "paths", "folder", "against", "trace", "source_path"})
 HIDDEN_KEYS = frozenset(
     {
@@ -96,6 +96,8 @@ class Redactor:
         """A unit like GB/s or a public library's file as it is, anything else as a hash."""
         if _UNITS.fullmatch(text) and all(is_public(part) for part in text.split("/") if part):
             return text
+        if re.fullmatch(r"docs/[\w-]+\.md(#[\w-]+)?", text) and all(is_public(word) for word in re.findall(r"\w+", text)):
+            return text
         if re.fullmatch(r"[\w./-]+", text) and text.partition("/")[0] in public()["packages"]:
             return "/".join(part if is_public(part.removesuffix(".py")) else self.hashed(part) for part in text.split("/"))
         return self.path(text)
@@ -135,20 +137,22 @@ def _walk(item: Any, key: str, redactor: Redactor) -> Any:
         return item
     if key in PATH_KEYS:
         return redactor.path(item)
-    if key in HIDDEN_KEYS:
+    if key in HIDDEN_KEYS and item not in literals():
         return redactor.hashed(item)
     return item if key in DEVICE_KEYS and redactor.is_device(item) else redactor.text(item)
 
 
 def _key(name: str, redactor: Redactor) -> str:
     """A key of the format as it is; a key that is somebody's name, hashed."""
-    base = name.removesuffix("_us").removesuffix("_ns").removesuffix("_seconds").removesuffix("_bytes")
-    return name if base in public()["keys"] or is_public(name) else redactor.text(name)
+    unit = re.search(r"_(us|ns|seconds|bytes)$", name)
+    base = name[: unit.start()] if unit else name
+    ours = base in public()["keys"] or (unit is not None and all(is_public(part) for part in base.split("_")))
+    return name if ours or is_public(name) else redactor.text(name)
 
 
 def _components(diagnosis: Mapping[str, Any], paths: Iterable[str]) -> set[str]:
     """Folders and names of the files that were read, and values under keys that are hidden: they stand in sentences too."""
-    found = {text for key, text in _strings(diagnosis, "") if key in HIDDEN_KEYS}
+    found = {text for key, text in _strings(diagnosis, "") if key in HIDDEN_KEYS and text not in literals()}
     found |= {part for path in paths for part in re.split(r"[/\\]", path)}
     return {name for name in found if len(name) > 2 and not is_public(name)}
 
@@ -215,11 +219,12 @@ def literals() -> frozenset[str]:
     found: set[str] = set()
     for room in ROOMS:
         for path in sorted((HERE.parent / room).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for node in tree:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     found.add(node.value)
                 elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    found.add(node.target.id)  # a field, which is a key of plain data
+                    found.add(node.target.id)  # a field of a record is a key of its JSON
     for path in sorted((HERE / "data").glob("*.toml")):
         if path != PUBLIC:
             found |= {text for _, text in _strings(tomli.loads(path.read_text(encoding="utf-8")), "")}
