@@ -244,6 +244,14 @@ class TestReading:
             {0: (4, (0, 2))},
         ]
 
+    def test_of_the_header_single_values_are_kept_and_no_environment(self, tmp_path):
+        text = (
+            HEAD + kernel() + b'], "with_stack": 1, "metadata": {"env": {"TOKEN": "s3cret"}}, "deviceProperties": [{"id": 0, "name": "H"}]}'
+        )
+        (trace,) = read(tmp_path, text.replace(b'"pid":0', b'"pid":9').replace(b'"stream":7', b'"stream":7,"device":0'))
+        assert trace.properties == {"schemaVersion": 1, "with_stack": 1, "device": {"id": 0, "name": "H"}}
+        assert trace.device_name == "H"
+
     def test_what_cannot_be_read_is_counted_and_the_rest_kept(self, tmp_path):
         wrong = (b'"x"', b"null", b"[1]", b"1e400", b"1e99999", b"true")
         (trace,) = read(tmp_path, trace_of(kernel(), *(kernel(at) for at in wrong), kernel(lasts=b"-1"), kernel(b"20")))
@@ -295,6 +303,34 @@ def test_an_event_belongs_to_the_last_call_of_its_number_before_it(events, calls
     rows = chrome._launch_rows(start, correlation, launches)
     assert [NONE if r == NONE else called[r] for r in rows] == slow_launch_rows(start, correlation, launches)
     assert all(r == NONE or numbers[r] == c for r, c in zip(rows, correlation, strict=True))
+
+
+def slowly_scanned(text):
+    """Depths and strings, a byte at a time; None where a backslash stands outside a string."""
+    found, depth, inside, escaped = [], 0, False, False
+    for byte in text:
+        if escaped:
+            escaped = False
+        elif byte == ord("\\"):
+            if not inside:
+                return None
+            escaped = True
+        elif byte == ord('"'):
+            inside = not inside
+        elif not inside:
+            depth += (byte in b"[{") - (byte in b"]}")
+        found.append((depth, inside))
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(alphabet='\\\\\\"[]{}x', max_size=12), max_size=4), st.booleans())
+def test_brackets_are_counted_outside_strings_whatever_the_pieces(pieces, begins_inside):
+    pieces = [piece.encode() for piece in ['"'] * begins_inside + pieces]
+    expected = slowly_scanned(b"".join(pieces))
+    scan = json_stream._Scan()
+    found = [pair for piece in pieces for pair in zip(*(column.tolist() for column in scan.feed(piece)), strict=True)]
+    assert expected is None or found == expected
 
 
 def whatever_is_read(path):

@@ -277,6 +277,8 @@ class _Reader:
         info = info if isinstance(info, dict) else {}
         process = columns.pop()
         events = DeviceEvents(*columns, *[_launch_rows(columns[0], columns[6], launches)])
+        # single values only: tools that call the profiler add whole environments, which nobody wants passed on
+        said = {k: v for k, v in header.items() if isinstance(v, (str, int, float))}
         found = []
         for device, mine in self._places(process, events.device):
             found.append(
@@ -295,7 +297,7 @@ class _Reader:
                     marks=marks,
                     messages=messages if mine is None else _among(messages, mine),
                     asked=self.asked,
-                    properties={k: v for k, v in header.items() if k not in ("deviceProperties",)} | _device(header, device),
+                    properties=said | _device(header, device),
                     warnings=tuple(f"{count} events left out: {why}" for why, count in self.left_out.items()),
                 )
             )

@@ -16,7 +16,7 @@ from ironlaw.measure.devices import Device, device_named
 from ironlaw.measure.events import DeviceEvents, Trace
 from ironlaw.measure.idle import Idle, idle_of
 from ironlaw.measure.kernels import KernelGroup, kernel_table
-from ironlaw.measure.split import Policy, Step, Window, classes, kept, step_marks, step_of, window_of
+from ironlaw.measure.split import Policy, Step, Window, classes, kept, step_marks, step_of, window_of, windows_of
 from ironlaw.measure.utilisation import Utilisation, mfu_of
 
 if TYPE_CHECKING:
@@ -161,14 +161,16 @@ def _steps(
     marks: list[tuple[int, int, int]], step: NDArray[np.int64], events: DeviceEvents, communicates: NDArray[np.bool_], policy: Policy
 ) -> tuple[Step, ...]:
     """The steps; on the device each lasts from the first event it launched to that of the next, so that they sum to the window."""
-    first = {at: int(events.start[step == at].min()) for at in np.unique(step).tolist() if at >= 0}
-    begins = [*sorted(first.values()), int(events.end.max())]
+    which, place = np.unique(np.where(step >= 0, step, len(marks)), return_index=True)  # events are sorted, so the first is the earliest
+    which, since = which[which < len(marks)], events.start[place[which < len(marks)]]
+    begins = np.append(np.sort(since), events.end.max())
+    until = np.maximum(since, begins[np.minimum(np.searchsorted(begins, since, "right"), len(since))])
+    windows = dict(zip(which.tolist(), windows_of(events, communicates, since, until), strict=True))
     found = []
     for at, (number, start, end) in enumerate(marks):
         if policy.last_step == "drop" and at == len(marks) - 1:
             continue
-        span = (first[at], next(b for b in begins if b > first[at])) if at in first else None
-        found.append(Step(number, start, end, None if span is None else window_of(events, communicates, span)))
+        found.append(Step(number, start, end, windows.get(at)))
     return tuple(found)
 
 
