@@ -34,6 +34,7 @@ class LogReading:
     format: str
     world_size: int | None
     steps: Steps | None
+    samples_seconds: tuple[float, ...]  # the ordinary lines, in order
     aside: tuple[Aside, ...]
     rates: Rates | None
     why_no_rates: str
@@ -94,6 +95,7 @@ def log_reading(
         format=log.format,
         world_size=job.gpus,
         steps=steps,
+        samples_seconds=tuple(float(s) for s, why in zip(log.seconds, aside, strict=True) if not why),
         aside=asides(log, aside),
         rates=rates,
         why_no_rates=why,

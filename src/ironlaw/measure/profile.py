@@ -80,6 +80,7 @@ class Profile:
             "rank": self.trace.rank,
             "world_size": self.trace.world_size,
             "reader": self.trace.reader,
+            "software": _software(self.trace),
             "policy": {"unlinked": self.policy.unlinked, "last_step": self.policy.last_step},
             "left_out": self.left_out,
             "events": len(self.events),
@@ -97,6 +98,24 @@ class Profile:
 
     def _link(self) -> Link | None:
         return None if self.accelerator is None else link_of(self.accelerator.name, self.folders)
+
+
+VERSIONS = (
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+)
+
+
+def _software(trace: Trace) -> dict[str, Any]:
+    """Versions the file names: what two runs must share to be compared."""
+    info = trace.properties.get("distributedInfo")
+    nccl = info.get("nccl_version") if isinstance(info, dict) else None
+    found = {name: trace.properties[name] for name in VERSIONS if isinstance(trace.properties.get(name), (int, float, str))}
+    return found | ({"nccl_version": nccl} if isinstance(nccl, str) else {})
 
 
 def _suspect(one: Unclassified) -> dict[str, Any]:
