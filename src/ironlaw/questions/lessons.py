@@ -344,7 +344,7 @@ def checkpoints(values: Mapping[str, Any], folders: tuple[str, ...]) -> Answer:
         Column("checkpoints", "checkpoints", "1"),
         Column("simple", "simple form", "B"),
         Column("exact", "exact form", "B"),
-        Column("again", "of a forward, again", "%"),
+        Column("again", "of a forward, again (simple form)", "%"),
     )
     best = min(rows, key=lambda row: row["exact"])
     return Answer(
