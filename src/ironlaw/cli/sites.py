@@ -9,6 +9,4 @@ EXAMPLES = """\
   ironlaw sites --model-of ten-sites
 """
 
-command = command_of(
-    "sites", OPTIONS, "Train across data centres: distance, exchange, waiting, cost, power and carbon.", EXAMPLES, "model"
-)
+command = command_of("sites", OPTIONS, "Train across data centres: distance, exchange, waiting, cost, power and carbon.", EXAMPLES, "model")

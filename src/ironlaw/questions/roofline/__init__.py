@@ -117,7 +117,9 @@ OPTIONS: dict[str, Option] = {
     "norm": Option(named(NORMS, "TOKENS", "WIDTH"), "rmsnorm (default) or layernorm of tokens and width", "[NAME,]T,H"),
     "softmax": Option(sizes("ROWS", "COLUMNS"), "softmax of rows and columns", "R,C"),
     "activation": Option(
-        named(ACTIVATIONS, "TOKENS", "WIDTH"), f"activation function of tokens and width: {', '.join(ACTIVATIONS)}", "NAME,T,W"
+        named((*ACTIVATIONS, "all"), "TOKENS", "WIDTH"),
+        f"activation function of tokens and width: {', '.join(ACTIVATIONS)}; all: side by side",
+        "NAME,T,W",
     ),
     "optimizer": Option(
         named(OPTIMIZERS, "PARAMETERS", alone=True),
