@@ -242,6 +242,7 @@ def _row(
         accelerator.memory_capacity,
     )
     _refuse(values, work, device, peak)
+    above = plain(device.peak) / plain(peak)
     bandwidth = leaf(f"{name} price of HBM bandwidth", cost.per_bandwidth, "USD/B", price=rent, bandwidth=device.bandwidth)
     arithmetic = leaf(f"{name} price of arithmetic", cost.per_flop, "USD/FLOP", price=rent, peak=device.peak)
     balance = leaf(f"{name} machine balance", kernels.ridge_point, "FLOP/B", peak=device.peak, bandwidth=device.bandwidth)
@@ -253,7 +254,7 @@ def _row(
         "usd_per_pflops_hour": float(arithmetic.value) * HOUR * PETA,
         "machine_balance": float(balance.value),
         "roofs": None,
-        "warnings": [],
+        "warnings": [f"--peak of {name} is {above:.2f} times its dense peak: nothing runs above that"] if above > 1.0 else [],
     }
     if values.get("three_roof") != "off":
         terms += _first(row, values, work, device, rent, peak)

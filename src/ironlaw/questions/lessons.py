@@ -54,6 +54,8 @@ def ask(given: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The Answer of options as they were given."""
     values = read(given, OPTIONS, "lessons")
     own = {name: values.pop(name) for name in OWN if name in values}
+    if "tokens" not in values and (unused := [name for name in ("price", "grid", "pue") if name in values]):
+        raise QuestionError(f"--{unused[0]} has no effect without --tokens: give both")
     if own.get("table") == "lora":
         from ironlaw.questions.adapters import adapters
 
@@ -97,7 +99,8 @@ def advised(values: dict[str, Any], own: dict[str, Any], folders: tuple[str, ...
         {"bound": bound, "dam": CLASSES[bound], "plan": row["plan"]},
         row["assumptions"],
         row["warnings"],
-        folders=folders,
+        row["memory"]["fits"] or any(item["fits"] for item in tried),
+        folders,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ironlaw import units
-from ironlaw.errors import IronlawError, QuestionError, SpaceError, UnitError, ValueRangeError
+from ironlaw.errors import IronlawError, QuestionError, SpaceError, UnitError, UnknownNameError, ValueRangeError
 from ironlaw.estimate import options as known
 from ironlaw.estimate.options import Option, duration, tokens, whole
 from ironlaw.questions.answer import Answer, Column, Table, need, read
@@ -107,6 +107,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         raise SpaceError(f"{rows:,} rows are more than {MOST}: give shorter lists, or ask ironlaw plan, which searches")
     if lone := [name for name in EXCHANGE[1:] if name in values and "sites" not in values]:
         raise QuestionError(f"--{lone[0].replace('_', '-')} is of an exchange among --sites N: give that too")
+    if values.get("sites", 2.0) < 2.0:
+        raise ValueRangeError(f"--sites is {values['sites']:g}: an exchange needs at least two; leave it out for one")
     if "mfu" in values:
         from ironlaw.questions.sweep_by_hand import by_hand
 
@@ -206,7 +208,9 @@ def _estimated(
         told["batch"] = asked["global_batch_size"] * asked["seq_len"]
     try:
         one = answer({**asked, "tokens": amount}, folders)
-    except IronlawError as error:
+    except (UnknownNameError, UnitError):
+        raise  # wrong in every row
+    except QuestionError as error:
         return {**told, "why_not": str(error)}, None
     row = one.row(0)
     if row["step"]["seconds"] is None:
@@ -280,7 +284,9 @@ def exchanges(values: dict[str, Any], rows: list[dict[str, Any]], asked_models: 
         asked |= {"global_batch_tokens": row["batch"]} | ({} if "mfu" in values else {"seq_len": row["seq_len"]})
         try:
             found = sites.ask(asked, folders)
-        except IronlawError as error:
+        except (UnknownNameError, UnitError):
+            raise
+        except QuestionError as error:
             made.append({**told, "gpus": near, "why_not": str(error)})
             continue
         kept = {"exchange": "exchange", "exposed": "exposed", "share": "communication share", "seconds": "seconds", "usd": "cost"}
