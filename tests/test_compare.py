@@ -223,3 +223,19 @@ def test_the_command(capsys):
     assert main(["compare", "--help"]) == 0
     text = capsys.readouterr().out
     assert all(f"--{name.replace('_', '-')}" in text for name in OPTIONS if name != "model")
+
+
+def test_a_share_for_each_resource_is_one_share_where_they_are_equal():
+    asked = {"model": "llama-3-70b", "on": "h100-sxm", "gpus": 256}
+    one = compare(**asked, utilization=0.6)["three_roofs"][0]
+    each = compare(**asked, utilization="compute=0.6,hbm=0.6,network=0.6")["three_roofs"][0]
+    assert one == each
+    part = compare(**asked, utilization="compute=0.5,hbm=0.8,network=0.7")["three_roofs"][0]
+    assert part["first_order_rate"] == pytest.approx(0.5 / 0.6 * one["first_order_rate"])
+    assert part["first_order_memory_batch"] < one["first_order_memory_batch"]  # HBM reaches more of its roof: it binds later
+
+
+def test_what_three_roofs_leave_out_is_named():
+    warnings = " ".join(compare("mixtral-8x7b", on="h100-sxm", gpus=64).warnings)
+    assert "routing of experts" in warnings
+    assert "tensor" in warnings

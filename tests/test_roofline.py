@@ -395,3 +395,71 @@ def test_help(capsys):
     assert status == 0
     for name in package.OPTIONS:
         assert f"--{name.replace('_', '-')}" in out or name == "model"
+
+
+HIDING = {
+    "on": "h100-sxm",
+    "gpus": 64,
+    "tp": 4,
+    "pp": 2,
+    "dp_shard": 8,
+    "zero": 1,
+    "vpp": 4,
+    "global_batch_size": 128,
+    "micro_batch_size": 1,
+}
+
+
+def test_what_runs_beside_computation_sends_the_same_bytes():
+    """Overlap hides time and no bytes."""
+    shown = roofline("llama-3-8b", overlap="none", **HIDING)
+    waited = sum(row["wire_bytes"] for row in shown["operators"] if row["operator"] in ("all-gather", "reduce-scatter"))
+    beside = {row["collective"]: row for row in roofline("llama-3-8b", overlap="all", **HIDING)["hidden"]}
+    assert beside["tensor parallel"]["wire_bytes"] == pytest.approx(waited)
+    hops = next(
+        row
+        for row in shown["operators"]
+        if row["operator"] == "stage to stage" or "hand" in row["operator"] or row["where"] == "stage to stage"
+    )
+    assert beside["stage to stage"]["wire_bytes"] == pytest.approx(hops["wire_bytes"])
+    assert beside["stage to stage"]["alone"] == pytest.approx(hops["time"])
+    for row in beside.values():
+        assert 0.0 <= row["shown"] < row["alone"]
+
+
+def test_gradients_and_weights_beside_computation_by_hand():
+    """Half of the layers and one table on each stage, a quarter of them on a rank, 7/8 of them sent: fp32 there, bf16 back."""
+    beside = {row["collective"]: row for row in roofline("llama-3-8b", overlap="all", **HIDING)["hidden"]}
+    held = 8.03e9 / 2 / 4
+    assert beside["gradient reduction"]["wire_bytes"] == pytest.approx(held * 4 * 7 / 8, rel=2e-2)
+    assert beside["weight gather"]["wire_bytes"] == pytest.approx(held * 2 * 7 / 8, rel=2e-2)
+
+
+def test_sharded_weights_are_gathered_for_every_pass():
+    found = roofline("llama-3-8b", on="h100-sxm", gpus=64, zero=3, framework="fsdp", global_batch_size=64, micro_batch_size=1, tp=1, pp=1)
+    rows = {row["collective"]: row["wire_bytes"] for row in found["hidden"] if row["where"] == "layers"}
+    layers = 8.03e9 - 2 * 128256 * 4096
+    assert rows["gather, forward"] == pytest.approx(layers * 2 * 63 / 64, rel=1e-3)
+    assert rows["gather and scatter, backward"] == pytest.approx(layers * (2 + 4) * 63 / 64, rel=1e-3)
+
+
+def test_activation_functions_side_by_side():
+    rows = roofline(activation="all,8192,4096", on="h100-sxm")["operators"]
+    assert len(rows) == 9
+    assert {row["roof"] for row in rows} == {"hbm"}
+    ratios = [row["times_relu"] for row in rows]
+    assert ratios[0] == 1.0
+    assert max(ratios[:-2]) == pytest.approx(1.0)  # ungated: the same bytes
+    assert min(ratios[-2:]) > 1.4
+
+
+def test_generations_of_flash_are_in_order():
+    rows = {row["version"]: row for row in roofline(attention=(8, 16, 4096, 128), on="h100-sxm")["versions"]}
+    assert rows["unfused"]["times"] == 1.0
+    assert rows["flash-1"]["times"] < rows["flash-2"]["times"] < rows["flash-3"]["times"]
+    assert rows["flash-3"]["share"] < 1.0
+
+
+def test_a_device_without_a_generation_does_not_show_it():
+    shown = [row["version"] for row in roofline(attention=(8, 16, 4096, 128), on="a100-sxm-80gb")["versions"]]
+    assert shown == ["unfused", "flash-1", "flash-2"]

@@ -217,3 +217,10 @@ def test_the_command(capsys):
     text = capsys.readouterr().out
     assert all(f"--{name.replace('_', '-')}" in text for name in OPTIONS if name != "model")
     assert math.isfinite(data["checks"]["static"])
+
+
+def test_causes_of_a_low_mfu_are_the_whole_step():
+    answer = solve("llama-3-8b", "h100-sxm", gpus=256, tokens="1T", deadline=14, solve_for="mfu")
+    rows = next(table.rows for table in answer.tables if table.name == "causes")
+    assert sum(row["share"] for row in rows) == pytest.approx(1.0, abs=2e-3)
+    assert rows[0]["share"] == pytest.approx(answer["checks"]["predicted_mfu"])

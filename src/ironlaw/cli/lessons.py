@@ -5,7 +5,7 @@ from __future__ import annotations
 from ironlaw.cli.question import command_of
 from ironlaw.questions.lessons import OPTIONS
 
-_EXAMPLES = """\
+EXAMPLES = """\
   ironlaw lessons llama-3-8b --on h100-sxm --gpus 64
   ironlaw lessons llama-2-7b --on rtx-4090 --gpus 1 --recompute none
   ironlaw lessons llama-3-70b --on a100-sxm-80gb --gpus 256 --tp 8 --pp 4 --most 5 --json
@@ -13,5 +13,5 @@ _EXAMPLES = """\
   ironlaw lessons gpt-3-175b --table checkpoints
 """
 command = command_of(
-    "lessons", OPTIONS, "Try every optimisation on a plan: what it gains, what it costs, what to combine.", _EXAMPLES, positional="model"
+    "lessons", OPTIONS, "Try every optimisation on a plan: what it gains, what it costs, what to combine.", EXAMPLES, positional="model"
 )

@@ -19,6 +19,7 @@ VERBS = {
     "plan": ("ironlaw.cli.plan", "Search every plan for a question: the best, the next, why, how many, what to buy."),
     "compare": ("ironlaw.cli.compare", "Compare accelerators for a job: how many, how fast, what a token costs, what binds."),
     "solve": ("ironlaw.cli.solve", "GPUs, time, tokens, MFU or budget from the others, the steps and usual errors checked."),
+    "sweep": ("ironlaw.cli.sweep", "A table of runs over batch sizes, sequence lengths, models, tokens and counts."),
     "roofline": ("ironlaw.cli.roofline", "Which roof an operator, a step, a collective or a measurement is under."),
     "lessons": ("ironlaw.cli.lessons", "Try every optimisation on a plan: what it gains, what to combine."),
     "money": ("ironlaw.cli.money", "What a run costs to rent, reserve or own; its energy and carbon."),

@@ -11,23 +11,48 @@ from typing import Any
 import click
 
 from ironlaw.cli.estimate import wants_colour
+from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.estimate.options import Option
+
+FORMS = ("table", "json", "csv", "markdown")
+
+
+def _form(how: str | None, as_json: bool, explain: str | None) -> tuple[str, str]:
+    """The form of the answer, and the table it is asked for (all where none is named)."""
+    form, _, table = (("json" if as_json else "table") if how is None else how.strip()).partition(":")
+    if form not in FORMS:
+        raise UnknownNameError("--format", form, FORMS)
+    if as_json and form != "json":
+        raise QuestionError(f"--json and --format {form}: leave one of them out")
+    if form in ("csv", "markdown"):
+        if explain is not None:
+            raise QuestionError(f"--explain is a text or JSON, not {form}")
+        if how and ":" in how and not table:
+            raise QuestionError(f"--format {how}: the name of a table is missing")
+    elif table:
+        raise QuestionError(f"--format {how}: only csv and markdown take the name of a table")
+    return form, table
 
 
 def command_of(verb: str, options: Mapping[str, Option], summary: str, examples: str, positional: str | None = None) -> click.Command:
     """The click command of ``ironlaw.questions.VERB``; ``positional`` names the option that may stand without its flag."""
 
-    def run(explain: str | None, as_json: bool, catalog: tuple[str, ...], **flags: Any) -> int:
+    def run(explain: str | None, as_json: bool, how: str | None, catalog: tuple[str, ...], **flags: Any) -> int:
         from ironlaw.catalog.load import given_folders
 
+        form, table = _form(how, as_json, explain)
         given = {name: value for name, value in flags.items() if value is not None and value != ()}
         answer = importlib.import_module(f"ironlaw.questions.{verb}").ask(given, given_folders(catalog))
         from ironlaw.report import questions
 
-        if as_json:
+        if form == "json":
             text = json.dumps(questions.answer_data(answer, explain is not None), indent=1, allow_nan=False)
         elif explain is not None:
             text = questions.answer_explained(answer, explain)
+        elif form == "csv":
+            text = questions.answer_csv(answer, table)
+        elif form == "markdown":
+            text = questions.answer_markdown(answer, table)
         else:
             text = questions.answer_page(answer, colour=wants_colour())
         sys.stdout.write(text + "\n")
@@ -42,6 +67,11 @@ def command_of(verb: str, options: Mapping[str, Option], summary: str, examples:
             ["--explain"], is_flag=False, flag_value="all", metavar="[TERM]", help="formula, inputs and sources of TERM, or of everything"
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="print JSON"),
+        click.Option(
+            ["--format", "how"],
+            metavar="HOW",
+            help="table (default), json; csv or markdown: of every table, or csv:NAME of one by its JSON key",
+        ),
         click.Option(["--catalog"], multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships"),
     ]
     return click.Command(verb, params=params, callback=run, help=summary, epilog="\b\nExamples:\n" + examples)

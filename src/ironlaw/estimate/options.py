@@ -127,11 +127,17 @@ def recompute(value: Any, flag: str) -> str:
     raise UnknownNameError(flag, str(value), ["none", "selective", "selective:attention,elementwise", "full", "every:2", "share:0.5"])
 
 
+def _not_empty(value: Any, flag: str) -> None:
+    if isinstance(value, str) and not value.strip():
+        raise ValueRangeError(f"{flag} is empty: say none, or name what it is to be")
+
+
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp")
 
 
 def overlap(value: Any, flag: str) -> frozenset[str]:
     """A comma list of what runs beside computation; none; all."""
+    _not_empty(value, flag)
     items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
     names = {str(i).strip() for i in items if str(i).strip()}
     if names == {"none"} or not names:
@@ -153,6 +159,7 @@ OFFLOADS = ("optimizer", "activations")
 
 def offload(value: Any, flag: str) -> frozenset[str]:
     """A comma list of what is held in host memory; none."""
+    _not_empty(value, flag)
     items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
     names = {str(i).strip() for i in items if str(i).strip()} - {"none"}
     for name in names:
@@ -170,8 +177,8 @@ def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
 def tokens(value: Any, flag: str) -> float:
     """A count of tokens such as 15T."""
     number = _count(value, flag)
-    if not 0 < number <= 1e18:
-        raise ValueRangeError(f"{flag} is {_brief(value)}, must be more than 0 and at most 1e18")
+    if not 1 <= number <= 1e18:
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be at least 1 and at most 1e18")
     return number
 
 
@@ -203,13 +210,16 @@ def grid(value: Any, flag: str) -> Any:
     return number
 
 
+LEAST = 1e-30  # of anything measured; less is nothing, and its reciprocal overflows
+
+
 def positive(unit: str) -> Callable[[Any, str], float]:
     """A reader of quantities in ``unit`` above zero."""
 
     def read(value: Any, flag: str) -> float:
         number = units.parse(value, unit, flag)
-        if not math.isfinite(number) or number <= 0:
-            raise ValueRangeError(f"{flag} is {value}, must be more than 0")
+        if not math.isfinite(number) or number < LEAST:
+            raise ValueRangeError(f"{flag} is {_brief(value)}, must be more than 0 and finite")
         return number
 
     return read
@@ -223,8 +233,8 @@ def duration(value: Any, flag: str) -> float:
     if isinstance(value, (int, float)) or str(value).strip()[-1:].isdecimal():
         raise ValueRangeError(f"{flag} is {value}, which has no unit: give one of s, min, h, days, such as {value}h")
     number = units.parse(value, "s", flag)
-    if not 0 < number <= LONGEST:
-        raise ValueRangeError(f"{flag} is {value}, must be more than 0 and at most {LONGEST:g} s")
+    if not LEAST <= number <= LONGEST:
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be more than 0 and at most {LONGEST:g} s")
     return number
 
 

@@ -91,7 +91,13 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: A
 
 
 def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
-    """Time of reducing the gradients of ``common`` and ``routed`` parameters, alone on the wires.
+    """Time of reducing the gradients of ``common`` and ``routed`` parameters, alone on the wires."""
+    (once, some), (unsharded, whole), (sharded, replicas) = reductions(job, cluster, plan, common, routed)
+    return fold(some) * once + fold(whole) * unsharded + fold(replicas) * sharded
+
+
+def reductions(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[tuple[Any, list[Term]]]:
+    """The collectives that reduce gradients, and by plan whether they run.
 
     With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
     """
@@ -108,7 +114,7 @@ def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, common: Any, rout
             tiers.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, apart)
         )
     once, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
-    return fold(scatters(job, cluster, plan, common, routed)) * once + fold(whole) * unsharded + fold(replicas) * (1.0 - unsharded)
+    return [(once, scatters(job, cluster, plan, common, routed)), (unsharded, whole), (1.0 - unsharded, replicas)]
 
 
 def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:

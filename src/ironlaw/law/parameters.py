@@ -73,6 +73,23 @@ def mlp(hidden_size, intermediate_size, gated_mlp, mlp_bias):
     return _on_domain(value, (hidden_size, inner), (gated, bias))
 
 
+def linear(inputs, outputs, bias):
+    """A linear layer, or a convolution whose inputs are channels times the area of its kernel: ``outputs (inputs + bias)``.
+
+    Parameters
+        inputs [1] > 0     elements that make one output
+        outputs [1] > 0    outputs, of a convolution its channels
+        bias [1]           0 or 1: every output adds a number of its own
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      He et al., Deep Residual Learning, 2015, table 1, https://arxiv.org/abs/1512.03385
+    Leaves out:  groups, which divide the inputs of each output
+    >>> float(linear(3 * 7 * 7, 64, 0))  # the first convolution of ResNet-50
+    9408.0
+    """
+    inputs, outputs, bias = _floats(inputs, outputs, bias)
+    return _on_domain(outputs * (inputs + bias), (inputs, outputs), (bias,))
+
+
 def norm(hidden_size, norm_weights):
     """One normalisation: ``norm_weights h``, 1 for RMSNorm or LayerNorm without bias, 2 for LayerNorm.
 

@@ -146,6 +146,22 @@ def network_roof(line_rate, network_per_token):
     return inside(ratio(1.0 * line_rate, 1.0 * network_per_token), line_rate >= 0, network_per_token > 0)
 
 
+def reached(roof, efficiency):
+    """What a resource gives of its roof, where each has a share of its own: ``u roof``.
+
+    Parameters
+        roof [token/s]: tokens a second that one resource allows, > 0
+        efficiency [1]: share of it that is reached, >= 0
+    Returns [token/s]: tokens a second
+    Source: errata E000-7: one share for all three hides which of them falls short
+    Leaves out: why
+
+    >>> float(reached(2000.0, 0.6))
+    1200.0
+    """
+    return inside(1.0 * efficiency * roof, roof > 0, efficiency >= 0)
+
+
 def rate(compute_roof, hbm_roof, network_roof, efficiency):
     """Tokens a second of an accelerator whose three resources work at once: ``u min(compute, hbm, network)``.
 

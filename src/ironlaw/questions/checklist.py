@@ -35,6 +35,7 @@ def tables(known: dict[str, Any], gpus: float | None) -> list[Table]:
         Table("steps", "The five steps", STEPS, _steps(known, gpus)),
         Table("memory", "Memory of one GPU", MEMORY, _memory(known)),
         Table("errors", "The usual errors", ERRORS, _errors(known)),
+        Table("causes", "What keeps it from the peak, by estimate", CAUSES, _causes(known)),
     ]
 
 
@@ -119,6 +120,7 @@ def _estimated(found: Any) -> dict[str, Any]:
         "network": shares["network"],
         "bound": max(shares, key=lambda name: shares[name]),
         "predicted_mfu": float(found.mfu[0]),
+        "shares": shares,
         "parts": parts,
     }
 
@@ -173,6 +175,36 @@ def _memory(known: dict[str, Any]) -> list[dict[str, Any]]:
     if "exact" in known:
         rows.insert(4, {"part": "  with checkpoints as they are", "by_hand": known["exact"], "estimate": None})
         rows.insert(5, {"part": "  one recomputed segment", "by_hand": known["window"], "estimate": None})
+    return rows
+
+
+CAUSES = (Column("cause", "cause"), Column("share", "of the step", "%"), Column("fix", "what helps"))
+HELPS = {
+    "compute": "larger micro-batches and tiles, newer kernels, less recomputation",
+    "hbm": "flash attention, fused kernels, compile, fewer optimizer bytes",
+    "network": "overlap, tensor parallelism inside the node, a larger batch, more sharding groups",
+    "pipeline": "more micro-batches, more chunks a stage, fewer stages",
+    "dispatch": "CUDA graphs, larger micro-batches",
+    "data": "more loader workers, prefetch, faster storage (ironlaw data)",
+}
+
+
+def _causes(known: dict[str, Any]) -> list[dict[str, Any]]:
+    """Parts of a step that are not the peak at work, longest first: the causes of a low MFU, each with what helps."""
+    mfu = known.get("predicted_mfu")
+    if mfu is None or "shares" not in known:
+        return []
+    shares = known["shares"]
+    rows = [{"cause": "model FLOPs at the peak", "share": mfu, "fix": "a faster device, lower precision"}]
+    slower = {
+        "kernels below the peak, recomputation": max(shares["compute"] - mfu, 0.0),
+        **{n: s for n, s in shares.items() if n != "compute"},
+    }
+    rows += [
+        {"cause": name, "share": share, "fix": HELPS.get(name, HELPS["compute"])}
+        for name, share in sorted(slower.items(), key=lambda item: -item[1])
+        if share > 0.0005
+    ]
     return rows
 
 

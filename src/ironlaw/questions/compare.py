@@ -71,7 +71,9 @@ OPTIONS: dict[str, Option] = {
     "peak": Option(by_name(positive("FLOP/s")), "first-order: peak, for all or A=900TFLOP/s,... (default: dense peak)", "RATE"),
     "bandwidth": Option(by_name(positive("B/s")), "first-order: HBM bandwidth (default: catalogue)", "RATE"),
     "nic": Option(by_name(zero_or_more("B/s")), "first-order: network of one accelerator, 0 for none (default: its fabric's)", "RATE"),
-    "utilization": Option(utilisation, "first-order: share of its roof that the bound reaches, 0.6 to 0.9 (default 0.75)", "U"),
+    "utilization": Option(
+        by_name(utilisation), "first-order: share of its roof that the bound reaches (default 0.75); or compute=U,hbm=U,network=U", "U"
+    ),
     "parameters": Option(tokens, "first-order: a round count of parameters (default: the model's)", "N"),
     "kappa": Option(positive("1"), "first-order: FLOP per parameter and token: 6 to train (default), 2 forward only", "K"),
     "gamma": Option(at_least_one, "first-order: recompute multiplier, 1.1 to 1.4 where there is some (default 1)", "G"),
@@ -82,6 +84,7 @@ OPTIONS: dict[str, Option] = {
     "gpus_per_replica": Option(whole, "first-order: accelerators that share a replica (default: the fewest that hold it)"),
     "roofs": Option(one_of(("overlap", "serial")), "first-order: resources work at once (default) or one after the other", "HOW"),
 }
+RESOURCES = ("compute", "hbm", "network")
 PRINTED_BATCH, PRINTED_ALPHA = 512e3, 16.0  # the document's own defaults; 16 is what Adam keeps, not what it moves
 TERA, PETA, HOUR, MILLION = 1e12, 1e15, 3600.0, 1e6
 
@@ -122,6 +125,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if len({row["batch_tokens"] for row in rows if row.get("batch_tokens")}) > 1:
         told.append("the default batch grows with the accelerators and differs between them: give --global-batch-size to compare one job")
     told += _too_good(rows) if training else []
+    if values.get("three_roof") != "off" and training:
+        told.append(comparison.LEFT_OUT)
     rent = "first_order_usd_per_hour" if values.get("three_roof") == "as-printed" or not training else "usd_per_hour"
     rows.sort(key=lambda row: row.get(rent, math.inf))
     what = "trained" if training else "run forward"
@@ -180,6 +185,7 @@ def _work(values: dict[str, Any], record: Any) -> Work:
     default_batch = PRINTED_BATCH if as_printed else float(DEFAULT_BATCH_TOKENS)
     batch = values.get("global_batch_tokens") or values.get("global_batch_size", 0.0) * seq_len or default_batch
     traffic = PRINTED_ALPHA if as_printed else OPTIMIZERS[values.get("optimizer", "adamw")].traffic_bytes
+    reached = _reached(values.get("utilization", {}))
     heads = 2.0 * record.num_key_value_heads * record.head_dim * attending_layers(record)
     return Work(
         parameters=values.get("parameters", total_parameters(record)),
@@ -193,10 +199,19 @@ def _work(values: dict[str, Any], record: Any) -> Work:
         tokens_per_step=batch,
         element=2.0,
         gradient=values.get("gradient_bytes", 2.0),
-        efficiency=values.get("utilization", 0.75),
+        efficiency=reached[-1],
+        each=None if len(set(reached)) == 1 else reached,
         serial=values.get("roofs") == "serial",
         cache=0.0 if training else heads * seq_len,
     )
+
+
+def _reached(given: dict[str, float]) -> tuple[float, float, float]:
+    """Shares of the compute, HBM and network roof: one for all, or by resource."""
+    if odd := [name for name in given if name not in ("", *RESOURCES)]:
+        raise UnknownNameError("resource of --utilization", odd[0], RESOURCES)
+    one = given.get("", 0.75)
+    return given.get("compute", one), given.get("hbm", one), given.get("network", one)
 
 
 def _row(
@@ -227,6 +242,7 @@ def _row(
         accelerator.memory_capacity,
     )
     _refuse(values, work, device, peak)
+    above = plain(device.peak) / plain(peak)
     bandwidth = leaf(f"{name} price of HBM bandwidth", cost.per_bandwidth, "USD/B", price=rent, bandwidth=device.bandwidth)
     arithmetic = leaf(f"{name} price of arithmetic", cost.per_flop, "USD/FLOP", price=rent, peak=device.peak)
     balance = leaf(f"{name} machine balance", kernels.ridge_point, "FLOP/B", peak=device.peak, bandwidth=device.bandwidth)
@@ -238,7 +254,7 @@ def _row(
         "usd_per_pflops_hour": float(arithmetic.value) * HOUR * PETA,
         "machine_balance": float(balance.value),
         "roofs": None,
-        "warnings": [],
+        "warnings": [f"--peak of {name} is {above:.2f} times its dense peak: nothing runs above that"] if above > 1.0 else [],
     }
     if values.get("three_roof") != "off":
         terms += _first(row, values, work, device, rent, peak)

@@ -186,7 +186,7 @@ def tables(rows: list[dict[str, Any]], work: Work, values: dict[str, Any]) -> tu
         first = _FIRST + (_PRINTED if values.get("three_roof") == "as-printed" else ())
         found.append(Table("three_roofs", f"By the three-roof model ({how}; first order, simplified)", first, shown))
         found.append(Table("crossovers", "Where the three-roof model's bound changes", _CROSSOVERS, shown if work.trains else ()))
-        knobs = [{"knob": "--" + flag, "value": float(getattr(work, name)), "meaning": text} for flag, name, text in KNOBS]
+        knobs = [{"knob": "--" + flag, "value": _knob(work, name), "meaning": text} for flag, name, text in KNOBS]
         found.append(Table("knobs", "Knobs of the three-roof model", _KNOBS, knobs))
     bounds = {row.get("bound") for row in rows} | {row.get("first_order_bound") for row in rows}
     fixes = [{"bound": bound, "helps": FIXES[bound]} for bound in FIXES if bound in bounds]
@@ -194,6 +194,15 @@ def tables(rows: list[dict[str, Any]], work: Work, values: dict[str, Any]) -> tu
     return tuple(found)
 
 
+def _knob(work: Work, name: str) -> float | None:
+    """The value of a knob; none where each resource has its own."""
+    return None if name == "efficiency" and work.each is not None else float(getattr(work, name))
+
+
+LEFT_OUT = (
+    "three roofs leave out what tensor, pipeline and context parallelism send, and the routing of experts: replicas of several accelerators"
+    " count as one; the network column of the estimate has all of it"
+)
 _NAME = Column("accelerator", "accelerator")
 _PRICES = (
     _NAME,

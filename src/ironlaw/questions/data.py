@@ -37,7 +37,8 @@ OWN: dict[str, Option] = {
     "transfer_rate": Option(positive("B/s"), "rate of the copy to one accelerator (default: its C2C or PCIe link's)", "RATE"),
     "stages": Option(one_of(("overlapped", "serial")), "overlapped, or serial: one after the other, the step too", "HOW"),
 }
-OPTIONS: dict[str, Option] = {**ESTIMATE, **OWN}
+NOT_HERE = ("price", "grid", "pue", "mttf", "restart_time")  # of money and failures: they would say nothing
+OPTIONS: dict[str, Option] = {**{name: option for name, option in ESTIMATE.items() if name not in NOT_HERE}, **OWN}
 STAGES = (
     Column("stage", "stage"),
     Column("size", "bytes a step", "B"),

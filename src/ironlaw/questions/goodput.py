@@ -82,6 +82,7 @@ class Size:
     useful: float
     failures: Failures
     stragglers: float  # share of a step; it is in ``useful`` already
+    fits: bool = True
 
 
 def goodput(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
@@ -132,7 +133,10 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         Table("checks", "What is checked of these laws, with defaults, and what is not", CHECKS, checks(cluster, folders)),
     ]
     title = f"Failures of a run on {', '.join(f'{s.gpus:,.0f}' for s in runs)} {cluster.accelerator.title}"
-    return Answer(title, lines, tables, terms, {}, notes, warnings, folders=folders)
+    fits = any(size.fits for size in runs)
+    if not fits:
+        lines.insert(0, "no: the plan does not fit in memory at any of these sizes; what its run would be:")
+    return Answer(title, lines, tables, terms, {}, notes, warnings, fits, folders)
 
 
 def _runs(values: dict[str, Any], folders: tuple[str, ...], notes: Assumptions, warnings: list[str]) -> tuple[Cluster, list[Size]]:
@@ -155,8 +159,8 @@ def _estimated(values: dict[str, Any], folders: tuple[str, ...], notes: Assumpti
         assert group.run is not None
         tree = group.step.tree
         late = one(tree["stragglers and jitter"].value) / one(tree.value)
-        runs.append(Size(gpus, one(group.run.failures.seconds.inputs["seconds"]), group.run.failures, late))
-        if not bool(group.memory.fits[0]):
+        runs.append(Size(gpus, one(group.run.failures.seconds.inputs["seconds"]), group.run.failures, late, bool(group.memory.fits[0])))
+        if not runs[-1].fits:
             warnings.append(f"on {gpus:,.0f} accelerators the plan does not fit in memory: see ironlaw estimate")
     notes += group.assumptions
     warnings += [text for text in group.warnings if not text.startswith("failures are counted")]

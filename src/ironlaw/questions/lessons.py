@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CLASSES = {"compute": "algorithm", "hbm": "machine", "network": "machine", "pipeline": "machine", "dispatch": "machine", "data": "data"}
 WORTH = 0.005  # of the rate: below it nothing more is composed
-TABLES = ("optimizers", "checkpoints")
+TABLES = ("optimizers", "checkpoints", "lora")
 
 
 def percent(value: Any, flag: str) -> float:
@@ -35,7 +35,11 @@ OWN: dict[str, Option] = {
     "memory_used": Option(percent, "measured: of the memory, how much was in use", "SHARE"),
     "out_of_memory": Option(words.switch, "measured: the run stopped for want of memory", "on|off"),
     "dataset": Option(words.positive("B"), "bytes of the data set, for the rule of thumb on scale", "SIZE"),
-    "table": Option(words.one_of(TABLES), "optimizers (what each keeps), checkpoints (k segments, simple and exact)", "NAME"),
+    "table": Option(
+        words.one_of(TABLES),
+        "optimizers (what each keeps), checkpoints (k segments, simple and exact), lora (adapters beside full)",
+        "NAME",
+    ),
 }
 _LEFT_OUT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
 OPTIONS: dict[str, Option] = {**OWN, **{name: option for name, option in words.OPTIONS.items() if name not in _LEFT_OUT}}
@@ -50,6 +54,12 @@ def ask(given: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The Answer of options as they were given."""
     values = read(given, OPTIONS, "lessons")
     own = {name: values.pop(name) for name in OWN if name in values}
+    if "tokens" not in values and (unused := [name for name in ("price", "grid", "pue") if name in values]):
+        raise QuestionError(f"--{unused[0]} has no effect without --tokens: give both")
+    if own.get("table") == "lora":
+        from ironlaw.questions.adapters import adapters
+
+        return adapters(values, folders)
     if "table" in own:
         return optimizers(folders) if own["table"] == "optimizers" else checkpoints(values, folders)
     if {"gpu_utilization", "memory_used", "out_of_memory"} & set(own) and "model" not in values:
@@ -89,7 +99,8 @@ def advised(values: dict[str, Any], own: dict[str, Any], folders: tuple[str, ...
         {"bound": bound, "dam": CLASSES[bound], "plan": row["plan"]},
         row["assumptions"],
         row["warnings"],
-        folders=folders,
+        row["memory"]["fits"] or any(item["fits"] for item in tried),
+        folders,
     )
 
 
@@ -336,7 +347,7 @@ def checkpoints(values: Mapping[str, Any], folders: tuple[str, ...]) -> Answer:
         Column("checkpoints", "checkpoints", "1"),
         Column("simple", "simple form", "B"),
         Column("exact", "exact form", "B"),
-        Column("again", "of a forward, again", "%"),
+        Column("again", "of a forward, again (simple form)", "%"),
     )
     best = min(rows, key=lambda row: row["exact"])
     return Answer(

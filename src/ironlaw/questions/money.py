@@ -66,7 +66,11 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     duration_terms = [work.group.run.failures.seconds] if work.group and work.group.run else []
     terms = [*duration_terms, hours, paid.rent, *paid.terms, *own.terms, *energy_terms]
     warnings = [*work.warnings, *paid.warnings, *own.warnings, *watts.warnings]
-    return Answer(work.title, lines, tables, terms, {"gpus": work.gpus, "seconds": held}, work.assumptions, warnings, folders=folders)
+    fits = work.group is None or bool(work.group.memory.fits[0])
+    if not fits:
+        lines.insert(0, "no: the plan does not fit in memory, so this run cannot be; what it would take:")
+    values_of = {"gpus": work.gpus, "seconds": held}
+    return Answer(work.title, lines, tables, terms, values_of, work.assumptions, warnings, fits, folders)
 
 
 def _refuse(values: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ step, or what changed since the last exchange every so many steps (DiLoCo), in p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -151,6 +152,11 @@ def _latency(given: dict[str, Any], places: list[Any], fibre: Any, terms: list[A
     assume(notes, "route_factor", route.text, "given" if "route_factor" in given else "default")
     one_way = leaf("latency", wide_area.fibre_time, "s", distance=longest.value, route_factor=route, refractive_index=index)
     light = leaf("light", wide_area.light_time, "s", distance=longest.value)
+    if given.get("latency", math.inf) < float(light.value):
+        raise ValueRangeError(
+            f"--latency is {units.show(given['latency'], 's', 3)}: light in vacuum takes {units.show(float(light.value), 's', 3)} over the "
+            f"{units.show(float(longest.value), 'm', 4)} of the longest link; give more"
+        )
     terms += [longest, light] if "latency" in given else [longest, light, one_way]
     rows = [
         {
@@ -205,6 +211,7 @@ def _answer(given: dict[str, Any], places: list[Any], folders: tuple[str, ...]) 
         warnings.append("rarer exchange costs loss, which this does not count: DiLoCo's papers report little at 100 to 500 steps")
     if not inside.fits:
         warnings.append("the model does not fit a site's accelerators: ironlaw estimate says what does not")
+    short = [row["site"] for row in site_rows if row["limit"] is not None and row["power"] > row["limit"]]
     spare = 4.0 / BYTES[sent] * given["every"]
     headline = [
         f"{_days(seconds)} = {_days(computing)} of computation and {_days(waiting)} of waiting for the other sites "
@@ -217,6 +224,10 @@ def _answer(given: dict[str, Any], places: list[Any], folders: tuple[str, ...]) 
         f"{units.show(float(kept[0].value), 'W', 4)} (rated), {units.show(float(kept[1].value), 'J', 4)}, "
         f"{float(kept[2].value) / 1e3:,.1f} t CO2e",
     ]  # fmt: skip
+    if short:
+        headline.insert(0, f"no: {' and '.join(short)} cannot power {'its' if len(short) == 1 else 'their'} accelerators")
+    if not inside.fits:
+        headline.insert(0, "no: the model does not fit a site's accelerators")
     terms += [tensor, exchange, exposed, share, steps, seconds, worth, usd, idle, *kept]
     return Answer(
         f"{given['model'] if isinstance(given['model'], str) else 'a model'} on {all_gpus:,.0f} {given['on']} at {len(places)} sites",
@@ -226,7 +237,8 @@ def _answer(given: dict[str, Any], places: list[Any], folders: tuple[str, ...]) 
                   Column("light", "light, vacuum", "s"), Column("fibre", "fibre, one way", "s")), link_rows),
             _site_table(site_rows), _ways(given, n, inside, rate, latency, compute, all_gpus, price, float(steps.value)),
         ),
-        terms, {"mfu": inside.mfu, "compute_seconds": compute, "traffic_reduction": spare}, notes, warnings, inside.fits, folders,
+        terms, {"mfu": inside.mfu, "compute_seconds": compute, "traffic_reduction": spare}, notes, warnings, inside.fits and not short,
+        folders,
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ class Work:
     gradient: float
     efficiency: float
     serial: bool
+    each: tuple[float, float, float] | None = None  # shares of the compute, HBM and network roof, where they differ
     cache: float = 0.0  # inference: elements of keys and values a token reads; then no step and no gradients
 
     @property
@@ -147,6 +148,11 @@ def limits(work: Work, device: Device, gpus_per_replica: float, target: float | 
     found: dict[str, Term] = {}
     if not work.trains:
         return found
+    efficiency = work.efficiency
+    if work.each is not None:  # what each resource gives takes the place of its roof
+        compute, hbm, network = work.each
+        rates = plain(device.peak) * compute, plain(device.bandwidth) * hbm, plain(device.nic) * network
+        device, efficiency = Device(device.name, *rates, device.capacity), 1.0
     flop = work.flop().value
     ridge = flop * plain(device.bandwidth) / plain(device.peak)
     found["memory_batch"] = leaf(
@@ -169,7 +175,7 @@ def limits(work: Work, device: Device, gpus_per_replica: float, target: float | 
             peak=device.peak,
             flop_per_token=flop,
         )
-        used = {"gpus_per_replica": gpus_per_replica, "efficiency": work.efficiency}
+        used = {"gpus_per_replica": gpus_per_replica, "efficiency": efficiency}
         found["cap"] = leaf(
             f"{device.name} cap of data parallelism",
             law.data_parallel_cap,
@@ -193,10 +199,17 @@ def _rates(work: Work, device: Device, sent: Term | None) -> dict[str, Term]:
     terms["compute"] = leaf(f"{on} compute roof", law.compute_roof, "token/s", peak=device.peak, flop_per_token=flop.value)
     terms["memory"] = leaf(f"{on} HBM roof", law.hbm_roof, "token/s", bandwidth=device.bandwidth, traffic_per_token=moved.value)
     network: Any = math.inf
+    efficiency = work.efficiency
     if sent is not None and plain(device.nic) > 0:  # a device without a NIC sends nothing, as the document takes it
         terms["sent"] = sent
         terms["network"] = leaf(f"{on} network roof", law.network_roof, "token/s", line_rate=device.nic, network_per_token=sent.value)
         network = terms["network"].value
+    if work.each is not None:
+        for name, share in zip(BOUNDS, work.each, strict=True):
+            if name in terms:
+                terms[name] = leaf(f"{terms[name].name} reached", law.reached, "token/s", roof=terms[name].value, efficiency=share)
+        network = terms["network"].value if "network" in terms else network
+        efficiency = 1.0
     terms["rate"] = leaf(
         f"{on} three-roof rate of one",
         law.rate_serial if work.serial else law.rate,
@@ -204,7 +217,7 @@ def _rates(work: Work, device: Device, sent: Term | None) -> dict[str, Term]:
         compute_roof=terms["compute"].value,
         hbm_roof=terms["memory"].value,
         network_roof=network,
-        efficiency=work.efficiency,
+        efficiency=efficiency,
     )
     return terms
 

@@ -1,7 +1,10 @@
-"""An answer of ``questions`` as JSON, as a page, and explained."""
+"""An answer of ``questions`` as a page, as JSON, CSV or Markdown, and explained."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.errors import UnknownNameError
+from ironlaw.errors import UnknownNameError, UnsupportedError
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.report.data import SCHEMA_VERSION, term_data
 from ironlaw.report.explain import node_lines
@@ -69,9 +72,7 @@ def table_lines(table: Table, ink: Ink) -> Iterator[str]:
     """A table with its columns set right, numbers with their units."""
     cells = [[cell(row.get(column.key), column) for column in table.columns] for row in table.rows]
     widths = [max(len(column.title), *(len(line[i]) for line in cells)) for i, column in enumerate(table.columns)]
-    texts = [
-        all(not isinstance(row.get(c.key), (int, float)) or isinstance(row.get(c.key), bool) for row in table.rows) for c in table.columns
-    ]
+    texts = [_is_text(table, column) for column in table.columns]
 
     def line(values: list[str]) -> str:
         return "  " + "  ".join(v.ljust(w) if t else v.rjust(w) for v, w, t in zip(values, widths, texts, strict=True)).rstrip()
@@ -99,6 +100,71 @@ def cell(value: Any, column: Column) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def answer_csv(answer: Answer, name: str = "") -> str:
+    """The tables as CSV: plain SI values, units in the headings. Each of several starts with its name; ``name`` asks for one."""
+    tables = _tables(answer, name)
+    if not tables:
+        raise UnsupportedError("this answer has no table to print as CSV; --format json has its values")
+    parts = []
+    for table in tables:
+        file = io.StringIO()
+        if len(tables) > 1:
+            file.write(f"# {table.name}: {table.title}\n")
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow([column.key + (f" [{_si(column.unit)}]" if _si(column.unit) else "") for column in table.columns])
+        lines.writerows([_csv(row.get(column.key)) for column in table.columns] for row in table.rows)
+        parts.append(file.getvalue())
+    return "\n".join(parts).rstrip("\n")
+
+
+def _si(unit: str) -> str:
+    return "" if unit in ("1", "%") else unit
+
+
+def _csv(value: Any) -> Any:
+    value = _plain(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else json.dumps(value) if isinstance(value, (list, dict)) else value
+
+
+def answer_markdown(answer: Answer, name: str = "") -> str:
+    """The answer as Markdown: headline, tables, warnings; ``name`` asks for one table alone."""
+    tables = ["\n".join(_markdown(table)) for table in _tables(answer, name)]
+    if name:
+        return tables[0]
+    told = "\n".join(f"- {line}" for line in answer.headline)
+    warned = "\n".join(f"- warning: {line}" for line in dict.fromkeys(answer.warnings))
+    return "\n\n".join(part for part in (f"# {answer.title}", told, *tables, warned) if part)
+
+
+def _markdown(table: Table) -> Iterator[str]:
+    cells = [[cell(row.get(column.key), column) for column in table.columns] for row in table.rows]
+    if table.name == "plot":
+        yield from (f"## {table.title}", "", "```text", *(line[0] for line in cells), "```")
+        return
+    yield from (f"## {table.title}", "")
+    yield "| " + " | ".join(column.title or " " for column in table.columns) + " |"
+    yield "|" + "|".join("---" if _is_text(table, column) else "--:" for column in table.columns) + "|"
+    for line in cells:
+        yield "| " + " | ".join(item.replace("|", "\\|").replace("\n", " ") or " " for item in line) + " |"
+
+
+def _tables(answer: Answer, name: str) -> list[Table]:
+    """The tables that have rows, or the one of a name."""
+    found = [table for table in answer.tables if table.rows]
+    if not name:
+        return found
+    if not any(table.name == name for table in found):
+        raise UnknownNameError("table", name, [table.name for table in found])
+    return [table for table in found if table.name == name]
+
+
+def _is_text(table: Table, column: Column) -> bool:
+    """True where a column holds no number."""
+    return all(not isinstance(row.get(column.key), (int, float)) or isinstance(row.get(column.key), bool) for row in table.rows)
 
 
 def _notes(answer: Answer, ink: Ink) -> Iterator[str]:

@@ -20,6 +20,9 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp8-block", "fp8-row", "mxfp8"
 ACTIVATIONS = ("relu", "relu2", "tanh", "sigmoid", "silu", "gelu", "gelu-tanh", "swiglu", "geglu")
 NORMS = ("rmsnorm", "layernorm")
 OPTIMIZERS = ("adamw", "sgd", "momentum", "adamw-bf16", "adam8bit", "adafactor", "muon")
+# short names of the operator lists that ship
+CENSUSES = {"resnet50": "resnet-50", "resnet-50": "resnet-50", "dlrm": "dlrm", "unet": "stable-diffusion-unet"}
+CENSUSES |= {"stable-diffusion-unet": "stable-diffusion-unet"}
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
@@ -114,7 +117,9 @@ OPTIONS: dict[str, Option] = {
     "norm": Option(named(NORMS, "TOKENS", "WIDTH"), "rmsnorm (default) or layernorm of tokens and width", "[NAME,]T,H"),
     "softmax": Option(sizes("ROWS", "COLUMNS"), "softmax of rows and columns", "R,C"),
     "activation": Option(
-        named(ACTIVATIONS, "TOKENS", "WIDTH"), f"activation function of tokens and width: {', '.join(ACTIVATIONS)}", "NAME,T,W"
+        named((*ACTIVATIONS, "all"), "TOKENS", "WIDTH"),
+        f"activation function of tokens and width: {', '.join(ACTIVATIONS)}; all: side by side",
+        "NAME,T,W",
     ),
     "optimizer": Option(
         named(OPTIMIZERS, "PARAMETERS", alone=True),
@@ -127,6 +132,7 @@ OPTIONS: dict[str, Option] = {
         "B,C,H,W,OUT,K[,S[,P]]",
     ),
     "shapes": Option(text, "a CSV of operators: columns operator, shape; name, dtype, count, measured", "FILE"),
+    "census": Option(text, "a network by its operators: resnet-50, dlrm, unet (of Stable Diffusion 1); or a TOML file", "NAME"),
     "dtype": Option(dtypes, "format of the operands (default bf16, fp16 where there is none), or three: of A, B and C", "NAME[,B,C]"),
     "beta": Option(switch, "the product is added to C, which is read too (default off)", "on|off"),
     "causal": Option(switch, "attention with a causal mask (default on)", "on|off"),
@@ -140,7 +146,9 @@ OPTIONS: dict[str, Option] = {
     "peak": Option(positive("FLOP/s"), "peak rate instead of the catalogue's", "RATE"),
     "bandwidth": Option(positive("B/s"), "HBM bandwidth instead of the catalogue's", "RATE"),
     "measured": Option(duration, "measured time of the operator, collective or step: says which roof it is near", "TIME"),
-    "samples_per_second": Option(positive("1"), "with a MODEL: measured sequences a second of all accelerators", "X"),
+    "samples_per_second": Option(
+        positive("1"), "with a MODEL or --census: measured sequences or samples a second of all accelerators", "X"
+    ),
     "baseline": Option(duration, "known-good time: a measured one slower by more than --tolerance is a regression (exit 1)", "TIME"),
     "tolerance": Option(positive("1"), "share by which two numbers may differ and count as equal (default 5%)", "X"),
     "collective": Option(one_of(COLLECTIVES), ", ".join(COLLECTIVES), "NAME"),
@@ -170,6 +178,7 @@ QUESTIONS: dict[str, tuple[str, set[str]]] = {
     "optimizer": ("operator", _OPERATOR - {"batch", "dtype"}),
     "conv": ("operator", _OPERATOR | {"tile"}),
     "shapes": ("operator", (_OPERATOR - _MEASURED - {"batch"}) | {"tile", "causal"}),
+    "census": ("listed", (_OPERATOR - {"multiprocessors", "plot"}) | {"optimizer", "samples_per_second"}),
     "collective": ("links", {"on", "node", "fabric", "size", "ranks", "count", "scale_up_size", "nic_bandwidth", *_MEASURED}),
     "ratio": ("scaling", {"on", "against", "bandwidth", "against_bandwidth", "precision", "tolerance"}),
     "scaling": ("scaling", {"tolerance"}),
@@ -181,7 +190,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     from ironlaw.questions.answer import read
 
     values = read(options, OPTIONS, "roofline")
-    asked = [name for name in QUESTIONS if name in values and not (name == "optimizer" and "model" in values)]
+    asked = [name for name in QUESTIONS if name in values and not (name == "optimizer" and ("model" in values or "census" in values))]
     if len(asked) > 1:
         raise QuestionError(f"roofline answers one question at a time, given {' and '.join(_told(name) for name in asked)}")
     if not asked and "on" not in values:

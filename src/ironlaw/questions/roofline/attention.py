@@ -10,8 +10,10 @@ from ironlaw import units
 from ironlaw.estimate.answer import estimate
 from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
 from ironlaw.law import traffic
+from ironlaw.plan import PRECISIONS
+from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.roofline import operators, roofs
-from ironlaw.terms import Term, leaf, total
+from ironlaw.terms import Term, leaf, plain, total
 
 KERNELS = {"flash": ("flash attention",), "standard": ("attention batched gemms", "attention mask, softmax, dropout")}
 
@@ -30,11 +32,18 @@ def with_expected(device: roofs.Device, found: list[roofs.Under], values: Mappin
 
 
 def _expected(device: roofs.Device, one: operators.Operator, values: Mapping[str, Any], folders: tuple[str, ...]) -> Term | None:
-    batch, heads, seq_len, width = one.shape
     flash = one.name.startswith("flash")
     counted = values.get("causal", True) and device.cluster is not None and device.cluster.accelerator.flash_attention
     if one.dtype not in ("bf16", "fp16") or (flash and not counted):
         return None
+    tree = _tree(one.shape, one.dtype, values, folders, "" if flash else "standard")
+    return total("expected time", [_single(tree[f"forward/{name}"]) for name in KERNELS["flash" if flash else "standard"]])
+
+
+def _tree(shape: tuple[float, ...], dtype: str, values: Mapping[str, Any], folders: tuple[str, ...], version: str) -> Term:
+    """The step of one layer of that shape: with the device's flash kernel, with one of a generation, or ``standard`` with none."""
+    batch, heads, seq_len, width = shape
+    flash = version != "standard"
     model = {
         "hidden_size": heads * width,
         "num_attention_heads": heads,
@@ -45,8 +54,49 @@ def _expected(device: roofs.Device, one: operators.Operator, values: Mapping[str
     }
     asked: dict[str, Any] = {"gpus": 1, "micro_batch_size": batch, "global_batch_size": batch, "seq_len": seq_len, "flash_attention": flash}
     named = {name: values[name] for name in ("node", "fabric", "framework") if name in values}
-    tree = estimate(model, on=values["on"], precision=one.dtype, catalog=folders, **asked, **named).groups[0].step.tree
-    return total("expected time", [_single(tree[f"forward/{name}"]) for name in KERNELS["flash" if flash else "standard"]])
+    named |= {"attention_kernel": version} if version in VERSIONS else {}
+    return estimate(model, on=values["on"], precision=dtype, catalog=folders, **asked, **named).groups[0].step.tree
+
+
+VERSIONS = ("flash-1", "flash-2", "flash-3")
+COLUMNS = (
+    Column("length", "tokens", "1"),
+    Column("version", "kernel"),
+    Column("forward", "forward", "s"),
+    Column("backward", "backward", "s"),
+    Column("rate", "rate, both", "FLOP/s"),
+    Column("share", "of the peak", "%"),
+    Column("times", "times unfused", "1"),
+)
+
+
+def versions(device: roofs.Device, values: Mapping[str, Any], folders: tuple[str, ...]) -> list[Table]:
+    """Generations of the flash kernel, and the unfused one, by the constants the estimate has of each; causal only, as it counts."""
+    if device.cluster is None or not device.cluster.accelerator.flash_attention or not values.get("causal", True) or "peak" in values:
+        return []
+    if values["dtype"][0] not in ("bf16", "fp16") or "bandwidth" in values or "batch" in values:
+        return []
+    peak, rows = plain(device.peaks[PRECISIONS[values["dtype"][0]].peak]), []
+    for shape in shapes(values):
+        trees = {version: _tree(shape, values["dtype"][0], values, folders, version) for version in ("standard", *VERSIONS)}
+        kernels = {version: KERNELS["standard" if version == "standard" else "flash"] for version in trees}
+        times = {
+            version: [sum(float(tree[f"{way}/{name}"].value.ravel()[0]) for name in kernels[version]) for way in ("forward", "backward")]
+            for version, tree in trees.items()
+        }
+        one = operators.of("attention", shape, values)[0]
+        work = float(one.flop.value) * (1.0 + FLASH_BACKWARD_FLOP)
+        seen: list[list[float]] = []
+        for version, (forward, backward) in times.items():
+            if [forward, backward] in seen:  # this architecture has no kernel of that generation: the estimate takes the one before
+                continue
+            seen.append([forward, backward])
+            rate = None if version == "standard" else work / (forward + backward)
+            rows.append({
+                "length": shape[2], "version": "unfused" if version == "standard" else version, "forward": forward, "backward": backward,
+                "rate": rate, "share": None if rate is None else rate / peak, "times": sum(times["standard"]) / (forward + backward),
+            })  # fmt: skip
+    return [Table("versions", "Kernels by the estimate's constants", COLUMNS, rows)]
 
 
 def _single(term: Term) -> Term:

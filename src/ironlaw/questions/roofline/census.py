@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,7 +114,7 @@ def items(tree: Term, at: int = 0, nic: float = math.inf) -> list[Item]:
             continue
         runs = times * (_at(node.times, at))
         given = {name: _at(plain(value), at) for name, value in node.inputs.items()}
-        wire = given.get("size", 0.0) * given.get("factor", _away(given))
+        wire = wire_bytes(given)
         new = Item(
             operator=node.name,
             where=where,
@@ -135,7 +135,14 @@ def items(tree: Term, at: int = 0, nic: float = math.inf) -> list[Item]:
 _SUMMED = ("count", "flop", "moved", "wire", "time")
 
 
-def _away(given: dict[str, float]) -> float:
+def wire_bytes(given: Mapping[str, float]) -> float:
+    """What an accelerator sends in one run of a collective or message, by the inputs of its law; round a ring all blocks but its own."""
+    if "n" in given and "factor" not in given:
+        return given["size"] * (given["n"] - 1.0)
+    return given.get("size", 0.0) * given.get("factor", _away(given))
+
+
+def _away(given: Mapping[str, float]) -> float:
     """The share of a rank's bytes that go to others: all of a message, (n - 1) / n of an all-to-all."""
     return 1.0 - 1.0 / (given["inner_ranks"] * given["outer_ranks"]) if "inner_ranks" in given else 1.0
 
@@ -197,6 +204,10 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
     links = {name: sum(i.wire for i in found if i.link == name) for name in ("scale-up", "nic")}
     over = " and ".join(f"{units.show(size, 'B', 4)} over {name}" for name, size in links.items() if size) or "nothing over wires"
     sent = sum(i.count for i in found if i.wire)
+    from ironlaw.questions.roofline import hidden
+
+    beside = hidden.rows(group, at)
+    more = sum(row["wire_bytes"] or 0.0 for row in beside)
     accelerator, job = group.cluster.accelerator, group.job
     peak = accelerator.peak[job.precision.peak]
     per_byte = leaf("intensity", kernels.intensity, "FLOP/B", flop=flop.value, traffic=moved.value)
@@ -205,7 +216,8 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
     headline = [
         f"step {units.show(step, 's', 4)} on each accelerator of the slowest stage: {_show(flop)}, {_show(moved)} through HBM, "
         f"{_show(per_byte)} (ridge {_show(ridge)})",
-        f"{over} in {sent:,.0f} collectives and hand-overs that are waited for; those beside computation are not counted",
+        f"{over} in {sent:,.0f} collectives and hand-overs that are waited for; "
+        + (f"{units.show(more, 'B', 4)} in those that can run beside computation" if more else "none can run beside computation"),
     ]
     terms = [model, flop, moved, wire, per_byte, ridge]
     summary = []
@@ -241,10 +253,19 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
         text, passes = roofs.regression(values)
         headline, possible = [*headline, text], possible and passes
     shown = tuple(c for c in ROWS if any(row.get(c.key) is not None for row in rows))
-    tables = [Table("roofs", "Time by roof", ROOFS, summary), Table("operators", "Operators of a step, longest first", shown, rows)]
+    tables = [Table("roofs", "Time by roof", ROOFS, summary), Table("hidden", "Beside computation", hidden.COLUMNS, beside)]
+    tables.append(Table("operators", "Operators of a step, longest first", shown, rows))
     title = f"{job.model.name} on {_at(group.plan.gpus, at):.0f} {accelerator.name}: the roofs of a step"
     return Answer(
-        title, headline, tables, terms, {"collectives": sent, "wire_bytes": links}, group.assumptions, warnings, possible, folders
+        title,
+        headline,
+        tables,
+        terms,
+        {"collectives": sent, "wire_bytes": links, "hidden_wire_bytes": more},
+        group.assumptions,
+        warnings,
+        possible,
+        folders,
     )
 
 

@@ -12,7 +12,7 @@ from ironlaw.estimate.bind import Assumptions, assume, bind_precision
 from ironlaw.law import collectives, kernels
 from ironlaw.plan import PRECISIONS
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.questions.roofline import attention, operators, roofs
+from ironlaw.questions.roofline import ACTIVATIONS, attention, operators, roofs
 from ironlaw.terms import Term, leaf, plain, total
 
 TILE = (128.0, 256.0)
@@ -25,6 +25,7 @@ ROWS = (
     Column("roof", "roof"),
     Column("least_time", "least time", "s"),
     Column("expected_time", "expected", "s"),
+    Column("times_relu", "times relu", "1"),
     Column("waves", "waves", "1"),
     Column("wave_efficiency", "busy", "%"),
     Column("measured", "measured", "s"),
@@ -57,23 +58,26 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
         headline, terms, extra = attention.headline(device, found, values)
     else:
         headline, terms = _summary(found) if len(found) > 1 else _headline(device, found[0], tile)
+    if question == "activation" and values["activation"][0] == "all":
+        headline, terms = _functions(found)
     rows = [_row(device, u, tile) for u in found]
+    if question == "activation" and values["activation"][0] == "all":
+        rows = [{**row, "times_relu": (row["expected_time"] or row["least_time"]) / _time(found[0])} for row in rows]
     bad = [row for row in rows if row.get("verdict") == "impossible"]
     possible = not bad
     if "baseline" in values:
         told, passes = roofs.regression(values)
         headline, possible = [*headline, told], possible and passes
     warnings = [f"{row['operator']}: a measured time above a roof is impossible" for row in bad]
-    return Answer(
-        f"Roofline on {device.name}", headline, _tables(device, found, rows, values), terms, extra, notes, warnings, possible, folders
-    )
+    tables = _tables(device, found, rows, values) + (attention.versions(device, values, folders) if question == "attention" else [])
+    return Answer(f"Roofline on {device.name}", headline, tables, terms, extra, notes, warnings, possible, folders)
 
 
 def _asked(question: str, values: dict[str, Any], notes: Assumptions) -> list[operators.Operator]:
     """The operators of the options: one, or one for each batch; of attention two."""
     asked: list[operators.Operator] = []
     for batch in values.get("batch", (1.0,)):
-        for shape in attention.shapes(values) if question == "attention" else [values[question]]:
+        for shape in _shapes(question, values):
             made = operators.of(question, shape, values, batch)
             asked += [replace(one, batch=batch if "batch" in values else None) for one in made]
     if "measured" in values:
@@ -83,6 +87,14 @@ def _asked(question: str, values: dict[str, Any], notes: Assumptions) -> list[op
     if question == "attention" and "causal" not in values:
         assume(notes, "causal", "on", "default")
     return asked
+
+
+def _shapes(question: str, values: Mapping[str, Any]) -> list[Any]:
+    """The shapes asked for: one, one for each length of attention, or one for each activation function."""
+    if question == "attention":
+        return list(attention.shapes(values))
+    shape = values[question]
+    return [(name, *shape[1:]) for name in ACTIVATIONS] if question == "activation" and shape[0] == "all" else [shape]
 
 
 def _tables(device: roofs.Device, found: list[roofs.Under], rows: list[dict[str, Any]], values: Mapping[str, Any]) -> list[Table]:
@@ -170,6 +182,23 @@ def _summary(found: list[roofs.Under]) -> tuple[list[str], list[Term]]:
             f"({_show(crossed.intensity)}, ridge {_show(crossed.ridge)})"
         )
     return lines, [work, moved, least]
+
+
+def _time(u: roofs.Under) -> float:
+    return float((u.expected or u.floor).value)
+
+
+def _functions(found: list[roofs.Under]) -> tuple[list[str], list[Term]]:
+    """What activation functions are side by side: bytes set their time, not the operations."""
+    times = {u.operator.name.split()[0]: _time(u) for u in found}
+    work = {u.operator.name.split()[0]: float(u.operator.flop.value) for u in found}
+    lines = [
+        f"gelu does {work['gelu'] / work['relu']:.3g} times the FLOPs of relu and takes {times['gelu'] / times['relu']:.3g} times as long: "
+        + ("bytes set the time" if times["gelu"] < 1.05 * times["relu"] else "operations begin to count"),
+        f"gated functions read two tensors: swiglu takes {times['swiglu'] / times['relu']:.3g} times as long as relu",
+        "operations are counted as one each; what an exponential costs differs by device, and only shows where hbm is not the roof",
+    ]
+    return lines, [term for u in found[:1] for term in (u.operator.flop, u.operator.traffic, u.floor)]
 
 
 def _times(term: Term, operator: operators.Operator) -> Term:

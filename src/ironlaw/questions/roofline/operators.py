@@ -109,10 +109,10 @@ def _conv(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]
     b, channels, height, width, out, side, *rest = shape
     b = b * batch
     stride, padding = (*rest, 1.0, 0.0)[:2] if len(rest) < 2 else rest
-    if min(height, width) < side:
+    if min(height, width) + 2.0 * padding < side:
         raise QuestionError(f"--conv: a kernel of {side:.0f} does not fit into an image of {height:.0f} x {width:.0f}")
     a, w, c = _dtypes(values)
-    rows, columns = (float(flops.convolved_extent(extent, side, stride, padding)) for extent in (height, width))
+    rows, columns = (float(flops.convolved_extent(extent + 2.0 * padding, side, stride, 0.0)) for extent in (height, width))
     m, n, k = b * rows * columns, out, channels * side * side
     parts = [
         leaf(name, traffic.elementwise, "B", elements=elements, bytes_per_element=element(dtype), passes=1.0)

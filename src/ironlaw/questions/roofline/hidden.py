@@ -1,0 +1,120 @@
+"""Collectives that run beside computation: what each sends, how long it takes alone, and what of that shows in the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate import layer, sharding
+from ironlaw.estimate.answer import Group
+from ironlaw.estimate.counts import common_parameters, routed_parameters
+from ironlaw.estimate.kinds import Kind, kinds
+from ironlaw.estimate.parts import Shapes
+from ironlaw.estimate.step import point_to_point
+from ironlaw.estimate.trained import layer_trained, stage_trained
+from ironlaw.law import overlap
+from ironlaw.questions.answer import Column
+from ironlaw.questions.roofline.census import wire_bytes
+from ironlaw.terms import Term, plain
+
+COLUMNS = (
+    Column("collective", "beside computation"),
+    Column("where", "where"),
+    Column("count", "count", "1"),
+    Column("wire_bytes", "wire bytes", "B"),
+    Column("alone", "alone it takes", "s"),
+    Column("shown", "of it shows", "s"),
+)
+_HIDING = (overlap.exposed_after_overlap, overlap.partly_exposed)
+
+
+def rows(group: Group, at: int) -> list[dict[str, Any]]:
+    """One row for each kind of collective that something of may be hidden, longest first; it sends what it sends, shown or not."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for node, runs, path in _hidden(group.step.tree, at, 1.0, ()):
+        each = _at(node.times, at)
+        alone = _at(node.inputs["communication"], at) * runs * each
+        if not alone:
+            continue
+        sent = _sent(group, at, node, path)
+        row: dict[str, Any] = {
+            "collective": node.name.removeprefix("exposed "),
+            "where": path[0] if path else "step",
+            "count": runs * each,
+            "wire_bytes": None if sent is None else sent * runs * each,
+            "alone": alone,
+            "shown": _at(node.value, at) * runs,
+        }
+        found[str(row["collective"]), str(row["where"])] = row
+    hop = _hops(group, at)
+    return sorted([*found.values(), *([hop] if hop else [])], key=lambda row: -row["alone"])
+
+
+def _hidden(node: Term, at: int, runs: float, path: tuple[str, ...]) -> Iterator[tuple[Term, float, tuple[str, ...]]]:
+    if node.law in _HIDING:
+        yield node, runs, path
+    for part in node.parts:
+        yield from _hidden(part, at, runs * _at(node.times, at), (*path, node.name) if node.name not in ("step", "micro-batches") else path)
+
+
+def _at(value: Any, at: int) -> float:
+    array = np.ravel(plain(value))
+    return float(array[at if array.size > 1 else 0])
+
+
+def _sent(group: Group, at: int, node: Term, path: tuple[str, ...]) -> float | None:
+    """Bytes an accelerator sends in one run: those of the collectives the node hides; nothing where they are not known."""
+    made = _collectives(group, at, node.name, path)
+    if made is None:
+        return None
+    time = sum(_at(term.value, at) * times for term, times in made)
+    sent = sum(_wire(term, at) * times for term, times in made)
+    return sent * _at(node.inputs["communication"], at) / time if time else 0.0
+
+
+def _wire(term: Term, at: int) -> float:
+    if term.parts:
+        return sum(_wire(part, at) for part in term.parts) * _at(term.times, at)
+    return wire_bytes({name: _at(value, at) for name, value in term.inputs.items()})
+
+
+def _collectives(group: Group, at: int, name: str, path: tuple[str, ...]) -> list[tuple[Term, float]] | None:
+    """The collectives of a hiding node, each with how often it runs."""
+    job, cluster, plan = group.job, group.cluster, group.plan
+    if name in ("exposed gradient reduction", "exposed weight gather"):
+        pace = group.step.pace
+        stage = pace.classes[int(_at(pace.which, at))]
+        common, routed = stage_trained(job, stage)
+        if name == "exposed weight gather":
+            return [(term, 1.0) for term in sharding.gathers(job, cluster, plan, common, routed)]
+        return [(term, _at(when, at)) for when, made in sharding.reductions(job, cluster, plan, common, routed) for term in made]
+    kind = next((kind for kind in kinds(job.model) if kind.name in path), None)
+    return None if kind is None else _of_layer(group, name, kind)
+
+
+def _of_layer(group: Group, name: str, kind: Kind) -> list[tuple[Term, float]] | None:
+    job, cluster, plan = group.job, group.cluster, group.plan
+    if name == "tensor parallel":
+        return [(layer.tensor_parallel(cluster, job, plan, kind), 1.0)]
+    if name.startswith("exposed ring"):
+        return [(layer.context_parallel(cluster, job, plan, Shapes.of(job, plan), backward=name.endswith("backward")), 1.0)]
+    if "gather" in name or "scatter" in name:
+        gathers = sharding.gathers(job, cluster, plan, common_parameters(job.model, kind), routed_parameters(job.model, kind))
+        scatters = sharding.scatters(job, cluster, plan, *layer_trained(job, kind))
+        return [(term, 1.0) for term in ("gather" in name) * gathers + ("scatter" in name) * scatters]
+    return None
+
+
+def _hops(group: Group, at: int) -> dict[str, Any] | None:
+    """Hand-overs to the next stage and back, where they run beside computation: nothing of them shows."""
+    job, cluster, plan = group.job, group.cluster, group.plan
+    if not (_at(plan.pp, at) > 1 and _at(plan.vpp, at) > 1 and _at(plan.overlap_pp, at)):
+        return None
+    hop = point_to_point(job, cluster, plan)
+    count = 2.0 * _at(plan.vpp, at) * _at(plan.num_microbatches, at)
+    return {
+        "collective": "stage to stage", "where": "step", "count": count, "wire_bytes": _wire(hop, at) * count,
+        "alone": _at(hop.value, at) * count, "shown": 0.0,
+    }  # fmt: skip

@@ -1,0 +1,96 @@
+"""``--format`` of every question: CSV holds the numbers of the JSON, Markdown is whole, contradictions are refused."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+import re
+import shlex
+
+import pytest
+
+from ironlaw.cli.main import VERBS, main
+
+QUESTIONS = [verb for verb, (module, _) in VERBS.items() if hasattr(importlib.import_module(module), "EXAMPLES")]
+ASKED = {verb: importlib.import_module(f"ironlaw.cli.{verb}").EXAMPLES.strip().splitlines()[0].strip() for verb in QUESTIONS}
+GEMM = ["roofline", "--gemm", "4096,4096,4096", "--on", "h100-sxm"]
+
+
+def printed(capsys, command, *more):
+    assert main([*(shlex.split(command)[1:] if isinstance(command, str) else command), *more]) in (0, 1), capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_the_questions_are_found():
+    assert {"compare", "solve", "sweep", "roofline", "sites", "inference"} <= set(QUESTIONS)
+
+
+@pytest.mark.parametrize("verb", QUESTIONS)
+def test_csv_holds_the_numbers_of_the_json(verb, capsys):
+    told = json.loads(printed(capsys, ASKED[verb], "--json"))
+    text = printed(capsys, ASKED[verb], "--format", "csv")
+    blocks = text.strip("\n").split("\n\n")
+    for block in blocks:
+        lines = block.splitlines()
+        name = re.match(r"# (\w+): ", lines[0])
+        rows = list(csv.reader(io.StringIO("\n".join(lines[1:] if name else lines))))
+        assert name or len(blocks) == 1
+        if not name:
+            continue
+        assert len(rows) - 1 == len(told[name[1]])
+        for at, head in enumerate(rows[0]):
+            key = head.partition(" [")[0]
+            for row, want in zip(rows[1:], told[name[1]], strict=True):
+                if isinstance(want.get(key), float):
+                    assert float(row[at]) == want[key], (name[1], key)
+                elif want.get(key) is None:
+                    assert row[at] == ""
+
+
+@pytest.mark.parametrize("verb", QUESTIONS)
+def test_markdown_is_whole(verb, capsys):
+    text = printed(capsys, ASKED[verb], "--format", "markdown")
+    assert text.startswith("# ")
+    width = None
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            width = None
+            continue
+        cells = len(re.findall(r"(?<!\\)\|", line))
+        width = width or cells
+        assert cells == width, line
+
+
+def test_one_table_by_name(capsys):
+    text = printed(capsys, GEMM, "--format", "csv:roofs")
+    assert text.startswith("roof,rate,")
+    assert printed(capsys, GEMM, "--format", "markdown:roofs").startswith("## Time at each roof")
+
+
+def test_json_is_a_format(capsys):
+    assert json.loads(printed(capsys, GEMM, "--format", "json")) == json.loads(printed(capsys, GEMM, "--json"))
+    assert printed(capsys, GEMM, "--format", "table") == printed(capsys, GEMM)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--format", "xml"],
+        ["--format", ""],
+        ["--format", "csv:"],
+        ["--format", "csv:nothing"],
+        ["--format", "table:roofs"],
+        ["--json", "--format", "csv"],
+        ["--format", "csv", "--explain"],
+    ],
+)
+def test_what_is_refused(more, capsys):
+    assert main([*GEMM, *more]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_an_answer_without_a_table_says_so(capsys):
+    assert main(["lessons", "--gpu-utilization", "45%", "--format", "csv"]) == 2
+    assert "no table" in capsys.readouterr().err
