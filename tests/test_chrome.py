@@ -17,6 +17,7 @@ from ironlaw.errors import InputError, IronlawError
 from ironlaw.measure import chrome, json_stream
 from ironlaw.measure.chrome import nanoseconds, read_chrome
 from ironlaw.measure.events import NONE, Spans
+from ironlaw.measure.idle import idle_of
 from ironlaw.measure.json_stream import EventStream
 from ironlaw.measure.split import Policy, kept, step_marks, step_of, window_of
 
@@ -473,6 +474,20 @@ class TestHostile:
         (trace,) = read(tmp_path, HEAD + b"{}," * 1_000_000 + kernel() + TAIL)
         assert len(trace.events) == 1
         assert time.process_time() - start < 20
+
+    def test_thousands_of_launching_threads_are_charged_in_seconds(self, tmp_path):
+        events = []
+        for i in range(3000):
+            call = b'{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":%d,"ts":%d,"dur":5,"args":{"correlation":%d}}'
+            run = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%d,"dur":50,"args":{"device":0,"stream":7,"correlation":%d}}'
+            events += [call % (i, 100 * i + 60, i), run % (100 * i + 65, i)]
+        (trace,) = read(tmp_path, trace_of(*events))
+        start = time.process_time()
+        found = idle_of(trace, trace.events)
+        assert time.process_time() - start < 5
+        assert found.total == 2999 * 50_000
+        assert found.by_reason["launch latency"] == 2999 * 5_000
+        assert sum(found.by_reason[r] for r in ("host launch", "unknown")) == 2999 * 45_000
 
     def test_limits_of_what_is_kept(self, tmp_path, monkeypatch):
         many = [kernel(b"%d" % i, name=b"name %d" % i, more=b',"device":%d' % i) for i in range(50)]

@@ -59,9 +59,10 @@ def taken(command: list[str], limit: float) -> Taken:
 
     ``status`` is 0, or -9 where it did not end within ``limit`` seconds or ran out of memory.
     """
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     start = time.perf_counter()
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as wrong:
-        process = subprocess.Popen(command, stdout=said, stderr=wrong)
+        process = subprocess.Popen(command, stdout=said, stderr=wrong, env=environment)
         try:
             while True:
                 ended, status, used = os.wait4(process.pid, os.WNOHANG)

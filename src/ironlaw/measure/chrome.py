@@ -316,8 +316,8 @@ class _Reader:
         if not len(device):
             return [(NONE, None)]
         order = np.lexsort((device, process))
-        first = np.flatnonzero((np.diff(process[order], prepend=0) != 0) | (np.diff(device[order], prepend=0) != 0))
-        first = np.union1d(0, first)
+        other = (np.diff(process[order]) != 0) | (np.diff(device[order]) != 0)
+        first = np.concatenate(([0], 1 + np.flatnonzero(other)))
         if len(first) > MOST_DEVICES:
             raise InputError(f"{self.path}: events of {len(first):,} devices, and at most {MOST_DEVICES} are read; is it a Chrome trace?")
         if len(first) == 1:

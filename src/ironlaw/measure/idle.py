@@ -19,6 +19,7 @@ from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
 
 LATENCY = 10_000  # [ns] a launch arrives within it when nothing else holds the stream (3 to 8 us on the traces at hand)
 BETWEEN_CALLS = 1_000_000  # [ns] Python between two calls of the framework is shorter; longer is something the profile does not show
+MOST_THREADS = 64  # that launch, those that launch most; a process has a few, and what others did is not looked for
 
 REASONS = ("data loading", "synchronisation", "allocator", "host launch", "launch latency", "stream wait", "unknown")
 
@@ -71,21 +72,30 @@ def idle_of(trace: Trace, events: DeviceEvents) -> Idle:
     host = Instants(between.start[linked & (mine > between.start)], mine[linked & (mine > between.start)])
     threads = trace.launches.thread[np.maximum(launch, 0)][linked & (mine > between.start)]
     starved = NOTHING
-    for thread in np.unique(threads):
+    launching, count = np.unique(threads, return_counts=True)
+    launching = launching[np.argsort(-count, kind="stable")]
+    found["unknown"] += int((host.end - host.start)[np.isin(threads, launching[MOST_THREADS:])].sum())
+    known: dict[int, dict[str, Instants]] = {}
+    for thread in launching[:MOST_THREADS].tolist():
         one = threads == thread
-        did = _what_it_did(trace, Instants(host.start[one], host.end[one]), int(thread))
+        did = _what_it_did(trace, Instants(host.start[one], host.end[one]), thread, known)
         for reason, when in did.items():
             found[reason] += when.length
         starved = starved | did["data loading"]
     return Idle(found, starved, host)
 
 
-def _what_it_did(trace: Trace, when: Instants, thread: int) -> dict[str, Instants]:
-    """What the launching thread did in these instants; where it did nothing, what the thread that runs the steps did."""
+def _what_it_did(trace: Trace, when: Instants, thread: int, known: dict[int, dict[str, Instants]]) -> dict[str, Instants]:
+    """What the launching thread did in these instants; where it did nothing, what the thread that runs the steps did.
+
+    ``known`` keeps the calls of each thread for the next launching thread.
+    """
     found = dict.fromkeys(("data loading", "synchronisation", "allocator", "host launch"), NOTHING)
     others = [t for t in dict.fromkeys(trace.marks.thread.tolist()) if t != thread][:4]
     for one in (thread, *others):
-        for reason, did in _calls(trace, one).items():
+        if one not in known:
+            known[one] = _calls(trace, one)
+        for reason, did in known[one].items():
             now = when & did
             found[reason] = found[reason] | now
             when = when - now
