@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.estimate.options import read_options
 from ironlaw.measure.chrome import TIME_UNITS, read_chrome
 from ironlaw.measure.compare import Comparison, Measured, compare
 from ironlaw.measure.events import Trace
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ironlaw.measure.log_reading import LogReading
 
 CHOICES = ("keep", "drop")
+_WHOLE = ("gpus", "seq_len", "global_batch_size")
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,12 @@ def _log(file: Path, on: str | None, question: Mapping[str, Any], folders: tuple
     from ironlaw.measure.log_reading import log_reading
     from ironlaw.measure.logs import read_log
 
-    given = {name: question[name] for name in ("gpus", "seq_len", "global_batch_size", "precision", "recompute") if name in question}
+    given = read_options({name: question[name] for name in (*_WHOLE, "precision", "recompute") if name in question})
+    for name in _WHOLE:
+        if name in given:
+            if isinstance(given[name], list):
+                raise QuestionError(f"--{name.replace('_', '-')} {question[name]}: a log is of one run, give one value")
+            given[name] = int(given[name])
     return log_reading(read_log(file), question.get("model"), on, folders=folders, **given)
 
 

@@ -131,7 +131,11 @@ def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
         total = sum(k.total_ns for k in products)
         worst, (narrow, ratio) = max(wide, key=lambda item: item[0].total_ns)
         lost = sum(_saved(p, k, faster) for k, (_, faster) in wide) if p.accelerator else None
-        peaks = f"; {p.accelerator.name} multiplies {narrow} {ratio:.1f} times as fast" if p.accelerator else ""
+        peaks = (
+            ""
+            if lost is None or not p.accelerator
+            else f"; {p.accelerator.name}'s peak in {narrow} is {ratio:.1f} times that: up to {ms(lost)}"
+        )
         yield Finding(
             name,
             f"{ms(time)} of {ms(total)} of matrix products run in {worst.precision}, mostly {worst.kernel[:60]}{peaks}",

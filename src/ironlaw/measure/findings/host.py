@@ -36,7 +36,8 @@ def starved_loader(name: str, facts: Facts) -> Iterator[Finding]:
         fetches = max(len(s) for s in spans)  # old traces hold a fetch as both
         yield Finding(
             name,
-            f"idle {ms(lost)} ({lost / p.window.wall:.0%} of the window) while a batch was fetched; {fetches} fetches took {ms(fetching)}",
+            f"idle {ms(lost)} ({lost / p.window.wall:.0%} of the window) while a batch was fetched;"
+            f" {fetches} fetch{'es' if fetches != 1 else ''} took {ms(fetching)}",
             "DataLoader(num_workers=4 or more, prefetch_factor=4, pin_memory=True, persistent_workers=True); decode ahead or on the device",
             lost / 1e9,
             p.trace.path,
