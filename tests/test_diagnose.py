@@ -204,6 +204,14 @@ def test_a_log_excludes_and_does_not_name(capsys):
     assert data["files"][0]["log"]["steps"]["median"] == pytest.approx(126.64, abs=0.005)
 
 
+def test_options_of_the_run_reach_a_log_as_numbers(capsys):
+    run_of = ("--model", "mixtral-8x7b", "--on", "h100-sxm", "--gpus", "16", "--global-batch-size", "128", "--seq-len", "2048")
+    status, out, _ = run(capsys, str(DATA / "megatron_mixtral_16xh100.log"), *run_of, "--json")
+    rates = json.loads(out)["files"][0]["log"]["rates"]
+    assert status == 4
+    assert rates["tokens_per_second"] == pytest.approx(128 * 2048 / 5.4505 / 16)
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [

@@ -167,7 +167,7 @@ def test_what_lies_outside_the_fits_is_said():
         ({"parameters": "8B", "learning_rate": 1e-3}, "--base-batch-tokens"),
         ({"parameters": "8B", "warmup_steps": 10}, "--global-batch-tokens"),
         ({"parameters": "8B", "warmup_steps": 1e9, "global_batch_tokens": "1M"}, "give fewer"),
-        ({"parameters": "8B", "tokens": "-1"}, "more than 0"),
+        ({"parameters": "8B", "tokens": "-1"}, "at least 1"),
         ({"parameter": "8B"}, "parameters"),
     ],
 )

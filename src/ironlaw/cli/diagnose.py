@@ -39,6 +39,7 @@ def _flags(command: click.Command) -> click.Command:
 @click.option("--against", metavar="FILE", help="a saved `ironlaw estimate --json` of the same run to compare with")
 @click.option("--patterns", multiple=True, metavar="FILE", help="further names of communication kernels, as TOML")
 @click.option("--time-unit", default="us", metavar="us|ms|ns", help="unit of ts and dur in a Chrome trace [us, as its format says]")
+@click.option("--untraced-step", metavar="TIME", help="what a step takes without a profiler: says what the profiler cost")
 @click.option("--keep", is_flag=True, help="keep the diagnosis in the store of `ironlaw runs`")
 @click.option("--label", metavar="NAME", help="a name for the kept run")
 @click.option("--store", metavar="FILE", help="the store to keep it in")
@@ -52,6 +53,7 @@ def command(
     against: str | None,
     patterns: tuple[str, ...],
     time_unit: str,
+    untraced_step: str | None,
     keep: bool,
     label: str | None,
     store: str | None,
@@ -81,6 +83,7 @@ def command(
         on=question.get("on"),
         against=against,
         patterns=patterns,
+        untraced_step=untraced_step,
         question=asked,
         folders=folders,
     )

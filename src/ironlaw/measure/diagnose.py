@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.estimate.options import read_options
 from ironlaw.measure.chrome import TIME_UNITS, read_chrome
 from ironlaw.measure.compare import Comparison, Measured, compare
 from ironlaw.measure.events import Trace
@@ -16,6 +17,7 @@ from ironlaw.measure.findings.finding import Finding
 from ironlaw.measure.memory_reading import MemoryRow, memory_compare
 from ironlaw.measure.memory_timeline import Timeline, read_timeline
 from ironlaw.measure.nsys import read_nsys
+from ironlaw.measure.overhead import believed, cautions, overhead_of
 from ironlaw.measure.parts import measured_of
 from ironlaw.measure.predicted import estimate_of, prediction
 from ironlaw.measure.profile import Profile, profile
@@ -24,11 +26,13 @@ from ironlaw.measure.snapshot import Snapshot, read_snapshot
 from ironlaw.measure.sniff import files_of, kind_of
 from ironlaw.measure.split import Policy
 from ironlaw.measure.verdict import Verdict, verdict_of, verdict_of_ranks
+from ironlaw.units import parse
 
 if TYPE_CHECKING:
     from ironlaw.measure.log_reading import LogReading
 
 CHOICES = ("keep", "drop")
+_WHOLE = ("gpus", "seq_len", "global_batch_size")
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,13 @@ def diagnose(
     against: str | Path | None = None,
     patterns: Sequence[str | Path] = (),
     question: Mapping[str, Any] | None = None,
+    untraced_step: str | float | None = None,
     folders: tuple[str, ...] = (),
 ) -> Diagnosis:
     """Diagnose traces, logs and snapshots; ``question`` holds the options of ``ironlaw.estimate`` for the same run.
 
-    ``unlinked`` and ``last_step`` are ``keep`` or ``drop``; ``patterns`` are files of further names of communication kernels.
+    ``unlinked`` and ``last_step`` are ``keep`` or ``drop``; ``patterns`` are files of further names of communication kernels;
+    ``untraced_step`` is what a step takes without a profiler.
     """
     for name, value in (("unlinked", unlinked), ("last-step", last_step)):
         if value not in CHOICES:
@@ -101,6 +107,7 @@ def diagnose(
     files, passed = files_of([paths] if isinstance(paths, (str, Path)) else paths)
     if not files:
         raise QuestionError("no file given; try: ironlaw diagnose trace.json.gz")
+    untraced = _seconds(untraced_step)
     policy = Policy(unlinked, last_step)
     profiles: list[Profile] = []
     logs: list[LogReading] = []
@@ -117,8 +124,12 @@ def diagnose(
         else:
             traces = read_nsys(file) if kind == "nsys" else read_chrome(str(file), time_unit)
             profiles += [profile(t, policy, on, tuple(map(Path, patterns)), folders) for t in _with_work(traces)]
-    verdicts = tuple(verdict_of(p) for p in profiles)
+    overheads = [overhead_of(p, untraced) for p in profiles] if untraced is not None else []
+    if untraced is not None and not overheads:
+        raise QuestionError("--untraced-step is compared with the steps of a trace: give one")
+    verdicts = tuple(believed(verdict_of(p), overheads[i : i + 1]) for i, p in enumerate(profiles))
     ranks, verdict, said = _together(profiles, verdicts, logs)
+    verdict, said = believed(verdict, overheads), [*said, *cautions(overheads)]
     comparison = _compared(profiles, logs, against, question, folders, bool(snapshots or timelines))
     warnings = [*passed, *said, *(f"{p.trace.path}: {w}" if len(files) > 1 else w for p in profiles for w in p.warnings)]
     warnings += [w for log in logs for w in log.warnings] + [w for s in snapshots for w in s.warnings]
@@ -130,20 +141,34 @@ def diagnose(
         timelines=tuple(timelines),
         ranks=ranks,
         verdict=verdict,
-        findings=findings_of(profiles, ranks, logs, snapshots),
+        findings=findings_of(profiles, ranks, logs, snapshots, overheads),
         comparison=comparison,
         memory=_memory(snapshots, timelines, question, folders),
-        assumptions=_assumptions(policy, profiles, on),
+        assumptions=_assumptions(policy, profiles, on, untraced),
         warnings=tuple(dict.fromkeys(warnings)),
         verdicts=verdicts,
     )
+
+
+def _seconds(untraced_step: str | float | None) -> float | None:
+    if untraced_step is None:
+        return None
+    found = parse(untraced_step, "s", "--untraced-step")
+    if not 0 < found < float("inf"):
+        raise QuestionError(f"--untraced-step {untraced_step}: give the seconds of a step without a profiler, above 0")
+    return found
 
 
 def _log(file: Path, on: str | None, question: Mapping[str, Any], folders: tuple[str, ...]) -> LogReading:
     from ironlaw.measure.log_reading import log_reading
     from ironlaw.measure.logs import read_log
 
-    given = {name: question[name] for name in ("gpus", "seq_len", "global_batch_size", "precision", "recompute") if name in question}
+    given = read_options({name: question[name] for name in (*_WHOLE, "precision", "recompute") if name in question})
+    for name in _WHOLE:
+        if name in given:
+            if isinstance(given[name], list):
+                raise QuestionError(f"--{name.replace('_', '-')} {question[name]}: a log is of one run, give one value")
+            given[name] = int(given[name])
     return log_reading(read_log(file), question.get("model"), on, folders=folders, **given)
 
 
@@ -211,7 +236,7 @@ def _memory(
     return tuple(memory_compare(snapshots[0] if snapshots else None, estimate, timelines[0] if timelines else None))
 
 
-def _assumptions(policy: Policy, profiles: list[Profile], on: str | None) -> tuple[Mapping[str, Any], ...]:
+def _assumptions(policy: Policy, profiles: list[Profile], on: str | None, untraced: float | None) -> tuple[Mapping[str, Any], ...]:
     found: list[Mapping[str, Any]] = []
     if profiles:
         found += [
@@ -220,4 +245,6 @@ def _assumptions(policy: Policy, profiles: list[Profile], on: str | None) -> tup
         ]
     names = sorted({p.accelerator.name for p in profiles if p.accelerator})
     found += [{"name": "accelerator", "value": name, "origin": "given" if on else "chosen"} for name in names]
+    if untraced is not None:
+        found.append({"name": "untraced_step", "value": untraced, "origin": "given"})
     return tuple(found)

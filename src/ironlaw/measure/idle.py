@@ -8,7 +8,7 @@ is the time a launch takes to arrive where it is short, and the wait of a stream
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
@@ -38,6 +38,7 @@ class Idle:
     by_reason: dict[str, int]
     starved: Instants  # when the device waited for data
     host: Instants  # when it waited for the host, for whatever reason
+    when: dict[str, Instants] = field(default_factory=dict)  # of the host's reasons: the idle time charged to each
 
     @property
     def total(self) -> int:
@@ -71,18 +72,18 @@ def idle_of(trace: Trace, events: DeviceEvents) -> Idle:
     found["stream wait"] += int(rest[linked & (rest > LATENCY)].sum())
     host = Instants(between.start[linked & (mine > between.start)], mine[linked & (mine > between.start)])
     threads = trace.launches.thread[np.maximum(launch, 0)][linked & (mine > between.start)]
-    starved = NOTHING
     launching, count = np.unique(threads, return_counts=True)
     launching = launching[np.argsort(-count, kind="stable")]
     found["unknown"] += int((host.end - host.start)[np.isin(threads, launching[MOST_THREADS:])].sum())
     known: dict[int, dict[str, Instants]] = {}
+    when: dict[str, Instants] = {}
     for thread in launching[:MOST_THREADS].tolist():
         one = threads == thread
         did = _what_it_did(trace, Instants(host.start[one], host.end[one]), thread, known)
-        for reason, when in did.items():
-            found[reason] += when.length
-        starved = starved | did["data loading"]
-    return Idle(found, starved, host)
+        for reason, idle in did.items():
+            found[reason] += idle.length
+            when[reason] = when.get(reason, NOTHING) | idle
+    return Idle(found, when.get("data loading", NOTHING), host, when)
 
 
 def _what_it_did(trace: Trace, when: Instants, thread: int, known: dict[int, dict[str, Instants]]) -> dict[str, Instants]:

@@ -13,9 +13,10 @@ from ironlaw.errors import QuestionError
 from ironlaw.measure.collectives import Collective, Link, by_size, collectives, link_of
 from ironlaw.measure.communication import Classified, Unclassified, classify
 from ironlaw.measure.devices import Device, device_named
-from ironlaw.measure.events import DeviceEvents, Trace
+from ironlaw.measure.events import KERNEL, DeviceEvents, Trace
 from ironlaw.measure.idle import Idle, idle_of
 from ironlaw.measure.kernels import KernelGroup, kernel_table
+from ironlaw.measure.operators import Linked, link
 from ironlaw.measure.split import Policy, Step, Window, classes, kept, step_marks, step_of, window_of, windows_of
 from ironlaw.measure.utilisation import Utilisation, mfu_of
 
@@ -47,6 +48,7 @@ class Profile:
     window: Window
     steps: tuple[Step, ...]
     idle: Idle
+    linked: Linked | None  # operators of all events of the trace; None where no kernel computes
     kernels: tuple[KernelGroup, ...]
     collectives: tuple[Collective, ...]
     utilisation: Utilisation
@@ -155,7 +157,9 @@ def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple
     events, communicates = trace.events.rows(keep), classified.mask[keep]
     window = window_of(events, communicates)
     steps = _steps(marks, step[keep], events, communicates, policy)
-    kernels = kernel_table(trace, keep & ~classified.mask, device.record, folders)
+    mine = keep & ~classified.mask
+    linked = link(trace) if (mine & (trace.events.kind == KERNEL)).any() else None
+    kernels = kernel_table(trace, mine, device.record, folders, linked=linked)
     return Profile(
         trace=trace,
         policy=policy,
@@ -167,6 +171,7 @@ def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple
         window=window,
         steps=steps,
         idle=idle_of(trace, events),
+        linked=linked,
         kernels=tuple(kernels),
         collectives=tuple(collectives(trace, classified, keep)),
         utilisation=mfu_of(kernels, window.wall, sum(s.device is not None for s in steps), device.record),

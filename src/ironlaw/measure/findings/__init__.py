@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ironlaw.measure.findings import device, from_logs, host, links, numbers
+from ironlaw.measure.findings import device, from_logs, host, links, numbers, recording
 from ironlaw.measure.findings.finding import Facts, Finding
 
 if TYPE_CHECKING:
+    from ironlaw.measure.overhead import Overhead
     from ironlaw.measure.profile import Profile
 
 FINDINGS = {
@@ -20,12 +21,13 @@ FINDINGS = {
     "launch-bound": host.launch_bound,
     "synchronisation-in-the-loop": host.synchronisation_in_the_loop,
     "allocator-churn": host.allocator_churn,
-    "warm-up-steps": host.warm_up_steps,
-    "profiler-overhead": host.profiler_overhead,
+    "warm-up-steps": recording.warm_up_steps,
+    "profiler-overhead": recording.profiler_overhead,
     "straggler-rank": links.straggler_rank,
     "uneven-stages": links.uneven_stages,
     "small-all-reduces": links.small_all_reduces,
     "exposed-gather": links.exposed_gather,
+    "pageable-copies": links.pageable_copies,
     "unfused-chains": device.unfused_chains,
     "wrong-precision-kernels": device.wrong_precision_kernels,
     "throttling": device.throttling,
@@ -34,9 +36,11 @@ FINDINGS = {
 OF_LOGS = tuple(dict.fromkeys(from_logs.NAMES.values()))
 
 
-def findings_of(profiles: Sequence[Profile], ranks: Any, logs: Sequence[Any], snapshots: Sequence[Any]) -> tuple[Finding, ...]:
+def findings_of(
+    profiles: Sequence[Profile], ranks: Any, logs: Sequence[Any], snapshots: Sequence[Any], overheads: Sequence[Overhead] = ()
+) -> tuple[Finding, ...]:
     """All findings, the one that loses most seconds first; those without seconds last."""
-    facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots))
+    facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots), tuple(overheads))
     found = [finding for name, look in FINDINGS.items() for finding in look(name, facts)]
     found += [finding for name in OF_LOGS for finding in from_logs.of_logs(name, facts)]
     return tuple(sorted(found, key=lambda f: -(f.seconds_lost or 0.0)))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ironlaw.measure.events import KERNEL
-from ironlaw.measure.findings.finding import Facts, Finding
+from ironlaw.measure.events import KERNEL, MEMCPY, Column
+from ironlaw.measure.findings.finding import Facts, Finding, covered, ms
+from ironlaw.measure.intervals import union
 from ironlaw.measure.kernel_names import COMPUTE_CLASSES, shipped_names
+from ironlaw.measure.kernels import KernelGroup
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
@@ -17,97 +21,235 @@ if TYPE_CHECKING:
 WORTH = 0.02  # of the window
 POINTWISE = ("elementwise", "copy", "norm", "softmax")
 CHAIN = 3  # pointwise kernels in a row on one stream
+CLOSE = 100_000  # [ns] an eager host launches the next operator within it; what comes later need not read what came before
+OPTIMIZER = "Optimizer."  # the profiler's mark: its loops over parameters touch other tensors each time
+FASTER = 1.5  # times the peak of the wide format, for a narrower one to be worth a finding
 SLOWER = 1.05  # the last third of a kernel's runs over the first third
 RUNS = 9  # of one kernel, to compare thirds of
+MOST = 0.7  # of the compared time must have become slower: clocks slow every kernel
+ALIKE = 0.5  # of the median: runs that spread more are of different sizes under one name
+COMPARED = 0.1  # of the compute time, to speak for the rest
 
 
 def unfused_chains(name: str, facts: Facts) -> Iterator[Finding]:
     """Pointwise kernels follow each other, each reading what the one before wrote."""
     for p in facts.profiles:
-        names = shipped_names()
-        pointwise = np.zeros(len(p.trace.names), bool)
-        for i in np.unique(p.events.name):
-            pointwise[i] = names.named(p.trace.text(int(i))).kind.name in POINTWISE
-        rows = np.flatnonzero(p.events.kind == KERNEL)
-        lost = chains = 0
-        for stream in np.unique(p.events.stream[rows]):
-            mine = rows[p.events.stream[rows] == stream]
-            is_pointwise = pointwise[p.events.name[mine]]
-            edges = np.flatnonzero(np.diff(np.concatenate([[0], is_pointwise.astype(np.int8), [0]])))
-            lasts = np.concatenate([[0], np.cumsum(p.events.end[mine] - p.events.start[mine])])
-            for start, end in zip(edges[::2], edges[1::2], strict=True):
-                if end - start >= CHAIN:
-                    chains += 1
-                    lost += int(lasts[end] - lasts[start]) * (end - start - 1) // (end - start)
-        if lost > WORTH * p.window.wall:
-            yield Finding(
-                name,
-                f"{chains} chains of {CHAIN} or more pointwise kernels; fused into one pass each they would save up to {lost / 1e6:.1f} ms",
-                "torch.compile, or fused kernels for the norm, activation, dropout and residual of a layer",
-                float(lost) / 1e9,
-                p.trace.path,
-                {"chains": chains},
-            )
-
-
-def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
-    """Matrix products run in a wider precision than the rest, or than the device is fast in."""
-    for p in facts.profiles:
-        products = [k for k in p.kernels if k.kind in COMPUTE_CLASSES]
-        wide = [k for k in products if k.precision in ("fp32", "fp64")]
-        time = sum(k.total_ns for k in wide)
-        if time <= WORTH * p.window.wall or (p.accelerator is not None and not _narrower(p)):
+        found = _chains(p)
+        if found.saved <= WORTH * p.window.wall:
             continue
-        total = sum(k.total_ns for k in products)
-        worst = max(wide, key=lambda k: k.total_ns)
+        sizes = "" if found.sized else "; sizes are not recorded, so that they work on one tensor is assumed (record_shapes=True)"
         yield Finding(
             name,
-            f"{time / 1e6:.1f} ms of {total / 1e6:.1f} ms of matrix products run in {worst.precision}, mostly {worst.kernel[:60]}",
-            "autocast to bf16, or TF32 (torch.set_float32_matmul_precision('high')) where inputs must stay fp32",
-            time / 1e9 / 2,
+            f"{found.count} chains of {CHAIN} or more pointwise kernels take {ms(found.time)}; one pass each would save up to"
+            f" {ms(found.saved)}{sizes}",
+            "torch.compile; Megatron's fusions of bias, activation and dropout left on (no --no-bias-*-fusion); optimizer(fused=True)",
+            found.saved / 1e9,
             p.trace.path,
-            {"kernels": [k.kernel for k in wide[:5]]},
+            {"chains": found.count, "kernels": found.kernels, "kernel_us": found.time / 1000, "sizes_known": found.sized},
         )
 
 
-def _narrower(profile: Profile) -> bool:
-    """Whether the device multiplies a narrower precision faster than fp32."""
-    peaks = profile.accelerator.peak if profile.accelerator else {}
-    wide = peaks.get("fp32")
-    return wide is None or any(name in peaks and peaks[name].value > 1.5 * wide.value for name in ("bf16", "fp16", "tf32"))
+@dataclass(frozen=True)
+class _Chains:
+    """Chains of a trace; times in ns."""
+
+    count: int
+    kernels: int
+    time: int
+    saved: float
+    sized: bool
+
+
+def _chains(p: Profile) -> _Chains:
+    """Runs of pointwise kernels on one stream, close in time and of one size where sizes are known; optimizers are left out.
+
+    A fused kernel still makes the longest pass. What it saves is at most the other passes, and no more than they need at HBM's rate.
+    """
+    rows = np.flatnonzero((p.events.kind == KERNEL) & ~p.communicates)
+    rows = rows[np.lexsort((p.events.start[rows], p.events.stream[rows]))]
+    if not len(rows):
+        return _Chains(0, 0, 0, 0.0, False)
+    names, pointwise = shipped_names(), np.zeros(len(p.trace.names), bool)
+    for i in np.unique(p.events.name[rows]).tolist():
+        pointwise[i] = names.named(p.trace.text(i)).kind.name in POINTWISE
+    one = pointwise[p.events.name[rows]] & ~_in_an_optimizer(p, rows)
+    elements, floor = _sizes(p, rows)
+    start, end, stream = p.events.start[rows], p.events.end[rows], p.events.stream[rows]
+    differ = (elements[1:] != elements[:-1]) & (elements[1:] >= 0) & (elements[:-1] >= 0)
+    joined = one[1:] & one[:-1] & (stream[1:] == stream[:-1]) & (start[1:] - end[:-1] <= CLOSE) & ~differ
+    first = np.flatnonzero(np.concatenate([[True], ~joined]))
+    length = np.diff(np.append(first, len(rows)))
+    chain = length >= CHAIN
+    if not chain.any():
+        return _Chains(0, 0, 0, 0.0, False)
+    time, longest = np.add.reduceat(end - start, first)[chain], np.maximum.reduceat(end - start, first)[chain]
+    at_roof = np.minimum(floor, end - start)  # nan where bytes or bandwidth are not known: the time it took
+    at_roof = np.where(np.isfinite(at_roof), at_roof, end - start)
+    passes, most = np.add.reduceat(at_roof, first)[chain], np.maximum.reduceat(at_roof, first)[chain]
+    saved = np.minimum(time - longest, passes - most)
+    member = np.repeat(chain, length)
+    return _Chains(int(chain.sum()), int(member.sum()), int(time.sum()), float(saved.sum()), bool((elements[member] >= 0).mean() > 0.5))
+
+
+def _in_an_optimizer(p: Profile, rows: Column) -> NDArray[np.bool_]:
+    """Whether a kernel was launched while an optimizer stepped."""
+    marks = p.trace.marks
+    mine = np.isin(marks.name, [i for i, n in enumerate(p.trace.names) if n.startswith(OPTIMIZER)])
+    launch = p.events.launch[rows]
+    if not mine.any() or not len(p.trace.launches):
+        return np.zeros(len(rows), bool)
+    return (launch >= 0) & covered(union(marks.start[mine], marks.end[mine]), p.trace.launches.start[np.maximum(launch, 0)])
+
+
+def _sizes(p: Profile, rows: Column) -> tuple[Column, NDArray[np.float64]]:
+    """For each kernel the elements of its operator's largest input, and its nanoseconds at HBM's rate; -1 and nan where not known."""
+    if p.linked is None:
+        return np.full(len(rows), -1, np.int64), np.full(len(rows), np.nan)
+    pair = p.linked.pair[p.rows[rows]]
+    elements = np.array([_elements(p, int(s)) for s in p.linked.shapes] + [-1], np.int64)
+    traffic = np.array([np.nan if c is None or c.traffic is None else c.traffic for c in p.linked.costs] + [np.nan])
+    bandwidth = p.accelerator.hbm_bandwidth.value if p.accelerator else np.nan
+    return elements[pair], traffic[pair] / bandwidth * 1e9
+
+
+def _elements(p: Profile, shape: int) -> int:
+    """Elements of the largest tensor among an operator's inputs, -1 where it has none or they are not recorded."""
+    dims = p.trace.shapes[shape].dims if shape >= 0 else ()
+    sizes = [d for d in dims if isinstance(d, list) and d and all(type(n) is int and 0 <= n < 2**31 for n in d)]
+    products = [float(np.prod(d, dtype=np.float64)) for d in sizes]
+    return int(max(products)) if products and max(products) < 2**62 else -1
+
+
+def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
+    """Matrix products run in a wider precision than the device is fast in."""
+    for p in facts.profiles:
+        products = [k for k in p.kernels if k.kind in COMPUTE_CLASSES]
+        wide = [(k, faster) for k in products if k.precision in ("fp32", "fp64") and (faster := _faster(p, k)) is not None]
+        time = sum(k.total_ns for k, _ in wide)
+        if time <= WORTH * p.window.wall:
+            continue
+        total = sum(k.total_ns for k in products)
+        worst, (narrow, ratio) = max(wide, key=lambda item: item[0].total_ns)
+        lost = sum(_saved(p, k, faster) for k, (_, faster) in wide) if p.accelerator else None
+        peaks = (
+            ""
+            if lost is None or not p.accelerator
+            else f"; {p.accelerator.name}'s peak in {narrow} is {ratio:.1f} times that: up to {ms(lost)}"
+        )
+        yield Finding(
+            name,
+            f"{ms(time)} of {ms(total)} of matrix products run in {worst.precision}, mostly {worst.kernel[:60]}{peaks}",
+            _NARROW[narrow if worst.precision == "fp32" else "fp32"],
+            None if lost is None else lost / 1e9,
+            p.trace.path,
+            {
+                "wide_us": time / 1000,
+                "matrix_us": total / 1000,
+                "narrow": narrow,
+                "peak_ratio": ratio,
+                "kernels": list(dict.fromkeys(k.kernel for k, _ in wide))[:5],
+            },
+        )
+
+
+_TF32 = "torch.set_float32_matmul_precision('high') and torch.backends.cudnn.allow_tf32 = True where inputs must stay fp32"
+_NARROW = {
+    "bf16": f"torch.autocast('cuda', torch.bfloat16) or --bf16; {_TF32}",
+    "fp16": "torch.autocast('cuda', torch.float16) with torch.amp.GradScaler, or --fp16",
+    "tf32": _TF32,
+    "fp32": "find where fp64 comes from (NumPy's default, Python floats) and cast inputs with .float()",
+}
+
+
+def _faster(p: Profile, kernel: KernelGroup) -> tuple[str, float] | None:
+    """The format training would take instead and how much faster its peak is; None where the device has none, or the format is in doubt.
+
+    An operator's fp32 operands may be multiplied as TF32; only a kernel's name tells, unless the device has no TF32.
+    """
+    if p.accelerator is None:
+        return ("bf16", float("nan")) if kernel.precision_by == "kernel name" else None
+    peaks = p.accelerator.peak
+    if kernel.precision_by != "kernel name" and "tf32" in peaks:
+        return None
+    if kernel.precision not in peaks:
+        return None
+    narrower = ("bf16", "fp16", "tf32") if kernel.precision == "fp32" else ("fp32", "bf16", "fp16")
+    wide = peaks[kernel.precision].value
+    return next(((n, peaks[n].value / wide) for n in narrower if n in peaks and peaks[n].value > FASTER * wide), None)
+
+
+def _saved(p: Profile, kernel: KernelGroup, ratio: float) -> float:
+    """What a group would save at the same share of the narrower peak, but not below the time half its bytes take."""
+    least = kernel.total_ns / ratio
+    if kernel.traffic is not None and p.accelerator is not None:
+        least = max(least, kernel.traffic / 2 / p.accelerator.hbm_bandwidth.value * 1e9)
+    return max(0.0, kernel.total_ns - least)
 
 
 def throttling(name: str, facts: Facts) -> Iterator[Finding]:
     """The same kernels get slower as the run goes on: clocks fall."""
     for p in facts.profiles:
-        slower, lost = _drift(p)
-        if slower > SLOWER:
-            yield Finding(
-                name,
-                f"kernels that repeat take {slower - 1:.0%} longer in the last third of the window than in the first",
-                "read clocks, power and temperature (nvidia-smi -q -d CLOCK,POWER,PERFORMANCE); raise the power cap or cool the node",
-                lost / 1e9,
-                p.trace.path,
-            )
+        found = _drift(p)
+        if found is None or found.slower <= SLOWER or found.share < MOST:
+            continue
+        sizes = "" if found.sized else "; sizes are not recorded, so a schedule that grows them would look alike"
+        yield Finding(
+            name,
+            f"kernels that repeat take {found.slower - 1:.1%} longer in the last third of their runs than in the first,"
+            f" {found.share:.0%} of {ms(found.time)} of them{sizes}",
+            "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE (rocm-smi -a); nvidia-smi -pl for the power cap, or cool the node",
+            found.lost / 1e9,
+            p.trace.path,
+            {"slower": found.slower, "share_slower": found.share, "compared_us": found.time / 1000, "sizes_known": found.sized},
+        )
 
 
-def _drift(profile: Profile) -> tuple[float, int]:
-    """How much longer the last third of repeated compute kernels took, weighted by time; and the time lost."""
-    events = profile.events
-    rows = np.flatnonzero((events.kind == KERNEL) & ~profile.communicates)
+@dataclass(frozen=True)
+class _Drift:
+    """How kernels that repeat changed; times in ns."""
+
+    slower: float  # the last third over the first, weighted by time
+    share: float  # of the compared time in kernels that became slower by at least half as much as is worth a finding
+    time: int
+    lost: float  # over what they would have taken as in the first third
+    sized: bool
+
+
+def _drift(p: Profile) -> _Drift | None:
+    """Repeated compute kernels of one name and, where recorded, one set of sizes; None where they are too little of the compute time."""
+    rows = np.flatnonzero((p.events.kind == KERNEL) & ~p.communicates)
     if len(rows) < RUNS:
-        return 1.0, 0
-    key = events.name[rows]
+        return None
+    pair = np.full(len(rows), -1, np.int64) if p.linked is None else p.linked.pair[p.rows[rows]]
+    known = np.append(np.asarray([] if p.linked is None else p.linked.shapes) >= 0, False)[pair]
+    if _inputs_grow(p):
+        rows, pair, known = rows[known], pair[known], known[known]
+    key = p.events.name[rows] * (int(pair.max(initial=0)) + 2) + pair
     order = np.argsort(key, kind="stable")
-    cuts = np.flatnonzero(np.diff(key[order])) + 1
-    first = last = 0.0
-    for group in np.split(rows[order], cuts):
-        lasts = events.end[group] - events.start[group]
-        if len(group) < RUNS or np.ptp(lasts) > 0.5 * np.median(lasts):
-            continue  # of different shapes under one name, or too few
-        third = len(group) // 3
-        first += float(np.median(lasts[:third])) * len(group)
-        last += float(np.median(lasts[-third:])) * len(group)
-    if first < 0.1 * profile.window.compute:
-        return 1.0, 0
-    return last / first, int(max(0.0, last - first) / 2)
+    first = last = lost = 0.0
+    time = became = sized = 0
+    for group in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+        took = (p.events.end - p.events.start)[rows[group]]
+        if len(took) < RUNS:
+            continue
+        median = float(np.median(took))
+        if np.subtract(*np.percentile(took, [90, 10])) > ALIKE * median:
+            continue
+        third = len(took) // 3
+        before, after = float(np.median(took[:third])), float(np.median(took[-third:]))
+        spent = int(took.sum())
+        first, last, time = first + before * len(took), last + after * len(took), time + spent
+        lost += max(0.0, spent - before * len(took))
+        became += spent if after > before * (1 + (SLOWER - 1) / 2) else 0
+        sized += spent if known[group[0]] else 0
+    if time < COMPARED * p.window.compute or not first:
+        return None
+    return _Drift(last / first, became / time, time, lost, sized > time / 2)
+
+
+def _inputs_grow(p: Profile) -> bool:
+    """Whether copies to the device get larger: kernels of unknown sizes then do as well."""
+    copies = [i for i, n in enumerate(p.trace.names) if "HtoD" in n or "HostToDevice" in n]
+    sizes = p.events.size[(p.events.kind == MEMCPY) & np.isin(p.events.name, copies) & (p.events.size >= 0)]
+    third = len(sizes) // 3
+    return bool(third) and float(sizes[-third:].mean()) > 1.01 * float(sizes[:third].mean())

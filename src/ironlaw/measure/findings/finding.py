@@ -1,4 +1,4 @@
-"""What a finding is, and what it may look at."""
+"""What a finding is, what it may look at, and what several of them ask."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.measure.events import Column
+from ironlaw.measure.intervals import Instants, union
+
 if TYPE_CHECKING:
     from ironlaw.measure.log_reading import LogReading
+    from ironlaw.measure.overhead import Overhead
     from ironlaw.measure.profile import Profile
     from ironlaw.measure.ranks import Ranks
     from ironlaw.measure.snapshot import Snapshot
@@ -21,6 +28,7 @@ class Facts:
     ranks: Ranks | None
     logs: tuple[LogReading, ...]
     snapshots: tuple[Snapshot, ...]
+    overheads: tuple[Overhead, ...] = ()  # one a profile, or none where the untraced step is not known
 
 
 @dataclass(frozen=True)
@@ -50,3 +58,21 @@ class Finding:
             "docs": self.docs,
             "evidence": dict(self.evidence),
         }
+
+
+def covered(when: Instants, times: Column) -> NDArray[np.bool_]:
+    """Which of ``times`` lie in ``when``."""
+    if not len(when.start):
+        return np.zeros(len(times), bool)
+    at = np.searchsorted(when.start, times, "right") - 1
+    return np.asarray((at >= 0) & (times < when.end[np.maximum(at, 0)]))
+
+
+def ran(profile: Profile, chosen: NDArray[np.bool_]) -> Instants:
+    """When any of the chosen events of a profile ran."""
+    return union(profile.events.start[chosen], profile.events.end[chosen])
+
+
+def ms(ns: float) -> str:
+    """Nanoseconds as text in milliseconds."""
+    return f"{ns / 1e6:.2f} ms" if ns < 1e7 else f"{ns / 1e6:.1f} ms"

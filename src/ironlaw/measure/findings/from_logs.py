@@ -9,7 +9,7 @@ from ironlaw.measure.findings.finding import Facts, Finding
 NAMES = {  # what the reading of a log calls it -> its name everywhere
     "loader-waited-for": "starved-loader",
     "warm-up": "warm-up-steps",
-    "drift": "throttling",
+    "drift": "drift",  # a schedule that grows the sequence looks like clocks that fall: a log cannot name throttling
     "mfu-above-100": "mfu-above-100-percent",
     "claimed-mfu-above-100": "mfu-above-100-percent",
     "sparse-peak-as-dense": "sparse-peak-used-as-dense",

@@ -1,4 +1,4 @@
-"""Findings about the host: what it did while the device waited."""
+"""Findings about the host: what it did while the device waited. No instant of idle time is counted by two of the first four."""
 
 from __future__ import annotations
 
@@ -6,157 +6,163 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ironlaw.measure.findings.finding import Facts, Finding
+from ironlaw.measure.events import Column
+from ironlaw.measure.findings.finding import Facts, Finding, ms
 from ironlaw.measure.idle import host_calls, name_rows
-from ironlaw.measure.intervals import Instants, union
+from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
 WORTH = 0.02  # of the window: less is not worth a finding
 BOUND = 0.10  # of the window spent waiting for launches
-SLOW_START = 1.5  # times the median of the other steps
-CHURN = 2  # driver calls for memory in a step
+RETURNS = 10_000  # [ns] a waiting call returns this long before or after the device is done: two clocks, and the way back
+CHURN = 2  # driver calls for memory in an ordinary step
+ASYNCHRONOUS = "Async"  # cudaMallocAsync, cudaFreeAsync: ordered on a stream, they stop nothing
+FREES = ("cudaFree", "hipFree", "cuMemUnmap", "cuMemRelease")
 
 
 def starved_loader(name: str, facts: Facts) -> Iterator[Finding]:
     """The device had nothing to do while the host fetched a batch."""
     for p in facts.profiles:
         lost = p.idle.by_reason["data loading"]
-        if lost > WORTH * p.window.wall:
-            yield Finding(
-                name,
-                f"idle {lost / 1e6:.1f} ms ({lost / p.window.wall:.0%} of the window) while a batch was fetched",
-                "more loader workers (num_workers), prefetch_factor, pin_memory, decoding ahead of time or on the device",
-                lost / 1e9,
-                p.trace.path,
-                {"idle_us": lost / 1000},
-            )
+        if lost <= WORTH * p.window.wall:
+            continue
+        loads = name_rows(p.trace, host_calls()["data loading"])
+        spans = [s.rows(np.isin(s.name, loads)) for s in (p.trace.marks, p.trace.operators)]
+        fetching = union(np.concatenate([s.start for s in spans]), np.concatenate([s.end for s in spans])).length
+        fetches = max(len(s) for s in spans)  # old traces hold a fetch as both
+        yield Finding(
+            name,
+            f"idle {ms(lost)} ({lost / p.window.wall:.0%} of the window) while a batch was fetched;"
+            f" {fetches} fetch{'es' if fetches != 1 else ''} took {ms(fetching)}",
+            "DataLoader(num_workers=4 or more, prefetch_factor=4, pin_memory=True, persistent_workers=True); decode ahead or on the device",
+            lost / 1e9,
+            p.trace.path,
+            {"idle_us": lost / 1000, "fetches": fetches, "fetching_us": fetching / 1000, "window_us": p.window.wall / 1000},
+        )
 
 
 def launch_bound(name: str, facts: Facts) -> Iterator[Finding]:
     """Kernels are done sooner than the host launches the next one."""
     for p in facts.profiles:
-        lost = p.idle.by_reason["host launch"] + p.idle.by_reason["launch latency"]
-        if lost > BOUND * p.window.wall:
-            lasts = np.median(p.events.end - p.events.start) / 1000
-            each = p.window.wall / max(len(p.events), 1) / 1000
-            yield Finding(
-                name,
-                f"idle {lost / 1e6:.1f} ms ({lost / p.window.wall:.0%}) for launches: {len(p.events)} events, half of them shorter than"
-                f" {lasts:.1f} us, one every {each:.1f} us",
-                "CUDA graphs or torch.compile, larger micro-batches, fused operators and a fused (foreach) optimizer",
-                lost / 1e9,
-                p.trace.path,
-                {"events": len(p.events), "median_us": float(lasts), "every_us": float(each)},
-            )
+        launching = p.idle.when.get("host launch", NOTHING)
+        latency = p.idle.by_reason["launch latency"]
+        lost = (launching - _after_a_wait(p)[1]).length + latency
+        if lost <= BOUND * p.window.wall:
+            continue
+        median = float(np.median(p.events.end - p.events.start)) / 1000
+        every = p.window.wall / len(p.events) / 1000
+        yield Finding(
+            name,
+            f"idle {ms(lost)} ({lost / p.window.wall:.0%}) for launches: {len(p.events)} device events, one every {every:.1f} us,"
+            f" half of them done within {median:.1f} us",
+            "torch.compile(mode='reduce-overhead') or torch.cuda.graphs, --cuda-graph-impl, larger micro-batches, optimizer(fused=True)",
+            lost / 1e9,
+            p.trace.path,
+            {"events": len(p.events), "median_us": median, "every_us": every, "idle_us": lost / 1000, "launch_latency_us": latency / 1000},
+        )
 
 
 def synchronisation_in_the_loop(name: str, facts: Facts) -> Iterator[Finding]:
     """A call in the step waits for the device, so the device then waits for the host to catch up."""
     for p in facts.profiles:
-        rows = np.isin(p.trace.launches.name, name_rows(p.trace, host_calls()["synchronisation"]))
-        rows &= _in_steps(p, p.trace.launches.start)
-        ends = np.sort(p.trace.launches.end[rows])
-        lost = _holding(p.idle.host - p.idle.starved, ends)
-        if len(ends) and lost > WORTH * p.window.wall:
-            names, counts = np.unique(p.trace.launches.name[rows], return_counts=True)
-            calls = {p.trace.text(int(n)): int(c) for n, c in zip(names, counts, strict=True)}
-            most = max(calls, key=lambda n: calls[n])
-            steps = max(len(p.steps), 1)
-            yield Finding(
-                name,
-                f"{len(ends) / steps:.0f} calls a step wait for the device ({most} most often); after them it idles {lost / 1e6:.1f} ms"
-                " until the host has caught up",
-                "no .item(), .cpu(), print or tensor conditions in the step; non_blocking copies from pinned memory; log less often",
-                lost / 1e9,
-                p.trace.path,
-                {"calls": calls},
-            )
+        rows, after = _after_a_wait(p)
+        if after.length <= WORTH * p.window.wall:
+            continue
+        names, counts = np.unique(p.trace.launches.name[rows], return_counts=True)
+        calls = {p.trace.text(int(n)): int(c) for n, c in zip(names, counts, strict=True)}
+        waited = int((p.trace.launches.end[rows] - p.trace.launches.start[rows]).sum())
+        steps = max(len(p.steps), 1)
+        yield Finding(
+            name,
+            f"{len(rows) / steps:.1f} calls a step wait until the device is done ({max(calls, key=lambda n: calls[n])} most often);"
+            f" after them it idles {ms(after.length)} ({after.length / p.window.wall:.0%}) until the host has launched again",
+            "no .item(), .cpu(), print or tensor conditions in the step; .to(non_blocking=True) from pinned memory; log less often",
+            after.length / 1e9,
+            p.trace.path,
+            {"calls": calls, "waited_us": waited / 1000, "idle_us": after.length / 1000, "steps": steps},
+        )
 
 
 def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
     """The caching allocator goes to the driver inside steps."""
     for p in facts.profiles:
-        late = [s.host_start for s in p.steps[1:2]] or [p.window.start]
-        rows = np.isin(p.trace.launches.name, name_rows(p.trace, host_calls()["allocator"])) & (p.trace.launches.start >= late[0])
-        count = int(rows.sum())
-        steps = max(len(p.steps) - 1, 1)
-        if count >= CHURN * steps:
-            time = int((p.trace.launches.end[rows] - p.trace.launches.start[rows]).sum())
-            yield Finding(
-                name,
-                f"{count / steps:.0f} calls of the driver's allocator a step after the first, {time / 1e6:.2f} ms of host time;"
-                f" the device idled {p.idle.by_reason['allocator'] / 1e6:.2f} ms for them",
-                "leave memory free (smaller micro-batch, recompute), expandable_segments:True, constant shapes, no empty_cache()",
-                p.idle.by_reason["allocator"] / 1e9,
-                p.trace.path,
-                {"calls": count, "host_us": time / 1000},
-            )
+        rows, since, steps = _driver_memory_calls(p)
+        if not len(rows):
+            continue
+        calls = p.trace.launches.rows(rows)
+        time, frees = int((calls.end - calls.start).sum()), int(np.isin(calls.name, name_rows(p.trace, FREES)).sum())
+        lost = (p.idle.when.get("allocator", NOTHING) & Instants(np.array([since]), np.array([p.window.end]))).length
+        yield Finding(
+            name,
+            f"{len(rows) / steps:.0f} calls of the driver's allocator a step ({frees} of {len(rows)} give memory back), {ms(time)} of host"
+            f" time; the device idled {ms(lost)} for them",
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, constant shapes, no torch.cuda.empty_cache(), more free memory",
+            lost / 1e9,
+            p.trace.path,
+            {"calls": len(rows), "frees": frees, "steps": steps, "host_us": time / 1000, "idle_us": lost / 1000},
+        )
     for snapshot in facts.snapshots:
         for device in snapshot.devices:
             churn = device.churn
             if churn is not None and (churn.refills or churn.ooms):
                 yield Finding(
                     name,
-                    f"{churn.refills} times segments were freed and asked for again, {len(churn.ooms)} requests ended out of memory",
-                    "leave memory free, expandable_segments:True, constant shapes",
+                    f"device {device.device}: {churn.refills} times segments were freed and asked for again, {len(churn.ooms)} requests"
+                    " ended out of memory",
+                    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, constant shapes, more free memory",
                     None,
                     snapshot.path,
+                    {"refills": churn.refills, "out_of_memory": len(churn.ooms), "segment_frees": churn.segment_frees},
                 )
 
 
-def warm_up_steps(name: str, facts: Facts) -> Iterator[Finding]:
-    """The first step is no measure of the others: compilation, autotuning, allocation, caches."""
-    for p in facts.profiles:
-        walls = [s.host_end - s.host_start for s in p.steps]
-        if len(walls) >= 3 and walls[0] > SLOW_START * np.median(walls[1:]):
-            over = walls[0] - float(np.median(walls[1:]))
-            yield Finding(
-                name,
-                f"the first step took {walls[0] / 1e6:.1f} ms, the others {np.median(walls[1:]) / 1e6:.1f} ms",
-                "profile after a warm-up (schedule(wait, warmup, active)); leave the step out of averages",
-                over / 1e9,
-                p.trace.path,
-            )
+def _after_a_wait(p: Profile) -> tuple[Column, Instants]:
+    """Calls that waited for the device until its queue was empty, and the idle time after them that the host then took.
+
+    A call that began when the device was idle already emptied nothing: what follows it is launching. Time in the loader is the loader's.
+    """
+    launches = p.trace.launches
+    feeds = np.unique(launches.thread[p.events.launch[p.events.launch >= 0]]) if len(launches) else launches.thread
+    chosen = np.isin(launches.name, name_rows(p.trace, host_calls()["synchronisation"])) & np.isin(launches.thread, feeds)
+    rows = np.flatnonzero(chosen & _in_steps(p, launches.start))
+    idle = gaps(union(p.events.start, p.events.end))
+    if not len(rows) or not len(idle.start):
+        return rows[:0], NOTHING
+    returned = launches.end[rows]
+    at = np.searchsorted(idle.end, returned, "right")  # the first gap that ends after the return
+    gap = np.minimum(at, len(idle.start) - 1)
+    emptied = (at < len(idle.start)) & (launches.start[rows] < idle.start[gap]) & (idle.start[gap] - RETURNS <= returned)
+    hit = np.unique(gap[emptied])
+    return rows[emptied], (p.idle.host - p.idle.starved) & Instants(idle.start[hit], idle.end[hit])
 
 
-def profiler_overhead(name: str, facts: Facts) -> Iterator[Finding]:
-    """The profiler itself cost time, which makes every trace look bound by the host."""
-    for p in facts.profiles:
-        marks = p.trace.marks
-        own = np.isin(marks.name, name_rows(p.trace, ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource")))
-        flushed = int((marks.end[own] - marks.start[own]).sum())
-        recorded = [k for k in ("with_stack", "profile_memory", "record_shapes", "with_modules") if p.trace.properties.get(k)]
-        waits = p.idle.by_reason["host launch"]
-        stacks = "with_stack" in recorded and waits > BOUND * p.window.wall
-        if flushed > WORTH * p.window.wall or stacks:
-            yield Finding(
-                name,
-                f"recorded with {', '.join(recorded) or 'few options'}, which the host pays for on each operator; buffers took"
-                f" {flushed / 1e6:.2f} ms. A part of the {waits / 1e6:.1f} ms of waiting for launches is the profiler's",
-                "compare with the step time without a profiler; record stacks and shapes in a run of their own",
-                flushed / 1e9 or None,
-                p.trace.path,
-                {"recorded": recorded, "flush_us": flushed / 1000},
-            )
+def _driver_memory_calls(p: Profile) -> tuple[Column, int, int]:
+    """Driver calls for memory that are no warm-up, the time from which they count, and the steps they fell in; none where they are few.
+
+    The cache grows in the first step that is seen: only later ones count, and only if most of them go to the driver. Without a second step
+    it is churn only where memory is given back as well.
+    """
+    launches = p.trace.launches
+    named = [i for i in name_rows(p.trace, host_calls()["allocator"]).tolist() if not p.trace.text(i).endswith(ASYNCHRONOUS)]
+    rows = np.flatnonzero(np.isin(launches.name, named))
+    begins = np.array(sorted(s.host_start for s in p.steps), np.int64)
+    if len(begins) >= 2:
+        since = int(begins[1])
+        rows = rows[launches.start[rows] >= since]
+        each = np.bincount(np.searchsorted(begins, launches.start[rows], "right"), minlength=len(begins) + 1)[2:]
+        return (rows if (each >= CHURN).mean() > 0.5 else rows[:0]), since, len(each)
+    frees = np.isin(launches.name[rows], name_rows(p.trace, FREES)).sum()
+    return (rows if frees >= CHURN and len(rows) - frees >= CHURN else rows[:0]), p.window.start, 1
 
 
-def _in_steps(profile: Profile, times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _in_steps(profile: Profile, times: Column) -> NDArray[np.bool_]:
     if not profile.steps:
         return np.ones(len(times), bool)
     inside = np.zeros(len(times), bool)
     for step in profile.steps:
         inside |= (times >= step.host_start) & (times < step.host_end)
     return inside
-
-
-def _holding(when: Instants, times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
-    """The length of those intervals in which (or just before which) one of ``times`` lies."""
-    if not len(when.start) or not len(times):
-        return 0
-    joined = union(when.start - 10_000, when.end)  # a call returns a few microseconds after the device is done
-    at = np.searchsorted(joined.start, times, "right") - 1
-    hit = np.unique(at[(at >= 0) & (times <= joined.end[np.maximum(at, 0)])])
-    return (when & Instants(joined.start[hit], joined.end[hit])).length

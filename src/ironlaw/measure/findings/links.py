@@ -1,92 +1,185 @@
-"""Findings about ranks and what runs between them."""
+"""Findings about ranks, what runs between them, and copies from the host."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ironlaw.measure.findings.finding import Facts, Finding
+import numpy as np
+
+from ironlaw.measure.collectives import Collective, Link, link_of
+from ironlaw.measure.events import MEMCPY
+from ironlaw.measure.findings.finding import Facts, Finding, ms, ran
 from ironlaw.measure.parts import exposed_by_operation
+from ironlaw.measure.split import COMMUNICATION, COMPUTE
+
+if TYPE_CHECKING:
+    from ironlaw.measure.profile import Profile
 
 WORTH = 0.02  # of the window
-SMALL = 1 << 20  # [B] an all-reduce below it is paced by latency on every link there is
+SMALL = 1 << 20  # [B] where the latency of the link is not known: below it latency paces an all-reduce on every link there is
 MANY = 4  # small ones a step
 UNEVEN = 1.10  # the most loaded stage over the mean
+BY_NAME = "the kernel's name"
 
 
 def straggler_rank(name: str, facts: Facts) -> Iterator[Finding]:
-    """One rank comes late to the collectives, and all others wait."""
+    """One rank comes late to the collectives, and all others wait.
+
+    The seconds are what each of the others would save had it come with the one before it: they would still wait for that one.
+    """
     if facts.ranks is None or not facts.ranks.late_ranking:
         return
-    first = facts.ranks.late_ranking[0]
+    ranks = facts.ranks
+    first, others = ranks.late_ranking[0], max(len(ranks.ranks) - 1, 1)
     wall = max(p.window.wall for p in facts.profiles)
-    others = max(len(facts.ranks.ranks) - 1, 1)
+    waited = first.made_others_wait / others
+    if waited <= WORTH * wall:
+        return
     did = max(first.while_late, key=lambda what: first.while_late[what]) if first.while_late else "unknown"
-    if first.made_others_wait > WORTH * wall * others:
-        yield Finding(
-            name,
-            f"rank {first.rank} came last to {first.late} of {len(facts.ranks.meetings)} collectives and kept each of the other {others}"
-            f" waiting {first.made_others_wait / others / 1e6:.2f} ms; most of that time it was {_DOING.get(did, did)}",
-            "profile that rank: its input, its host, its clocks, its share of the work; swap the node to see whether it goes along",
-            first.made_others_wait / others / 1e9,
-            None,
-            {"rank": first.rank, "late": first.late, "while_late_us": {k: v / 1000 for k, v in first.while_late.items()}},
-        )
+    yield Finding(
+        name,
+        f"rank {first.rank} came last to {first.late} of {len(ranks.meetings)} collectives, and each of the other {others} waited"
+        f" {ms(waited)} for it on average, {ms(first.ahead)} of it for no other rank; most of that time it was {_DOING.get(did, did)}",
+        "profile that rank: its input, host, clocks and share of the work; run again with the node swapped to see whether it goes along",
+        first.ahead / 1e9,
+        None,
+        {
+            "rank": first.rank,
+            "late": first.late,
+            "collectives": len(ranks.meetings),
+            "others_waited_us": waited / 1000,
+            "ahead_us": first.ahead / 1000,
+            "while_late_us": {k: v / 1000 for k, v in first.while_late.items()},
+            "rank_us_waited_for": {str(t.rank): t.made_others_wait / 1000 for t in ranks.late_ranking},
+        },
+    )
 
 
-_DOING = {"idle": "idle, waiting for its host", "compute": "computing", "copy": "copying", "communication": "in another collective"}
+_DOING = {
+    "idle": "idle, waiting for its host",
+    "compute": "computing",
+    "copy": "copying",
+    "communication": "in another collective",
+    "before_its_trace": "not yet being traced, so what kept it is not known",
+}
 
 
 def uneven_stages(name: str, facts: Facts) -> Iterator[Finding]:
     """Pipeline stages have different amounts of work, and the slowest sets the pace."""
-    staged = [p for p in facts.profiles if any(c.operation == "send_recv" for c in p.collectives)]
+    if facts.ranks is None:
+        return
+    staged = {i if p.trace.rank is None else p.trace.rank: p.window.compute for i, p in enumerate(facts.profiles) if _is_stage(p)}
     if len(staged) < 2:
         return
-    work = {p.trace.rank: p.window.compute for p in staged}
-    mean = sum(work.values()) / len(work)
-    most = max(work, key=lambda rank: work[rank])
-    if work[most] > UNEVEN * mean:
+    mean = sum(staged.values()) / len(staged)
+    most = max(staged, key=lambda rank: staged[rank])
+    if staged[most] > UNEVEN * mean:
         yield Finding(
             name,
-            f"rank {most} computes {work[most] / 1e6:.1f} ms, the ranks of the pipeline {mean / 1e6:.1f} ms on average",
-            "move layers off that stage (embedding and loss count as a layer each), or more, smaller chunks (vpp)",
-            (work[most] - mean) / 1e9,
+            f"rank {most} computes {ms(staged[most])}, the {len(staged)} ranks of the pipeline {ms(mean)} on average"
+            f" ({staged[most] / mean:.2f} times)",
+            "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split,"
+            " --account-for-loss-in-pipeline-split, or smaller chunks: --num-layers-per-virtual-pipeline-stage",
+            (staged[most] - mean) / 1e9,
             None,
-            {"compute_us": {str(rank): ns / 1000 for rank, ns in work.items()}},
+            {"compute_us": {str(rank): ns / 1000 for rank, ns in staged.items()}, "mean_us": mean / 1000},
         )
+
+
+def _is_stage(p: Profile) -> bool:
+    """Whether it sends to or receives from one other rank. NCCL runs all-to-alls in the same kernel, so its name alone says nothing."""
+    return any(c.operation == "send_recv" and (c.pair is not None or c.said_by != BY_NAME) for c in p.collectives)
 
 
 def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
     """Gradients or statistics are reduced in pieces too small for the link."""
     for p in facts.profiles:
-        small = [c for c in p.collectives if c.operation == "all_reduce" and c.bytes is not None and c.bytes < SMALL]
+        link = None if p.accelerator is None else link_of(p.accelerator.name, p.folders)
+        reduced = [c for c in p.collectives if c.operation == "all_reduce" and c.bytes is not None]
+        small = [c for c in reduced if _is_small(c, link)]
         steps = max(len(p.steps), 1)
         if len(small) < MANY * steps:
+            continue
+        chosen = np.isin(p.rows, [c.row for c in small])
+        exposed = (ran(p, chosen) - ran(p, p.classes == COMPUTE)).length
+        latencies = [_latency(c, link) for c in small]
+        latency = sum(latencies) if all(latencies) else None
+        lost = exposed if latency is None else min(float(exposed), latency)
+        if lost <= WORTH * p.window.wall:
             continue
         by_size: dict[int, int] = defaultdict(int)
         for c in small:
             by_size[c.bytes or 0] += 1
-        time = sum(c.duration for c in small)
-        if time > WORTH * p.window.wall:
-            yield Finding(
-                name,
-                f"{len(small) / steps:.0f} all-reduces a step move less than {SMALL >> 20} MiB each, {time / 1e6:.2f} ms in all",
-                "larger gradient buckets (bucket_cap_mb), one reduction of joined statistics, no_sync() while accumulating",
-                time / 1e9,
-                p.trace.path,
-                {"calls_by_bytes": {str(size): count for size, count in sorted(by_size.items())}},
-            )
+        why = f"less than {SMALL >> 20} MiB each" if latency is None else f"so little that {ms(latency)} of latency is the larger part"
+        yield Finding(
+            name,
+            f"{len(small) / steps:.0f} all-reduces a step move {why}; {ms(exposed)} of them are exposed, waiting for late ranks included",
+            "DistributedDataParallel(bucket_cap_mb=100), --ddp-bucket-size, no_sync() while accumulating, statistics joined in one tensor",
+            lost / 1e9,
+            p.trace.path,
+            {
+                "calls": len(small),
+                "steps": steps,
+                "exposed_us": exposed / 1000,
+                "latency_us": None if latency is None else latency / 1000,
+                "calls_by_bytes": {str(size): count for size, count in sorted(by_size.items())},
+            },
+        )
+
+
+def _latency(c: Collective, link: Link | None) -> float:
+    """[ns] an all-reduce of nothing takes on the link, 0 where it is not known."""
+    found = link.ideal(c.operation, 0, c.n) if link is not None and c.n else None
+    return (found or 0.0) * 1e9
+
+
+def _is_small(c: Collective, link: Link | None) -> bool:
+    """Whether latency is the larger part of its transfer."""
+    latency = _latency(c, link)
+    if link is None or not latency or c.n is None:
+        return (c.bytes or 0) < SMALL
+    return (link.ideal(c.operation, c.bytes or 0, c.n) or 0.0) * 1e9 < 2 * latency
 
 
 def exposed_gather(name: str, facts: Facts) -> Iterator[Finding]:
-    """Weights are gathered with nothing to compute meanwhile."""
+    """Weights are gathered, or their gradients scattered, with nothing to compute meanwhile."""
     for p in facts.profiles:
-        lost = exposed_by_operation(p).get("all_gather", 0)
-        if lost > WORTH * p.window.wall:
-            yield Finding(
-                name,
-                f"{lost / 1e6:.1f} ms ({lost / p.window.wall:.0%}) of all-gathers are not hidden behind compute",
-                "prefetch the next layer's weights (forward_prefetch, overlapped gathers), larger micro-batches, less sharding (HSDP)",
-                lost / 1e9,
-                p.trace.path,
-            )
+        exposed = exposed_by_operation(p)
+        gather, scatter = exposed.get("all_gather", 0), exposed.get("reduce_scatter", 0)
+        lost = gather + scatter
+        if lost <= WORTH * p.window.wall:
+            continue
+        parts = [f"{ms(ns)} of {what}" for ns, what in ((gather, "all-gathers"), (scatter, "reduce-scatters")) if ns]
+        yield Finding(
+            name,
+            f"{' and '.join(parts)} ({lost / p.window.wall:.0%} of the window) lie beside no compute, waiting for late ranks included",
+            "FSDP forward_prefetch=True, backward_prefetch=BACKWARD_PRE, HYBRID_SHARD; --overlap-param-gather, --overlap-grad-reduce,"
+            " --tp-comm-overlap; larger micro-batches",
+            lost / 1e9,
+            p.trace.path,
+            {"all_gather_us": gather / 1000, "reduce_scatter_us": scatter / 1000, "window_us": p.window.wall / 1000},
+        )
+
+
+def pageable_copies(name: str, facts: Facts) -> Iterator[Finding]:
+    """Copies from or to host memory that is not pinned: the driver stages them, the host waits, and nothing runs beside them."""
+    for p in facts.profiles:
+        pageable = [i for i, n in enumerate(p.trace.names) if "Pageable" in n]
+        chosen = (p.events.kind == MEMCPY) & np.isin(p.events.name, pageable)
+        lost = (ran(p, chosen) - ran(p, (p.classes == COMPUTE) | (p.classes == COMMUNICATION))).length
+        if lost <= WORTH * p.window.wall:
+            continue
+        sizes = p.events.size[chosen]
+        moved = int(sizes[sizes >= 0].sum())
+        rate = f", {moved / 1e6:.1f} MB" if moved else ""
+        yield Finding(
+            name,
+            f"{int(chosen.sum())} copies from or to pageable host memory{rate}: {ms(lost)} of them ({lost / p.window.wall:.1%})"
+            " run beside no kernel",
+            "DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True); keep results on the device until they are logged",
+            lost / 1e9,
+            p.trace.path,
+            {"copies": int(chosen.sum()), "bytes": moved or None, "exposed_us": lost / 1000},
+        )

@@ -10,14 +10,23 @@ from ironlaw.measure.findings.finding import Facts, Finding
 def mfu_above_100_percent(name: str, facts: Facts) -> Iterator[Finding]:
     """More than the peak: a wrong count, a wrong peak or a wrong device."""
     for p in facts.profiles:
-        for what, value in (("MFU", p.utilisation.mfu), ("HFU", p.utilisation.hfu)):
-            if value is None or value <= 1:
-                continue
-            yield Finding(
-                name,
-                f"{what} is {value:.0%}: no device exceeds its peak",
-                "check the device, the precision, dense against sparse peak, causal or windowed attention, and per GPU against all GPUs",
-                None,
-                p.trace.path,
-                {what: value},
-            )
+        used = p.utilisation
+        if used.mfu is None or used.hfu is None or max(used.mfu, used.hfu) <= 1:
+            continue
+        yield Finding(
+            name,
+            f"MFU is {used.mfu:.0%} and HFU {used.hfu:.0%} of {used.denominator}: no device exceeds its peak",
+            "name the device with --on; check the number format of its kernels, and --time-unit",
+            None,
+            p.trace.path,
+            {
+                "mfu": used.mfu,
+                "hfu": used.hfu,
+                "model_flop_a_step": used.model_flop,
+                "hardware_flop_a_step": used.hardware_flop,
+                "steps": used.steps,
+                "peak": used.peak,
+                "denominator": used.denominator,
+                "window_us": used.wall_ns / 1000,
+            },
+        )

@@ -1,0 +1,86 @@
+"""Findings about the trace itself: steps that are no measure of the others, and what recording cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ironlaw.measure.findings.finding import Facts, Finding, ms
+from ironlaw.measure.findings.host import BOUND, WORTH
+from ironlaw.measure.idle import name_rows
+from ironlaw.measure.intervals import Instants, gaps, union
+from ironlaw.measure.overhead import REFUSE, WARN, Overhead
+
+if TYPE_CHECKING:
+    from ironlaw.measure.profile import Profile
+
+SLOW_START = 1.5  # times the median of the other steps
+STEPS = 3  # from which on the others are enough to compare with
+OWN = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource", "Command Buffer Full")  # CUPTI's words for its own work
+OPTIONS = ("with_stack", "profile_memory", "record_shapes", "with_modules")
+BARE = "schedule(wait=, warmup=, active=) without with_stack, record_shapes and profile_memory; --untraced-step tells what is left"
+
+
+def warm_up_steps(name: str, facts: Facts) -> Iterator[Finding]:
+    """The first step is no measure of the others: compilation, autotuning, allocation, caches."""
+    for p in facts.profiles:
+        walls = [s.host_end - s.host_start for s in p.steps]
+        if len(walls) < STEPS:
+            continue
+        median = float(np.median(walls[1:]))
+        if walls[0] > SLOW_START * median:
+            yield Finding(
+                name,
+                f"the first step took {ms(walls[0])}, the other {len(walls) - 1} a median of {ms(median)}",
+                "torch.profiler.schedule(wait=1, warmup=3, active=5); leave the step out of averages",
+                (walls[0] - median) / 1e9,
+                p.trace.path,
+                {"first_us": walls[0] / 1000, "median_us": median / 1000, "steps": len(walls)},
+            )
+
+
+def profiler_overhead(name: str, facts: Facts) -> Iterator[Finding]:
+    """The profiler itself cost time, which makes every trace look bound by the host."""
+    for i, p in enumerate(facts.profiles):
+        found = _measured(name, p, facts.overheads[i]) if facts.overheads else _seen(name, p)
+        if found is not None:
+            yield found
+
+
+def _measured(name: str, p: Profile, cost: Overhead) -> Finding | None:
+    """Against the step time without a profiler."""
+    if cost.ratio <= WARN:
+        return None
+    refused = f"; above {REFUSE} dispatch is no verdict" if cost.ratio > REFUSE else ""
+    return Finding(
+        name,
+        f"a step takes {ms(cost.traced * 1e9)} in the trace, {cost.ratio:.2f} times the {ms(cost.untraced * 1e9)} without one{refused}",
+        BARE,
+        cost.lost,
+        p.trace.path,
+        {"traced_us": cost.traced * 1e6, "untraced_us": cost.untraced * 1e6, "ratio": cost.ratio, "steps": cost.steps},
+    )
+
+
+def _seen(name: str, p: Profile) -> Finding | None:
+    """From what the trace shows alone: idle time while the profiler worked, or options that slow a host that is waited for."""
+    marks = p.trace.marks
+    own = np.isin(marks.name, name_rows(p.trace, OWN))
+    worked = union(marks.start[own], marks.end[own])
+    idle = gaps(union(p.events.start, p.events.end))
+    lost = (worked & idle & Instants(np.array([p.window.start]), np.array([p.window.end]))).length
+    recorded = [option for option in OPTIONS if p.trace.properties.get(option)]
+    waits = p.idle.by_reason["host launch"]
+    if lost <= WORTH * p.window.wall and not ("with_stack" in recorded and waits > BOUND * p.window.wall):
+        return None
+    return Finding(
+        name,
+        f"recorded with {', '.join(recorded) or 'few options'}; the device idled {ms(lost)} while the profiler's own work ran, and a part"
+        f" of the {ms(waits)} of waiting for launches is the profiler's",
+        BARE,
+        lost / 1e9 or None,
+        p.trace.path,
+        {"recorded": recorded, "own_us": worked.length / 1000, "idle_us": lost / 1000, "waiting_for_launches_us": waits / 1000},
+    )
