@@ -18,7 +18,7 @@ In ``README.md``, ``docs/tutorial.md`` and ``docs/how-to/*.md`` a comment before
 Between ``<!-- headline -->`` and ``<!-- /headline -->`` stands what the record of the fit says of its errors.
 
 A command may end in ``> FILE``; ``$ echo $?`` shows the last exit status; a ``pycon`` block runs its ``>>>`` lines.
-Every page starts with an empty folder of its own that links to ``examples``.
+Every page starts with an empty folder of its own that links to ``examples`` and ``tests``.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def live(path: Path) -> str:
     """The page with every live block run again."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
-        if (ROOT / "examples").is_dir():
-            (Path(folder) / "examples").symlink_to(ROOT / "examples")
+        for name in ("examples", "tests"):  # what a reader at the top of a clone sees
+            if (ROOT / name).is_dir():
+                (Path(folder) / name).symlink_to(ROOT / name)
         names: dict[str, Any] = {"__name__": "__main__"}
         os.chdir(folder)
         try:
