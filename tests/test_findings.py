@@ -154,6 +154,11 @@ def test_synchronisation_in_the_loop_is_not_launch_bound_as_well(tmp_path):
     assert not found(tmp_path, "launch-bound", waiting(20))
 
 
+def test_memory_given_back_after_a_wait_is_the_allocators(tmp_path):
+    made = waiting(20).call("cudaFree", 130, 50)
+    assert one(tmp_path, "synchronisation-in-the-loop", made).seconds_lost == pytest.approx((102 - 50) * US)
+
+
 def test_a_call_that_waits_for_nothing_is_no_synchronisation(tmp_path):
     assert not found(tmp_path, "synchronisation-in-the-loop", waiting(150, 152))  # the device was idle already
     assert one(tmp_path, "launch-bound", waiting(150, 152)).seconds_lost == pytest.approx((105 - 2) * US)  # less the call itself
