@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import ironlaw.measure.log_findings
 from ironlaw.cli.main import main
@@ -24,6 +26,7 @@ ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor
 SGEMM = "volta_sgemm_128x64_nn"
 BF16 = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
 US = 1e-6
+IDLE = ("starved-loader", "launch-bound", "synchronisation-in-the-loop", "allocator-churn")  # no instant is counted by two of them
 
 
 class Made:
@@ -149,6 +152,11 @@ def test_synchronisation_in_the_loop_is_not_launch_bound_as_well(tmp_path):
     assert finding.evidence["calls"] == {"cudaStreamSynchronize": 1}
     assert finding.evidence["waited_us"] == 92
     assert not found(tmp_path, "launch-bound", waiting(20))
+
+
+def test_memory_given_back_after_a_wait_is_the_allocators(tmp_path):
+    made = waiting(20).call("cudaFree", 130, 50)
+    assert one(tmp_path, "synchronisation-in-the-loop", made).seconds_lost == pytest.approx((102 - 50) * US)
 
 
 def test_a_call_that_waits_for_nothing_is_no_synchronisation(tmp_path):
@@ -541,7 +549,35 @@ def test_a_finding_says_what_it_stands_on(name):
         assert finding.evidence
         assert finding.seconds_lost is None or 0 <= finding.seconds_lost <= walls.get(finding.path, max(walls.values()))
         json.dumps(finding.data(), allow_nan=False)
-    idle = ("starved-loader", "launch-bound", "synchronisation-in-the-loop", "allocator-churn")
     for profile in diagnosis.profiles:
-        lost = sum(f.seconds_lost for f in diagnosis.findings if f.name in idle and f.path == profile.trace.path)
-        assert lost <= profile.window.idle / 1e9  # no instant is counted by two of them
+        lost = sum(f.seconds_lost for f in diagnosis.findings if f.name in IDLE and f.path == profile.trace.path)
+        assert lost <= profile.window.idle / 1e9
+
+
+NAMES = (ADD, SGEMM, BF16, "void cub::DeviceScan(int)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "")
+CALLS = ("cudaStreamSynchronize", "cudaMalloc", "cudaFree", "cudaMallocAsync", "aten::item")
+MARKS = ("ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3", "enumerate(DataLoader)#next", "Optimizer.step#SGD.step", "nccl:send 0->1")
+times = st.integers(0, 3000)
+kernels = st.tuples(st.sampled_from(NAMES), times, st.integers(0, 500), times, st.sampled_from((7, 8)), st.sampled_from((None, 64, 4096)))
+spans = st.tuples(st.sampled_from((*CALLS, *MARKS, "Buffer Flush")), times, st.integers(0, 800))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(kernels, min_size=1, max_size=30), st.lists(spans, max_size=20), st.sampled_from((None, V100, A100, "unheard of")))
+def test_whatever_a_trace_holds_seconds_stay_within_its_window(tmp_path, ran, called, device):
+    made = Made(device or "")
+    for name, ts, dur, launched, stream, rows in ran:
+        more = {"op": "aten::mm", "dims": [[rows, 64], [64, 64]]} if rows else {}
+        made.kernel(name, ts, dur, launched, stream, **more)
+    for name, ts, dur in called:
+        made.call(name, ts, dur) if name in CALLS else made.mark(name, ts, dur)
+    try:
+        diagnosis = diagnose(made.save(tmp_path / "any.json"))
+    except IronlawError:
+        return
+    profile = diagnosis.profiles[0]
+    for finding in diagnosis.findings:
+        json.dumps(finding.data(), allow_nan=False)
+        if finding.seconds_lost is not None and finding.name != "warm-up-steps":  # which is of the host
+            assert 0 <= finding.seconds_lost <= profile.window.wall / 1e9
+    assert sum(f.seconds_lost or 0 for f in diagnosis.findings if f.name in IDLE) <= profile.window.idle / 1e9 + 1e-12

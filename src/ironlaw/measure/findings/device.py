@@ -88,7 +88,9 @@ def _chains(p: Profile) -> _Chains:
     passes, most = np.add.reduceat(at_roof, first)[chain], np.maximum.reduceat(at_roof, first)[chain]
     saved = np.minimum(time - longest, passes - most)
     member = np.repeat(chain, length)
-    return _Chains(int(chain.sum()), int(member.sum()), int(time.sum()), float(saved.sum()), bool((elements[member] >= 0).mean() > 0.5))
+    return _Chains(
+        int(chain.sum()), int(member.sum()), int(time.sum()), float(saved.sum()) * _alone(p), bool((elements[member] >= 0).mean() > 0.5)
+    )
 
 
 def _in_an_optimizer(p: Profile, rows: Column) -> NDArray[np.bool_]:
@@ -130,7 +132,7 @@ def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
             continue
         total = sum(k.total_ns for k in products)
         worst, (narrow, ratio) = max(wide, key=lambda item: item[0].total_ns)
-        lost = sum(_saved(p, k, faster) for k, (_, faster) in wide) if p.accelerator else None
+        lost = sum(_saved(p, k, faster) for k, (_, faster) in wide) * _alone(p) if p.accelerator else None
         peaks = (
             ""
             if lost is None or not p.accelerator
@@ -146,7 +148,7 @@ def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
                 "wide_us": time / 1000,
                 "matrix_us": total / 1000,
                 "narrow": narrow,
-                "peak_ratio": ratio,
+                "peak_ratio": ratio if p.accelerator else None,
                 "kernels": list(dict.fromkeys(k.kernel for k, _ in wide))[:5],
             },
         )
@@ -244,7 +246,12 @@ def _drift(p: Profile) -> _Drift | None:
         sized += spent if known[group[0]] else 0
     if time < COMPARED * p.window.compute or not first:
         return None
-    return _Drift(last / first, became / time, time, lost, sized > time / 2)
+    return _Drift(last / first, became / time, time, lost * _alone(p), sized > time / 2)
+
+
+def _alone(p: Profile) -> float:
+    """The time in which kernels compute over the sum of theirs: below 1 where streams run beside each other."""
+    return min(1.0, p.window.compute / max(sum(k.total_ns for k in p.kernels), 1))
 
 
 def _inputs_grow(p: Profile) -> bool:

@@ -123,7 +123,7 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
 def _after_a_wait(p: Profile) -> tuple[Column, Instants]:
     """Calls that waited for the device until its queue was empty, and the idle time after them that the host then took.
 
-    A call that began when the device was idle already emptied nothing: what follows it is launching. Time in the loader is the loader's.
+    A call that began when the device was idle already emptied nothing: what follows is launching. The loader and the allocator keep theirs.
     """
     launches = p.trace.launches
     feeds = np.unique(launches.thread[p.events.launch[p.events.launch >= 0]]) if len(launches) else launches.thread
@@ -137,7 +137,8 @@ def _after_a_wait(p: Profile) -> tuple[Column, Instants]:
     gap = np.minimum(at, len(idle.start) - 1)
     emptied = (at < len(idle.start)) & (launches.start[rows] < idle.start[gap]) & (idle.start[gap] - RETURNS <= returned)
     hit = np.unique(gap[emptied])
-    return rows[emptied], (p.idle.host - p.idle.starved) & Instants(idle.start[hit], idle.end[hit])
+    elsewhere = p.idle.starved | p.idle.when.get("allocator", NOTHING)
+    return rows[emptied], (p.idle.host - elsewhere) & Instants(idle.start[hit], idle.end[hit])
 
 
 def _driver_memory_calls(p: Profile) -> tuple[Column, int, int]:

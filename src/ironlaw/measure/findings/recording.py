@@ -20,7 +20,7 @@ SLOW_START = 1.5  # times the median of the other steps
 STEPS = 3  # from which on the others are enough to compare with
 OWN = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource", "Command Buffer Full")  # CUPTI's words for its own work
 OPTIONS = ("with_stack", "profile_memory", "record_shapes", "with_modules")
-BARE = "schedule(wait=, warmup=, active=) without with_stack, record_shapes and profile_memory; --untraced-step tells what is left"
+BARE = "profile(schedule=schedule(wait=5, warmup=3, active=3)) without with_stack, profile_memory and record_shapes"
 
 
 def warm_up_steps(name: str, facts: Facts) -> Iterator[Finding]:
@@ -56,7 +56,7 @@ def _measured(name: str, p: Profile, cost: Overhead) -> Finding | None:
     refused = f"; above {REFUSE} dispatch is no verdict" if cost.ratio > REFUSE else ""
     return Finding(
         name,
-        f"a step takes {ms(cost.traced * 1e9)} in the trace, {cost.ratio:.2f} times the {ms(cost.untraced * 1e9)} without one{refused}",
+        f"a traced step takes {ms(cost.traced * 1e9)}, an untraced one {ms(cost.untraced * 1e9)}: {cost.ratio:.2f} times{refused}",
         BARE,
         cost.lost,
         p.trace.path,
@@ -79,7 +79,7 @@ def _seen(name: str, p: Profile) -> Finding | None:
         name,
         f"recorded with {', '.join(recorded) or 'few options'}; the device idled {ms(lost)} while the profiler's own work ran, and a part"
         f" of the {ms(waits)} of waiting for launches is the profiler's",
-        BARE,
+        f"{BARE}; --untraced-step tells what is left",
         lost / 1e9 or None,
         p.trace.path,
         {"recorded": recorded, "own_us": worked.length / 1000, "idle_us": lost / 1000, "waiting_for_launches_us": waits / 1000},
