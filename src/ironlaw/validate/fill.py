@@ -108,6 +108,8 @@ def tell_kind(found: Row, folders: tuple[str, ...]) -> None:
         found.apart.append("fine-tuning or proxy")
     if re.search(r"early|untuned", cells.get("notes", "").lower()) and "moe" in words + " moe" * bool(found.apart):
         found.apart.append("called early by its source")
+    if "called a regression" in cells.get("notes", "").lower():
+        found.apart.append("called a regression by its source")
 
 
 @cache
