@@ -25,6 +25,7 @@ def write_fit(prepared: Prepared, fit: Fit, memory: dict[str, float], systems: P
     """Write the constants into the systems record, and what was fitted on what, with and without each effect, beside the runs."""
     predicted = held_out_times(prepared, fit)
     rows = fitted_rows(prepared)
+    learned = {f: {k: round(w[0], 4) for k, w in half_widths(prepared, predicted, f).items()} for f in fit.held_out}
     table = {
         "date": date.today().isoformat(),
         "runs_sha256": hashlib.sha256(RUNS.read_bytes()).hexdigest(),
@@ -32,9 +33,9 @@ def write_fit(prepared: Prepared, fit: Fit, memory: dict[str, float], systems: P
         "families": list(dict.fromkeys(prepared.families[rows].tolist())),
         "constants": _rounded(fit.values),
         "held_out": {f: _rounded(v) for f, v in fit.held_out.items()},
-        "bands_held_out": {f: {k: round(w[0], 4) for k, w in half_widths(prepared, predicted, f).items()} for f in fit.held_out},
-        "headline": headline(score(prepared, predicted, [])),
-        "ablation": {name: headline(score(prepared, held_out_times(prepared, f), [])) for name, f in ablations(prepared, fit)},
+        "bands_held_out": learned,
+        "headline": headline(score(prepared, predicted, [], learned=learned)),
+        "ablation": {n: headline(score(prepared, held_out_times(prepared, f), [], learned=learned)) for n, f in ablations(prepared, fit)},
     }
     record.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     text = systems.read_text(encoding="utf-8")
@@ -87,12 +88,13 @@ def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float
     sources = {
         "choice": ("A choice: bands of 80 %", "guess"),
         "held-out": ("Held-out errors of ironlaw validate, families weighing the same, at the 80 % quantile", "measured"),
-        "pairs": ("ironlaw validate --plans, pairs of measured plans by predicted difference, families left out in turn", "measured"),
+        "pairs": (kept.source.title, kept.source.grade),  # read off pairs, not fitted
         "peaks": (
             "Errors of ironlaw validate --memory and of the runs' own memory columns, families weighing the same, at the 80 % quantile",
             "measured",
         ),
     }
     for key, (title, grade) in sources.items():
-        lines.append(f'\n[sources.{key}]\ntitle = "{title}"\nurl = "{_URL}"\nread = {date.today().isoformat()}\ngrade = "{grade}"')
+        url = kept.source.url if key == "pairs" else _URL
+        lines.append(f'\n[sources.{key}]\ntitle = "{title}"\nurl = "{url}"\nread = {date.today().isoformat()}\ngrade = "{grade}"')
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
