@@ -149,7 +149,8 @@ def _scaling(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     warnings = [COMPUTE_TOO] if band == "linear" else []
     if verdict == "inconclusive" and count >= ENOUGH:
         warnings.append("the interval reaches over more than one verdict: measure a wider range of sizes, several times each")
-    headline = [f"time goes with size to the power {value:.3f}: {word}", told]
+    alone = "taken alone, " if verdict == "inconclusive" else ""
+    headline = [f"time goes with size to the power {value:.3f}: {alone}{word}", told]
     tables = [Table("points", "Measured", columns, rows)]
     return Answer("Time against size", headline, tables, terms, {"verdict": verdict, **extra}, [], warnings, folders=folders)
 

@@ -21,9 +21,9 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     last, worst = counts[-1], max(shares)
     curve = leaf("the curve", run.amdahl_speedup, "1", gpus=last, serial_fraction=worst)
     worth = leaf("a constant share", wide_area.effective_accelerators, "1", gpus=last, communication_share=worst)
-    limit = f"and never passes {1 / worst:.3g}" if worst > 0 else "without end"
+    limit = f"no count passes {1 / worst:.3g}" if worst > 0 else "nothing limits it"
     headline = [
-        f"simplified: by the curve {last:g} accelerators at r = {worst:g} are worth {float(curve.value):.3g} {limit}",
+        f"simplified: by the curve {last:g} accelerators at r = {worst:g} are worth {float(curve.value):.3g}; {limit}",
         f"a communication share of {worst:g} of every step leaves {float(worth.value):,.4g}: the curve's r is Amdahl's serial part",
     ]
     columns = [Column("gpus", "accelerators", "1"), *(Column(f"r{r:g}", f"r = {r:g}", "1") for r in shares)]

@@ -81,15 +81,8 @@ def _step(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, 
         part = float(term.value) / float(board.value)
         rows.append({"what": term.name, "amount": units.show(size, "B", 4), "joules": float(term.value), "share": part, "note": ""})
     rest = float(board.value) - float(moving.value)
-    rows.append(
-        {
-            "what": "all else on the board",
-            "amount": done,
-            "joules": rest,
-            "share": 1.0 - share,
-            "note": "arithmetic, caches, leakage, waiting",
-        }
-    )
+    else_on = {"what": "all else on the board", "amount": units.show(flop, "FLOP", 4), "joules": rest, "share": 1.0 - share}
+    rows.append({**else_on, "note": "arithmetic, caches, leakage, waiting"})
     told = [
         f"a step of {units.show(float(census['step']), 's', 4)} moves {float(moving.value):,.4g} J of the {float(board.value):,.4g} J "
         f"that a board at its limit of {units.show(device.tdp.value, 'W')} draws meanwhile: {share:.0%}",
