@@ -127,7 +127,7 @@ def amdahl_speedup(gpus, serial_fraction):
     Source: Amdahl, Validity of the single processor approach, AFIPS 1967; document 003 of the project, communication tax
     Leaves out: communication that grows with the accelerators, and what hides beside computation; errata E003-23
 
-    >>> [round(float(amdahl_speedup(256, r)), 2) for r in (0.05, 0.15, 0.4)]  # oracle S003-57
+    >>> [round(float(amdahl_speedup(256, r)), 2) for r in (0.05, 0.15, 0.4)]  # errata E003-23
     [18.62, 6.52, 2.49]
     """
     speedup = ratio(1.0 * gpus, 1.0 + (1.0 * gpus - 1.0) * serial_fraction)
