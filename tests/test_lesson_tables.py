@@ -112,12 +112,12 @@ def test_eras_compute_their_operations():
 def test_every_number_of_a_table_has_a_source_of_a_grade(name):
     found, sources = numbers(name)
     items = found["run"] if name == "eras" else [*found["tier"], found["arithmetic"]]
-    used = {item["source"] for item in items}
+    used = {item[key] for item in items for key in ("source", "tokens_source") if key in item}
     assert used == set(sources)
     for source in sources.values():
         assert source.grade in GRADES and source.url.startswith("https://") and source.read
     for item in items:
-        assert "tokens" not in item or item["tokens_from"]
+        assert ("tokens" in item) == ("tokens_source" in item)
 
 
 def test_joules_of_a_step_are_bytes_times_their_energy():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ironlaw.catalog.sourced import Source
 from ironlaw.estimate.bind import assume, bind_cluster
 from ironlaw.estimate.counts import active_parameters
 from ironlaw.estimate.run import bind_price
@@ -40,11 +41,12 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         parameters = item.get("parameters")
         if "model" in item:
             parameters = float(active_parameters(load.record("models", item["model"], folders)))
-        work = _work(item, parameters)
+        work = _work(item, parameters, sources)
         row: dict[str, Any] = {
             "year": str(item["year"]), "run": item["name"], "parameters": parameters, "tokens": item.get("tokens"), "flop": None,
             "flop_text": "-", "usd": item.get("usd"), "grade": cited.grade if "usd" in item else "-", "today": None,
-            "bound": item["bound"], "by": cited.title, "tokens_from": item.get("tokens_from"), "note": item.get("note", ""),
+            "bound": item["bound"], "by": cited.title, "note": item.get("note", ""),
+            "tokens_from": sources[item["tokens_source"]].title if "tokens" in item else None,
         }  # fmt: skip
         if "usd" in item:
             paid = sourced(item["usd"], "USD", f"{item['usd']:,.0f} USD", cited, item.get("note", ""))
@@ -65,11 +67,12 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     return Answer("Eras of training", headline, (answer_table,), terms, {}, notes, [notice], folders=folders)
 
 
-def _work(item: dict[str, Any], parameters: float | None) -> Term | None:
+def _work(item: dict[str, Any], parameters: float | None, sources: dict[str, Source]) -> Term | None:
     """Operations: 6 a parameter and token, or product by product for a network of images."""
     name = f"{item['name']}, work"
     if parameters and item.get("tokens"):
-        return leaf(name, flops.training, "FLOP", parameters=parameters, tokens=float(item["tokens"]))
+        tokens = sourced(item["tokens"], "token", f"{item['tokens'] / 1e9:g} B tokens", sources[item["tokens_source"]])
+        return leaf(name, flops.training, "FLOP", parameters=parameters, tokens=tokens)
     if "products" not in item:
         return None
     parts = [leaf(what, flops.gemm, "FLOP", m=float(m), n=float(n), k=float(k)) for what, m, n, k in item["products"]]
