@@ -182,3 +182,34 @@ def test_the_command(capsys):
     assert "ceil(transform_time / step_time)" in capsys.readouterr().out
     assert main(["data", "--help"]) == 0
     assert main(["data"]) == 2
+
+
+def test_three_batches_drawn_agree_with_the_orders():
+    from ironlaw.questions.timeline import BATCHES, overlapped, serial
+
+    times = {"storage": 20.0, "workers": 10.0, "transfer": 5.0, "step": 55.0}
+    one, beside = serial(times), overlapped(times)
+    assert one[-1][3] == BATCHES * 90.0  # document 003: 90 s a batch in series
+    ends = [span[3] for span in beside if span[0] == "step"]
+    assert [later - sooner for sooner, later in pairwise(ends)] == [55.0, 55.0]  # and 55 s beside each other
+    for spans in (one, beside):
+        for stage in times:
+            mine = [span for span in spans if span[0] == stage]
+            assert all(sooner[3] <= later[2] for sooner, later in pairwise(mine)), "a stage holds one batch at a time"
+        for batch in range(1, BATCHES + 1):
+            way = [span for span in spans if span[1] == batch]
+            assert all(sooner[3] <= later[2] for sooner, later in pairwise(way)), "a batch is in one stage at a time"
+
+
+def test_the_timeline():
+    from ironlaw.questions.data import data
+
+    asked = {"step_time": "55s", "batch": 1, "sample_size": "1MB", "transform_time": "35s", "workers": 1, "on": "a100-sxm-80gb"}
+    assert "timeline" not in [table.name for table in data(**asked).tables]
+    found = data(**asked, timeline="on")
+    rows = {(row["order"], row["stage"]): row for row in found["timeline"]}
+    orders = {row["order"]: row["seconds"] for row in found["orders"]}
+    assert rows["serial", "step"]["ends"] == pytest.approx(3 * orders["serial"])
+    assert rows["overlapped", "step"]["ends"] - 3 * orders["overlapped"] == pytest.approx(35.0, rel=1e-3)  # filling
+    assert set(rows["serial", "step"]["bar"]) == set(".123") and len(rows["serial", "step"]["bar"]) == 72
+    assert any("one after the other" in line for line in found.headline)

@@ -278,6 +278,35 @@ def test_exponent_of_a_power(power):
     assert bool(found.warnings) is (power == 1.0)  # E002-4
 
 
+@pytest.mark.parametrize(
+    ("power", "verdict"), [(0.1, "flat"), (0.5, "sublinear"), (1.0, "linear"), (1.15, "between"), (2.0, "superlinear")]
+)
+def test_five_sizes_give_a_verdict(power, verdict):
+    sizes = (1.0, 2.0, 4.0, 8.0, 16.0)
+    found = roofline(scaling=[(size, 1e-3 * size**power) for size in sizes])
+    assert found["verdict"] == verdict
+    assert found["low"] == pytest.approx(power, abs=1e-6) and found["high"] == pytest.approx(power, abs=1e-6)
+    assert roofline(scaling=[(size, 1e-3 * size**power) for size in sizes[:4]])["verdict"] == "inconclusive"
+
+
+def test_the_interval_of_an_exponent_is_students():
+    """Against numpy's covariance of a straight line, and Student's t of three degrees of freedom."""
+    sizes, times = np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([50e-3, 60e-3, 202e-3, 398e-3, 605e-3])
+    found = roofline(scaling=list(zip(sizes.tolist(), times.tolist(), strict=True)))
+    (slope, _), covariance = np.polyfit(np.log(sizes), np.log(times), 1, cov=True)
+    half = 3.182 * float(np.sqrt(covariance[0, 0]))
+    assert (found["low"], found["high"]) == (pytest.approx(slope - half), pytest.approx(slope + half))
+    assert found["verdict"] == "inconclusive" and any("more than one verdict" in w for w in found.warnings)
+
+
+def test_repeats_narrow_the_interval():
+    rng = np.random.default_rng(7)
+    points = [(size, 1e-3 * size * float(np.exp(rng.normal(0.0, 0.03)))) for size in (1.0, 2.0, 4.0, 8.0, 16.0) for _ in range(8)]
+    few, many = roofline(scaling=points[::8]), roofline(scaling=points)
+    assert many["verdict"] == "linear" and many["low"] < 1.0 < many["high"]
+    assert many["high"] - many["low"] < few["high"] - few["low"]
+
+
 def test_overhead_shows_as_time_at_size_nothing():
     found = roofline(scaling=[(size, 5e-3 + 1e-3 * size) for size in (1.0, 2.0, 4.0)])
     assert found["time at size 0"] == pytest.approx(5e-3)

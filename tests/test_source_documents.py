@@ -32,7 +32,8 @@ def test_the_list_of_items_is_whole():
 
 
 @pytest.mark.parametrize("command", [span for span in SPANS if span.startswith("ironlaw ")])
-def test_a_command_of_the_table_runs(command, capsys):
+def test_a_command_of_the_table_runs(command, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)  # recorded traces are named from there
     assert main(shlex.split(command)[1:]) in (0, 1), capsys.readouterr().err
     assert capsys.readouterr().out.strip()
 
@@ -43,7 +44,7 @@ def test_a_law_of_the_table_exists(name):
     assert callable(getattr(importlib.import_module(f"ironlaw.{module}"), function))
 
 
-def test_a_row_without_an_answer_says_why():
+def test_every_item_has_an_answer():
     for item, _, how in ROWS:
-        for reason in re.findall(r"[Nn]ot built(.*?)(?:\.|;|$)", how):
-            assert len(reason) > 10, f"{item}: {reason!r}"
+        assert not re.search(r"[Nn]ot built", how), item
+        assert len(how) > 10, item

@@ -90,3 +90,35 @@ def household_months(energy, household_energy):
     36.728
     """
     return inside(ratio(1.0 * energy, 1.0 * household_energy), energy >= 0, household_energy > 0)
+
+
+def per_operation(power, peak):
+    """Energy of an operation at a power and a rate: ``power / peak``.
+
+    Parameters
+        power [W]: power of one accelerator, >= 0
+        peak [FLOP/s]: operations it does meanwhile, its dense peak at best, > 0
+    Returns [J/FLOP]: energy of an operation, memory and wires of the board included
+    Source: quotient of the two
+    Leaves out: what of the power is not spent on arithmetic, so it is an upper bound for arithmetic alone
+
+    >>> round(float(per_operation(700, 989e12)) * 1e12, 3)  # pJ, H100 at its limit
+    0.708
+    """
+    return inside(ratio(1.0 * power, 1.0 * peak), power >= 0, peak > 0)
+
+
+def of_bytes(size, energy_per_byte):
+    """Energy of moving bytes: ``size energy_per_byte``.
+
+    Parameters
+        size [B]: bytes moved, >= 0
+        energy_per_byte [J/B]: energy of one byte over that way, >= 0
+    Returns [J]: energy
+    Source: Horowitz, Computing's Energy Problem, ISSCC 2014, https://doi.org/10.1109/ISSCC.2014.6757323
+    Leaves out: what a memory or a link draws while nothing moves
+
+    >>> round(float(of_bytes(1e12, 8 * 6e-12)), 6)  # a terabyte through HBM2E at 6 pJ a bit
+    48.0
+    """
+    return inside(1.0 * size * energy_per_byte, size >= 0, energy_per_byte >= 0)

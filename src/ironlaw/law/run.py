@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ironlaw.law._domain import inside, ratio
+from ironlaw.law._domain import fraction, inside, ratio
 
 
 def steps(tokens, tokens_per_step):
@@ -115,3 +115,20 @@ def tokens_done(gpus, seconds, peak, efficiency, flop_per_token):
     """
     done = ratio(1.0 * gpus * seconds * peak * efficiency, 1.0 * flop_per_token)
     return inside(done, gpus >= 0, seconds >= 0, peak >= 0, efficiency >= 0, flop_per_token > 0)
+
+
+def amdahl_speedup(gpus, serial_fraction):
+    """Speed-up where a part of the work gains nothing (simplified): ``gpus / (1 + (gpus - 1) serial_fraction)``.
+
+    Parameters
+        gpus [1]: accelerators, >= 1
+        serial_fraction [1]: share of the work of one that more of them do not shorten, in [0, 1]
+    Returns [1]: speed-up over one, at most 1 / serial_fraction
+    Source: Amdahl, Validity of the single processor approach, AFIPS 1967; document 003 of the project, communication tax
+    Leaves out: communication that grows with the accelerators, and what hides beside computation; errata E003-23
+
+    >>> [round(float(amdahl_speedup(256, r)), 2) for r in (0.05, 0.15, 0.4)]  # errata E003-23
+    [18.62, 6.52, 2.49]
+    """
+    speedup = ratio(1.0 * gpus, 1.0 + (1.0 * gpus - 1.0) * serial_fraction)
+    return inside(speedup, gpus >= 1, fraction(serial_fraction))

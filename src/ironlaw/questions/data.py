@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.options import OPTIONS as ESTIMATE
-from ironlaw.estimate.options import Option, none_or_more, one_of, positive, whole
+from ironlaw.estimate.options import Option, none_or_more, one_of, positive, switch, whole
 from ironlaw.questions.answer import Answer, Column, Table, need, read
 from ironlaw.questions.work import amount, estimated, one, share, with_unit, without_effect
 
@@ -35,6 +35,7 @@ OWN: dict[str, Option] = {
     "sustained": Option(share, "share of a datasheet rate that storage holds (default 0.5)", "SHARE"),
     "access_factor": Option(share, "1 for sequential reads, about 0.1 for small random ones (default 1)", "SHARE"),
     "transfer_rate": Option(positive("B/s"), "rate of the copy to one accelerator (default: its C2C or PCIe link's)", "RATE"),
+    "timeline": Option(switch, "draw three batches, one after the other and beside each other (default off)", "on|off"),
     "stages": Option(one_of(("overlapped", "serial")), "overlapped, or serial: one after the other, the step too", "HOW"),
 }
 NOT_HERE = ("price", "grid", "pue", "mttf", "restart_time")  # of money and failures: they would say nothing
@@ -116,6 +117,13 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         Table("orders", "The same stages beside each other, or one after the other and before the step", ORDERS, orders),
         Table("by_workers", "With other numbers of workers for each accelerator", WORKERS, rows),
     ]
+    if values.get("timeline"):
+        from ironlaw.questions.timeline import drawn
+
+        times = {"storage": fetch, "workers": pipe.process(pipe.workers), "transfer": transfer, "step": step.seconds}
+        told, table = drawn(times)
+        lines.append(told)
+        tables.append(table)
     terms = [part, waited, supply, pipe.fetch, pipe.transfer, pipe.needed, memory, *pipe.terms]
     extra = {"step_seconds": step.seconds, "workers": pipe.workers, "slowest": slowest["stage"]}
     return Answer(step.title, lines, tables, terms, extra, notes, warnings, feasible=enough, folders=folders)

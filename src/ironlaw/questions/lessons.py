@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 CLASSES = {"compute": "algorithm", "hbm": "machine", "network": "machine", "pipeline": "machine", "dispatch": "machine", "data": "data"}
 WORTH = 0.005  # of the rate: below it nothing more is composed
-TABLES = ("optimizers", "checkpoints", "lora")
+OWN_TABLES = ("formats", "communication-tax", "fallacies", "eras", "joules")  # a module each in questions/tables
+TABLES = ("optimizers", "checkpoints", "lora", *OWN_TABLES)
 
 
 def percent(value: Any, flag: str) -> float:
@@ -29,6 +30,11 @@ def percent(value: Any, flag: str) -> float:
     return share
 
 
+def shares(value: Any, flag: str) -> tuple[float, ...]:
+    """A comma list of shares: ``0,0.05,15%``."""
+    return tuple(percent(one, flag) for one in (value if isinstance(value, (list, tuple)) else str(value).split(",")))
+
+
 OWN: dict[str, Option] = {
     "most": Option(words.whole, "techniques to compose, one after the other (default: 3)", "N"),
     "gpu_utilization": Option(percent, "measured: of the time, how much the accelerator was busy", "SHARE"),
@@ -37,9 +43,11 @@ OWN: dict[str, Option] = {
     "dataset": Option(words.positive("B"), "bytes of the data set, for the rule of thumb on scale", "SIZE"),
     "table": Option(
         words.one_of(TABLES),
-        "optimizers (what each keeps), checkpoints (k segments, simple and exact), lora (adapters beside full)",
+        "optimizers (what each keeps), checkpoints (k segments, simple and exact), lora (adapters beside full), formats (of numbers), "
+        "communication-tax (a curve, beside the estimate), fallacies, eras (runs and their costs), joules (of a byte)",
         "NAME",
     ),
+    "shares": Option(shares, "with --table communication-tax: comma list of its r (default 0,0.05,0.15,0.4)", "LIST"),
 }
 _LEFT_OUT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
 OPTIONS: dict[str, Option] = {**OWN, **{name: option for name, option in words.OPTIONS.items() if name not in _LEFT_OUT}}
@@ -54,8 +62,17 @@ def ask(given: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The Answer of options as they were given."""
     values = read(given, OPTIONS, "lessons")
     own = {name: values.pop(name) for name in OWN if name in values}
-    if "tokens" not in values and (unused := [name for name in ("price", "grid", "pue") if name in values]):
+    if "tokens" not in values and own.get("table") != "eras" and (unused := [name for name in ("price", "grid", "pue") if name in values]):
         raise QuestionError(f"--{unused[0]} has no effect without --tokens: give both")
+    if "shares" in own and own.get("table") != "communication-tax":
+        raise QuestionError("--shares has no effect without --table communication-tax: give both")
+    if own.get("table") in OWN_TABLES:
+        import importlib
+
+        module = importlib.import_module(f"ironlaw.questions.tables.{own['table'].replace('-', '_')}")
+        given = {**values, "shares": own["shares"]} if "shares" in own else values
+        answer: Answer = module.table(given, folders)
+        return answer
     if own.get("table") == "lora":
         from ironlaw.questions.adapters import adapters
 

@@ -102,26 +102,34 @@ def _ratio(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
 
 
 def _scaling(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
-    """The exponent of time against size, by least squares over logarithms; and between neighbours."""
-    tolerance = values.get("tolerance", TOLERANCE)
+    """The exponent of time against size, by least squares over logarithms, with its interval; and between neighbours."""
     sizes, times = (np.array(side) for side in zip(*values["scaling"], strict=True))
     x, y = np.log(sizes) - np.mean(np.log(sizes)), np.log(times) - np.mean(np.log(times))
     exponent = leaf("exponent", _slope, "1", covariance=float(np.mean(x * y)), variance=float(np.mean(x * x)))
     dx, dy = sizes - np.mean(sizes), times - np.mean(times)
     growth = leaf("time of one more unit of size", _slope, "s", covariance=float(np.mean(dx * dy)), variance=float(np.mean(dx * dx)))
     fixed = leaf("time at size 0", _intercept, "s", time=float(np.mean(times)), slope=growth.value, size=float(np.mean(sizes)))
-    value = float(exponent.value)
-    if value > 1.0 + tolerance:
-        word = (
-            "superlinear: suspect allocator fragmentation, format conversions, a cache that no longer holds, "
-            "or work that grows as a square (attention)"
-        )
-    elif value < 1.0 - tolerance:
-        word = (
-            f"sublinear: overhead is part of it, not yet a roof; a straight line leaves {units.show(float(fixed.value), 's', 3)} at size 0"
-        )
+    value, count = float(exponent.value), len(set(sizes.tolist()))
+    spread = max(float(np.mean(y * y)) - float(np.mean(x * y)) ** 2 / float(np.mean(x * x)), 0.0)
+    edges = (0.2, 1.0 - values["tolerance"], 1.0 + values["tolerance"]) if "tolerance" in values else LINEAR
+    band = _band(value, edges)
+    word = WORDS[band] + (f"; a straight line leaves {units.show(float(fixed.value), 's', 3)} at size 0" if band == "sublinear" else "")
+    terms = [exponent, growth, fixed]
+    verdict, extra = "inconclusive", {}
+    if len(times) > 2:
+        half = leaf(
+            "half of the 95 % interval", _half_width, "1", quantile=_student(len(times) - 2), spread=spread,
+            variance=float(np.mean(x * x)), points=float(len(times)),
+        )  # fmt: skip
+        terms.append(half)
+        low, high = value - float(half.value), value + float(half.value)
+        if count >= ENOUGH and _band(low, edges) == _band(high, edges):
+            verdict = band
+        sure = f"verdict {verdict}" if count >= ENOUGH else f"no verdict from {count} sizes, give {ENOUGH} or more"
+        told = f"95 % interval {low:.3f} to {high:.3f} over {len(times)} times: {sure}"
+        extra = {"low": low, "high": high}
     else:
-        word = "in proportion: a bandwidth or the compute roof binds (or an allocator that copies)"
+        told = f"no interval and no verdict from {len(times)} times: give {ENOUGH} sizes or more"
     first = values["scaling"][0]
     rows = []
     previous = None
@@ -138,10 +146,52 @@ def _scaling(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         Column("time_ratio", "time ratio", "1"),
         Column("exponent", "exponent since the row above", "1"),
     )
-    warnings = [COMPUTE_TOO] if abs(value - 1.0) <= tolerance else []
-    headline = [f"time goes with size to the power {value:.3f}: {word}"]
-    terms = [exponent, growth, fixed]
-    return Answer("Time against size", headline, [Table("points", "Measured", columns, rows)], terms, {}, [], warnings, folders=folders)
+    warnings = [COMPUTE_TOO] if band == "linear" else []
+    if verdict == "inconclusive" and count >= ENOUGH:
+        warnings.append("the interval reaches over more than one verdict: measure a wider range of sizes, several times each")
+    alone = "taken alone, " if verdict == "inconclusive" else ""
+    headline = [f"time goes with size to the power {value:.3f}: {alone}{word}", told]
+    tables = [Table("points", "Measured", columns, rows)]
+    return Answer("Time against size", headline, tables, terms, {"verdict": verdict, **extra}, [], warnings, folders=folders)
+
+
+ENOUGH = 5  # sizes below which no verdict is given
+LINEAR = (0.2, 0.8, 1.1)  # exponents: flat below, in proportion between the last two; superlinear from 1.2
+SUPERLINEAR = 1.2
+WORDS = {
+    "flat": "flat: latency or launches, not yet a roof",
+    "sublinear": "sublinear: overhead is part of it, not yet a roof",
+    "linear": "in proportion: a bandwidth or the compute roof binds (or an allocator that copies)",
+    "between": "more than in proportion, not yet superlinear",
+    "superlinear": "superlinear: suspect allocator fragmentation, format conversions, a cache that no longer holds, "
+    "or work that grows as a square (attention)",
+}
+
+
+def _band(exponent: float, edges: tuple[float, float, float]) -> str:
+    """The verdict of an exponent; a hundred-millionth over an edge is rounding."""
+    flat, low, high = edges
+    if exponent < flat:
+        return "flat"
+    if exponent < low - 1e-8:
+        return "sublinear"
+    if exponent <= high + 1e-8:
+        return "linear"
+    return "between" if high == LINEAR[2] and exponent < SUPERLINEAR else "superlinear"
+
+
+def _student(freedom: int) -> float:
+    """Student's t for a 95 % interval: a table, then its expansion in 1 / freedom."""
+    known = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+    if freedom <= len(known):
+        return known[freedom - 1]
+    z = 1.959964
+    return z + (z**3 + z) / (4.0 * freedom) + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / (96.0 * freedom**2)
+
+
+def _half_width(quantile: Any, spread: Any, variance: Any, points: Any) -> Any:
+    """Half of the interval of a slope of least squares: ``quantile sqrt(spread / ((points - 2) variance))``."""
+    return quantile * np.sqrt(spread / ((points - 2.0) * variance))
 
 
 def _quotient(first: Any, second: Any) -> Any:
