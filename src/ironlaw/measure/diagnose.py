@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ironlaw.measure.log_reading import LogReading
 
 CHOICES = ("keep", "drop")
-CLOCK_RUNS = 3_600_000_000_000  # [ns] an earlier time may be one since the profiler began
 
 
 @dataclass(frozen=True)
@@ -169,6 +168,9 @@ def _together(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list
         return None, Verdict(None, None, None, None, says), [says]
     ranks = align([p.trace for p in profiles], [p.classified for p in profiles], [p.counted for p in profiles])
     return ranks, verdict_of_ranks(profiles, ranks), list(ranks.warnings)
+
+
+CLOCK_RUNS = 3_600_000_000_000  # [ns] an earlier time may be one since the profiler began
 
 
 def _not_one_job(profiles: list[Profile]) -> str:
