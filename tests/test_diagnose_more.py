@@ -76,6 +76,13 @@ def test_idle_time_beside_events_without_length_has_its_reasons(tmp_path, events
     assert idle_of(trace, trace.events).total == window.idle
 
 
+def test_the_last_step_is_the_last_one_marked_though_it_launched_nothing():
+    path = DATA / "hta_mi250_minitoy.json.gz"  # two steps, the second of which does nothing
+    kept, dropped = (diagnose(path, last_step=choice).profiles[0] for choice in ("keep", "drop"))
+    assert dropped.window == kept.window
+    assert [s.number for s in dropped.steps] == [1]
+
+
 # ranks
 
 

@@ -149,7 +149,7 @@ def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple
     """Look at one trace under ``policy``; ``on`` names the accelerator where the file does not."""
     marks = step_marks(trace)
     step = step_of(trace, marks)
-    keep = kept(trace, policy, step)
+    keep = kept(trace, policy, step, len(marks) - 1)
     if not keep.any():
         raise QuestionError(_nothing_left(trace, policy, len(marks)))
     classified = classify(trace, patterns)
