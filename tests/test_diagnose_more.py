@@ -153,6 +153,14 @@ def test_with_ranks_missing_what_looks_like_transfer_is_no_certain_gain(tmp_path
     assert "not all ranks are here" in network["says"]
 
 
+def test_ranks_that_never_met_have_a_page(tmp_path, capsys):
+    for rank in range(2):
+        work = [launch(10, 1), kernel(20, 100, 1), launch(300, 2), kernel(310, 100, 2)]
+        written(tmp_path, work, f"{rank}.json", distributedInfo={"rank": rank, "world_size": 2})
+    assert main(["diagnose", str(tmp_path)]) == 0
+    assert "no collective joins the 2 ranks" in capsys.readouterr().out
+
+
 def test_a_file_given_by_two_names_is_one_file(tmp_path):
     (tmp_path / "again.json.gz").symlink_to(DLRM / "worker0.json.gz")
     assert len(diagnose([DLRM / "worker0.json.gz", tmp_path / "again.json.gz"]).profiles) == 1
@@ -169,6 +177,11 @@ def test_steps_that_are_missing_or_overlap_are_told(tmp_path):
     assert "#1 is marked again" in warned(written(tmp_path, [*work, step(1, 0, 200), step(1, 200, 300)]))
     whole = warned(written(tmp_path, [*work, step(1, 0, 200), step(2, 200, 300)]))
     assert not any(word in whole for word in ("ProfilerStep", "clocks"))
+
+
+def test_steps_without_length_have_no_noise(tmp_path):
+    work = [launch(10, 1), kernel(20, 100, 1), launch(300, 2), kernel(310, 100, 2), step(1, 5, 0), step(2, 6, 0), step(3, 7, 0)]
+    assert [s.number for s in diagnose(written(tmp_path, work)).profiles[0].steps] == [1, 2, 3]
 
 
 def test_kernels_before_their_launches_are_told(tmp_path):

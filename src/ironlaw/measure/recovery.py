@@ -169,6 +169,8 @@ def step_noise(profile: Profile) -> float:
     if len(walls) < 3:
         return 0.0
     middle = float(np.median(walls))
+    if not middle:  # steps marked and not lasting
+        return 0.0
     return 1.4826 * float(np.median(np.abs(walls - middle))) / middle
 
 

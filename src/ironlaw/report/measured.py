@@ -235,6 +235,8 @@ def _ranks(ranks: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
         f" {ranks['skew_ns'] / 1e6:,.2f} ms of waiting (all ranks summed); ends lie at most {clock['max'] / 1e3:g} us apart"
     )
     rows = ranks["meetings"][:MOST_ROWS]
+    if not rows:
+        return
     columns = (
         Column("operation", "collective"),
         Column("bytes", "bytes", "B"),
