@@ -62,8 +62,8 @@ class Diagnosis:
         """Plain values, as the JSON has them, without the keys common to all answers."""
         files = [{**p.data(), "verdict": v.data()} for p, v in zip(self.profiles, self.verdicts, strict=True)]
         files += [_log_entry(log) for log in self.logs]
-        files += [{"path": s.path, "device": None, "rank": None, "snapshot": s.data()} for s in self.snapshots]
-        files += [{"path": t.path, "device": None, "rank": None, "memory_timeline": t.data()} for t in self.timelines]
+        files += [_entry(s.path, None) | {"snapshot": s.data()} for s in self.snapshots]
+        files += [_entry(t.path, None) | {"memory_timeline": t.data()} for t in self.timelines]
         return {
             "files": files,
             "ranks": None if self.ranks is None else self.ranks.data(),
@@ -76,7 +76,13 @@ class Diagnosis:
 
 
 def _log_entry(log: LogReading) -> dict[str, Any]:
-    return {"path": log.path, "device": log.rates.device if log.rates else None, "rank": None, "log": log.data()}
+    return _entry(log.path, log.rates.device if log.rates else None) | {"log": log.data()}
+
+
+def _entry(path: str, device: str | None) -> dict[str, Any]:
+    """The keys of every file's entry, for one that has no window of device time."""
+    nothing: dict[str, Any] = {"policy": None, "window": None, "steps": [], "collectives": [], "kernels": [], "idle": None}
+    return {"path": path, "device": device, "rank": None, **nothing}
 
 
 def diagnose(
@@ -182,14 +188,37 @@ def _together(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list
         return None, _of_logs(logs), []
     if len(profiles) == 1:
         return None, verdicts[0], []
-    numbers = [p.trace.rank for p in profiles]
-    one_file = len({p.trace.path for p in profiles}) == 1 and all(p.collectives for p in profiles)  # merged ranks, or threads of one
-    ranked = None not in numbers and len(set(numbers)) == len(numbers) and len({p.trace.world_size for p in profiles}) == 1
-    if not (one_file or ranked):
-        says = "several files that are not the ranks of one job: each has its own verdict"
+    if why := _not_one_job(profiles):
+        says = f"several files that are not the ranks of one job ({why}): each has its own verdict"
         return None, Verdict(None, None, None, None, says), [says]
     ranks = align([p.trace for p in profiles], [p.classified for p in profiles], [p.counted for p in profiles])
     return ranks, verdict_of_ranks(profiles, ranks), list(ranks.warnings)
+
+
+CLOCK_RUNS = 3_600_000_000_000  # [ns] an earlier time may be one since the profiler began
+
+
+def _not_one_job(profiles: list[Profile]) -> str:
+    """Why the traces are not taken for the ranks of one job; nothing where they are."""
+    talk = all(p.collectives for p in profiles)
+    if len({p.trace.path for p in profiles}) == 1:  # merged ranks, or threads of one
+        return "" if talk else "devices of one file without a collective"
+    numbers = [p.trace.rank for p in profiles]
+    worlds = {p.trace.world_size for p in profiles if p.trace.world_size is not None}
+    if len(worlds) > 1:
+        return f"of {' and '.join(map(str, sorted(worlds)[:4]))} ranks"
+    if None not in numbers:
+        again = [n for n in dict.fromkeys(numbers) if numbers.count(n) > 1]
+        return f"rank {again[0]} is there {numbers.count(again[0])} times" if again else ""
+    if any(n is not None for n in numbers):
+        return "some name their rank and some do not"
+    return "" if talk and _at_once(profiles) else "none names its rank"
+
+
+def _at_once(profiles: list[Profile]) -> bool:
+    """Whether the windows overlap, on clocks that do not start with the file: profilers called by other tools name no rank."""
+    start = [p.trace.base + p.window.start for p in profiles]
+    return min(start) > CLOCK_RUNS and max(start) < min(p.trace.base + p.window.end for p in profiles)
 
 
 def _of_logs(logs: list[LogReading]) -> Verdict:

@@ -54,7 +54,8 @@ class Idle:
 def idle_of(trace: Trace, events: DeviceEvents) -> Idle:
     """The idle time of the window that ``events`` span, by reason."""
     busy = union(events.start, events.end)
-    between = gaps(busy)
+    # events without length may begin or end the window
+    between = gaps(busy, (int(events.start.min()), int(events.end.max()))) if len(events) else NOTHING
     found = dict.fromkeys(REASONS, 0)
     if not len(between.start):
         return Idle(found, NOTHING, NOTHING)

@@ -52,13 +52,18 @@ def union(start: Column, end: Column) -> Instants:
     return Instants(start[first], reached[last])
 
 
-def gaps(covered: Instants) -> Instants:
-    """The instants between the intervals of ``covered``.
+def gaps(covered: Instants, span: tuple[int, int] | None = None) -> Instants:
+    """The instants between the intervals of ``covered``; with a ``span`` it lies in, those up to the ends of that as well.
 
     >>> gaps(union(np.array([0, 5]), np.array([4, 7]))).length
     1
+    >>> gaps(union(np.array([0, 5]), np.array([4, 7])), (0, 9)).length
+    3
     """
-    return Instants(covered.end[:-1], covered.start[1:])
+    if span is None:
+        return Instants(covered.end[:-1], covered.start[1:])
+    start, end = np.append(np.int64(span[0]), covered.end), np.append(covered.start, np.int64(span[1]))
+    return Instants(start[end > start], end[end > start])
 
 
 def _where(a: Instants, b: Instants, rule: object) -> Instants:

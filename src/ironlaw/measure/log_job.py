@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ironlaw.catalog.load import record
 from ironlaw.catalog.records import Model
 from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.estimate.bind import bind_model
 from ironlaw.estimate.place import recompute_columns
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.log import number, whole
@@ -42,7 +43,7 @@ def logged_job(
     """The job of ``log``; what is given overrides what its arguments say."""
     said: list[str] = []
     own = _model(log.arguments, said) if model is None else None
-    named = record("models", model, folders) if isinstance(model, str) else model or own
+    named = bind_model(model, folders)[0] if isinstance(model, (str, Mapping)) else model or own
     if named is not None and model is not None:
         said.append(f"model: {named.name}, as given")
     length = seq_len or _whole(log, "seq_length")

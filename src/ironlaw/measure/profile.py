@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from ironlaw.measure.utilisation import Utilisation, mfu_of
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Accelerator
 
+EARLY = 0.01  # of the linked events may begin before their launch: clocks are read a little apart
 IDLE_KEYS = {
     "data loading": "data_loading_us",
     "synchronisation": "synchronisation_us",
@@ -149,7 +151,7 @@ def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple
     """Look at one trace under ``policy``; ``on`` names the accelerator where the file does not."""
     marks = step_marks(trace)
     step = step_of(trace, marks)
-    keep = kept(trace, policy, step)
+    keep = kept(trace, policy, step, len(marks) - 1)
     if not keep.any():
         raise QuestionError(_nothing_left(trace, policy, len(marks)))
     classified = classify(trace, patterns)
@@ -177,7 +179,12 @@ def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple
         utilisation=mfu_of(kernels, window.wall, sum(s.device is not None for s in steps), device.record),
         folders=folders,
         left_out=_left_out(trace, policy, keep),
-        warnings=(*trace.warnings, *([device.warning] if device.warning else []), *_policy_warnings(trace, policy)),
+        warnings=(
+            *trace.warnings,
+            *([device.warning] if device.warning else []),
+            *_policy_warnings(trace, policy),
+            *_cautions(trace, marks),
+        ),
     )
 
 
@@ -215,6 +222,42 @@ def _policy_warnings(trace: Trace, policy: Policy) -> list[str]:
         said = f"{count} of {len(trace.events)} device events ({share:.0%}) have no launch in the file and are counted"
         return [f"{said}; --unlinked drop leaves them out"]
     return []
+
+
+def _cautions(trace: Trace, marks: list[tuple[int, int, int]]) -> list[str]:
+    """What the trace says of its steps, its clocks and its rank that cannot be so, or that an answer lacks."""
+    found = []
+    if not marks:
+        found.append("no ProfilerStep is marked in it: the window is not cut into steps, and there is no last one to drop")
+    numbers = sorted(m[0] for m in marks)
+    if len(set(numbers)) < len(numbers):
+        again = next(a for a, b in pairwise(numbers) if a == b)
+        found.append(f"ProfilerStep#{again} is marked again at another time: each counts as a step")
+    gone = numbers[-1] - numbers[0] + 1 - len(set(numbers)) if numbers else 0
+    if gone:
+        found.append(f"{gone} of the steps between ProfilerStep#{numbers[0]} and #{numbers[-1]} are not in it")
+    last = next(((a, b) for a, b in pairwise(marks) if b[1] < a[2]), None)
+    if last:
+        found.append(f"ProfilerStep#{last[1][0]} begins before #{last[0][0]} ends: a launch counts to the step that began last")
+    return [*found, *_clock(trace), *_rank(trace)]
+
+
+def _clock(trace: Trace) -> list[str]:
+    """Device events that seem to begin before they were launched."""
+    rows = np.flatnonzero(trace.events.launch >= 0)
+    ahead = trace.launches.start[trace.events.launch[rows]] - trace.events.start[rows] if len(rows) else rows
+    early = int((ahead > 0).sum())
+    if early <= EARLY * len(rows):
+        return []
+    most = int(ahead.max()) / 1000
+    says = f"{early} device events begin up to {most:,.0f} us before the call that launched them"
+    return [f"{says}: the clocks of host and device differ, so that reasons for idle time are not sure"]
+
+
+def _rank(trace: Trace) -> list[str]:
+    if trace.rank is None or trace.world_size is None or 0 <= trace.rank < trace.world_size:
+        return []
+    return [f"it names itself rank {trace.rank} of {trace.world_size}, which cannot be"]
 
 
 def _nothing_left(trace: Trace, policy: Policy, steps: int) -> str:

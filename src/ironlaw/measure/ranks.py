@@ -65,6 +65,12 @@ class Ranks:
     meetings: tuple[Meeting, ...]  # by start
     totals: tuple[RankTotal, ...]  # by rank
     warnings: tuple[str, ...]
+    places: tuple[int, ...] = ()  # of the traces given, which is that of each rank
+
+    @property
+    def partial(self) -> bool:
+        """Whether a rank that is not here may have been the late one of a collective."""
+        return bool(self.missing) or any(m.n is not None and not m.complete for m in self.meetings)
 
     @property
     def late_ranking(self) -> list[RankTotal]:
@@ -144,6 +150,7 @@ def align(
         tuple(sorted(meetings, key=lambda m: (m.start, m.end, m.ranks))),
         totals,
         tuple(warnings),
+        tuple(place[rank] for rank in ranks),
     )
 
 
@@ -296,8 +303,7 @@ def _total(rank: int, column: int, trace: Trace, classified: Classified, counted
 
 def _doing(trace: Trace, timeline: Timeline, spans: list[tuple[int, int]]) -> dict[str, int]:
     """What a rank did in the spans in which it was waited for; what lies before its trace is not known."""
-    begins = [int(c.start.min()) for c in (trace.events, trace.launches, trace.operators, trace.marks) if len(c)]
-    begin = min(begins, default=0)
+    begin = _begins(trace)
     did, unseen = np.zeros(8, np.int64), 0
     for a, b in spans:
         unseen += max(0, min(b, begin) - a)
@@ -309,6 +315,14 @@ def _doing(trace: Trace, timeline: Timeline, spans: list[tuple[int, int]]) -> di
         "idle": int(did[0]),
         "before_its_trace": unseen,
     }
+
+
+def _begins(trace: Trace) -> int:
+    """When what a trace shows of its rank begins; where ranks share a file they share its calls, so only its threads count."""
+    launch = trace.events.launch[trace.events.launch >= 0]
+    threads = np.unique(trace.launches.thread[launch])
+    host = [c.start[np.isin(c.thread, threads)] if len(threads) else c.start for c in (trace.launches, trace.operators, trace.marks)]
+    return min((int(start.min()) for start in (trace.events.start, *host) if len(start)), default=0)
 
 
 def _exposed(start: Times, end: Times, bits: Times, waits: tuple[Times, Times], transfers: tuple[Times, Times]) -> tuple[int, int]:

@@ -31,6 +31,7 @@ SIDES = {
     "copy": "bus",
     "compute": "device",
     "hbm": "device",
+    "stream wait": "device",
     "skew": "another rank",  # late before its trace begins: that it was is known, why is not
     "unknown": "nobody known",
 }
@@ -71,7 +72,7 @@ class Roof:
 
 def roofs(profile: Profile) -> list[Roof]:
     """The roofs of one rank, the one with most recoverable time (the middle of its interval) first."""
-    found = [_data(profile), _dispatch(profile), *_links(profile), _copy(profile), *_device(profile)]
+    found = [_data(profile), _dispatch(profile), *_links(profile), _copy(profile), *_device(profile), _waits(profile)]
     return ranked([r for r in found if r is not None], profile.window.wall)
 
 
@@ -91,15 +92,21 @@ def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
     caused = _causes(profiles, ranks)
     transfer = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
     unmatched = sum(t.exposed_unmatched for t in ranks.totals) / len(ranks.totals)
+    if ranks.partial:  # a late rank that is not here hides in what looks like transfer
+        transfer, unmatched = 0.0, unmatched + transfer
     own["network"] = transfer
     found = []
     for name in dict.fromkeys([*own, *caused]):
         alone, late = own.get(name, 0.0), skew * caused.get(name, 0.0) + (unmatched if name == "network" else 0.0)
+        if name == "stream wait":  # as on one rank: nothing may be won by it
+            alone, late = 0.0, alone + late
         if not alone + late:
             continue
         says = f"{alone / 1e6:.2f} ms a rank"
         if late:
             says += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank it held up')}"
+        if name == "network" and ranks.partial:
+            says += "; not all ranks are here, so a late one among the others may hide in it"
         gain = _without(int(wall), alone), _without(int(wall), alone + late)
         found.append(Roof(name, round(alone + late), gain, says))
     return ranked(found, int(wall))
@@ -113,6 +120,7 @@ def _charges(profile: Profile) -> dict[str, float]:
         "data": float(profile.idle.by_reason["data loading"]),
         "dispatch": float(sum(profile.idle.by_reason[r] for r in HOST)),
         "copy": float(profile.window.exposed_copy),
+        "stream wait": float(profile.idle.by_reason["stream wait"]),
     }
     for k in profile.kernels:
         name = roof_of(k)
@@ -126,7 +134,7 @@ def _mean(charges: list[dict[str, float]]) -> dict[str, float]:
 
 def _causes(profiles: Sequence[Profile], ranks: Ranks) -> dict[str, float]:
     """Shares of the waiting by what the late ranks were doing: their idle time by its reasons, their kernels, their copies."""
-    idle = {p.trace.rank: p.idle.by_reason for p in profiles}
+    idle = {rank: profiles[place].idle.by_reason for rank, place in zip(ranks.ranks, ranks.places, strict=True)}
     found: dict[str, float] = {}
     for total in ranks.totals:
         did = max(sum(total.while_late.values()), 1)
@@ -140,6 +148,7 @@ def _causes(profiles: Sequence[Profile], ranks: Ranks) -> dict[str, float]:
 _WAITING = {
     "skew": "for a rank that came late before its trace begins",
     "network": "or transfer that met no other rank, or that held a rank up",
+    "stream wait": "for streams, or for a rank that waited so",
 }
 _STATES = {"compute": "compute", "copy": "copy", "communication": "network", "before_its_trace": "skew"}
 
@@ -149,8 +158,9 @@ def _roofs_of(what: str, idle: Mapping[str, int]) -> dict[str, float]:
     if what != "idle":
         return {_STATES[what]: 1.0}
     all_of_it = max(sum(idle.values()), 1)
-    data, host = idle.get("data loading", 0) / all_of_it, sum(idle.get(r, 0) for r in HOST) / all_of_it
-    return {"data": data, "dispatch": host, "unknown": 1 - data - host}
+    shares = {"data": idle.get("data loading", 0), "dispatch": sum(idle.get(r, 0) for r in HOST), "stream wait": idle.get("stream wait", 0)}
+    found = {name: ns / all_of_it for name, ns in shares.items()}
+    return found | {"unknown": max(0.0, 1 - sum(found.values()))}
 
 
 def step_noise(profile: Profile) -> float:
@@ -159,6 +169,8 @@ def step_noise(profile: Profile) -> float:
     if len(walls) < 3:
         return 0.0
     middle = float(np.median(walls))
+    if not middle:  # steps marked and not lasting
+        return 0.0
     return 1.4826 * float(np.median(np.abs(walls - middle))) / middle
 
 
@@ -248,6 +260,16 @@ def _copy(profile: Profile) -> Roof | None:
     lasts = np.where(profile.classes == COPY, 0, profile.events.end - profile.events.start)
     gains = [_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
     return Roof("copy", charged, _interval(profile, gains), f"{charged / 1e6:.1f} ms of copies and memsets with nothing beside them")
+
+
+def _waits(profile: Profile) -> Roof | None:
+    """Work that was launched and did not start; the file does not say for what, so that nothing may be won by it."""
+    charged = profile.idle.by_reason["stream wait"]
+    if not charged:
+        return None
+    says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) in which work was launched and had not started:"
+    says += " for an event, for another stream, or for the launch call itself"
+    return Roof("stream wait", charged, (1.0, _without(profile.window.wall, charged)), says)
 
 
 def _device(profile: Profile) -> list[Roof]:

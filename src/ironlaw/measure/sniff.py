@@ -15,13 +15,20 @@ MOST_FILES = 4096  # in folders: one trace a rank, and room beside it
 READS = "Chrome traces of torch.profiler, Nsight Systems SQLite, training logs, nccl-tests output, memory snapshots"
 
 
-def kind_of(path: str | Path) -> str:
-    """``chrome``, ``nsys``, ``snapshot``, ``timeline`` or ``log``; an InputError says what is read where it is none of them."""
+def kind_of(path: str | Path, sure: bool = False) -> str:
+    """``chrome``, ``nsys``, ``snapshot``, ``timeline`` or ``log``; an InputError says what is read where it is none of them.
+
+    JSON whose first megabytes name no event is read as a trace where a user named the file, and not where one is to be ``sure``.
+    """
     start = head(path, HEAD)
     kind = _kind(start)
+    if kind == "estimate":
+        raise InputError(f"{path}: an estimate, not a measurement: give it as --against FILE beside the trace")
+    if kind == "json" and sure:
+        raise InputError(f"{path}: JSON without traceEvents")
     if kind is None:
         raise InputError(f"{path}: nothing ironlaw knows; it reads {READS}")
-    return kind
+    return "chrome" if kind == "json" else kind
 
 
 def _kind(start: bytes) -> str | None:
@@ -39,8 +46,8 @@ def _kind(start: bytes) -> str | None:
     if text[:1] in (b"{", b"[") and any(key in text for key in (b'"traceEvents"', b'"ph"', b'"schemaVersion"', b'"deviceProperties"')):
         return "chrome"
     if b'"schema_version"' in text and b'"step"' in text:
-        raise InputError("an estimate, not a measurement: give it as --against FILE beside the trace")
-    return "chrome" if text[:1] == b"{" else None
+        return "estimate"
+    return "json" if text[:1] == b"{" else None
 
 
 def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
@@ -57,7 +64,7 @@ def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
         known = []
         for file in inside:
             try:
-                kind_of(file)
+                kind_of(file, sure=True)
             except InputError as error:
                 passed.append(f"passed over: {error}")
             else:
@@ -65,4 +72,4 @@ def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
         if not known:
             raise InputError(f"{path}: no trace or log among its {len(inside)} files; ironlaw reads {READS}")
         found += known
-    return list(dict.fromkeys(found)), passed
+    return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1], passed  # each once, by whatever name

@@ -160,11 +160,11 @@ def step_of(trace: Trace, marks: list[tuple[int, int, int]]) -> Column:
     return found
 
 
-def kept(trace: Trace, policy: Policy, step: Column) -> NDArray[np.bool_]:
-    """Which device events the policy counts."""
+def kept(trace: Trace, policy: Policy, step: Column, last: int) -> NDArray[np.bool_]:
+    """Which device events the policy counts; ``last`` is the index of the last step marked, whether or not it launched anything."""
     keep = np.ones(len(trace.events), bool)
     if policy.unlinked == "drop":
         keep &= trace.events.launch >= 0
-    if policy.last_step == "drop" and len(step) and step.max() >= 0:
-        keep &= step != step.max()
+    if policy.last_step == "drop" and last >= 0:
+        keep &= step != last
     return keep

@@ -43,9 +43,7 @@ class Verdict:
 def verdict_of(profile: Profile) -> Verdict:
     """The verdict on one rank."""
     wall = profile.window.wall
-    suspect = sum(u.time for u in profile.classified.unclassified if u.suspect)
-    unattributed = (profile.idle.unattributed + suspect) / max(wall, 1)
-    return of_roofs(roofs(profile), wall, unattributed)
+    return of_roofs(roofs(profile), wall, _unattributed(profile) / max(wall, 1))
 
 
 def verdict_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> Verdict:
@@ -53,8 +51,13 @@ def verdict_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> Verdict:
     found = roofs_of_ranks(profiles, ranks)
     wall = sum(p.window.wall for p in profiles) // len(profiles)
     unknown = sum(r.charged for r in found if r.name == "unknown")
-    idle = sum(p.idle.unattributed for p in profiles) / len(profiles)
-    return of_roofs([r for r in found if r.name != "unknown"], wall, (unknown + idle) / max(wall, 1))
+    own = sum(map(_unattributed, profiles)) / len(profiles)
+    return of_roofs([r for r in found if r.name != "unknown"], wall, (unknown + own) / max(wall, 1))
+
+
+def _unattributed(profile: Profile) -> int:
+    """Idle time without a reason, and kernels that may communicate for all their names say."""
+    return profile.idle.unattributed + sum(u.time for u in profile.classified.unclassified if u.suspect)
 
 
 def of_roofs(ranked: Sequence[Roof], wall: int, unattributed: float) -> Verdict:

@@ -215,7 +215,7 @@ def _roof(kernel: Mapping[str, Any]) -> str:
 def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     rows = []
     for file in files:
-        window = file.get("window", {})
+        window = file.get("window") or {}
         rows.append(
             {"file": str(file["path"]).rsplit("/", 1)[-1], "rank": None if file["rank"] is None else str(file["rank"])}
             | {key: _seconds(window.get(key)) for key in ("wall_us", *(k for _, k in PARTS))}
@@ -235,6 +235,8 @@ def _ranks(ranks: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
         f" {ranks['skew_ns'] / 1e6:,.2f} ms of waiting (all ranks summed); ends lie at most {clock['max'] / 1e3:g} us apart"
     )
     rows = ranks["meetings"][:MOST_ROWS]
+    if not rows:
+        return
     columns = (
         Column("operation", "collective"),
         Column("bytes", "bytes", "B"),
