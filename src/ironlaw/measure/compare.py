@@ -46,6 +46,7 @@ class Measured:
     layers: float | None = None  # that this rank runs for one micro-batch
     microbatches: float | None = None  # of one step
     steps: int | None = None  # that were measured
+    rank: int | None = None  # which of the job's ranks this is
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.step_seconds) and self.step_seconds > 0):
@@ -118,6 +119,7 @@ class Comparison:
                 "identifiable": bool(self.rows),
                 "band": None if self.predicted.band is None else list(self.predicted.band),
                 "inside_band": self.inside,
+                "rank": self.measured.rank,
                 "model": plan["model"],
                 "accelerator": plan["accelerator"],
                 "recompute": {"measured_seconds": self.measured.recompute_seconds, "predicted_seconds": self.predicted.recompute_seconds},
@@ -302,14 +304,16 @@ def _percent(share: float) -> str:
 def utilisation(measured: Measured, predicted: Predicted) -> dict[str, Any]:
     """MFU and HFU of both, with what they count and what they divide by.
 
-    Where the trace gives none, the measured one is the estimate's FLOPs over the measured step: right if it is the same run, so there is
-    none where the device or the number of accelerators is another.
+    A trace gives one MFU: its attention is causal or it is not, so it stands beside the estimate's that counts alike. Where the trace
+    gives none, the measured one is the estimate's FLOPs over the measured step: right if it is the same run, so there is none where the
+    device or the number of accelerators is another.
     """
-    from ironlaw.measure.same_run import same_work
+    from ironlaw.measure.same_run import counted_as, same_work
 
     comparable = same_work(measured, predicted)
     slower = predicted.seconds / measured.step_seconds
-    given = {"mfu": measured.mfu, "mfu_causal": None, "hfu": measured.hfu}
+    given: dict[str, float | None] = {"mfu": None, "mfu_causal": None, "hfu": measured.hfu}
+    given[counted_as(measured, predicted)] = measured.mfu
     found: dict[str, Any] = {}
     for name, value in given.items():
         said = predicted.rates.get(name)
@@ -319,7 +323,8 @@ def utilisation(measured: Measured, predicted: Predicted) -> dict[str, Any]:
     peak = predicted.peak
     return found | {
         "numerator": "model FLOPs of forward and backward: mfu with attention as the full square, mfu_causal without what a causal mask "
-        "leaves out; hfu adds what is computed a second time",
+        "leaves out; hfu adds what is computed a second time, in a trace also the scores that the backward pass of flash attention computes "
+        "again, and attention as it ran",
         "model_flop_per_step_and_accelerator": predicted.model_flop,
         "denominator": f"dense {peak['precision']} peak of {predicted.plan['accelerator']}",
         "peak_flop_per_second": peak["flop_per_second"],

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ironlaw.measure.compare import Measured
 from ironlaw.measure.compare import parts as known_parts
 from ironlaw.measure.events import Column
+from ironlaw.measure.idle import idle_of
 from ironlaw.measure.intervals import Instants, union
 from ironlaw.measure.kernel_names import UNKNOWN
 from ironlaw.measure.profile import Profile
-from ironlaw.measure.split import COMMUNICATION, COMPUTE
+from ironlaw.measure.split import COMMUNICATION, COMPUTE, window_of
 
 CLASSES = {"gemm": "gemm", "attention": "attention", "conv": "convolution", "optimizer": "optimizer", UNKNOWN: "other kernels"}
 
 
 def measured_of(profile: Profile) -> Measured:
-    """The window over its number of steps, in seconds by class.
+    """A mean step in seconds by class, over the whole steps of the trace (see `whole_steps`).
 
     Kernels that ran beside each other share the time in which they did; communication is charged where no compute kernel ran.
     """
-    steps = max(1, sum(step.device is not None for step in profile.steps))
+    start, end, steps = whole_steps(profile)
+    inside = (profile.events.start < end) & (profile.events.end > start)
+    window = window_of(profile.events, profile.communicates, (start, end))
     scale = 1e-9 / steps
     parts: dict[str, float] = {}
 
@@ -29,31 +34,60 @@ def measured_of(profile: Profile) -> Measured:
 
     total = max(sum(k.total_ns for k in profile.kernels), 1)
     for kernel in profile.kernels:
-        add(CLASSES.get(kernel.kind, "memory operators"), kernel.total_ns / total * profile.window.compute)
-    for operation, ns in exposed_by_operation(profile).items():
+        add(CLASSES.get(kernel.kind, "memory operators"), kernel.total_ns / total * window.compute)
+    for operation, ns in exposed_by_operation(profile, (start, end)).items():
         part = f"exposed {operation}"
         add(part if part in known_parts() else "exposed other communication", ns)
-    add("exposed copy", profile.window.exposed_copy)
-    for reason, ns in profile.idle.by_reason.items():
+    add("exposed copy", window.exposed_copy)
+    # what begins at the end of the last whole step is what the host was on its way to in the gap before it
+    idle = profile.idle if inside.all() else idle_of(profile.trace, profile.events.rows(inside | (profile.events.start == end)))
+    for reason, ns in idle.by_reason.items():
         add(f"idle: {reason}", ns)
-    again = sum(k.total_ns for k in profile.kernels if k.recompute) / total * profile.window.compute
+    again = sum(k.total_ns for k in profile.kernels if k.recompute) / total * window.compute
+    used, all_steps = profile.utilisation, profile.utilisation.steps
+    same = profile.window.wall / all_steps / max(window.wall / steps, 1.0)  # FLOPs are counted over all steps, the pace over whole ones
     return Measured(
-        step_seconds=profile.window.wall * scale,
+        step_seconds=window.wall * scale,
         parts=parts,
         recompute_seconds=again * scale,
-        mfu=profile.utilisation.mfu,
-        hfu=profile.utilisation.hfu,
+        mfu=None if used.mfu is None else used.mfu * same,
+        hfu=None if used.hfu is None else used.hfu * same,
         device=profile.accelerator.name if profile.accelerator else profile.trace.device_name,
         world_size=profile.trace.world_size,
-        steps=steps,
+        steps=max(1, sum(step.device is not None for step in profile.steps)),
+        rank=profile.trace.rank,
     )
 
 
-def exposed_by_operation(profile: Profile) -> dict[str, int]:
-    """Nanoseconds of exposed communication by operation; where two overlap, the first in order has them."""
+def pace_setter(profiles: Sequence[Profile]) -> Profile:
+    """The rank that waits least for the others: a late rank, or the stage of a pipeline with most to do. Its step is what an estimate is
+    of; the other ranks show the same time as waiting in collectives. Of ranks that wait alike, the one with the longest window."""
+
+    def waits(profile: Profile) -> tuple[float, int]:
+        return round(profile.window.exposed_comm / max(profile.window.wall, 1), 3), -profile.window.wall
+
+    return min(profiles, key=waits)
+
+
+def whole_steps(profile: Profile) -> tuple[int, int, int]:
+    """From where to where [ns] the trace holds whole steps, and how many: from the first kernel of a step to the first of the next.
+
+    Of the last step nobody knows when the next would have begun, and n steps have n - 1 gaps between them, so the last one counts only
+    where it is alone: then the window of its events is all there is.
+    """
+    begins = [step.device.start for step in profile.steps if step.device is not None]
+    if len(begins) < 2 or begins[-1] <= begins[0]:
+        return profile.window.start, profile.window.end, max(1, len(begins))
+    return begins[0], begins[-1], len(begins) - 1
+
+
+def exposed_by_operation(profile: Profile, span: tuple[int, int] | None = None) -> dict[str, int]:
+    """Nanoseconds of exposed communication by operation, in the window or in ``span``; where two overlap, the first in order has them."""
     kinds = profile.classes
     compute = _instants(profile, kinds == COMPUTE)
     left = _instants(profile, kinds == COMMUNICATION) - compute
+    if span is not None:
+        left = left & union(*(np.array([at], np.int64) for at in span))
     named = np.full(len(profile.trace.events), -1, np.int64)
     operations = sorted({c.operation for c in profile.collectives})
     for c in profile.collectives:

@@ -111,17 +111,32 @@ def _recompute(measured: Measured, predicted: Predicted) -> str:
 
 
 def _utilisation(measured: Measured, predicted: Predicted) -> str:
-    said = predicted.rates.get("mfu")
-    if measured.mfu is None or not said:
+    """One rank of a pipeline computes its stage, and an estimate's rates are those of the whole plan: there is nothing to hold it to."""
+    if measured.mfu is None or not predicted.rates.get("mfu"):
         return ""
     if measured.mfu > 1.0:
         return f"the measured MFU is {measured.mfu:.0%}, above 100 %: a sparse peak, another device, or FLOPs that are not computed"
-    same = said * predicted.seconds / measured.step_seconds
-    if abs(measured.mfu / same - 1.0) < NUMERATORS_AGREE:
+    slower = predicted.seconds / measured.step_seconds
+    said = predicted.rates.get(counted_as(measured, predicted)) or 0.0
+    if predicted.stage not in (None, "only") or not said or abs(measured.mfu / (said * slower) - 1.0) < NUMERATORS_AGREE:
         return ""
     return (
-        f"the two MFU count differently: {measured.mfu:.1%} as measured, {same:.1%} with the estimate's FLOPs and peak over the same step"
+        f"the two MFU count differently: {measured.mfu:.1%} as measured, {said * slower:.1%} with the estimate's FLOPs and peak over the "
+        "same step"
     )
+
+
+def counted_as(measured: Measured, predicted: Predicted) -> str:
+    """Which MFU of an estimate counts attention as the trace does: ``mfu_causal`` where its operators say that their mask is causal.
+
+    What a trace does not say (no flag, an operator of unknown arguments) is counted as the full square, which is ``mfu``: the nearer of
+    the two is meant.
+    """
+    slower = predicted.seconds / measured.step_seconds
+    known = {name: said * slower for name in ("mfu_causal", "mfu") if (said := predicted.rates.get(name))}
+    if measured.mfu is None or not known:
+        return "mfu"
+    return min(known, key=lambda name: abs(known[name] - (measured.mfu or 0.0)))
 
 
 def _steps(measured: Measured) -> str:
