@@ -43,7 +43,7 @@ KERNELS = {
     "add": "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul> >(int)",
     "mul": "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl<at::native::BinaryFunctor<float, float, float,"
     " at::native::binary_internal::MulFunctor<float> > >(int, float)",
-    "silu": "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)>(int)",
+    "silu": "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)>()",
     "cast": "void at::native::unrolled_elementwise_kernel<at::native::float8_copy_kernel_cuda(at::TensorIteratorBase&)>(int)",
     "softmax": "void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float>(float*, float const*, int)",
     "softmax backward": "void at::native::(anonymous namespace)::cunn_SoftMaxBackward<4, float, float, float>(float*, float*, long)",
@@ -66,7 +66,6 @@ class Changes:
     loader: float = 0.0  # seconds a batch takes to fetch, while nothing is computed
     call: float = 4e-6  # seconds of the host for an operator
     overlap: float = 0.5  # of a layer's computation beside which its collectives run
-    contention: float = 1.0  # factor of the computation that runs beside a collective
     clocks: Mapping[int, int] = field(default_factory=dict)  # rank -> ns its host's clock is ahead
     sync: bool = True  # whether the host waits for the device at the end of a step
     early: int = 0  # kernels of the step before, whose launches are not in the file
@@ -80,7 +79,7 @@ class Told:
     steps: dict[int, list[int]]  # when the first kernel of each step began, on the true clock
     end: dict[int, int]  # of the last kernel
     transfer: dict[tuple[Any, ...], int]  # of each meeting
-    skew: dict[tuple[Any, ...], int]  # latest start less earliest
+    skew: dict[tuple[Any, ...], int]  # of all ranks together, from each one's start to the latest
 
     def step(self, rank: int) -> float:
         """Mean seconds from the first kernel of a step to that of the next."""
@@ -117,7 +116,7 @@ class Meet:
 
 @dataclass(frozen=True)
 class Host:
-    """Something the host does: ``step``, ``load``, ``sync``, ``work`` (seconds), ``evaluate`` and ``done`` of a backward function."""
+    """What the host does: ``work``, ``late`` (the device waits for it), ``sync``, ``evaluate`` and ``done`` of a backward function."""
 
     what: str
     seconds: float = 0.0
@@ -165,7 +164,7 @@ class Program:
         """All of a step in the order of the host."""
         count = int(self.plan["num_microbatches"])
         if self.plan["pp"] == 1:
-            for i in range(count):
+            for _ in range(count):
                 yield from self.forward()
                 yield from self.backward()
         elif self.stage == 0:  # 1F1B of two stages: one forward ahead, then one of each
@@ -196,7 +195,7 @@ class Program:
             node = tree.part(tree.layer, "forward")
             yield from self.layer_forward(node, whole=True)
             yield from self.tensor("forward")
-            yield Host("work", tree.leaf(tree.layer, "host dispatch") / 2.0)
+            yield Host("late", tree.leaf(tree.layer, "host dispatch") / 2.0)
         if self.last:
             out = tree.output
             both = tree.leaf(out, "exposed gather and scatter")
@@ -216,9 +215,9 @@ class Program:
         large = node if whole else tree.part(node, "linear layers again")
         attention = node if whole else tree.part(node, "attention core again")
         gate = 2 if m.gated_mlp else 1
+        yield self.norm("norms", tree.leaf(small, "norms"))
         if casts := tree.leaf(small, "casts"):
             yield self.pointwise("casts", casts, "aten::copy_", "cast", m.hidden_size)
-        yield self.norm("norms", tree.leaf(small, "norms"))
         if matrices:
             width = (heads + 2 * kv) * m.head_dim // tp
             yield self.linear("query-key-value gemm", tree.leaf(large, "query-key-value gemm"), m.hidden_size, width)
@@ -230,7 +229,9 @@ class Program:
         yield self.pointwise("residuals", tree.leaf(small, "residuals"), "aten::add", "add", m.hidden_size)
         if matrices:
             yield self.linear("mlp in gemm", tree.leaf(large, "mlp in gemm"), m.hidden_size, gate * m.intermediate_size // tp)
-        yield self.pointwise("activation function", tree.leaf(small, "activation function"), "aten::silu", "silu", m.intermediate_size // tp)
+        yield self.pointwise(
+            "activation function", tree.leaf(small, "activation function"), "aten::silu", "silu", m.intermediate_size // tp
+        )
         if matrices:
             yield self.linear("mlp out gemm", tree.leaf(large, "mlp out gemm"), m.intermediate_size // tp, m.hidden_size)
 
@@ -261,7 +262,7 @@ class Program:
             yield Host("done")
             yield from self.tensor("backward")
             yield from self.scatter()
-            yield Host("work", tree.leaf(tree.layer, "host dispatch") / 2.0)
+            yield Host("late", tree.leaf(tree.layer, "host dispatch") / 2.0)
         if self.stage == 0:
             yield Host("evaluate", text="EmbeddingBackward0")
             yield self.rows("scatter-add", "aten::embedding_dense_backward", "scatter", tree.leaf(tree.embedding, "scatter-add"))
@@ -356,10 +357,10 @@ class Program:
             yield self.meet(leaf, "all_gather", self.tree.leaf(node, leaf) * share, self.layer_weights())
 
     def scatter(self) -> Generator[Any, None, None]:
-        if self.plan["zero"] == 3 and self.plan["dp"] > 1:
-            node = self.tree.part(self.tree.layer, "sharded data parallel")
-            leaf = "exposed gather and scatter, backward"
-            seconds = self.tree.leaf(node, leaf) * 0.5 + self.tree.leaf(node, "exposed scatter, backward")
+        node = self.tree.part(self.tree.layer, "sharded data parallel")
+        leaf = "exposed gather and scatter, backward"
+        seconds = self.tree.leaf(node, leaf) * 0.5 + self.tree.leaf(node, "exposed scatter, backward")
+        if self.plan["dp"] > 1 and (self.plan["zero"] == 3 or seconds):
             yield self.meet(leaf, "reduce_scatter", seconds, self.layer_weights())
 
     def tensor(self, way: str) -> Generator[Any, None, None]:
@@ -380,7 +381,9 @@ class Program:
                 yield self.tensor_meet(leaf, leaf.replace("-", "_"), self.tree.leaf(found, leaf))
 
     def tensor_meet(self, leaf: str, operation: str, seconds: float) -> Meet:
-        return Meet(leaf, operation, seconds, self.tensor_group, f"tp{self.tensor_group[0]}", self.tokens * self.model.hidden_size, hides=False)
+        return Meet(
+            leaf, operation, seconds, self.tensor_group, f"tp{self.tensor_group[0]}", self.tokens * self.model.hidden_size, hides=False
+        )
 
     def hand_over(self, messages: int) -> Generator[Any, None, None]:
         seconds = self.tree.leaf(self.tree.hand_over, "p2p") * messages
@@ -405,7 +408,9 @@ class Program:
             if p["zero"] < 3:
                 yield self.meet("exposed gradient reduction", operation, tree.leaf(root, "exposed gradient reduction"), weights)
         if p["gpus"] > 1:  # the norm of the gradients, where everybody waits for everybody
-            yield Meet("stragglers and jitter", "all_reduce", tree.leaf(root, "stragglers and jitter") or 2e-5, everybody, "world", 1, False)
+            yield Meet(
+                "stragglers and jitter", "all_reduce", tree.leaf(root, "stragglers and jitter") or 2e-5, everybody, "world", 1, False
+            )
         shard = p["dp"] if p["zero"] else 1
         sizes = [[weights // shard]]
         yield Op("optimizer", tree.leaf(root, "optimizer"), "aten::_fused_adamw_", KERNELS["adamw"], [sizes] * 4, ["TensorList"] * 4)
@@ -472,12 +477,14 @@ class Rank:
             until = max(self.host, self.device, self.network) + 5_000
             self.write("cuda_runtime", "cudaStreamSynchronize", self.host, until, {"correlation": self.next_correlation()}, MAIN)
             self.host = until
-        elif item.what == "work" and item.seconds:
+        elif item.what == "late" and item.seconds:
             self.work(item.seconds)
+        elif item.what == "work" and item.seconds:
+            self.work(item.seconds, behind=self.changes.sync)
 
-    def work(self, seconds: float) -> None:
-        """The host is busy with calls that launch nothing, after the device has caught up."""
-        since = max(self.host, self.device, self.network)
+    def work(self, seconds: float, behind: bool = True) -> None:
+        """The host is busy with calls that launch nothing; ``behind``: after the device has caught up, so that the device waits."""
+        since = max(self.host, self.device, self.network) if behind else self.host
         until = since + ns(seconds)
         while since < until:
             end = min(since + 400_000, until)
@@ -562,7 +569,15 @@ class Rank:
     def write(self, cat: str, name: str, start: int, end: int, args: dict[str, Any], thread: int = 0) -> None:
         ahead = self.changes.clocks.get(self.rank, 0) + NS
         place = (0, args["stream"]) if cat == "kernel" else (9000 + self.rank, thread)
-        event = {"ph": "X", "cat": cat, "name": name, "pid": place[0], "tid": place[1], "ts": (start + ahead) / 1000, "dur": (end - start) / 1000}
+        event = {
+            "ph": "X",
+            "cat": cat,
+            "name": name,
+            "pid": place[0],
+            "tid": place[1],
+            "ts": (start + ahead) / 1000,
+            "dur": (end - start) / 1000,
+        }
         self.events.append(event | {"args": args})
 
     def data(self) -> dict[str, Any]:
@@ -623,7 +638,7 @@ def _together(machines: Mapping[int, Rank], changes: Changes, told: Told) -> Non
             starts = [s for _, s, _ in here.values()]
             hides = min(h for _, _, h in here.values())
             takes = ns((hides / NS + item.exposed * factor(changes.terms, item.leaf)) * factor(changes.operations, item.operation))
-            told.transfer[key], told.skew[key] = takes, max(starts) - min(starts)
+            told.transfer[key], told.skew[key] = takes, sum(max(starts) - s for s in starts)
             ready += [(one, max(starts) + takes) for one in here]
             del waiting[key]
     if waiting:

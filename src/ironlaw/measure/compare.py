@@ -41,12 +41,18 @@ class Measured:
     recompute_seconds: float | None = None  # of the parts, what is computed a second time
     mfu: float | None = None
     hfu: float | None = None
+    causal: bool | None = None  # whether they count attention under a causal mask; None: not known
     device: str = ""  # a catalogue name, or what the file calls it
     world_size: int | None = None
     layers: float | None = None  # that this rank runs for one micro-batch
     microbatches: float | None = None  # of one step
     steps: int | None = None  # that were measured
     rank: int | None = None  # which of the job's ranks this is
+
+    @property
+    def computing(self) -> float:
+        """Seconds in kernels that compute."""
+        return sum(seconds for part, seconds in self.parts.items() if computes(part))
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.step_seconds) and self.step_seconds > 0):
@@ -174,6 +180,16 @@ def table() -> tuple[dict[str, tuple[str, bool]], tuple[Entry, ...]]:
 def parts() -> tuple[str, ...]:
     """The parts a measured step may have."""
     return tuple(table()[0])
+
+
+def computes(part: str) -> bool:
+    """Whether this part of a measured step is time in kernels that compute."""
+    return not part.startswith(("exposed ", "idle: "))
+
+
+def computing(predicted: Predicted) -> float:
+    """Seconds of the estimate's step in kernels that compute."""
+    return math.fsum(s for name, s in predicted.leaves.items() if s and computes(_entry(name, predicted).parts[0]))
 
 
 def entries_of(name: str, plan: Mapping[str, Any]) -> list[Entry]:
@@ -318,13 +334,14 @@ def utilisation(measured: Measured, predicted: Predicted) -> dict[str, Any]:
     for name, value in given.items():
         said = predicted.rates.get(name)
         same = said * slower if comparable and said is not None else None
-        by = "the trace" if value is not None else None if same is None else "the estimate's FLOPs over the measured step"
+        traced = "the trace" if predicted.stage in (None, "only") else "the trace, of one stage of the pipeline"
+        by = traced if value is not None else None if same is None else "the estimate's FLOPs over the measured step"
         found[name] = {"measured": same if value is None else value, "predicted": said, "measured_by": by, "from_same_flop": same}
     peak = predicted.peak
     return found | {
         "numerator": "model FLOPs of forward and backward: mfu with attention as the full square, mfu_causal without what a causal mask "
-        "leaves out; hfu adds what is computed a second time, in a trace also the scores that the backward pass of flash attention computes "
-        "again, and attention as it ran",
+        "leaves out; hfu adds what is computed a second time, in a trace with attention as it ran and with the scores that the backward "
+        "pass of flash attention computes again",
         "model_flop_per_step_and_accelerator": predicted.model_flop,
         "denominator": f"dense {peak['precision']} peak of {predicted.plan['accelerator']}",
         "peak_flop_per_second": peak["flop_per_second"],

@@ -8,14 +8,18 @@ import numpy as np
 
 from ironlaw.measure.compare import Measured
 from ironlaw.measure.compare import parts as known_parts
-from ironlaw.measure.events import Column
+from ironlaw.measure.events import Column, Shape
 from ironlaw.measure.idle import idle_of
 from ironlaw.measure.intervals import Instants, union
 from ironlaw.measure.kernel_names import UNKNOWN
+from ironlaw.measure.kernels import kernel_table
+from ironlaw.measure.operator_cost import is_causal
 from ironlaw.measure.profile import Profile
 from ironlaw.measure.split import COMMUNICATION, COMPUTE, window_of
+from ironlaw.measure.utilisation import mfu_of
 
 CLASSES = {"gemm": "gemm", "attention": "attention", "conv": "convolution", "optimizer": "optimizer", UNKNOWN: "other kernels"}
+NO_SHAPE = Shape(())
 
 
 def measured_of(profile: Profile) -> Measured:
@@ -26,37 +30,51 @@ def measured_of(profile: Profile) -> Measured:
     start, end, steps = whole_steps(profile)
     inside = (profile.events.start < end) & (profile.events.end > start)
     window = window_of(profile.events, profile.communicates, (start, end))
+    kernels, idle, used = profile.kernels, profile.idle, profile.utilisation
+    if not inside.all():
+        counted = np.zeros(len(profile.trace.events), bool)
+        counted[profile.rows[inside & ~profile.communicates]] = True
+        kernels = tuple(kernel_table(profile.trace, counted, profile.accelerator, profile.folders))
+        # what begins at the end of the last whole step is what the host was on its way to in the gap before it
+        idle = idle_of(profile.trace, profile.events.rows(inside | (profile.events.start == end)))
+        used = mfu_of(kernels, window.wall, steps, profile.accelerator)
     scale = 1e-9 / steps
     parts: dict[str, float] = {}
 
     def add(name: str, ns: float) -> None:
         parts[name] = parts.get(name, 0.0) + ns * scale
 
-    total = max(sum(k.total_ns for k in profile.kernels), 1)
-    for kernel in profile.kernels:
+    total = max(sum(k.total_ns for k in kernels), 1)
+    for kernel in kernels:
         add(CLASSES.get(kernel.kind, "memory operators"), kernel.total_ns / total * window.compute)
     for operation, ns in exposed_by_operation(profile, (start, end)).items():
         part = f"exposed {operation}"
         add(part if part in known_parts() else "exposed other communication", ns)
     add("exposed copy", window.exposed_copy)
-    # what begins at the end of the last whole step is what the host was on its way to in the gap before it
-    idle = profile.idle if inside.all() else idle_of(profile.trace, profile.events.rows(inside | (profile.events.start == end)))
     for reason, ns in idle.by_reason.items():
         add(f"idle: {reason}", ns)
-    again = sum(k.total_ns for k in profile.kernels if k.recompute) / total * window.compute
-    used, all_steps = profile.utilisation, profile.utilisation.steps
-    same = profile.window.wall / all_steps / max(window.wall / steps, 1.0)  # FLOPs are counted over all steps, the pace over whole ones
+    again = sum(k.total_ns for k in kernels if k.recompute) / total * window.compute
     return Measured(
         step_seconds=window.wall * scale,
         parts=parts,
         recompute_seconds=again * scale,
-        mfu=None if used.mfu is None else used.mfu * same,
-        hfu=None if used.hfu is None else used.hfu * same,
+        mfu=used.mfu,
+        hfu=used.hfu,
+        causal=says_causal(profile),
         device=profile.accelerator.name if profile.accelerator else profile.trace.device_name,
         world_size=profile.trace.world_size,
         steps=max(1, sum(step.device is not None for step in profile.steps)),
         rank=profile.trace.rank,
     )
+
+
+def says_causal(profile: Profile) -> bool | None:
+    """Whether the attention operators say that their mask is causal; None where there are none with sizes."""
+    names, operators = profile.trace.names, profile.trace.operators
+    attends = [i for i, name in enumerate(names) if is_causal(name, NO_SHAPE) is not None]
+    rows = np.isin(operators.name, attends) & (operators.shapes >= 0)
+    calls = set(zip(operators.name[rows].tolist(), operators.shapes[rows].tolist(), strict=True))
+    return any(is_causal(names[n], profile.trace.shapes[s]) for n, s in calls) if calls else None
 
 
 def pace_setter(profiles: Sequence[Profile]) -> Profile:
