@@ -63,7 +63,7 @@ class Changes:
     operations: Mapping[str, float] = field(default_factory=dict)  # collective -> factor of its whole time, what is hidden included
     slow: Mapping[int, float] = field(default_factory=dict)  # rank -> factor of its kernels' times
     stall: Mapping[int, float] = field(default_factory=dict)  # rank -> seconds its host is late at the start of each step
-    loader: float = 0.0  # seconds a batch takes to fetch, while nothing is computed
+    loader: float | Mapping[int, float] = 0.0  # seconds a batch takes to fetch (of these ranks), while nothing is computed
     call: float = 4e-6  # seconds of the host for an operator
     overlap: float = 0.5  # of a layer's computation beside which its collectives run
     clocks: Mapping[int, int] = field(default_factory=dict)  # rank -> ns its host's clock is ahead
@@ -443,8 +443,9 @@ class Rank:
         for number in range(self.changes.steps):
             begun = self.host
             self.first = True
-            if self.changes.loader:
-                loaded = self.host + ns(self.changes.loader)
+            loader = self.changes.loader
+            if load := loader if isinstance(loader, float) else loader.get(self.rank, 0.0):
+                loaded = self.host + ns(load)
                 name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
                 self.write("user_annotation", name, self.host, loaded, {}, MAIN)
                 self.host = loaded

@@ -191,10 +191,17 @@ def test_a_loader_that_starves_the_device():
     assert "starved-loader" in one.names
     assert one.found.verdict.roof == "data"
     low, high = one.found.verdict.gain
-    # two of the three batches are fetched inside the window; on whole steps it would be 3.82 over 2.42
-    wall = one.found.profiles[0].window.wall / 1e9
-    assert low <= wall / (wall - 2.8) * 1.001
-    assert high >= wall / (wall - 2.8) * 0.999
+    assert low <= 1.001 * one.told.step(0) / unchanged("fsdp").told.step(0) <= 1.002 * high
+    profile = one.found.profiles[0]
+    assert profile.utilisation.mfu == pytest.approx(one.found.comparison.measured.mfu, rel=1e-4)  # of the window as of whole steps
+
+
+def test_one_loader_that_starves_a_job():
+    one = run("fsdp, all ranks", loader={6: 0.05})
+    assert one.found.comparison.measured.rank == 6
+    assert one.over("data loading") == pytest.approx(50.0, abs=0.05)
+    assert one.found.verdict.roof == "data"
+    assert {"starved-loader", "straggler-rank"} <= one.names
 
 
 def test_a_host_that_launches_too_slowly():

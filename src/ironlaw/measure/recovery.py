@@ -200,8 +200,8 @@ def _without(wall: int, time: float) -> float:
 
 
 def _busy(profile: Profile) -> float:
-    """No gain of the host's goes beyond it: the device has this much to do."""
-    return profile.window.wall / max(profile.window.busy, 1)
+    """No gain of the host's goes beyond it: the device has this much to do in all its steps, and waits before each of them."""
+    return profile.paced / max(profile.window.busy, 1)
 
 
 def _replayed(profile: Profile, removed: Instants = NOTHING, shorter: np.ndarray[Any, Any] | None = None) -> Replay:
