@@ -431,7 +431,7 @@ class Rank:
         self.correlation = self.external = 0
         self.thread = MAIN
         self.open: list[tuple[str, int, int]] = []
-        self.computed = 0  # [ns] of the device since it last waited
+        self.computed = 0  # [ns] of the device since it last waited or asked for something to be hidden
         self.first = True
 
     def run(self) -> Generator[tuple[tuple[Any, ...], Meet, int, int], int, None]:
@@ -544,8 +544,8 @@ class Rank:
         told = {"correlation": correlation, "External id": external, **self.asked(item), "Collective name": collective}
         self.write("kernel", kernel, start, end, {"device": 0, "stream": stream, **told})
         self.network = end
-        if end > self.device:
-            self.computed = 0
+        if item.hides or end > self.device:
+            self.computed = 0  # the next one is asked for no earlier than this one
         self.device = max(self.device, end)
 
     def asked(self, item: Meet) -> dict[str, Any]:

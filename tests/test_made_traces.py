@@ -278,7 +278,7 @@ def test_a_slow_device_is_the_rank_that_is_compared():
     assert [f.evidence["rank"] for f in one.found.findings if f.name == "straggler-rank"] == [3]
     assert not any("not the same recomputation" in w for w in one.found.warnings)
     assert one.found.ranks.late_ranking[0].rank == 3
-    assert one.found.verdict.roof == "compute"
+    assert one.found.verdict.data()["side"] == "device"
     assert sum(m.skew for m in one.found.ranks.meetings) == sum(one.told.skew.values())
 
 
@@ -336,6 +336,34 @@ def test_kernels_without_sizes_leave_a_roof_open():
     ranking = {line["roof"]: line for line in unchanged("fsdp, all ranks").found.verdict.ranking}
     low, high = ranking["hbm"]["gain"]
     assert low < high  # the fused optimizer writes no sizes of bytes
+
+
+def test_a_trace_without_sizes_has_the_same_rows(tmp_path):
+    """Names tell the classes; FLOPs are the estimate's then."""
+    told = made(estimated("fsdp"), tmp_path, (0,), Changes(terms={"flash attention": 1.1}))
+    text = told.files[0].read_text(encoding="utf-8")
+    bare = tmp_path / "bare" / "rank0.json"
+    bare.parent.mkdir()
+    bare.write_text(text.replace('"Input Dims"', '"no dims"').replace('"Concrete Inputs"', '"no values"'), encoding="utf-8")
+    with_sizes, without = (diagnose(path, question=FSDP).comparison for path in (told.files[0], bare))
+    assert without.sentence == with_sizes.sentence
+    assert {r.term: r.difference for r in without.rows} == pytest.approx({r.term: r.difference for r in with_sizes.rows}, abs=1e-9)
+    rates = without.data()["comparison"]["utilisation"]
+    assert rates["mfu"]["measured_by"] == rates["mfu_causal"]["measured_by"] == "the estimate's FLOPs over the measured step"
+    assert rates["mfu_causal"]["measured"] == pytest.approx(with_sizes.measured.mfu, rel=0.001)
+
+
+def test_wrong_options_are_warned_of(tmp_path):
+    """Another recomputation, another batch: the sentence is one of another run, and the warnings say so."""
+    made(estimated("fsdp"), tmp_path, (0,))
+    recompute = diagnose(tmp_path, question={**FSDP, "recompute": "full"})
+    assert any("not the same recomputation" in w for w in recompute.warnings)
+    batch = diagnose(tmp_path, question={**FSDP, "global_batch_size": 32})
+    assert any("count differently" in w for w in batch.warnings)
+    gpus = diagnose(tmp_path, question={**FSDP, "gpus": 16, "global_batch_size": 32})
+    assert any("not the same number of accelerators: measured on 8, predicted for 16" in w for w in gpus.warnings)
+    device = diagnose(tmp_path, on="a100-sxm-80gb", question={**FSDP, "on": "a100-sxm-80gb"})
+    assert any("but the trace names 'NVIDIA H100 80GB HBM3'" in w for w in device.warnings)
 
 
 # the command
