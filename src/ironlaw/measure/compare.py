@@ -41,11 +41,18 @@ class Measured:
     recompute_seconds: float | None = None  # of the parts, what is computed a second time
     mfu: float | None = None
     hfu: float | None = None
+    causal: bool | None = None  # whether they count attention under a causal mask; None: not known
     device: str = ""  # a catalogue name, or what the file calls it
     world_size: int | None = None
     layers: float | None = None  # that this rank runs for one micro-batch
     microbatches: float | None = None  # of one step
     steps: int | None = None  # that were measured
+    rank: int | None = None  # which of the job's ranks this is
+
+    @property
+    def computing(self) -> float:
+        """Seconds in kernels that compute."""
+        return sum(seconds for part, seconds in self.parts.items() if computes(part))
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.step_seconds) and self.step_seconds > 0):
@@ -118,6 +125,7 @@ class Comparison:
                 "identifiable": bool(self.rows),
                 "band": None if self.predicted.band is None else list(self.predicted.band),
                 "inside_band": self.inside,
+                "rank": self.measured.rank,
                 "model": plan["model"],
                 "accelerator": plan["accelerator"],
                 "recompute": {"measured_seconds": self.measured.recompute_seconds, "predicted_seconds": self.predicted.recompute_seconds},
@@ -172,6 +180,16 @@ def table() -> tuple[dict[str, tuple[str, bool]], tuple[Entry, ...]]:
 def parts() -> tuple[str, ...]:
     """The parts a measured step may have."""
     return tuple(table()[0])
+
+
+def computes(part: str) -> bool:
+    """Whether this part of a measured step is time in kernels that compute."""
+    return not part.startswith(("exposed ", "idle: "))
+
+
+def computing(predicted: Predicted) -> float:
+    """Seconds of the estimate's step in kernels that compute."""
+    return math.fsum(s for name, s in predicted.leaves.items() if s and computes(_entry(name, predicted).parts[0]))
 
 
 def entries_of(name: str, plan: Mapping[str, Any]) -> list[Entry]:
@@ -302,24 +320,28 @@ def _percent(share: float) -> str:
 def utilisation(measured: Measured, predicted: Predicted) -> dict[str, Any]:
     """MFU and HFU of both, with what they count and what they divide by.
 
-    Where the trace gives none, the measured one is the estimate's FLOPs over the measured step: right if it is the same run, so there is
-    none where the device or the number of accelerators is another.
+    A trace gives one MFU: its attention is causal or it is not, so it stands beside the estimate's that counts alike. Where the trace
+    gives none, the measured one is the estimate's FLOPs over the measured step: right if it is the same run, so there is none where the
+    device or the number of accelerators is another.
     """
-    from ironlaw.measure.same_run import same_work
+    from ironlaw.measure.same_run import counted_as, same_work
 
     comparable = same_work(measured, predicted)
     slower = predicted.seconds / measured.step_seconds
-    given = {"mfu": measured.mfu, "mfu_causal": None, "hfu": measured.hfu}
+    given: dict[str, float | None] = {"mfu": None, "mfu_causal": None, "hfu": measured.hfu}
+    given[counted_as(measured, predicted)] = measured.mfu
     found: dict[str, Any] = {}
     for name, value in given.items():
         said = predicted.rates.get(name)
         same = said * slower if comparable and said is not None else None
-        by = "the trace" if value is not None else None if same is None else "the estimate's FLOPs over the measured step"
+        traced = "the trace" if predicted.stage in (None, "only") else "the trace, of one stage of the pipeline"
+        by = traced if value is not None else None if same is None else "the estimate's FLOPs over the measured step"
         found[name] = {"measured": same if value is None else value, "predicted": said, "measured_by": by, "from_same_flop": same}
     peak = predicted.peak
     return found | {
         "numerator": "model FLOPs of forward and backward: mfu with attention as the full square, mfu_causal without what a causal mask "
-        "leaves out; hfu adds what is computed a second time",
+        "leaves out; hfu adds what is computed a second time, in a trace with attention as it ran and with the scores that the backward "
+        "pass of flash attention computes again",
         "model_flop_per_step_and_accelerator": predicted.model_flop,
         "denominator": f"dense {peak['precision']} peak of {predicted.plan['accelerator']}",
         "peak_flop_per_second": peak["flop_per_second"],

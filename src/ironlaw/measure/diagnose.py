@@ -18,7 +18,7 @@ from ironlaw.measure.memory_reading import MemoryRow, memory_compare
 from ironlaw.measure.memory_timeline import Timeline, read_timeline
 from ironlaw.measure.nsys import read_nsys
 from ironlaw.measure.overhead import believed, cautions, overhead_of
-from ironlaw.measure.parts import measured_of
+from ironlaw.measure.parts import measured_of, pace_setter
 from ironlaw.measure.predicted import estimate_of, prediction
 from ironlaw.measure.profile import Profile, profile
 from ironlaw.measure.ranks import Ranks, align
@@ -243,8 +243,7 @@ def _compared(
     if predicted is None:
         return None
     if profiles:
-        slowest = max(profiles, key=lambda p: p.window.wall)
-        return compare(measured_of(slowest), predicted)
+        return compare(measured_of(pace_setter(profiles)), predicted)
     timed = [log for log in logs if log.steps is not None]
     if not timed and memory:
         return None

@@ -312,7 +312,7 @@ def _attention(s: Sizes, _: Outputs, layout: str, mask: int, backward: bool = Fa
     sequence, head = (2, 1) if layout == "bhsd" else (1, 2)
     batch, length, heads, seen = queries[0], queries[sequence], queries[head], keys[sequence]
     width = (queries[3] + values[3]) / 2.0
-    causal = s.value(mask).lower() in ("true", "1", "2")
+    causal = _set(s, mask)
     reached = float(flops.attended_length(seen, 0)) if causal else float(seen)
     flop = float(flops.attention_core(batch, length, reached, heads, width))
     if seen == length and queries[3] == values[3]:
@@ -323,6 +323,20 @@ def _attention(s: Sizes, _: Outputs, layout: str, mask: int, backward: bool = Fa
     if backward:
         flop, moved, model = flop * FLASH_BACKWARD_FLOP, moved * FLASH_BACKWARD_FLOP, flop * UNFUSED_BACKWARD_FLOP
     return Cost(flop, moved, "attention", model, s.precision(at), rows, reached * (2.0 if causal else 1.0), backward)
+
+
+def _set(s: Sizes, mask: int) -> bool:
+    return s.value(mask).lower() in ("true", "1", "2")
+
+
+def is_causal(name: str, shape: Shape) -> bool | None:
+    """Whether a call of operator ``name`` says that its mask is causal; None where it is no attention.
+
+    >>> is_causal("aten::scaled_dot_product_attention", Shape((), (), ("", "", "", "", "", "True"))), is_causal("aten::mm", Shape(()))
+    (True, None)
+    """
+    rule = rules().get(name)
+    return _set(Sizes(shape), rule.arguments["mask"]) if rule is not None and rule.cost == "attention" else None
 
 
 def _pointwise(s: Sizes, _: Outputs, operations: str | float, passes: float) -> Cost:

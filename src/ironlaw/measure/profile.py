@@ -75,6 +75,11 @@ class Profile:
         """Compute, communication or copy for each of ``events``."""
         return classes(self.events, self.communicates)
 
+    @property
+    def paced(self) -> int:
+        """[ns] what its steps take with the gap behind each: a window of n steps holds n - 1 of these, and one more of their mean."""
+        return paced(self.window, self.steps, self.events)
+
     def data(self) -> dict[str, Any]:
         """The entry of this trace under ``files`` of the JSON."""
         return {
@@ -176,7 +181,7 @@ def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple
         linked=linked,
         kernels=tuple(kernels),
         collectives=tuple(collectives(trace, classified, keep)),
-        utilisation=mfu_of(kernels, window.wall, sum(s.device is not None for s in steps), device.record),
+        utilisation=mfu_of(kernels, paced(window, steps, events), sum(s.device is not None for s in steps), device.record),
         folders=folders,
         left_out=_left_out(trace, policy, keep),
         warnings=(
@@ -186,6 +191,15 @@ def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple
             *_cautions(trace, marks),
         ),
     )
+
+
+def paced(window: Window, steps: tuple[Step, ...], events: DeviceEvents) -> int:
+    """The window with the mean gap before a step's first event added once, for the gap behind the last step; with one step, the window."""
+    begins = np.array([s.device.start for s in steps if s.device is not None][1:], np.int64)
+    if not len(begins):
+        return window.wall
+    reached = np.maximum.accumulate(events.end)[np.searchsorted(events.start, begins, "left") - 1]
+    return window.wall + int(np.maximum(begins - reached, 0).mean())
 
 
 def _steps(

@@ -85,37 +85,42 @@ def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
     """The roofs of a job: the mean over its ranks, and waiting for a late rank charged to what that rank was doing.
 
     What the late ranks waited for or worked on is the least a roof can give, with the waiting it caused the most; nothing is replayed.
+    Waiting for a neighbouring stage is the pipeline's own: the stage that comes late has only done its work.
     """
     wall = sum(p.window.wall for p in profiles) / len(profiles)
     own = _mean([_charges(p) for p in profiles])
+    assumed = _mean([_assumed(p) for p in profiles])
     skew = sum(t.exposed_wait for t in ranks.totals) / len(ranks.totals)
+    between = skew * _between_stages(ranks)
     caused = _causes(profiles, ranks)
-    transfer = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
+    own["network"] = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
     unmatched = sum(t.exposed_unmatched for t in ranks.totals) / len(ranks.totals)
     if ranks.partial:  # a late rank that is not here hides in what looks like transfer
-        transfer, unmatched = 0.0, unmatched + transfer
-    own["network"] = transfer
+        own["network"], unmatched = 0.0, unmatched + own["network"]
+    others = {"network": unmatched, "pipeline": between}
     found = []
-    for name in dict.fromkeys([*own, *caused]):
-        alone, late = own.get(name, 0.0), skew * caused.get(name, 0.0) + (unmatched if name == "network" else 0.0)
+    for name in dict.fromkeys([*own, *caused, *assumed, *others]):
+        alone, late = own.get(name, 0.0), (skew - between) * caused.get(name, 0.0) + others.get(name, 0.0)
+        open_ = assumed.get(name, 0.0)
         if name == "stream wait":  # as on one rank: nothing may be won by it
             alone, late = 0.0, alone + late
-        if not alone + late:
+        if not alone + late + open_:
             continue
         says = f"{alone / 1e6:.2f} ms a rank"
+        if open_:
+            says += f", up to {open_ / 1e6:.2f} ms in kernels without sizes"
         if late:
             says += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank it held up')}"
         if name == "network" and ranks.partial:
             says += "; not all ranks are here, so a late one among the others may hide in it"
-        gain = _without(int(wall), alone), _without(int(wall), alone + late)
-        found.append(Roof(name, round(alone + late), gain, says))
+        gain = _without(int(wall), alone), _without(int(wall), alone + late + open_)
+        found.append(Roof(name, round(alone + late + open_ / 2), gain, says, assumed=2 * open_ > alone + late + open_))
     return ranked(found, int(wall))
 
 
 def _charges(profile: Profile) -> dict[str, float]:
-    """Nanoseconds of one rank by roof, from the partition and the kernels alone; communication is left to the ranks together."""
-    total = max(sum(k.total_ns for k in profile.kernels), 1)
-    alone = min(1.0, profile.window.compute / total)
+    """Nanoseconds of one rank by roof, from the partition and the kernels of known sizes; communication is left to the ranks together."""
+    alone = _alone(profile)
     found = {
         "data": float(profile.idle.by_reason["data loading"]),
         "dispatch": float(sum(profile.idle.by_reason[r] for r in HOST)),
@@ -123,9 +128,29 @@ def _charges(profile: Profile) -> dict[str, float]:
         "stream wait": float(profile.idle.by_reason["stream wait"]),
     }
     for k in profile.kernels:
-        name = roof_of(k)
-        found[name] = found.get(name, 0.0) + (k.total_ns - (k.roof_ns if k.roof_ns is not None else k.total_ns / 2)) * alone
+        if k.roof_ns is not None:
+            found[roof_of(k)] = found.get(roof_of(k), 0.0) + (k.total_ns - k.roof_ns) * alone
     return found
+
+
+def _assumed(profile: Profile) -> dict[str, float]:
+    """Nanoseconds of kernels whose roof is that of their class: anything from nothing to all of it is above the roof."""
+    found: dict[str, float] = {}
+    for k in profile.kernels:
+        if k.roof_ns is None:
+            found[roof_of(k)] = found.get(roof_of(k), 0.0) + k.total_ns * _alone(profile)
+    return found
+
+
+def _alone(profile: Profile) -> float:
+    """Kernels that ran beside each other share their time."""
+    return min(1.0, profile.window.compute / max(sum(k.total_ns for k in profile.kernels), 1))
+
+
+def _between_stages(ranks: Ranks) -> float:
+    """The share of all waiting that is for the message of a neighbouring stage."""
+    waited = max(sum(m.skew for m in ranks.meetings), 1)
+    return sum(m.skew for m in ranks.meetings if m.operation == "send_recv") / waited
 
 
 def _mean(charges: list[dict[str, float]]) -> dict[str, float]:
@@ -149,6 +174,7 @@ _WAITING = {
     "skew": "for a rank that came late before its trace begins",
     "network": "or transfer that met no other rank, or that held a rank up",
     "stream wait": "for streams, or for a rank that waited so",
+    "pipeline": "for the message of a neighbouring stage",
 }
 _STATES = {"compute": "compute", "copy": "copy", "communication": "network", "before_its_trace": "skew"}
 
@@ -186,8 +212,8 @@ def _without(wall: int, time: float) -> float:
 
 
 def _busy(profile: Profile) -> float:
-    """No gain of the host's goes beyond it: the device has this much to do."""
-    return profile.window.wall / max(profile.window.busy, 1)
+    """No gain of the host's goes beyond it: the device has this much to do in all its steps, and waits before each of them."""
+    return profile.paced / max(profile.window.busy, 1)
 
 
 def _replayed(profile: Profile, removed: Instants = NOTHING, shorter: np.ndarray[Any, Any] | None = None) -> Replay:
@@ -275,8 +301,7 @@ def _waits(profile: Profile) -> Roof | None:
 def _device(profile: Profile) -> list[Roof]:
     """Kernels of each roof brought to it; where only the name says which roof, anything from nothing to all of their time."""
     wall, compute = profile.window.wall, profile.window.compute
-    total = max(sum(k.total_ns for k in profile.kernels), 1)
-    alone = min(1.0, compute / total)  # kernels that ran beside each other share their time
+    alone = _alone(profile)
     lasts = profile.events.end - profile.events.start
     found = []
     for name in ("compute", "hbm"):

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from ironlaw.measure.predicted import Predicted
 
 OF_CONVOLUTION = 0.05  # of the measured step: transformers convolve for a few thousandths of theirs
-OF_RECOMPUTE = 0.03  # of the predicted step: less is a matter of how kernels are told apart
+OF_RECOMPUTE = 0.03  # of the time in computation: less is a matter of how kernels are told apart
 FEWEST_STEPS = 3
 NUMERATORS_AGREE = 0.02
+STAGES_AGREE = 0.5  # one stage of a pipeline and the mean of all: with few layers the output layer alone is half of one
 
 
 def warnings(measured: Measured, predicted: Predicted) -> list[str]:
@@ -102,26 +103,47 @@ def _transformer(measured: Measured, predicted: Predicted) -> str:
 
 
 def _recompute(measured: Measured, predicted: Predicted) -> str:
-    if measured.recompute_seconds is None:
+    """Held to the time in computation, so that slow kernels and long waits look like neither more nor less of it."""
+    from ironlaw.measure.compare import computing
+
+    computed, expected = measured.computing, computing(predicted)
+    if measured.recompute_seconds is None or not (computed and expected):
         return ""
-    seen, said = measured.recompute_seconds / predicted.seconds, predicted.recompute_seconds / predicted.seconds
+    seen, said = measured.recompute_seconds / computed, predicted.recompute_seconds / expected
     if abs(seen - said) < OF_RECOMPUTE:
         return ""
-    return f"not the same recomputation: {seen:.1%} of the predicted step measured, {said:.1%} predicted; give the run's --recompute"
+    line = f"not the same recomputation: {seen:.1%} of the computation measured, {said:.1%} predicted; give the run's --recompute"
+    return line if seen > said else f"{line} (products that compiled code computes again look like any others in a trace)"
 
 
 def _utilisation(measured: Measured, predicted: Predicted) -> str:
-    said = predicted.rates.get("mfu")
-    if measured.mfu is None or not said:
+    """One rank of a pipeline computes its stage, and an estimate's rates are those of the whole plan: they agree less closely."""
+    if measured.mfu is None or not predicted.rates.get("mfu"):
         return ""
     if measured.mfu > 1.0:
         return f"the measured MFU is {measured.mfu:.0%}, above 100 %: a sparse peak, another device, or FLOPs that are not computed"
-    same = said * predicted.seconds / measured.step_seconds
-    if abs(measured.mfu / same - 1.0) < NUMERATORS_AGREE:
+    slower = predicted.seconds / measured.step_seconds
+    said = predicted.rates.get(counted_as(measured, predicted)) or 0.0
+    near = NUMERATORS_AGREE if predicted.stage in (None, "only") else STAGES_AGREE
+    if not said or abs(measured.mfu / (said * slower) - 1.0) < near:
         return ""
     return (
-        f"the two MFU count differently: {measured.mfu:.1%} as measured, {same:.1%} with the estimate's FLOPs and peak over the same step"
+        f"the two MFU count differently: {measured.mfu:.1%} as measured, {said * slower:.1%} with the estimate's FLOPs and peak over the "
+        "same step"
     )
+
+
+def counted_as(measured: Measured, predicted: Predicted) -> str:
+    """Which MFU of an estimate counts attention as the trace does: the full square, or what a causal mask leaves of it.
+
+    Where that is not known, the nearer of the two is meant.
+    """
+    slower = predicted.seconds / measured.step_seconds
+    known = {name: said * slower for name in ("mfu_causal", "mfu") if (said := predicted.rates.get(name))}
+    if measured.causal is not None:
+        return "mfu_causal" if measured.causal else "mfu"
+    seen = measured.mfu
+    return min(known, key=lambda name: abs(known[name] - seen)) if seen is not None and known else "mfu"
 
 
 def _steps(measured: Measured) -> str:
@@ -134,7 +156,8 @@ def _stage(measured: Measured, predicted: Predicted) -> str:
     if not measured.parts or predicted.stage in (None, "only"):
         return ""
     pace = f"the pipeline stage that sets the pace ({predicted.stage})"
-    return f"the estimate is of {pace}: a trace of another stage computes less and waits more"
+    which = "" if measured.rank is None else f"rank {measured.rank} is compared, and "
+    return f"the estimate is of {pace}: {which}a trace of another stage computes less and waits more"
 
 
 def _chosen(predicted: Predicted) -> str:

@@ -40,9 +40,9 @@ class Utilisation:
 
 
 def mfu_of(groups: Sequence[KernelGroup], wall_ns: int, steps: int = 1, accelerator: Accelerator | None = None) -> Utilisation:
-    """MFU and HFU of the kernels in ``groups``, which ran in a window of ``wall_ns`` that holds ``steps`` steps.
+    """MFU and HFU of the kernels in ``groups``, which ran in ``wall_ns`` that hold ``steps`` steps and the gap behind each.
 
-    Window and groups must count the same events. The peak is the dense one of the precision that most FLOPs were done in.
+    Time and groups must count the same events. The peak is the dense one of the precision that most FLOPs were done in.
     """
     matrix = [g for g in groups if g.kind in COMPUTE_CLASSES]
     counted = [g for g in matrix if g.flop is not None]

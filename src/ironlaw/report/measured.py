@@ -288,6 +288,8 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     if not comparison:
         return
     yield ink.bold(comparison["sentence"])
+    if len(data["files"]) > 1 and comparison["rank"] is not None:
+        yield f"of rank {comparison['rank']}, which waits least for the others"
     rows = [r for r in data["compare"] or [] if abs(r["share"]) >= LEAST_SHARE][:MOST_ROWS]
     columns = (
         Column("term", "term"),
