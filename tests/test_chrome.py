@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ironlaw.errors import InputError, IronlawError
-from ironlaw.measure import chrome, json_stream
-from ironlaw.measure.chrome import nanoseconds, read_chrome
 from ironlaw.measure.events import NONE, Spans
 from ironlaw.measure.idle import idle_of
-from ironlaw.measure.json_stream import EventStream
+from ironlaw.measure.read import chrome, json_stream
+from ironlaw.measure.read.chrome import nanoseconds, read_chrome
+from ironlaw.measure.read.json_stream import EventStream
 from ironlaw.measure.split import Policy, kept, step_marks, step_of, window_of
 
 DATA = Path(__file__).parent / "data" / "measured"
@@ -345,7 +345,7 @@ def whatever_is_read(path):
         marks = step_marks(trace)
         step = step_of(trace, marks)
         for policy in (Policy(), Policy("drop", "drop")):
-            keep = kept(trace, policy, step)
+            keep = kept(trace, policy, step, len(marks) - 1)
             window = window_of(trace.events.rows(keep), np.zeros(int(keep.sum()), bool))
             assert window.busy + window.idle == window.wall
     return traces

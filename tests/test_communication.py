@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironlaw.errors import InputError
-from ironlaw.measure.chrome import read_chrome
-from ironlaw.measure.collectives import (
+from ironlaw.measure.communication.classify import classify
+from ironlaw.measure.communication.collectives import (
     LOWER_BOUND,
     Link,
     by_size,
@@ -26,12 +26,12 @@ from ironlaw.measure.collectives import (
     operation_of,
     traffic_factor,
 )
-from ironlaw.measure.communication import classify
+from ironlaw.measure.communication.patterns import OWN, Pattern, function_of, read_patterns
+from ironlaw.measure.communication.ranks import align
+from ironlaw.measure.communication.timeline import Timeline
 from ironlaw.measure.events import KERNEL, MEMCPY, NONE, DeviceEvents, Message, Shape, Spans, Trace
-from ironlaw.measure.patterns import OWN, Pattern, function_of, read_patterns
-from ironlaw.measure.ranks import align
+from ironlaw.measure.read.chrome import read_chrome
 from ironlaw.measure.split import by_state, classes, window_of
-from ironlaw.measure.timeline import Timeline
 
 MEASURED = Path(__file__).parent / "data" / "measured"
 KERNELS, OPERATORS = read_patterns(OWN)

@@ -13,10 +13,10 @@ import pytest
 
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError, QuestionError, UnknownNameError
-from ironlaw.measure.chrome import read_chrome
 from ironlaw.measure.diagnose import Diagnosis, diagnose
 from ironlaw.measure.idle import idle_of, loading
 from ironlaw.measure.intervals import union
+from ironlaw.measure.read.chrome import read_chrome
 from ironlaw.measure.replay import replay
 
 DATA = Path(__file__).parent / "data" / "measured"

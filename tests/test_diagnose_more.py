@@ -11,11 +11,11 @@ import pytest
 
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError
-from ironlaw.measure.chrome import read_chrome
 from ironlaw.measure.diagnose import diagnose
 from ironlaw.measure.idle import idle_of
 from ironlaw.measure.profile import profile
-from ironlaw.measure.sniff import files_of, kind_of
+from ironlaw.measure.read.chrome import read_chrome
+from ironlaw.measure.read.sniff import files_of, kind_of
 from ironlaw.measure.split import Policy
 
 DATA = Path(__file__).parent / "data" / "measured"

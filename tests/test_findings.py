@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import ironlaw.measure.log_findings
+import ironlaw.measure.logs.remarks
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError, QuestionError
 from ironlaw.measure.diagnose import Diagnosis, diagnose
@@ -535,7 +535,7 @@ def test_every_finding_has_its_place_in_the_page_of_findings():
 
 
 def test_every_finding_of_a_log_has_a_name():
-    source = Path(ironlaw.measure.log_findings.__file__).read_text(encoding="utf-8")
+    source = Path(ironlaw.measure.logs.remarks.__file__).read_text(encoding="utf-8")
     codes = set(re.findall(r'^        "([a-z0-9-]+)"(?: if doubled else "([a-z-]+)")?,$', source, re.M))
     assert {code for pair in codes for code in pair if code} == set(from_logs.NAMES)
 

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from ironlaw.catalog import load
 from ironlaw.errors import InputError, UnknownNameError
-from ironlaw.measure.chrome import read_chrome
-from ironlaw.measure.devices import device_named
 from ironlaw.measure.events import NONE, DeviceEvents, Shape, Spans, Trace
-from ironlaw.measure.kernel_names import read_names, shipped_names, short_name, unclassified
-from ironlaw.measure.kernels import HBM, LAUNCH, NO_ROOF, kernel_table, kernels_of
-from ironlaw.measure.operator_cost import cost_of, rules
-from ironlaw.measure.operators import Nesting, link
-from ironlaw.measure.utilisation import mfu_of
+from ironlaw.measure.kernels.costs import cost_of, rules
+from ironlaw.measure.kernels.devices import device_named
+from ironlaw.measure.kernels.names import read_names, shipped_names, short_name, unclassified
+from ironlaw.measure.kernels.operators import Nesting, link
+from ironlaw.measure.kernels.table import HBM, LAUNCH, NO_ROOF, kernel_table, kernels_of
+from ironlaw.measure.kernels.utilisation import mfu_of
+from ironlaw.measure.read.chrome import read_chrome
 
 DATA = Path(__file__).parent / "data" / "measured"
 BF16 = "c10::BFloat16"

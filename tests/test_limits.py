@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ironlaw.errors import InputError, IronlawError
-from ironlaw.measure import limits
-from ironlaw.measure.limits import Deadline, blocks, head, open_bytes, printable
+from ironlaw.measure.read import limits
+from ironlaw.measure.read.limits import Deadline, blocks, head, open_bytes, printable
 
 TEXT = b"".join(b'{"ts": %d, "name": "kernel"}\n' % i for i in range(40_000))
 
@@ -158,7 +158,7 @@ def test_a_zip_bomb_costs_little_memory_and_time(tmp_path):
     code = f"""
         import resource, tracemalloc
         from ironlaw.errors import InputError
-        from ironlaw.measure.limits import blocks, open_bytes
+        from ironlaw.measure.read.limits import blocks, open_bytes
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         tracemalloc.start()
         taken = 0

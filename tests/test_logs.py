@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError
-from ironlaw.measure.collective_reading import fit
-from ironlaw.measure.log_reading import NOT_IDENTIFIABLE, log_reading, parallel_efficiency
 from ironlaw.measure.logs import FORMATS, HEAD, read_log, recognise
+from ironlaw.measure.logs.collective_rates import fit
+from ironlaw.measure.logs.reading import NOT_IDENTIFIABLE, log_reading, parallel_efficiency
 
 DATA = Path(__file__).parent / "data" / "measured"
 EXPECTED = {  # the name of a file never decides; this is what its content must be taken for

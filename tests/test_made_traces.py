@@ -13,7 +13,7 @@ import pytest
 
 import ironlaw
 from ironlaw.cli.main import main
-from ironlaw.measure.compare import UNEXPLAINED, Row
+from ironlaw.measure.against.compare import UNEXPLAINED, Row
 from ironlaw.measure.diagnose import Diagnosis, diagnose
 from made_traces import Changes, Told, made
 

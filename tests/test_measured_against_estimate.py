@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import ironlaw
 from ironlaw.errors import InputError, IronlawError, PlanError, QuestionError
-from ironlaw.measure.compare import TABLE, UNEXPLAINED, Measured, compare, entries_of, parts
-from ironlaw.measure.predicted import SCHEMA, estimate_of, predicted_of, prediction, read_predicted
+from ironlaw.measure.against.compare import TABLE, UNEXPLAINED, Measured, compare, entries_of, parts
+from ironlaw.measure.against.predicted import SCHEMA, estimate_of, predicted_of, prediction, read_predicted
 
 SHAPE = {
     "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 5632,

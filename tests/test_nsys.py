@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ironlaw.errors import InputError, IronlawError
-from ironlaw.measure import tables
 from ironlaw.measure.events import KERNEL, MEMCPY, MEMSET, NONE
-from ironlaw.measure.nsys import link, read_nsys, recognise
+from ironlaw.measure.read import tables
+from ironlaw.measure.read.nsys import link, read_nsys, recognise
 
 # columns and types as the schema reference of the exporter has them; what this reader does not touch is shortened
 SCHEMA = """

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError
-from ironlaw.measure import exchange, recorded, store
-from ironlaw.measure.differences import compared
-from ironlaw.measure.gate import CHANCE, gate, learned_noise
-from ironlaw.measure.ranktest import mann_whitney
-from ironlaw.measure.redact import redacted
+from ironlaw.measure.kept import exchange, recorded, store
+from ironlaw.measure.kept.differences import compared
+from ironlaw.measure.kept.gate import CHANCE, gate, learned_noise
+from ironlaw.measure.kept.ranktest import mann_whitney
+from ironlaw.measure.kept.redact import redacted
 
 SOURCE = str(Path(ironlaw.__file__).parents[1])
 
@@ -209,7 +209,7 @@ def python(code, *arguments, **more):
 
 WRITER = """
 import json, sys
-from ironlaw.measure import store
+from ironlaw.measure.kept import store
 data, who, path = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 for i in range(10):
     data["files"][0]["path"] = f"{who}-{i}"
@@ -227,7 +227,7 @@ def test_writers_at_once_lose_nothing(path):
 
 KILLED = """
 import json, os, signal, sys
-from ironlaw.measure import store
+from ironlaw.measure.kept import store
 rows = store._sample_rows
 def cut(number, samples):
     for i, row in enumerate(rows(number, samples)):

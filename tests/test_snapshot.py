@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 import ironlaw
 from ironlaw.errors import InputError, IronlawError, QuestionError
-from ironlaw.measure import memory_timeline, pickles, snapshot
-from ironlaw.measure.memory_reading import memory_compare
-from ironlaw.measure.memory_timeline import read_levels, read_timeline
-from ironlaw.measure.pickles import load_plain
-from ironlaw.measure.snapshot import EARLIER, NO_STACK, read_snapshot
+from ironlaw.measure.against.memory import memory_compare
+from ironlaw.measure.read import memory_timeline, pickles, snapshot
+from ironlaw.measure.read.memory_timeline import read_levels, read_timeline
+from ironlaw.measure.read.pickles import load_plain
+from ironlaw.measure.read.snapshot import EARLIER, NO_STACK, read_snapshot
 
 DATA = Path(__file__).parent / "data" / "measured"
 MIB = 1 << 20
@@ -345,8 +345,8 @@ def test_a_small_pickle_cannot_fill_the_memory(tmp_path, piece, times):
     program = f"""
         import resource
         from ironlaw.errors import InputError
-        from ironlaw.measure import pickles
-        from ironlaw.measure.snapshot import read_snapshot
+        from ironlaw.measure.read import pickles
+        from ironlaw.measure.read.snapshot import read_snapshot
         pickles.OBJECTS = 64 << 20
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:

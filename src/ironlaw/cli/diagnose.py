@@ -91,7 +91,7 @@ def command(
     if keep:
         _keep(data, label, store)
     if redact:
-        from ironlaw.measure.redact import redacted
+        from ironlaw.measure.kept.redact import redacted
 
         data = redacted(data)
     text = json.dumps(data, indent=1, allow_nan=False) if as_json else diagnosis_page(data, colour=wants_colour())
@@ -108,7 +108,7 @@ def _question_of(model: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keep(data: dict[str, Any], label: str | None, store: str | None) -> None:
-    from ironlaw.measure.store import keep
+    from ironlaw.measure.kept.store import keep
 
     kept = keep(data, label, store)
     click.echo(f"ironlaw: kept as {kept.id}" + (f" ({label})" if label else ""), err=True)

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.estimate.options import read_options
-from ironlaw.measure.chrome import TIME_UNITS, read_chrome
-from ironlaw.measure.compare import Comparison, Measured, compare
+from ironlaw.measure.against.compare import Comparison, Measured, compare
+from ironlaw.measure.against.memory import MemoryRow, memory_compare
+from ironlaw.measure.against.parts import measured_of, pace_setter
+from ironlaw.measure.against.predicted import estimate_of, prediction
+from ironlaw.measure.communication.ranks import Ranks, align
 from ironlaw.measure.events import Trace
 from ironlaw.measure.findings import findings_of
 from ironlaw.measure.findings.finding import Finding
-from ironlaw.measure.memory_reading import MemoryRow, memory_compare
-from ironlaw.measure.memory_timeline import Timeline, read_timeline
-from ironlaw.measure.nsys import read_nsys
 from ironlaw.measure.overhead import believed, cautions, overhead_of
-from ironlaw.measure.parts import measured_of, pace_setter
-from ironlaw.measure.predicted import estimate_of, prediction
 from ironlaw.measure.profile import Profile, profile
-from ironlaw.measure.ranks import Ranks, align
-from ironlaw.measure.snapshot import Snapshot, read_snapshot
-from ironlaw.measure.sniff import files_of, kind_of
+from ironlaw.measure.read.chrome import TIME_UNITS, read_chrome
+from ironlaw.measure.read.memory_timeline import Timeline, read_timeline
+from ironlaw.measure.read.nsys import read_nsys
+from ironlaw.measure.read.snapshot import Snapshot, read_snapshot
+from ironlaw.measure.read.sniff import files_of, kind_of
 from ironlaw.measure.split import Policy
 from ironlaw.measure.verdict import Verdict, verdict_of, verdict_of_ranks
 from ironlaw.units import parse
 
 if TYPE_CHECKING:
-    from ironlaw.measure.log_reading import LogReading
+    from ironlaw.measure.logs.reading import LogReading
 
 CHOICES = ("keep", "drop")
 _WHOLE = ("gpus", "seq_len", "global_batch_size")
@@ -166,8 +166,8 @@ def _seconds(untraced_step: str | float | None) -> float | None:
 
 
 def _log(file: Path, on: str | None, question: Mapping[str, Any], folders: tuple[str, ...]) -> LogReading:
-    from ironlaw.measure.log_reading import log_reading
     from ironlaw.measure.logs import read_log
+    from ironlaw.measure.logs.reading import log_reading
 
     given = read_options({name: question[name] for name in (*_WHOLE, "precision", "recompute") if name in question})
     for name in _WHOLE:

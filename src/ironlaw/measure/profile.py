@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.errors import QuestionError
-from ironlaw.measure.collectives import Collective, Link, by_size, collectives, link_of
-from ironlaw.measure.communication import Classified, Unclassified, classify
-from ironlaw.measure.devices import Device, device_named
+from ironlaw.measure.communication.classify import Classified, Unclassified, classify
+from ironlaw.measure.communication.collectives import Collective, Link, by_size, collectives, link_of
 from ironlaw.measure.events import KERNEL, DeviceEvents, Trace
 from ironlaw.measure.idle import Idle, idle_of
-from ironlaw.measure.kernels import KernelGroup, kernel_table
-from ironlaw.measure.operators import Linked, link
+from ironlaw.measure.kernels.devices import Device, device_named
+from ironlaw.measure.kernels.operators import Linked, link
+from ironlaw.measure.kernels.table import KernelGroup, kernel_table
+from ironlaw.measure.kernels.utilisation import Utilisation, mfu_of
 from ironlaw.measure.split import Policy, Step, Window, classes, kept, step_marks, step_of, window_of, windows_of
-from ironlaw.measure.utilisation import Utilisation, mfu_of
 
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Accelerator

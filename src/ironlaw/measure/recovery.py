@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.measure.communication.ranks import Ranks
 from ironlaw.measure.idle import loading
 from ironlaw.measure.intervals import NOTHING, Instants, union
-from ironlaw.measure.kernel_names import COMPUTE_CLASSES
-from ironlaw.measure.kernels import KernelGroup
+from ironlaw.measure.kernels.names import COMPUTE_CLASSES
+from ironlaw.measure.kernels.table import KernelGroup
 from ironlaw.measure.profile import Profile
-from ironlaw.measure.ranks import Ranks
 from ironlaw.measure.replay import Replay, replay
 from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY
 

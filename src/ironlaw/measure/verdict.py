@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ironlaw.measure.communication.ranks import Ranks
 from ironlaw.measure.profile import Profile
-from ironlaw.measure.ranks import Ranks
 from ironlaw.measure.recovery import SIDES, Roof, roofs, roofs_of_ranks
 
 ENOUGH = 0.10  # a larger share of time nobody is charged with leaves no verdict

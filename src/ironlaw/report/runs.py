@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ironlaw import __version__, units
-from ironlaw.measure.differences import NS, window_parts
-from ironlaw.measure.gate import LEAST_SAMPLES, NOISE_TIMES
-from ironlaw.measure.recorded import BESIDE, TERMS, WALL, Sample, medians, paces
-from ironlaw.measure.store import Gated, Kept
+from ironlaw.measure.kept.differences import NS, window_parts
+from ironlaw.measure.kept.gate import LEAST_SAMPLES, NOISE_TIMES
+from ironlaw.measure.kept.recorded import BESIDE, TERMS, WALL, Sample, medians, paces
+from ironlaw.measure.kept.store import Gated, Kept
 from ironlaw.report.text import Ink
 
 SCHEMA_VERSION = 1

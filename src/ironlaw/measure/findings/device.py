@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ironlaw.measure.events import KERNEL, MEMCPY, Column
 from ironlaw.measure.findings.finding import Facts, Finding, covered, ms
 from ironlaw.measure.intervals import union
-from ironlaw.measure.kernel_names import COMPUTE_CLASSES, shipped_names
-from ironlaw.measure.kernels import KernelGroup
+from ironlaw.measure.kernels.names import COMPUTE_CLASSES, shipped_names
+from ironlaw.measure.kernels.table import KernelGroup
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile

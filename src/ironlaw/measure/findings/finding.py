@@ -13,11 +13,11 @@ from ironlaw.measure.events import Column
 from ironlaw.measure.intervals import Instants, union
 
 if TYPE_CHECKING:
-    from ironlaw.measure.log_reading import LogReading
+    from ironlaw.measure.communication.ranks import Ranks
+    from ironlaw.measure.logs.reading import LogReading
     from ironlaw.measure.overhead import Overhead
     from ironlaw.measure.profile import Profile
-    from ironlaw.measure.ranks import Ranks
-    from ironlaw.measure.snapshot import Snapshot
+    from ironlaw.measure.read.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ironlaw.measure.collectives import Collective, Link, link_of
+from ironlaw.measure.against.parts import exposed_by_operation
+from ironlaw.measure.communication.collectives import Collective, Link, link_of
 from ironlaw.measure.events import MEMCPY
 from ironlaw.measure.findings.finding import Facts, Finding, ms, ran
-from ironlaw.measure.parts import exposed_by_operation
 from ironlaw.measure.split import COMMUNICATION, COMPUTE
 
 if TYPE_CHECKING:
@@ -35,12 +35,13 @@ def straggler_rank(name: str, facts: Facts) -> Iterator[Finding]:
     first, others = ranks.late_ranking[0], max(len(ranks.ranks) - 1, 1)
     wall = max(p.window.wall for p in facts.profiles)
     waited = first.made_others_wait / others
+    together = sum(m.operation != "send_recv" for m in ranks.meetings)
     if waited <= WORTH * wall:
         return
     did = max(first.while_late, key=lambda what: first.while_late[what]) if first.while_late else "unknown"
     yield Finding(
         name,
-        f"rank {first.rank} came last to {first.late} of {len(ranks.meetings)} collectives, and each of the other {others} waited"
+        f"rank {first.rank} came last to {first.late} of {together} collectives, and each of the other {others} waited"
         f" {ms(waited)} for it on average, {ms(first.ahead)} of it for no other rank; most of that time it was {_DOING.get(did, did)}",
         "profile that rank: its input, host, clocks and share of the work; run again with the node swapped to see whether it goes along",
         first.ahead / 1e9,
@@ -48,7 +49,7 @@ def straggler_rank(name: str, facts: Facts) -> Iterator[Finding]:
         {
             "rank": first.rank,
             "late": first.late,
-            "collectives": len(ranks.meetings),
+            "collectives": together,
             "others_waited_us": waited / 1000,
             "ahead_us": first.ahead / 1000,
             "while_late_us": {k: v / 1000 for k, v in first.while_late.items()},

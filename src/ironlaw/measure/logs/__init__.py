@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ironlaw.errors import InputError
-from ironlaw.measure.limits import open_bytes
 from ironlaw.measure.logs import (
     all_reduce_bench,
     deepspeed,
@@ -25,6 +24,7 @@ from ironlaw.measure.logs import (
     trainer_state,
 )
 from ironlaw.measure.logs.log import MOST, Calls, Log, Notes, lines
+from ironlaw.measure.read.limits import open_bytes
 
 __all__ = ["FORMATS", "HEAD", "Calls", "Log", "read_log", "recognise"]
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.errors import InputError
-from ironlaw.measure.limits import Deadline, open_bytes
+from ironlaw.measure.read.limits import Deadline, open_bytes
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

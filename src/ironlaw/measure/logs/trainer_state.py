@@ -12,8 +12,8 @@ import re
 from typing import Any
 
 from ironlaw.errors import InputError
-from ironlaw.measure.limits import open_bytes
 from ironlaw.measure.logs.log import Log, Notes, Rows
+from ironlaw.measure.read.limits import open_bytes
 
 NAME = "trainer-state"
 SIGNS = (

@@ -1,0 +1,99 @@
+"""Measured memory against the estimate of the same run, term by term where a term can be told apart."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ironlaw.errors import QuestionError
+from ironlaw.estimate.answer import Estimate
+from ironlaw.measure.read.memory_timeline import Timeline
+from ironlaw.measure.read.snapshot import DeviceMemory, Snapshot
+from ironlaw.terms import Term
+
+# categories of the profiler -> terms under "allocated"; what is in neither column of any line is compared as the rest
+TERMS = (
+    ("weights", ("parameter",), ("weights", "low-precision copies of weights")),
+    ("gradients", ("gradient",), ("gradients",)),
+    (
+        "optimizer states",
+        ("optimizer state",),
+        ("master weights", "optimizer states", "optimizer states, embedding and output layer"),
+    ),
+)
+REST = ("input", "temporary", "activation", "autograd detail", "unknown")
+FROM_TRACE = "highest level of the trace, in requested bytes: the blocks are a little larger"
+FROM_END = "at the dump, which is not the peak: the file has no trace"
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """One line: what was measured, what was predicted, and what the measurement is of."""
+
+    term: str
+    measured: int | None  # [B]
+    predicted: float | None  # [B]
+    note: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less one; None where one is missing."""
+        if not self.measured or self.predicted is None:
+            return None
+        return self.predicted / self.measured - 1.0
+
+    def data(self) -> dict[str, Any]:
+        """Plain types for JSON."""
+        return asdict(self) | {"error": self.error}
+
+
+def memory_compare(snapshot: Snapshot | None, estimate: Estimate, timeline: Timeline | None = None, row: int = 0) -> list[MemoryRow]:
+    """Peaks of a snapshot, and of a timeline by category, against row ``row`` of ``estimate``; the fullest device is compared."""
+    group, at = estimate.place_of(row)
+    if not bool(np.broadcast_to(group.legal, group.index.shape)[at]):
+        raise QuestionError("the memory of a plan that cannot run is not compared; the estimate says which rule it breaks")
+    tree = group.memory.tree
+    rows = _totals(snapshot, tree, at) if snapshot is not None else []
+    return rows + (_by_category(timeline, tree["allocated"], at) if timeline is not None else [])
+
+
+def _value(term: Term, at: int) -> float:
+    values = np.ravel(term.value)
+    return float(values[at] if values.size > 1 else values[0])
+
+
+def _totals(snapshot: Snapshot, tree: Term, at: int) -> list[MemoryRow]:
+    fullest = max(snapshot.devices, key=_reserved)
+    note = f"device {fullest.device}: " + (FROM_TRACE if fullest.peak else FROM_END)
+    allocated = fullest.peak.size if fullest.peak else fullest.allocated
+    reserved = _reserved(fullest)
+    seen = f"device {fullest.device}: " + ("highest level of the trace" if fullest.reserved_peak else FROM_END)
+    return [
+        MemoryRow("allocated", allocated, _value(tree["allocated"], at), note),
+        MemoryRow(
+            "allocator slack", max(reserved - allocated, 0), _value(tree["allocator slack"], at), "reserved less allocated, at their peaks"
+        ),
+        MemoryRow("reserved", reserved, _value(tree["reserved"], at), seen),
+        MemoryRow("device", None, _value(tree, at), "context and communicators are not in a snapshot; nvidia-smi shows them"),
+    ]
+
+
+def _reserved(device: DeviceMemory) -> int:
+    return device.reserved_peak.size if device.reserved_peak else device.reserved
+
+
+def _by_category(timeline: Timeline, allocated: Term, at: int) -> list[MemoryRow]:
+    """The timeline at its peak by category; what is predicted sums to ``allocated``."""
+    parts = {part.name: _value(part, at) for part in allocated.parts}
+    rows = []
+    for term, categories, names in TERMS:
+        predicted = math.fsum(parts.pop(name, 0.0) for name in names)
+        note = "a master copy that the optimizer does not own shows as unknown" if term == "optimizer states" else ""
+        rows.append(MemoryRow(term, sum(timeline.at_peak[c] for c in categories), predicted, note))
+    rest = sum(timeline.at_peak[c] for c in REST)
+    rows.append(MemoryRow("activations, logits and temporaries", rest, math.fsum(parts.values()), f"the profiler's {', '.join(REST)}"))
+    rows.append(MemoryRow("tensors", timeline.peak, _value(allocated, at), "highest level of the timeline"))
+    return rows

@@ -1,0 +1,272 @@
+"""Which call on one rank is which call on another: the ranks of a job met collective by collective.
+
+Calls of one process group run in the same order on all its ranks, so the k-th meets the k-th. Sequence numbers, where a file has
+them, say it outright; where a rank's trace begins later or ends earlier, the calls that fit best decide.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.measure.communication.collectives import Collective
+
+Times = NDArray[np.int64]
+_MOST_SHIFTS = 64  # calls by which two traces of one job may begin apart
+_ENDS_APART = 20_000  # [ns] between the ends of a message on its two sides, on one clock
+_LOOK_AHEAD = 64
+UNEVEN = ("all_to_all",)  # operations whose buffers may differ from rank to rank
+
+
+@dataclass(frozen=True)
+class Key:
+    """What calls must share to meet."""
+
+    group: str
+    ranks: tuple[int, ...]
+    pair: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Matched:
+    """One collective and the call each rank made of it."""
+
+    key: Key
+    operation: str
+    calls: dict[int, Collective]  # by rank
+
+    @property
+    def bytes(self) -> int | None:
+        """Of the largest buffer."""
+        return max((c.bytes for c in self.calls.values() if c.bytes is not None), default=None)
+
+    @property
+    def n(self) -> int | None:
+        """Ranks that take part, whether or not they are here."""
+        return max((c.n for c in self.calls.values() if c.n is not None), default=None)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rank that takes part is here."""
+        return self.n is not None and len(self.calls) >= self.n
+
+
+@dataclass(frozen=True)
+class Matching:
+    """All collectives that met, and what is wrong with the rest."""
+
+    met: tuple[Matched, ...]
+    loose: dict[int, list[Collective]]  # by rank: messages nobody says the other side of, for `pairs_by_time`
+    alone: dict[int, int]  # by rank: calls that met no other
+    warnings: tuple[str, ...]
+
+
+def match(calls: dict[int, list[Collective]], clock: dict[int, int]) -> Matching:
+    """The calls of all ranks matched; ``clock`` is what each rank adds to its times to come near a common clock."""
+    groups: dict[Key, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
+    for rank, mine in calls.items():
+        for call in mine:
+            groups[_key(call)][rank].append(call)
+    met: list[Matched] = []
+    loose: dict[int, list[Collective]] = defaultdict(list)
+    alone: dict[int, int] = defaultdict(int)
+    warnings: list[str] = []
+    for key, by_rank in groups.items():
+        here = dict(sorted(by_rank.items()))
+        plain, messages = _parted(key, here)
+        for rank, some in messages.items():
+            loose[rank] += some
+        found, said = _met(key, plain, clock)
+        met += found
+        warnings += said
+        used = {(rank, call.row) for one in found for rank, call in one.calls.items()}
+        for rank, mine in plain.items():
+            left = sum((rank, call.row) not in used for call in mine)
+            if left:
+                alone[rank] += left
+    return Matching(tuple(met), dict(loose), dict(alone), tuple(warnings))
+
+
+def _key(call: Collective) -> Key:
+    return Key(call.group, tuple(sorted(call.ranks)) if call.pair is None else (), call.pair)
+
+
+def _parted(key: Key, by_rank: dict[int, list[Collective]]) -> tuple[dict[int, list[Collective]], dict[int, list[Collective]]]:
+    """Calls whose order says who meets whom, and messages inside a larger group, whose order does not."""
+    if key.pair is not None or len(key.ranks) == 2:
+        return by_rank, {}
+    plain = {rank: [c for c in mine if c.operation != "send_recv"] for rank, mine in by_rank.items()}
+    messages = {rank: [c for c in mine if c.operation == "send_recv"] for rank, mine in by_rank.items()}
+    if len([rank for rank, mine in messages.items() if mine]) == 2 and len({len(m) for m in messages.values() if m}) == 1:
+        return by_rank, {}  # only two ranks, so they meet each other
+    return {r: m for r, m in plain.items() if m}, {r: m for r, m in messages.items() if m}
+
+
+def _met(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int, int]) -> tuple[list[Matched], list[str]]:
+    if len(by_rank) < 2:
+        return [], []
+    what = f"process group {key.group!r}" if key.group else "the process group without a name"
+    size = max((c.n for mine in by_rank.values() for c in mine if c.n is not None), default=None)
+    if size is not None and not key.ranks and key.pair is None and len(by_rank) > size:
+        return [], [f"{what} has {size} ranks and {len(by_rank)} traces call it: several groups share the name, so none is matched"]
+    if all(_numbered(mine) for mine in by_rank.values()):
+        return _by_sequence(key, by_rank), []
+    warnings = []
+    counts = {rank: len(mine) for rank, mine in by_rank.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"rank {rank}: {count}" for rank, count in list(counts.items())[:16])
+        warnings.append(f"{what}: the ranks made unequal numbers of calls ({listed}); those that fit together are matched")
+    base = max(by_rank, key=lambda rank: (len(by_rank[rank]), -rank))
+    rows: list[dict[int, Collective]] = [{base: call} for call in by_rank[base]]
+    differ = 0
+    for rank, mine in by_rank.items():
+        if rank == base:
+            continue
+        shift = _shift(by_rank[base], mine, clock[rank] - clock[base])
+        for i, call in enumerate(mine):
+            at = i - shift
+            if 0 <= at < len(rows):
+                if rows[at][base].operation == call.operation:
+                    rows[at][rank] = call
+                else:
+                    differ += 1
+    if differ:
+        warnings.append(f"{what}: {differ} calls are another operation than on rank {base}, so they are not matched")
+    return [Matched(key, row[base].operation, row) for row in rows if len(row) > 1], warnings
+
+
+def _numbered(mine: list[Collective]) -> bool:
+    numbers = [c.sequence for c in mine]
+    return None not in numbers and len(set(numbers)) == len(numbers)
+
+
+def _by_sequence(key: Key, by_rank: dict[int, list[Collective]]) -> list[Matched]:
+    rows: dict[tuple[int, str], dict[int, Collective]] = defaultdict(dict)
+    for rank, mine in by_rank.items():
+        for call in mine:
+            rows[(call.sequence or 0, call.operation)][rank] = call
+    return [Matched(key, operation, row) for (_, operation), row in sorted(rows.items()) if len(row) > 1]
+
+
+def _shift(base: list[Collective], mine: list[Collective], clock: int) -> int:
+    """How many calls later than ``base`` the list ``mine`` begins, negative where it lacks the first ones.
+
+    Most calls that agree win; then the steadiest distance of the ends, which only the right shift has; then the smallest.
+    """
+    if len(base) == len(mine) and all(a.operation == b.operation for a, b in zip(base, mine, strict=True)):
+        return 0
+    labels: dict[tuple[str, int | None], int] = {}
+    sides = []
+    for side in (base, mine):
+        sides.append(np.array([labels.setdefault(_label(c), len(labels)) for c in side], np.int64))
+    ends_base = np.array([c.end for c in base], np.int64)
+    ends_mine = np.array([c.end for c in mine], np.int64)
+    reach = min(max(abs(len(base) - len(mine)), 4), _MOST_SHIFTS)
+    best, found = None, 0
+    for shift in sorted(range(-reach, reach + 1), key=abs):
+        low, high = max(0, -shift), min(len(base), len(mine) - shift)
+        if high <= low:
+            continue
+        agree = sides[0][low:high] == sides[1][low + shift : high + shift]
+        if not agree.any():
+            continue
+        # lower medians and Python's integers: the clocks of two files may lie decades apart
+        apart = (ends_mine[low + shift : high + shift] - ends_base[low:high])[agree]
+        middle = _median(apart)
+        score = (-int(agree.sum()), _median(np.abs(apart - middle)), abs(middle + clock))
+        if best is None or score < best:
+            best, found = score, shift
+    return found
+
+
+def _label(call: Collective) -> tuple[str, int | None]:
+    return call.operation, None if call.operation in UNEVEN else call.bytes
+
+
+def _median(values: Times) -> int:
+    """The lower median: a value that is there, so no nanosecond is made up."""
+    at = (len(values) - 1) // 2
+    return int(np.partition(values, at)[at])
+
+
+def pairs_by_time(loose: dict[int, list[Collective]], clock: dict[int, int]) -> list[Matched]:
+    """Messages whose other side no file names: same bytes, at the same time, ending together. Needs clocks that are aligned."""
+    calls = sorted(((c.end + clock[rank], rank, c) for rank, mine in loose.items() for c in mine), key=lambda item: item[:2])
+    used: set[int] = set()
+    found = []
+    for i, (end, rank, call) in enumerate(calls):
+        if i in used:
+            continue
+        for j in range(i + 1, min(i + _LOOK_AHEAD, len(calls))):
+            late, other, there = calls[j]
+            if late - end > _ENDS_APART:
+                break
+            together = there.start + clock[other] < end and call.start + clock[rank] < late
+            if j not in used and other != rank and there.bytes == call.bytes and there.group == call.group and together:
+                used |= {i, j}
+                key = Key(call.group, tuple(sorted(call.ranks)), (min(rank, other), max(rank, other)))
+                found.append(Matched(key, "send_recv", {rank: call, other: there}))
+                break
+    return found
+
+
+@dataclass(frozen=True)
+class Table:
+    """Starts and ends of collectives (rows) on ranks (columns), on one clock, in ns."""
+
+    start: Times
+    end: Times
+    here: NDArray[np.bool_]  # whether the rank made the call
+
+    @cached_property
+    def last(self) -> Times:
+        """When the last rank came, by collective."""
+        return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).min).max(axis=1))
+
+    @cached_property
+    def first(self) -> Times:
+        """When the first rank came, by collective."""
+        return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).max).min(axis=1))
+
+    @cached_property
+    def final(self) -> Times:
+        """When the last rank left, by collective."""
+        return np.asarray(np.where(self.here, self.end, np.iinfo(np.int64).min).max(axis=1))
+
+    @cached_property
+    def arrived(self) -> Times:
+        """The starts in order of coming, by collective; those that are not here stand first."""
+        return np.sort(np.where(self.here, self.start, np.iinfo(np.int64).min), axis=1)
+
+    @cached_property
+    def late(self) -> Times:
+        """The column of the rank that came last."""
+        return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).min).argmax(axis=1))
+
+    @cached_property
+    def cut(self) -> Times:
+        """Where waiting ends and transfer begins, by call: when the last came, or the call's own end where it left before."""
+        return np.minimum(self.last[:, None], self.end)
+
+    @cached_property
+    def waits(self) -> Times:
+        """From each start to the cut; a call that ended before the last came (a broadcast's root) waited no longer than it ran."""
+        return np.where(self.here, self.cut - self.start, 0)
+
+
+def table(met: Iterable[Matched], ranks: list[int], clock: dict[int, int]) -> Table:
+    """The calls of ``met`` with each rank's clock added."""
+    met = list(met)
+    start, end = np.zeros((len(met), len(ranks)), np.int64), np.zeros((len(met), len(ranks)), np.int64)
+    here = np.zeros((len(met), len(ranks)), bool)
+    column = {rank: i for i, rank in enumerate(ranks)}
+    for i, one in enumerate(met):
+        for rank, call in one.calls.items():
+            j = column[rank]
+            start[i, j], end[i, j], here[i, j] = call.start + clock[rank], call.end + clock[rank], True
+    return Table(start, end, here)

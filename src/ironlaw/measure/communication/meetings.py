@@ -1,0 +1,111 @@
+"""One collective as its ranks met in it: when it could begin, how long it then took, and what that is against the link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ironlaw.measure.communication.collectives import Link, rates, traffic_factor
+from ironlaw.measure.communication.matching import Matched, Table
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """One collective as its ranks met in it; all in ns."""
+
+    operation: str
+    bytes: int | None  # of the largest buffer
+    n: int | None
+    group: str
+    ranks: tuple[int, ...]  # those here
+    complete: bool  # every rank that takes part is here
+    start: int  # the first rank's, on the common clock
+    end: int  # the last rank's
+    transfer: int  # latest start to latest end; an upper bound where a rank is missing
+    waits: tuple[int, ...]  # by rank: from its start until the last one came
+    late: int  # the rank that came last
+    ahead: int  # by how much the last came after the one before it
+    spread: int  # between first and last end
+
+    @property
+    def skew(self) -> int:
+        """All waits together."""
+        return sum(self.waits)
+
+    def data(self) -> dict[str, Any]:
+        """Plain values. The bandwidth is an estimate from above: peers may have sent a part before the last rank came."""
+        algbw, busbw = rates(self.bytes, self.transfer, traffic_factor(self.operation, self.n))
+        return {
+            "operation": self.operation,
+            "bytes": self.bytes,
+            "ranks": self.n,
+            "group": self.group,
+            "transfer_ns": self.transfer,
+            "wait_ns": dict(zip(map(str, self.ranks), self.waits, strict=True)),
+            "late_rank": self.late,
+            "ends_apart_ns": self.spread,
+            "algbw": algbw,
+            "busbw": busbw,
+            "complete": self.complete,
+        }
+
+
+def meetings_of(met: list[Matched], ranks: list[int], times: Table) -> list[Meeting]:
+    """The meetings of what was matched, in its order; ``times`` holds them on one clock."""
+    found = []
+    for i, one in enumerate(met):
+        present = np.flatnonzero(times.here[i])
+        ends = times.end[i, present]
+        found.append(
+            Meeting(
+                operation=one.operation,
+                bytes=one.bytes,
+                n=one.n,
+                group=one.key.group,
+                ranks=tuple(ranks[j] for j in present.tolist()),
+                complete=one.complete,
+                start=int(times.first[i]),
+                end=int(times.final[i]),
+                transfer=int(times.final[i] - times.last[i]),
+                waits=tuple(times.waits[i, present].tolist()),
+                late=ranks[int(times.late[i])],
+                ahead=int(times.last[i] - times.arrived[i, -2]),
+                spread=int(ends.max() - ends.min()),
+            )
+        )
+    return found
+
+
+def by_size(meetings: Iterable[Meeting], link: Link | None = None) -> list[dict[str, Any]]:
+    """Complete collectives of one operation, size and number of ranks together, those whose transfer took longest first.
+
+    Times in ns, rates in B/s. ``ideal_ns`` is what the catalogue's link needs for one of them, None where it is not known.
+    """
+    groups: dict[tuple[str, int | None, int | None], list[Meeting]] = {}
+    for one in meetings:
+        if one.complete:
+            groups.setdefault((one.operation, one.bytes, one.n), []).append(one)
+    found = []
+    for (operation, size, n), same in groups.items():
+        times = sorted(m.transfer for m in same)
+        middle = times[(len(times) - 1) // 2]
+        ideal = link.ideal(operation, size, n) if link is not None and size is not None and n is not None else None
+        factor = traffic_factor(operation, n)
+        best, usual = rates(size, times[0], factor), rates(size, middle, factor)
+        found.append(
+            {
+                "operation": operation,
+                "bytes": size,
+                "ranks": n,
+                "count": len(same),
+                "transfer_ns": {"best": times[0], "median": middle, "total": sum(times)},
+                "skew_ns": sum(m.skew for m in same),
+                "ideal_ns": None if ideal is None else int(ideal * 1e9),
+                "algbw": {"best": best[0], "median": usual[0]},
+                "busbw": {"best": best[1], "median": usual[1]},
+            }
+        )
+    return sorted(found, key=lambda row: (-row["transfer_ns"]["total"], row["operation"], row["bytes"] or 0))

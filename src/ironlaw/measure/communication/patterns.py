@@ -1,0 +1,186 @@
+"""Names of kernels against patterns of text and ``*``, from files nobody vouches for.
+
+A pattern is no regular expression, so no file can make a match take more than one pass over the name.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ironlaw.errors import InputError
+from ironlaw.measure.read.limits import open_bytes
+
+OWN = Path(__file__).parents[1] / "data" / "communication.toml"
+LONGEST_NAME = 4096  # letters of a kernel's name that are looked at; templates make them long, the function stands in front
+_MOST_BYTES = 1 << 20
+_MOST_PATTERNS = 2000
+_LONGEST_PATTERN = 200
+_FEWEST_LETTERS = 3
+_DIGITS = "0123456789"
+_EXPRESSION = set("^$+?[]{}()|\\")
+OPERATIONS = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "send_recv",
+    "barrier",
+)
+_TEXTS = {"name", "family", "reason", "sample", "source", "operation"}
+_FLAGS = {"waits", "communicates"}
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One entry of a file of patterns."""
+
+    name: str
+    reason: str
+    family: str = "custom"
+    operation: str | None = None
+    waits: bool = False
+    communicates: bool = True
+    sample: str = ""
+    source: str = ""
+    file: str = ""
+
+    @cached_property
+    def longest(self) -> str:
+        """The longest text without a star: most names lack it, and need not be looked at further."""
+        return max(self.name.split("*"), key=len)
+
+    def fits(self, function: str) -> bool:
+        """Whether the whole of ``function`` fits, from its beginning or from a namespace on.
+
+        >>> Pattern("deep_ep::*", "").fits("primus_turbo::deep_ep::intranode::combine")
+        True
+        >>> Pattern("deep_ep::*", "").fits("at::native::add")
+        False
+        """
+        if self.longest not in function:
+            return False
+        pieces = self.name.split("*")
+        at = 0
+        while at >= 0:
+            if function.startswith(pieces[0], at) and _rest(function, at + len(pieces[0]), pieces[1:]):
+                return True
+            at = function.find("::", at)
+            at = at + 2 if at >= 0 else -1
+        return False
+
+
+def _rest(text: str, at: int, pieces: list[str]) -> bool:
+    if not pieces:
+        return at == len(text)
+    for piece in pieces[:-1]:
+        found = text.find(piece, at)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return len(text) - at >= len(pieces[-1]) and text.endswith(pieces[-1])
+
+
+def function_of(name: str) -> str:
+    """The function a kernel's name stands for: no return type, no template arguments, no parameters; mangled names are read as well.
+
+    >>> function_of("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, int)")
+    'vllm::cross_device_reduce_1stage'
+    >>> function_of("_ZN7deep_ep9intranode8dispatchILi8ELi768EEEvP4int4")
+    'deep_ep::intranode::dispatch'
+    """
+    name = name[:LONGEST_NAME]
+    if name.startswith("_Z"):
+        return _unmangled(name) or name
+    for anonymous in ("(anonymous namespace)", "<unnamed>", "{anonymous}", "(anonymous class)"):
+        name = name.replace(anonymous, "anonymous")
+    kept: list[str] = []
+    depth, before = 0, ""
+    for letter in name:
+        if letter == "<":
+            depth += 1
+        elif letter == ">" and before != "-":
+            depth = max(depth - 1, 0)
+        elif depth == 0:
+            if letter == "(" and kept:
+                break
+            kept.append(letter)
+        before = letter
+    words = "".join(kept).split()
+    return words[-1] if words else name
+
+
+def _unmangled(name: str) -> str:
+    """The qualified name in front of an Itanium-mangled one; nothing of its arguments."""
+    at = 2
+    nested = name[at : at + 1] == "N"
+    at += nested
+    parts: list[str] = []
+    while at < len(name) and (name[at] in "LKVr" or name[at] in _DIGITS):
+        if name[at] not in _DIGITS:
+            at += 1
+            continue
+        digits = at
+        while at < len(name) and name[at] in _DIGITS and at - digits < 5:
+            at += 1
+        length = int(name[digits:at])
+        parts.append(name[at : at + length])
+        at += length
+        if not nested:
+            break
+    return "::".join("anonymous" if p.startswith("_GLOBAL__N_") else p for p in parts)
+
+
+def read_patterns(path: Path) -> tuple[list[Pattern], list[Pattern]]:
+    """The patterns of kernels and of operators in a file; InputError names the entry that is wrong and what to do."""
+    with open_bytes(path, _MOST_BYTES) as stream:
+        data = stream.read(_MOST_BYTES + 1)
+    try:
+        table = tomllib.loads(data.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+    unknown = set(table) - {"pattern", "operator"}
+    if unknown:
+        raise InputError(f"{path}: unknown table {min(unknown)!r}; write [[pattern]] or [[operator]]")
+    found = []
+    for kind in ("pattern", "operator"):
+        entries = table.get(kind, [])
+        if not isinstance(entries, list) or len(entries) > _MOST_PATTERNS:
+            raise InputError(f"{path}: {kind} must be up to {_MOST_PATTERNS} tables [[{kind}]]")
+        found.append([_pattern(e, f"{path}: {kind} {i + 1}", path) for i, e in enumerate(entries)])
+    if not found[0] and not found[1]:
+        raise InputError(f"{path}: no [[pattern]] in it")
+    return found[0], found[1]
+
+
+def _pattern(entry: Any, where: str, path: Path) -> Pattern:
+    if not isinstance(entry, dict):
+        raise InputError(f"{where}: must be a table")
+    unknown = set(entry) - _TEXTS - _FLAGS
+    if unknown:
+        raise InputError(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(_TEXTS | _FLAGS))}")
+    for key in ("name", "reason"):
+        if key not in entry:
+            raise InputError(f"{where}: {key} is missing")
+    for key, value in entry.items():
+        kind = str if key in _TEXTS else bool
+        if not isinstance(value, kind):
+            raise InputError(f"{where}: {key} is {str(value)[:60]!r}, must be {'text' if kind is str else 'true or false'}")
+    name = entry["name"]
+    if len(name) > _LONGEST_PATTERN:
+        raise InputError(f"{where}: a name of {len(name)} letters; at most {_LONGEST_PATTERN}")
+    expression = _EXPRESSION & set(name)
+    if expression:
+        raise InputError(f"{where}: {name[:60]!r} has {min(expression)!r}: a name is no regular expression, * stands for any text")
+    if sum(letter.isalnum() for letter in name) < _FEWEST_LETTERS:
+        raise InputError(f"{where}: {name!r} fits nearly everything; write at least {_FEWEST_LETTERS} letters")
+    if entry.get("operation") not in (None, *OPERATIONS):
+        raise InputError(f"{where}: operation is {entry['operation'][:60]!r}; one of {', '.join(OPERATIONS)}")
+    return Pattern(**entry, file=path.name)

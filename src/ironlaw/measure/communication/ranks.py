@@ -1,0 +1,347 @@
+"""The ranks of a job beside each other: what of each collective is transfer, what is waiting, and who is waited for.
+
+A collective can move its data only once the last rank has come. From its latest start to its latest end is transfer; what a rank
+spends in it before that is skew, and belongs to whatever kept the last rank. Clocks of several hosts are aligned on the ends of
+collectives, which the ranks reach together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.errors import InputError
+from ironlaw.measure.communication.classify import Classified, Mask, classify
+from ironlaw.measure.communication.collectives import Collective, Link, collectives
+from ironlaw.measure.communication.matching import Matched, Table, Times, match, pairs_by_time, table
+from ironlaw.measure.communication.meetings import Meeting, by_size, meetings_of
+from ironlaw.measure.communication.timeline import Timeline
+from ironlaw.measure.events import Trace
+from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of
+
+SAME_CLOCK = 10_000  # [ns] ends of one clock agree within a few microseconds
+_RESIDUAL = 100_000  # [ns] ends that lie further apart after alignment are worth a warning
+_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")  # operations all ranks leave together
+_EARLIEST, _FARTHEST = -(2**50), 2**61  # [ns] until 2043; two such times, and a clock that far off, still fit 64 bits
+_SHOWN = 200  # collectives in data(), those that took the job longest
+
+
+@dataclass(frozen=True)
+class RankTotal:
+    """One rank over its whole trace, in ns; exposed_transfer + exposed_wait + exposed_unmatched is all its exposed communication."""
+
+    rank: int
+    span: int
+    compute: int
+    idle: int
+    communication: int  # any communication kernel runs
+    transfer: int  # of the collectives it met others in
+    wait: int  # in them
+    spin: int  # of kernels that do nothing but wait for peers
+    exposed_transfer: int
+    exposed_wait: int  # spinning included
+    exposed_unmatched: int  # communication that met no other rank: transfer or waiting, one trace cannot tell
+    late: int  # how often it came last to what all ranks do together
+    made_others_wait: int  # rank-nanoseconds of all others while they waited for it
+    ahead: int  # what each of them would have saved had it come with the one before it
+    while_late: dict[str, int]  # what it did meanwhile: compute, communication, copy, idle, and what its trace does not show
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """All ranks of a job."""
+
+    ranks: tuple[int, ...]
+    world_size: int | None
+    missing: tuple[int, ...]
+    offsets: dict[int, int]  # [ns] each rank's clock was ahead by; 0 on the common clock
+    residual_max: int  # [ns] between the ends of one collective, after alignment
+    residual_p95: int
+    meetings: tuple[Meeting, ...]  # by start
+    totals: tuple[RankTotal, ...]  # by rank
+    warnings: tuple[str, ...]
+    places: tuple[int, ...] = ()  # of the traces given, which is that of each rank
+
+    @property
+    def partial(self) -> bool:
+        """Whether a rank that is not here may have been the late one of a collective."""
+        return bool(self.missing) or any(m.n is not None and not m.complete for m in self.meetings)
+
+    @property
+    def late_ranking(self) -> list[RankTotal]:
+        """The ranks others waited for, most first."""
+        return sorted((t for t in self.totals if t.late), key=lambda t: (-t.made_others_wait, t.rank))
+
+    def data(self, link: Link | None = None) -> dict[str, Any]:
+        """Plain values for a report; ``link`` gives what each collective needs at least."""
+        longest = sorted(self.meetings, key=lambda m: -(m.transfer + m.skew))[:_SHOWN]
+        compute = sorted(t.compute for t in self.totals)
+        middle = compute[(len(compute) - 1) // 2] if compute else 0
+        return {
+            "ranks": list(self.ranks),
+            "world_size": self.world_size,
+            "missing": list(self.missing),
+            "clock": {
+                "ahead_ns": {str(rank): offset for rank, offset in self.offsets.items()},
+                "ends_apart_ns": {"max": self.residual_max, "p95": self.residual_p95},
+            },
+            "collectives": len(self.meetings),
+            "transfer_ns": sum(m.transfer for m in self.meetings),
+            "skew_ns": sum(m.skew for m in self.meetings),
+            "meetings": [m.data() for m in sorted(longest, key=lambda m: m.start)],
+            "by_size": by_size(self.meetings, link),
+            "by_rank": [dict(t.__dict__, compute_over_median=t.compute / middle if middle else None) for t in self.totals],
+            "late": [t.rank for t in self.late_ranking],
+            "warnings": list(self.warnings),
+        }
+
+
+def align(
+    traces: Sequence[Trace],
+    classified: Sequence[Classified] | None = None,
+    counted: Sequence[Mask] | None = None,
+) -> Ranks:
+    """The traces of a job, one rank each, aligned collective by collective."""
+    said = list(classified) if classified is not None else [classify(t) for t in traces]
+    masks = list(counted) if counted is not None else [np.ones(len(t.events), bool) for t in traces]
+    place, warnings = _numbered(traces)
+    ranks = sorted(place)
+    calls = {rank: collectives(traces[place[rank]], said[place[rank]], masks[place[rank]]) for rank in ranks}
+    clock = _clocks({rank: traces[place[rank]] for rank in ranks})
+    matching = match(calls, clock)
+    warnings += matching.warnings
+    offsets, more = _offsets(list(matching.met), ranks, clock, {rank: _host(traces[place[rank]]) for rank in ranks})
+    warnings += more
+    clock = {rank: clock[rank] - offsets[rank] for rank in ranks}
+    paired = pairs_by_time(matching.loose, clock)
+    for rank, count in _unpaired(matching.alone, matching.loose, paired).items():
+        warnings.append(f"rank {rank}: {count} of {len(calls[rank])} collectives met no call of another rank")
+    met = [*matching.met, *paired]
+    times = table(met, ranks, clock)
+    meetings = meetings_of(met, ranks, times)
+    spreads = np.array([m.spread for m in meetings if m.operation in _TOGETHER], np.int64)
+    worst = int(spreads.max()) if len(spreads) else 0
+    p95 = int(np.sort(spreads)[int(np.ceil(0.95 * len(spreads))) - 1]) if len(spreads) else 0
+    if p95 > _RESIDUAL:
+        warnings.append(f"the ends of collectives lie {p95} ns apart (p95) after alignment: transfer and waiting are that uncertain")
+    joint = np.array([m.operation != "send_recv" for m in met], bool)  # a stage that waits for its neighbour's message is on schedule
+    totals = tuple(
+        _total(rank, j, traces[place[rank]], said[place[rank]], masks[place[rank]], times, joint, clock[rank])
+        for j, rank in enumerate(ranks)
+    )
+    worlds = sorted({t.world_size for t in traces if t.world_size is not None})
+    if len(worlds) > 1:
+        warnings.append(f"the traces name jobs of {', '.join(map(str, worlds[:8]))} ranks: are they of one job?")
+    world = worlds[-1] if worlds else None
+    missing = tuple(sorted(set(range(world)) - set(ranks))) if world is not None and world < 1 << 20 else ()
+    if missing:
+        shown = ", ".join(map(str, missing[:16])) + (f" and {len(missing) - 16} more" if len(missing) > 16 else "")
+        warnings.append(f"{len(missing)} of {world} ranks are missing ({shown}); a late one among them hides in the transfer")
+    return Ranks(
+        tuple(ranks),
+        world,
+        missing,
+        offsets,
+        worst,
+        p95,
+        tuple(sorted(meetings, key=lambda m: (m.start, m.end, m.ranks))),
+        totals,
+        tuple(warnings),
+        tuple(place[rank] for rank in ranks),
+    )
+
+
+def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
+    """The trace of each rank, and what is wrong with the numbers the files give."""
+    once, warnings = _once(traces)
+    devices = Counter(_file(traces[i]) for i in once)
+    for (path, _), count in devices.items():
+        if count > 1:
+            warnings.append(f"{path}: {count} devices in one file; they are numbered in their order, not by the rank it names")
+    place: dict[int, int] = {}
+    unnamed = []
+    for i in once:
+        trace = traces[i]
+        if trace.rank is None or devices[_file(trace)] > 1:
+            unnamed.append(i)
+        elif trace.rank in place:
+            warnings.append(f"{trace.path}: rank {trace.rank} again, after {traces[place[trace.rank]].path}; the first one counts")
+        else:
+            place[trace.rank] = i
+    free = 0
+    for i in unnamed:
+        while free in place:
+            free += 1
+        place[free] = i
+        if devices[_file(traces[i])] == 1:
+            warnings.append(f"{traces[i].path}: says no rank; taken as rank {free}")
+    return place, warnings
+
+
+def _once(traces: Sequence[Trace]) -> tuple[list[int], list[str]]:
+    """The traces without those given twice."""
+    once: list[int] = []
+    warnings = []
+    for i, trace in enumerate(traces):
+        if any(trace.path == traces[j].path and np.array_equal(trace.events.start, traces[j].events.start) for j in once):
+            warnings.append(f"{trace.path}: given twice; it counts once")
+        else:
+            once.append(i)
+    return once, warnings
+
+
+def _file(trace: Trace) -> tuple[str, int | None]:
+    return trace.path, trace.rank
+
+
+def _clocks(traces: dict[int, Trace]) -> dict[int, int]:
+    """What each rank adds to its times, from what the files say; nothing where that would leave the range of times."""
+    for trace in traces.values():
+        events = trace.events
+        first, last = (int(events.start.min()), int(events.end.max())) if len(events) else (0, 0)
+        if first <= _EARLIEST or last >= _FARTHEST:
+            raise InputError(f"{trace.path}: its events lie at {first} to {last} ns, which is no time; write the trace again")
+    base = min((t.base for t in traces.values()), default=0)
+    if any(t.base - base >= _FARTHEST for t in traces.values()):
+        return dict.fromkeys(traces, 0)
+    return {rank: t.base - base for rank, t in traces.items()}
+
+
+def _host(trace: Trace) -> str | None:
+    for name in ("HOSTNAME", "hostname", "host_name"):
+        found = trace.properties.get(name)
+        if isinstance(found, str) and found:
+            return found
+    return None
+
+
+def _offsets(met: list[Matched], ranks: list[int], clock: dict[int, int], hosts: dict[int, str | None]) -> tuple[dict[int, int], list[str]]:
+    """By how much each rank's clock is ahead: the lower median of its ends against those of ranks already placed."""
+    offsets = dict.fromkeys(ranks, 0)
+    together = [m for m in met if m.operation in _TOGETHER] or met
+    times = table(together, ranks, clock)
+    end, here = times.end, times.here
+    if not len(together):
+        return offsets, [f"no collective joins the {len(ranks)} ranks: nothing can be compared"] if len(ranks) > 1 else []
+    known = np.zeros(len(ranks), bool)
+    known[int(np.argmax(here.sum(axis=0)))] = True
+    ahead = np.zeros(len(ranks), np.int64)
+    while True:
+        placed = here & known
+        anchored = placed.any(axis=1)
+        anchor = _row_median(end - ahead, placed)
+        fresh = [j for j in np.flatnonzero(~known).tolist() if (here[:, j] & anchored).any()]
+        if not fresh:
+            break
+        for j in fresh:
+            shared = here[:, j] & anchored
+            apart = np.sort(end[shared, j] - anchor[shared])
+            ahead[j] = apart[(len(apart) - 1) // 2]
+        known[fresh] = True
+    ahead = _by_host(ahead, [hosts[rank] for rank in ranks])
+    warnings = []
+    for j, rank in enumerate(ranks):
+        if not known[j]:
+            warnings.append(f"rank {rank}: no collective joins it to the others; its clock is taken as it is")
+        elif abs(int(ahead[j])) > SAME_CLOCK:
+            offsets[rank] = int(ahead[j])
+    return offsets, warnings
+
+
+def _row_median(values: Times, chosen: NDArray[np.bool_]) -> Times:
+    """The lower median of the chosen values of each row; anything where none is chosen."""
+    ordered = np.sort(np.where(chosen, values, np.iinfo(np.int64).max), axis=1)
+    at = np.maximum(chosen.sum(axis=1) - 1, 0) // 2
+    return np.take_along_axis(ordered, at[:, None], axis=1)[:, 0]
+
+
+def _by_host(ahead: Times, hosts: list[str | None]) -> Times:
+    """One offset for all ranks of a host, where the files name their hosts: they share its clock."""
+    result = ahead.copy()
+    for host in {h for h in hosts if h is not None}:
+        mine = [j for j, h in enumerate(hosts) if h == host]
+        result[mine] = np.sort(ahead[mine])[(len(mine) - 1) // 2]
+    return result
+
+
+def _unpaired(alone: dict[int, int], loose: dict[int, list[Collective]], paired: list[Matched]) -> dict[int, int]:
+    left = dict(alone)
+    for rank, mine in loose.items():
+        left[rank] = left.get(rank, 0) + len(mine) - sum(rank in m.calls for m in paired)
+    return {rank: count for rank, count in sorted(left.items()) if count}
+
+
+def _total(rank: int, column: int, trace: Trace, classified: Classified, counted: Mask, times: Table, joint: Mask, clock: int) -> RankTotal:
+    events, mask, spins = trace.events.rows(counted), classified.mask[counted], classified.waits[counted]
+    window = window_of(events, mask)
+    mine = times.here[:, column]
+    late = mine & (times.late == column) & joint
+    begin, finish, middle = (t[mine, column] - clock for t in (times.start, times.end, times.cut))
+    waiting = np.concatenate([begin, events.start[spins]]), np.concatenate([middle, events.end[spins]])
+    exposed_transfer, exposed_wait = _exposed(events.start, events.end, classes(events, mask), waiting, (middle, finish))
+    return RankTotal(
+        rank=rank,
+        span=window.wall,
+        compute=window.compute,
+        idle=window.idle,
+        communication=window.comm,
+        transfer=int((times.final - times.last)[mine].sum()),
+        wait=int(times.waits[mine, column].sum()),
+        spin=int((events.end - events.start)[spins].sum()),
+        exposed_transfer=exposed_transfer,
+        exposed_wait=exposed_wait,
+        exposed_unmatched=window.exposed_comm - exposed_transfer - exposed_wait,
+        late=int(late.sum()),
+        made_others_wait=int(times.waits[late].sum()),
+        ahead=int((times.last[late] - times.arrived[late, -2]).sum()),
+        while_late=_doing(trace, Timeline(events, mask), _union(times.first[late] - clock, times.last[late] - clock)),
+    )
+
+
+def _doing(trace: Trace, timeline: Timeline, spans: list[tuple[int, int]]) -> dict[str, int]:
+    """What a rank did in the spans in which it was waited for; what lies before its trace is not known."""
+    begin = _begins(trace)
+    did, unseen = np.zeros(8, np.int64), 0
+    for a, b in spans:
+        unseen += max(0, min(b, begin) - a)
+        did += timeline.between(max(a, begin), b)
+    return {
+        "compute": int(did[1] + did[3] + did[5] + did[7]),
+        "communication": int(did[2] + did[6]),
+        "copy": int(did[4]),
+        "idle": int(did[0]),
+        "before_its_trace": unseen,
+    }
+
+
+def _begins(trace: Trace) -> int:
+    """When what a trace shows of its rank begins; where ranks share a file they share its calls, so only its threads count."""
+    launch = trace.events.launch[trace.events.launch >= 0]
+    threads = np.unique(trace.launches.thread[launch])
+    host = [c.start[np.isin(c.thread, threads)] if len(threads) else c.start for c in (trace.launches, trace.operators, trace.marks)]
+    return min((int(start.min()) for start in (trace.events.start, *host) if len(start)), default=0)
+
+
+def _exposed(start: Times, end: Times, bits: Times, waits: tuple[Times, Times], transfers: tuple[Times, Times]) -> tuple[int, int]:
+    """Nanoseconds of transfer, and of waiting alone, in which no compute kernel ran."""
+    compute = bits == COMPUTE
+    starts = np.concatenate([start[compute], transfers[0], waits[0]])
+    ends = np.concatenate([end[compute], transfers[1], waits[1]])
+    kinds = np.repeat([COMPUTE, COMMUNICATION, COPY], [int(compute.sum()), len(transfers[0]), len(waits[0])])
+    state = by_state(starts, ends, kinds)
+    return int(state[2] + state[6]), int(state[4])
+
+
+def _union(start: Times, end: Times) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for a, b in sorted(zip(start.tolist(), end.tolist(), strict=True)):
+        if merged and a <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(b, merged[-1][1]))
+        elif b > a:
+            merged.append((a, b))
+    return merged

@@ -1,0 +1,231 @@
+"""A diagnosis that can be shown to others: names hashed, numbers kept.
+
+What is not known to be public is hidden. Public are the words of ironlaw's own sentences and keys, numbers, and names that public
+libraries give (``data/public_names.toml``). Everything else becomes a hash that is the same throughout one export and differs in the
+next, since its salt is thrown away: two exports cannot be joined, and a guessed name cannot be tried.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import getpass
+import hashlib
+import hmac
+import re
+import secrets
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import tomli
+
+HERE = Path(__file__).parents[1]
+PUBLIC = HERE / "data" / "public_names.toml"
+ROOMS = ("measure", "estimate", "report")  # the code whose words a diagnosis is made of
+PATH_KEYS = frozenset({"path", "paths", "folder", "against", "trace", "source_path"})
+HIDDEN_KEYS = frozenset(
+    {
+        "host",
+        "hostname",
+        "hosts",
+        "user",
+        "username",
+        "node_name",
+        "label",
+        "group",
+        "job",
+        "job_id",
+        "sha256",
+        "project",
+        "cwd",
+        "env",
+        "command",
+    }
+)
+DEVICE_KEYS = frozenset({"device", "devices", "device_name"})
+KEPT_KEYS = frozenset({"tool_version"})
+_SUFFIX = re.compile(r"(\.(json|gz|zst|txt|log|out|err|sqlite|pickle|pkl|csv|toml))+$")
+# a path or address as it stands in a sentence: with a slash or backslash inside, or an @
+_PATHLIKE = re.compile(r"[^\s'\"`(),;<>|=]*[/\\@][^\s'\"`(),;<>|=]*")
+_HOSTLIKE = re.compile(r"\b(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){3,7})\b")
+_QUALIFIED = re.compile(r"(?:(?:\(anonymous namespace\)|\w+)::?)*\w+")
+_NUMBER = re.compile(r"\d+(?:x\d+)+|\d[\d_]*(?:e\d+)?(?:us|ms|ns|s|x|[kMGT]i?B|B|h|d|ul|u|l|f|ull|st|nd|rd|th)?")
+_UNITS = re.compile(r"(?:\w+/)+s|\w{1,5}(?:/\w{1,5}){1,3}|/")
+
+
+class Redactor:
+    """One export: its salt, and the paths and names that it hides wherever they stand."""
+
+    def __init__(self, told: Sequence[str] = (), paths: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+        self._salt = secrets.token_bytes(32)
+        self._issued = {"name", "file", "host"}
+        self._paths = _any_of(paths, "{}")
+        self._told = _any_of(told, r"\w*{}\w*")  # the word it stands in too
+        self._names = _any_of([*names, *_of_this_machine()], r"\w*(?<![^\W_]){}(?![^\W_])\w*")
+
+    def hashed(self, text: str, kind: str = "name") -> str:
+        """A short name for ``text``, the same each time within this export."""
+        short = hmac.new(self._salt, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:10]
+        self._issued.add(short)
+        return f"{kind}-{short}"
+
+    def path(self, text: str) -> str:
+        """A path as one hash with its usual suffix: no folder of it stays."""
+        suffix = _SUFFIX.search(PurePosixPath(text).name.lower())
+        return self.hashed(text, "file") + (suffix[0] if suffix else "")
+
+    def text(self, text: str) -> str:
+        """A sentence or a name with what is not public hashed."""
+        if text in literals() and not (self._told and self._told.search(text)):
+            return text
+        text = self._paths.sub(lambda m: self.path(m[0]), text) if self._paths else text
+        text = _PATHLIKE.sub(lambda m: self._pathlike(m[0]), text)
+        for names in (self._told, self._names):
+            text = names.sub(lambda m: m[0] if m[0] in self._issued else self.hashed(m[0].lower()), text) if names else text
+        text = _HOSTLIKE.sub(lambda m: self.hashed(m[0], "host"), text)
+        return _QUALIFIED.sub(lambda m: self._name(m[0]), text)
+
+    def is_device(self, text: str) -> bool:
+        """Whether this is the name of a product."""
+        whole = text.startswith(tuple(public()["devices"])) and re.fullmatch(r"[\w .()-]{1,60}", text) is not None
+        return whole and not (self._told and self._told.search(text))
+
+    def _pathlike(self, text: str) -> str:
+        """A unit like GB/s or a public library's file as it is, anything else as a hash."""
+        if _UNITS.fullmatch(text) and all(is_public(part) for part in text.split("/") if part):
+            return text
+        if re.fullmatch(r"docs/[\w-]+\.md(#[\w-]+)?", text) and all(is_public(word) for word in re.findall(r"\w+", text)):
+            return text
+        if re.fullmatch(r"[\w./-]+", text) and text.partition("/")[0] in public()["packages"]:
+            return "/".join(part if is_public(part.removesuffix(".py")) else self.hashed(part) for part in text.split("/"))
+        return self.path(text)
+
+    def _name(self, text: str) -> str:
+        if "::" in text and text.partition("::")[0] in public()["namespaces"]:
+            return text
+        return re.sub(r"\w+", lambda m: m[0] if m[0] in self._issued or is_public(m[0]) else self.hashed(m[0]), text)
+
+
+def _any_of(names: Iterable[str], around: str) -> re.Pattern[str] | None:
+    """A pattern that finds any of ``names``, the longest first, in either case."""
+    wanted = sorted({name for name in names if name.strip()}, key=lambda name: (-len(name), name))
+    return re.compile("|".join(around.replace("{}", re.escape(name)) for name in wanted), re.IGNORECASE) if wanted else None
+
+
+def redacted(diagnosis: Mapping[str, Any], names: Sequence[str] = ()) -> dict[str, Any]:
+    """``diagnosis`` with paths, hosts, users and names that are not public replaced by hashes; ``names`` are hidden wherever they stand.
+
+    A file's sha256 is left out: it would tell whoever holds the file that it is the same.
+    """
+    paths = {text for key, text in _strings(diagnosis, "") if key in PATH_KEYS}
+    found = _walk(dict(diagnosis), "", Redactor(names, paths, _components(diagnosis, paths)))
+    return {**found, "redacted": True}
+
+
+def _walk(item: Any, key: str, redactor: Redactor) -> Any:
+    if isinstance(item, dict):
+        return {_key(name, redactor): _walk(value, name, redactor) for name, value in item.items()}
+    if isinstance(item, (list, tuple)):
+        return [_walk(value, key, redactor) for value in item]
+    if not isinstance(item, str) or not item:
+        return item
+    if key == "sha256":
+        return None
+    if key in KEPT_KEYS:
+        return item
+    if key in PATH_KEYS:
+        return redactor.path(item)
+    if key in HIDDEN_KEYS and item not in literals():
+        return redactor.hashed(item)
+    return item if key in DEVICE_KEYS and redactor.is_device(item) else redactor.text(item)
+
+
+def _key(name: str, redactor: Redactor) -> str:
+    """A key of the format as it is; a key that is somebody's name, hashed."""
+    unit = re.search(r"_(us|ns|seconds|bytes)$", name)
+    base = name[: unit.start()] if unit else name
+    ours = base in public()["keys"] or (unit is not None and all(is_public(part) for part in base.split("_")))
+    return name if ours or is_public(name) else redactor.text(name)
+
+
+def _components(diagnosis: Mapping[str, Any], paths: Iterable[str]) -> set[str]:
+    """Folders and names of the files that were read, and values under keys that are hidden: they stand in sentences too."""
+    found = {text for key, text in _strings(diagnosis, "") if key in HIDDEN_KEYS and text not in literals()}
+    found |= {part for path in paths for part in re.split(r"[/\\]", path)}
+    return {name for name in found if len(name) > 2 and not is_public(name)}
+
+
+def _strings(item: Any, key: str) -> Iterator[tuple[str, str]]:
+    left = [(key, item)]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += list(value.items())
+        elif isinstance(value, (list, tuple)):
+            left += [(name, one) for one in value]
+        elif isinstance(value, str):
+            yield name, value
+
+
+def _of_this_machine() -> list[str]:
+    """The names of this host and of its user, which are hidden even where they are common words."""
+    found = []
+    for ask in (getpass.getuser, socket.gethostname, lambda: Path.home().name):
+        try:
+            found.append(ask())
+        except (OSError, KeyError, RuntimeError, ImportError):  # no such user, no home
+            continue
+    return [name for name in {*found, *(n.split(".")[0] for n in found)} if len(name) > 2 and name != "root"]
+
+
+@functools.lru_cache(1 << 16)
+def is_public(word: str) -> bool:
+    """Whether a word may stand: one of ironlaw's own, a number, or a name that a public library gives."""
+    if word in words() or _NUMBER.fullmatch(word) or _public_name().fullmatch(word):
+        return True
+    for family in public()["built"]:  # names that libraries put together from known parts
+        if found := re.match(family["prefix"], word):
+            allowed, pieces = set(family["parts"]), word[found.end() :].split("_")
+            return all(p in allowed or not p or re.fullmatch(family["pattern"], p) is not None for p in pieces)
+    return False
+
+
+@functools.cache
+def public() -> dict[str, Any]:
+    """The names that public libraries give, from the data file."""
+    return tomli.loads(PUBLIC.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _public_name() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in public()["names"]))
+
+
+@functools.cache
+def words() -> frozenset[str]:
+    """The words that a diagnosis is written in: those of the strings in ironlaw's own code and of the names in its catalogue."""
+    found = {*public()["words"], *public()["namespaces"], *public()["packages"]}
+    found |= {word for text in literals() for word in re.findall(r"\w+", text)}
+    for path in (HERE.parent / "catalog" / "data").rglob("*.toml"):
+        found |= {path.stem, *path.stem.replace(".", "-").split("-")}
+    return frozenset(found)
+
+
+@functools.cache
+def literals() -> frozenset[str]:
+    """The strings in ironlaw's own code and data of which a diagnosis is made."""
+    found: set[str] = set()
+    for room in ROOMS:
+        for path in sorted((HERE.parent / room).rglob("*.py")):
+            tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for node in tree:
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.add(node.value)
+                elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                    found.add(node.target.id)  # a field of a record is a key of its JSON
+    for path in sorted((HERE / "data").glob("*.toml")):
+        if path != PUBLIC:
+            found |= {text for _, text in _strings(tomli.loads(path.read_text(encoding="utf-8")), "")}
+    return frozenset(found)

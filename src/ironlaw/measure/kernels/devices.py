@@ -1,0 +1,104 @@
+"""From the name a profiler writes for a device to the catalogue's accelerator, or to nothing: no device is taken for another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import tomli
+
+from ironlaw.catalog import load
+from ironlaw.catalog.records import Accelerator
+from ironlaw.errors import UnknownNameError, nearest_names
+
+TABLE = Path(__file__).parents[1] / "data" / "devices.toml"
+_OTHER_PART = 0.05  # multiprocessors that differ by more than this share are those of another part or of a slice
+_VENDORS = re.compile(r"^(nvidia|amd instinct|amd|tesla|intel)\s+", re.I)
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a trace was taken on: the record and how it was found, or no record and why."""
+
+    record: Accelerator | None
+    how: str
+    warning: str = ""
+
+
+def device_named(name: str, properties: Mapping[str, Any], on: str | None = None, folders: tuple[str, ...] = ()) -> Device:
+    """The accelerator of a trace: ``on`` where the user names one (refused where it is unknown), else what the trace says.
+
+    ``properties`` are the device's as the profiler writes them (totalGlobalMem, numSms), or a trace's with them under "device".
+    """
+    inner = properties.get("device", properties)
+    found: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {}
+    if on is not None:
+        return Device(load.record("accelerators", on, folders), f"--on {on}", _another(on, name, found, folders))
+    record, why = _of_trace(name, found, folders)
+    if record is None:
+        return Device(None, "", f"{why}: no peak and no bandwidth to compare with; say which it is with --on{_nearest(name, folders)}")
+    count, known = _number(found, "numSms"), load.record("accelerators", record, folders)
+    if count and known.sm_count and abs(count - known.sm_count.value) > _OTHER_PART * known.sm_count.value:
+        said = f"the trace calls its device {name!r}, which has {known.sm_count.value:.0f} multiprocessors; this one has {count:.0f}"
+        return Device(None, "", f"{said}: a slice or another part; say which it is with --on")
+    return Device(known, why)
+
+
+def _of_trace(name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[str | None, str]:
+    """The record's name and how it was told, or None and why not."""
+    if not name.strip():
+        return None, "the trace does not name its device"
+    for pattern, rule in _rules():
+        if pattern.search(name[:200]) and _holds(rule, properties):
+            if "unknown" in rule:
+                return None, f"device {name[:200]!r}: {rule['unknown']}"
+            return str(rule["is"]), f"the trace names {name[:200]!r}"
+    plain = _VENDORS.sub("", name[:200])
+    for spelling in (name[:200], plain):  # records and spellings of the user's own catalogue
+        try:
+            return load.resolve("accelerators", spelling, folders) if _own(spelling, folders) else None, f"the trace names {name[:200]!r}"
+        except UnknownNameError:
+            continue
+    return None, f"device {name[:200]!r} is not in the catalogue"
+
+
+def _own(spelling: str, folders: tuple[str, ...]) -> bool:
+    """Whether a spelling is exactly a record's name or one of its written aliases."""
+    folded = load.fold_name(spelling)
+    return folded in load.names("accelerators", folders) or folded in load.aliases(folders)["accelerators"]
+
+
+def _holds(rule: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
+    memory, count = _number(properties, "totalGlobalMem"), _number(properties, "numSms")
+    if "memory_over" in rule and not (memory and memory > rule["memory_over"]):
+        return False
+    if "memory_under" in rule and not (memory and memory < rule["memory_under"]):
+        return False
+    return "multiprocessors" not in rule or count == rule["multiprocessors"]
+
+
+def _another(on: str, name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> str:
+    """A warning where the trace names another device than the user did."""
+    said, _ = _of_trace(name, properties, folders)
+    chosen = load.resolve("accelerators", on, folders)
+    return f"--on {on}, but the trace names {name!r} ({said})" if said is not None and said != chosen else ""
+
+
+def _nearest(name: str, folders: tuple[str, ...]) -> str:
+    near = nearest_names(_VENDORS.sub("", name[:200]), load.names("accelerators", folders)) if name.strip() else []
+    return f" (nearest: {', '.join(near)})" if near else ""
+
+
+def _number(properties: Mapping[str, Any], key: str) -> float:
+    value = properties.get(key)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e18 else 0.0
+
+
+@cache
+def _rules() -> tuple[tuple[re.Pattern[str], dict[str, Any]], ...]:
+    table = tomli.loads(TABLE.read_text(encoding="utf-8"))
+    return tuple((re.compile(item["match"]), item) for item in table["device"])

@@ -1,0 +1,180 @@
+"""What a kernel is by its name: its class, the roof such kernels run under, and the number format it computes in.
+
+The patterns are data (``data/kernels.toml``, and files of the user's own, asked first). A class by name is a guess about the roof;
+what an operator's shapes say goes before it, see ``kernels``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli
+
+from ironlaw.errors import InputError
+
+SHIPPED = Path(__file__).parents[1] / "data" / "kernels.toml"
+UNKNOWN = "unclassified"
+COMPUTE_CLASSES = ("gemm", "conv", "attention")
+ROOFS = ("compute", "memory")
+_LONGEST = 400  # characters of a name that are searched: a template's arguments may fill pages
+_MAX_FILE = 1_000_000  # bytes
+_MAX_PATTERN = 4_000  # characters
+
+
+@dataclass(frozen=True)
+class KernelClass:
+    """A kind of kernel: the roof it is assumed to run under, and why."""
+
+    name: str
+    roof: str  # compute | memory | "" where nothing is known
+    why: str
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a name says: the class, the words of the rule that told it, and the number format ("" where it does not say)."""
+
+    kind: KernelClass
+    why: str
+    precision: str = ""
+
+
+@dataclass(frozen=True)
+class KernelNames:
+    """Rules in the order they are asked."""
+
+    classes: dict[str, KernelClass]
+    rules: tuple[tuple[re.Pattern[str], KernelClass, str], ...]
+    precisions: tuple[tuple[re.Pattern[str], str], ...]
+
+    def named(self, name: str) -> Named:
+        """What ``name`` says."""
+        text = name[:_LONGEST].lower()
+        for pattern, kind, why in self.rules:
+            if pattern.search(text):
+                return Named(kind, why, self.precision(text) if kind.name in COMPUTE_CLASSES else "")
+        return Named(KernelClass(UNKNOWN, "", "no pattern matches its name"), "no pattern matches", "")
+
+    def precision(self, name: str) -> str:
+        """The number format a name tells of, "" where it does not.
+
+        >>> shipped_names().precision("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64")
+        'bf16'
+        """
+        text = name[:_LONGEST].lower()
+        return next((found for pattern, found in self.precisions if pattern.search(text)), "")
+
+
+def shipped_names() -> KernelNames:
+    """The rules that ship."""
+    return read_names(())
+
+
+def read_names(files: Iterable[str] = ()) -> KernelNames:
+    """The rules of the user's files, in their order, before those that ship."""
+    tables = [(path, _parse(Path(path))) for path in (*files, str(SHIPPED))]
+    classes: dict[str, KernelClass] = {}
+    for where, table in reversed(tables):
+        for name, item in _of(dict, table.get("class", {}), where, "class").items():
+            roof = _text(item, "roof", where, f"class.{name}")
+            if roof not in ROOFS:
+                raise InputError(f"{where}: class.{name}.roof is {roof!r}; write one of {', '.join(ROOFS)}")
+            classes[name] = KernelClass(name, roof, _text(item, "why", where, f"class.{name}"))
+    rules, precisions = [], []
+    for where, table in tables:
+        unknown = set(table) - {"class", "rule", "precision"}
+        if unknown:
+            raise InputError(f"{where}: unknown table {min(unknown)!r}; a file of kernel names holds class, rule and precision")
+        for i, item in enumerate(_of(list, table.get("rule", []), where, "rule")):
+            at = f"rule {i + 1}"
+            name = _text(item, "class", where, at)
+            if name not in classes:
+                raise InputError(f"{where}: {at}: class {name!r} is not declared; known: {', '.join(sorted(classes))}")
+            rules.append((_pattern(item, where, at), classes[name], _text(item, "why", where, at)))
+        for i, item in enumerate(_of(list, table.get("precision", []), where, "precision")):
+            at = f"precision {i + 1}"
+            precisions.append((_pattern(item, where, at), _text(item, "is", where, at)))
+    return KernelNames(classes, tuple(rules), tuple(precisions))
+
+
+_PREFIXES = re.compile(r"^(void|std::enable_if<[^>]*>::type|static)\s+")
+_LAMBDAS = re.compile(r"\{lambda\([^{}]*\)#\d+\}(::operator\(\)\([^()]*\)( const)?)?(::)?")
+_WRAPPERS = (
+    "elementwise_kernel",
+    "reduce_kernel",
+    "multi_tensor_apply_kernel",
+    "index_elementwise_kernel",
+    "elementwise_kernel_with_index",
+)
+_FUNCTOR = re.compile(
+    r"(?:BinaryFunctor|UnaryFunctor)<.*?(?:::)?(\w+)(?:_kernel_impl|<)|(\w+Functor\w*|\w+_kernel_cuda|\w+_kernel_impl|launch_\w+|\w+Ops)\b"
+)
+
+
+def short_name(name: str) -> str:
+    """A name one can read in a table: no return type, arguments, template arguments or anonymous namespaces.
+
+    >>> short_name("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_tn_align1>(Params)")
+    'cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_tn_align1'
+    >>> short_name("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, 2>(float*)")
+    'CatArrayBatchedCopy'
+    """
+    text = _PREFIXES.sub("", name[:2000]).replace("(anonymous namespace)::", "")
+    inner = re.match(r"(?:\w+::)*(?:Kernel2?|device_kernel)<([\w:]+)", text)
+    if inner:  # CUTLASS: what the kernel is stands in the template's argument
+        return inner.group(1)[:80]
+    whole = text
+    text = text.split("(", 1)[0]
+    head = text.split("<", 1)[0]
+    parts = head.split("::")
+    last = "::".join(parts[-2:]) if parts[-1] == "kernel" else parts[-1]
+    if last.endswith(_WRAPPERS):  # ATen: the wrapper says little, its functor says what is done
+        inside = _LAMBDAS.sub("", whole[len(head) :])
+        found = _FUNCTOR.search(inside)
+        if found:
+            return f"{last}<{found.group(1) or found.group(2)}>"[:80]
+    return last[:80] or name[:80]
+
+
+def unclassified(spent: Mapping[str, int], said: Callable[[str], Named]) -> list[dict[str, Any]]:
+    """The names no rule knows, with the nanoseconds ``spent`` in them, longest first."""
+    unknown = [(name, time) for name, time in spent.items() if said(name).kind.name == UNKNOWN]
+    return [{"name": name[:200], "ns": time} for name, time in sorted(unknown, key=lambda item: (-item[1], item[0]))]
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MAX_FILE:
+            raise InputError(f"{path}: {path.stat().st_size} bytes is no file of kernel names (limit {_MAX_FILE})")
+        return tomli.loads(path.read_text(encoding="utf-8"))
+    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _of(kind: type, item: Any, where: str, at: str) -> Any:
+    if not isinstance(item, kind):
+        raise InputError(f"{where}: {at} must be a {'table' if kind is dict else 'list of tables'}")
+    return item
+
+
+def _text(item: Any, key: str, where: str, at: str) -> str:
+    value = item.get(key) if isinstance(item, dict) else None
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{where}: {at} lacks {key!r}, a text")
+    return value
+
+
+def _pattern(item: Any, where: str, at: str) -> re.Pattern[str]:
+    text = _text(item, "match", where, at)
+    try:
+        if len(text) > _MAX_PATTERN:
+            raise re.error(f"{len(text)} characters, the limit is {_MAX_PATTERN}")
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InputError(f"{where}: {at}: match is no regular expression: {error}") from None

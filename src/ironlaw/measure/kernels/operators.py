@@ -1,0 +1,174 @@
+"""Which operator launched each kernel, what that operator computes and moves, and whether it is computed a second time.
+
+All of it is columns: spans of a thread are nested, so the innermost one over an instant is found by its depth with one sorted search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.measure.events import NONE, Column, Spans, Trace
+from ironlaw.measure.kernels.costs import Cost, cost_of, forward_only, outputs_of_convolutions, rules
+
+BACKWARD = ("autograd::engine::evaluate_function: ", "CheckpointFunctionBackward")
+
+
+class Nesting:
+    """Spans as a forest a thread: which is the innermost over an instant."""
+
+    def __init__(self, spans: Spans, chosen: NDArray[np.bool_] | None = None) -> None:
+        rows = np.arange(len(spans)) if chosen is None else np.flatnonzero(chosen)
+        rows = rows[
+            np.lexsort((-spans.end[rows], spans.start[rows], spans.thread[rows]))
+        ]  # of two that start together the longer is outside
+        self.spans, self.rows = spans, rows
+        self.threads = np.unique(spans.thread[rows])
+        self.times = np.sort(np.concatenate([spans.start[rows], spans.end[rows]]))
+        thread = np.searchsorted(self.threads, spans.thread[rows])
+        self.start = self._key(thread, spans.start[rows])
+        self.end = np.sort(self._key(thread, spans.end[rows]))
+        before = np.arange(len(rows)) - np.searchsorted(self.end, self.start, "right")  # of spans that last: began before, not ended
+        base = np.searchsorted(self.start, self._key(np.arange(len(self.threads)), None)) if len(rows) else np.zeros(0, np.int64)
+        done = np.searchsorted(self.end, self._key(np.arange(len(self.threads)), None)) if len(rows) else base
+        self.offset = base - done  # of each thread: zero where every span of the threads before it has ended
+        depth = np.maximum(before - self.offset[thread], 0) if len(rows) else before
+        self.deepest = int(depth.max()) + 1 if len(rows) else 1
+        self.by_depth = np.lexsort((self.start, depth))
+        self.depth = depth
+        self.sorted = depth[self.by_depth] * self._span() + self.start[self.by_depth]
+
+    def _span(self) -> int:
+        return (len(self.threads) + 1) * (len(self.times) + 2)
+
+    def _key(self, thread: Column, time: Column | None) -> Column:
+        """One number for a thread and an instant; ``None`` is before all instants. Instants between two known ones count as the earlier."""
+        rank = np.zeros(len(thread), np.int64) if time is None else np.searchsorted(self.times, time, "right")
+        return np.asarray(thread * (len(self.times) + 2) + rank, np.int64)
+
+    def innermost(self, thread: Column, time: Column, outside: int = 0) -> Column:
+        """The row of the innermost span over each instant of a thread, or of the one ``outside`` levels around it; NONE: none."""
+        found = np.full(len(time), NONE, np.int64)
+        if not len(self.rows):
+            return found
+        at = np.minimum(np.searchsorted(self.threads, thread), len(self.threads) - 1)
+        key = self._key(at, time)
+        open_now = np.searchsorted(self.start, key, "right") - np.searchsorted(self.end, key, "right") - self.offset[at]
+        depth = open_now - 1 - outside
+        valid = (self.threads[at] == thread) & (depth >= 0) & (depth < self.deepest)
+        place = np.searchsorted(self.sorted, np.where(valid, depth, 0) * self._span() + key, "right") - 1
+        row = self.rows[self.by_depth[np.maximum(place, 0)]]
+        covers = (self.spans.thread[row] == thread) & (self.spans.start[row] <= time) & (time <= self.spans.end[row])
+        return np.where(valid & (place >= 0) & covers, row, found)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """For every device event: its operator, what a call of it costs, and whether it is a recomputation."""
+
+    operator: Column  # row of Trace.operators, NONE where there is none
+    pair: Column  # index into ``costs``, NONE where there is no operator
+    costs: tuple[Cost | None, ...]  # of each pair of name and shape
+    names: Column  # of each pair: index into Trace.names
+    shapes: Column  # of each pair: index into Trace.shapes
+    recompute: NDArray[np.bool_]
+
+
+def link(trace: Trace) -> Linked:
+    """The operators of a trace's device events."""
+    operator = operator_of(trace)
+    rows, back = np.unique(operator, return_inverse=True)
+    has = rows >= 0
+    used = rows[has]
+    shape = _sizes_from_parent(trace, used)
+    code = trace.operators.name[used] * (len(trace.shapes) + 1) + shape + 1
+    pairs, index = np.unique(code, return_inverse=True)
+    of_row = np.full(len(rows), NONE, np.int64)
+    of_row[has] = index
+    again = np.zeros(len(rows), bool)
+    again[has] = recomputed(trace)[used]
+    names, shapes = pairs // (len(trace.shapes) + 1), pairs % (len(trace.shapes) + 1) - 1
+    return Linked(operator, of_row[back], _costs(trace, names, shapes), names, shapes, again[back])
+
+
+def operator_of(trace: Trace) -> Column:
+    """The operator of each device event: by external id where that was running at the launch, else the innermost one around the launch.
+
+    Some profilers number kernels and operators apart, and an id may name an annotation: what did not run then is not believed.
+    """
+    events, operators, launches = trace.events, trace.operators, trace.launches
+    found = np.full(len(events), NONE, np.int64)
+    if not len(operators) or not len(events):
+        return found
+    order = np.argsort(operators.external, kind="stable")
+    place = np.minimum(np.searchsorted(operators.external[order], events.external), len(order) - 1)
+    row = order[place]
+    same = (operators.external[row] == events.external) & (events.external >= 0)
+    linked = events.launch >= 0
+    called = np.where(linked, launches.start[np.maximum(events.launch, 0)] if len(launches) else 0, 0)
+    during = (operators.start[row] <= called) & (called <= operators.end[row])
+    found = np.where(same & (during | ~linked), row, found)
+    rest = np.flatnonzero((found < 0) & linked)
+    if len(rest):
+        found[rest] = Nesting(operators).innermost(launches.thread[events.launch[rest]], called[rest])
+    return found
+
+
+def _sizes_from_parent(trace: Trace, rows: Column) -> Column:
+    """The shape each operator's cost is read from: its own, or its parent's where its own does not hold all sizes."""
+    operators = trace.operators
+    asks = [i for i, n in enumerate(trace.names) if (rule := rules().get(n)) is not None and rule.parent]
+    wants = np.isin(operators.name[rows], asks)
+    shape = operators.shapes[rows].copy()
+    if wants.any():
+        parent = Nesting(operators).innermost(operators.thread[rows[wants]], operators.start[rows[wants]], outside=1)
+        shape[wants] = np.where(parent >= 0, operators.shapes[np.maximum(parent, 0)], NONE)
+    return shape
+
+
+def _costs(trace: Trace, names: Column, shapes: Column) -> tuple[Cost | None, ...]:
+    """The cost of each pair of name and shape; convolutions without strides take their output from the backward pass."""
+    kinds = [i for i, n in enumerate(trace.names) if (rule := rules().get(n)) is not None and rule.cost == "convolution_backward"]
+    calls = np.isin(trace.operators.name, kinds) & (trace.operators.shapes >= 0)
+    said = np.unique(trace.operators.name[calls] * (len(trace.shapes) + 1) + trace.operators.shapes[calls])
+    listed = [(trace.names[c // (len(trace.shapes) + 1)], trace.shapes[c % (len(trace.shapes) + 1)]) for c in said.tolist()]
+    outputs = outputs_of_convolutions(listed)
+    return tuple(
+        cost_of(trace.names[n], trace.shapes[s], outputs) if s >= 0 else None for n, s in zip(names.tolist(), shapes.tolist(), strict=True)
+    )
+
+
+def recomputed(trace: Trace) -> NDArray[np.bool_]:
+    """Which operators compute a second time what the forward pass has computed (activation checkpointing).
+
+    An operator that only a forward pass calls, inside the autograd engine's evaluation of a function, is one where the same name and
+    sizes ran outside as well. So is everything on that evaluation between the first and the last such operator: a product or a sum
+    alone could be the gradient's own. The kernels of a reentrant checkpoint run directly in its backward span.
+    """
+    operators = trace.operators
+    found = np.zeros(len(operators), bool)
+    backward = [i for i, n in enumerate(trace.names) if n.startswith(BACKWARD)]
+    evaluations = np.isin(operators.name, backward)
+    if not evaluations.any():
+        return found
+    inside = Nesting(operators, evaluations).innermost(operators.thread, operators.start)
+    forward = np.isin(operators.name, [i for i, n in enumerate(trace.names) if n in forward_only()])
+    inner, outer = forward & (inside >= 0) & ~evaluations, forward & (inside < 0)
+    code = operators.name * (len(trace.shapes) + 1) + _same_sizes(trace)[operators.shapes]
+    seen_outside = np.isin(code, code[outer]) | (operators.shapes < 0)
+    twice = inner & seen_outside
+    first = np.full(len(operators), np.iinfo(np.int64).max)
+    last = np.full(len(operators), np.iinfo(np.int64).min)
+    np.minimum.at(first, inside[twice], operators.start[twice])
+    np.maximum.at(last, inside[twice], operators.end[twice])
+    around = np.maximum(inside, 0)
+    found = (inside >= 0) & (operators.start >= first[around]) & (operators.end <= last[around])
+    return np.asarray(found & ~evaluations)
+
+
+def _same_sizes(trace: Trace) -> Column:
+    """For each shape the first one with the same sizes, whatever its strides and values; the last entry is for no shape at all."""
+    seen: dict[str, int] = {}
+    return np.array([seen.setdefault(repr(s.dims), i) for i, s in enumerate(trace.shapes)] + [len(trace.shapes)], np.int64)

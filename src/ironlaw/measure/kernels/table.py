@@ -1,0 +1,347 @@
+"""Kernels to their roofs: groups of like kernels, what they compute and move, and how far they are from what the device allows.
+
+An operator that launches several kernels has its FLOPs and bytes shared, by time, over those of the class that does its work; its
+transposes and sums of parts have neither. A group without FLOPs or bytes is placed by its name alone and says so (``assumed``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.catalog.records import Accelerator
+from ironlaw.measure.events import KERNEL, Column, Trace
+from ironlaw.measure.kernels.costs import Cost
+from ironlaw.measure.kernels.names import COMPUTE_CLASSES, UNKNOWN, KernelClass, KernelNames, Named, shipped_names, short_name, unclassified
+from ironlaw.measure.kernels.operators import Linked, link
+from ironlaw.measure.kernels.roofs import Roofs, Times
+
+COMPUTE, HBM, LAUNCH, NO_ROOF = "compute", "hbm", "launch", "none of the roofs"
+NEAR = 0.5  # of a roof: below it a kernel is bound by something else, its shape or a latency
+TOO_FAST = 1.05  # of a peak: above it the sizes or the precision are wrong, or a cache answered
+SHORT = 5_000  # [ns] a kernel below this says more of its launch than of its work
+_TIMES = ("ideal", "achievable", "compute", "hbm", "launch", "peak")
+WORKS = {"gemm": ("gemm",), "conv": ("conv", "gemm"), "attention": ("attention", "gemm")}  # classes that do an operator's work
+
+
+@dataclass(frozen=True)
+class KernelGroup:
+    """Kernels of one class, name, operator and sizes. Rates are means over the group; None is not known."""
+
+    kind: str  # its class
+    kernel: str  # short name
+    operator: str  # "" where none is known
+    shapes: str
+    recompute: bool
+    count: int
+    total_ns: int
+    median_ns: int
+    precision: str  # of the operands, "" where neither name nor operator says it
+    precision_by: str  # "kernel name" | "operator" | ""
+    flop: float | None  # of all calls
+    model_flop: float | None  # what MFU counts of them: none of a recomputation
+    traffic: float | None  # [B] the least, of all calls
+    intensity: float | None  # [FLOP/B]
+    flop_per_second: float | None
+    bytes_per_second: float | None
+    peak: float | None  # [FLOP/s] dense, of the precision
+    of_peak: float | None  # time at the datasheet's rates over the time taken
+    of_achievable: float | None  # time at the calibrated rates over the time taken
+    roof: str
+    ideal_ns: int | None  # all calls at the datasheet's rates, none longer than it took
+    roof_ns: int | None  # all calls at achievable rates, none longer than it took
+    assumed: bool  # the roof is that of its class: there are no sizes
+    doubt: str  # why the numbers of this group cannot be right, "" where nothing speaks against them
+    why: str  # of the class
+
+    def data(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class KernelTable:
+    """The groups of a trace, longest first, and what was left open."""
+
+    groups: list[KernelGroup]
+    unclassified: list[dict[str, Any]]  # names no rule knows, with their time
+    launched_by_no_operator_ns: int
+
+
+def kernel_table(
+    trace: Trace,
+    counted: NDArray[np.bool_] | None = None,
+    accelerator: Accelerator | None = None,
+    folders: tuple[str, ...] = (),
+    names: KernelNames | None = None,
+    linked: Linked | None = None,
+) -> list[KernelGroup]:
+    """The kernels of a trace that are counted (a mask over its events: leave communication out), in groups, longest first."""
+    return kernels_of(trace, counted, accelerator, folders, names, linked).groups
+
+
+def kernels_of(
+    trace: Trace,
+    counted: NDArray[np.bool_] | None = None,
+    accelerator: Accelerator | None = None,
+    folders: tuple[str, ...] = (),
+    names: KernelNames | None = None,
+    linked: Linked | None = None,
+) -> KernelTable:
+    """The groups of `kernel_table` with the time no rule classifies and the time no operator launched."""
+    events = trace.events
+    mine = events.kind == KERNEL
+    mine = np.flatnonzero(mine if counted is None else mine & counted)
+    if not len(mine):
+        return KernelTable([], [], 0)
+    linked = linked or link(trace)
+    columns = _Columns.of(trace, linked, mine, names or shipped_names())
+    roofs = None if accelerator is None else Roofs.of(accelerator, folders)
+    groups = columns.groups(roofs)
+    time = _sums(columns.name, columns.time, len(trace.names))
+    spent = {trace.names[i]: int(time[i]) for i in columns.said}
+    told = {trace.names[i]: what for i, what in columns.said.items()}
+    return KernelTable(groups, unclassified(spent, told.__getitem__), int(columns.time[columns.pair < 0].sum()))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Kernels as columns, and what their names and operators say."""
+
+    trace: Trace
+    linked: Linked
+    said: dict[int, Named]  # by index into Trace.names
+    kinds: tuple[KernelClass, ...]
+    name: Column
+    time: Column  # [ns]
+    pair: Column
+    kind: Column  # index into kinds
+    share: NDArray[np.float64]  # of its operator's call
+    recompute: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, trace: Trace, linked: Linked, mine: Column, names: KernelNames) -> _Columns:
+        events = trace.events
+        name, time = events.name[mine], events.end[mine] - events.start[mine]
+        pair, operator = linked.pair[mine], linked.operator[mine]
+        said = {int(i): names.named(trace.names[i]) for i in np.unique(name)}
+        by_name = dict(names.classes)
+        by_name[UNKNOWN] = KernelClass(UNKNOWN, "", "no pattern matches its name")
+        kinds = tuple(by_name.values())
+        number = {k.name: i for i, k in enumerate(kinds)}
+        of_name = np.zeros(len(trace.names), np.int64)
+        for i, what in said.items():
+            of_name[i] = number[what.kind.name]
+        kind = of_name[name]
+        works = np.zeros((len(linked.costs) + 1, len(kinds)), bool)
+        for i, cost in enumerate(linked.costs):
+            if cost is not None:
+                works[i] = [not cost.kind or k.name in WORKS[cost.kind] for k in kinds]
+        does = works[pair, kind]
+        share = _shares(operator, time, does)
+        asked = np.array([number.get(c.kind, -1) if c is not None and c.kind else -1 for c in linked.costs] + [-1], np.int64)[pair]
+        unknown = (kind == number[UNKNOWN]) & (share > 0) & (asked >= 0)
+        return cls(trace, linked, said, kinds, name, time, pair, np.where(unknown, asked, kind), share, linked.recompute[mine])
+
+    def groups(self, roofs: Roofs | None) -> list[KernelGroup]:
+        """One KernelGroup for each class, name, operator, sizes and recomputation."""
+        shorts = {int(i): short_name(self.trace.names[i]) for i in np.unique(self.name)}
+        numbers = {s: n for n, s in enumerate(dict.fromkeys(shorts.values()))}
+        short = np.zeros(len(self.trace.names), np.int64)
+        for i, text in shorts.items():
+            short[i] = numbers[text]
+        formats = {text: n for n, text in enumerate({what.precision for what in self.said.values()})}
+        for i, what in self.said.items():  # names alike when short may differ in their number format
+            short[i] = short[i] * len(formats) + formats[what.precision]
+        code = short[self.name] * (len(self.linked.costs) + 1) + self.pair + 1
+        code = (code * len(self.kinds) + self.kind) * 4 + self.recompute * 2 + (self.share > 0)
+        _, first, group, count = np.unique(code, return_index=True, return_inverse=True, return_counts=True)
+        order = np.lexsort((self.time, group))
+        middle = np.concatenate([[0], np.cumsum(count)[:-1]]) + (count - 1) // 2
+        median = self.time[order][middle]
+        total = _sums(group, self.time, len(first))
+        calls = np.bincount(group, self.share)
+        rows = [
+            _Row(self, int(i), int(n), int(t), int(m), float(c)) for i, n, t, m, c in zip(first, count, total, median, calls, strict=True)
+        ]
+        times = _Timed.of(rows, roofs)
+        ideal = np.minimum(_capped(group, self.time, times.ideal), total)
+        reached = np.minimum(_capped(group, self.time, times.achievable), total)
+        found = [row.group(times, g, ideal[g], reached[g]) for g, row in enumerate(rows)]
+        return sorted(found, key=lambda g: (-g.total_ns, g.kernel, g.operator, g.shapes))
+
+
+def _sums(group: Column, time: Column, groups: int) -> Column:
+    """Nanoseconds of each group, as integers."""
+    found = np.zeros(groups, np.int64)
+    np.add.at(found, group, time)
+    return found
+
+
+def _shares(operator: Column, time: Column, does: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Each kernel's share of its operator's call: by time over the kernels that do the work, over all where none is known to."""
+    _, call = np.unique(operator, return_inverse=True)
+    length = np.maximum(time, 1)  # a kernel of no length still ran
+    working = np.bincount(call, length * does)
+    every = np.bincount(call, length)
+    some = working[call] > 0
+    share = np.where(some, length * does / np.maximum(working[call], 1), length / every[call])
+    return np.where(operator >= 0, share, 0.0)
+
+
+def _capped(group: Column, time: Column, seconds: NDArray[np.float64]) -> Column:
+    """Nanoseconds of each group if every kernel took ``seconds`` of its group, none longer than it did."""
+    limit = np.where(np.isfinite(seconds), seconds * 1e9, 9e18)[group]
+    return np.rint(np.bincount(group, np.minimum(time, limit))).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One group before its rates: an example kernel, and sums."""
+
+    columns: _Columns
+    example: int
+    count: int
+    total: int
+    median: int
+    calls: float  # of its operator: shares summed
+
+    @property
+    def kind(self) -> KernelClass:
+        return self.columns.kinds[int(self.columns.kind[self.example])]
+
+    @property
+    def cost(self) -> Cost | None:
+        """What a call of its operator costs, where this kernel has a share in it."""
+        pair = int(self.columns.pair[self.example])
+        return self.columns.linked.costs[pair] if pair >= 0 and self.calls > 0 else None
+
+    @property
+    def precision(self) -> tuple[str, str]:
+        """The number format, and who says it: the kernel's name goes before the operator's types."""
+        said = self.columns.said[int(self.columns.name[self.example])].precision
+        if said:
+            return said, "kernel name"
+        told = self.cost.precision if self.cost is not None else ""
+        return told, "operator" if told else ""
+
+    def group(self, times: _Timed, g: int, ideal: int, reached: int) -> KernelGroup:
+        """The group with its rates and its roof."""
+        columns, cost, pair = self.columns, self.cost, int(self.columns.pair[self.example])
+        flop, moved = times.flop[g], times.moved[g]
+        counts = cost is not None and self.kind.name in COMPUTE_CLASSES
+        again = bool(columns.recompute[self.example])
+        known = bool(np.isfinite(times.achievable[g])) and self.total > 0
+        seconds = self.total * 1e-9
+        roof, assumed = self._roof(times, g, known)
+        said = columns.said[int(columns.name[self.example])]
+        precision, by = self.precision
+        return KernelGroup(
+            kind=self.kind.name,
+            kernel=short_name(columns.trace.names[columns.name[self.example]]),
+            operator=columns.trace.names[columns.linked.names[pair]] if pair >= 0 else "",
+            shapes=_told(columns.trace, int(columns.linked.shapes[pair])) if pair >= 0 else "",
+            recompute=again,
+            count=self.count,
+            total_ns=self.total,
+            median_ns=self.median,
+            precision=precision,
+            precision_by=by,
+            flop=_number(flop * self.count),
+            model_flop=_number(0.0 if again else cost.model_flop * self.calls) if counts and cost is not None else None,
+            traffic=_number(moved * self.count),
+            intensity=_number(flop / moved) if moved > 0 else None,
+            flop_per_second=_number(flop * self.count / seconds) if seconds else None,
+            bytes_per_second=_number(moved * self.count / seconds) if seconds else None,
+            peak=_number(times.peak[g]),
+            of_peak=_number(times.ideal[g] * self.count / seconds) if known else None,
+            of_achievable=_number(times.achievable[g] * self.count / seconds) if known else None,
+            roof=roof,
+            ideal_ns=int(ideal) if known else None,
+            roof_ns=int(reached) if known else None,
+            assumed=assumed,
+            doubt=times.doubt(g, seconds / self.count) if known else "",
+            why=said.why if self.kind.name == said.kind.name else "its operator says what it does",
+        )
+
+    def _roof(self, times: _Timed, g: int, known: bool) -> tuple[str, bool]:
+        """The roof it runs under, and whether that is by its class alone."""
+        if not known:
+            if self.median < SHORT:
+                return LAUNCH, True
+            return {"compute": COMPUTE, "memory": HBM}.get(self.kind.roof, ""), True
+        _, roof = max((times.compute[g], COMPUTE), (times.hbm[g], HBM), (times.launch[g], LAUNCH))
+        return (roof if times.achievable[g] >= NEAR * self.total * 1e-9 / self.count else NO_ROOF), False
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """For each group, of one kernel: FLOPs, bytes, and seconds under each roof; nan where not known."""
+
+    flop: NDArray[np.float64]
+    moved: NDArray[np.float64]
+    ideal: NDArray[np.float64]
+    achievable: NDArray[np.float64]
+    compute: NDArray[np.float64]
+    hbm: NDArray[np.float64]
+    launch: NDArray[np.float64]
+    peak: NDArray[np.float64]
+    bandwidth: float
+
+    @classmethod
+    def of(cls, rows: list[_Row], roofs: Roofs | None) -> _Timed:
+        columns = {name: np.full(len(rows), np.nan) for name in ("flop", "moved", *_TIMES)}
+        alike: dict[tuple[str, str, bool], list[int]] = {}
+        for g, row in enumerate(rows):
+            cost = row.cost
+            if cost is None:
+                continue
+            columns["flop"][g] = cost.flop * row.calls / row.count
+            if cost.traffic is not None:
+                columns["moved"][g] = cost.traffic * row.calls / row.count
+            kind = cost.kind if row.kind.name in COMPUTE_CLASSES and cost.kind else ""
+            alike.setdefault((kind, row.precision[0] if kind else "", cost.backward), []).append(g)
+        if roofs is not None:
+            for (kind, precision, backward), members in alike.items():
+                at = np.array(members)
+                times = _times(roofs, kind, precision, backward, [rows[g] for g in members], columns["flop"][at], columns["moved"][at])
+                for name in _TIMES:
+                    columns[name][at] = getattr(times, name)
+        return cls(**columns, bandwidth=roofs.bandwidth if roofs is not None else float("nan"))
+
+    def doubt(self, g: int, seconds: float) -> str:
+        """Why the numbers of a group cannot be right: it computes or moves more than the device can."""
+        if self.flop[g] > TOO_FAST * self.peak[g] * seconds:
+            return "more FLOP/s than the dense peak: another precision than the name says, or wrong sizes"
+        if self.moved[g] > TOO_FAST * self.bandwidth * seconds:
+            return "more bytes a second than HBM moves: served by a cache, or wrong sizes"
+        return ""
+
+
+def _times(
+    roofs: Roofs, kind: str, precision: str, backward: bool, rows: list[_Row], flop: NDArray[np.float64], moved: NDArray[np.float64]
+) -> Times:
+    if not kind:
+        return roofs.memory(moved)
+    if kind != "attention":
+        return roofs.matrix(flop, moved, precision)
+    costs = [row.cost for row in rows]
+    keys = np.array([c.keys if c is not None else np.nan for c in costs])
+    queries = np.array([c.rows if c is not None else np.nan for c in costs])
+    return roofs.attention(flop, moved, precision, keys, queries, backward)
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _told(trace: Trace, shape: int) -> str:
+    """Sizes as one short text: those of the tensors, in order."""
+    if shape < 0:
+        return ""
+    dims = trace.shapes[shape].dims
+    text = " ".join("x".join(map(str, d)) for d in dims if isinstance(d, list) and d and not isinstance(d[0], list))
+    return text[:120]

@@ -1,0 +1,160 @@
+"""FLOP/s of a logged job and the peak they are a share of, with what each was computed from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ironlaw.catalog.load import record
+from ironlaw.catalog.records import Accelerator
+from ironlaw.errors import QuestionError
+from ironlaw.estimate.counts import attending_layers, attention_width, matmul_parameters
+from ironlaw.estimate.rates import recomputed, utilisation
+from ironlaw.law import flops
+from ironlaw.measure.logs import Log
+from ironlaw.measure.logs.job import LoggedJob
+from ironlaw.measure.logs.steps import Steps, median_of
+from ironlaw.plan import PRECISIONS
+
+AGREE = 0.03  # of what a log claims and what its times give
+
+
+@dataclass(frozen=True)
+class Rates:
+    """FLOP/s per GPU and what they are divided by. A figure is None where something it needs is not known."""
+
+    formula: str  # of the model FLOP of a token
+    flop_per_token: float
+    recompute_formula: str
+    recomputed_per_token: float
+    tokens_per_second: float  # per GPU
+    model_flops: float  # per GPU
+    hardware_flops: float
+    device: str | None = None
+    dtype: str | None = None
+    peak: float | None = None  # FLOP/s, dense
+    peak_source: str = ""
+    mfu: float | None = None
+    mfu_causal: float | None = None
+    hfu: float | None = None
+    claimed_flops: float | None = None  # FLOP/s per GPU, as the log says
+    claim: str = ""  # whether that agrees, and with which of ours
+
+
+def device_of(log: Log, on: str | None, folders: tuple[str, ...], said: list[str]) -> tuple[Accelerator | None, str]:
+    """The accelerator given, or the one the log names if the catalogue knows it by exactly that name; else why there is none."""
+    if on is not None:
+        given: Accelerator = record("accelerators", on, folders)
+        said.append(f"device: {given.name}, as given")
+        return given, ""
+    if not log.device_name:
+        return None, "the log names no device; name the accelerator"
+    try:
+        found: Accelerator = record("accelerators", log.device_name, folders)
+    except QuestionError as error:
+        return None, f"{error}; no MFU is given against the peak of another device"
+    said.append(f"device: {found.name}, the log's {log.device_name!r}")
+    return found, ""
+
+
+def rates_of(
+    log: Log, job: LoggedJob, steps: Steps | None, aside: list[str], device: Accelerator | None, said: list[str]
+) -> tuple[Rates | None, str]:
+    """FLOP/s per GPU, or why not."""
+    if log.calls is not None:
+        return None, "a benchmark of collectives computes nothing"
+    if steps is None:
+        return None, "no ordinary step has a time"
+    rate = _tokens_per_second(log, job, steps, aside)
+    if rate is None:
+        return None, "tokens per second and GPU need the global batch, the sequence length and the number of GPUs; the log lacks one"
+    if job.model is None or job.seq_len is None:
+        lacks = "model" if job.model is None else "sequence length"
+        return None, f"the log does not say the {lacks}; give it to have FLOP/s"
+    model = job.model
+    given = (matmul_parameters(model), attending_layers(model), attention_width(model), float(job.seq_len))
+    per_token, causal = (float(flop) for flop in (flops.model_per_token(*given), flops.model_per_token_causal(*given)))
+    again = float(recomputed(model, float(job.seq_len), *job.recompute))
+    claimed = _claimed(log, aside)
+    rates = Rates(
+        formula=formula(flops.model_per_token),
+        flop_per_token=per_token,
+        recompute_formula=formula(recomputed),
+        recomputed_per_token=again,
+        tokens_per_second=rate,
+        model_flops=per_token * rate,
+        hardware_flops=(per_token + again) * rate,
+        claimed_flops=claimed,
+        claim=_agreement(claimed, per_token * rate, (per_token + again) * rate),
+    )
+    return _against_peak(rates, device, job, causal, said), ""
+
+
+def _tokens_per_second(log: Log, job: LoggedJob, steps: Steps, aside: list[str]) -> float | None:
+    """Per GPU: from the batch and the median step, else as the log prints it."""
+    if job.tokens and job.gpus and log.per == "iteration":
+        return job.tokens / steps.median / job.gpus
+    printed = median_of(log.tokens_per_second, aside)
+    if printed is None or printed <= 0.0:
+        return None
+    if log.tokens_of == "gpu":
+        return printed
+    return printed / job.gpus if job.gpus else None
+
+
+def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, causal: float, said: list[str]) -> Rates:
+    if device is None:
+        return rates
+    name = job.precision
+    if name is None:
+        name = "bf16" if "bf16" in device.peak else "fp16"
+        said.append(f"precision: the log does not say it; {name} is taken")
+    dtype = PRECISIONS[name].peak
+    if dtype not in device.peak:
+        raise QuestionError(f"{device.name} has no peak in {dtype}; it has {', '.join(device.peak)}")
+    peak = device.peak[dtype]
+
+    def used(flop: float) -> float:
+        return float(utilisation(flop, rates.tokens_per_second, 1.0, peak.value))
+
+    return Rates(
+        **{
+            **asdict(rates),
+            "device": device.name,
+            "dtype": dtype,
+            "peak": float(peak.value),
+            "peak_source": peak.source.title if peak.source else "",
+            "mfu": used(rates.flop_per_token),
+            "mfu_causal": used(causal),
+            "hfu": used(rates.flop_per_token + rates.recomputed_per_token),
+        }
+    )
+
+
+def formula(law: Any) -> str:
+    """The formula a law states of itself, the last thing between double backticks in its first line.
+
+    >>> formula(flops.model_per_token)
+    '6 P + 12 L w s'
+    """
+    found = re.findall(r"``(.+?)``", (law.__doc__ or "").split("\n", 1)[0])
+    return found[-1] if found else ""
+
+
+def _claimed(log: Log, aside: list[str]) -> float | None:
+    """FLOP/s per GPU the log claims, from its own column or from its MFU and the peak it divides by."""
+    tflops = median_of(log.tflops, aside)
+    if tflops is not None and tflops > 0:
+        return tflops * 1e12
+    mfu, peak = log.claims.get("mfu"), log.claims.get("peak")
+    return mfu * peak if mfu and peak else None
+
+
+def _agreement(claimed: float | None, model: float, hardware: float) -> str:
+    if claimed is None:
+        return ""
+    for ours, what in ((model, "model FLOP"), (hardware, "hardware FLOP, recompute counted")):
+        if abs(claimed / ours - 1.0) <= AGREE:
+            return f"agrees with {what}"
+    return f"is {claimed / model:.3g} times our model FLOP and {claimed / hardware:.3g} times our hardware FLOP"

@@ -1,0 +1,182 @@
+"""What a training log says of a run and what it cannot: the step, rates against a named peak, roofs it excludes.
+
+A log has times of whole steps. Where more than half of every step is spent on matrix products at the device's peak, nothing else can be
+the larger part; where less, a log alone cannot tell what the rest is, and the verdict says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ironlaw.catalog.records import Model
+from ironlaw.errors import QuestionError
+from ironlaw.measure.logs import Log
+from ironlaw.measure.logs.collective_rates import CollectiveReading, collective_reading
+from ironlaw.measure.logs.job import logged_job
+from ironlaw.measure.logs.rates import Rates, device_of, rates_of
+from ironlaw.measure.logs.remarks import Excluded, Finding, excluded_roofs, findings
+from ironlaw.measure.logs.steps import Aside, Steps, Timer, asides, loader_share, median_of, ordinary_steps, set_aside, timers_of
+
+NOT_IDENTIFIABLE = "not identifiable from a log"
+UNDECIDED = 4  # the exit status of a verdict that cannot be given
+
+
+@dataclass(frozen=True)
+class LogReading:
+    """The reading of one log."""
+
+    path: str
+    format: str
+    world_size: int | None
+    steps: Steps | None
+    samples_seconds: tuple[float, ...]  # the ordinary lines, in order
+    aside: tuple[Aside, ...]
+    rates: Rates | None
+    why_no_rates: str
+    why_no_mfu: str
+    timers: tuple[Timer, ...]  # the framework's own, of the rank that prints
+    data_share: float | None
+    memory: float | None  # [B] highest
+    power: float | None  # [W] median, per GPU
+    collectives: CollectiveReading | None
+    gain: tuple[float, float] | None  # times faster if all but products at peak were gone: at least, at most
+    excluded: tuple[Excluded, ...]
+    findings: tuple[Finding, ...]
+    verdict: str
+    exit_status: int
+    said: tuple[str, ...]  # where the job's values came from
+    arguments: dict[str, str]
+    claims: dict[str, float]
+    skipped: dict[str, int]
+    warnings: tuple[str, ...]
+
+    def data(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        plain = _plain(asdict(self))
+        assert isinstance(plain, dict)
+        return plain
+
+
+def log_reading(
+    log: Log,
+    model: str | Model | None = None,
+    on: str | None = None,
+    *,
+    gpus: int | None = None,
+    seq_len: int | None = None,
+    global_batch_size: int | None = None,
+    precision: str | None = None,
+    recompute: str | None = None,
+    folders: tuple[str, ...] = (),
+) -> LogReading:
+    """What ``log`` says. ``on`` is an accelerator of the catalogue; without it the device the log names is looked up there.
+
+    An unknown device is refused (UnknownNameError with the nearest names) if it was given, and leaves rates without utilisation, with the
+    reason, if only the log names it.
+    """
+    job = logged_job(log, model, gpus, seq_len, global_batch_size, precision, recompute, folders)
+    aside = set_aside(log)
+    steps = ordinary_steps(log, aside)
+    said = list(job.said)
+    device, why_no_mfu = device_of(log, on, folders, said)
+    rates, why = rates_of(log, job, steps, aside, device, said)
+    timers = timers_of(log, steps)
+    share = loader_share(log, aside, timers)
+    excluded = tuple(excluded_roofs(steps, rates, share))
+    found = findings(log, job, steps, rates, aside, share, device)
+    verdict, status = _verdict(log, steps, excluded, found)
+    return LogReading(
+        path=log.path,
+        format=log.format,
+        world_size=job.gpus,
+        steps=steps,
+        samples_seconds=tuple(float(s) for s, why in zip(log.seconds, aside, strict=True) if not why),
+        aside=asides(log, aside),
+        rates=rates,
+        why_no_rates=why,
+        why_no_mfu=why_no_mfu,
+        timers=timers,
+        data_share=share,
+        memory=_highest(log),
+        power=median_of(log.power, aside),
+        collectives=None if log.calls is None else collective_reading(log.calls, job.gpus),
+        gain=_gain(rates),
+        excluded=excluded,
+        findings=found,
+        verdict=verdict,
+        exit_status=status,
+        said=tuple(said),
+        arguments=log.arguments,
+        claims=log.claims,
+        skipped=log.skipped,
+        warnings=log.warnings,
+    )
+
+
+def _highest(log: Log) -> float | None:
+    found = [] if log.memory is None else [float(v) for v in log.memory if math.isfinite(v)]
+    found += [log.claims["memory_allocated_max"]] if "memory_allocated_max" in log.claims else []
+    return max(found) if found else None
+
+
+def _gain(rates: Rates | None) -> tuple[float, float] | None:
+    """Bounds of what any change but fewer or cheaper products can bring."""
+    if rates is None or rates.hfu is None or not 0.0 < rates.hfu <= 1.0:
+        return None
+    return 1.0, 1.0 / rates.hfu
+
+
+def _verdict(log: Log, steps: Steps | None, excluded: Sequence[Excluded], findings: Sequence[Finding]) -> tuple[str, int]:
+    """Never a roof by its name: a log excludes, and says so where it can."""
+    if log.calls is not None:
+        return "a benchmark of collectives: rates are measured, there is no step to bind", 0
+    if steps is None:
+        return f"{NOT_IDENTIFIABLE}: it has no time of an ordinary step", UNDECIDED
+    if any(f.code == "mfu-above-100" for f in findings):
+        return f"{NOT_IDENTIFIABLE}: the utilisation is impossible, so what it is computed from is wrong", UNDECIDED
+    gone = ", ".join(e.roof for e in excluded)
+    return NOT_IDENTIFIABLE + (f"; excluded: {gone}" if gone else ""), UNDECIDED
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """One log's throughput per GPU against that of the smallest job."""
+
+    path: str
+    gpus: int
+    per_gpu: float  # tokens per second and GPU
+    efficiency: float  # 1 for the smallest
+
+
+def parallel_efficiency(readings: Sequence[LogReading]) -> tuple[Efficiency, ...]:
+    """Throughput per GPU of logs of one model at several sizes; refused where they are of different models or say too little."""
+    rows = []
+    for reading in readings:
+        if reading.rates is None or reading.world_size is None:
+            raise QuestionError(f"{reading.path}: no tokens per second and GPU ({reading.why_no_rates or 'number of GPUs'} is missing)")
+        rows.append((reading.world_size, reading.rates, reading.path))
+    if len({row[0] for row in rows}) < 2:
+        raise QuestionError("parallel efficiency needs logs of at least two numbers of GPUs")
+    rows.sort(key=lambda row: row[0])
+    _, base, path = rows[0]
+    for _, rates, other in rows[1:]:
+        if abs(rates.flop_per_token / base.flop_per_token - 1.0) > 1e-6:
+            raise QuestionError(
+                f"{other} and {path} are of different models: {rates.flop_per_token:.4g}, {base.flop_per_token:.4g} FLOP/token"
+            )
+    return tuple(Efficiency(p, n, r.tokens_per_second, r.tokens_per_second / base.tokens_per_second) for n, r, p in rows)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value

@@ -1,0 +1,410 @@
+"""Kineto and Chrome traces: what ``torch.profiler`` exports, old spellings and new, into the columns of a Trace."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ironlaw.errors import InputError
+from ironlaw.measure.events import KERNEL, MEMCPY, MEMSET, NONE, Column, DeviceEvents, Message, Shape, Spans, Trace
+from ironlaw.measure.read.json_stream import REFUSED, Event, EventStream, as_json
+from ironlaw.measure.read.limits import blocks, open_bytes
+
+LAUNCH, OPERATOR, MARK = 10, 11, 12
+CATEGORIES = {  # folded to lower case: older traces capitalise them
+    "kernel": KERNEL,
+    "gpu_memcpy": MEMCPY,
+    "memcpy": MEMCPY,
+    "gpu_memset": MEMSET,
+    "memset": MEMSET,
+    "cuda_runtime": LAUNCH,
+    "cuda_driver": LAUNCH,
+    "hip_runtime": LAUNCH,
+    "hip_driver": LAUNCH,
+    "xpu_runtime": LAUNCH,
+    "xpu_driver": LAUNCH,
+    "runtime": LAUNCH,
+    "cpu_op": OPERATOR,
+    "operator": OPERATOR,
+    "user_annotation": MARK,
+    "overhead": MARK,
+}
+TIME_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
+_FARTHEST = 2**62  # [ns]
+_DIGITS = {1: 0, 1_000: 3, 1_000_000: 6}  # decimals a time may have and be whole nanoseconds
+# What a file may make us keep; a trace of 16 GB, as profilers write them, stays below each.
+MOST_ROWS = 2**24  # events of the device, calls, operators and annotations in all
+MOST_TEXT = 256 << 20  # [B] of different names
+MOST_SHAPES = 64 << 20  # [B] of different shapes, as text
+MOST_DEVICES = 1024
+_MARKS = ("ProfilerStep", "enumerate(DataLoader)")  # older traces file annotations under operators
+
+
+class DeviceArguments(msgspec.Struct, gc=False):
+    """What is read of the arguments of a device event or a launch; spellings as profilers use them."""
+
+    correlation: Any = None
+    device: Any = None
+    stream: Any = None
+    bytes: Any = None
+    external: Any = msgspec.field(default=None, name="External id")
+    external_old: Any = msgspec.field(default=None, name="external id")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    elements_in: Any = msgspec.field(default=None, name="In msg nelems")
+    elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
+    dtype: Any = None
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+    ranks: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Process Group Ranks")
+    sequence: Any = msgspec.field(default=None, name="Seq")
+    source: Any = msgspec.field(default=None, name="Src Rank")
+    target: Any = msgspec.field(default=None, name="Dst Rank")
+
+
+class OperatorArguments(msgspec.Struct, gc=False):
+    """What is read of the arguments of an operator."""
+
+    external: Any = msgspec.field(default=None, name="External id")
+    external_old: Any = msgspec.field(default=None, name="external id")
+    dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
+    dims_old: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input dims")
+    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
+    values: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Concrete Inputs")
+    strides: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Strides")
+
+
+_NOTHING, _NO_SHAPE = DeviceArguments(), OperatorArguments()
+_DEVICE = msgspec.json.Decoder(DeviceArguments)
+_OPERATOR = msgspec.json.Decoder(OperatorArguments)
+_DEVICE_COLUMNS = 10  # start, end, kind, name, device, stream, correlation, external, size, process
+_SPAN_COLUMNS = 7
+
+
+def nanoseconds(text: bytes, unit: int = 1_000) -> int:
+    """The decimal number ``text``, in units of ``unit`` ns, as whole nanoseconds: read as text, rounded only below one nanosecond.
+
+    >>> nanoseconds(b"1623142623460111.042")
+    1623142623460111042
+    >>> nanoseconds(b"0.9600000000000001")
+    960
+    """
+    if text[:1] == b'"':
+        text = text.strip(b'"')
+    whole, _, part = text.partition(b".")
+    digits = _DIGITS[unit]
+    try:
+        if len(part) > digits or not whole[-1:].isdigit():
+            raise ValueError(text)
+        value = int(whole + part.ljust(digits, b"0"))
+    except ValueError:  # an exponent, or parts of a nanosecond
+        exact = Decimal(text.decode("ascii"))
+        if exact.adjusted() > 20:  # its integer would have that many digits
+            raise
+        value = int((exact * unit).to_integral_value())
+    if not -_FARTHEST < value < _FARTHEST:
+        raise ValueError(f"{value} ns")
+    return value
+
+
+def read_chrome(path: str, unit: str = "us") -> list[Trace]:
+    """The processes profiled in a Chrome trace, one Trace for each device that ran something (or one where none did)."""
+    with open_bytes(path) as stream:
+        return _Reader(path, TIME_UNITS[unit]).read(EventStream(path, blocks(stream)))
+
+
+class _Reader:
+    def __init__(self, path: str, unit: int) -> None:
+        self.path, self.unit = path, unit
+        self.names: dict[str, int] = {}
+        self.shapes: dict[tuple[bytes, ...], int] = {}
+        self.text = self.shape_text = 0  # bytes of them
+        self.device, self.launches, self.operators, self.marks = array("q"), array("q"), array("q"), array("q")
+        self.numbers: dict[Any, int] = {}  # threads and processes that have names instead of numbers
+        self.kinds: dict[str | None, int | None] = {None: None}
+        self.messages: dict[int, Message] = {}  # of device events that say something of a collective, by row
+        self.asked: dict[int, Message] = {}  # of record_param_comms, by external id
+        self.ranks: dict[bytes, tuple[int, ...]] = {}
+        self.left_out: Counter[str] = Counter()
+
+    def read(self, stream: EventStream) -> list[Trace]:
+        kinds = self.kinds
+        for events in stream:
+            for event in events:
+                if event.ph == "X":
+                    cat = event.cat
+                    try:
+                        kind = kinds[cat]
+                    except KeyError:
+                        kind = self._kind(cat)
+                    if kind is not None:
+                        self._add(event, kind)
+            self._check()
+        return self._traces(stream.header)
+
+    def _kind(self, cat: str | None) -> int | None:
+        kind = CATEGORIES.get((cat or "").lower())
+        if len(self.kinds) < 1000:
+            self.kinds[cat] = kind
+        return kind
+
+    def _check(self) -> None:
+        rows = len(self.device) // _DEVICE_COLUMNS + (len(self.launches) + len(self.operators) + len(self.marks)) // _SPAN_COLUMNS
+        if rows > MOST_ROWS:
+            raise InputError(f"{self.path}: more than {MOST_ROWS:,} kernels, calls and operators; profile fewer steps")
+        if self.text > MOST_TEXT:
+            raise InputError(f"{self.path}: its events have more than {MOST_TEXT >> 20} MiB of different names; is it a Chrome trace?")
+
+    def _add(self, event: Event, kind: int) -> None:
+        try:
+            start = nanoseconds(bytes(event.ts), self.unit)
+            length = nanoseconds(bytes(event.dur), self.unit) if len(event.dur) else 0
+        except (ValueError, ArithmeticError):
+            self.left_out["a time that is no number"] += 1
+            return
+        if length < 0:
+            self.left_out["a negative duration"] += 1
+            return
+        name = self.names.get(event.name)
+        if name is None:
+            name = self.names[event.name] = len(self.names)
+            self.text += len(event.name)
+        if kind <= MEMSET:
+            self._add_device(event, kind, start, start + length, name)
+        elif kind == LAUNCH:
+            a = self._decoded(_DEVICE, event.args) or _NOTHING
+            external = a.external if a.external is not None else a.external_old
+            self.launches.extend(
+                (start, start + length, name, self._number(event.tid), self._number(a.correlation), self._number(external), NONE)
+            )
+        else:
+            self._add_operator(event, kind, start, start + length, name)
+
+    def _add_device(self, event: Event, kind: int, start: int, end: int, name: int) -> None:
+        a = self._decoded(_DEVICE, event.args) or _NOTHING
+        external = a.external if a.external is not None else a.external_old
+        device = a.device if a.device is not None else event.pid
+        stream = a.stream if a.stream is not None else event.tid
+        if a.collective is not None:
+            self.messages[len(self.device) // _DEVICE_COLUMNS] = self._message(a, "kernel arguments")
+        identifiers = (device, stream, a.correlation, external, a.bytes, event.pid)
+        self.device.extend((start, end, kind, name, *map(self._number, identifiers)))
+
+    def _add_operator(self, event: Event, kind: int, start: int, end: int, name: int) -> None:
+        a = self._decoded(_OPERATOR, event.args) or _NO_SHAPE
+        external = self._number(a.external if a.external is not None else a.external_old)
+        if event.name == "record_param_comms":
+            asked = self._decoded(_DEVICE, event.args)
+            if asked is not None:
+                self.asked[external] = self._message(asked, "record_param_comms")
+        row = (start, end, name, self._number(event.tid), NONE, external, self._shaped(a))
+        if kind == MARK or event.name.startswith(_MARKS):
+            self.marks.extend(row)
+        if kind == OPERATOR:
+            self.operators.extend(row)
+
+    def _shaped(self, a: OperatorArguments) -> int:
+        dims = a.dims or a.dims_old
+        if not len(dims):
+            return NONE
+        key = (bytes(dims), bytes(a.types), bytes(a.values), bytes(a.strides))
+        found = self.shapes.get(key)
+        if found is None:
+            self.shape_text += sum(map(len, key))
+            if self.shape_text > MOST_SHAPES:
+                self.left_out["the shapes of its operator, as there are too many different ones (the event itself is kept)"] += 1
+                return NONE
+            found = self.shapes[key] = len(self.shapes)
+        return found
+
+    def _number(self, value: Any) -> int:
+        """An identifier as an integer: its own value, that of its digits, or a number given to its text."""
+        if type(value) is int:
+            return value if -_FARTHEST < value < _FARTHEST else NONE
+        if type(value) is not str:
+            return NONE
+        found = self.numbers.get(value)
+        if found is None:
+            digits = value.removeprefix("stream ")
+            found = int(digits) if digits.isdecimal() and len(digits) < 18 else -2 - len(self.numbers)
+            self.numbers[value] = found
+            self.text += len(value)
+        return found
+
+    def _decoded(self, decoder: Any, raw: msgspec.Raw) -> Any:
+        if not len(raw):
+            return None
+        try:
+            return decoder.decode(raw)
+        except REFUSED:
+            pass
+        try:
+            return decoder.decode(as_json(bytes(raw)))
+        except REFUSED:
+            self.left_out["the arguments of an event, which cannot be read (the event itself is kept)"] += 1
+            return None
+
+    def _message(self, a: DeviceArguments, said_by: str) -> Message:
+        listed = bytes(a.ranks)
+        ranks = self.ranks.get(listed)
+        if ranks is None:
+            ranks = self.ranks[listed] = _ranks(listed)
+            self.text += len(listed)
+        return Message(
+            collective=str(a.collective).lower() if a.collective is not None else None,
+            elements_in=_integer(a.elements_in),
+            elements_out=_integer(a.elements_out),
+            dtype=str(a.dtype) if a.dtype is not None else None,
+            group_size=_integer(a.group_size),
+            group=str(a.group) if a.group is not None else None,
+            ranks=ranks,
+            sequence=_integer(a.sequence),
+            source=_integer(a.source),
+            target=_integer(a.target),
+            said_by=said_by,
+        )
+
+    def _traces(self, header: dict[str, Any]) -> list[Trace]:
+        names, shapes = tuple(self.names), tuple(_shape(key) for key in self.shapes)
+        launches, operators, marks = (Spans(*_sorted(a, _SPAN_COLUMNS)[0]) for a in (self.launches, self.operators, self.marks))
+        columns, order = _sorted(self.device, _DEVICE_COLUMNS)
+        messages = self._by_row(order)
+        info = header.get("distributedInfo")
+        info = info if isinstance(info, dict) else {}
+        process = columns.pop()
+        events = DeviceEvents(*columns, *[_launch_rows(columns[0], columns[6], launches)])
+        # single values only: tools that call the profiler add whole environments, which nobody wants passed on
+        said = {k: v for k, v in header.items() if isinstance(v, (str, int, float))}
+        found = []
+        for device, mine in self._places(process, events.device):
+            found.append(
+                Trace(
+                    path=self.path,
+                    reader="chrome",
+                    device_name=_device_name(header, device),
+                    rank=_integer(info.get("rank")),
+                    world_size=_integer(info.get("world_size")),
+                    base=_integer(header.get("baseTimeNanoseconds")) or 0,
+                    names=names,
+                    shapes=shapes,
+                    events=events if mine is None else events.rows(mine),
+                    launches=launches,
+                    operators=operators,
+                    marks=marks,
+                    messages=messages if mine is None else _among(messages, mine),
+                    asked=self.asked,
+                    properties=said | _device(header, device),
+                    warnings=tuple(f"{count} events left out: {why}" for why, count in self.left_out.items()),
+                )
+            )
+        return found
+
+    def _by_row(self, order: Column) -> dict[int, Message]:
+        """The messages by row of the sorted events."""
+        if not self.messages:
+            return {}
+        row = np.empty(len(order), np.int64)
+        row[order] = np.arange(len(order))
+        return dict(sorted((int(row[old]), message) for old, message in self.messages.items()))
+
+    def _places(self, process: Column, device: Column) -> list[tuple[int, Column | None]]:
+        """Each device of each process, and its rows in order; None for all of them."""
+        if not len(device):
+            return [(NONE, None)]
+        order = np.lexsort((device, process))
+        other = (np.diff(process[order]) != 0) | (np.diff(device[order]) != 0)
+        first = np.concatenate(([0], 1 + np.flatnonzero(other)))
+        if len(first) > MOST_DEVICES:
+            raise InputError(f"{self.path}: events of {len(first):,} devices, and at most {MOST_DEVICES} are read; is it a Chrome trace?")
+        if len(first) == 1:
+            return [(int(device[0]), None)]
+        return [(int(device[mine[0]]), mine) for mine in np.split(order, first[1:])]
+
+
+def _sorted(flat: array[int], count: int) -> tuple[list[Column], Column]:
+    """The columns of a table of rows, sorted by the first; and the order. The rows themselves are given up."""
+    values = (np.frombuffer(flat, dtype=np.int64) if len(flat) else np.empty(0, np.int64)).reshape(-1, count)
+    order = np.argsort(values[:, 0], kind="stable")
+    columns = [values[:, i][order] for i in range(count)]
+    del values
+    del flat[:]
+    return columns, order
+
+
+def _among(messages: dict[int, Message], mine: Column) -> dict[int, Message]:
+    """The messages of these rows, by place among them."""
+    rows = np.fromiter(messages, np.int64, len(messages))
+    at = np.minimum(np.searchsorted(mine, rows), len(mine) - 1)
+    return {int(i): messages[int(row)] for i, row, here in zip(at, rows, mine[at] == rows, strict=True) if here}
+
+
+def _launch_rows(start: Column, correlation: Column, launches: Spans) -> Column:
+    """For each device event the call that launched it: the last one of its correlation that began before it, or the first there is.
+
+    A correlation comes again where a trace was repeated or several processes were merged, so the time decides.
+    """
+    known = np.flatnonzero(launches.correlation >= 0)
+    found = np.full(len(start), NONE, np.int64)
+    if not len(known) or not len(start):
+        return found
+    order = known[np.lexsort((launches.start[known], launches.correlation[known]))]
+    keys = launches.correlation[order]
+    low, high = np.searchsorted(keys, correlation, "left"), np.searchsorted(keys, correlation, "right")
+    one = (high > low) & (correlation >= 0)
+    found[one] = order[low[one]]
+    several = np.flatnonzero(one & (high - low > 1))
+    # places in the order of (correlation, time) as one integer each: where a correlation begins, and how many calls had begun by then
+    times = np.sort(launches.start[order])
+    span = len(times) + 1
+    begins = np.searchsorted(keys, keys, "left")
+    places = begins * span + np.searchsorted(times, launches.start[order], "left")
+    begun = low[several] * span + np.searchsorted(times, start[several], "right")
+    last = np.searchsorted(places, begun, "left") - 1
+    found[several] = order[np.maximum(last, low[several])]
+    return found
+
+
+def _shape(key: tuple[bytes, ...]) -> Shape:
+    dims, types, values, strides = (_list(text) for text in key)
+    return Shape(tuple(dims), tuple(map(str, types)), tuple(map(str, values)), tuple(strides))
+
+
+def _list(text: bytes) -> list[Any]:
+    try:
+        value = msgspec.json.decode(text) if text else []
+    except REFUSED:
+        return []
+    return value if isinstance(value, list) else []
+
+
+def _ranks(text: bytes) -> tuple[int, ...]:
+    """Ranks in a list, or in the text of one."""
+    return tuple(int(r) for r in text.strip(b'"[] ').replace(b",", b" ").split() if r.removeprefix(b"-").isdigit() and len(r) < 12)
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 18:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _FARTHEST else None
+
+
+def _device(header: dict[str, Any], device: int) -> dict[str, object]:
+    listed = header.get("deviceProperties")
+    for item in listed if isinstance(listed, list) else []:
+        if isinstance(item, dict) and item.get("id") == device:
+            return {"device": item}
+    return {}
+
+
+def _device_name(header: dict[str, Any], device: int) -> str:
+    found = _device(header, device).get("device")
+    return str(found.get("name", "")) if isinstance(found, dict) else ""
+
+
+def no_device(path: str) -> InputError:
+    """The error for a trace in which no device ran anything."""
+    return InputError(f"{path}: no kernel, copy or memset in it; profile with ProfilerActivity.CUDA (or your device's) switched on")

@@ -1,0 +1,393 @@
+"""Nsight Systems: the SQLite file that ``nsys export --type sqlite`` writes, as one Trace a device and process.
+
+Built from NVIDIA's schema reference for the export and from what public scripts query. No file of a real run stood behind it: none
+is published as text under a licence, so tests make their own by the documented schema. The schema changes between versions: columns are
+looked up, and what is missing is said in the trace's warnings.
+
+Times are whole nanoseconds since the session began. A process is the high bits of a globalTid. A graph launch recorded whole is one event;
+recorded by node, its kernels are events of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.errors import InputError
+from ironlaw.measure.events import KERNEL, MEMCPY, MEMSET, NONE, Column, DeviceEvents, Message, Shape, Spans, Trace
+from ironlaw.measure.read.limits import printable
+from ironlaw.measure.read.nsys_nccl import Span, payload_messages
+from ironlaw.measure.read.tables import MAGIC, Columns, Database
+
+PREFIX = "CUPTI_ACTIVITY_KIND_"
+KERNELS, GRAPHS, CALLS, RANGES = PREFIX + "KERNEL", PREFIX + "GRAPH_TRACE", PREFIX + "RUNTIME", "NVTX_EVENTS"
+TRACES = 1024  # devices and processes of one file
+THREAD = (1 << 24) - 1  # the low bits of a globalTid
+RANGE_TYPES = (59, 60, 70, 71)  # push-pop and start-end, of the process and imported; others are marks and names
+COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
+GPU = ("chipName", "totalMemory", "memoryBandwidth", "smCount", "clockRate", "coreClockRate", "computeMajor", "computeMinor")
+
+_EVENT = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
+_NAMES = ("demangledName", "shortName", "mangledName")
+_VERSION = re.compile(r"_v\d{4,5}(_ptsz|_ptds)?$")  # cudaLaunchKernel_v7000
+_OPERATOR = re.compile(r"([A-Za-z_]\w*::[\w.:]+)(?:, |$)")  # torch's emit_nvtx: aten::mm, seq = 3, op_id = 7, sizes = [[2, 4], [4, 8]]
+_SIZES = re.compile(r"sizes = (\[[\[\]\d, -]*\])")
+
+
+def recognise(head: bytes) -> bool:
+    """Whether a file that begins so may be an export: SQLite, with the tables' names on its first page if its list of tables fits there."""
+    if not head.startswith(MAGIC) or len(head) < 101:
+        return False
+    page = int.from_bytes(head[16:18], "big")
+    if head[100] != 0x0D or len(head) < (1 << 16 if page == 1 else page):  # 0x0D: the list is this page alone
+        return True
+    return any(name in head for name in (PREFIX.encode(), b"NVTX_EVENTS", b"TARGET_INFO_"))
+
+
+def read_nsys(path: str | Path) -> list[Trace]:
+    """Every device of every process in the export at ``path``, ordered by process and device."""
+    with Database(path) as database:
+        return _Export(database).traces()
+
+
+class Names:
+    """Texts, each once."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, int] = {}
+
+    def add(self, text: str) -> int:
+        """The index of ``text``."""
+        return self.index.setdefault(text, len(self.index))
+
+    def column(self, texts: Iterable[str]) -> Column:
+        """The indices of ``texts``."""
+        return np.fromiter((self.add(text) for text in texts), np.int64)
+
+
+class _Export:
+    """Reads the tables once, then cuts them by process and device."""
+
+    def __init__(self, database: Database) -> None:
+        self.database, self.path = database, database.path
+        self.names = Names()
+        self.warnings: list[str] = []
+        self.strings: dict[int, str] = {}
+        self.shapes: dict[str, int] = {}
+        self.schema = self._pairs("META_DATA_EXPORT", "name", "value").get("EXPORT_SCHEMA_VERSION", "")
+
+    def traces(self) -> list[Trace]:
+        self._refuse_others()
+        events = self._events()
+        calls, ranges, texts, payloads = self._host()
+        self._strings(events, calls, ranges)
+        self._name_events(events)
+        numbers, where = np.unique(calls.pop("nameId"), return_inverse=True)
+        calls["name"] = self.names.column(_VERSION.sub("", self._string(i)) for i in numbers.tolist())[where]
+        labels = [t if t is not None else self._string(i) for t, i in zip(texts, ranges["textId"].tolist(), strict=True)]
+        spans = self._payloads(ranges, labels, payloads)
+        marks, operators = self._marks(ranges, labels)
+        keys, inverse = np.unique(np.stack([events["globalPid"], events["deviceId"]], axis=1), axis=0, return_inverse=True)
+        if len(keys) > TRACES:
+            raise InputError(f"{self.path}: more than {TRACES} devices and processes; export fewer ranks")
+        order = np.lexsort((events["start"], inverse.reshape(-1)))
+        edges = np.searchsorted(inverse.reshape(-1)[order], np.arange(len(keys) + 1))
+        made: list[Trace] = []
+        for i, (process, device) in enumerate(keys.tolist()):
+            rows = order[edges[i] : edges[i + 1]]
+            own = {name: column[rows] for name, column in events.items()}
+            made.append(self._trace((process, device), own, (calls, marks, operators), spans))
+        names = tuple(self.names.index)
+        shapes = tuple(Shape(dims) for dims in (tuple(json.loads(text)) for text in self.shapes))
+        return [_with(trace, names, shapes, tuple(self.warnings)) for trace in made]
+
+    def _refuse_others(self) -> None:
+        if KERNELS in self.database.refused or self.database.columns(KERNELS) or self.database.columns(GRAPHS):
+            return
+        known = [name for name in self.database.tables if name.startswith(PREFIX) or name in (RANGES, "StringIds")]
+        if not known:
+            raise InputError(f"{self.path}: an SQLite database, and not an export of Nsight Systems: it has no table {KERNELS}")
+        raise InputError(
+            f"{self.path}: the export has no table {KERNELS}, so no kernel was recorded; profile with --trace=cuda,nvtx and export again"
+        )
+
+    # tables
+
+    def _table(self, table: str, wanted: tuple[str, ...], needed: tuple[str, ...] = ("start", "end")) -> Columns:
+        """Columns of a table, NONE where it has none of that name; rows that end before they start are left out."""
+        have = self.database.columns(table)
+        if not have:
+            return {name: np.empty(0, np.int64) for name in wanted}
+        if lacking := [name for name in needed if name not in have]:
+            raise InputError(f"{self.path}: {table} has no column {', '.join(lacking)}{self._version()}")
+        found, _ = self.database.integers(table, wanted)
+        self._missing(table, [name for name in wanted if name not in found])
+        return self._sane(table, self._filled(found, wanted))
+
+    def _filled(self, found: Columns, wanted: tuple[str, ...]) -> Columns:
+        count = len(found["start"])
+        return {name: found[name] if name in found else np.full(count, NONE, np.int64) for name in wanted}
+
+    def _sane(self, table: str, found: Columns) -> Columns:
+        keep = self._keep(table, found)
+        return found if keep.all() else {name: column[keep] for name, column in found.items()}
+
+    def _keep(self, table: str, found: Columns) -> NDArray[np.bool_]:
+        start, end = found["start"], found["end"]
+        untimed = (start == 0) & (end == 0)
+        backwards = (end < start) | (start < -(1 << 62)) | (end > 1 << 62)
+        for rows, what in ((untimed, "have no times"), (backwards & ~untimed, "end before they start")):
+            if count := int(rows.sum()):
+                self.warnings.append(f"{table}: {count} rows {what} and are left out")
+        keep: NDArray[np.bool_] = ~(untimed | backwards)
+        return keep
+
+    def _version(self) -> str:
+        return f" (export schema {printable(self.schema, 40)})" if self.schema else ""
+
+    def _missing(self, table: str, names: list[str]) -> None:
+        names = [n for n in names if n not in _NAMES and n not in ("jsonTextId", "graphNodeId")]
+        if names:
+            self.warnings.append(f"{table} has no column {', '.join(names)}{self._version()}")
+
+    def _events(self) -> Columns:
+        """All device events, with the kind and the number that names them."""
+        tables = (
+            (KERNELS, KERNEL, (*_EVENT, *_NAMES, "graphNodeId")),
+            (GRAPHS, KERNEL, (*_EVENT, "graphId")),
+            (PREFIX + "MEMCPY", MEMCPY, (*_EVENT, "bytes", "copyKind")),
+            (PREFIX + "MEMSET", MEMSET, (*_EVENT, "bytes")),
+        )
+        parts = [self._part(*one) for one in tables]
+        events = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if not len(events["start"]):
+            raise InputError(f"{self.path}: the export has no device events; was the GPU used while it was profiled?")
+        events["deviceId"] = np.where(events["deviceId"] == NONE, 0, events["deviceId"])
+        return events
+
+    def _part(self, table: str, kind: int, wanted: tuple[str, ...]) -> Columns:
+        """The device events of one table."""
+        found = self._table(table, wanted)
+        count = len(found["start"])
+        none = np.full(count, NONE, np.int64)
+        if table == KERNELS and count and not any(n in self.database.columns(table) for n in _NAMES):
+            raise InputError(f"{self.path}: {table} has none of the columns {', '.join(_NAMES)}{self._version()}")
+        if table == GRAPHS and count:
+            self.warnings.append(f"{count} CUDA graphs are recorded whole, without their kernels; --cuda-graph-trace=node shows them")
+        naming = found.get("graphId", found.get("copyKind", none))
+        for name in _NAMES if table == KERNELS else ():  # a name that is NULL in one column may stand in the next
+            naming = np.where(naming == NONE, found[name], naming)
+        return {name: found[name] for name in _EVENT} | {
+            "size": found.get("bytes", none),
+            "naming": naming,
+            "kind": np.full(count, kind, np.int64),
+            "graph": np.full(count, table == GRAPHS, np.int64),
+            "node": found.get("graphNodeId", none),
+        }
+
+    def _host(self) -> tuple[Columns, Columns, list[str | None], list[str | None]]:
+        """API calls; NVTX ranges with their own texts and payloads."""
+        if not self.database.columns(CALLS):
+            self.warnings.append(f"no table {CALLS}: no event can be linked to its launch")
+        calls = self._table(CALLS, ("start", "end", "globalTid", "correlationId", "nameId"))
+        wanted = ("start", "end", "eventType", "globalTid", "textId", "domainId", "jsonTextId")
+        if not self.database.columns(RANGES):
+            self.warnings.append("no NVTX ranges in the file: no steps and no operators")
+            return calls, {name: np.empty(0, np.int64) for name in wanted}, [], []
+        if "start" not in self.database.columns(RANGES) or "end" not in self.database.columns(RANGES):
+            raise InputError(f"{self.path}: {RANGES} has no columns start and end{self._version()}")
+        found, words = self.database.integers(RANGES, wanted, ("text", "jsonText"))
+        ranges = self._filled(found, wanted)
+        texts = words.get("text", [None] * len(ranges["start"]))
+        payloads = words.get("jsonText", [None] * len(ranges["start"]))
+        closed = ranges["end"] != NONE
+        if "eventType" in found:
+            spans = np.isin(ranges["eventType"], RANGE_TYPES)
+            if count := int((spans & ~closed).sum()):
+                self.warnings.append(f"{RANGES}: {count} ranges never end and are left out")
+            closed &= spans
+        keep = np.flatnonzero(closed)
+        ranges = {name: column[keep] for name, column in ranges.items()}
+        sane = self._keep(RANGES, ranges)
+        keep, ranges = keep[sane], {name: column[sane] for name, column in ranges.items()}
+        return calls, ranges, [texts[i] for i in keep.tolist()], [payloads[i] for i in keep.tolist()]
+
+    def _strings(self, events: Columns, calls: Columns, ranges: Columns) -> None:
+        """The texts of StringIds that something names; the others are not kept."""
+        kernels = (events["kind"] == KERNEL) & (events["graph"] == 0)
+        named = (events["naming"][kernels], calls["nameId"], ranges["textId"], ranges["jsonTextId"])
+        wanted = set(np.unique(np.concatenate(named)).tolist())
+        if not {"id", "value"} <= set(self.database.columns("StringIds")):
+            if wanted - {NONE}:
+                self.warnings.append("StringIds is missing: kernels and calls have numbers for names")
+            return
+        same: dict[str, str] = {}
+        for rows in self.database.chunks("StringIds", ("id", "value")):
+            for number, value in rows:
+                if number in wanted and (text := self.database.kept(value, same)) is not None:
+                    self.strings[number] = text
+
+    def _string(self, number: int) -> str:
+        return self.strings.get(number, "" if number == NONE else f"string {number}")
+
+    def _pairs(self, table: str, key: str, value: str) -> dict[Any, Any]:
+        if not {key, value} <= set(self.database.columns(table)):
+            return {}
+        return {k: v for rows in self.database.chunks(table, (key, value)) for k, v in rows}
+
+    # columns
+
+    def _name_events(self, events: Columns) -> None:
+        """Replace what names an event by an index into the names."""
+        naming, kind, graph = events.pop("naming"), events["kind"], events["graph"]
+        name = np.empty(len(kind), np.int64)
+        for rows, text in (
+            ((kind == KERNEL) & (graph == 0), self._string),
+            (graph == 1, lambda i: f"CUDA graph {i}" if i != NONE else "CUDA graph"),
+            (kind == MEMCPY, lambda i: f"Memcpy {COPIES.get(i, 'of kind ' + str(i))}" if i != NONE else "Memcpy"),
+            (kind == MEMSET, lambda _: "Memset"),
+        ):
+            numbers, where = np.unique(naming[rows], return_inverse=True)
+            name[rows] = self.names.column(text(i) for i in numbers.tolist())[where]
+        events["name"] = name
+
+    def _marks(self, ranges: Columns, labels: list[str]) -> tuple[Columns, Columns]:
+        """Annotations and torch's operators, told apart by name."""
+        found = [_OPERATOR.match(label) for label in labels]
+        operator = np.fromiter((m is not None for m in found), np.bool_, len(found))
+        ranges["name"] = self.names.column(m.group(1) if m else label for m, label in zip(found, labels, strict=True))
+        sizes = (_SIZES.search(label) if m else None for m, label in zip(found, labels, strict=True))
+        ranges["shapes"] = np.fromiter((self._shape(m.group(1)) if m else NONE for m in sizes), np.int64, len(labels))
+        columns = ("start", "end", "name", "globalTid", "shapes")
+        return tuple({n: ranges[n][rows] for n in columns} for rows in (~operator, operator))  # type: ignore[return-value]
+
+    def _shape(self, text: str) -> int:
+        if (known := self.shapes.get(text)) is not None:
+            return known
+        try:
+            parsed = json.loads(text) if len(text) < 4096 else None
+        except (ValueError, RecursionError):
+            return NONE
+        return self.shapes.setdefault(text, len(self.shapes)) if isinstance(parsed, list) else NONE
+
+    # one trace
+
+    def _trace(self, key: tuple[int, int], own: Columns, host: tuple[Columns, Columns, Columns], payloads: list[tuple[int, Span]]) -> Trace:
+        self.database.deadline.check()
+        process, device = key
+        launches, marks, operators = (self._spans(columns, process) for columns in host)
+        correlation = np.where(own["correlationId"] == 0, NONE, own["correlationId"])
+        launch = link(correlation, launches.correlation)
+        none = np.full(len(correlation), NONE, np.int64)
+        events = DeviceEvents(
+            own["start"], own["end"], own["kind"], own["name"], np.full(len(none), device, np.int64),
+            own["streamId"], correlation, none, own["size"], launch,
+        )  # fmt: skip
+        messages = self._messages(events, launches, process, payloads)
+        nodes = int(np.sum((own["node"] != NONE) & (own["node"] != 0)))
+        properties = self._properties(process, device) | {"kernels of graph nodes": nodes, "graphs recorded whole": int(own["graph"].sum())}
+        rank = self._pairs("MPI_RANKS", "globalPid", "rank").get(process)
+        return Trace(
+            path=str(self.path),
+            reader="nsys",
+            device_name=str(properties.pop("name", "")),
+            rank=rank if isinstance(rank, int) else None,
+            world_size=None,
+            base=self._base(),
+            names=(),
+            shapes=(),
+            events=events,
+            launches=launches,
+            operators=operators,
+            marks=marks,
+            messages=messages,
+            properties=properties,
+        )
+
+    def _spans(self, columns: Columns, process: int) -> Spans:
+        """The rows of one process; of all where either table does not say whose they are."""
+        known = columns["globalTid"] != NONE
+        mine = ~known | (process == NONE) | (columns["globalTid"] & ~THREAD == process & ~THREAD)
+        rows = np.flatnonzero(mine)
+        rows = rows[np.argsort(columns["start"][rows], kind="stable")]
+        none = np.full(len(rows), NONE, np.int64)
+        thread = np.where(known, columns["globalTid"] & THREAD, NONE)[rows]
+        correlation = columns["correlationId"][rows] if "correlationId" in columns else none
+        shapes = columns["shapes"][rows] if "shapes" in columns else none
+        return Spans(columns["start"][rows], columns["end"][rows], columns["name"][rows], thread, correlation, none, shapes)
+
+    def _payloads(self, ranges: Columns, labels: list[str], payloads: list[str | None]) -> list[tuple[int, Span]]:
+        """NCCL's ranges with a payload, each with its globalTid."""
+        found = []
+        numbers = ranges["jsonTextId"].tolist()
+        for i, label in enumerate(labels):
+            if label.startswith("nccl") and (text := payloads[i] or self._string(numbers[i])):
+                whose = int(ranges["globalTid"][i])
+                found.append((whose, (int(ranges["start"][i]), int(ranges["end"][i]), whose & THREAD, label, text)))
+        return found
+
+    def _messages(self, events: DeviceEvents, launches: Spans, process: int, payloads: list[tuple[int, Span]]) -> dict[int, Message]:
+        spans = [span for whose, span in payloads if process == NONE or whose & ~THREAD == process & ~THREAD]
+        if not spans:
+            return {}
+        is_nccl = np.fromiter(("nccl" in name.lower() for name in self.names.index), np.bool_, len(self.names.index))
+        messages, alone = payload_messages(spans, events, launches, is_nccl[events.name])
+        if alone:
+            self.warnings.append(f"{alone} NCCL ranges with a size have no kernel of their own (grouped calls): their kernels have no size")
+        return messages
+
+    def _base(self) -> int:
+        columns = self.database.columns("TARGET_INFO_SESSION_START_TIME")
+        if "utcEpochNs" not in columns:
+            return 0
+        values, _ = self.database.integers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
+        return int(values["utcEpochNs"][0]) if len(values["utcEpochNs"]) else 0
+
+    def _properties(self, process: int, device: int) -> dict[str, object]:
+        """What the file says of the GPU, the process and itself."""
+        said: dict[str, object] = {"schema": printable(self.schema, 40)} if self.schema else {}
+        if process != NONE:
+            said["pid"] = process >> 24 & THREAD
+        numbers, _ = self.database.integers("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
+        gpu = device
+        if "gpuId" in numbers and "cudaId" in numbers:
+            mine = numbers["cudaId"] == device
+            if "pid" in numbers and process != NONE:
+                mine &= numbers["pid"] == said["pid"]
+            gpu = int(numbers["gpuId"][mine][0]) if mine.any() else device
+        have = self.database.columns("TARGET_INFO_GPU")
+        wanted = [name for name in ("id", "name", *GPU) if name in have]
+        if "id" in have and "name" in have:
+            for rows in self.database.chunks("TARGET_INFO_GPU", wanted):
+                for row in rows:
+                    if row[0] == gpu:
+                        values = zip(wanted[1:], row[1:], strict=True)
+                        said |= {k: printable(v) if isinstance(v, str) else v for k, v in values if isinstance(v, (str, int))}
+        return said
+
+
+def link(correlation: Column, launches: Column) -> Column:
+    """For every event the first row of ``launches`` with its correlation, NONE where there is none.
+
+    >>> link(np.array([7, 5, -1]), np.array([5, 7, 7])).tolist()
+    [1, 0, -1]
+    """
+    order = np.argsort(launches, kind="stable")
+    if not len(order):
+        return np.full(len(correlation), NONE, np.int64)
+    at = np.minimum(np.searchsorted(launches[order], correlation), len(order) - 1)
+    found = (launches[order][at] == correlation) & (correlation != NONE)
+    return np.where(found, order[at], NONE).astype(np.int64)
+
+
+def _with(trace: Trace, names: tuple[str, ...], shapes: tuple[Shape, ...], warnings: tuple[str, ...]) -> Trace:
+    """``trace`` with what all traces of a file share."""
+    from dataclasses import replace
+
+    return replace(trace, names=names, shapes=shapes, warnings=warnings)

@@ -1,0 +1,380 @@
+"""A CUDA memory snapshot of PyTorch: what its caching allocator held, at the moment of the dump and at the peak before it.
+
+``torch.cuda.memory._dump_snapshot`` pickles a dict: ``segments`` are what was taken from the driver, each cut into ``blocks``;
+``device_traces`` is a ring of the last allocations and frees, by device. Both are read as plain data (``pickles``), or from JSON of the
+same content. Names and meanings follow torch's ``_memory_viz.py`` and ``memory_snapshot.cpp``. No snapshot of a real run stood behind
+this reader: none is published under a licence, and torch without CUDA makes none.
+
+A trace counts requested bytes, segments count the blocks those were rounded up to. The trace has no beginning: levels are counted back
+from the end, where the segments say what was held.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ironlaw.errors import InputError
+from ironlaw.measure.read.limits import Deadline, open_bytes, printable
+from ironlaw.measure.read.pickles import is_pickle, load_plain
+
+JSON = 128 << 20  # bytes of JSON; its objects take up to 24 times that
+ROWS = 30_000_000  # blocks and entries looked at: shared lists are small in a file and without end to walk
+FRAMES = 64  # frames of a stack looked at for the line outside torch
+LARGEST = 10  # holders kept
+SIZE = 1 << 62  # no number of bytes, address or microseconds is larger
+
+ALLOCATED, PENDING, FREE = "active_allocated", "active_pending_free", "inactive"
+NO_STACK = "(no stack recorded)"
+EARLIER = "(allocated before the trace begins)"
+_INSIDE = ("/torch/", "\\torch\\", "<frozen ", "<string>")  # frames that say how, not who
+_KEYS = ("segments", "device_traces")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Memory allocated from one line of source."""
+
+    frame: str
+    size: int  # [B] requested
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The highest level within a trace."""
+
+    size: int  # [B]
+    time_us: int | None  # None where the file has no times
+    entry: int  # entries of the trace up to it
+
+
+@dataclass(frozen=True)
+class Churn:
+    """How often the allocator went to the driver during the trace."""
+
+    entries: int
+    span_us: int | None
+    segment_allocs: int  # cudaMalloc, or pages mapped
+    segment_frees: int
+    segment_bytes: int  # [B] allocated so
+    refills: int  # segments allocated right after others were freed: what a failed cudaMalloc and its retry look like
+    ooms: tuple[tuple[int, int], ...]  # [B] asked for, [B] free on the device
+
+    @property
+    def per_second(self) -> float | None:
+        """Calls to the driver a second, None without times."""
+        return (self.segment_allocs + self.segment_frees) / self.span_us * 1e6 if self.span_us else None
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """The allocator of one device."""
+
+    device: int
+    segments: int
+    reserved: int  # [B] of segments
+    allocated: int  # [B] of blocks in use
+    requested: int  # [B] asked for in those blocks
+    pending: int  # [B] freed and waiting for a stream
+    free: int  # [B] of blocks that are not in use
+    largest_free: int  # [B]
+    inactive_split: int  # [B] free inside segments that hold other blocks: they cannot go back to the driver
+    holders: tuple[Holder, ...]  # at the dump, largest first
+    peak: Peak | None  # of requested bytes; None without a trace
+    reserved_peak: Peak | None
+    peak_holders: tuple[Holder, ...]
+    churn: Churn | None
+
+    @property
+    def fragmentation(self) -> float:
+        """The part of free memory that the largest request that still fits could not use: 1 - largest free block over free."""
+        return 1.0 - self.largest_free / self.free if self.free else 0.0
+
+    @property
+    def active(self) -> int:
+        """In use or waiting for a stream [B]: what cannot be given out again."""
+        return self.allocated + self.pending
+
+    @property
+    def unused(self) -> int:
+        """Reserved and not allocated [B]."""
+        return self.reserved - self.allocated
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A memory snapshot, by device."""
+
+    path: str
+    form: str  # "pickle" or "json"
+    devices: tuple[DeviceMemory, ...]
+    settings: dict[str, Any]  # the allocator's, as the file says them
+    warnings: tuple[str, ...] = ()
+
+    def data(self) -> dict[str, Any]:
+        """Plain types for JSON."""
+        devices = []
+        for one in self.devices:
+            row = asdict(one) | {"fragmentation": one.fragmentation, "unused": one.unused, "active": one.active}
+            if one.churn is not None:
+                row["churn"] |= {"per_second": one.churn.per_second, "ooms": [{"size": s, "free": f} for s, f in one.churn.ooms]}
+            devices.append(row)
+        return {"path": self.path, "form": self.form, "devices": devices, "settings": self.settings, "warnings": list(self.warnings)}
+
+
+def recognise(head: bytes) -> bool:
+    """Whether a file that begins so may be a memory snapshot: a pickle, or JSON with its keys."""
+    return is_pickle(head) or (head.lstrip()[:1] == b"{" and b'"segments"' in head and b'"blocks"' in head)
+
+
+def read_snapshot(path: str | Path) -> Snapshot:
+    """The snapshot in ``path``, pickled or JSON, compressed or not. Nothing in the file is ever run."""
+    with open_bytes(path) as stream:
+        first = stream.peek(16)[:16]  # type: ignore[attr-defined]
+        form = "json" if first.lstrip()[:1] in (b"{", b"[") else "pickle"
+        tree = _json(stream.read(JSON + 1), path) if form == "json" else load_plain(stream, path)
+    if not isinstance(tree, dict) or "segments" not in tree:
+        raise InputError(f"{path}: not a memory snapshot of PyTorch: no dict with the keys {' and '.join(_KEYS)}")
+    return _Reader(path).snapshot(tree, form)
+
+
+def _json(text: bytes, path: str | Path) -> Any:
+    if len(text) > JSON:
+        raise InputError(f"{path}: JSON of more than {JSON} bytes; give the pickle, or record fewer entries (max_entries)")
+
+    def refuse(name: str) -> Any:
+        raise InputError(f"{path}: {name} in the JSON of a memory snapshot")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise InputError(f"{path}: JSON nested too deep for a memory snapshot") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
+
+
+class _Reader:
+    """Turns the plain tree into sums; every value is looked at before it is used, every row is counted."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path, self.rows = path, 0
+        self.deadline = Deadline(path, 600.0)
+        self.lines: dict[int, str] = {}  # stacks are shared: one list of frames, seen by its id, is looked at once
+        self.warnings: list[str] = []
+
+    def snapshot(self, tree: dict[str, Any], form: str) -> Snapshot:
+        by_device: dict[int, list[dict[str, Any]]] = {}
+        for segment in self.each(tree["segments"], "segments"):
+            by_device.setdefault(self.whole(segment, "device", "segments", 0), []).append(segment)
+        traces = [self.listed(t, "device_traces") for t in self.listed(tree.get("device_traces") or [], "device_traces")]
+        if not any(traces):
+            self.warnings.append("no trace of allocations in the file: no peak; record it with _record_memory_history(enabled='all')")
+        numbers = sorted(set(by_device) | {i for i, trace in enumerate(traces) if trace})
+        devices = tuple(self.device(n, by_device.get(n, []), traces[n] if n < len(traces) else []) for n in numbers)
+        if not devices:
+            raise InputError(f"{self.path}: the snapshot is empty: no segments and no trace; was CUDA in use when it was taken?")
+        return Snapshot(str(self.path), form, devices, self.settings(tree.get("allocator_settings")), tuple(self.warnings))
+
+    def device(self, number: int, segments: list[dict[str, Any]], entries: list[Any]) -> DeviceMemory:
+        sums = dict.fromkeys(("reserved", "allocated", "requested", "pending", "free", "split", "largest"), 0)
+        live: dict[int, tuple[int, str]] = {}  # by address: requested bytes and line
+        for segment in segments:
+            sums["reserved"] += self.whole(segment, "total_size", "segments")
+            self.blocks(segment, sums, live)
+        trace = _Trace(self, entries) if entries else None
+        peak = trace.peak(sums["requested"]) if trace else None
+        return DeviceMemory(
+            device=number,
+            segments=len(segments),
+            reserved=sums["reserved"],
+            allocated=sums["allocated"],
+            requested=sums["requested"],
+            pending=sums["pending"],
+            free=sums["free"],
+            largest_free=sums["largest"],
+            inactive_split=sums["split"],
+            holders=largest(live.values()),
+            peak=peak,
+            reserved_peak=trace.reserved_peak(sums["reserved"]) if trace else None,
+            peak_holders=trace.peak_holders(peak, live) if trace and peak else (),
+            churn=trace.churn() if trace else None,
+        )
+
+    def blocks(self, segment: dict[str, Any], sums: dict[str, int], live: dict[int, tuple[int, str]]) -> None:
+        """Add the blocks of one segment."""
+        blocks = self.listed(segment.get("blocks"), "blocks of a segment")
+        address = self.whole(segment, "address", "segments")
+        for block in self.each(blocks, "blocks"):
+            size, state = self.whole(block, "size", "blocks"), block.get("state")
+            if state == ALLOCATED:
+                requested, frames = self.request(block, size)
+                sums["allocated"] += size
+                sums["requested"] += requested
+                live[address] = requested, self.line(frames)
+            elif state == PENDING:
+                sums["pending"] += size
+            elif state == FREE:
+                sums["free"] += size
+                sums["split"] += size if len(blocks) > 1 else 0
+                sums["largest"] = max(sums["largest"], size)
+            else:
+                raise InputError(f"{self.path}: a block in state {state!r:.40}; known: {ALLOCATED}, {PENDING}, {FREE}")
+            address += size
+
+    def request(self, block: dict[str, Any], size: int) -> tuple[int, Any]:
+        """What was asked for of a block, and where; torch before 2.1 kept both in a history."""
+        history = block.get("history")
+        if "requested_size" not in block and isinstance(history, list) and history and isinstance(history[0], dict):
+            return self.whole(history[0], "real_size", "history", size), history[0].get("frames")
+        return self.whole(block, "requested_size", "blocks", size), block.get("frames")
+
+    def line(self, frames: Any) -> str:
+        """The line of source that a stack is charged to: the innermost one in Python outside torch."""
+        if not isinstance(frames, list) or not frames:
+            return NO_STACK
+        if (known := self.lines.get(id(frames))) is not None:
+            return known
+        rows = [f for f in frames[:FRAMES] if isinstance(f, dict)]
+        names = [printable(f.get("filename", "")) for f in rows]
+        outside = (i for i, n in enumerate(names) if n.endswith(".py") and not any(part in n for part in _INSIDE))
+        at = next(outside, 0)
+        text = f"{names[at]}:{printable(rows[at].get('line', ''), 12)} {printable(rows[at].get('name', ''))}" if rows else NO_STACK
+        self.lines[id(frames)] = text
+        return text
+
+    def settings(self, given: Any) -> dict[str, Any]:
+        """The allocator's settings that are plain values, one level of dicts deep."""
+        if not isinstance(given, dict):
+            return {}
+
+        def plain(value: Any) -> bool:
+            number = isinstance(value, (bool, int, float)) and abs(value) < SIZE
+            return value is None or number or (isinstance(value, str) and len(value) < 4096)
+
+        kept: dict[str, Any] = {}
+        for key, value in list(given.items())[:100]:
+            if plain(value):
+                kept[key] = value
+            elif isinstance(value, dict):
+                kept[key] = {k: v for k, v in list(value.items())[:100] if plain(v)}
+        return kept
+
+    # every value is looked at before it is used
+
+    def each(self, rows: Any, what: str) -> Iterable[dict[str, Any]]:
+        for row in self.listed(rows, what):
+            self.rows += 1
+            if self.rows % 65536 == 0:
+                self.deadline.check()
+            if self.rows > ROWS:
+                raise InputError(f"{self.path}: more than {ROWS} blocks and entries; record fewer (max_entries)")
+            if not isinstance(row, dict):
+                raise InputError(f"{self.path}: {what} of a memory snapshot are dicts, not {type(row).__name__}")
+            yield row
+
+    def listed(self, rows: Any, what: str) -> list[Any]:
+        if not isinstance(rows, list):
+            raise InputError(f"{self.path}: {what} of a memory snapshot are a list, not {type(rows).__name__}")
+        return rows
+
+    def whole(self, row: dict[str, Any], key: str, what: str, default: int | None = None) -> int:
+        value = row.get(key, default)
+        if type(value) is not int or not 0 <= value < 1 << 64 or (value > SIZE and key not in ("address", "addr")):
+            raise InputError(f"{self.path}: {key} in {what} is {value!r:.40}, not a whole number in range")
+        return value
+
+
+class _Trace:
+    """One device's ring of entries, walked once."""
+
+    def __init__(self, reader: _Reader, entries: list[Any]) -> None:
+        self.reader = reader
+        self.rows = list(reader.each(entries, "device_traces"))
+        self.times = [self._time(row) for row in self.rows]
+
+    def _time(self, row: dict[str, Any]) -> int | None:
+        return self.reader.whole(row, "time_us", "device_traces") if "time_us" in row else None
+
+    def _size(self, row: dict[str, Any]) -> int:
+        return self.reader.whole(row, "size", "device_traces")
+
+    def _levels(self, up: tuple[str, ...], down: tuple[str, ...], last: int) -> Peak:
+        """The highest level, when it is ``last`` after the last entry."""
+        level = best = last
+        at = len(self.rows)
+        for i in range(len(self.rows) - 1, -1, -1):
+            row = self.rows[i]
+            action = row.get("action")
+            if action in up:
+                level -= self._size(row)
+            elif action in down:
+                level += self._size(row)
+            if level > best:
+                best, at = level, i
+        return Peak(best, self.times[at - 1] if at else self.times[0], at)
+
+    def peak(self, requested: int) -> Peak:
+        """Of requested bytes, when ``requested`` are held at the end."""
+        return self._levels(("alloc",), ("free_requested",), requested)
+
+    def reserved_peak(self, reserved: int) -> Peak:
+        """Of segments, when ``reserved`` are held at the end."""
+        return self._levels(("segment_alloc", "segment_map"), ("segment_free", "segment_unmap"), reserved)
+
+    def peak_holders(self, peak: Peak, last: dict[int, tuple[int, str]]) -> tuple[Holder, ...]:
+        """Who held memory at the peak: what the trace allocated and had not freed, and what was there all along."""
+        held: dict[int, tuple[int, str]] = {}
+        seen: set[int] = set()
+        for i, row in enumerate(self.rows):
+            action = row.get("action")
+            if action not in ("alloc", "free_requested"):
+                continue
+            address = self.reader.whole(row, "addr", "device_traces")
+            seen.add(address)
+            if i >= peak.entry:
+                continue
+            if action == "alloc":
+                held[address] = self._size(row), self.reader.line(row.get("frames"))
+            else:
+                held.pop(address, None)
+        rows = list(held.values()) + [row for address, row in last.items() if address not in seen]
+        rest = peak.size - sum(size for size, _ in rows)
+        if rest > 0:
+            rows.append((rest, EARLIER))
+        return largest(rows)
+
+    def churn(self) -> Churn:
+        allocs = frees = size = refills = 0
+        ooms: list[tuple[int, int]] = []
+        freed = False  # segments went back since the last allocation that was served
+        for row in self.rows:
+            action = row.get("action")
+            if action in ("segment_alloc", "segment_map"):
+                allocs, size, refills, freed = allocs + 1, size + self._size(row), refills + freed, False
+            elif action in ("segment_free", "segment_unmap"):
+                frees, freed = frees + 1, True
+            elif action == "oom":
+                ooms.append((self._size(row), self.reader.whole(row, "device_free", "device_traces", 0)))
+            elif action == "alloc":
+                freed = False
+        times = [t for t in self.times if t is not None]
+        return Churn(len(self.rows), max(times) - min(times) if times else None, allocs, frees, size, refills, tuple(ooms[:1000]))
+
+
+def largest(rows: Iterable[tuple[int, str]], count: int = LARGEST) -> tuple[Holder, ...]:
+    """``rows`` of (bytes, line) summed by line, the ``count`` largest first.
+
+    >>> largest([(3, "a"), (4, "b"), (2, "a")])
+    (Holder(frame='a', size=5, blocks=2), Holder(frame='b', size=4, blocks=1))
+    """
+    sums: dict[str, list[int]] = {}
+    for size, line in rows:
+        entry = sums.setdefault(line, [0, 0])
+        entry[0] += size
+        entry[1] += 1
+    ordered = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
+    return tuple(Holder(line, size, blocks) for line, (size, blocks) in ordered[:count])

@@ -1,0 +1,177 @@
+"""Tables of an SQLite file that nobody vouches for: read in chunks, within limits, with nothing in the file executed.
+
+The file is opened read-only and immutable: no journal is replayed, no lock taken. Only tables that were asked for by name can be read; the
+database's own authorizer refuses views, functions, triggers and everything else, and a progress handler ends what takes too long.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ironlaw.errors import InputError
+from ironlaw.measure.events import NONE
+from ironlaw.measure.read.limits import Deadline, open_bytes, printable
+
+MAGIC = b"SQLite format 3\0"
+ROWS = 40_000_000  # of all tables read together
+CELL = 16 << 20  # bytes of one value or row
+TEXTS = 1 << 30  # characters of text kept
+NAME = 1 << 16  # characters kept of one text
+CHUNK = 1 << 16
+TABLES = 5000
+
+FAILS = (sqlite3.Error, UnicodeError, OverflowError)  # the module decodes SQLite's messages, which quote the file, strictly
+
+Columns = dict[str, NDArray[np.int64]]
+Texts = dict[str, list[str | None]]
+
+_PLAIN_TABLE = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
+_READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA}
+
+
+class Database:
+    """An open file; ``path`` is named in every error."""
+
+    def __init__(self, path: str | Path, seconds: float = 600.0) -> None:
+        self.path, self.deadline, self.rows, self.text = path, Deadline(path, seconds), 0, 0
+        with open_bytes(path) as stream:  # a folder, a FIFO, an empty file: one clear line from there
+            if stream.read(len(MAGIC)) != MAGIC:
+                raise InputError(f"{path}: not an SQLite database")
+        with open(path, "rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise InputError(f"{path}: a compressed SQLite database; unpack it first")
+        self.allowed: set[str] = {"sqlite_master"}
+        try:
+            self._open()
+            self.tables = self._plain_tables()
+        except FAILS as error:
+            self.close()
+            raise self._wrong(error) from None
+        except InputError:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        address = Path(self.path).resolve().as_uri() + "?mode=ro&immutable=1"
+        self.connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=0.0)
+        c = self.connection
+        c.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        c.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, CELL)
+        c.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 1 << 20)
+        c.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        c.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 100)
+        for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON", "mmap_size=0", "cache_size=-16384"):
+            c.execute(f"PRAGMA {pragma}")
+        c.set_progress_handler(lambda: self.deadline.passed, 20_000)
+        c.set_authorizer(self._authorize)
+
+    def _authorize(self, action: int, first: str | None, _second: str | None, _base: str | None, inner: str | None) -> int:
+        """Allow reading a table that was asked for, not from within a view; and its list of columns."""
+        if action not in _READS or inner is not None:
+            return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_READ and first not in self.allowed:
+            return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_PRAGMA and first != "table_info":
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if hasattr(self, "connection"):
+            self.connection.close()
+
+    def _wrong(self, error: Exception) -> InputError:
+        if self.deadline.passed:
+            return InputError(f"{self.path}: not read within {self.deadline.seconds:g} s; export fewer steps")
+        return InputError(f"{self.path}: the SQLite database cannot be read: {printable(error)}; export it again")
+
+    def _plain_tables(self) -> dict[str, tuple[str, ...]]:
+        """Columns of every real table: views and virtual tables would run code of the file or of a module."""
+        found = self.connection.execute("SELECT type, name, sql FROM sqlite_master").fetchmany(TABLES + 1)
+        if len(found) > TABLES:
+            raise InputError(f"{self.path}: more than {TABLES} tables and views; not an export of Nsight Systems")
+        plain = [n for t, n, sql in found if t == "table" and isinstance(n, str) and isinstance(sql, str) and _PLAIN_TABLE.match(sql)]
+        self.refused = {n for t, n, _ in found if isinstance(n, str) and t in ("table", "view")} - set(plain)
+        return dict.fromkeys(plain, ())
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """The columns of ``table``; none if it is not there."""
+        if table in self.refused:
+            raise InputError(f"{self.path}: {table} is a view or a virtual table: refused, an export of Nsight Systems has tables only")
+        if table not in self.tables:
+            return ()
+        if not self.tables[table]:
+            try:
+                rows = self.connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
+            except FAILS as error:
+                raise self._wrong(error) from None
+            self.tables[table] = tuple(str(row[1]) for row in rows)
+        return self.tables[table]
+
+    def chunks(self, table: str, wanted: Sequence[str], numbers: Sequence[str] = ()) -> Iterator[list[tuple[Any, ...]]]:
+        """Rows of ``table`` in its own order, by the thousands; NULL is NONE in the columns ``numbers``, which come first."""
+        self.allowed.add(table)
+        try:
+            columns = [f"CASE WHEN {_quoted(n)} IS NULL THEN {NONE} ELSE {_quoted(n)} END" for n in numbers] + list(map(_quoted, wanted))
+            cursor = self.connection.execute(f"SELECT {', '.join(columns)} FROM {_quoted(table)} NOT INDEXED")
+            while rows := cursor.fetchmany(CHUNK):
+                self.rows += len(rows)
+                if self.rows > ROWS:
+                    raise InputError(f"{self.path}: more than {ROWS} rows; export fewer steps or ranks")
+                self.deadline.check()
+                yield rows
+        except FAILS as error:
+            raise self._wrong(error) from None
+
+    def integers(self, table: str, wanted: Sequence[str], texts: Sequence[str] = ()) -> tuple[Columns, Texts]:
+        """Columns of whole numbers as int64, NULL as NONE, and columns of text as lists; a column that is not there is left out."""
+        have = self.columns(table)
+        numbers, words = [c for c in wanted if c in have], [c for c in texts if c in have]
+        pieces: list[NDArray[np.int64]] = []
+        kept: Texts = {c: [] for c in words}
+        same: dict[str, str] = {}  # most texts of a column are few, many times
+        if numbers or words:
+            for rows in self.chunks(table, words, numbers):
+                pieces.append(self._whole(table, numbers, [row[: len(numbers)] for row in rows] if words else rows))
+                for i, name in enumerate(words, len(numbers)):
+                    kept[name].extend(self.kept(row[i], same) for row in rows)
+        cells = np.concatenate(pieces) if pieces else np.empty((0, len(numbers)), np.int64)
+        return {name: np.ascontiguousarray(cells[:, i]) for i, name in enumerate(numbers)}, kept
+
+    def _whole(self, table: str, names: list[str], rows: list[tuple[Any, ...]]) -> NDArray[np.int64]:
+        if set(map(type, chain.from_iterable(rows))) - {int}:
+            column, value = next((n, v) for row in rows for n, v in zip(names, row, strict=True) if type(v) is not int)
+            raise InputError(f"{self.path}: {column} of {table} holds {value!r:.40}, not a whole number")
+        count = len(rows) * len(names)
+        return np.fromiter(chain.from_iterable(rows), np.int64, count).reshape(len(rows), len(names))
+
+    def kept(self, value: Any, same: dict[str, str]) -> str | None:
+        """A text from the file, counted where ``same`` has not seen it; None for what is no text."""
+        if not isinstance(value, str):
+            return None
+        value = value[:NAME]
+        if value not in same:
+            self.text += len(value) + 100
+            if self.text > TEXTS:
+                raise InputError(f"{self.path}: more than {TEXTS} bytes of names; export fewer steps")
+            same[value] = value
+        return same[value]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
