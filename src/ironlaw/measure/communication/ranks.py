@@ -131,8 +131,8 @@ def align(
         warnings.append(f"the ends of collectives lie {p95} ns apart (p95) after alignment: transfer and waiting are that uncertain")
     joint = np.array([m.operation != "send_recv" for m in met], bool)  # a stage that waits for its neighbour's message is on schedule
     totals = tuple(
-        _total(rank, j, traces[place[rank]], said[place[rank]], masks[place[rank]], times, joint, clock[rank])
-        for j, rank in enumerate(ranks)
+        _total(rank, column, traces[place[rank]], said[place[rank]], masks[place[rank]], times, joint, clock[rank])
+        for column, rank in enumerate(ranks)
     )
     worlds = sorted({t.world_size for t in traces if t.world_size is not None})
     if len(worlds) > 1:
