@@ -8,6 +8,7 @@ import shlex
 
 import pytest
 
+from ironlaw import estimate
 from ironlaw.cli.main import main
 from ironlaw.questions.compare import compare
 from ironlaw.questions.lessons import lessons
@@ -83,3 +84,25 @@ def test_examples_of_the_help_are_answered(verb, capsys):
     assert examples
     for example in examples:
         assert main(shlex.split(example)) in (0, 1), (example, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("options", [{"lora_rank": 8}, {"optimizer": "adamw-bf16"}])
+def test_weights_without_a_master_copy_are_not_held_in_fp32(options):
+    """Sharded stacks keep fp32 weights as masters; frozen weights and an optimizer of bf16 parameters have none."""
+    held = [
+        float(next(node for node in group.memory.tree.walk() if node.name == "weights").value.ravel()[0])
+        for asked in ({}, options)
+        for group in estimate("llama-2-7b", on="rtx-4090", gpus=1, global_batch_size=1, **asked).groups
+    ]
+    assert held[0] == pytest.approx(4 * 6738415616)
+    assert held[1] == pytest.approx(2 * 6738415616)
+
+
+def test_low_rank_adapters_of_7b_fit_into_24_gb():
+    assert not estimate("llama-2-7b", on="rtx-4090", gpus=1, global_batch_size=1).fits[0]
+    assert estimate("llama-2-7b", on="rtx-4090", gpus=1, global_batch_size=1, lora_rank=8).fits[0]
+
+
+def test_a_storage_that_nothing_is_said_of_is_not_explained(capsys):
+    assert main(shlex.split("data llama-3-8b --on h100-sxm --gpus 8 --explain")) == 0
+    assert "nan" not in capsys.readouterr().out

@@ -124,7 +124,8 @@ def _unknown(values: dict[str, Any]) -> str:
 def _gpus(values: dict[str, Any], job: Job) -> dict[str, Any]:
     """The fewest for the deadline, the most for the budget."""
     need(values, "deadline")
-    seconds, told, solved = values["deadline"], [], {"feasible": True}
+    seconds, told = values["deadline"], []
+    solved: dict[str, Any] = {"feasible": True}
     fewest = most = None
     if "tokens" in values:
         fewest = job.fewest(values["tokens"], seconds, values.get("mfu"))
