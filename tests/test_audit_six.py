@@ -106,3 +106,24 @@ def test_low_rank_adapters_of_7b_fit_into_24_gb():
 def test_a_storage_that_nothing_is_said_of_is_not_explained(capsys):
     assert main(shlex.split("data llama-3-8b --on h100-sxm --gpus 8 --explain")) == 0
     assert "nan" not in capsys.readouterr().out
+
+
+def test_a_run_that_never_ends_is_a_no(capsys):
+    assert main(shlex.split("goodput --work 10days --parameters 7B --on h100-sxm --gpus 131072 --mttf 2000h")) == 1
+    assert "no: it fails faster than it restarts" in capsys.readouterr().out
+    assert main(shlex.split("goodput --work 10days --parameters 7B --on h100-sxm --gpus 64,131072 --mttf 2000h")) == 0
+
+
+def test_time_that_falls_with_size_is_doubted(capsys):
+    assert main(shlex.split("roofline --scaling 1:1ms,2:0.5ms")) == 0
+    assert "time falls as size grows" in capsys.readouterr().out
+
+
+def test_prices_by_a_given_peak_are_held_against_costs_by_that_peak():
+    """The estimate runs at the catalogue's peak: an order between the two would be one of two bases."""
+    asked = {"gpus": 64, "price": "h100-sxm=3.93,h200-sxm=4.33"}
+    own = compare("llama-3-8b", on="h100-sxm,h200-sxm", peak="h100-sxm=900TFLOP/s,h200-sxm=1000TFLOP/s", **asked)
+    plain = compare("llama-3-8b", on="h100-sxm,h200-sxm", **asked)
+    orders = [next(line for line in answer.headline if line.startswith("USD per PFLOP/s")) for answer in (own, plain)]
+    assert "orders them" in orders[0] and "by three roofs" in orders[0]
+    assert "by estimate" in orders[1]
