@@ -5,7 +5,7 @@ from ironlaw.questions.sites import OPTIONS
 
 EXAMPLES = """\
   ironlaw sites llama-3-70b --sites jean-zay,el-capitan --on h100-sxm --gpus 2048 --wan-bandwidth 10GB/s --tokens 1.4T
-  ironlaw sites llama-3-70b --sites lumi,46.02,8.96 --on h100-sxm --gpus 2048 --wan-bandwidth 1GB/s --every 100 --gradients int8
+  ironlaw sites llama-3-70b --sites lumi,46.02,8.96 --on h100-sxm --gpus 2048 --wan-bandwidth 1GB/s --tokens 1T --every 50 --gradients int8
   ironlaw sites --model-of ten-sites
 """
 

@@ -157,7 +157,9 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     """Weights, gradients, master weights and optimizer states, each sharded from its ZeRO stage on."""
     kept = states.OPTIMIZERS[job.optimizer]
     f, precision = job.framework, job.precision
-    stored = f.parameter_bytes if f.parameter_bytes is not None and precision.master_weights else precision.parameter_bytes
+    # shards that are the master weights; what is frozen, or updated as it is, needs none
+    as_master = f.parameter_bytes is not None and precision.master_weights and kept.master_bytes > 0.0 and not job.lora_rank
+    stored = f.parameter_bytes if as_master else precision.parameter_bytes
     separate_master = precision.master_weights and f.parameter_bytes is None
     gradient = f.gradient_bytes.value if precision.master_weights else precision.parameter_bytes
 

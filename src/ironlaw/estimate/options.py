@@ -50,8 +50,8 @@ def _brief(value: Any) -> str:
 def none_or_more(value: Any, flag: str) -> float:
     """A whole number of at least 0."""
     number = units.parse_count(value, flag)
-    if not math.isfinite(number) or number < 0 or number != int(number):
-        raise ValueRangeError(f"{flag} is {value}, must be a whole number of at least 0")
+    if not math.isfinite(number) or not 0 <= number <= LARGEST or number != int(number):
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be a whole number from 0 to {LARGEST:g}")
     return number
 
 
@@ -210,7 +210,7 @@ def grid(value: Any, flag: str) -> Any:
     return number
 
 
-LEAST = 1e-30  # of anything measured; less is nothing, and its reciprocal overflows
+LEAST, MOST = 1e-30, 1e30  # of anything measured; beyond them is a slip of the keyboard, and products overflow
 
 
 def positive(unit: str) -> Callable[[Any, str], float]:
@@ -218,8 +218,8 @@ def positive(unit: str) -> Callable[[Any, str], float]:
 
     def read(value: Any, flag: str) -> float:
         number = units.parse(value, unit, flag)
-        if not math.isfinite(number) or number < LEAST:
-            raise ValueRangeError(f"{flag} is {_brief(value)}, must be more than 0 and finite")
+        if not LEAST <= number <= MOST:
+            raise ValueRangeError(f"{flag} is {_brief(value)}, must be more than 0 and at most {MOST:g}")
         return number
 
     return read
@@ -241,8 +241,8 @@ def duration(value: Any, flag: str) -> float:
 def at_least_one(value: Any, flag: str) -> float:
     """A number of at least 1."""
     number = units.parse(value, "1", flag)
-    if not math.isfinite(number) or number < 1:
-        raise ValueRangeError(f"{flag} is {value}, must be at least 1")
+    if not 1 <= number <= LARGEST:
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be at least 1 and at most {LARGEST:g}")
     return number
 
 

@@ -33,7 +33,7 @@ def tables(known: dict[str, Any], gpus: float | None) -> list[Table]:
         return []
     return [
         Table("steps", "The five steps", STEPS, _steps(known, gpus)),
-        Table("memory", "Memory of one GPU", MEMORY, _memory(known)),
+        Table("memory", "Memory of one GPU (by hand all is sharded over all of them, as ZeRO 3 does)", MEMORY, _memory(known)),
         Table("errors", "The usual errors", ERRORS, _errors(known)),
         Table("causes", "What keeps it from the peak, by estimate", CAUSES, _causes(known)),
     ]

@@ -14,6 +14,7 @@ from ironlaw.estimate import options as known
 from ironlaw.estimate.options import Option, at_least_one, one_of, positive, price, text, tokens, whole
 from ironlaw.questions import comparison
 from ironlaw.questions.answer import Answer, need, read
+from ironlaw.questions.work import amount
 
 if TYPE_CHECKING:
     from ironlaw.questions.three_roof import Device, Roofs, Work
@@ -63,7 +64,7 @@ OPTIONS: dict[str, Option] = {
     "model": known.OPTIONS["model"],
     "on": Option(names, "accelerators to compare, by catalogue name, comma separated", "A[,B...]"),
     "gpus": Option(whole, "accelerators of each, in all"),
-    "target_tokens_per_second": Option(positive("token"), "the rate to reach; without --gpus the fewest that reach it are found", "R"),
+    "target_tokens_per_second": Option(amount, "the rate to reach, such as 500k; without --gpus the fewest that reach it are found", "R"),
     "price": Option(by_name(price), "USD per accelerator hour or provider/term, for all or A=3.93,B=4.33 (default: newest)", "PRICE"),
     **{name: known.OPTIONS[name] for name in PASSED},
     "three_roof": Option(one_of(("corrected", "as-printed", "off")), "the first-order model beside: corrected, as-printed, off", "HOW"),

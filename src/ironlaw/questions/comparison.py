@@ -33,12 +33,15 @@ KNOBS = (
 
 
 def costs(rows: list[dict[str, Any]], values: dict[str, Any]) -> tuple[str, dict[str, float]]:
-    """USD per million tokens by accelerator, all from one model: the estimate's where it answers for two or more of them."""
+    """USD per million tokens by accelerator, all from one model: the estimate's where it answers for two or more of them.
+
+    Peaks and bandwidths that are given are in the simple prices and the first-order model, not in the estimate.
+    """
     full, first = (
         {row["accelerator"]: row[key] for row in rows if math.isfinite(row.get(key, math.nan))}
         for key in ("usd_per_million_tokens", "first_order_usd_per_million_tokens")
     )
-    simple = values.get("three_roof") == "as-printed" or len(full) < 2
+    simple = values.get("three_roof") == "as-printed" or len(full) < 2 or bool(values.get("peak") or values.get("bandwidth"))
     return ("three roofs", first) if simple and len(first) > 1 else ("estimate", full)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         told, table = drawn(times)
         lines.append(told)
         tables.append(table)
-    terms = [part, waited, supply, pipe.fetch, pipe.transfer, pipe.needed, memory, *pipe.terms]
+    fetched = [pipe.fetch] if math.isfinite(pipe.rate) else []  # a storage that nothing is said of has no rate to show
+    terms = [part, waited, supply, *fetched, pipe.transfer, pipe.needed, memory, *pipe.terms]
     extra = {"step_seconds": step.seconds, "workers": pipe.workers, "slowest": slowest["stage"]}
     return Answer(step.title, lines, tables, terms, extra, notes, warnings, feasible=enough, folders=folders)
 

@@ -136,7 +136,10 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     fits = any(size.fits for size in runs)
     if not fits:
         lines.insert(0, "no: the plan does not fit in memory at any of these sizes; what its run would be:")
-    return Answer(title, lines, tables, terms, {}, notes, warnings, fits, folders)
+    ends = any(not math.isnan(one(size.failures.goodput.value)) for size in runs)
+    if not ends:
+        lines.insert(0, "no: it fails faster than it restarts and saves, at any of these sizes")
+    return Answer(title, lines, tables, terms, {}, notes, warnings, fits and ends, folders)
 
 
 def _runs(values: dict[str, Any], folders: tuple[str, ...], notes: Assumptions, warnings: list[str]) -> tuple[Cluster, list[Size]]:

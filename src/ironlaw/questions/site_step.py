@@ -59,16 +59,18 @@ def constant_mfu(given: dict[str, Any], gpus: list[float], folders: tuple[str, .
     return Inside(cluster, float(total_parameters(record)), given["global_batch_tokens"], compute, given["mfu"], True)
 
 
-def _sequences(given: dict[str, Any]) -> float | None:
-    """The batch of all sites in sequences, where it was given."""
+def _sequences(given: dict[str, Any], folders: tuple[str, ...]) -> float | None:
+    """The batch of all sites in sequences, where it was given; of the length an estimate assumes where none is."""
     from ironlaw.estimate.answer import sequences_of
+    from ironlaw.estimate.bind import bind_model
+    from ironlaw.estimate.place import DEFAULT_SEQ_LEN
 
     if "global_batch_tokens" not in given:
         return given.get("global_batch_size")
     if "global_batch_size" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
-    need(given, "seq_len")
-    return sequences_of(given["global_batch_tokens"], given["seq_len"])
+    longest = bind_model(given["model"], folders)[0].max_position_embeddings
+    return sequences_of(given["global_batch_tokens"], given.get("seq_len", float(min(longest, DEFAULT_SEQ_LEN))))
 
 
 def estimated(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...], notes: list[Any], warnings: list[str]) -> Inside:
@@ -78,7 +80,7 @@ def estimated(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...]
     from ironlaw.estimate.counts import total_parameters
 
     options = {name: given[name] for name in (*PLAN, "seq_len") if name in given}
-    sequences = _sequences(given)
+    sequences = _sequences(given, folders)
     groups = {}
     for n in dict.fromkeys(gpus):
         share = None if sequences is None else sequences * n / sum(gpus)

@@ -124,7 +124,8 @@ def _unknown(values: dict[str, Any]) -> str:
 def _gpus(values: dict[str, Any], job: Job) -> dict[str, Any]:
     """The fewest for the deadline, the most for the budget."""
     need(values, "deadline")
-    seconds, told, solved = values["deadline"], [], {"feasible": True}
+    seconds, told = values["deadline"], []
+    solved: dict[str, Any] = {"feasible": True}
     fewest = most = None
     if "tokens" in values:
         fewest = job.fewest(values["tokens"], seconds, values.get("mfu"))
@@ -143,10 +144,24 @@ def _gpus(values: dict[str, Any], job: Job) -> dict[str, Any]:
     if fewest is None and most is None and solved["feasible"]:
         raise QuestionError("the question lacks --tokens (for the fewest GPUs) or --budget (for the most)")
     if fewest is not None and most is not None and fewest > most:
-        told.insert(0, "no: the budget pays for fewer GPUs than the deadline needs")
-        solved["feasible"] = False
+        ends = _ends(values, job, fewest)
+        if ends is None or ends[1] > values["budget"]:
+            told.insert(0, "no: the budget pays for fewer GPUs than the deadline needs")
+            solved["feasible"] = False
+        else:
+            told.append(f"the fewest end before the deadline, within the budget: {ends[1]:,.0f} USD for {ends[0] / DAY:.4g} days")
+            solved |= {"run_days": ends[0] / DAY, "run_usd": ends[1]}
     gpus = fewest if fewest is not None else math.floor(most or 0)
     return solved | {"headline": told, "min_gpus": fewest, "max_gpus": most, "gpus": gpus or None}
+
+
+def _ends(values: dict[str, Any], job: Job, gpus: float) -> tuple[float, float] | None:
+    """Seconds and cost of the run where accelerators are given back when it ends, not at the deadline; None: no MFU is known."""
+    mfu = values.get("mfu") or job.predicted(gpus)
+    if not mfu:
+        return None
+    seconds = job.seconds(values["tokens"], gpus, mfu)
+    return seconds, _cost(job, gpus, seconds, "rent to the end of the run")
 
 
 def _time(values: dict[str, Any], job: Job) -> dict[str, Any]:

@@ -191,6 +191,7 @@ def _estimated(
     from ironlaw.estimate.answer import answer, bind_question
     from ironlaw.estimate.counts import total_parameters
     from ironlaw.estimate.place import DEFAULT_SEQ_LEN
+    from ironlaw.law import run as of_run
 
     record = bind_question({"model": asked["model"], "on": asked["on"]}, folders).model
     asked.setdefault("seq_len", float(min(record.max_position_embeddings, DEFAULT_SEQ_LEN)))
@@ -226,7 +227,7 @@ def _estimated(
         "step": row["step"]["seconds"],
         "tokens_per_second": row["throughput"]["tokens_per_second"],
         "mfu": row["throughput"]["mfu"],
-        "steps": row["run"]["tokens"] / (plan["global_batch_size"] * plan["seq_len"]),
+        "steps": float(of_run.steps(row["run"]["tokens"], plan["global_batch_size"] * plan["seq_len"])),
         "seconds": row["run"]["days"] * 86400.0,
         "usd": row["run"]["usd"],
         "energy": None if row["run"]["kwh"] is None else row["run"]["kwh"] * 3.6e6,

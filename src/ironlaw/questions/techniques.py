@@ -61,8 +61,13 @@ def _narrower(plan: Plan) -> dict[str, Any] | None:
     return {"precision": "fp8"} if plan["precision"] in ("bf16", "fp16") else None
 
 
+def _flash(plan: Plan) -> dict[str, Any] | None:
+    """A plan has on or off, the option a truth value."""
+    return {"flash_attention": True} if plan["flash_attention"] == "off" else None
+
+
 TECHNIQUES: tuple[Technique, ...] = (
-    Technique("flash attention", "efficiency", "machine", ("hbm", "compute"), _set("flash_attention", "on"), "scores stay on the chip"),
+    Technique("flash attention", "efficiency", "machine", ("hbm", "compute"), _flash, "scores stay on the chip"),
     Technique("no recomputation", "operations", "algorithm", ("compute",), _set("recompute", "none"), "keeps every activation"),
     Technique("selective recomputation", "memory", "machine", (), _set("recompute", "selective")),
     Technique("full recomputation", "memory", "machine", (), _set("recompute", "full"), "one more forward pass"),

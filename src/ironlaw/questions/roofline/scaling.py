@@ -19,6 +19,7 @@ COMPUTE_TOO = (
     "a product bound by compute grows in proportion to its rows too, so time in proportion to size alone does not say bandwidth: "
     "compare the intensity with the ridge point (roofline --gemm)"
 )
+FALLS = "time falls as size grows, which no cost of size does: check which time is of which size, and that runs were warm"
 
 
 def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
@@ -146,7 +147,7 @@ def _scaling(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         Column("time_ratio", "time ratio", "1"),
         Column("exponent", "exponent since the row above", "1"),
     )
-    warnings = [COMPUTE_TOO] if band == "linear" else []
+    warnings = [COMPUTE_TOO] if band == "linear" else [FALLS] if value < -LINEAR[0] else []
     if verdict == "inconclusive" and count >= ENOUGH:
         warnings.append("the interval reaches over more than one verdict: measure a wider range of sizes, several times each")
     alone = "taken alone, " if verdict == "inconclusive" else ""
