@@ -15,6 +15,7 @@ from ironlaw.measure.communication.classify import Classified, Unclassified, cla
 from ironlaw.measure.communication.collectives import Collective, Link, by_size, collectives, link_of
 from ironlaw.measure.events import KERNEL, DeviceEvents, Trace
 from ironlaw.measure.idle import Idle, idle_of
+from ironlaw.measure.intervals import Instants, union
 from ironlaw.measure.kernels.devices import Device, device_named
 from ironlaw.measure.kernels.operators import Linked, link
 from ironlaw.measure.kernels.table import KernelGroup, kernel_table
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
     from ironlaw.catalog.records import Accelerator
 
 EARLY = 0.01  # of the linked events may begin before their launch: clocks are read a little apart
-IDLE_KEYS = {
-    "data loading": "data_loading_us",
-    "synchronisation": "synchronisation_us",
-    "allocator": "allocator_us",
-    "host launch": "host_launch_us",
-    "launch latency": "launch_latency_us",
-    "stream wait": "stream_wait_us",
-    "unknown": "unknown_us",
-}
 
 
 @dataclass(frozen=True)
@@ -76,6 +68,15 @@ class Profile:
         return classes(self.events, self.communicates)
 
     @property
+    def alone(self) -> float:
+        """The time in which kernels compute over the sum of theirs: below 1 where streams run beside each other and share it."""
+        return min(1.0, self.window.compute / max(sum(k.total_ns for k in self.kernels), 1))
+
+    def ran(self, chosen: NDArray[np.bool_]) -> Instants:
+        """When any of the chosen of ``events`` ran."""
+        return union(self.events.start[chosen], self.events.end[chosen])
+
+    @property
     def paced(self) -> int:
         """[ns] what its steps take with the gap behind each: a window of n steps holds n - 1 of these, and one more of their mean."""
         return paced(self.window, self.steps, self.events)
@@ -97,7 +98,7 @@ class Profile:
             "steps": [step_data(step) for step in self.steps],
             "collectives": [c.data() for c in by_size(self.collectives, self._link())],
             "kernels": [k.data() for k in self.kernels],
-            "idle": {IDLE_KEYS[reason]: ns / 1000 for reason, ns in self.idle.by_reason.items()},
+            "idle": {f"{reason.replace(' ', '_')}_us": ns / 1000 for reason, ns in self.idle.by_reason.items()},
             "utilisation": self.utilisation.data(),
             "communication": {
                 "reasons": {self.trace.text(i): why for i, why in self.classified.reason.items()},

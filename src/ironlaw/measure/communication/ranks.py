@@ -20,9 +20,9 @@ from ironlaw.measure.communication.classify import Classified, Mask, classify
 from ironlaw.measure.communication.collectives import Collective, Link, collectives
 from ironlaw.measure.communication.matching import Matched, Table, Times, match, pairs_by_time, table
 from ironlaw.measure.communication.meetings import Meeting, by_size, meetings_of
-from ironlaw.measure.communication.timeline import Timeline
-from ironlaw.measure.events import Trace
-from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of
+from ironlaw.measure.events import DeviceEvents, Trace
+from ironlaw.measure.intervals import Instants, union
+from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of, windows_of
 
 SAME_CLOCK = 10_000  # [ns] ends of one clock agree within a few microseconds
 _RESIDUAL = 100_000  # [ns] ends that lie further apart after alignment are worth a warning
@@ -299,23 +299,20 @@ def _total(rank: int, column: int, trace: Trace, classified: Classified, counted
         late=int(late.sum()),
         made_others_wait=int(times.waits[late].sum()),
         ahead=int((times.last[late] - times.arrived[late, -2]).sum()),
-        while_late=_doing(trace, Timeline(events, mask), _union(times.first[late] - clock, times.last[late] - clock)),
+        while_late=_doing(trace, events, mask, union(times.first[late] - clock, times.last[late] - clock)),
     )
 
 
-def _doing(trace: Trace, timeline: Timeline, spans: list[tuple[int, int]]) -> dict[str, int]:
-    """What a rank did in the spans in which it was waited for; what lies before its trace is not known."""
+def _doing(trace: Trace, events: DeviceEvents, communicates: Mask, when: Instants) -> dict[str, int]:
+    """What a rank did while it was waited for; what lies before its trace is not known."""
     begin = _begins(trace)
-    did, unseen = np.zeros(8, np.int64), 0
-    for a, b in spans:
-        unseen += max(0, min(b, begin) - a)
-        did += timeline.between(max(a, begin), b)
+    seen = windows_of(events, communicates, np.maximum(when.start, begin), np.maximum(when.end, begin))
     return {
-        "compute": int(did[1] + did[3] + did[5] + did[7]),
-        "communication": int(did[2] + did[6]),
-        "copy": int(did[4]),
-        "idle": int(did[0]),
-        "before_its_trace": unseen,
+        "compute": sum(w.compute for w in seen),
+        "communication": sum(w.exposed_comm for w in seen),
+        "copy": sum(w.exposed_copy for w in seen),
+        "idle": sum(w.idle for w in seen),
+        "before_its_trace": when.length - sum(w.wall for w in seen),
     }
 
 
@@ -335,13 +332,3 @@ def _exposed(start: Times, end: Times, bits: Times, waits: tuple[Times, Times], 
     kinds = np.repeat([COMPUTE, COMMUNICATION, COPY], [int(compute.sum()), len(transfers[0]), len(waits[0])])
     state = by_state(starts, ends, kinds)
     return int(state[2] + state[6]), int(state[4])
-
-
-def _union(start: Times, end: Times) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for a, b in sorted(zip(start.tolist(), end.tolist(), strict=True)):
-        if merged and a <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(b, merged[-1][1]))
-        elif b > a:
-            merged.append((a, b))
-    return merged

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.measure.events import KERNEL, MEMCPY, Column
-from ironlaw.measure.findings.finding import Facts, Finding, covered, ms
+from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
 from ironlaw.measure.intervals import union
 from ironlaw.measure.kernels.names import COMPUTE_CLASSES, shipped_names
 from ironlaw.measure.kernels.table import KernelGroup
@@ -18,7 +18,6 @@ from ironlaw.measure.kernels.table import KernelGroup
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
-WORTH = 0.02  # of the window
 POINTWISE = ("elementwise", "copy", "norm", "softmax")
 CHAIN = 3  # pointwise kernels in a row on one stream
 CLOSE = 100_000  # [ns] an eager host launches the next operator within it; what comes later need not read what came before
@@ -89,7 +88,7 @@ def _chains(p: Profile) -> _Chains:
     saved = np.minimum(time - longest, passes - most)
     member = np.repeat(chain, length)
     return _Chains(
-        int(chain.sum()), int(member.sum()), int(time.sum()), float(saved.sum()) * _alone(p), bool((elements[member] >= 0).mean() > 0.5)
+        int(chain.sum()), int(member.sum()), int(time.sum()), float(saved.sum()) * p.alone, bool((elements[member] >= 0).mean() > 0.5)
     )
 
 
@@ -100,7 +99,7 @@ def _in_an_optimizer(p: Profile, rows: Column) -> NDArray[np.bool_]:
     launch = p.events.launch[rows]
     if not mine.any() or not len(p.trace.launches):
         return np.zeros(len(rows), bool)
-    return (launch >= 0) & covered(union(marks.start[mine], marks.end[mine]), p.trace.launches.start[np.maximum(launch, 0)])
+    return (launch >= 0) & union(marks.start[mine], marks.end[mine]).covers(p.trace.launches.start[np.maximum(launch, 0)])
 
 
 def _sizes(p: Profile, rows: Column) -> tuple[Column, NDArray[np.float64]]:
@@ -132,7 +131,7 @@ def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
             continue
         total = sum(k.total_ns for k in products)
         worst, (narrow, ratio) = max(wide, key=lambda item: item[0].total_ns)
-        lost = sum(_saved(p, k, faster) for k, (_, faster) in wide) * _alone(p) if p.accelerator else None
+        lost = sum(_saved(p, k, faster) for k, (_, faster) in wide) * p.alone if p.accelerator else None
         peaks = (
             ""
             if lost is None or not p.accelerator
@@ -246,12 +245,7 @@ def _drift(p: Profile) -> _Drift | None:
         sized += spent if known[group[0]] else 0
     if time < COMPARED * p.window.compute or not first:
         return None
-    return _Drift(last / first, became / time, time, lost * _alone(p), sized > time / 2)
-
-
-def _alone(p: Profile) -> float:
-    """The time in which kernels compute over the sum of theirs: below 1 where streams run beside each other."""
-    return min(1.0, p.window.compute / max(sum(k.total_ns for k in p.kernels), 1))
+    return _Drift(last / first, became / time, time, lost * p.alone, sized > time / 2)
 
 
 def _inputs_grow(p: Profile) -> bool:

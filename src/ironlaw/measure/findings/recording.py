@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ironlaw.measure.findings.finding import Facts, Finding, ms
-from ironlaw.measure.findings.host import BOUND, WORTH
-from ironlaw.measure.idle import name_rows
+from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
+from ironlaw.measure.findings.host import BOUND
+from ironlaw.measure.idle import LAUNCHING, name_rows
 from ironlaw.measure.intervals import Instants, gaps, union
 from ironlaw.measure.overhead import REFUSE, WARN, Overhead
 
@@ -72,7 +72,7 @@ def _seen(name: str, p: Profile) -> Finding | None:
     idle = gaps(union(p.events.start, p.events.end))
     lost = (worked & idle & Instants(np.array([p.window.start]), np.array([p.window.end]))).length
     recorded = [option for option in OPTIONS if p.trace.properties.get(option)]
-    waits = p.idle.by_reason["host launch"]
+    waits = p.idle.by_reason[LAUNCHING]
     if lost <= WORTH * p.window.wall and not ("with_stack" in recorded and waits > BOUND * p.window.wall):
         return None
     return Finding(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.law import collectives
+from ironlaw.measure.communication.collectives import operation_of, traffic_factor
 from ironlaw.measure.logs import Calls
 
 AGREE = 0.02  # printed rates and those of the printed times, which have three or four digits
@@ -63,7 +64,7 @@ def collective_reading(calls: Calls, ranks: int | None) -> CollectiveReading:
     for in_place in (False, True):
         for size in np.unique(calls.size[calls.in_place == in_place]):
             sizes.append(_by_size(calls, float(size), in_place, notes))
-    factor = _factor(calls, ranks)
+    factor = traffic_factor(operation_of(calls.collective) or "", ranks) if ranks and ranks > 1 else None
     fits = []
     for in_place in (False, True):
         mine = [s for s in sizes if s.in_place == in_place and s.size > 0]
@@ -98,17 +99,6 @@ def _by_size(calls: Calls, size: float, in_place: bool, notes: list[str]) -> ByS
         highest=float(bus.max()),
         first_call=cold,
     )
-
-
-def _factor(calls: Calls, ranks: int | None) -> float | None:
-    """Bus over algorithm bandwidth of this collective on these ranks."""
-    if not ranks or ranks < 2:
-        return None
-    if calls.collective == "all_reduce":
-        return float(collectives.all_reduce_factor(float(ranks)))
-    if calls.collective in ("all_gather", "reduce_scatter", "alltoall"):
-        return float(collectives.one_way_factor(float(ranks)))
-    return 1.0 if calls.collective in ("broadcast", "reduce", "sendrecv") else None
 
 
 def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool = False, factor: float | None = None) -> Fit:

@@ -10,10 +10,14 @@ from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.rates import AGREE, Rates
 from ironlaw.measure.logs.steps import SLOW_START, Steps
+from ironlaw.measure.noise import NORMAL_MAD, NORMAL_MEDIAN
+from ironlaw.measure.roof import DATA, DISPATCH, NETWORK, PIPELINE
 from ironlaw.plan import PRECISIONS
 
-MAJORITY = 0.5
-QUIET = 0.02
+MAJORITY = 0.5  # of a step: what takes more is its larger part, whatever else there is
+QUIET = 0.02  # of a step: logs are printed to about a percent, and less moves no decision
+SURE = 3.0  # standard errors: chance makes a drift as large once in some hundred logs
+WAITED = 0.1  # of a step: the loader's timer runs while the device works too, so a little of it says nothing
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,11 @@ def excluded_roofs(steps: Steps | None, rates: Rates | None, share: float | None
     """Roofs that cannot be the larger part of the step."""
     found = []
     if share is not None and share < QUIET:
-        found.append(Excluded("data", f"the loader is waited for in {share:.2%} of a step"))
+        found.append(Excluded(DATA, f"the loader is waited for in {share:.2%} of a step"))
     if rates is not None and rates.hfu is not None and rates.hfu <= 1.0:
         rest = 1.0 - rates.hfu
         if rates.hfu > MAJORITY:
-            for roof in ("network", "pipeline", "dispatch", "data"):
+            for roof in (NETWORK, PIPELINE, DISPATCH, DATA):
                 if all(e.roof != roof for e in found):
                     found.append(
                         Excluded(roof, f"products at peak take {rates.hfu:.1%} of the step: at most {rest:.1%} can be anything else")
@@ -109,7 +113,7 @@ def _claim(rates: Rates | None) -> Finding | None:
 
 
 def _loader(share: float | None) -> Finding | None:
-    if share is None or share < 0.1:
+    if share is None or share < WAITED:
         return None
     return Finding(
         "loader-waited-for",
@@ -122,8 +126,10 @@ def _loader(share: float | None) -> Finding | None:
 def _drift(steps: Steps | None) -> Finding | None:
     if steps is None or steps.drift is None:
         return None
-    error = 1.4826 * 1.2533 * steps.mad * 2.0 / math.sqrt(steps.lines)  # of the difference of the halves' medians, if nothing drifts
-    if abs(steps.drift) < max(QUIET, 3.0 * error / steps.median):
+    error = (
+        NORMAL_MAD * NORMAL_MEDIAN * steps.mad * 2.0 / math.sqrt(steps.lines)
+    )  # of the difference of the halves' medians, if nothing drifts
+    if abs(steps.drift) < max(QUIET, SURE * error / steps.median):
         return None
     slower = "slower" if steps.drift > 0 else "faster"
     return Finding(
