@@ -201,7 +201,7 @@ def test_a_log_excludes_and_does_not_name(capsys):
     assert "not identifiable from a log" in data["verdict"]["says"]
     rates = data["files"][0]["log"]["rates"]
     assert (rates["model_flops"] / 1e12, rates["hardware_flops"] / 1e12) == pytest.approx((41.16, 54.78), abs=0.005)
-    assert data["files"][0]["log"]["steps"]["median"] == pytest.approx(126.64, abs=0.005)
+    assert data["files"][0]["log"]["steps"]["median_seconds"] == pytest.approx(126.64, abs=0.005)
 
 
 def test_options_of_the_run_reach_a_log_as_numbers(capsys):

@@ -7,15 +7,14 @@ is the time a launch takes to arrive where it is short, and the wait of a stream
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
 from ironlaw.measure.events import Column, DeviceEvents, Spans, Trace
 from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
+from ironlaw.measure.read.toml import shipped
 
 LATENCY = 10_000  # [ns] a launch arrives within it when nothing else holds the stream (3 to 8 us on the traces at hand)
 BETWEEN_CALLS = 1_000_000  # [ns] Python between two calls of the framework is shorter; longer is something the profile does not show
@@ -32,8 +31,7 @@ HOST = (LAUNCHING, ARRIVING, WAITING, ALLOCATING)  # what the roof of dispatch i
 @cache
 def host_calls() -> dict[str, tuple[str, ...]]:
     """The names of the calls that load data, wait for the device or ask for memory, from ``data/host_calls.toml``."""
-    table = tomllib.loads((files("ironlaw.measure") / "data/host_calls.toml").read_text(encoding="utf-8"))
-    return {reason.replace("_", " "): tuple(block["names"]) for reason, block in table.items()}
+    return {reason.replace("_", " "): tuple(block["names"]) for reason, block in shipped("host_calls.toml").items()}
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,12 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     steps, rates = log["steps"], log["rates"]
     if steps is not None:
         yield ink.bold("Steps")
-        spread = f"5 to 95 of 100 within {_s(steps['p5'])} and {_s(steps['p95'])}" if steps["lines"] > 1 else "one line"
-        yield f"  median {_s(steps['median'])} an {steps['per']} over {steps['iterations']} ({steps['lines']} lines); {spread}"
+        spread = f"5 to 95 of 100 within {_s(steps['p5_seconds'])} and {_s(steps['p95_seconds'])}" if steps["lines"] > 1 else "one line"
+        yield f"  median {_s(steps['median_seconds'])} an {steps['per']} over {steps['iterations']} ({steps['lines']} lines); {spread}"
     for aside in log["aside"]:
-        yield f"  left out: {aside['lines']} lines, {aside['reason']}" + (f" ({_s(aside['median'])})" if aside["median"] else "")
+        yield f"  left out: {aside['lines']} lines, {aside['reason']}" + (
+            f" ({_s(aside['median_seconds'])})" if aside["median_seconds"] else ""
+        )
     if rates is not None:
         yield ink.bold("Rates of one GPU")
         yield f"  {rates['tokens_per_second']:,.1f} tokens/s"

@@ -34,7 +34,7 @@ def measured_of(profile: Profile) -> Measured:
     if not inside.all():
         counted = np.zeros(len(profile.trace.events), bool)
         counted[profile.rows[inside & ~profile.communicates]] = True
-        kernels = tuple(kernel_table(profile.trace, counted, profile.accelerator, profile.folders))
+        kernels = tuple(kernel_table(profile.trace, counted, profile.accelerator, profile.folders, profile.names, profile.linked))
         # what begins at the end of the last whole step is what the host was on its way to in the gap before it
         idle = idle_of(profile.trace, profile.events.rows(inside | (profile.events.start == end)))
         used = mfu_of(kernels, window.wall, steps, profile.accelerator)

@@ -51,6 +51,11 @@ class RankTotal:
     ahead: int  # what each of them would have saved had it come with the one before it
     while_late: dict[str, int]  # what it did meanwhile: compute, communication, copy, idle, and what its trace does not show
 
+    def data(self, median: int) -> dict[str, Any]:
+        """Plain values; ``median`` is the ranks' median time of compute."""
+        found = {name if name in ("rank", "late") else f"{name}_ns": value for name, value in self.__dict__.items()}
+        return found | {"compute_over_median": self.compute / median if median else None}
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -95,7 +100,7 @@ class Ranks:
             "skew_ns": sum(m.skew for m in self.meetings),
             "meetings": [m.data() for m in sorted(longest, key=lambda m: m.start)],
             "by_size": by_size(self.meetings, link),
-            "by_rank": [dict(t.__dict__, compute_over_median=t.compute / middle if middle else None) for t in self.totals],
+            "by_rank": [t.data(middle) for t in self.totals],
             "late": [t.rank for t in self.late_ranking],
             "warnings": list(self.warnings),
         }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ironlaw.measure.events import KERNEL, MEMCPY, Column
 from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
 from ironlaw.measure.intervals import union
-from ironlaw.measure.kernels.names import COMPUTE_CLASSES, shipped_names
+from ironlaw.measure.kernels.names import COMPUTE_CLASSES
 from ironlaw.measure.kernels.table import KernelGroup
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def _chains(p: Profile) -> _Chains:
     rows = rows[np.lexsort((p.events.start[rows], p.events.stream[rows]))]
     if not len(rows):
         return _Chains(0, 0, 0, 0.0, False)
-    names, pointwise = shipped_names(), np.zeros(len(p.trace.names), bool)
+    pointwise = np.zeros(len(p.trace.names), bool)
     for i in np.unique(p.events.name[rows]).tolist():
-        pointwise[i] = names.named(p.trace.text(i)).kind.name in POINTWISE
+        pointwise[i] = p.names.named(p.trace.text(i)).kind.name in POINTWISE
     one = pointwise[p.events.name[rows]] & ~_in_an_optimizer(p, rows)
     elements, floor = _sizes(p, rows)
     start, end, stream = p.events.start[rows], p.events.end[rows], p.events.stream[rows]

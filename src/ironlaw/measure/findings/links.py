@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ironlaw.measure.against.parts import exposed_by_operation
-from ironlaw.measure.communication.collectives import BY_NAME, Collective, Link, link_of
+from ironlaw.measure.communication.collectives import BY_NAME, Collective, Link
 from ironlaw.measure.events import MEMCPY
 from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
 from ironlaw.measure.split import COMMUNICATION, COMPUTE
@@ -95,7 +95,7 @@ def _is_stage(p: Profile) -> bool:
 def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
     """Gradients or statistics are reduced in pieces too small for the link."""
     for p in facts.profiles:
-        link = None if p.accelerator is None else link_of(p.accelerator.name, p.folders)
+        link = p.link
         reduced = [c for c in p.collectives if c.operation == "all_reduce" and c.bytes is not None]
         small = [c for c in reduced if _is_small(c, link)]
         steps = max(len(p.steps), 1)

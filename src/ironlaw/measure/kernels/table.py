@@ -80,7 +80,10 @@ def kernel_table(
     names: KernelNames | None = None,
     linked: Linked | None = None,
 ) -> list[KernelGroup]:
-    """The kernels of a trace that are counted (a mask over its events: leave communication out), in groups, longest first."""
+    """The kernels of a trace that are counted (a mask over its events: leave communication out), in groups, longest first.
+
+    ``names`` are the rules that tell classes, those that ship unless given; ``linked`` is what `link` says of the trace, where it is known.
+    """
     return kernels_of(trace, counted, accelerator, folders, names, linked).groups
 
 

@@ -57,9 +57,18 @@ class LogReading:
 
     def data(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
-        plain = _plain(asdict(self))
-        assert isinstance(plain, dict)
+        plain: dict[str, Any] = _plain(asdict(self))
+        if plain["steps"] is not None:
+            plain["steps"] = _in_seconds(plain["steps"], ("median", "mean", "p5", "p95", "mad"))
+        plain["aside"] = [_in_seconds(aside, ("median",)) for aside in plain["aside"]]
+        if plain["collectives"] is not None:
+            plain["collectives"]["fits"] = [_in_seconds(fit, ("latency",)) for fit in plain["collectives"]["fits"]]
         return plain
+
+
+def _in_seconds(entry: dict[str, Any], times: tuple[str, ...]) -> dict[str, Any]:
+    """The entry with its times under keys that end in their unit."""
+    return {f"{name}_seconds" if name in times else name: value for name, value in entry.items()}
 
 
 def log_reading(

@@ -136,7 +136,7 @@ def _drift(steps: Steps | None) -> Finding | None:
         "drift",
         f"the second half of the lines is {abs(steps.drift):.1%} {slower} than the first",
         "longer sequences or windows by schedule, clocks under heat, or a neighbour on the network: compare clocks",
-        {"drift": steps.drift, "mad": steps.mad},
+        {"drift": steps.drift, "mad_seconds": steps.mad},
     )
 
 
@@ -150,7 +150,7 @@ def _start(log: Log, aside: list[str], steps: Steps | None) -> Finding | None:
         "warm-up",
         f"the first line, to iteration {int(log.iteration[0])}, is {times:.2f} times the median",
         "compilation, allocation and connections: it is left out here, and means over whole logs include it",
-        {"seconds": float(log.seconds[0]), "median": steps.median},
+        {"first_seconds": float(log.seconds[0]), "median_seconds": steps.median},
     )
 
 

@@ -37,7 +37,7 @@ class Timeline:
 
     def data(self) -> dict[str, Any]:
         """Plain types for JSON."""
-        return asdict(self)
+        return {f"{name}_ns" if name == "peak_time" else name: value for name, value in asdict(self).items()}
 
 
 def recognise(head: bytes) -> bool:
