@@ -58,9 +58,22 @@ def _collective(found: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     )
     yield from table_lines(Table("sizes", f"{found['collective']} over {found['ranks']} ranks, medians", columns, rows), ink)
     for fit in found["fits"]:
-        yield "  fit: " + ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in fit.items() if isinstance(value, float))
+        yield f"  {_fit(fit)}" + (f"; {fit['why']}" if fit["why"] else "")
     for note in found["notes"]:
         yield ink.dim(f"  {note}")
+
+
+def _fit(fit: Mapping[str, Any]) -> str:
+    """Latency and bandwidth with their error; None where the sizes do not show it."""
+    rate, error = fit["bandwidth"], fit["bandwidth_error"]
+    if rate is None:
+        return f"fit over {fit['sizes']} sizes: no bandwidth"
+    bus = "" if fit["bus_bandwidth"] is None else f" (bus {units.show(fit['bus_bandwidth'], 'B/s', 4)})"
+    spread = units.show(error or 0.0, "B/s", 2)
+    return (
+        f"fit over {fit['sizes']} sizes: {_s(fit['latency_seconds'])} and {units.show(rate, 'B/s', 4)} +- {spread}{bus},"
+        f" half of it at {units.show(fit['half_size'], 'B')}; off by {fit['error']:.1%}, {fit['worst']:.1%} at worst"
+    )
 
 
 def snapshot_lines(snapshot: Mapping[str, Any], ink: Ink) -> Iterator[str]:

@@ -149,7 +149,7 @@ def read_patterns(path: Path) -> tuple[list[Pattern], list[Pattern]]:
             raise InputError(f"{path}: {kind} must be up to {_MOST_PATTERNS} tables [[{kind}]]")
         found.append([_pattern(e, f"{path}: {kind} {i + 1}", path) for i, e in enumerate(entries)])
     if not found[0] and not found[1]:
-        raise InputError(f"{path}: no [[pattern]] in it")
+        raise InputError(f"{path}: no [[pattern]] in it; write one, or leave the file out")
     return found[0], found[1]
 
 

@@ -24,10 +24,11 @@ from ironlaw.measure.events import DeviceEvents, Trace
 from ironlaw.measure.intervals import Instants, union
 from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of, windows_of
 
-SAME_CLOCK = 10_000  # [ns] ends of one clock agree within a few microseconds
+SAME_CLOCK = 10_000  # [ns] ends of one collective on one clock lie a few microseconds apart: less is no offset
 _RESIDUAL = 100_000  # [ns] ends that lie further apart after alignment are worth a warning
 _TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")  # operations all ranks leave together
 _EARLIEST, _FARTHEST = -(2**50), 2**61  # [ns] until 2043; two such times, and a clock that far off, still fit 64 bits
+_MOST_RANKS = 1 << 20  # no job has more: a file that says so is wrong, and its absent ranks are not counted out
 _SHOWN = 200  # collectives in data(), those that took the job longest
 
 
@@ -139,26 +140,33 @@ def align(
         _total(rank, column, traces[place[rank]], said[place[rank]], masks[place[rank]], times, joint, clock[rank])
         for column, rank in enumerate(ranks)
     )
+    world, missing, said_of_the_job = _absent(traces, ranks)
+    return Ranks(
+        ranks=tuple(ranks),
+        world_size=world,
+        missing=missing,
+        offsets=offsets,
+        residual_max=worst,
+        residual_p95=p95,
+        meetings=tuple(sorted(meetings, key=lambda m: (m.start, m.end, m.ranks))),
+        totals=totals,
+        warnings=(*warnings, *said_of_the_job),
+        places=tuple(place[rank] for rank in ranks),
+    )
+
+
+def _absent(traces: Sequence[Trace], ranks: Sequence[int]) -> tuple[int | None, tuple[int, ...], list[str]]:
+    """How many ranks the job has, those that are not here, and what to say of it."""
+    warnings = []
     worlds = sorted({t.world_size for t in traces if t.world_size is not None})
     if len(worlds) > 1:
         warnings.append(f"the traces name jobs of {', '.join(map(str, worlds[:8]))} ranks: are they of one job?")
     world = worlds[-1] if worlds else None
-    missing = tuple(sorted(set(range(world)) - set(ranks))) if world is not None and world < 1 << 20 else ()
+    missing = tuple(sorted(set(range(world)) - set(ranks))) if world is not None and world < _MOST_RANKS else ()
     if missing:
         shown = ", ".join(map(str, missing[:16])) + (f" and {len(missing) - 16} more" if len(missing) > 16 else "")
         warnings.append(f"{len(missing)} of {world} ranks are missing ({shown}); a late one among them hides in the transfer")
-    return Ranks(
-        tuple(ranks),
-        world,
-        missing,
-        offsets,
-        worst,
-        p95,
-        tuple(sorted(meetings, key=lambda m: (m.start, m.end, m.ranks))),
-        totals,
-        tuple(warnings),
-        tuple(place[rank] for rank in ranks),
-    )
+    return world, missing, warnings
 
 
 def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:

@@ -164,6 +164,6 @@ def _pattern(item: Any, where: str, at: str) -> re.Pattern[str]:
     try:
         if len(text) > _MAX_PATTERN:
             raise re.error(f"{len(text)} characters, the limit is {_MAX_PATTERN}")
-        return re.compile(text)
+        return re.compile(text, re.IGNORECASE)  # names are searched in lower case
     except (re.error, OverflowError, RecursionError) as error:
         raise InputError(f"{where}: {at}: match is no regular expression: {error}") from None
