@@ -17,7 +17,7 @@ from ironlaw.measure.verdict import Verdict
 
 WARN = 1.1  # traced over untraced: above it waiting for the host is no longer the run's own
 REFUSE = 1.5  # above it a verdict of dispatch says more of the profiler than of the run
-FIRST = 3  # steps from which on the first one is left out of the median
+FIRST = 3  # steps from which on the first one is left out of the median: it is warm-up, and two are left without it
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from ironlaw.measure.split import Policy, Step, Window, classes, kept, step_mark
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Accelerator
 
-EARLY = 0.01  # of the linked events may begin before their launch: clocks are read a little apart
+EARLY = 0.01  # of the linked events may begin before their launch: clocks are read a little apart, and more of them is an offset
 
 
 @dataclass(frozen=True)

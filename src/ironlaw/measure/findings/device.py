@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
 POINTWISE = ("elementwise", "copy", "norm", "softmax")
-CHAIN = 3  # pointwise kernels in a row on one stream
+CHAIN = 3  # pointwise kernels in a row on one stream: a pair may be the two halves of one operator
 CLOSE = 100_000  # [ns] an eager host launches the next operator within it; what comes later need not read what came before
 OPTIMIZER = "Optimizer."  # the profiler's mark: its loops over parameters touch other tensors each time
-FASTER = 1.5  # times the peak of the wide format, for a narrower one to be worth a finding
-SLOWER = 1.05  # the last third of a kernel's runs over the first third
-RUNS = 9  # of one kernel, to compare thirds of
-MOST = 0.7  # of the compared time must have become slower: clocks slow every kernel
+FASTER = 1.5  # times the peak of the wide format: a format that gains less is not worth its rounding
+SLOWER = 1.05  # the last third of a kernel's runs over the first third: clocks wander by a few percent anyway
+RUNS = 9  # of one kernel: thirds of three have a median
+MOST = 0.7  # of the compared time must have become slower: clocks slow every kernel, noise as many as it speeds up
 ALIKE = 0.5  # of the median: runs that spread more are of different sizes under one name
 COMPARED = 0.1  # of the compute time, to speak for the rest
+GROWN = 1.01  # the last third of copies over the first: a batch of fixed shape copies the same bytes each step
 
 
 def unfused_chains(name: str, facts: Facts) -> Iterator[Finding]:
@@ -253,4 +254,4 @@ def _inputs_grow(p: Profile) -> bool:
     copies = [i for i, n in enumerate(p.trace.names) if "HtoD" in n or "HostToDevice" in n]
     sizes = p.events.size[(p.events.kind == MEMCPY) & np.isin(p.events.name, copies) & (p.events.size >= 0)]
     third = len(sizes) // 3
-    return bool(third) and float(sizes[-third:].mean()) > 1.01 * float(sizes[:third].mean())
+    return bool(third) and float(sizes[-third:].mean()) > GROWN * float(sizes[:third].mean())

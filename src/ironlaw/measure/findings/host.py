@@ -16,9 +16,10 @@ from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
-BOUND = 0.10  # of the window spent waiting for launches
+BOUND = 0.10  # of the window spent waiting for launches: every eager step has some, and a graph saves no run that has less
 RETURNS = 10_000  # [ns] a waiting call returns this long before or after the device is done: two clocks, and the way back
-CHURN = 2  # driver calls for memory in an ordinary step
+CHURN = 2  # driver calls for memory in an ordinary step: one may be a last buffer that grows
+MOSTLY = 0.5  # of the steps after the first: fewer are where shapes change, as in an evaluation
 ASYNCHRONOUS = "Async"  # cudaMallocAsync, cudaFreeAsync: ordered on a stream, they stop nothing
 FREES = ("cudaFree", "hipFree", "cuMemUnmap", "cuMemRelease")
 
@@ -154,7 +155,7 @@ def _driver_memory_calls(p: Profile) -> tuple[Column, int, int]:
         since = int(begins[1])
         rows = rows[launches.start[rows] >= since]
         each = np.bincount(np.searchsorted(begins, launches.start[rows], "right"), minlength=len(begins) + 1)[2:]
-        return (rows if (each >= CHURN).mean() > 0.5 else rows[:0]), since, len(each)
+        return (rows if (each >= CHURN).mean() > MOSTLY else rows[:0]), since, len(each)
     frees = np.isin(launches.name[rows], name_rows(p.trace, FREES)).sum()
     return (rows if frees >= CHURN and len(rows) - frees >= CHURN else rows[:0]), p.window.start, 1
 

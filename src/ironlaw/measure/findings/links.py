@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
 SMALL = 1 << 20  # [B] where the latency of the link is not known: below it latency paces an all-reduce on every link there is
-MANY = 4  # small ones a step
-UNEVEN = 1.10  # the most loaded stage over the mean
+MANY = 4  # small ones a step: a loss, a norm of gradients and a flag are reduced in any step
+UNEVEN = 1.10  # the most loaded stage over the mean: one layer of ten, below which there is none to move
 
 
 def straggler_rank(name: str, facts: Facts) -> Iterator[Finding]:

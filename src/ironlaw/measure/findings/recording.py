@@ -16,8 +16,8 @@ from ironlaw.measure.overhead import REFUSE, WARN, Overhead
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
-SLOW_START = 1.5  # times the median of the other steps
-STEPS = 3  # from which on the others are enough to compare with
+SLOW_START = 1.5  # times the median of the other steps: with three or four of them, less may be one of them being fast
+STEPS = 3  # from which on the others have a median
 OWN = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource", "Command Buffer Full")  # CUPTI's words for its own work
 OPTIONS = ("with_stack", "profile_memory", "record_shapes", "with_modules")
 BARE = "profile(schedule=schedule(wait=5, warmup=3, active=3)) without with_stack, profile_memory and record_shapes"

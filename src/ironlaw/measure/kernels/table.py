@@ -21,7 +21,7 @@ from ironlaw.measure.kernels.roofs import Roofs, Times
 from ironlaw.measure.roof import COMPUTE, HBM
 
 LAUNCH, NO_ROOF = "launch", "none of the roofs"
-NEAR = 0.5  # of a roof: below it a kernel is bound by something else, its shape or a latency
+NEAR = 0.5  # of a roof: a kernel that takes twice as long is bound by something else, its shape or a latency
 TOO_FAST = 1.05  # of a peak: above it the sizes or the precision are wrong, or a cache answered
 SHORT = 5_000  # [ns] a kernel below this says more of its launch than of its work
 _TIMES = ("ideal", "achievable", "compute", "hbm", "launch", "peak")

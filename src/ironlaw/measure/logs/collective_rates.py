@@ -12,7 +12,9 @@ from ironlaw.measure.communication.collectives import operation_of, traffic_fact
 from ironlaw.measure.logs import Calls
 
 AGREE = 0.02  # printed rates and those of the printed times, which have three or four digits
-FEW = 3  # sizes a fit needs
+FEW = 3  # sizes a fit needs: two always lie on a line
+BENT = 0.25  # relative error of a size that one line cannot fit: libraries change algorithm and protocol with size
+DIGITS = 1e9  # [B/s] below it benchmarks print too few digits to be held against size over time
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool 
                    "time does not grow with size: no bandwidth shows in these sizes")  # fmt: skip
     bandwidth = 1.0 / per_byte
     spread = float(np.sqrt(max(0.0, float(covariance[-1, -1])))) * bandwidth * bandwidth
-    if not why and _worst(residual) > 0.25:
+    if not why and _worst(residual) > BENT:
         why = f"one line is off by {_worst(residual):.0%} at some size: the library changes its algorithm between sizes"
     bus = None if factor is None else bandwidth * factor
     return Fit(in_place, len(size), latency, bandwidth, spread, bus, latency * bandwidth, _rms(residual), _worst(residual), why)
@@ -152,7 +154,7 @@ def _worst(values: NDArray[np.float64]) -> float:
 def _disagree(calls: Calls) -> list[str]:
     """A note where printed rates are not size over time: other units, or another size convention."""
     rate = collectives.algorithm_bandwidth(calls.size, calls.seconds)
-    large = (calls.algorithm_bandwidth > 1e9) & (rate > 0)  # below, two digits are printed
+    large = (calls.algorithm_bandwidth > DIGITS) & (rate > 0)
     if not large.any():
         return []
     ratio = float(np.median(calls.algorithm_bandwidth[large] / rate[large]))

@@ -17,6 +17,7 @@ from ironlaw.plan import PRECISIONS
 MAJORITY = 0.5  # of a step: what takes more is its larger part, whatever else there is
 QUIET = 0.02  # of a step: logs are printed to about a percent, and less moves no decision
 SURE = 3.0  # standard errors: chance makes a drift as large once in some hundred logs
+SPREAD_OVER = 10  # lines: the 95th percentile of fewer is their largest
 WAITED = 0.1  # of a step: the loader's timer runs while the device works too, so a little of it says nothing
 
 
@@ -55,7 +56,7 @@ def excluded_roofs(steps: Steps | None, rates: Rates | None, share: float | None
             found.append(
                 Excluded("compute at peak", f"products at peak take {rates.hfu:.1%} of the step; the other {rest:.1%} is not them")
             )
-    if steps is not None and steps.lines >= 10 and steps.p95 / steps.median - 1.0 < QUIET:
+    if steps is not None and steps.lines >= SPREAD_OVER and steps.p95 / steps.median - 1.0 < QUIET:
         found.append(Excluded("stalls now and then", f"95 of 100 lines are within {steps.p95 / steps.median - 1.0:.2%} above the median"))
     return found
 
