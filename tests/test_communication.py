@@ -28,10 +28,9 @@ from ironlaw.measure.communication.collectives import (
 )
 from ironlaw.measure.communication.patterns import OWN, Pattern, function_of, read_patterns
 from ironlaw.measure.communication.ranks import align
-from ironlaw.measure.communication.timeline import Timeline
 from ironlaw.measure.events import KERNEL, MEMCPY, NONE, DeviceEvents, Message, Shape, Spans, Trace
 from ironlaw.measure.read.chrome import read_chrome
-from ironlaw.measure.split import by_state, classes, window_of
+from ironlaw.measure.split import window_of
 
 MEASURED = Path(__file__).parent / "data" / "measured"
 KERNELS, OPERATORS = read_patterns(OWN)
@@ -739,16 +738,6 @@ def test_ranks_interleaved_in_one_file_are_told_apart(tmp_path):
 
 
 intervals = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 60), st.integers(0, 2)), min_size=1, max_size=25)
-
-
-@given(intervals, st.integers(-20, 380), st.integers(0, 200))
-def test_a_timeline_answers_as_the_split_does(rows, start, length):
-    kinds = {0: (0, KERNEL), 1: (2, KERNEL), 2: (2, MEMCPY)}
-    trace = made([(a, a + d, kinds[k][0], NONE, NONE, kinds[k][1]) for a, d, k in rows], (ALL_REDUCE, SEND, GEMM))
-    mask = classify(trace).mask
-    events = trace.events
-    expected = by_state(events.start, events.end, classes(events, mask), (start, start + length))
-    assert Timeline(events, mask).between(start, start + length).tolist() == expected.tolist()
 
 
 @settings(deadline=None)

@@ -201,7 +201,7 @@ def test_a_log_excludes_and_does_not_name(capsys):
     assert "not identifiable from a log" in data["verdict"]["says"]
     rates = data["files"][0]["log"]["rates"]
     assert (rates["model_flops"] / 1e12, rates["hardware_flops"] / 1e12) == pytest.approx((41.16, 54.78), abs=0.005)
-    assert data["files"][0]["log"]["steps"]["median"] == pytest.approx(126.64, abs=0.005)
+    assert data["files"][0]["log"]["steps"]["median_seconds"] == pytest.approx(126.64, abs=0.005)
 
 
 def test_options_of_the_run_reach_a_log_as_numbers(capsys):
@@ -354,3 +354,21 @@ def test_unknown_choices_are_refused():
     with pytest.raises(UnknownNameError, match="keep"):
         diagnose(NW0, unlinked="perhaps")
     assert issubclass(UnknownNameError, IronlawError)
+
+
+def test_kernel_names_of_the_users_own_are_asked_first(tmp_path, capsys):
+    own = tmp_path / "own.toml"
+    own.write_text(
+        "[class.mine]\nroof = 'memory'\nwhy = 'ours'\n[[rule]]\nclass = 'mine'\nmatch = 'WINOGRAD|sgemm'\nwhy = 'all of our products'\n"
+    )
+    kinds = []
+    for more in ([], ["--kernel-names", str(own)]):
+        status, out, _ = run(capsys, str(NW4), "--json", *more)
+        assert status == 0
+        kinds.append({k["kernel"]: k["kind"] for k in json.loads(out)["files"][0]["kernels"]})
+    plain, named = kinds
+    moved = {kernel for kernel, kind in named.items() if kind == "mine"}
+    assert moved == {kernel for kernel in named if "winograd" in kernel.lower() or "sgemm" in kernel.lower()} and moved
+    assert all(named[kernel] == plain[kernel] for kernel in named.keys() - moved)
+    status, _, err = run(capsys, str(NW4), "--kernel-names", str(tmp_path / "absent.toml"))
+    assert status == 3 and "absent.toml" in err and err.count("\n") == 1

@@ -233,7 +233,7 @@ def test_warm_up_steps(tmp_path):
     assert finding.seconds_lost == pytest.approx(200 * US)
     assert finding.evidence == {"first_us": 300, "median_us": 100, "steps": 4}
     of_log = named(real("megatron_64xv100.log"), "warm-up-steps")[0]
-    assert (of_log.evidence["seconds"], of_log.evidence["median"]) == pytest.approx((144.9, 126.64), abs=0.05)
+    assert (of_log.evidence["first_seconds"], of_log.evidence["median_seconds"]) == pytest.approx((144.9, 126.64), abs=0.05)
 
 
 def test_steps_alike_are_no_warm_up(tmp_path):

@@ -38,6 +38,7 @@ def _flags(command: click.Command) -> click.Command:
 @click.option("--last-step", default="keep", metavar="keep|drop", help="what the last step launched [keep]")
 @click.option("--against", metavar="FILE", help="a saved `ironlaw estimate --json` of the same run to compare with")
 @click.option("--patterns", multiple=True, metavar="FILE", help="further names of communication kernels, as TOML")
+@click.option("--kernel-names", multiple=True, metavar="FILE", help="names, classes and number formats of all other kernels, as TOML")
 @click.option("--time-unit", default="us", metavar="us|ms|ns", help="unit of ts and dur in a Chrome trace [us, as its format says]")
 @click.option("--untraced-step", metavar="TIME", help="what a step takes without a profiler: says what the profiler cost")
 @click.option("--keep", is_flag=True, help="keep the diagnosis in the store of `ironlaw runs`")
@@ -52,6 +53,7 @@ def command(
     last_step: str,
     against: str | None,
     patterns: tuple[str, ...],
+    kernel_names: tuple[str, ...],
     time_unit: str,
     untraced_step: str | None,
     keep: bool,
@@ -83,6 +85,7 @@ def command(
         on=question.get("on"),
         against=against,
         patterns=patterns,
+        kernel_names=kernel_names,
         untraced_step=untraced_step,
         question=asked,
         folders=folders,

@@ -18,7 +18,7 @@ from ironlaw.law import collectives, experts
 from ironlaw.plan import Cluster, Plan
 from ironlaw.terms import Term, leaf
 
-_FACTOR: dict[str, Callable[[Any], Any]] = {
+FACTORS: dict[str, Callable[[Any], Any]] = {  # bus over algorithm bandwidth, by operation
     "all_reduce": collectives.all_reduce_factor,
     "all_gather": collectives.one_way_factor,
     "reduce_scatter": collectives.one_way_factor,
@@ -120,7 +120,7 @@ HOPS: dict[str, Callable[[Any], Any]] = {
 def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
     """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
     wires = _wires(cluster, plan, operation, n, stride)
-    return leaf(name, collectives.two_tier, "s", bound="network", size=size, factor=_FACTOR[operation](n), **wires)
+    return leaf(name, collectives.two_tier, "s", bound="network", size=size, factor=FACTORS[operation](n), **wires)
 
 
 def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any, copies_once: float = 0.0) -> Term:

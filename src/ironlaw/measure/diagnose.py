@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from ironlaw.measure.communication.ranks import Ranks, align
 from ironlaw.measure.events import Trace
 from ironlaw.measure.findings import findings_of
 from ironlaw.measure.findings.finding import Finding
+from ironlaw.measure.kernels.names import read_names
 from ironlaw.measure.overhead import believed, cautions, overhead_of
 from ironlaw.measure.profile import Profile, profile
 from ironlaw.measure.read.chrome import TIME_UNITS, read_chrome
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ironlaw.measure.logs.reading import LogReading
 
 CHOICES = ("keep", "drop")
+CLOCK_RUNS = 3_600_000_000_000  # [ns] an earlier time may be one since the profiler began, and then says nothing of another file's
 _WHOLE = ("gpus", "seq_len", "global_batch_size")
 
 
@@ -64,14 +66,15 @@ class Diagnosis:
         files += [_log_entry(log) for log in self.logs]
         files += [_entry(s.path, None) | {"snapshot": s.data()} for s in self.snapshots]
         files += [_entry(t.path, None) | {"memory_timeline": t.data()} for t in self.timelines]
+        told = {"compare": None, "comparison": None} if self.comparison is None else self.comparison.data()
         return {
             "files": files,
-            "ranks": None if self.ranks is None else self.ranks.data(),
+            "ranks": None if self.ranks is None else self.ranks.data(self.profiles[0].link),
             "verdict": self.verdict.data(),
             "findings": [f.data() for f in self.findings],
-            "compare": None if self.comparison is None else self.comparison.data()["compare"],
+            "compare": told["compare"],
             "memory": [row.data() for row in self.memory] or None,
-            "comparison": None if self.comparison is None else self.comparison.data()["comparison"],
+            "comparison": told["comparison"],
         }
 
 
@@ -94,20 +97,17 @@ def diagnose(
     on: str | None = None,
     against: str | Path | None = None,
     patterns: Sequence[str | Path] = (),
+    kernel_names: Sequence[str | Path] = (),
     question: Mapping[str, Any] | None = None,
     untraced_step: str | float | None = None,
     folders: tuple[str, ...] = (),
 ) -> Diagnosis:
     """Diagnose traces, logs and snapshots; ``question`` holds the options of ``ironlaw.estimate`` for the same run.
 
-    ``unlinked`` and ``last_step`` are ``keep`` or ``drop``; ``patterns`` are files of further names of communication kernels;
-    ``untraced_step`` is what a step takes without a profiler.
+    ``unlinked`` and ``last_step`` are ``keep`` or ``drop``; ``patterns`` are files of further names of communication kernels,
+    ``kernel_names`` of further names of all others; ``untraced_step`` is what a step takes without a profiler.
     """
-    for name, value in (("unlinked", unlinked), ("last-step", last_step)):
-        if value not in CHOICES:
-            raise UnknownNameError(f"--{name}", str(value), CHOICES)
-    if time_unit not in TIME_UNITS:
-        raise UnknownNameError("--time-unit", str(time_unit), TIME_UNITS)
+    _check_choices(unlinked, last_step, time_unit)
     if against is not None and question and question.get("model"):
         raise QuestionError("--against names an estimate and --model asks for one: give one of the two")
     files, passed = files_of([paths] if isinstance(paths, (str, Path)) else paths)
@@ -115,45 +115,73 @@ def diagnose(
         raise QuestionError("no file given; try: ironlaw diagnose trace.json.gz")
     untraced = _seconds(untraced_step)
     policy = Policy(unlinked, last_step)
-    profiles: list[Profile] = []
-    logs: list[LogReading] = []
-    snapshots: list[Snapshot] = []
-    timelines: list[Timeline] = []
-    for file in files:
-        kind = kind_of(file)
-        if kind == "log":
-            logs.append(_log(file, on, question or {}, folders))
-        elif kind == "snapshot":
-            snapshots.append(read_snapshot(file))
-        elif kind == "timeline":
-            timelines.append(read_timeline(file))
-        else:
-            traces = read_nsys(file) if kind == "nsys" else read_chrome(str(file), time_unit)
-            profiles += [profile(t, policy, on, tuple(map(Path, patterns)), folders) for t in _with_work(traces)]
+    names = read_names(kernel_names) if kernel_names else None
+
+    def look(trace: Trace) -> Profile:
+        return profile(trace, policy, on, tuple(map(Path, patterns)), folders, names)
+
+    seen = _read(files, time_unit, look, lambda file: _log(file, on, question or {}, folders))
+    profiles = seen.profiles
     overheads = [overhead_of(p, untraced) for p in profiles] if untraced is not None else []
     if untraced is not None and not overheads:
         raise QuestionError("--untraced-step is compared with the steps of a trace: give one")
     verdicts = tuple(believed(verdict_of(p), overheads[i : i + 1]) for i, p in enumerate(profiles))
-    ranks, verdict, said = _together(profiles, verdicts, logs)
-    verdict, said = believed(verdict, overheads), [*said, *cautions(overheads)]
-    comparison = _compared(profiles, logs, against, question, folders, bool(snapshots or timelines))
-    warnings = [*passed, *said, *(f"{p.trace.path}: {w}" if len(files) > 1 else w for p in profiles for w in p.warnings)]
-    warnings += [w for log in logs for w in log.warnings] + [w for s in snapshots for w in s.warnings]
-    warnings += list(comparison.data()["comparison"]["warnings"]) if comparison is not None else []
+    ranks, verdict, said = _together(profiles, verdicts, seen.logs)
+    comparison = _compared(seen, against, question, folders)
     return Diagnosis(
         profiles=tuple(profiles),
-        logs=tuple(logs),
-        snapshots=tuple(snapshots),
-        timelines=tuple(timelines),
+        logs=tuple(seen.logs),
+        snapshots=tuple(seen.snapshots),
+        timelines=tuple(seen.timelines),
         ranks=ranks,
-        verdict=verdict,
-        findings=findings_of(profiles, ranks, logs, snapshots, overheads),
+        verdict=believed(verdict, overheads),
+        findings=findings_of(profiles, ranks, seen.logs, seen.snapshots, overheads),
         comparison=comparison,
-        memory=_memory(snapshots, timelines, question, folders),
+        memory=_memory(seen, question, folders),
         assumptions=_assumptions(policy, profiles, on, untraced),
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=tuple(dict.fromkeys([*passed, *said, *cautions(overheads), *_warnings(seen, comparison, many=len(files) > 1)])),
         verdicts=verdicts,
     )
+
+
+def _check_choices(unlinked: str, last_step: str, time_unit: str) -> None:
+    for name, value, choices in (("unlinked", unlinked, CHOICES), ("last-step", last_step, CHOICES), ("time-unit", time_unit, TIME_UNITS)):
+        if value not in choices:
+            raise UnknownNameError(f"--{name}", str(value), choices)
+
+
+@dataclass
+class _Seen:
+    """What the files turned out to be, each looked at."""
+
+    profiles: list[Profile] = field(default_factory=list)
+    logs: list[LogReading] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
+    timelines: list[Timeline] = field(default_factory=list)
+
+
+def _read(files: Iterable[Path], time_unit: str, look: Callable[[Trace], Profile], read_a_log: Callable[[Path], LogReading]) -> _Seen:
+    seen = _Seen()
+    for file in files:
+        kind = kind_of(file)
+        if kind == "log":
+            seen.logs.append(read_a_log(file))
+        elif kind == "snapshot":
+            seen.snapshots.append(read_snapshot(file))
+        elif kind == "timeline":
+            seen.timelines.append(read_timeline(file))
+        else:
+            traces = read_nsys(file) if kind == "nsys" else read_chrome(str(file), time_unit)
+            seen.profiles += [look(trace) for trace in _with_work(traces)]
+    return seen
+
+
+def _warnings(seen: _Seen, comparison: Comparison | None, many: bool) -> Iterator[str]:
+    """What was said while reading, of each trace with its path where there are ``many`` files."""
+    yield from (f"{p.trace.path}: {w}" if many else w for p in seen.profiles for w in p.warnings)
+    yield from (w for log in seen.logs for w in log.warnings)
+    yield from (w for s in seen.snapshots for w in s.warnings)
+    yield from comparison.warnings if comparison is not None else ()
 
 
 def _seconds(untraced_step: str | float | None) -> float | None:
@@ -195,9 +223,6 @@ def _together(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list
     return ranks, verdict_of_ranks(profiles, ranks), list(ranks.warnings)
 
 
-CLOCK_RUNS = 3_600_000_000_000  # [ns] an earlier time may be one since the profiler began
-
-
 def _not_one_job(profiles: list[Profile]) -> str:
     """Why the traces are not taken for the ranks of one job; nothing where they are."""
     talk = all(p.collectives for p in profiles)
@@ -229,39 +254,30 @@ def _of_logs(logs: list[LogReading]) -> Verdict:
     return Verdict(None, timed[0].gain if timed else None, None, None, (timed or logs)[0].verdict)
 
 
-def _compared(
-    profiles: list[Profile],
-    logs: list[LogReading],
-    against: str | Path | None,
-    question: Mapping[str, Any] | None,
-    folders: tuple[str, ...],
-    memory: bool,
-) -> Comparison | None:
+def _compared(seen: _Seen, against: str | Path | None, question: Mapping[str, Any] | None, folders: tuple[str, ...]) -> Comparison | None:
+    """The first thing with step times against the prediction; None where nobody asked, or where only memory was measured."""
     if against is None and not (question and question.get("model")):
         return None
     predicted = prediction({} if against is not None else question or {}, against, folders)
     if predicted is None:
         return None
-    if profiles:
-        return compare(measured_of(pace_setter(profiles)), predicted)
-    timed = [log for log in logs if log.steps is not None]
-    if not timed and memory:
+    if seen.profiles:
+        return compare(measured_of(pace_setter(seen.profiles)), predicted)
+    for log in seen.logs:
+        if log.steps is not None:
+            device = log.rates.device if log.rates and log.rates.device else ""
+            return compare(Measured(log.steps.median, {}, device=device, world_size=log.world_size), predicted)
+    if seen.snapshots or seen.timelines:
         return None
-    if not timed:
-        raise QuestionError("nothing to compare with the estimate: give a trace, or a log with step times")
-    log = timed[0]
-    device = log.rates.device if log.rates and log.rates.device else ""
-    return compare(Measured(log.steps.median if log.steps else 0.0, {}, device=device, world_size=log.world_size), predicted)
+    raise QuestionError("nothing to compare with the estimate: give a trace, or a log with step times")
 
 
-def _memory(
-    snapshots: list[Snapshot], timelines: list[Timeline], question: Mapping[str, Any] | None, folders: tuple[str, ...]
-) -> tuple[MemoryRow, ...]:
+def _memory(seen: _Seen, question: Mapping[str, Any] | None, folders: tuple[str, ...]) -> tuple[MemoryRow, ...]:
     """Peaks against the estimate of the same run; one of each kind is compared."""
-    if not (snapshots or timelines) or not (question and question.get("model")):
+    if not (seen.snapshots or seen.timelines) or not (question and question.get("model")):
         return ()
-    estimate = estimate_of(question, folders)
-    return tuple(memory_compare(snapshots[0] if snapshots else None, estimate, timelines[0] if timelines else None))
+    timeline = seen.timelines[0] if seen.timelines else None
+    return tuple(memory_compare(seen.snapshots[0] if seen.snapshots else None, estimate_of(question, folders), timeline))
 
 
 def _assumptions(policy: Policy, profiles: list[Profile], on: str | None, untraced: float | None) -> tuple[Mapping[str, Any], ...]:

@@ -7,28 +7,31 @@ is the time a launch takes to arrive where it is short, and the wait of a stream
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
-from ironlaw.measure.events import NONE, Column, DeviceEvents, Spans, Trace
+from ironlaw.measure.events import Column, DeviceEvents, Spans, Trace
 from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
+from ironlaw.measure.read.toml import shipped
 
 LATENCY = 10_000  # [ns] a launch arrives within it when nothing else holds the stream (3 to 8 us on the traces at hand)
 BETWEEN_CALLS = 1_000_000  # [ns] Python between two calls of the framework is shorter; longer is something the profile does not show
 MOST_THREADS = 64  # that launch, those that launch most; a process has a few, and what others did is not looked for
 
-REASONS = ("data loading", "synchronisation", "allocator", "host launch", "launch latency", "stream wait", "unknown")
+# what idle time is charged with, and the keys of ``data/host_calls.toml`` for the first three
+LOADING, WAITING, ALLOCATING, LAUNCHING = "data loading", "synchronisation", "allocator", "host launch"
+ARRIVING, STREAM, UNKNOWN = "launch latency", "stream wait", "unknown"
+REASONS = (LOADING, WAITING, ALLOCATING, LAUNCHING, ARRIVING, STREAM, UNKNOWN)
+BY_CALLS = (LOADING, WAITING, ALLOCATING, LAUNCHING)  # told by what the host's thread was in
+HOST = (LAUNCHING, ARRIVING, WAITING, ALLOCATING)  # what the roof of dispatch is charged with; the loader is a roof of its own
 
 
 @cache
 def host_calls() -> dict[str, tuple[str, ...]]:
     """The names of the calls that load data, wait for the device or ask for memory, from ``data/host_calls.toml``."""
-    table = tomllib.loads((files("ironlaw.measure") / "data/host_calls.toml").read_text(encoding="utf-8"))
-    return {reason.replace("_", " "): tuple(block["names"]) for reason, block in table.items()}
+    return {reason.replace("_", " "): tuple(block["names"]) for reason, block in shipped("host_calls.toml").items()}
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Idle:
     @property
     def unattributed(self) -> int:
         """Idle time nobody is charged with."""
-        return self.by_reason["unknown"]
+        return self.by_reason[UNKNOWN]
 
 
 def idle_of(trace: Trace, events: DeviceEvents) -> Idle:
@@ -63,19 +66,19 @@ def idle_of(trace: Trace, events: DeviceEvents) -> Idle:
     launch = events.launch[ending]
     linked = launch >= 0
     if not len(trace.launches):
-        found["unknown"] = between.length
+        found[UNKNOWN] = between.length
         return Idle(found, NOTHING, NOTHING)
     called = np.where(linked, trace.launches.start[np.maximum(launch, 0)], between.start)
     mine = np.clip(called, between.start, between.end)
     rest = between.end - mine
-    found["unknown"] += int(rest[~linked].sum())
-    found["launch latency"] += int(rest[linked & (rest <= LATENCY)].sum())
-    found["stream wait"] += int(rest[linked & (rest > LATENCY)].sum())
+    found[UNKNOWN] += int(rest[~linked].sum())
+    found[ARRIVING] += int(rest[linked & (rest <= LATENCY)].sum())
+    found[STREAM] += int(rest[linked & (rest > LATENCY)].sum())
     host = Instants(between.start[linked & (mine > between.start)], mine[linked & (mine > between.start)])
     threads = trace.launches.thread[np.maximum(launch, 0)][linked & (mine > between.start)]
     launching, count = np.unique(threads, return_counts=True)
     launching = launching[np.argsort(-count, kind="stable")]
-    found["unknown"] += int((host.end - host.start)[np.isin(threads, launching[MOST_THREADS:])].sum())
+    found[UNKNOWN] += int((host.end - host.start)[np.isin(threads, launching[MOST_THREADS:])].sum())
     known: dict[int, dict[str, Instants]] = {}
     when: dict[str, Instants] = {}
     for thread in launching[:MOST_THREADS].tolist():
@@ -84,7 +87,7 @@ def idle_of(trace: Trace, events: DeviceEvents) -> Idle:
         for reason, idle in did.items():
             found[reason] += idle.length
             when[reason] = when.get(reason, NOTHING) | idle
-    return Idle(found, when.get("data loading", NOTHING), host, when)
+    return Idle(found, when.get(LOADING, NOTHING), host, when)
 
 
 def _what_it_did(trace: Trace, when: Instants, thread: int, known: dict[int, dict[str, Instants]]) -> dict[str, Instants]:
@@ -92,7 +95,7 @@ def _what_it_did(trace: Trace, when: Instants, thread: int, known: dict[int, dic
 
     ``known`` keeps the calls of each thread for the next launching thread.
     """
-    found = dict.fromkeys(("data loading", "synchronisation", "allocator", "host launch"), NOTHING)
+    found = dict.fromkeys(BY_CALLS, NOTHING)
     others = [t for t in dict.fromkeys(trace.marks.thread.tolist()) if t != thread][:4]
     for one in (thread, *others):
         if one not in known:
@@ -101,16 +104,16 @@ def _what_it_did(trace: Trace, when: Instants, thread: int, known: dict[int, dic
             now = when & did
             found[reason] = found[reason] | now
             when = when - now
-    return found | {"unknown": when}
+    return found | {UNKNOWN: when}
 
 
 def _calls(trace: Trace, thread: int) -> dict[str, Instants]:
-    loads, waits, allocates = (name_rows(trace, host_calls()[reason]) for reason in REASONS[:3])
+    loads, waits, allocates = (name_rows(trace, host_calls()[reason]) for reason in (LOADING, WAITING, ALLOCATING))
     return {
-        "data loading": _spent(trace.marks, loads, thread) | _spent(trace.operators, loads, thread),
-        "synchronisation": _spent(trace.launches, waits, thread) | _spent(trace.operators, waits, thread),
-        "allocator": _spent(trace.launches, allocates, thread),
-        "host launch": _bridged([s.rows(s.thread == thread) for s in (trace.launches, trace.operators)]),
+        LOADING: _spent(trace.marks, loads, thread) | _spent(trace.operators, loads, thread),
+        WAITING: _spent(trace.launches, waits, thread) | _spent(trace.operators, waits, thread),
+        ALLOCATING: _spent(trace.launches, allocates, thread),
+        LAUNCHING: _bridged([s.rows(s.thread == thread) for s in (trace.launches, trace.operators)]),
     }
 
 
@@ -121,7 +124,7 @@ def name_rows(trace: Trace, names: tuple[str, ...]) -> Column:
 
 def loading(trace: Trace) -> Instants:
     """When any thread fetched a batch."""
-    rows = name_rows(trace, host_calls()["data loading"])
+    rows = name_rows(trace, host_calls()[LOADING])
     return _spent(trace.marks, rows) | _spent(trace.operators, rows)
 
 
@@ -142,8 +145,3 @@ def _bridged(spans: list[Spans]) -> Instants:
     close = gaps(covered)
     near = close.end - close.start <= BETWEEN_CALLS
     return covered | Instants(close.start[near], close.end[near])
-
-
-def unlinked(events: DeviceEvents) -> int:
-    """How many events have no launch in the file."""
-    return int((events.launch == NONE).sum())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ironlaw.measure.events import Column
+
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,17 @@ class Instants:
 
     def __or__(self, other: Instants) -> Instants:
         return union(np.concatenate([self.start, other.start]), np.concatenate([self.end, other.end]))
+
+    def covers(self, times: Column) -> Mask:
+        """Which of ``times`` lie in them.
+
+        >>> union(np.array([0, 5]), np.array([4, 7])).covers(np.array([3, 4, 5])).tolist()
+        [True, False, True]
+        """
+        if not len(self.start):
+            return np.zeros(len(times), bool)
+        at = np.searchsorted(self.start, times, "right") - 1
+        return np.asarray((at >= 0) & (times < self.end[np.maximum(at, 0)]))
 
 
 NOTHING = Instants(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -66,15 +81,10 @@ def gaps(covered: Instants, span: tuple[int, int] | None = None) -> Instants:
     return Instants(start[end > start], end[end > start])
 
 
-def _where(a: Instants, b: Instants, rule: object) -> Instants:
+def _where(a: Instants, b: Instants, rule: Callable[[Mask, Mask], Mask]) -> Instants:
     """The instants at which ``rule`` of being in ``a`` and in ``b`` holds."""
     times = np.unique(np.concatenate([a.start, a.end, b.start, b.end]))
     if len(times) < 2:
         return NOTHING
-    holds = rule(_covers(a, times[:-1]), _covers(b, times[:-1]))  # type: ignore[operator]
+    holds = rule(a.covers(times[:-1]), b.covers(times[:-1]))
     return union(times[:-1][holds], times[1:][holds])
-
-
-def _covers(a: Instants, times: Column) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    at = np.searchsorted(a.start, times, "right") - 1
-    return np.asarray((at >= 0) & (times < a.end[np.maximum(at, 0)])) if len(a.start) else np.zeros(len(times), bool)

@@ -12,12 +12,12 @@ import numpy as np
 
 from ironlaw.errors import QuestionError
 from ironlaw.measure.profile import Profile
+from ironlaw.measure.roof import DISPATCH
 from ironlaw.measure.verdict import Verdict
 
 WARN = 1.1  # traced over untraced: above it waiting for the host is no longer the run's own
 REFUSE = 1.5  # above it a verdict of dispatch says more of the profiler than of the run
-FIRST = 3  # steps from which on the first one is left out of the median
-HOST_ROOF = "dispatch"
+FIRST = 3  # steps from which on the first one is left out of the median: it is warm-up, and two are left without it
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ def cautions(found: Sequence[Overhead]) -> list[str]:
 def believed(verdict: Verdict, found: Sequence[Overhead]) -> Verdict:
     """The verdict, refused where it names the host and the profiler has slowed the host too much."""
     ratio = float(np.median([one.ratio for one in found])) if found else 1.0
-    if verdict.roof != HOST_ROOF or ratio <= REFUSE:
+    if verdict.roof != DISPATCH or ratio <= REFUSE:
         return verdict
     says = (
-        f"no verdict: the trace is bound by {HOST_ROOF}, but its steps take {ratio:.2f} times the untraced ones"
+        f"no verdict: the trace is bound by {DISPATCH}, but its steps take {ratio:.2f} times the untraced ones"
         f" (at most {REFUSE} times may be): the host waits may be the profiler's; record fewer options, or fewer operators"
     )
     return replace(verdict, roof=None, gain=None, following=None, mixed=None, says=says)

@@ -15,7 +15,9 @@ from ironlaw.measure.communication.classify import Classified, Unclassified, cla
 from ironlaw.measure.communication.collectives import Collective, Link, by_size, collectives, link_of
 from ironlaw.measure.events import KERNEL, DeviceEvents, Trace
 from ironlaw.measure.idle import Idle, idle_of
+from ironlaw.measure.intervals import Instants, union
 from ironlaw.measure.kernels.devices import Device, device_named
+from ironlaw.measure.kernels.names import KernelNames, shipped_names
 from ironlaw.measure.kernels.operators import Linked, link
 from ironlaw.measure.kernels.table import KernelGroup, kernel_table
 from ironlaw.measure.kernels.utilisation import Utilisation, mfu_of
@@ -24,16 +26,7 @@ from ironlaw.measure.split import Policy, Step, Window, classes, kept, step_mark
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Accelerator
 
-EARLY = 0.01  # of the linked events may begin before their launch: clocks are read a little apart
-IDLE_KEYS = {
-    "data loading": "data_loading_us",
-    "synchronisation": "synchronisation_us",
-    "allocator": "allocator_us",
-    "host launch": "host_launch_us",
-    "launch latency": "launch_latency_us",
-    "stream wait": "stream_wait_us",
-    "unknown": "unknown_us",
-}
+EARLY = 0.01  # of the linked events may begin before their launch: clocks are read a little apart, and more of them is an offset
 
 
 @dataclass(frozen=True)
@@ -55,6 +48,7 @@ class Profile:
     collectives: tuple[Collective, ...]
     utilisation: Utilisation
     folders: tuple[str, ...]
+    names: KernelNames  # rules that tell the class of a kernel
     left_out: dict[str, int]  # events the policy dropped, by why
     warnings: tuple[str, ...]
 
@@ -71,9 +65,23 @@ class Profile:
         return self.device.record
 
     @property
+    def link(self) -> Link | None:
+        """The link between accelerators of a node, None where the device is not known or its record has none."""
+        return None if self.accelerator is None else link_of(self.accelerator.name, self.folders)
+
+    @property
     def classes(self) -> NDArray[np.int64]:
         """Compute, communication or copy for each of ``events``."""
         return classes(self.events, self.communicates)
+
+    @property
+    def alone(self) -> float:
+        """The time in which kernels compute over the sum of theirs: below 1 where streams run beside each other and share it."""
+        return min(1.0, self.window.compute / max(sum(k.total_ns for k in self.kernels), 1))
+
+    def ran(self, chosen: NDArray[np.bool_]) -> Instants:
+        """When any of the chosen of ``events`` ran."""
+        return union(self.events.start[chosen], self.events.end[chosen])
 
     @property
     def paced(self) -> int:
@@ -95,18 +103,15 @@ class Profile:
             "events": len(self.events),
             "window": window_data(self.window),
             "steps": [step_data(step) for step in self.steps],
-            "collectives": [c.data() for c in by_size(self.collectives, self._link())],
+            "collectives": [c.data() for c in by_size(self.collectives, self.link)],
             "kernels": [k.data() for k in self.kernels],
-            "idle": {IDLE_KEYS[reason]: ns / 1000 for reason, ns in self.idle.by_reason.items()},
+            "idle": {f"{reason.replace(' ', '_')}_us": ns / 1000 for reason, ns in self.idle.by_reason.items()},
             "utilisation": self.utilisation.data(),
             "communication": {
                 "reasons": {self.trace.text(i): why for i, why in self.classified.reason.items()},
                 "unclassified": [_suspect(u) for u in self.classified.unclassified if u.suspect],
             },
         }
-
-    def _link(self) -> Link | None:
-        return None if self.accelerator is None else link_of(self.accelerator.name, self.folders)
 
 
 VERSIONS = (
@@ -152,8 +157,19 @@ def step_data(step: Step) -> dict[str, Any]:
     return {"number": step.number, "wall_us": (step.host_end - step.host_start) / 1000, "device_us": wall, **device}
 
 
-def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple[Path, ...] = (), folders: tuple[str, ...] = ()) -> Profile:
-    """Look at one trace under ``policy``; ``on`` names the accelerator where the file does not."""
+def profile(
+    trace: Trace,
+    policy: Policy,
+    on: str | None = None,
+    patterns: tuple[Path, ...] = (),
+    folders: tuple[str, ...] = (),
+    names: KernelNames | None = None,
+) -> Profile:
+    """Look at one trace under ``policy``; ``on`` names the accelerator where the file does not.
+
+    ``patterns`` are files of further names of communication, ``names`` the rules for all other kernels where not those that ship.
+    """
+    names = names or shipped_names()
     marks = step_marks(trace)
     step = step_of(trace, marks)
     keep = kept(trace, policy, step, len(marks) - 1)
@@ -166,7 +182,7 @@ def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple
     steps = _steps(marks, step[keep], events, communicates, policy)
     mine = keep & ~classified.mask
     linked = link(trace) if (mine & (trace.events.kind == KERNEL)).any() else None
-    kernels = kernel_table(trace, mine, device.record, folders, linked=linked)
+    kernels = kernel_table(trace, mine, device.record, folders, names, linked)
     return Profile(
         trace=trace,
         policy=policy,
@@ -183,6 +199,7 @@ def profile(trace: Trace, policy: Policy, on: str | None = None, patterns: tuple
         collectives=tuple(collectives(trace, classified, keep)),
         utilisation=mfu_of(kernels, paced(window, steps, events), sum(s.device is not None for s in steps), device.record),
         folders=folders,
+        names=names,
         left_out=_left_out(trace, policy, keep),
         warnings=(
             *trace.warnings,

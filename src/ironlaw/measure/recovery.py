@@ -9,65 +9,21 @@ themselves: two medians of the same run differ by as much.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from ironlaw.measure import roof
 from ironlaw.measure.communication.ranks import Ranks
-from ironlaw.measure.idle import loading
+from ironlaw.measure.events import Column
+from ironlaw.measure.idle import HOST, LOADING, STREAM, loading
 from ironlaw.measure.intervals import NOTHING, Instants, union
 from ironlaw.measure.kernels.names import COMPUTE_CLASSES
 from ironlaw.measure.kernels.table import KernelGroup
+from ironlaw.measure.noise import NORMAL_MAD, deviation
 from ironlaw.measure.profile import Profile
 from ironlaw.measure.replay import Replay, replay
+from ironlaw.measure.roof import Roof
 from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY
-
-SIDES = {
-    "data": "host",
-    "dispatch": "host",
-    "network": "network",
-    "pipeline": "network",
-    "copy": "bus",
-    "compute": "device",
-    "hbm": "device",
-    "stream wait": "device",
-    "skew": "another rank",  # late before its trace begins: that it was is known, why is not
-    "unknown": "nobody known",
-}
-HOST = ("host launch", "launch latency", "synchronisation", "allocator")
-
-
-@dataclass(frozen=True)
-class Roof:
-    """One roof: the time charged to it in ns, and the gain of taking it away as least and most."""
-
-    name: str
-    charged: int
-    gain: tuple[float, float]
-    says: str
-    assumed: bool = False
-
-    @property
-    def side(self) -> str:
-        """Who is waited for."""
-        return SIDES[self.name]
-
-    def recoverable(self, wall: int) -> tuple[float, float]:
-        """The time a gain of ``gain`` would take off the window, in ns."""
-        return wall * (1 - 1 / self.gain[0]), wall * (1 - 1 / self.gain[1])
-
-    def data(self, wall: int) -> dict[str, Any]:
-        """One line of the ranking."""
-        return {
-            "roof": self.name,
-            "side": self.side,
-            "charged_us": self.charged / 1000,
-            "recoverable_us": [r / 1000 for r in self.recoverable(wall)],
-            "gain": list(self.gain),
-            "assumed": self.assumed,
-            "says": self.says,
-        }
 
 
 def roofs(profile: Profile) -> list[Roof]:
@@ -93,16 +49,16 @@ def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
     skew = sum(t.exposed_wait for t in ranks.totals) / len(ranks.totals)
     between = skew * _between_stages(ranks)
     caused = _causes(profiles, ranks)
-    own["network"] = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
+    own[roof.NETWORK] = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
     unmatched = sum(t.exposed_unmatched for t in ranks.totals) / len(ranks.totals)
     if ranks.partial:  # a late rank that is not here hides in what looks like transfer
-        own["network"], unmatched = 0.0, unmatched + own["network"]
-    others = {"network": unmatched, "pipeline": between}
+        own[roof.NETWORK], unmatched = 0.0, unmatched + own[roof.NETWORK]
+    others = {roof.NETWORK: unmatched, roof.PIPELINE: between}
     found = []
     for name in dict.fromkeys([*own, *caused, *assumed, *others]):
         alone, late = own.get(name, 0.0), (skew - between) * caused.get(name, 0.0) + others.get(name, 0.0)
         open_ = assumed.get(name, 0.0)
-        if name == "stream wait":  # as on one rank: nothing may be won by it
+        if name == roof.STREAM_WAIT:  # as on one rank: nothing may be won by it
             alone, late = 0.0, alone + late
         if not alone + late + open_:
             continue
@@ -111,7 +67,7 @@ def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
             says += f", up to {open_ / 1e6:.2f} ms in kernels without sizes"
         if late:
             says += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank it held up')}"
-        if name == "network" and ranks.partial:
+        if name == roof.NETWORK and ranks.partial:
             says += "; not all ranks are here, so a late one among the others may hide in it"
         gain = _without(int(wall), alone), _without(int(wall), alone + late + open_)
         found.append(Roof(name, round(alone + late + open_ / 2), gain, says, assumed=2 * open_ > alone + late + open_))
@@ -120,12 +76,12 @@ def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
 
 def _charges(profile: Profile) -> dict[str, float]:
     """Nanoseconds of one rank by roof, from the partition and the kernels of known sizes; communication is left to the ranks together."""
-    alone = _alone(profile)
+    alone = profile.alone
     found = {
-        "data": float(profile.idle.by_reason["data loading"]),
-        "dispatch": float(sum(profile.idle.by_reason[r] for r in HOST)),
-        "copy": float(profile.window.exposed_copy),
-        "stream wait": float(profile.idle.by_reason["stream wait"]),
+        roof.DATA: float(profile.idle.by_reason[LOADING]),
+        roof.DISPATCH: float(sum(profile.idle.by_reason[r] for r in HOST)),
+        roof.COPY: float(profile.window.exposed_copy),
+        roof.STREAM_WAIT: float(profile.idle.by_reason[STREAM]),
     }
     for k in profile.kernels:
         if k.roof_ns is not None:
@@ -138,13 +94,8 @@ def _assumed(profile: Profile) -> dict[str, float]:
     found: dict[str, float] = {}
     for k in profile.kernels:
         if k.roof_ns is None:
-            found[roof_of(k)] = found.get(roof_of(k), 0.0) + k.total_ns * _alone(profile)
+            found[roof_of(k)] = found.get(roof_of(k), 0.0) + k.total_ns * profile.alone
     return found
-
-
-def _alone(profile: Profile) -> float:
-    """Kernels that ran beside each other share their time."""
-    return min(1.0, profile.window.compute / max(sum(k.total_ns for k in profile.kernels), 1))
 
 
 def _between_stages(ranks: Ranks) -> float:
@@ -171,12 +122,12 @@ def _causes(profiles: Sequence[Profile], ranks: Ranks) -> dict[str, float]:
 
 
 _WAITING = {
-    "skew": "for a rank that came late before its trace begins",
-    "network": "or transfer that met no other rank, or that held a rank up",
-    "stream wait": "for streams, or for a rank that waited so",
-    "pipeline": "for the message of a neighbouring stage",
+    roof.SKEW: "for a rank that came late before its trace begins",
+    roof.NETWORK: "or transfer that met no other rank, or that held a rank up",
+    roof.STREAM_WAIT: "for streams, or for a rank that waited so",
+    roof.PIPELINE: "for the message of a neighbouring stage",
 }
-_STATES = {"compute": "compute", "copy": "copy", "communication": "network", "before_its_trace": "skew"}
+_STATES = {"compute": roof.COMPUTE, "copy": roof.COPY, "communication": roof.NETWORK, "before_its_trace": roof.SKEW}
 
 
 def _roofs_of(what: str, idle: Mapping[str, int]) -> dict[str, float]:
@@ -184,20 +135,20 @@ def _roofs_of(what: str, idle: Mapping[str, int]) -> dict[str, float]:
     if what != "idle":
         return {_STATES[what]: 1.0}
     all_of_it = max(sum(idle.values()), 1)
-    shares = {"data": idle.get("data loading", 0), "dispatch": sum(idle.get(r, 0) for r in HOST), "stream wait": idle.get("stream wait", 0)}
+    shares = {roof.DATA: idle.get(LOADING, 0), roof.DISPATCH: sum(idle.get(r, 0) for r in HOST), roof.STREAM_WAIT: idle.get(STREAM, 0)}
     found = {name: ns / all_of_it for name, ns in shares.items()}
-    return found | {"unknown": max(0.0, 1 - sum(found.values()))}
+    return found | {roof.UNKNOWN: max(0.0, 1 - sum(found.values()))}
 
 
 def step_noise(profile: Profile) -> float:
-    """The spread of the host's step times as a share: 1.4826 times the median absolute deviation over the median; 0 for fewer than 3."""
+    """The spread of the host's step times: a standard deviation, by their absolute deviations, over the median; 0 for fewer than 3."""
     walls = np.array([s.host_end - s.host_start for s in profile.steps], float)
     if len(walls) < 3:
         return 0.0
     middle = float(np.median(walls))
     if not middle:  # steps marked and not lasting
         return 0.0
-    return 1.4826 * float(np.median(np.abs(walls - middle))) / middle
+    return NORMAL_MAD * deviation(walls) / middle
 
 
 def _interval(profile: Profile, gains: list[float], most: float | None = None) -> tuple[float, float]:
@@ -216,14 +167,14 @@ def _busy(profile: Profile) -> float:
     return profile.paced / max(profile.window.busy, 1)
 
 
-def _replayed(profile: Profile, removed: Instants = NOTHING, shorter: np.ndarray[Any, Any] | None = None) -> Replay:
+def _replayed(profile: Profile, removed: Instants = NOTHING, shorter: Column | None = None) -> Replay:
     events = profile.events
     since = min([int(events.start.min())] + [s.host_start for s in profile.steps[:1]])
     return replay(profile.trace, events, since, removed, shorter)
 
 
 def _data(profile: Profile) -> Roof | None:
-    charged = profile.idle.by_reason["data loading"]
+    charged = profile.idle.by_reason[LOADING]
     if not charged:
         return None
     wall = profile.window.wall
@@ -235,7 +186,7 @@ def _data(profile: Profile) -> Roof | None:
         gains.append(_without(int(step), load))
     share = spent.length and charged / wall
     return Roof(
-        "data",
+        roof.DATA,
         charged,
         _interval(profile, gains, _busy(profile)),
         f"the device starved {charged / 1e6:.1f} ms ({share:.0%} of the window) while the host fetched batches",
@@ -252,7 +203,7 @@ def _dispatch(profile: Profile) -> Roof | None:
     gains = [_without(wall, charged), _replayed(profile, removed=host).gain]
     most = max(reasons, key=lambda r: reasons[r])
     return Roof(
-        "dispatch",
+        roof.DISPATCH,
         charged,
         _interval(profile, gains, _busy(profile)),
         f"the device waited {charged / 1e6:.1f} ms ({charged / wall:.0%} of the window) for the host, most of it for {most}",
@@ -266,7 +217,7 @@ def _links(profile: Profile) -> list[Roof]:
     passes = sum(c.duration for c in profile.collectives if c.operation == "send_recv")
     total = max(sum(c.duration for c in profile.collectives), 1)
     found = []
-    for name, share in (("pipeline", passes / total), ("network", 1 - passes / total)):
+    for name, share in ((roof.PIPELINE, passes / total), (roof.NETWORK, 1 - passes / total)):
         charged = round(profile.window.exposed_comm * share)
         if charged <= 0:
             continue
@@ -285,26 +236,26 @@ def _copy(profile: Profile) -> Roof | None:
         return None
     lasts = np.where(profile.classes == COPY, 0, profile.events.end - profile.events.start)
     gains = [_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
-    return Roof("copy", charged, _interval(profile, gains), f"{charged / 1e6:.1f} ms of copies and memsets with nothing beside them")
+    return Roof(roof.COPY, charged, _interval(profile, gains), f"{charged / 1e6:.1f} ms of copies and memsets with nothing beside them")
 
 
 def _waits(profile: Profile) -> Roof | None:
     """Work that was launched and did not start; the file does not say for what, so that nothing may be won by it."""
-    charged = profile.idle.by_reason["stream wait"]
+    charged = profile.idle.by_reason[STREAM]
     if not charged:
         return None
     says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) in which work was launched and had not started:"
     says += " for an event, for another stream, or for the launch call itself"
-    return Roof("stream wait", charged, (1.0, _without(profile.window.wall, charged)), says)
+    return Roof(roof.STREAM_WAIT, charged, (1.0, _without(profile.window.wall, charged)), says)
 
 
 def _device(profile: Profile) -> list[Roof]:
     """Kernels of each roof brought to it; where only the name says which roof, anything from nothing to all of their time."""
     wall, compute = profile.window.wall, profile.window.compute
-    alone = _alone(profile)
+    alone = profile.alone
     lasts = profile.events.end - profile.events.start
     found = []
-    for name in ("compute", "hbm"):
+    for name in (roof.COMPUTE, roof.HBM):
         mine = [k for k in profile.kernels if roof_of(k) == name]
         spent = sum(k.total_ns for k in mine) * alone
         if not spent:
@@ -327,6 +278,6 @@ def _device(profile: Profile) -> list[Roof]:
 
 def roof_of(kernel: KernelGroup) -> str:
     """``compute`` or ``hbm``: the roof that binds it, or that of its class where it is far from both."""
-    if kernel.roof in ("compute", "hbm"):
+    if kernel.roof in (roof.COMPUTE, roof.HBM):
         return kernel.roof
-    return "compute" if kernel.kind in COMPUTE_CLASSES else "hbm"
+    return roof.COMPUTE if kernel.kind in COMPUTE_CLASSES else roof.HBM

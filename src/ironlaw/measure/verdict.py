@@ -8,10 +8,11 @@ from typing import Any
 
 from ironlaw.measure.communication.ranks import Ranks
 from ironlaw.measure.profile import Profile
-from ironlaw.measure.recovery import SIDES, Roof, roofs, roofs_of_ranks
+from ironlaw.measure.recovery import roofs, roofs_of_ranks
+from ironlaw.measure.roof import SIDES, UNKNOWN, Roof
 
-ENOUGH = 0.10  # a larger share of time nobody is charged with leaves no verdict
-CLOSE = 0.10  # of the window: two roofs whose recoverable times differ by less are named together
+ENOUGH = 0.10  # of the window: were more of it charged to nobody, what nobody knows could be the roof that binds
+CLOSE = 0.10  # of the window: recoverable times are intervals, and two whose middles lie nearer may change places
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ def verdict_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> Verdict:
     """The verdict on a job from all its ranks."""
     found = roofs_of_ranks(profiles, ranks)
     wall = sum(p.window.wall for p in profiles) // len(profiles)
-    unknown = sum(r.charged for r in found if r.name == "unknown")
+    unknown = sum(r.charged for r in found if r.name == UNKNOWN)
     own = sum(map(_unattributed, profiles)) / len(profiles)
-    return of_roofs([r for r in found if r.name != "unknown"], wall, (unknown + own) / max(wall, 1))
+    return of_roofs([r for r in found if r.name != UNKNOWN], wall, (unknown + own) / max(wall, 1))
 
 
 def _unattributed(profile: Profile) -> int:

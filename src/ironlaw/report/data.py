@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,23 @@ def number(value: Any, at: int = 0) -> Any:
     return item if not isinstance(item, float) or math.isfinite(item) else None
 
 
+def common_keys(
+    assumptions: Iterable[Mapping[str, Any]],
+    warnings: Iterable[str],
+    catalog_hash: str | None = None,
+    calibration_version: str | None = None,
+) -> dict[str, Any]:
+    """The keys that every answer begins with; None for a catalogue or a calibration that was not read."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool_version": __version__,
+        "calibration_version": calibration_version,
+        "catalog_hash": catalog_hash,
+        "assumptions": [dict(item) for item in assumptions],
+        "warnings": list(warnings),
+    }
+
+
 def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str, Any]:
     """One row of ``estimate`` as the JSON object of the contract."""
     from ironlaw.estimate.bands import step_band
@@ -36,12 +54,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     group, at = estimate.place_of(index)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
     return {
-        "schema_version": SCHEMA_VERSION,
-        "tool_version": __version__,
-        "calibration_version": group.cluster.calibration.version,
-        "catalog_hash": load.catalog_hash(estimate.folders),
-        "assumptions": assumptions(group, at),
-        "warnings": warnings(group, at),
+        **common_keys(assumptions(group, at), warnings(group, at), load.catalog_hash(estimate.folders), group.cluster.calibration.version),
         "step": {
             "seconds": step,
             "band": step_band(group, at, step),

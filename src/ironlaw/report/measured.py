@@ -5,13 +5,12 @@ It reads the plain data of the JSON, so a diagnosis kept from another day prints
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ironlaw import __version__
 from ironlaw.catalog import load
 from ironlaw.questions.answer import Column, Table
-from ironlaw.report.data import SCHEMA_VERSION
+from ironlaw.report.data import common_keys
 from ironlaw.report.measured_logs import log_lines, memory_lines, snapshot_lines, timeline_lines
 from ironlaw.report.questions import table_lines
 from ironlaw.report.text import Ink, bar
@@ -26,17 +25,11 @@ PARTS = (
 )
 
 
-def diagnosis_data(data: Mapping[str, Any], assumptions: Any, warnings: Any, folders: tuple[str, ...] = ()) -> dict[str, Any]:
+def diagnosis_data(
+    data: Mapping[str, Any], assumptions: Iterable[Mapping[str, Any]], warnings: Iterable[str], folders: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """``data`` with the keys every answer has."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "tool_version": __version__,
-        "calibration_version": None,
-        "catalog_hash": load.catalog_hash(folders),
-        "assumptions": [dict(a) for a in assumptions],
-        "warnings": list(warnings),
-        **data,
-    }
+    return {**common_keys(assumptions, warnings, load.catalog_hash(folders)), **data}
 
 
 def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:

@@ -18,10 +18,12 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     steps, rates = log["steps"], log["rates"]
     if steps is not None:
         yield ink.bold("Steps")
-        spread = f"5 to 95 of 100 within {_s(steps['p5'])} and {_s(steps['p95'])}" if steps["lines"] > 1 else "one line"
-        yield f"  median {_s(steps['median'])} an {steps['per']} over {steps['iterations']} ({steps['lines']} lines); {spread}"
+        spread = f"5 to 95 of 100 within {_s(steps['p5_seconds'])} and {_s(steps['p95_seconds'])}" if steps["lines"] > 1 else "one line"
+        yield f"  median {_s(steps['median_seconds'])} an {steps['per']} over {steps['iterations']} ({steps['lines']} lines); {spread}"
     for aside in log["aside"]:
-        yield f"  left out: {aside['lines']} lines, {aside['reason']}" + (f" ({_s(aside['median'])})" if aside["median"] else "")
+        yield f"  left out: {aside['lines']} lines, {aside['reason']}" + (
+            f" ({_s(aside['median_seconds'])})" if aside["median_seconds"] else ""
+        )
     if rates is not None:
         yield ink.bold("Rates of one GPU")
         yield f"  {rates['tokens_per_second']:,.1f} tokens/s"
@@ -56,9 +58,22 @@ def _collective(found: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     )
     yield from table_lines(Table("sizes", f"{found['collective']} over {found['ranks']} ranks, medians", columns, rows), ink)
     for fit in found["fits"]:
-        yield "  fit: " + ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in fit.items() if isinstance(value, float))
+        yield f"  {_fit(fit)}" + (f"; {fit['why']}" if fit["why"] else "")
     for note in found["notes"]:
         yield ink.dim(f"  {note}")
+
+
+def _fit(fit: Mapping[str, Any]) -> str:
+    """Latency and bandwidth with their error; None where the sizes do not show it."""
+    rate, error = fit["bandwidth"], fit["bandwidth_error"]
+    if rate is None:
+        return f"fit over {fit['sizes']} sizes: no bandwidth"
+    bus = "" if fit["bus_bandwidth"] is None else f" (bus {units.show(fit['bus_bandwidth'], 'B/s', 4)})"
+    spread = units.show(error or 0.0, "B/s", 2)
+    return (
+        f"fit over {fit['sizes']} sizes: {_s(fit['latency_seconds'])} and {units.show(rate, 'B/s', 4)} +- {spread}{bus},"
+        f" half of it at {units.show(fit['half_size'], 'B')}; off by {fit['error']:.1%}, {fit['worst']:.1%} at worst"
+    )
 
 
 def snapshot_lines(snapshot: Mapping[str, Any], ink: Ink) -> Iterator[str]:

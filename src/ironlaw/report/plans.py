@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw import __version__
 from ironlaw.catalog import load
 from ironlaw.estimate.bands import step_band, told_apart
-from ironlaw.report.data import SCHEMA_VERSION
+from ironlaw.report.data import common_keys
 from ironlaw.search.advice import advise
 from ironlaw.search.answer import FEW, Choice, Found
 from ironlaw.search.best import SIMPLEST, effort_of
@@ -35,12 +34,12 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
         plans[at]["note"] = "the fastest that leaves 5% of the memory free"
     bound = choices[0].setting.bound if choices else found.settings[0].bound if found.settings else None
     data: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "tool_version": __version__,
-        "calibration_version": bound.cluster.calibration.version if bound else None,
-        "catalog_hash": load.catalog_hash(found.folders),
-        "assumptions": [dict(item) for item in bound.assumptions] if bound else [],
-        "warnings": [*warnings_of(found), *(plans[0]["warnings"] if plans else [])],
+        **common_keys(
+            bound.assumptions if bound else [],
+            [*warnings_of(found), *(plans[0]["warnings"] if plans else [])],
+            load.catalog_hash(found.folders),
+            bound.cluster.calibration.version if bound else None,
+        ),
         "question": asked(found),
         "space": found.space,
         "partial": found.partial,

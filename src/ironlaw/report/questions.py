@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from ironlaw import __version__, units
+from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError, UnsupportedError
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.report.data import SCHEMA_VERSION, term_data
+from ironlaw.report.data import common_keys, term_data
 from ironlaw.report.explain import node_lines
 from ironlaw.report.text import Ink, short
 
@@ -22,12 +22,7 @@ from ironlaw.report.text import Ink, short
 def answer_data(answer: Answer, explain: bool = False) -> dict[str, Any]:
     """The answer as plain data with the keys every answer has; tables stand under their own names."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "tool_version": __version__,
-        "calibration_version": None,
-        "catalog_hash": load.catalog_hash(answer.folders),
-        "assumptions": [dict(item) for item in answer.assumptions],
-        "warnings": list(answer.warnings),
+        **common_keys(answer.assumptions, answer.warnings, load.catalog_hash(answer.folders)),
         "title": answer.title,
         "headline": list(answer.headline),
         "feasible": answer.feasible,

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ironlaw import __version__, units
+from ironlaw import units
 from ironlaw.measure.kept.differences import NS, window_parts
 from ironlaw.measure.kept.gate import LEAST_SAMPLES, NOISE_TIMES
 from ironlaw.measure.kept.recorded import BESIDE, TERMS, WALL, Sample, medians, paces
 from ironlaw.measure.kept.store import Gated, Kept
+from ironlaw.measure.read.limits import printable
+from ironlaw.report.data import common_keys
 from ironlaw.report.text import Ink
 
-SCHEMA_VERSION = 1
 NAMES = {
     "wall": "step",
     "compute": "compute",
@@ -28,14 +29,7 @@ NAMES = {
 
 def with_common_keys(data: Mapping[str, Any]) -> dict[str, Any]:
     """The answer with the keys that every answer has; no catalogue is read for these."""
-    common = {
-        "schema_version": SCHEMA_VERSION,
-        "tool_version": __version__,
-        "calibration_version": None,
-        "catalog_hash": None,
-        "assumptions": data.get("assumptions", []),
-        "warnings": data.get("warnings", []),
-    }
+    common = common_keys(data.get("assumptions", []), data.get("warnings", []))
     return common | {key: value for key, value in data.items() if key not in common}
 
 
@@ -314,7 +308,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], ink: Ink, right: s
 
 def plain(text: str) -> str:
     """Text from a file without what a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return printable(text, None)
 
 
 def _name(run: Mapping[str, Any]) -> str:

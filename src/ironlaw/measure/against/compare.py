@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import InputError, QuestionError
 from ironlaw.measure.against.predicted import Predicted, predicted_of
+from ironlaw.measure.read.toml import shipped
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
 
-TABLE = Path(__file__).parents[1] / "data" / "terms.toml"
 UNEXPLAINED = "unexplained"
 ROUNDING = 1e-12  # of a term: less is left of sums of floats, and has no place of its own
 NAMED = 0.005  # of the predicted step: what rounds to less than 1 % is not named in the sentence
@@ -84,8 +82,8 @@ class Row:
             "predicted_seconds": self.predicted,
             "difference_seconds": self.difference,
             "share": self.share,
-            "measured_parts": dict(self.measured_parts),
-            "predicted_terms": dict(self.predicted_terms),
+            "measured_parts_seconds": dict(self.measured_parts),
+            "predicted_terms_seconds": dict(self.predicted_terms),
         }
 
 
@@ -167,7 +165,7 @@ class Entry:
 @cache
 def table() -> tuple[dict[str, tuple[str, bool]], tuple[Entry, ...]]:
     """Rows by part, as (name, whether nobody knows what it is), and the entries of terms."""
-    found = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    found = shipped("terms.toml")
     rows = {row["part"]: (name, row.get("nobody", False)) for name, row in found["row"].items()}
     entries = []
     for term in found["term"]:

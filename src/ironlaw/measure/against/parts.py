@@ -10,7 +10,7 @@ from ironlaw.measure.against.compare import Measured
 from ironlaw.measure.against.compare import parts as known_parts
 from ironlaw.measure.events import Column, Shape
 from ironlaw.measure.idle import idle_of
-from ironlaw.measure.intervals import Instants, union
+from ironlaw.measure.intervals import union
 from ironlaw.measure.kernels.costs import is_causal
 from ironlaw.measure.kernels.names import UNKNOWN
 from ironlaw.measure.kernels.table import kernel_table
@@ -34,7 +34,7 @@ def measured_of(profile: Profile) -> Measured:
     if not inside.all():
         counted = np.zeros(len(profile.trace.events), bool)
         counted[profile.rows[inside & ~profile.communicates]] = True
-        kernels = tuple(kernel_table(profile.trace, counted, profile.accelerator, profile.folders))
+        kernels = tuple(kernel_table(profile.trace, counted, profile.accelerator, profile.folders, profile.names, profile.linked))
         # what begins at the end of the last whole step is what the host was on its way to in the gap before it
         idle = idle_of(profile.trace, profile.events.rows(inside | (profile.events.start == end)))
         used = mfu_of(kernels, window.wall, steps, profile.accelerator)
@@ -102,8 +102,7 @@ def whole_steps(profile: Profile) -> tuple[int, int, int]:
 def exposed_by_operation(profile: Profile, span: tuple[int, int] | None = None) -> dict[str, int]:
     """Nanoseconds of exposed communication by operation, in the window or in ``span``; where two overlap, the first in order has them."""
     kinds = profile.classes
-    compute = _instants(profile, kinds == COMPUTE)
-    left = _instants(profile, kinds == COMMUNICATION) - compute
+    left = profile.ran(kinds == COMMUNICATION) - profile.ran(kinds == COMPUTE)
     if span is not None:
         left = left & union(*(np.array([at], np.int64) for at in span))
     named = np.full(len(profile.trace.events), -1, np.int64)
@@ -113,14 +112,10 @@ def exposed_by_operation(profile: Profile, span: tuple[int, int] | None = None) 
     mine: Column = named[profile.rows]
     found: dict[str, int] = {}
     for at, operation in enumerate(operations):
-        now = left & _instants(profile, mine == at)
+        now = left & profile.ran(mine == at)
         left = left - now
         if now.length:
             found[operation] = now.length
     if left.length:
         found["other communication"] = left.length
     return found
-
-
-def _instants(profile: Profile, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Instants:
-    return union(profile.events.start[chosen], profile.events.end[chosen])

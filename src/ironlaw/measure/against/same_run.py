@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 OF_CONVOLUTION = 0.05  # of the measured step: transformers convolve for a few thousandths of theirs
 OF_RECOMPUTE = 0.03  # of the time in computation: less is a matter of how kernels are told apart
-FEWEST_STEPS = 3
-NUMERATORS_AGREE = 0.02
+FEWEST_STEPS = 3  # of fewer no median leaves out the odd one
+NUMERATORS_AGREE = 0.02  # counts of one model by sizes and by formula differ by about a percent
 STAGES_AGREE = 0.5  # one stage of a pipeline and the mean of all: with few layers the output layer alone is half of one
 
 

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.catalog import load
-from ironlaw.estimate.tiers import by_ranks
-from ironlaw.law.collectives import algorithm_bandwidth, all_reduce_factor, bus_bandwidth, one_way_factor
+from ironlaw.estimate.tiers import FACTORS, by_ranks
+from ironlaw.law.collectives import algorithm_bandwidth, bus_bandwidth
 from ironlaw.measure.communication.classify import Classified, external_of
 from ironlaw.measure.communication.patterns import function_of
 from ironlaw.measure.events import NONE, Message, Spans, Trace
 
 LOWER_BOUND = "lower bound on bandwidth"
+BY_NAME = "the kernel's name"  # the weakest witness of what a collective was
 _OPERATIONS = (  # folded: lower case, no "_"; the first found in a name is meant
     ("reducescatter", "reduce_scatter"),
     ("allreduce", "all_reduce"),
@@ -121,13 +122,8 @@ def traffic_factor(operation: str, n: int | None) -> float | None:
     """
     if operation in ("broadcast", "reduce", "send_recv"):
         return 1.0
-    if n is None or n < 1:
-        return None
-    if operation == "all_reduce":
-        return float(all_reduce_factor(n))
-    if operation in ("all_gather", "reduce_scatter", "all_to_all"):
-        return float(one_way_factor(n))
-    return None
+    law = FACTORS.get(operation)
+    return None if law is None or n is None or n < 1 else float(law(n))
 
 
 def rates(size: int | None, time: int, factor: float | None) -> tuple[float | None, float | None]:
@@ -182,7 +178,7 @@ def collectives(trace: Trace, classified: Classified, counted: NDArray[np.bool_]
                 protocol=protocol,
                 sequence=message.sequence,
                 pair=pair if operation == "send_recv" else None,
-                said_by=message.said_by or "the kernel's name",
+                said_by=message.said_by or BY_NAME,
             )
         )
     return found

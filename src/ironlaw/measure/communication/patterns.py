@@ -5,18 +5,16 @@ A pattern is no regular expression, so no file can make a match take more than o
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import InputError
-from ironlaw.measure.read.limits import open_bytes
+from ironlaw.measure.read.toml import DATA, given
 
-OWN = Path(__file__).parents[1] / "data" / "communication.toml"
+OWN = DATA / "communication.toml"
 LONGEST_NAME = 4096  # letters of a kernel's name that are looked at; templates make them long, the function stands in front
-_MOST_BYTES = 1 << 20
 _MOST_PATTERNS = 2000
 _LONGEST_PATTERN = 200
 _FEWEST_LETTERS = 3
@@ -140,12 +138,7 @@ def _unmangled(name: str) -> str:
 
 def read_patterns(path: Path) -> tuple[list[Pattern], list[Pattern]]:
     """The patterns of kernels and of operators in a file; InputError names the entry that is wrong and what to do."""
-    with open_bytes(path, _MOST_BYTES) as stream:
-        data = stream.read(_MOST_BYTES + 1)
-    try:
-        table = tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
+    table = given(path)
     unknown = set(table) - {"pattern", "operator"}
     if unknown:
         raise InputError(f"{path}: unknown table {min(unknown)!r}; write [[pattern]] or [[operator]]")
@@ -156,7 +149,7 @@ def read_patterns(path: Path) -> tuple[list[Pattern], list[Pattern]]:
             raise InputError(f"{path}: {kind} must be up to {_MOST_PATTERNS} tables [[{kind}]]")
         found.append([_pattern(e, f"{path}: {kind} {i + 1}", path) for i, e in enumerate(entries)])
     if not found[0] and not found[1]:
-        raise InputError(f"{path}: no [[pattern]] in it")
+        raise InputError(f"{path}: no [[pattern]] in it; write one, or leave the file out")
     return found[0], found[1]
 
 

@@ -20,14 +20,15 @@ from ironlaw.measure.communication.classify import Classified, Mask, classify
 from ironlaw.measure.communication.collectives import Collective, Link, collectives
 from ironlaw.measure.communication.matching import Matched, Table, Times, match, pairs_by_time, table
 from ironlaw.measure.communication.meetings import Meeting, by_size, meetings_of
-from ironlaw.measure.communication.timeline import Timeline
-from ironlaw.measure.events import Trace
-from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of
+from ironlaw.measure.events import DeviceEvents, Trace
+from ironlaw.measure.intervals import Instants, union
+from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of, windows_of
 
-SAME_CLOCK = 10_000  # [ns] ends of one clock agree within a few microseconds
+SAME_CLOCK = 10_000  # [ns] ends of one collective on one clock lie a few microseconds apart: less is no offset
 _RESIDUAL = 100_000  # [ns] ends that lie further apart after alignment are worth a warning
 _TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")  # operations all ranks leave together
 _EARLIEST, _FARTHEST = -(2**50), 2**61  # [ns] until 2043; two such times, and a clock that far off, still fit 64 bits
+_MOST_RANKS = 1 << 20  # no job has more: a file that says so is wrong, and its absent ranks are not counted out
 _SHOWN = 200  # collectives in data(), those that took the job longest
 
 
@@ -50,6 +51,11 @@ class RankTotal:
     made_others_wait: int  # rank-nanoseconds of all others while they waited for it
     ahead: int  # what each of them would have saved had it come with the one before it
     while_late: dict[str, int]  # what it did meanwhile: compute, communication, copy, idle, and what its trace does not show
+
+    def data(self, median: int) -> dict[str, Any]:
+        """Plain values; ``median`` is the ranks' median time of compute."""
+        found = {name if name in ("rank", "late") else f"{name}_ns": value for name, value in self.__dict__.items()}
+        return found | {"compute_over_median": self.compute / median if median else None}
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class Ranks:
             "skew_ns": sum(m.skew for m in self.meetings),
             "meetings": [m.data() for m in sorted(longest, key=lambda m: m.start)],
             "by_size": by_size(self.meetings, link),
-            "by_rank": [dict(t.__dict__, compute_over_median=t.compute / middle if middle else None) for t in self.totals],
+            "by_rank": [t.data(middle) for t in self.totals],
             "late": [t.rank for t in self.late_ranking],
             "warnings": list(self.warnings),
         }
@@ -134,26 +140,33 @@ def align(
         _total(rank, column, traces[place[rank]], said[place[rank]], masks[place[rank]], times, joint, clock[rank])
         for column, rank in enumerate(ranks)
     )
+    world, missing, said_of_the_job = _absent(traces, ranks)
+    return Ranks(
+        ranks=tuple(ranks),
+        world_size=world,
+        missing=missing,
+        offsets=offsets,
+        residual_max=worst,
+        residual_p95=p95,
+        meetings=tuple(sorted(meetings, key=lambda m: (m.start, m.end, m.ranks))),
+        totals=totals,
+        warnings=(*warnings, *said_of_the_job),
+        places=tuple(place[rank] for rank in ranks),
+    )
+
+
+def _absent(traces: Sequence[Trace], ranks: Sequence[int]) -> tuple[int | None, tuple[int, ...], list[str]]:
+    """How many ranks the job has, those that are not here, and what to say of it."""
+    warnings = []
     worlds = sorted({t.world_size for t in traces if t.world_size is not None})
     if len(worlds) > 1:
         warnings.append(f"the traces name jobs of {', '.join(map(str, worlds[:8]))} ranks: are they of one job?")
     world = worlds[-1] if worlds else None
-    missing = tuple(sorted(set(range(world)) - set(ranks))) if world is not None and world < 1 << 20 else ()
+    missing = tuple(sorted(set(range(world)) - set(ranks))) if world is not None and world < _MOST_RANKS else ()
     if missing:
         shown = ", ".join(map(str, missing[:16])) + (f" and {len(missing) - 16} more" if len(missing) > 16 else "")
         warnings.append(f"{len(missing)} of {world} ranks are missing ({shown}); a late one among them hides in the transfer")
-    return Ranks(
-        tuple(ranks),
-        world,
-        missing,
-        offsets,
-        worst,
-        p95,
-        tuple(sorted(meetings, key=lambda m: (m.start, m.end, m.ranks))),
-        totals,
-        tuple(warnings),
-        tuple(place[rank] for rank in ranks),
-    )
+    return world, missing, warnings
 
 
 def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
@@ -299,23 +312,20 @@ def _total(rank: int, column: int, trace: Trace, classified: Classified, counted
         late=int(late.sum()),
         made_others_wait=int(times.waits[late].sum()),
         ahead=int((times.last[late] - times.arrived[late, -2]).sum()),
-        while_late=_doing(trace, Timeline(events, mask), _union(times.first[late] - clock, times.last[late] - clock)),
+        while_late=_doing(trace, events, mask, union(times.first[late] - clock, times.last[late] - clock)),
     )
 
 
-def _doing(trace: Trace, timeline: Timeline, spans: list[tuple[int, int]]) -> dict[str, int]:
-    """What a rank did in the spans in which it was waited for; what lies before its trace is not known."""
+def _doing(trace: Trace, events: DeviceEvents, communicates: Mask, when: Instants) -> dict[str, int]:
+    """What a rank did while it was waited for; what lies before its trace is not known."""
     begin = _begins(trace)
-    did, unseen = np.zeros(8, np.int64), 0
-    for a, b in spans:
-        unseen += max(0, min(b, begin) - a)
-        did += timeline.between(max(a, begin), b)
+    seen = windows_of(events, communicates, np.maximum(when.start, begin), np.maximum(when.end, begin))
     return {
-        "compute": int(did[1] + did[3] + did[5] + did[7]),
-        "communication": int(did[2] + did[6]),
-        "copy": int(did[4]),
-        "idle": int(did[0]),
-        "before_its_trace": unseen,
+        "compute": sum(w.compute for w in seen),
+        "communication": sum(w.exposed_comm for w in seen),
+        "copy": sum(w.exposed_copy for w in seen),
+        "idle": sum(w.idle for w in seen),
+        "before_its_trace": when.length - sum(w.wall for w in seen),
     }
 
 
@@ -335,13 +345,3 @@ def _exposed(start: Times, end: Times, bits: Times, waits: tuple[Times, Times], 
     kinds = np.repeat([COMPUTE, COMMUNICATION, COPY], [int(compute.sum()), len(transfers[0]), len(waits[0])])
     state = by_state(starts, ends, kinds)
     return int(state[2] + state[6]), int(state[4])
-
-
-def _union(start: Times, end: Times) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for a, b in sorted(zip(start.tolist(), end.tolist(), strict=True)):
-        if merged and a <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(b, merged[-1][1]))
-        elif b > a:
-            merged.append((a, b))
-    return merged

@@ -7,14 +7,17 @@ nothing where it has nothing to say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ironlaw.measure.findings import device, from_logs, host, links, numbers, recording
 from ironlaw.measure.findings.finding import Facts, Finding
 
 if TYPE_CHECKING:
+    from ironlaw.measure.communication.ranks import Ranks
+    from ironlaw.measure.logs.reading import LogReading
     from ironlaw.measure.overhead import Overhead
     from ironlaw.measure.profile import Profile
+    from ironlaw.measure.read.snapshot import Snapshot
 
 FINDINGS = {
     "starved-loader": host.starved_loader,
@@ -37,7 +40,11 @@ OF_LOGS = tuple(dict.fromkeys(from_logs.NAMES.values()))
 
 
 def findings_of(
-    profiles: Sequence[Profile], ranks: Any, logs: Sequence[Any], snapshots: Sequence[Any], overheads: Sequence[Overhead] = ()
+    profiles: Sequence[Profile],
+    ranks: Ranks | None,
+    logs: Sequence[LogReading],
+    snapshots: Sequence[Snapshot],
+    overheads: Sequence[Overhead] = (),
 ) -> tuple[Finding, ...]:
     """All findings, the one that loses most seconds first; those without seconds last."""
     facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots), tuple(overheads))

@@ -10,25 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.measure.events import KERNEL, MEMCPY, Column
-from ironlaw.measure.findings.finding import Facts, Finding, covered, ms
+from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
 from ironlaw.measure.intervals import union
-from ironlaw.measure.kernels.names import COMPUTE_CLASSES, shipped_names
+from ironlaw.measure.kernels.names import COMPUTE_CLASSES
 from ironlaw.measure.kernels.table import KernelGroup
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
-WORTH = 0.02  # of the window
 POINTWISE = ("elementwise", "copy", "norm", "softmax")
-CHAIN = 3  # pointwise kernels in a row on one stream
+CHAIN = 3  # pointwise kernels in a row on one stream: a pair may be the two halves of one operator
 CLOSE = 100_000  # [ns] an eager host launches the next operator within it; what comes later need not read what came before
 OPTIMIZER = "Optimizer."  # the profiler's mark: its loops over parameters touch other tensors each time
-FASTER = 1.5  # times the peak of the wide format, for a narrower one to be worth a finding
-SLOWER = 1.05  # the last third of a kernel's runs over the first third
-RUNS = 9  # of one kernel, to compare thirds of
-MOST = 0.7  # of the compared time must have become slower: clocks slow every kernel
+FASTER = 1.5  # times the peak of the wide format: a format that gains less is not worth its rounding
+SLOWER = 1.05  # the last third of a kernel's runs over the first third: clocks wander by a few percent anyway
+RUNS = 9  # of one kernel: thirds of three have a median
+MOST = 0.7  # of the compared time must have become slower: clocks slow every kernel, noise as many as it speeds up
 ALIKE = 0.5  # of the median: runs that spread more are of different sizes under one name
 COMPARED = 0.1  # of the compute time, to speak for the rest
+GROWN = 1.01  # the last third of copies over the first: a batch of fixed shape copies the same bytes each step
 
 
 def unfused_chains(name: str, facts: Facts) -> Iterator[Finding]:
@@ -69,9 +69,9 @@ def _chains(p: Profile) -> _Chains:
     rows = rows[np.lexsort((p.events.start[rows], p.events.stream[rows]))]
     if not len(rows):
         return _Chains(0, 0, 0, 0.0, False)
-    names, pointwise = shipped_names(), np.zeros(len(p.trace.names), bool)
+    pointwise = np.zeros(len(p.trace.names), bool)
     for i in np.unique(p.events.name[rows]).tolist():
-        pointwise[i] = names.named(p.trace.text(i)).kind.name in POINTWISE
+        pointwise[i] = p.names.named(p.trace.text(i)).kind.name in POINTWISE
     one = pointwise[p.events.name[rows]] & ~_in_an_optimizer(p, rows)
     elements, floor = _sizes(p, rows)
     start, end, stream = p.events.start[rows], p.events.end[rows], p.events.stream[rows]
@@ -89,7 +89,7 @@ def _chains(p: Profile) -> _Chains:
     saved = np.minimum(time - longest, passes - most)
     member = np.repeat(chain, length)
     return _Chains(
-        int(chain.sum()), int(member.sum()), int(time.sum()), float(saved.sum()) * _alone(p), bool((elements[member] >= 0).mean() > 0.5)
+        int(chain.sum()), int(member.sum()), int(time.sum()), float(saved.sum()) * p.alone, bool((elements[member] >= 0).mean() > 0.5)
     )
 
 
@@ -100,7 +100,7 @@ def _in_an_optimizer(p: Profile, rows: Column) -> NDArray[np.bool_]:
     launch = p.events.launch[rows]
     if not mine.any() or not len(p.trace.launches):
         return np.zeros(len(rows), bool)
-    return (launch >= 0) & covered(union(marks.start[mine], marks.end[mine]), p.trace.launches.start[np.maximum(launch, 0)])
+    return (launch >= 0) & union(marks.start[mine], marks.end[mine]).covers(p.trace.launches.start[np.maximum(launch, 0)])
 
 
 def _sizes(p: Profile, rows: Column) -> tuple[Column, NDArray[np.float64]]:
@@ -132,7 +132,7 @@ def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
             continue
         total = sum(k.total_ns for k in products)
         worst, (narrow, ratio) = max(wide, key=lambda item: item[0].total_ns)
-        lost = sum(_saved(p, k, faster) for k, (_, faster) in wide) * _alone(p) if p.accelerator else None
+        lost = sum(_saved(p, k, faster) for k, (_, faster) in wide) * p.alone if p.accelerator else None
         peaks = (
             ""
             if lost is None or not p.accelerator
@@ -246,12 +246,7 @@ def _drift(p: Profile) -> _Drift | None:
         sized += spent if known[group[0]] else 0
     if time < COMPARED * p.window.compute or not first:
         return None
-    return _Drift(last / first, became / time, time, lost * _alone(p), sized > time / 2)
-
-
-def _alone(p: Profile) -> float:
-    """The time in which kernels compute over the sum of theirs: below 1 where streams run beside each other."""
-    return min(1.0, p.window.compute / max(sum(k.total_ns for k in p.kernels), 1))
+    return _Drift(last / first, became / time, time, lost * p.alone, sized > time / 2)
 
 
 def _inputs_grow(p: Profile) -> bool:
@@ -259,4 +254,4 @@ def _inputs_grow(p: Profile) -> bool:
     copies = [i for i, n in enumerate(p.trace.names) if "HtoD" in n or "HostToDevice" in n]
     sizes = p.events.size[(p.events.kind == MEMCPY) & np.isin(p.events.name, copies) & (p.events.size >= 0)]
     third = len(sizes) // 3
-    return bool(third) and float(sizes[-third:].mean()) > 1.01 * float(sizes[:third].mean())
+    return bool(third) and float(sizes[-third:].mean()) > GROWN * float(sizes[:third].mean())

@@ -6,18 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ironlaw.measure.events import Column
-from ironlaw.measure.intervals import Instants, union
-
 if TYPE_CHECKING:
     from ironlaw.measure.communication.ranks import Ranks
     from ironlaw.measure.logs.reading import LogReading
     from ironlaw.measure.overhead import Overhead
     from ironlaw.measure.profile import Profile
     from ironlaw.measure.read.snapshot import Snapshot
+
+WORTH = 0.02  # of the window: steps of one run differ by as much, so that nobody could see less go
 
 
 @dataclass(frozen=True)
@@ -58,19 +54,6 @@ class Finding:
             "docs": self.docs,
             "evidence": dict(self.evidence),
         }
-
-
-def covered(when: Instants, times: Column) -> NDArray[np.bool_]:
-    """Which of ``times`` lie in ``when``."""
-    if not len(when.start):
-        return np.zeros(len(times), bool)
-    at = np.searchsorted(when.start, times, "right") - 1
-    return np.asarray((at >= 0) & (times < when.end[np.maximum(at, 0)]))
-
-
-def ran(profile: Profile, chosen: NDArray[np.bool_]) -> Instants:
-    """When any of the chosen events of a profile ran."""
-    return union(profile.events.start[chosen], profile.events.end[chosen])
 
 
 def ms(ns: float) -> str:

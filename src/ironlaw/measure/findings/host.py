@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.measure.events import Column
-from ironlaw.measure.findings.finding import Facts, Finding, ms
-from ironlaw.measure.idle import host_calls, name_rows
+from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
+from ironlaw.measure.idle import ALLOCATING, ARRIVING, LAUNCHING, LOADING, WAITING, host_calls, name_rows
 from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
-WORTH = 0.02  # of the window: less is not worth a finding
-BOUND = 0.10  # of the window spent waiting for launches
+BOUND = 0.10  # of the window spent waiting for launches: every eager step has some, and a graph saves no run that has less
 RETURNS = 10_000  # [ns] a waiting call returns this long before or after the device is done: two clocks, and the way back
-CHURN = 2  # driver calls for memory in an ordinary step
+CHURN = 2  # driver calls for memory in an ordinary step: one may be a last buffer that grows
+MOSTLY = 0.5  # of the steps after the first: fewer are where shapes change, as in an evaluation
 ASYNCHRONOUS = "Async"  # cudaMallocAsync, cudaFreeAsync: ordered on a stream, they stop nothing
 FREES = ("cudaFree", "hipFree", "cuMemUnmap", "cuMemRelease")
 
@@ -27,10 +27,10 @@ FREES = ("cudaFree", "hipFree", "cuMemUnmap", "cuMemRelease")
 def starved_loader(name: str, facts: Facts) -> Iterator[Finding]:
     """The device had nothing to do while the host fetched a batch."""
     for p in facts.profiles:
-        lost = p.idle.by_reason["data loading"]
+        lost = p.idle.by_reason[LOADING]
         if lost <= WORTH * p.window.wall:
             continue
-        loads = name_rows(p.trace, host_calls()["data loading"])
+        loads = name_rows(p.trace, host_calls()[LOADING])
         spans = [s.rows(np.isin(s.name, loads)) for s in (p.trace.marks, p.trace.operators)]
         fetching = union(np.concatenate([s.start for s in spans]), np.concatenate([s.end for s in spans])).length
         fetches = max(len(s) for s in spans)  # old traces hold a fetch as both
@@ -48,8 +48,8 @@ def starved_loader(name: str, facts: Facts) -> Iterator[Finding]:
 def launch_bound(name: str, facts: Facts) -> Iterator[Finding]:
     """Kernels are done sooner than the host launches the next one."""
     for p in facts.profiles:
-        launching = p.idle.when.get("host launch", NOTHING)
-        latency = p.idle.by_reason["launch latency"]
+        launching = p.idle.when.get(LAUNCHING, NOTHING)
+        latency = p.idle.by_reason[ARRIVING]
         lost = (launching - _after_a_wait(p)[1]).length + latency
         if lost <= BOUND * p.window.wall:
             continue
@@ -95,7 +95,7 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
             continue
         calls = p.trace.launches.rows(rows)
         time, frees = int((calls.end - calls.start).sum()), int(np.isin(calls.name, name_rows(p.trace, FREES)).sum())
-        lost = (p.idle.when.get("allocator", NOTHING) & Instants(np.array([since]), np.array([p.window.end]))).length
+        lost = (p.idle.when.get(ALLOCATING, NOTHING) & Instants(np.array([since]), np.array([p.window.end]))).length
         yield Finding(
             name,
             f"{len(rows) / steps:.0f} calls of the driver's allocator a step ({frees} of {len(rows)} give memory back), {ms(time)} of host"
@@ -127,7 +127,7 @@ def _after_a_wait(p: Profile) -> tuple[Column, Instants]:
     """
     launches = p.trace.launches
     feeds = np.unique(launches.thread[p.events.launch[p.events.launch >= 0]]) if len(launches) else launches.thread
-    chosen = np.isin(launches.name, name_rows(p.trace, host_calls()["synchronisation"])) & np.isin(launches.thread, feeds)
+    chosen = np.isin(launches.name, name_rows(p.trace, host_calls()[WAITING])) & np.isin(launches.thread, feeds)
     rows = np.flatnonzero(chosen & _in_steps(p, launches.start))
     idle = gaps(union(p.events.start, p.events.end))
     if not len(rows) or not len(idle.start):
@@ -137,7 +137,7 @@ def _after_a_wait(p: Profile) -> tuple[Column, Instants]:
     gap = np.minimum(at, len(idle.start) - 1)
     emptied = (at < len(idle.start)) & (launches.start[rows] < idle.start[gap]) & (idle.start[gap] - RETURNS <= returned)
     hit = np.unique(gap[emptied])
-    elsewhere = p.idle.starved | p.idle.when.get("allocator", NOTHING)
+    elsewhere = p.idle.starved | p.idle.when.get(ALLOCATING, NOTHING)
     return rows[emptied], (p.idle.host - elsewhere) & Instants(idle.start[hit], idle.end[hit])
 
 
@@ -148,14 +148,14 @@ def _driver_memory_calls(p: Profile) -> tuple[Column, int, int]:
     it is churn only where memory is given back as well.
     """
     launches = p.trace.launches
-    named = [i for i in name_rows(p.trace, host_calls()["allocator"]).tolist() if not p.trace.text(i).endswith(ASYNCHRONOUS)]
+    named = [i for i in name_rows(p.trace, host_calls()[ALLOCATING]).tolist() if not p.trace.text(i).endswith(ASYNCHRONOUS)]
     rows = np.flatnonzero(np.isin(launches.name, named))
     begins = np.array(sorted(s.host_start for s in p.steps), np.int64)
     if len(begins) >= 2:
         since = int(begins[1])
         rows = rows[launches.start[rows] >= since]
         each = np.bincount(np.searchsorted(begins, launches.start[rows], "right"), minlength=len(begins) + 1)[2:]
-        return (rows if (each >= CHURN).mean() > 0.5 else rows[:0]), since, len(each)
+        return (rows if (each >= CHURN).mean() > MOSTLY else rows[:0]), since, len(each)
     frees = np.isin(launches.name[rows], name_rows(p.trace, FREES)).sum()
     return (rows if frees >= CHURN and len(rows) - frees >= CHURN else rows[:0]), p.window.start, 1
 

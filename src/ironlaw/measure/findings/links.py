@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ironlaw.measure.against.parts import exposed_by_operation
-from ironlaw.measure.communication.collectives import Collective, Link, link_of
+from ironlaw.measure.communication.collectives import BY_NAME, Collective, Link
 from ironlaw.measure.events import MEMCPY
-from ironlaw.measure.findings.finding import Facts, Finding, ms, ran
+from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
 from ironlaw.measure.split import COMMUNICATION, COMPUTE
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
-WORTH = 0.02  # of the window
 SMALL = 1 << 20  # [B] where the latency of the link is not known: below it latency paces an all-reduce on every link there is
-MANY = 4  # small ones a step
-UNEVEN = 1.10  # the most loaded stage over the mean
-BY_NAME = "the kernel's name"
+MANY = 4  # small ones a step: a loss, a norm of gradients and a flag are reduced in any step
+UNEVEN = 1.10  # the most loaded stage over the mean: one layer of ten, below which there is none to move
 
 
 def straggler_rank(name: str, facts: Facts) -> Iterator[Finding]:
@@ -97,14 +95,14 @@ def _is_stage(p: Profile) -> bool:
 def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
     """Gradients or statistics are reduced in pieces too small for the link."""
     for p in facts.profiles:
-        link = None if p.accelerator is None else link_of(p.accelerator.name, p.folders)
+        link = p.link
         reduced = [c for c in p.collectives if c.operation == "all_reduce" and c.bytes is not None]
         small = [c for c in reduced if _is_small(c, link)]
         steps = max(len(p.steps), 1)
         if len(small) < MANY * steps:
             continue
         chosen = np.isin(p.rows, [c.row for c in small])
-        exposed = (ran(p, chosen) - ran(p, p.classes == COMPUTE)).length
+        exposed = (p.ran(chosen) - p.ran(p.classes == COMPUTE)).length
         latencies = [_latency(c, link) for c in small]
         latency = sum(latencies) if all(latencies) else None
         lost = exposed if latency is None else min(float(exposed), latency)
@@ -169,7 +167,7 @@ def pageable_copies(name: str, facts: Facts) -> Iterator[Finding]:
     for p in facts.profiles:
         pageable = [i for i, n in enumerate(p.trace.names) if "Pageable" in n]
         chosen = (p.events.kind == MEMCPY) & np.isin(p.events.name, pageable)
-        lost = (ran(p, chosen) - ran(p, (p.classes == COMPUTE) | (p.classes == COMMUNICATION))).length
+        lost = (p.ran(chosen) - p.ran((p.classes == COMPUTE) | (p.classes == COMMUNICATION))).length
         if lost <= WORTH * p.window.wall:
             continue
         sizes = p.events.size[chosen]

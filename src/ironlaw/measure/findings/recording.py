@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ironlaw.measure.findings.finding import Facts, Finding, ms
-from ironlaw.measure.findings.host import BOUND, WORTH
-from ironlaw.measure.idle import name_rows
+from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
+from ironlaw.measure.findings.host import BOUND
+from ironlaw.measure.idle import LAUNCHING, name_rows
 from ironlaw.measure.intervals import Instants, gaps, union
 from ironlaw.measure.overhead import REFUSE, WARN, Overhead
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
-SLOW_START = 1.5  # times the median of the other steps
-STEPS = 3  # from which on the others are enough to compare with
+SLOW_START = 1.5  # times the median of the other steps: with three or four of them, less may be one of them being fast
+STEPS = 3  # from which on the others have a median
 OWN = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource", "Command Buffer Full")  # CUPTI's words for its own work
 OPTIONS = ("with_stack", "profile_memory", "record_shapes", "with_modules")
 BARE = "profile(schedule=schedule(wait=5, warmup=3, active=3)) without with_stack, profile_memory and record_shapes"
@@ -72,7 +72,7 @@ def _seen(name: str, p: Profile) -> Finding | None:
     idle = gaps(union(p.events.start, p.events.end))
     lost = (worked & idle & Instants(np.array([p.window.start]), np.array([p.window.end]))).length
     recorded = [option for option in OPTIONS if p.trace.properties.get(option)]
-    waits = p.idle.by_reason["host launch"]
+    waits = p.idle.by_reason[LAUNCHING]
     if lost <= WORTH * p.window.wall and not ("with_stack" in recorded and waits > BOUND * p.window.wall):
         return None
     return Finding(

@@ -14,11 +14,11 @@ from statistics import median
 
 from ironlaw.measure.kept.ranktest import mann_whitney
 from ironlaw.measure.kept.recorded import TERMS, WALL, medians
+from ironlaw.measure.noise import NORMAL_MAD
 
 LEAST_SAMPLES = 5
 LEAST_SHIFT = 0.03  # a shift below it fails no run, however steady the machine
 NOISE_TIMES = 3.0
-NORMAL_MAD = 1.4826  # the standard deviation of a normal variable over the median of its absolute values
 LEARNED_FROM = 4  # runs: the fewest whose successive shifts have a median that one real change does not move
 # The most chance one test may take: five tests then fail an unchanged run once in fifty, and samples of five that do not overlap
 # (one of 252 orders) still pass it.

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import tomli
+from ironlaw.measure.read.toml import DATA, shipped
 
 HERE = Path(__file__).parents[1]
-PUBLIC = HERE / "data" / "public_names.toml"
+PUBLIC = "public_names.toml"
 ROOMS = ("measure", "estimate", "report")  # the code whose words a diagnosis is made of
 PATH_KEYS = frozenset({"path", "paths", "folder", "against", "trace", "source_path"})
 HIDDEN_KEYS = frozenset(
@@ -195,7 +195,7 @@ def is_public(word: str) -> bool:
 @functools.cache
 def public() -> dict[str, Any]:
     """The names that public libraries give, from the data file."""
-    return tomli.loads(PUBLIC.read_text(encoding="utf-8"))
+    return shipped(PUBLIC)
 
 
 @functools.cache
@@ -225,7 +225,7 @@ def literals() -> frozenset[str]:
                     found.add(node.value)
                 elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                     found.add(node.target.id)  # a field of a record is a key of its JSON
-    for path in sorted((HERE / "data").glob("*.toml")):
-        if path != PUBLIC:
-            found |= {text for _, text in _strings(tomli.loads(path.read_text(encoding="utf-8")), "")}
+    for path in sorted(DATA.glob("*.toml")):
+        if path.name != PUBLIC:
+            found |= {text for _, text in _strings(shipped(path.name), "")}
     return frozenset(found)

@@ -10,17 +10,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomli
 
 from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
 from ironlaw.law import flops, traffic
 from ironlaw.measure.events import Shape
+from ironlaw.measure.read.toml import shipped
 
-TABLE = Path(__file__).parents[1] / "data" / "operators.toml"
 ELEMENT_BYTES = {
     "float": 4.0, "c10::BFloat16": 2.0, "c10::Half": 2.0, "double": 8.0, "long int": 8.0, "long": 8.0, "int": 4.0, "short": 2.0,
     "unsigned char": 1.0, "signed char": 1.0, "char": 1.0, "bool": 1.0,
@@ -106,7 +104,7 @@ Outputs = dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] 
 @cache
 def rules() -> dict[str, Rule]:
     """The rule of every operator that has one, by its name."""
-    table = tomli.loads(TABLE.read_text(encoding="utf-8"))
+    table = shipped("operators.toml")
     found = {}
     for item in table["operator"]:
         rest = {k: v for k, v in item.items() if k not in ("cost", "names", "parent")}
@@ -117,7 +115,7 @@ def rules() -> dict[str, Rule]:
 @cache
 def forward_only() -> frozenset[str]:
     """Operators that only a forward pass calls."""
-    return frozenset(tomli.loads(TABLE.read_text(encoding="utf-8"))["forward"]["names"])
+    return frozenset(shipped("operators.toml")["forward"]["names"])
 
 
 def cost_of(name: str, shape: Shape, outputs: Outputs | None = None) -> Cost | None:

@@ -6,16 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
-
-import tomli
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Accelerator
 from ironlaw.errors import UnknownNameError, nearest_names
+from ironlaw.measure.read.toml import shipped
 
-TABLE = Path(__file__).parents[1] / "data" / "devices.toml"
 _OTHER_PART = 0.05  # multiprocessors that differ by more than this share are those of another part or of a slice
 _VENDORS = re.compile(r"^(nvidia|amd instinct|amd|tesla|intel)\s+", re.I)
 
@@ -100,5 +97,4 @@ def _number(properties: Mapping[str, Any], key: str) -> float:
 
 @cache
 def _rules() -> tuple[tuple[re.Pattern[str], dict[str, Any]], ...]:
-    table = tomli.loads(TABLE.read_text(encoding="utf-8"))
-    return tuple((re.compile(item["match"]), item) for item in table["device"])
+    return tuple((re.compile(item["match"]), item) for item in shipped("devices.toml")["device"])

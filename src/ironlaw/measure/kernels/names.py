@@ -9,19 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import tomli
-
 from ironlaw.errors import InputError
+from ironlaw.measure.read.toml import given, shipped
 
-SHIPPED = Path(__file__).parents[1] / "data" / "kernels.toml"
+SHIPPED = "kernels.toml"
 UNKNOWN = "unclassified"
 COMPUTE_CLASSES = ("gemm", "conv", "attention")
 ROOFS = ("compute", "memory")
 _LONGEST = 400  # characters of a name that are searched: a template's arguments may fill pages
-_MAX_FILE = 1_000_000  # bytes
 _MAX_PATTERN = 4_000  # characters
 
 
@@ -69,14 +68,15 @@ class KernelNames:
         return next((found for pattern, found in self.precisions if pattern.search(text)), "")
 
 
+@cache
 def shipped_names() -> KernelNames:
     """The rules that ship."""
     return read_names(())
 
 
-def read_names(files: Iterable[str] = ()) -> KernelNames:
+def read_names(files: Iterable[str | Path] = ()) -> KernelNames:
     """The rules of the user's files, in their order, before those that ship."""
-    tables = [(path, _parse(Path(path))) for path in (*files, str(SHIPPED))]
+    tables = [*((str(path), given(path)) for path in files), (SHIPPED, shipped(SHIPPED))]
     classes: dict[str, KernelClass] = {}
     for where, table in reversed(tables):
         for name, item in _of(dict, table.get("class", {}), where, "class").items():
@@ -146,17 +146,6 @@ def unclassified(spent: Mapping[str, int], said: Callable[[str], Named]) -> list
     return [{"name": name[:200], "ns": time} for name, time in sorted(unknown, key=lambda item: (-item[1], item[0]))]
 
 
-def _parse(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _MAX_FILE:
-            raise InputError(f"{path}: {path.stat().st_size} bytes is no file of kernel names (limit {_MAX_FILE})")
-        return tomli.loads(path.read_text(encoding="utf-8"))
-    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-
-
 def _of(kind: type, item: Any, where: str, at: str) -> Any:
     if not isinstance(item, kind):
         raise InputError(f"{where}: {at} must be a {'table' if kind is dict else 'list of tables'}")
@@ -175,6 +164,6 @@ def _pattern(item: Any, where: str, at: str) -> re.Pattern[str]:
     try:
         if len(text) > _MAX_PATTERN:
             raise re.error(f"{len(text)} characters, the limit is {_MAX_PATTERN}")
-        return re.compile(text)
+        return re.compile(text, re.IGNORECASE)  # names are searched in lower case
     except (re.error, OverflowError, RecursionError) as error:
         raise InputError(f"{where}: {at}: match is no regular expression: {error}") from None

@@ -18,9 +18,10 @@ from ironlaw.measure.kernels.costs import Cost
 from ironlaw.measure.kernels.names import COMPUTE_CLASSES, UNKNOWN, KernelClass, KernelNames, Named, shipped_names, short_name, unclassified
 from ironlaw.measure.kernels.operators import Linked, link
 from ironlaw.measure.kernels.roofs import Roofs, Times
+from ironlaw.measure.roof import COMPUTE, HBM
 
-COMPUTE, HBM, LAUNCH, NO_ROOF = "compute", "hbm", "launch", "none of the roofs"
-NEAR = 0.5  # of a roof: below it a kernel is bound by something else, its shape or a latency
+LAUNCH, NO_ROOF = "launch", "none of the roofs"
+NEAR = 0.5  # of a roof: a kernel that takes twice as long is bound by something else, its shape or a latency
 TOO_FAST = 1.05  # of a peak: above it the sizes or the precision are wrong, or a cache answered
 SHORT = 5_000  # [ns] a kernel below this says more of its launch than of its work
 _TIMES = ("ideal", "achievable", "compute", "hbm", "launch", "peak")
@@ -79,7 +80,10 @@ def kernel_table(
     names: KernelNames | None = None,
     linked: Linked | None = None,
 ) -> list[KernelGroup]:
-    """The kernels of a trace that are counted (a mask over its events: leave communication out), in groups, longest first."""
+    """The kernels of a trace that are counted (a mask over its events: leave communication out), in groups, longest first.
+
+    ``names`` are the rules that tell classes, those that ship unless given; ``linked`` is what `link` says of the trace, where it is known.
+    """
     return kernels_of(trace, counted, accelerator, folders, names, linked).groups
 
 
@@ -272,7 +276,7 @@ class _Row:
         if not known:
             if self.median < SHORT:
                 return LAUNCH, True
-            return {"compute": COMPUTE, "memory": HBM}.get(self.kind.roof, ""), True
+            return {COMPUTE: COMPUTE, "memory": HBM}.get(self.kind.roof, ""), True
         _, roof = max((times.compute[g], COMPUTE), (times.hbm[g], HBM), (times.launch[g], LAUNCH))
         return (roof if times.achievable[g] >= NEAR * self.total * 1e-9 / self.count else NO_ROOF), False
 

@@ -14,7 +14,8 @@ from ironlaw.law import run
 from ironlaw.measure.kernels.names import COMPUTE_CLASSES
 from ironlaw.measure.kernels.table import KernelGroup
 
-ENOUGH = 0.9  # of the time of matrix kernels whose FLOPs must be known
+ENOUGH = 0.9  # of the time of matrix kernels whose FLOPs must be known: what is missing lowers the answer by as much
+NONE_KNOWN = 0.01  # below it the sizes were not recorded at all, which one option of the profiler mends
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _reason(covered: float, time: int, wall_ns: int, precision: str, accelerator
     if covered < ENOUGH:
         return (
             f"FLOPs are known for {covered:.0%} of the time of matrix kernels, {ENOUGH:.0%} are needed; profile with record_shapes=True"
-            if covered < 0.01
+            if covered < NONE_KNOWN
             else f"FLOPs are known for only {covered:.0%} of the time of matrix kernels, {ENOUGH:.0%} are needed"
         )
     if accelerator is None:

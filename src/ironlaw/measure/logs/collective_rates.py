@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.law import collectives
+from ironlaw.measure.communication.collectives import operation_of, traffic_factor
 from ironlaw.measure.logs import Calls
 
 AGREE = 0.02  # printed rates and those of the printed times, which have three or four digits
-FEW = 3  # sizes a fit needs
+FEW = 3  # sizes a fit needs: two always lie on a line
+BENT = 0.25  # relative error of a size that one line cannot fit: libraries change algorithm and protocol with size
+DIGITS = 1e9  # [B/s] below it benchmarks print too few digits to be held against size over time
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def collective_reading(calls: Calls, ranks: int | None) -> CollectiveReading:
     for in_place in (False, True):
         for size in np.unique(calls.size[calls.in_place == in_place]):
             sizes.append(_by_size(calls, float(size), in_place, notes))
-    factor = _factor(calls, ranks)
+    factor = traffic_factor(operation_of(calls.collective) or "", ranks) if ranks and ranks > 1 else None
     fits = []
     for in_place in (False, True):
         mine = [s for s in sizes if s.in_place == in_place and s.size > 0]
@@ -100,17 +103,6 @@ def _by_size(calls: Calls, size: float, in_place: bool, notes: list[str]) -> ByS
     )
 
 
-def _factor(calls: Calls, ranks: int | None) -> float | None:
-    """Bus over algorithm bandwidth of this collective on these ranks."""
-    if not ranks or ranks < 2:
-        return None
-    if calls.collective == "all_reduce":
-        return float(collectives.all_reduce_factor(float(ranks)))
-    if calls.collective in ("all_gather", "reduce_scatter", "alltoall"):
-        return float(collectives.one_way_factor(float(ranks)))
-    return 1.0 if calls.collective in ("broadcast", "reduce", "sendrecv") else None
-
-
 def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool = False, factor: float | None = None) -> Fit:
     """Latency and bandwidth of measured times.
 
@@ -132,7 +124,7 @@ def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool 
                    "time does not grow with size: no bandwidth shows in these sizes")  # fmt: skip
     bandwidth = 1.0 / per_byte
     spread = float(np.sqrt(max(0.0, float(covariance[-1, -1])))) * bandwidth * bandwidth
-    if not why and _worst(residual) > 0.25:
+    if not why and _worst(residual) > BENT:
         why = f"one line is off by {_worst(residual):.0%} at some size: the library changes its algorithm between sizes"
     bus = None if factor is None else bandwidth * factor
     return Fit(in_place, len(size), latency, bandwidth, spread, bus, latency * bandwidth, _rms(residual), _worst(residual), why)
@@ -162,7 +154,7 @@ def _worst(values: NDArray[np.float64]) -> float:
 def _disagree(calls: Calls) -> list[str]:
     """A note where printed rates are not size over time: other units, or another size convention."""
     rate = collectives.algorithm_bandwidth(calls.size, calls.seconds)
-    large = (calls.algorithm_bandwidth > 1e9) & (rate > 0)  # below, two digits are printed
+    large = (calls.algorithm_bandwidth > DIGITS) & (rate > 0)
     if not large.any():
         return []
     ratio = float(np.median(calls.algorithm_bandwidth[large] / rate[large]))

@@ -86,7 +86,7 @@ def _given_recompute(text: str) -> tuple[float, float, float]:
     try:
         layers, attention, linear, _ = recompute_columns(text, ("attention",))
     except (ValueError, ZeroDivisionError):
-        raise QuestionError(f"recompute {text!r}: none, full, selective, every:K or share:X") from None
+        raise QuestionError(f"--recompute {text!r}: give none, full, selective, every:K or share:X") from None
     return layers, attention, linear
 
 

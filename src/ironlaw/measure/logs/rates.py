@@ -17,7 +17,7 @@ from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.steps import Steps, median_of
 from ironlaw.plan import PRECISIONS
 
-AGREE = 0.03  # of what a log claims and what its times give
+AGREE = 0.03  # of what a log claims and what its times give: logs print three digits, and tools count embedding and loss differently
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.collective_rates import CollectiveReading, collective_reading
 from ironlaw.measure.logs.job import logged_job
 from ironlaw.measure.logs.rates import Rates, device_of, rates_of
-from ironlaw.measure.logs.remarks import Excluded, Finding, excluded_roofs, findings
+from ironlaw.measure.logs.remarks import Excluded, Remark, excluded_roofs, remarks
 from ironlaw.measure.logs.steps import Aside, Steps, Timer, asides, loader_share, median_of, ordinary_steps, set_aside, timers_of
 
 NOT_IDENTIFIABLE = "not identifiable from a log"
@@ -46,7 +46,7 @@ class LogReading:
     collectives: CollectiveReading | None
     gain: tuple[float, float] | None  # times faster if all but products at peak were gone: at least, at most
     excluded: tuple[Excluded, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Remark, ...]
     verdict: str
     exit_status: int
     said: tuple[str, ...]  # where the job's values came from
@@ -57,9 +57,18 @@ class LogReading:
 
     def data(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
-        plain = _plain(asdict(self))
-        assert isinstance(plain, dict)
+        plain: dict[str, Any] = _plain(asdict(self))
+        if plain["steps"] is not None:
+            plain["steps"] = _in_seconds(plain["steps"], ("median", "mean", "p5", "p95", "mad"))
+        plain["aside"] = [_in_seconds(aside, ("median",)) for aside in plain["aside"]]
+        if plain["collectives"] is not None:
+            plain["collectives"]["fits"] = [_in_seconds(fit, ("latency",)) for fit in plain["collectives"]["fits"]]
         return plain
+
+
+def _in_seconds(entry: dict[str, Any], times: tuple[str, ...]) -> dict[str, Any]:
+    """The entry with its times under keys that end in their unit."""
+    return {f"{name}_seconds" if name in times else name: value for name, value in entry.items()}
 
 
 def log_reading(
@@ -88,7 +97,7 @@ def log_reading(
     timers = timers_of(log, steps)
     share = loader_share(log, aside, timers)
     excluded = tuple(excluded_roofs(steps, rates, share))
-    found = findings(log, job, steps, rates, aside, share, device)
+    found = remarks(log, job, steps, rates, aside, share, device)
     verdict, status = _verdict(log, steps, excluded, found)
     return LogReading(
         path=log.path,
@@ -131,7 +140,7 @@ def _gain(rates: Rates | None) -> tuple[float, float] | None:
     return 1.0, 1.0 / rates.hfu
 
 
-def _verdict(log: Log, steps: Steps | None, excluded: Sequence[Excluded], findings: Sequence[Finding]) -> tuple[str, int]:
+def _verdict(log: Log, steps: Steps | None, excluded: Sequence[Excluded], findings: Sequence[Remark]) -> tuple[str, int]:
     """Never a roof by its name: a log excludes, and says so where it can."""
     if log.calls is not None:
         return "a benchmark of collectives: rates are measured, there is no step to bind", 0

@@ -10,10 +10,15 @@ from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.rates import AGREE, Rates
 from ironlaw.measure.logs.steps import SLOW_START, Steps
+from ironlaw.measure.noise import NORMAL_MAD, NORMAL_MEDIAN
+from ironlaw.measure.roof import DATA, DISPATCH, NETWORK, PIPELINE
 from ironlaw.plan import PRECISIONS
 
-MAJORITY = 0.5
-QUIET = 0.02
+MAJORITY = 0.5  # of a step: what takes more is its larger part, whatever else there is
+QUIET = 0.02  # of a step: logs are printed to about a percent, and less moves no decision
+SURE = 3.0  # standard errors: chance makes a drift as large once in some hundred logs
+SPREAD_OVER = 10  # lines: the 95th percentile of fewer is their largest
+WAITED = 0.1  # of a step: the loader's timer runs while the device works too, so a little of it says nothing
 
 
 @dataclass(frozen=True)
@@ -25,8 +30,8 @@ class Excluded:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something wrong or worth knowing, with the numbers it stands on."""
+class Remark:
+    """Something wrong or worth knowing, with the numbers it stands on; `findings` gives it the name it has everywhere."""
 
     code: str
     text: str
@@ -38,11 +43,11 @@ def excluded_roofs(steps: Steps | None, rates: Rates | None, share: float | None
     """Roofs that cannot be the larger part of the step."""
     found = []
     if share is not None and share < QUIET:
-        found.append(Excluded("data", f"the loader is waited for in {share:.2%} of a step"))
+        found.append(Excluded(DATA, f"the loader is waited for in {share:.2%} of a step"))
     if rates is not None and rates.hfu is not None and rates.hfu <= 1.0:
         rest = 1.0 - rates.hfu
         if rates.hfu > MAJORITY:
-            for roof in ("network", "pipeline", "dispatch", "data"):
+            for roof in (NETWORK, PIPELINE, DISPATCH, DATA):
                 if all(e.roof != roof for e in found):
                     found.append(
                         Excluded(roof, f"products at peak take {rates.hfu:.1%} of the step: at most {rest:.1%} can be anything else")
@@ -51,15 +56,15 @@ def excluded_roofs(steps: Steps | None, rates: Rates | None, share: float | None
             found.append(
                 Excluded("compute at peak", f"products at peak take {rates.hfu:.1%} of the step; the other {rest:.1%} is not them")
             )
-    if steps is not None and steps.lines >= 10 and steps.p95 / steps.median - 1.0 < QUIET:
+    if steps is not None and steps.lines >= SPREAD_OVER and steps.p95 / steps.median - 1.0 < QUIET:
         found.append(Excluded("stalls now and then", f"95 of 100 lines are within {steps.p95 / steps.median - 1.0:.2%} above the median"))
     return found
 
 
-def _above_peak(rates: Rates | None) -> Finding | None:
+def _above_peak(rates: Rates | None) -> Remark | None:
     if rates is None or rates.hfu is None or rates.mfu is None or max(rates.mfu, rates.hfu) <= 1.0:
         return None
-    return Finding(
+    return Remark(
         "mfu-above-100",
         f"MFU {rates.mfu:.0%}, HFU {rates.hfu:.0%} of {rates.device} in {rates.dtype}: no device runs faster than its peak",
         "wrong FLOP count, wrong peak (a sparse one belongs to sparse matrices) or wrong device: check model, batch, GPUs and device",
@@ -67,11 +72,11 @@ def _above_peak(rates: Rates | None) -> Finding | None:
     )
 
 
-def _claim_above_peak(log: Log) -> Finding | None:
+def _claim_above_peak(log: Log) -> Remark | None:
     claimed = log.claims.get("mfu", 0.0)
     if claimed <= 1.0:
         return None
-    return Finding(
+    return Remark(
         "claimed-mfu-above-100",
         f"the log claims an MFU of {claimed:.0%}",
         "the tool divides by another device's peak, or counts FLOP the attention mask leaves out",
@@ -79,7 +84,7 @@ def _claim_above_peak(log: Log) -> Finding | None:
     )
 
 
-def _wrong_peak(log: Log, job: LoggedJob, device: Accelerator | None) -> Finding | None:
+def _wrong_peak(log: Log, job: LoggedJob, device: Accelerator | None) -> Remark | None:
     """The peak a log divides by against the catalogue's dense one."""
     claimed = log.claims.get("peak")
     if not claimed or device is None:
@@ -89,7 +94,7 @@ def _wrong_peak(log: Log, job: LoggedJob, device: Accelerator | None) -> Finding
     if dense is None or abs(claimed / dense.value - 1.0) <= AGREE:
         return None
     doubled = sparse is not None and abs(claimed / sparse.value - 1.0) <= AGREE
-    return Finding(
+    return Remark(
         "sparse-peak-as-dense" if doubled else "wrong-peak",
         f"the log divides by {claimed / 1e12:.4g} TFLOP/s; {device.name} has {dense.value / 1e12:.4g} in {dtype}, dense",
         "its MFU is not comparable; use the one given here",
@@ -97,10 +102,10 @@ def _wrong_peak(log: Log, job: LoggedJob, device: Accelerator | None) -> Finding
     )
 
 
-def _claim(rates: Rates | None) -> Finding | None:
+def _claim(rates: Rates | None) -> Remark | None:
     if rates is None or rates.claimed_flops is None or rates.claim.startswith("agrees"):
         return None
-    return Finding(
+    return Remark(
         "claim-disagrees",
         f"the log claims {rates.claimed_flops / 1e12:.4g} TFLOP/s per GPU, which {rates.claim}",
         "it counts other FLOP (half of attention, no output projection, forward alone) or divides by other GPUs",
@@ -108,10 +113,10 @@ def _claim(rates: Rates | None) -> Finding | None:
     )
 
 
-def _loader(share: float | None) -> Finding | None:
-    if share is None or share < 0.1:
+def _loader(share: float | None) -> Remark | None:
+    if share is None or share < WAITED:
         return None
-    return Finding(
+    return Remark(
         "loader-waited-for",
         f"the loader is waited for in {share:.1%} of a step: without it at most {1.0 / (1.0 - min(share, 0.999)):.2f} times faster",
         "it costs only what the GPU idles meanwhile, which a log does not say: take a trace before adding workers",
@@ -119,38 +124,40 @@ def _loader(share: float | None) -> Finding | None:
     )
 
 
-def _drift(steps: Steps | None) -> Finding | None:
+def _drift(steps: Steps | None) -> Remark | None:
     if steps is None or steps.drift is None:
         return None
-    error = 1.4826 * 1.2533 * steps.mad * 2.0 / math.sqrt(steps.lines)  # of the difference of the halves' medians, if nothing drifts
-    if abs(steps.drift) < max(QUIET, 3.0 * error / steps.median):
+    error = (
+        NORMAL_MAD * NORMAL_MEDIAN * steps.mad * 2.0 / math.sqrt(steps.lines)
+    )  # of the difference of the halves' medians, if nothing drifts
+    if abs(steps.drift) < max(QUIET, SURE * error / steps.median):
         return None
     slower = "slower" if steps.drift > 0 else "faster"
-    return Finding(
+    return Remark(
         "drift",
         f"the second half of the lines is {abs(steps.drift):.1%} {slower} than the first",
         "longer sequences or windows by schedule, clocks under heat, or a neighbour on the network: compare clocks",
-        {"drift": steps.drift, "mad": steps.mad},
+        {"drift": steps.drift, "mad_seconds": steps.mad},
     )
 
 
-def _start(log: Log, aside: list[str], steps: Steps | None) -> Finding | None:
+def _start(log: Log, aside: list[str], steps: Steps | None) -> Remark | None:
     if steps is None or not aside or "warm-up" not in aside[0] or not math.isfinite(log.seconds[0]):
         return None
     times = float(log.seconds[0]) / steps.median
     if times < SLOW_START:
         return None
-    return Finding(
+    return Remark(
         "warm-up",
         f"the first line, to iteration {int(log.iteration[0])}, is {times:.2f} times the median",
         "compilation, allocation and connections: it is left out here, and means over whole logs include it",
-        {"seconds": float(log.seconds[0]), "median": steps.median},
+        {"first_seconds": float(log.seconds[0]), "median_seconds": steps.median},
     )
 
 
-def findings(
+def remarks(
     log: Log, job: LoggedJob, steps: Steps | None, rates: Rates | None, aside: list[str], share: float | None, device: Accelerator | None
-) -> tuple[Finding, ...]:
+) -> tuple[Remark, ...]:
     """All that apply, what makes figures impossible first."""
     found = (
         _above_peak(rates),

@@ -9,9 +9,11 @@ import numpy as np
 
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.log import Floats
+from ironlaw.measure.noise import deviation
 
 LOADER = ("batch-generator", "batch generator")  # Megatron's timer around next() and the broadcast of the batch
 SLOW_START = 1.1  # a first line this much above the median of the others is warm-up even where it is not the run's first
+HALF = 3  # lines a half needs for its median to be held against the other's
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,10 @@ def ordinary_steps(log: Log, aside: list[str]) -> Steps | None:
     seconds, weight = log.seconds[kept], log.averaged[kept]
     median = float(np.median(seconds))
     half = len(seconds) // 2
-    drift = float(np.median(seconds[-half:]) / np.median(seconds[:half]) - 1.0) if half >= 3 else None
+    drift = float(np.median(seconds[-half:]) / np.median(seconds[:half]) - 1.0) if half >= HALF else None
     p5, p95 = (float(v) for v in np.percentile(seconds, (5.0, 95.0)))
     mean = float(np.sum(seconds * weight) / np.sum(weight))
-    return Steps(log.per, len(seconds), int(weight.sum()), median, mean, p5, p95, float(np.median(np.abs(seconds - median))), drift)
+    return Steps(log.per, len(seconds), int(weight.sum()), median, mean, p5, p95, deviation(seconds), drift)
 
 
 def asides(log: Log, aside: list[str]) -> tuple[Aside, ...]:

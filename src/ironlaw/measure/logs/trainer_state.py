@@ -32,7 +32,7 @@ def read_file(notes: Notes) -> Log:
         raise InputError(f"{notes.path}: not the JSON of a trainer_state.json: {str(error)[:120]}; was it cut?") from None
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
-        raise InputError(f"{notes.path}: has no list log_history; it is no trainer_state.json")
+        raise InputError(f"{notes.path}: no list log_history in it; give the trainer_state.json of a checkpoint")
     return _log(state, [h for h in history if isinstance(h, dict)], notes)
 
 

@@ -71,8 +71,8 @@ def head(path: str | Path, size: int = 1 << 16) -> bytes:
         return stream.read(size)
 
 
-def printable(text: object, most: int = 300) -> str:
-    """The first ``most`` characters of a text from a file, without what would move a terminal's cursor.
+def printable(text: object, most: int | None = 300) -> str:
+    """The first ``most`` characters (None: all) of a text from a file, without what would move a terminal's cursor.
 
     >>> printable("a\\x1b[31mb")
     'a?[31mb'

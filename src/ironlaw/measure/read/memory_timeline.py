@@ -37,7 +37,7 @@ class Timeline:
 
     def data(self) -> dict[str, Any]:
         """Plain types for JSON."""
-        return asdict(self)
+        return {f"{name}_ns" if name == "peak_time" else name: value for name, value in asdict(self).items()}
 
 
 def recognise(head: bytes) -> bool:
@@ -76,9 +76,9 @@ def read_levels(path: str | Path) -> tuple[str, Column, Column]:
     try:
         rows = json.loads(text)
     except RecursionError:
-        raise InputError(f"{path}: JSON nested too deep for a memory timeline") from None
+        raise InputError(f"{path}: JSON nested too deep for a memory timeline; export it again") from None
     except ValueError as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
+        raise InputError(f"{path}: not JSON: {error}; export the timeline again") from None
     if isinstance(rows, list) and len(rows) == 2 and all(isinstance(part, list) for part in rows) and _nested(rows[1]):
         return "plotted", *_plotted(path, rows[0], rows[1])
     return "raw", *_raw(path, rows)
@@ -91,10 +91,10 @@ def _nested(part: list[Any]) -> bool:
 def _numbers(path: str | Path, rows: Any, width: int, what: str) -> Column:
     """``rows`` as int64, if each is a list of ``width`` whole numbers."""
     if not isinstance(rows, list) or not rows:
-        raise InputError(f"{path}: not a memory timeline: no list of {what}")
+        raise InputError(f"{path}: not a memory timeline: no list of {what}; give what export_memory_timeline wrote")
     for i, row in enumerate(rows):
         if type(row) is not list or len(row) != width or any(type(x) is not int or abs(x) >> 62 for x in row):
-            raise InputError(f"{path}: entry {i} of the memory timeline is {row!r:.60}, not {what}")
+            raise InputError(f"{path}: entry {i} of the memory timeline is {row!r:.60}, not {what}; export it again")
     return np.array(rows, np.int64)
 
 
@@ -115,15 +115,15 @@ def _raw(path: str | Path, rows: Any) -> tuple[Column, Column]:
 def _plotted(path: str | Path, times: list[Any], sizes: list[Any]) -> tuple[Column, Column]:
     levels = _numbers(path, sizes, len(CATEGORIES) + 1, f"bytes of {len(CATEGORIES)} categories after a zero")[:, 1:]
     if len(times) != len(levels):
-        raise InputError(f"{path}: {len(times)} times and {len(levels)} rows of bytes in the memory timeline")
+        raise InputError(f"{path}: {len(times)} times and {len(levels)} rows of bytes in the memory timeline; export it again")
     _sums_fit(path, levels)
     at = _numbers(path, [[t] for t in times], 1, "times in us")[:, 0]
     if np.any(np.abs(at) > (1 << 62) // 1000):
-        raise InputError(f"{path}: a time of the memory timeline is out of range")
+        raise InputError(f"{path}: a time of the memory timeline is out of range; export it again")
     return np.where(at < 0, at, at * 1000), levels
 
 
 def _sums_fit(path: str | Path, sizes: Column) -> None:
     """Refuse sizes whose sums could pass int64; the sum in float is exact enough to tell."""
     if float(np.sum(np.abs(sizes), dtype=np.float64, axis=-1).max() if sizes.ndim > 1 else np.abs(sizes).sum(dtype=np.float64)) > 2.0**62:
-        raise InputError(f"{path}: bytes of the memory timeline are out of range")
+        raise InputError(f"{path}: bytes of the memory timeline are out of range; export it again")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ironlaw.errors import InputError
-from ironlaw.measure.read.limits import Deadline
+from ironlaw.measure.read.limits import Deadline, printable
 
 PICKLE = 1 << 30  # bytes of a pickle; a snapshot of a million allocations with stacks is a tenth of it
 OBJECTS = 6 << 30  # bytes its objects may take
@@ -116,7 +116,7 @@ class _Machine:
         else:
             return ""
         text = ".".join(word.decode("ascii", "replace") for word in words)
-        return " " + "".join(c if c.isprintable() else "?" for c in text)[:80]
+        return " " + printable(text, 80)
 
     # what operations take from the file
 

@@ -152,7 +152,7 @@ def _json(text: bytes, path: str | Path) -> Any:
     try:
         return json.loads(text, parse_constant=refuse)
     except RecursionError:
-        raise InputError(f"{path}: JSON nested too deep for a memory snapshot") from None
+        raise InputError(f"{path}: JSON nested too deep for a memory snapshot; dump it again") from None
     except ValueError as error:
         raise InputError(f"{path}: not JSON: {error}") from None
 

@@ -45,7 +45,7 @@ class Database:
         self.path, self.deadline, self.rows, self.text = path, Deadline(path, seconds), 0, 0
         with open_bytes(path) as stream:  # a folder, a FIFO, an empty file: one clear line from there
             if stream.read(len(MAGIC)) != MAGIC:
-                raise InputError(f"{path}: not an SQLite database")
+                raise InputError(f"{path}: not an SQLite database; give what `nsys export --type sqlite` wrote")
         with open(path, "rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise InputError(f"{path}: a compressed SQLite database; unpack it first")

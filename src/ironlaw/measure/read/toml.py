@@ -1,0 +1,31 @@
+"""TOML files of names and patterns: those that ship in ``data/``, and those a user gives."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import tomli
+
+from ironlaw.errors import InputError
+from ironlaw.measure.read.limits import open_bytes
+
+DATA = Path(__file__).parents[1] / "data"
+MOST = 1 << 20  # bytes of a user's file; the largest that ships has 30 KB
+
+
+@cache
+def shipped(name: str) -> dict[str, Any]:
+    """The table of a file in ``data/``; who asks must not change it."""
+    return tomli.loads((DATA / name).read_text(encoding="utf-8"))
+
+
+def given(path: str | Path) -> dict[str, Any]:
+    """The table of a user's file; InputError of one line where it cannot be read or is no TOML."""
+    with open_bytes(path, MOST) as stream:
+        data = stream.read(MOST + 1)
+    try:
+        return tomli.loads(data.decode("utf-8"))
+    except (tomli.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
