@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError
 from ironlaw.estimate.options import read_options
 from ironlaw.measure.against.compare import Comparison, Measured, compare
 from ironlaw.measure.against.memory import MemoryRow, memory_compare
@@ -74,8 +74,21 @@ class Diagnosis:
             "findings": [f.data() for f in self.findings],
             "compare": told["compare"],
             "memory": [row.data() for row in self.memory] or None,
+            "parallel_efficiency": _efficiency(self.logs),
             "comparison": told["comparison"],
         }
+
+
+def _efficiency(logs: Sequence[LogReading]) -> list[dict[str, Any]] | None:
+    """Throughput of logs of one model at several sizes; None where they are not that."""
+    if len(logs) < 2:
+        return None
+    from ironlaw.measure.logs.reading import parallel_efficiency
+
+    try:
+        return [asdict(row) for row in parallel_efficiency(logs)]
+    except QuestionError:
+        return None
 
 
 def _log_entry(log: LogReading) -> dict[str, Any]:
@@ -110,7 +123,8 @@ def diagnose(
     _check_choices(unlinked, last_step, time_unit)
     if against is not None and question and question.get("model"):
         raise QuestionError("--against names an estimate and --model asks for one: give one of the two")
-    files, passed = files_of([paths] if isinstance(paths, (str, Path)) else paths)
+    asked = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
+    files, passed = files_of(asked)
     if not files:
         raise QuestionError("no file given; try: ironlaw diagnose trace.json.gz")
     untraced = _seconds(untraced_step)
@@ -120,7 +134,16 @@ def diagnose(
     def look(trace: Trace) -> Profile:
         return profile(trace, policy, on, tuple(map(Path, patterns)), folders, names)
 
-    seen = _read(files, time_unit, look, lambda file: _log(file, on, question or {}, folders))
+    seen = _Seen()
+    for file in files:
+        try:
+            _read(seen, file, time_unit, look, lambda f: _log(f, on, question or {}, folders))
+        except IronlawError as error:
+            if file in asked or len(files) == 1:
+                raise
+            passed.append(f"passed over: {error}")  # of a folder what can be read is, and what is missing is told
+    if not (seen.profiles or seen.logs or seen.snapshots or seen.timelines):
+        raise InputError(f"none of {len(files)} files could be read; the first: {passed[-len(files)].removeprefix('passed over: ')}")
     profiles = seen.profiles
     overheads = [overhead_of(p, untraced) for p in profiles] if untraced is not None else []
     if untraced is not None and not overheads:
@@ -160,20 +183,18 @@ class _Seen:
     timelines: list[Timeline] = field(default_factory=list)
 
 
-def _read(files: Iterable[Path], time_unit: str, look: Callable[[Trace], Profile], read_a_log: Callable[[Path], LogReading]) -> _Seen:
-    seen = _Seen()
-    for file in files:
-        kind = kind_of(file)
-        if kind == "log":
-            seen.logs.append(read_a_log(file))
-        elif kind == "snapshot":
-            seen.snapshots.append(read_snapshot(file))
-        elif kind == "timeline":
-            seen.timelines.append(read_timeline(file))
-        else:
-            traces = read_nsys(file) if kind == "nsys" else read_chrome(str(file), time_unit)
-            seen.profiles += [look(trace) for trace in _with_work(traces)]
-    return seen
+def _read(seen: _Seen, file: Path, time_unit: str, look: Callable[[Trace], Profile], read_a_log: Callable[[Path], LogReading]) -> None:
+    """Add what ``file`` is to ``seen``."""
+    kind = kind_of(file)
+    if kind == "log":
+        seen.logs.append(read_a_log(file))
+    elif kind == "snapshot":
+        seen.snapshots.append(read_snapshot(file))
+    elif kind == "timeline":
+        seen.timelines.append(read_timeline(file))
+    else:
+        traces = read_nsys(file) if kind == "nsys" else read_chrome(str(file), time_unit)
+        seen.profiles += [look(trace) for trace in _with_work(traces)]
 
 
 def _warnings(seen: _Seen, comparison: Comparison | None, many: bool) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from ironlaw.catalog import load
 from ironlaw.questions.answer import Column, Table
 from ironlaw.report.data import common_keys
-from ironlaw.report.measured_logs import log_lines, memory_lines, snapshot_lines, timeline_lines
+from ironlaw.report.measured_logs import efficiency_lines, log_lines, logs_lines, memory_lines, snapshot_lines, timeline_lines
 from ironlaw.report.questions import table_lines
 from ironlaw.report.text import Ink, bar
 
@@ -47,6 +47,7 @@ def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
         list(_findings(data["findings"], ink)),
         list(_comparison(data, ink)),
         list(memory_lines(data.get("memory") or [], ink)),
+        list(efficiency_lines(data.get("parallel_efficiency") or [], ink)),
         [ink.bad("warning: ") + w for w in data.get("warnings", [])],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
@@ -206,9 +207,12 @@ def _roof(kernel: Mapping[str, Any]) -> str:
 
 
 def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    yield from logs_lines([file for file in files if "log" in file], ink)
     rows = []
     for file in files:
-        window = file.get("window") or {}
+        window = file.get("window")
+        if not window:
+            continue
         rows.append(
             {"file": str(file["path"]).rsplit("/", 1)[-1], "rank": None if file["rank"] is None else str(file["rank"])}
             | {key: _seconds(window.get(key)) for key in ("wall_us", *(k for _, k in PARTS))}
@@ -216,7 +220,8 @@ def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
         )
     columns = [Column("file", "file"), Column("rank", "rank"), Column("wall_us", "window", "s")]
     columns += [Column(key, name, "s") for name, key in PARTS] + [Column("roof", "roof")]
-    yield from table_lines(Table("files", "Files", tuple(columns), rows), ink)
+    if rows:
+        yield from table_lines(Table("files", "Files", tuple(columns), rows), ink)
 
 
 def _ranks(ranks: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:

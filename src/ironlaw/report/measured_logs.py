@@ -13,6 +13,50 @@ from ironlaw.report.text import Ink
 MOST_ROWS = 12
 
 
+def logs_lines(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """Several logs, a line each."""
+    if not files:
+        return
+    rows = []
+    for file in files:
+        log = file["log"]
+        steps, rates = log["steps"] or {}, log["rates"] or {}
+        rows.append(
+            {
+                "file": str(file["path"]).rsplit("/", 1)[-1],
+                "format": log["format"],
+                "gpus": log["world_size"],
+                "median": steps.get("median_seconds"),
+                "tokens": rates.get("tokens_per_second"),
+                "flops": rates.get("model_flops"),
+                "mfu": rates.get("mfu"),
+                "hfu": rates.get("hfu"),
+            }
+        )
+    columns = (
+        Column("file", "log"),
+        Column("format", "format"),
+        Column("gpus", "GPUs"),
+        Column("median", "median step", "s"),
+        Column("tokens", "tokens/s/GPU"),
+        Column("flops", "model FLOP/s/GPU", "FLOP/s"),
+        Column("mfu", "MFU", "%"),
+        Column("hfu", "HFU", "%"),
+    )
+    yield from table_lines(Table("logs", "Logs", columns, rows), ink)
+
+
+def efficiency_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """Throughput of one model at several sizes."""
+    columns = (
+        Column("gpus", "GPUs"),
+        Column("per_gpu", "tokens/s/GPU"),
+        Column("efficiency", "parallel efficiency", "%"),
+    )
+    if rows:
+        yield from table_lines(Table("efficiency", "Of one model at several sizes", columns, rows), ink)
+
+
 def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     """Step times, rates with what they are divided by, what the log rules out, and where its numbers came from."""
     steps, rates = log["steps"], log["rates"]
@@ -33,6 +77,9 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
             yield f"  over {_tflops(rates['peak'])} dense {rates['dtype']} of {rates['device']}"
         if rates["claim"]:
             yield f"  the log claims {_tflops(rates['claimed_flops'])}, which {rates['claim']}"
+    if log["collectives"]:
+        yield from _collective(log["collectives"], ink)
+        return  # a benchmark of collectives: it has no model, and needs none
     for why in (log["why_no_rates"], log["why_no_mfu"]):
         if why:
             yield ink.dim(f"  {why}")
@@ -42,8 +89,6 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         yield f"  memory at most {log['memory'] / 2**30:.1f} GiB"
     for said in log["said"]:
         yield ink.dim(f"  {said}")
-    if log["collectives"]:
-        yield from _collective(log["collectives"], ink)
 
 
 def _collective(found: Mapping[str, Any], ink: Ink) -> Iterator[str]:
@@ -56,7 +101,9 @@ def _collective(found: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         Column("algorithm_bandwidth", "algbw", "B/s"),
         Column("bus_bandwidth", "busbw", "B/s"),
     )
-    yield from table_lines(Table("sizes", f"{found['collective']} over {found['ranks']} ranks, medians", columns, rows), ink)
+    yield from table_lines(
+        Table("sizes", f"{found['collective']} over {found['ranks'] or 'an unknown number of'} ranks, medians", columns, rows), ink
+    )
     for fit in found["fits"]:
         yield f"  {_fit(fit)}" + (f"; {fit['why']}" if fit["why"] else "")
     for note in found["notes"]:
