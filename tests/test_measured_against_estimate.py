@@ -8,7 +8,6 @@ import gzip
 import json
 import math
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,9 @@ from hypothesis import strategies as st
 
 import ironlaw
 from ironlaw.errors import InputError, IronlawError, PlanError, QuestionError
-from ironlaw.measure.against.compare import TABLE, UNEXPLAINED, Measured, compare, entries_of, parts
+from ironlaw.measure.against.compare import UNEXPLAINED, Measured, compare, entries_of, parts
 from ironlaw.measure.against.predicted import SCHEMA, estimate_of, predicted_of, prediction, read_predicted
+from ironlaw.measure.read.toml import shipped
 
 SHAPE = {
     "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 5632,
@@ -103,7 +103,7 @@ def leaves(node, factor=1.0):
 
 def as_the_table_says(row) -> dict[str, float]:
     """The parts a trace of exactly this estimate would have, by the test's own reading of the table."""
-    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))["term"]
+    table = shipped("terms.toml")["term"]
     found: dict[str, float] = {}
     for name, seconds in leaves(row["step"]["tree"]):
         if not seconds:
@@ -128,7 +128,7 @@ def measured(parts_, **more) -> Measured:
 
 
 def test_the_table_is_whole():
-    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    table = shipped("terms.toml")
     assert len({row["part"] for row in table["row"].values()}) == len(table["row"])
     for term in table["term"]:
         assert set(term["parts"]) <= set(parts()), term
@@ -161,7 +161,7 @@ def test_every_leaf_has_one_place_and_all_of_them_sum_to_the_step(case, rows, sa
 def test_the_cases_use_the_whole_table(rows):
     """An entry that no estimate needs is dead, or the cases miss what it is for."""
     seen = {(name, row["plan"]["zero"], row["plan"]["sp"]) for row in map(rows, CASES) for name, s in leaves(row["step"]["tree"]) if s}
-    for term in tomllib.loads(TABLE.read_text(encoding="utf-8"))["term"]:
+    for term in shipped("terms.toml")["term"]:
         assert any(
             re.fullmatch(term["name"], name)
             and zero in term.get("zero", [0, 1, 2, 3])
