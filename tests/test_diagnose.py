@@ -242,6 +242,33 @@ def test_a_folder_is_read_by_content(tmp_path, capsys):
     assert any("notes.json" in w for w in data["warnings"])
 
 
+def test_a_broken_rank_of_a_folder_is_passed_over_and_told(tmp_path, capsys):
+    for rank in (0, 1):
+        (tmp_path / f"w{rank}.json.gz").write_bytes((DLRM / f"worker{rank}.json.gz").read_bytes())
+    whole = (DLRM / "worker2.json.gz").read_bytes()
+    (tmp_path / "w2.json.gz").write_bytes(whole[: len(whole) // 2])
+    found = diagnose(tmp_path)
+    assert [p.trace.rank for p in found.profiles] == [0, 1]
+    assert any("passed over" in w and "w2.json.gz" in w for w in found.warnings)
+    assert any("missing" in w and "2," in w for w in found.warnings)
+    status, out, err = run(capsys, str(tmp_path / "w2.json.gz"), str(tmp_path / "w0.json.gz"))
+    assert (status, out) == (3, "")  # a file that was named is not passed over
+    for rank in (0, 1):
+        (tmp_path / f"w{rank}.json.gz").unlink()
+    status, out, err = run(capsys, str(tmp_path))
+    assert (status, out) == (3, "")
+    assert "truncated" in err
+
+
+def test_several_logs_stand_in_one_table(capsys):
+    logs = [str(DATA / name) for name in ("megatron_64xv100.log", "megatron_16xv100.log")]
+    status, out, _ = run(capsys, *logs, "--on", "v100-sxm-32gb")
+    assert status == 4
+    assert "41.16 TFLOP/s" in out
+    assert "21.07 TFLOP/s" in out
+    assert "parallel efficiency" not in out  # they are of two models
+
+
 # broken and hostile traces: whole command, one line each
 
 

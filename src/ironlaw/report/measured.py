@@ -210,9 +210,9 @@ def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     yield from logs_lines([file for file in files if "log" in file], ink)
     rows = []
     for file in files:
-        window = file.get("window")
-        if not window:
+        if "log" in file:
             continue
+        window = file.get("window") or {}
         rows.append(
             {"file": str(file["path"]).rsplit("/", 1)[-1], "rank": None if file["rank"] is None else str(file["rank"])}
             | {key: _seconds(window.get(key)) for key in ("wall_us", *(k for _, k in PARTS))}
