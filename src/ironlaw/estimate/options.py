@@ -210,7 +210,7 @@ def grid(value: Any, flag: str) -> Any:
     return number
 
 
-LEAST, MOST = 1e-30, 1e30  # of anything measured; beyond them is a slip of the keyboard, and products overflow
+LEAST, MOST = 1e-30, 1e60  # of anything measured; beyond them is a slip of the keyboard, and products overflow
 
 
 def positive(unit: str) -> Callable[[Any, str], float]:
