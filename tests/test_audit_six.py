@@ -127,3 +127,8 @@ def test_prices_by_a_given_peak_are_held_against_costs_by_that_peak():
     orders = [next(line for line in answer.headline if line.startswith("USD per PFLOP/s")) for answer in (own, plain)]
     assert "orders them" in orders[0] and "by three roofs" in orders[0]
     assert "by estimate" in orders[1]
+
+
+def test_a_step_of_no_time_is_refused(capsys):
+    assert main(shlex.split("data --step-time 0s --batch 1 --on h100-sxm --sample-size 1KB")) == 2
+    assert capsys.readouterr().err == "ironlaw: --step-time is 0s, must be more than 0 and at most 1e+15 s\n"

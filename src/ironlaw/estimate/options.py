@@ -210,7 +210,7 @@ def grid(value: Any, flag: str) -> Any:
     return number
 
 
-LEAST, MOST = 1e-30, 1e30  # of anything measured; beyond them is a slip of the keyboard, and products overflow
+LEAST, MOST = 1e-30, 1e60  # of anything measured; beyond them is a slip of the keyboard, and products overflow
 
 
 def positive(unit: str) -> Callable[[Any, str], float]:
@@ -219,7 +219,9 @@ def positive(unit: str) -> Callable[[Any, str], float]:
     def read(value: Any, flag: str) -> float:
         number = units.parse(value, unit, flag)
         if not LEAST <= number <= MOST:
-            raise ValueRangeError(f"{flag} is {_brief(value)}, must be more than 0 and at most {MOST:g}")
+            raise ValueRangeError(
+                f"{flag} is {_brief(value)}, must be {f'at most {MOST:g}' if number > MOST else 'more than 0 and finite'}"
+            )
         return number
 
     return read
@@ -242,7 +244,7 @@ def at_least_one(value: Any, flag: str) -> float:
     """A number of at least 1."""
     number = units.parse(value, "1", flag)
     if not 1 <= number <= LARGEST:
-        raise ValueRangeError(f"{flag} is {_brief(value)}, must be at least 1 and at most {LARGEST:g}")
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be {f'at most {LARGEST:g}' if number > LARGEST else 'at least 1'}")
     return number
 
 

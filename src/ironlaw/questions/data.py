@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.options import OPTIONS as ESTIMATE
-from ironlaw.estimate.options import Option, none_or_more, one_of, positive, switch, whole
+from ironlaw.estimate.options import Option, duration, none_or_more, one_of, positive, switch, whole
 from ironlaw.questions.answer import Answer, Column, Table, need, read
 from ironlaw.questions.work import amount, estimated, one, share, with_unit, without_effect
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ironlaw.terms import Term
 
 OWN: dict[str, Option] = {
-    "step_time": Option(with_unit("s", "10ms"), "time of a step that waits for nothing, instead of MODEL, such as 10ms", "TIME"),
+    "step_time": Option(duration, "time of a step that waits for nothing, instead of MODEL, such as 10ms", "TIME"),
     "batch": Option(whole, "samples of one accelerator in a step, with --step-time", "N"),
     "sample_size": Option(positive("B"), "bytes of one sample in storage (default: its tokens)", "BYTES"),
     "memory_size": Option(positive("B"), "bytes of one sample in host memory (default: 8 a token, or --sample-size)", "BYTES"),

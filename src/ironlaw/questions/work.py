@@ -68,7 +68,7 @@ def with_unit(unit: str, example: str) -> Callable[[Any, str], float]:
             raise ValueRangeError(f"{flag} is {value}, which has no unit: write it as {example}")
         number = units.parse(value, unit, flag)
         if not 0 <= number <= 1e15:
-            raise ValueRangeError(f"{flag} is {value}, must be at least 0")
+            raise ValueRangeError(f"{flag} is {value}, must be from 0 to 1e15")
         return number
 
     return read
