@@ -19,9 +19,9 @@ from ironlaw.errors import InputError, UnknownNameError
 from ironlaw.measure.events import NONE, DeviceEvents, Shape, Spans, Trace
 from ironlaw.measure.kernels.costs import cost_of, rules
 from ironlaw.measure.kernels.devices import device_named
-from ironlaw.measure.kernels.names import read_names, shipped_names, short_name, unclassified
+from ironlaw.measure.kernels.names import read_names, shipped_names, short_name
 from ironlaw.measure.kernels.operators import Nesting, link
-from ironlaw.measure.kernels.table import HBM, LAUNCH, NO_ROOF, kernel_table, kernels_of
+from ironlaw.measure.kernels.table import HBM, LAUNCH, NO_ROOF, kernel_table
 from ironlaw.measure.kernels.utilisation import mfu_of
 from ironlaw.measure.read.chrome import read_chrome
 
@@ -115,11 +115,6 @@ def test_a_users_file_that_is_wrong_is_told_in_one_line(tmp_path, text, says):
     with pytest.raises(InputError, match=r"own\.toml") as error:
         read_names([str(own)])
     assert says in str(error.value) and "\n" not in str(error.value)
-
-
-def test_what_no_rule_knows_is_listed_with_its_time():
-    said = shipped_names().named
-    assert unclassified({"yyy": 2, "attn_fwd": 9, "zzz": 11}, said) == [{"name": "zzz", "ns": 11}, {"name": "yyy", "ns": 2}]
 
 
 @given(st.text(max_size=3000))
@@ -406,9 +401,8 @@ def test_flash_attention_forward_and_backward_have_a_roof():
 
 def test_a_kernel_without_a_name_takes_the_class_of_its_operator():
     t = made([("aten::mm", 0, 10, 1, ([4096, 4096], [4096, 4096]))], [("thing_17", 300_000, 5, 1)])
-    (group,) = kernels_of(t, None, load.record("accelerators", "h100-sxm")).groups
+    (group,) = kernel_table(t, None, load.record("accelerators", "h100-sxm"))
     assert (group.kind, group.precision_by, group.why) == ("gemm", "operator", "its operator says what it does")
-    assert kernels_of(t).unclassified == [{"name": "thing_17", "ns": 300_000}]
     assert group.of_peak == pytest.approx(2 * 4096**3 / 989e12 / 300e-6)
 
 
@@ -502,9 +496,9 @@ def test_a_million_kernels_take_a_second_or_so():
         operators=tiled(t.operators, times, length),
     )
     started = time.process_time()
-    found = kernels_of(many, None, load.record("accelerators", "h100-sxm"))
+    found = kernel_table(many, None, load.record("accelerators", "h100-sxm"))
     took = time.process_time() - started
-    assert len(many.events) > 270_000 and found.groups[0].count == 120 * times
+    assert len(many.events) > 270_000 and found[0].count == 120 * times
     assert took < 2.5  # a quarter of a second where nothing else runs
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,22 +57,6 @@ class Classified:
     family: dict[int, str]
     operation: dict[int, str]  # by name index, where the pattern knows it
     unclassified: tuple[Unclassified, ...]  # longest first
-
-    def data(self, trace: Trace) -> dict[str, Any]:
-        """Plain values: time and count by family, the reasons by name, and what is left."""
-        families: dict[str, dict[str, int]] = {}
-        names: list[tuple[int, dict[str, Any]]] = []
-        length = trace.events.end - trace.events.start
-        for index, why in self.reason.items():
-            mine = self.mask & (trace.events.name == index)
-            family = families.setdefault(self.family[index], {"count": 0, "time_ns": 0, "waits_ns": 0})
-            family["count"] += int(mine.sum())
-            family["time_ns"] += int(length[mine].sum())
-            family["waits_ns"] += int(length[mine & self.waits].sum())
-            time = int(length[mine].sum())
-            names.append((-time, {"name": trace.names[index], "family": self.family[index], "why": why, "time_ns": time}))
-        left = [{"name": u.name, "count": u.count, "time_ns": u.time, "suspect": u.suspect} for u in self.unclassified]
-        return {"families": families, "names": [entry for _, entry in sorted(names, key=lambda item: item[0])], "unclassified": left}
 
 
 def classify(trace: Trace, more: tuple[Path, ...] = ()) -> Classified:

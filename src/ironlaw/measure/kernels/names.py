@@ -7,7 +7,7 @@ what an operator's shapes say goes before it, see ``kernels``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -138,12 +138,6 @@ def short_name(name: str) -> str:
         if found:
             return f"{last}<{found.group(1) or found.group(2)}>"[:80]
     return last[:80] or name[:80]
-
-
-def unclassified(spent: Mapping[str, int], said: Callable[[str], Named]) -> list[dict[str, Any]]:
-    """The names no rule knows, with the nanoseconds ``spent`` in them, longest first."""
-    unknown = [(name, time) for name, time in spent.items() if said(name).kind.name == UNKNOWN]
-    return [{"name": name[:200], "ns": time} for name, time in sorted(unknown, key=lambda item: (-item[1], item[0]))]
 
 
 def _of(kind: type, item: Any, where: str, at: str) -> Any:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ironlaw.catalog.records import Accelerator
 from ironlaw.measure.events import KERNEL, Column, Trace
 from ironlaw.measure.kernels.costs import Cost
-from ironlaw.measure.kernels.names import COMPUTE_CLASSES, UNKNOWN, KernelClass, KernelNames, Named, shipped_names, short_name, unclassified
+from ironlaw.measure.kernels.names import COMPUTE_CLASSES, UNKNOWN, KernelClass, KernelNames, Named, shipped_names, short_name
 from ironlaw.measure.kernels.operators import Linked, link
 from ironlaw.measure.kernels.roofs import Roofs, Times
 from ironlaw.measure.roof import COMPUTE, HBM
@@ -63,15 +63,6 @@ class KernelGroup:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class KernelTable:
-    """The groups of a trace, longest first, and what was left open."""
-
-    groups: list[KernelGroup]
-    unclassified: list[dict[str, Any]]  # names no rule knows, with their time
-    launched_by_no_operator_ns: int
-
-
 def kernel_table(
     trace: Trace,
     counted: NDArray[np.bool_] | None = None,
@@ -84,31 +75,15 @@ def kernel_table(
 
     ``names`` are the rules that tell classes, those that ship unless given; ``linked`` is what `link` says of the trace, where it is known.
     """
-    return kernels_of(trace, counted, accelerator, folders, names, linked).groups
-
-
-def kernels_of(
-    trace: Trace,
-    counted: NDArray[np.bool_] | None = None,
-    accelerator: Accelerator | None = None,
-    folders: tuple[str, ...] = (),
-    names: KernelNames | None = None,
-    linked: Linked | None = None,
-) -> KernelTable:
-    """The groups of `kernel_table` with the time no rule classifies and the time no operator launched."""
     events = trace.events
     mine = events.kind == KERNEL
     mine = np.flatnonzero(mine if counted is None else mine & counted)
     if not len(mine):
-        return KernelTable([], [], 0)
+        return []
     linked = linked or link(trace)
     columns = _Columns.of(trace, linked, mine, names or shipped_names())
     roofs = None if accelerator is None else Roofs.of(accelerator, folders)
-    groups = columns.groups(roofs)
-    time = _sums(columns.name, columns.time, len(trace.names))
-    spent = {trace.names[i]: int(time[i]) for i in columns.said}
-    told = {trace.names[i]: what for i, what in columns.said.items()}
-    return KernelTable(groups, unclassified(spent, told.__getitem__), int(columns.time[columns.pair < 0].sum()))
+    return columns.groups(roofs)
 
 
 @dataclass(frozen=True)
