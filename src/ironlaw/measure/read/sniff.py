@@ -71,6 +71,7 @@ def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
             else:
                 known.append(file)
         if not known:
-            raise InputError(f"{path}: no trace or log among its {len(inside)} files; ironlaw reads {READS}")
+            first = f"; the first: {passed[-len(inside)].removeprefix('passed over: ')}" if inside else f"; ironlaw reads {READS}"
+            raise InputError(f"{path}: no trace or log among its {len(inside)} files{first}")
         found += known
     return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1], passed  # each once, by whatever name
