@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw.cli.main import main
 from ironlaw.estimate.step import step
 from ironlaw.law import collectives, experts, overlap
 from ironlaw.validate.fit import constants, with_values
@@ -137,3 +138,49 @@ def test_a_fixed_clock_holds_what_it_benchmarks():
     assert used == alone
     used, alone = efficiency("h100-sxm")
     assert used < alone
+
+
+# the host
+
+
+def launched(on, **options):
+    """What the host needs for all launches of a layer that the device hardly computes in: its own time and the wait for it together."""
+    tiny = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 512}
+    asked = {"gpus": 4, "global_batch_size": 4, "seq_len": 128, "micro_batch_size": 1, "recompute": "none", "zero": 1}
+    return ironlaw.estimate({**tiny, "vocab_size": 512}, **asked, on=on, **options)
+
+
+def test_a_grace_launches_a_layer_as_much_later_as_it_was_measured():
+    """Thirty kernels forward and sixty backward of each of four layers, at what one call takes on the processor of the node."""
+    xeon, grace = 13.48e-6, 37.08e-6  # s, Transformer Engine issue 2053, H100 DGX and GB200
+    for on, call in (("h100-sxm", xeon), ("gb200", grace), ("gh200-96gb", 33.17e-6)):
+        found = launched(on, framework="megatron")
+        assert float(found.step_seconds[0]) > 4 * 90 * call
+        assert float(found.step_seconds[0]) - float(launched(on, framework="megatron", cuda_graphs="full").step_seconds[0]) < 4 * 90 * call
+    slow, quick = (float(launched(on, framework="megatron").step_seconds[0]) for on in ("gb200", "b200-sxm"))
+    assert slow - quick == pytest.approx(4 * 90 * (grace - xeon), rel=0.02)  # both wait for the host in every layer
+
+
+def test_the_processor_of_the_node_is_named(capsys):
+    assert (
+        main(
+            [
+                "estimate",
+                "qwen3-30b-a3b",
+                "--on",
+                "gb200",
+                "--gpus",
+                "8",
+                "--ep",
+                "8",
+                "--global-batch-size",
+                "8",
+                "--explain",
+                "host dispatch",
+            ]
+        )
+        == 0
+    )
+    page = capsys.readouterr().out
+    assert "13.48 us, 2.751 times that on this host" in page
+    assert "issues/2053" in page

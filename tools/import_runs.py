@@ -28,8 +28,6 @@ WORDS = (
     (r"(early|untuned)", "called {0} by its source"),
     (r"cpu_offloading_num_layers=(\d+)", "offloads {0} layers"),
 )
-# what the makers of a run's software said of it elsewhere, read on 2026-11-22
-SAID = dict.fromkeys(("nemo-016", "nemo-019"), "called a regression by its source: github.com/NVIDIA-NeMo/Megatron-Bridge/issues/1998")
 LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
 # in this order: a source that counts in full may say since when others halve
 CONVENTIONS = (("full", "attention counted in full"), ("non-causal", "attention counted in full"), ("hal[fv]", "attention counted at half"))
@@ -44,7 +42,7 @@ def shortened(row: dict[str, str]) -> dict[str, str]:
         notes.insert(0, head.group(1))
     if "FA1" in row.get("enrich_source", ""):
         kept["attention_kernel"] = "fa1"
-    kept["notes"] = "; ".join(notes + ([SAID[row["id"]]] if row["id"] in SAID else []))
+    kept["notes"] = "; ".join(notes)
     kept["interconnect"] = ", ".join(dict.fromkeys(m.group(0) for m in re.finditer(LINKS, row["interconnect"])))
     convention = row["flops_convention"].lower()
     counted = "recompute counted" if "recompute" in convention and "no recompute" not in convention and "4/3" not in convention else ""

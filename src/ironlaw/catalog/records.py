@@ -55,6 +55,7 @@ class Node(Record):
     collective_calibration: str = ""
     torus_axes: Sourced | None = quantity("1", required=False)  # dimensions of a torus
     nic_bandwidth: Sourced | None = quantity("B/s", required=False)  # of one accelerator, where it is not the fabric's
+    host_time_ratio: Sourced | None = quantity("1", required=False)  # time to launch an operator over the frameworks' records
 
 
 class Fabric(Record):

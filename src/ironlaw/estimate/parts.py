@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.records import Framework
 from ironlaw.catalog.sourced import Sourced, held
 from ironlaw.estimate.counts import core_head_dim
 from ironlaw.law import flops, kernels, traffic
@@ -110,3 +111,17 @@ def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.
         bandwidth_fraction=held(constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
         launch=constants.launch.value * kernels_run,
     )
+
+
+def host_time(framework: Framework, cluster: Cluster) -> Any:
+    """What the host needs to launch one operator: the framework's record, times what the node's processors and an old stack add."""
+    base = framework.host_time_per_operator
+    value, text = base.value, base.text
+    slower = {
+        "on this host": cluster.node.host_time_ratio,
+        "in a legacy stack": cluster.systems.legacy_host_time if framework.legacy else None,
+    }
+    for where, ratio in slower.items():
+        if ratio is not None:
+            value, text = value * ratio.value, f"{text}, {ratio.text} times that {where}"
+    return Sourced(value, base.unit, text, base.source, base.note)

@@ -17,7 +17,7 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate import experts, layer, offloading, state, tiers
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
-from ironlaw.estimate.parts import Shapes, elementwise, gemm
+from ironlaw.estimate.parts import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.sharding import data_parallel, exposed, fully_sharded, parameter_bytes
 from ironlaw.estimate.stages import Pace, Stage, slowest, stages
 from ironlaw.estimate.trained import stage_trained
@@ -139,7 +139,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
         "s",
         "dispatch",
         operators=operators(job, plan, kind) * (3.0 + plan.recompute_layers if kind.trained else 1.0),
-        host_time=host_time(job, cluster),
+        host_time=host_time(job.framework, cluster),
         device_time=device + network,
     )
     inside = fold([shown, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
@@ -158,14 +158,6 @@ def exposed_tensor_parallel(cluster: Cluster, plan: Plan, tensor: Term, passes: 
         shown: Any = np.where(beside, share.value, 1.0)
         share = Sourced(shown, share.unit, f"{share.text} where overlapped, else 1", share.source, share.note)
     return leaf("tensor parallel", overlap.partly_exposed, "s", "network", communication=tensor.value * passes, share=share)
-
-
-def host_time(job: Job, cluster: Cluster) -> Any:
-    """What the host needs to launch one operator: the framework's record, slower in stacks of before 2023."""
-    base, factor = job.framework.host_time_per_operator, cluster.systems.legacy_host_time
-    if not job.framework.legacy:
-        return base
-    return Sourced(base.value * factor.value, base.unit, f"{base.text}, {factor.text} times that in a legacy stack", base.source)
 
 
 def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, device: Any, passes: Any) -> Term:

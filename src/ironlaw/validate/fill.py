@@ -108,8 +108,6 @@ def tell_kind(found: Row, folders: tuple[str, ...]) -> None:
         found.apart.append("fine-tuning or proxy")
     if re.search(r"early|untuned", cells.get("notes", "").lower()) and "moe" in words + " moe" * bool(found.apart):
         found.apart.append("called early by its source")
-    if "called a regression" in cells.get("notes", "").lower():
-        found.apart.append("called a regression by its source")
 
 
 @cache
@@ -209,9 +207,12 @@ def fill_stack(found: Row, folders: tuple[str, ...]) -> None:
         found.set("attention_kernel", "fa1", "first flash attention, as the row's source says")
     if cells.get("flash_attention") not in ("y", "n", "", None):
         found.set("flash_attention", "", "flash attention not known: the framework's habit")
+    stack = load.record("frameworks", cells["framework"], folders)
     if cells.get("tp_comm_overlap") == "y":
-        habit = load.record("frameworks", cells["framework"], folders).overlap
-        found.set("overlap", ",".join((*habit, "tp")), "tensor-parallel communication overlapped, as the row says")
+        found.set("overlap", ",".join((*stack.overlap, "tp")), "tensor-parallel communication overlapped, as the row says")
+    if "mixture of experts" in found.apart and not cells.get("cuda_graphs") and stack.operators_per_routed_layer.value > 0:
+        found.apart.append("CUDA graphs unknown")  # a routed layer launches enough to wait for its host, unless a graph replays it
+        found.rules.append("blank CUDA graphs: none")
 
 
 STACKS = (("deepspeed", "deepspeed"), ("megatron", "megatron"), ("nemo", "nemo"), ("titan", "torchtitan"), ("fsdp", "fsdp"),

@@ -183,11 +183,7 @@ def subset(prepared: Prepared, rows: Any) -> Prepared:
 
 COVERAGE = 0.8
 ONE_FAMILY = 1.5  # a kind that one family alone supports is at least so much wider than the best known: what a source never seen adds
-# rows a kind may learn from: a band must hold for software that turns out to be slow as well
-BANDED_APART: dict[str, set[str]] = {
-    "mixture": {"mixture of experts", "called a regression by its source"},
-    "launch-bound": {"precision unknown"},
-}
+BANDED_APART = {"mixture": {"mixture of experts"}, "launch-bound": {"precision unknown"}}  # rows a kind may learn from
 
 
 def half_widths(prepared: Prepared, predicted: Any, without: str = "") -> dict[str, tuple[float, int, int]]:

@@ -13,7 +13,7 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate import tiers
 from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_precision
-from ironlaw.estimate.parts import elementwise, kernel
+from ironlaw.estimate.parts import elementwise, host_time, kernel
 from ironlaw.law import kernels
 from ironlaw.plan import PRECISIONS, Cluster
 from ironlaw.questions.roofline.operators import Operator
@@ -73,7 +73,7 @@ def bind(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assumptions
     name = values.get("framework") or record.usual_framework or "megatron"
     if "framework" not in values:
         assume(notes, "framework", name, "default")
-    host = load.record("frameworks", name, folders).host_time_per_operator
+    host = host_time(load.record("frameworks", name, folders), cluster)
     links = {"scale-up": cluster.node.scale_up_bandwidth, "nic": tiers.nic_rate(cluster), "pcie": record.pcie_bandwidth}
     links = {"c2c": record.c2c_bandwidth, **links}
     found = {key: rate for key, rate in links.items() if rate is not None and rate.value > 0}
