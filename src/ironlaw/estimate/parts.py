@@ -59,8 +59,13 @@ class Shapes:
         )
 
 
-def kernel(cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, constants: Any, efficiency: Any = None) -> Term:
-    """A leaf that runs at the roof its FLOPs and bytes meet first; an ``efficiency`` of its own has the filling in it."""
+def kernel(
+    cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, constants: Any, efficiency: Any = None, launches: Any = None
+) -> Term:
+    """A leaf that runs at the roof its FLOPs and bytes meet first; an ``efficiency`` of its own has the filling in it.
+
+    ``launches``: kernels that follow each other, where it is not one.
+    """
     rates = {
         "peak": cluster.accelerator.peak[peak],
         "bandwidth": cluster.accelerator.hbm_bandwidth,
@@ -70,7 +75,8 @@ def kernel(cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, consta
     }
     slow = kernels.memory_bound(flop, moved, **{k: getattr(v, "value", v) for k, v in rates.items()})
     bound = np.where(slow, _HBM, _COMPUTE)
-    return leaf(name, kernels.kernel_time, "s", bound, flop=flop, traffic=moved, launch=constants.launch, **rates)
+    launch = constants.launch if launches is None else constants.launch.value * launches
+    return leaf(name, kernels.kernel_time, "s", bound, flop=flop, traffic=moved, launch=launch, **rates)
 
 
 def sustained(cluster: Cluster, benchmarked: Any) -> Any:
