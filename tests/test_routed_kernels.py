@@ -46,6 +46,15 @@ def test_a_row_sent_once_to_a_rank_is_copied_apart_there():
     assert moved("permute and unpermute", moe_dispatcher="deepep") == pytest.approx(2 * HIDDEN * (2 * distinct * TOKENS + 2 * ROWS))
 
 
+def test_rows_that_lie_apart_reach_less_of_hbm_where_that_was_measured():
+    for device, fraction in (("h100-sxm", 0.57), ("h200-sxm", 0.45), ("b200-sxm", 0.8)):
+        layer = group(on=device)
+        share = layer.cluster.systems.bandwidth_sustained.value
+        leaves = layer.step.tree["routed layers"]["forward"]
+        assert leaves["permute and unpermute"].inputs["bandwidth_fraction"].value == pytest.approx(fraction * share), device
+        assert leaves["routing scores"].inputs["bandwidth_fraction"].value == pytest.approx(0.8 * share)
+
+
 def test_maxtext_sorts_its_rows_and_sums_them_without_a_second_sort():
     assert moved("permute and unpermute", framework="maxtext", ep=1) == 2 * HIDDEN * (2 * TOKENS + 5 * ROWS)
     assert moved("permute and unpermute", "backward", framework="maxtext", ep=1) == 2 * HIDDEN * (2 * TOKENS + 7 * ROWS)

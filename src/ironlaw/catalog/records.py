@@ -273,6 +273,7 @@ class GemmConstants(Schema):
     bandwidth_fraction: Sourced = quantity("1")
     fill: Sourced | None = quantity("s", required=False)  # absent: none
     launch: Sourced = quantity("s")
+    rows_bandwidth_fraction: Sourced | None = quantity("1", required=False)  # of HBM, by the copies of rows around grouped products
     rows: Sourced | None = quantity("1", required=False)
     held_out_error: Sourced | None = quantity("1", required=False)
     dense_error: Sourced | None = quantity("1", required=False)  # of a grouped product: the dense one's constants on the same rows

@@ -99,8 +99,9 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float
     ``ratio`` is that of bytes to those of 2-byte elements forward; copies move as much back as there.
     """
     f, p, m = job.framework, job.precision, rows(job, plan, s)
+    copied = p.activation_bytes * s.hidden * row_copies(job, plan, s, backward)
     made = [
-        elementwise(cluster, "permute and unpermute", p.activation_bytes * s.hidden * row_copies(job, plan, s, backward), PERMUTATIONS),
+        elementwise(cluster, "permute and unpermute", copied, PERMUTATIONS, cluster.row_bandwidth),
         elementwise(cluster, "experts' activation function", ratio * f.activation_bytes.value * m * width(job, plan)),
         routing_scores(cluster, job, plan, s, backward),
     ]

@@ -103,8 +103,8 @@ def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bo
     return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants))
 
 
-def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0) -> Term:
-    """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels."""
+def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0, fraction: Sourced | None = None) -> Term:
+    """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels, at ``fraction`` of HBM's bandwidth."""
     constants = cluster.elementwise
     return leaf(
         name,
@@ -113,6 +113,6 @@ def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.
         "hbm",
         traffic=moved,
         bandwidth=cluster.accelerator.hbm_bandwidth,
-        bandwidth_fraction=held(constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
+        bandwidth_fraction=held(fraction or constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
         launch=constants.launch.value * kernels_run,
     )
