@@ -46,6 +46,12 @@ def test_a_row_sent_once_to_a_rank_is_copied_apart_there():
     assert moved("permute and unpermute", moe_dispatcher="deepep") == pytest.approx(2 * HIDDEN * (2 * distinct * TOKENS + 2 * ROWS))
 
 
+def test_narrow_formats_copy_rows_to_padded_places_where_the_router_does_not_pad():
+    narrow = {"precision": "fp8"}
+    assert moved("permute and unpermute", **narrow) == 2 * HIDDEN * (2 * TOKENS + 10 * ROWS)
+    assert moved("permute and unpermute", framework="nemo", **narrow) == 2 * HIDDEN * (2 * TOKENS + 6 * ROWS)
+
+
 def test_rows_that_lie_apart_reach_less_of_hbm_where_that_was_measured():
     for device, fraction in (("h100-sxm", 0.57), ("h200-sxm", 0.45), ("b200-sxm", 0.8)):
         layer = group(on=device)

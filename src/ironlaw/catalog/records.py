@@ -181,6 +181,7 @@ class Framework(Record):
     saved_expert_rows: Sourced | None = quantity("1", required=False)  # copies of rows sent to gated experts that are kept; absent: 2
     row_copies: Sourced | None = quantity("1", required=False)  # times a routed row crosses HBM beside its expert; absent: by dispatcher
     row_copies_backward: Sourced | None = quantity("1", required=False)  # and its gradient; absent: as forward
+    padding_copies: Sourced | None = quantity("1", required=False)  # crossings more in narrow formats, to fill experts to whole blocks
     routing_bytes: Sourced | None = quantity("B", required=False)  # HBM bytes for each token and expert, forward; absent: one fused kernel
     routing_bytes_backward: Sourced | None = quantity("B", required=False)  # absent: as forward
     expert_tile: Sourced | None = quantity("1", required=False)  # rows of a grouped product's tile; absent: 128

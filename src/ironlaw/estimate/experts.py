@@ -117,12 +117,14 @@ def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
     brings one copy an expert, in the order of ranks, which are sorted by expert where a rank has several.
     """
     f, m, own = job.framework, rows(job, plan, s), s.tokens / plan.tp
+    padded = f.padding_copies.value if f.padding_copies is not None and job.precision.cast_bytes else 0.0
     stated = f.row_copies_backward if backward and f.row_copies_backward is not None else f.row_copies
     if stated is not None:
-        return experts.rows_moved(own, m, stated.value)
+        return experts.rows_moved(own, m, stated.value + padded)
     if job.moe_dispatcher in ("deepep", "hybridep"):
-        return experts.rows_moved(m * experts.distinct_share(plan.ep, float(job.model.num_experts_per_tok)), m, 2.0)
-    return experts.rows_moved(own, m, np.where(job.model.num_experts / plan.ep > 1.0, 6.0, 2.0))
+        received = m * experts.distinct_share(plan.ep, float(job.model.num_experts_per_tok))
+        return experts.rows_moved(received, m, 2.0 + padded)
+    return experts.rows_moved(own, m, np.where(job.model.num_experts / plan.ep > 1.0, 6.0, 2.0) + padded)
 
 
 def routing_scores(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> Term:
