@@ -609,3 +609,11 @@ def test_maxtext_counts_attention_in_full():
     tokens = float(run.cells["global_batch_seqs"]) * c["seq_len"]
     (group,) = answer(run.asked[0]).groups
     assert run.measured.step_seconds(group, 0) == pytest.approx(tokens * per_token / (120e12 * 256), rel=1e-3)
+
+
+def test_maxtext_splits_experts_over_its_tensor_axis_and_keeps_only_what_custom_names():
+    found = {r.id: r for r in read_runs()[0] if r.id in ("maxtext-043", "maxtext-044", "maxtext-045")}
+    assert {name: str(r.asked[0].get("recompute")) for name, r in found.items()} == dict.fromkeys(found, "full")
+    assert float(found["maxtext-045"].asked[0]["etp"]) == 4.0
+    assert any("tensor axis" in rule for rule in found["maxtext-045"].rules)
+    assert float(found["maxtext-044"].asked[0]["etp"]) == 1.0

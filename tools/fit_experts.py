@@ -95,6 +95,7 @@ def fit_experts(table, device: str, precision: str, dense: dict) -> dict | None:
         bandwidth_fraction=best[1],
         fill=dense["fill"],
         launch=dense["launch"],
+        **({"rows_bandwidth_fraction": best[2]} if precision == "bf16" else {}),  # elsewhere the rest casts too
         rows=int(used.sum()),
         held_out_error=many,
         dense_error=one,

@@ -504,7 +504,9 @@ def carried_experts(precision: str, gemm: dict, origin: dict) -> list[str]:
     if measured not in origin["experts"]:
         return []
     experts, ratio = origin["experts"][measured], origin["experts"][measured]["efficiency"] / origin["gemm"][measured]["efficiency"]
-    values = scaled(gemm, efficiency=ratio) | {k: experts[k] for k in ("bandwidth_fraction", "fill")}
+    values = scaled(gemm, efficiency=ratio) | {
+        k: experts[k] for k in ("bandwidth_fraction", "fill", "rows_bandwidth_fraction") if k in experts
+    }
     note = f"{ratio:.3f} of the dense efficiency, as on the relative; bandwidth and fill are the relative's: a wider band applies"
     return [block(f"experts.{precision}", values | dict(note=note), "prior")]
 

@@ -149,6 +149,16 @@ class Cluster:
         return self.calibration.experts.get(precision) or self.gemm(precision)
 
     @property
+    def row_bandwidth(self) -> Sourced:
+        """Fraction of HBM bandwidth that copies of rows to experts and back reach: an element-wise kernel's where none were measured.
+
+        That of bf16: in narrow formats the measured operator's casts are in it.
+        """
+        measured = self.calibration.experts.get("bf16")
+        known = None if measured is None else measured.rows_bandwidth_fraction
+        return self.elementwise.bandwidth_fraction if known is None else known
+
+    @property
     def overlap_slowdown(self) -> Sourced:
         """What computation loses beside a collective: nothing where engines of their own move the data, not the compute units."""
         if self.node.scale_up in OWN_ENGINES:

@@ -180,6 +180,15 @@ class Framework(Record):
     fused_loss_memory: Sourced | None = quantity("B", required=False)  # the same where the loss is compiled and cannot work in place
     saved_activation_tensors: Sourced = quantity("1")  # wide MLP tensors kept for backward beyond gate and up
     saved_expert_rows: Sourced | None = quantity("1", required=False)  # copies of rows sent to gated experts that are kept; absent: 2
+    row_copies: Sourced | None = quantity("1", required=False)  # times a routed row crosses HBM beside its expert; absent: by dispatcher
+    row_copies_backward: Sourced | None = quantity("1", required=False)  # and its gradient; absent: as forward
+    padding_copies: Sourced | None = quantity("1", required=False)  # crossings more in narrow formats, to fill experts to whole blocks
+    routing_bytes: Sourced | None = quantity("B", required=False)  # HBM bytes for each token and expert, forward; absent: one fused kernel
+    routing_bytes_backward: Sourced | None = quantity("B", required=False)  # absent: as forward
+    expert_tile: Sourced | None = quantity("1", required=False)  # rows of a grouped product's tile; absent: 128
+    straddling_tiles: bool = False  # a tile may hold rows of two experts and is then computed for each; else experts start a tile
+    expert_streams: Sourced | None = quantity("1", required=False)  # experts launched one by one, side by side; absent: one kernel
+    fused_wgrad: bool = False  # a weight gradient is added to the stored one inside its product
     optimizer_passes: Sourced = quantity("1")  # times the fused optimizer's traffic
     allocator_slack: Sourced = quantity("1")
     workspace: Sourced = quantity("B")
@@ -266,6 +275,7 @@ class GemmConstants(Schema):
     bandwidth_fraction: Sourced = quantity("1")
     fill: Sourced | None = quantity("s", required=False)  # absent: none
     launch: Sourced = quantity("s")
+    rows_bandwidth_fraction: Sourced | None = quantity("1", required=False)  # of HBM, by the copies of rows around grouped products
     rows: Sourced | None = quantity("1", required=False)
     held_out_error: Sourced | None = quantity("1", required=False)
     dense_error: Sourced | None = quantity("1", required=False)  # of a grouped product: the dense one's constants on the same rows

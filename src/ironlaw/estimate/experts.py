@@ -16,7 +16,10 @@ from ironlaw.law import experts, flops
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, total
 
-TILE = 128.0  # rows of the tiles that grouped GEMM kernels use
+TILE = 128.0  # rows of the tiles that grouped GEMM kernels use where the framework's record does not say
+FUSED_ROUTING = 16.0  # bytes a token and expert where the record does not say: softmax and top-k in fp32, two reads and two writes
+PERMUTATIONS = 4.0  # kernels that move rows: there, sorted by expert, and back
+BACKWARD_ROUTING = 0.5  # of the kernels of routing: maps and counts are made forward only
 
 
 def rows(job: Job, plan: Plan, s: Shapes) -> Any:
@@ -34,10 +37,30 @@ def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: A
     """One GEMM an expert of the rank, all in one kernel: ``m`` rows in all, ``n`` by ``k`` weights each."""
     p = job.precision
     local = job.model.num_experts / plan.ep
-    computed = experts.padded_rows(m, local, TILE)
-    weights = local * n * k * (p.activation_bytes if wgrad else p.operand_bytes)
+    weights = local * n * k * (gradient_written(job) if wgrad else p.operand_bytes)
     moved = weights + m * k * p.operand_bytes + m * n * (p.operand_bytes if wgrad else p.activation_bytes)
-    return kernel(cluster, name, flops.gemm(computed, n, k), moved, p.peak, cluster.experts(p.gemm))
+    flop = flops.gemm(computed_rows(job, m, local), n, k)
+    return kernel(cluster, name, flop, moved, p.peak, cluster.experts(p.gemm), launches=product_launches(job, local))
+
+
+def computed_rows(job: Job, m: Any, local: Any) -> Any:
+    """Rows that the tiles of a rank's ``local`` experts compute for the ``m`` it has."""
+    f = job.framework
+    tile = TILE if f.expert_tile is None else f.expert_tile.value
+    return experts.straddling_rows(m, local, tile) if f.straddling_tiles else experts.padded_rows(m, local, tile)
+
+
+def gradient_written(job: Job) -> float:
+    """Bytes a weight gradient's product moves for each weight: read and written where it adds to the stored one, else written."""
+    return 2.0 * job.framework.gradient_bytes.value if job.framework.fused_wgrad else job.precision.activation_bytes
+
+
+def product_launches(job: Job, local: Any) -> Any:
+    """Launches of one grouped product that follow each other: one kernel, or one an expert on some streams side by side."""
+    streams = job.framework.expert_streams
+    if streams is None:
+        return 1.0
+    return np.maximum(local / (streams.value if job.grouped_experts else 1.0), 1.0)
 
 
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:
@@ -70,19 +93,47 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
     ]
 
 
-def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float) -> list[Term]:
-    """Rows copied to their experts' order and summed back, the activation function, scores and top-k."""
-    m, own = rows(job, plan, s), s.tokens / plan.tp
-    moved = ratio * 2.0 * s.hidden * (2.0 * own + 2.0 * m)
-    scores = ratio * own * job.model.num_experts * 16.0  # softmax and top-k in fp32: two reads, two writes
+def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float, backward: bool) -> list[Term]:
+    """Rows copied to their experts' order and summed back, the activation function, scores and top-k.
+
+    ``ratio`` is that of bytes to those of 2-byte elements forward; copies move as much back as there.
+    """
+    f, p, m = job.framework, job.precision, rows(job, plan, s)
+    copied = p.activation_bytes * s.hidden * row_copies(job, plan, s, backward)
     made = [
-        elementwise(cluster, "permute and unpermute", moved, 4.0),
-        elementwise(cluster, "experts' activation function", ratio * job.framework.activation_bytes.value * m * width(job, plan)),
-        elementwise(cluster, "routing scores", scores, 4.0),
+        elementwise(cluster, "permute and unpermute", copied, PERMUTATIONS, cluster.row_bandwidth),
+        elementwise(cluster, "experts' activation function", ratio * f.activation_bytes.value * m * width(job, plan)),
+        routing_scores(cluster, job, plan, s, backward),
     ]
-    if job.precision.cast_bytes:
-        made.append(elementwise(cluster, "experts' casts", job.precision.cast_bytes * m * (s.hidden + width(job, plan)), 2.0))
+    if p.cast_bytes:
+        made.append(elementwise(cluster, "experts' casts", p.cast_bytes * m * (s.hidden + width(job, plan)), 2.0))
     return made
+
+
+def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
+    """Rows of the hidden state read and written between a rank's tokens and its experts, in one pass.
+
+    A dispatcher that sends a row once to each rank hands the rows over unsorted, one for all of a rank's experts; NCCL's all-to-all
+    brings one copy an expert, in the order of ranks, which are sorted by expert where a rank has several.
+    """
+    f, m, own = job.framework, rows(job, plan, s), s.tokens / plan.tp
+    padded = f.padding_copies.value if f.padding_copies is not None and job.precision.cast_bytes else 0.0
+    stated = f.row_copies_backward if backward and f.row_copies_backward is not None else f.row_copies
+    if stated is not None:
+        return experts.rows_moved(own, m, stated.value + padded)
+    if job.moe_dispatcher in ("deepep", "hybridep"):
+        received = m * experts.distinct_share(plan.ep, float(job.model.num_experts_per_tok))
+        return experts.rows_moved(received, m, 2.0 + padded)
+    return experts.rows_moved(own, m, np.where(job.model.num_experts / plan.ep > 1.0, 6.0, 2.0) + padded)
+
+
+def routing_scores(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> Term:
+    """From logits to the maps of rows to places, tokens by experts in size: many small kernels where nothing fuses them."""
+    f = job.framework
+    stated = f.routing_bytes_backward if backward and f.routing_bytes_backward is not None else f.routing_bytes
+    moved = s.tokens / plan.tp * job.model.num_experts * (FUSED_ROUTING if stated is None else stated.value)
+    launched = max(f.operators_per_routed_layer.value - PERMUTATIONS, PERMUTATIONS)
+    return elementwise(cluster, "routing scores", moved, launched * (BACKWARD_ROUTING if backward else 1.0))
 
 
 def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:

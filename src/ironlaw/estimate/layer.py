@@ -233,10 +233,10 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
         normed = s.tokens * (s.heads + s.kv_heads) * s.head_dim
         groups.append(elementwise(cluster, "query and key norms", ratio * f.norm_bytes.value * normed, 2.0))
     if kind.mixer in ("linear", "mamba"):
-        groups.append(state.convolution(cluster, job, s, kind, ratio))
+        groups.append(state.convolution(cluster, job, s, kind, ratio, backward))
     if job.precision.cast_bytes:
         groups.append(elementwise(cluster, "casts", job.precision.cast_bytes * cast_elements(shapes, backward), 4.0))
-    return groups + (experts.memory_bound(cluster, job, plan, s, ratio) if kind.routed else [])
+    return groups + (experts.memory_bound(cluster, job, plan, s, ratio, backward) if kind.routed else [])
 
 
 def cast_elements(shapes: dict[str, tuple[Any, Any, Any]], backward: bool) -> Any:
@@ -299,7 +299,7 @@ def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> 
     """What is computed a second time: whole layers, and in the others the operators the plan names."""
     rest = 1.0 - plan.recompute_layers
     linear = plan.recompute_layers + rest * plan.recompute_linear
-    again = plan.recompute_layers + rest * plan.recompute_attention
+    again = plan.recompute_layers + (rest * plan.recompute_attention if kind.mixer == "attention" else 0.0)  # a scan saves its tensors
     bytes_bound = plan.recompute_layers + rest * plan.recompute_elementwise
     trained = 1.0 if kind.trained else 0.0
     products = linear_forward(cluster, job, plan, s, kind)

@@ -60,8 +60,13 @@ class Shapes:
         )
 
 
-def kernel(cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, constants: Any, efficiency: Any = None) -> Term:
-    """A leaf that runs at the roof its FLOPs and bytes meet first; an ``efficiency`` of its own has the filling in it."""
+def kernel(
+    cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, constants: Any, efficiency: Any = None, launches: Any = None
+) -> Term:
+    """A leaf that runs at the roof its FLOPs and bytes meet first; an ``efficiency`` of its own has the filling in it.
+
+    ``launches``: kernels that follow each other, where it is not one.
+    """
     rates = {
         "peak": cluster.accelerator.peak[peak],
         "bandwidth": cluster.accelerator.hbm_bandwidth,
@@ -71,7 +76,8 @@ def kernel(cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, consta
     }
     slow = kernels.memory_bound(flop, moved, **{k: getattr(v, "value", v) for k, v in rates.items()})
     bound = np.where(slow, _HBM, _COMPUTE)
-    return leaf(name, kernels.kernel_time, "s", bound, flop=flop, traffic=moved, launch=constants.launch, **rates)
+    launch = constants.launch if launches is None else constants.launch.value * launches
+    return leaf(name, kernels.kernel_time, "s", bound, flop=flop, traffic=moved, launch=launch, **rates)
 
 
 def sustained(cluster: Cluster, benchmarked: Any) -> Any:
@@ -98,8 +104,8 @@ def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bo
     return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants))
 
 
-def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0) -> Term:
-    """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels."""
+def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0, fraction: Sourced | None = None) -> Term:
+    """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels, at ``fraction`` of HBM's bandwidth."""
     constants = cluster.elementwise
     return leaf(
         name,
@@ -108,7 +114,7 @@ def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.
         "hbm",
         traffic=moved,
         bandwidth=cluster.accelerator.hbm_bandwidth,
-        bandwidth_fraction=held(constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
+        bandwidth_fraction=held(fraction or constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
         launch=constants.launch.value * kernels_run,
     )
 

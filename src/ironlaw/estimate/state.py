@@ -13,13 +13,16 @@ import numpy as np
 from ironlaw.estimate import tiers
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes, elementwise, kernel
-from ironlaw.law import flops
+from ironlaw.law import flops, traffic
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term
 
 CHUNK = 128.0  # tokens Mamba-2 handles as one matrix product (chunk_size of the published configs)
 DELTA_CHUNK = 64.0  # and the gated delta rule (flash-linear-attention)
 BACKWARD_FLOP = 2.0
+MAMBA_BACKWARD_BYTES = 3.0  # of the forward's: states and scores made again, then the gradients of x, B, C, states and scores
+LAYOUT_KERNELS = {"mamba": (3.0, 3.0), "linear": (12.0, 14.0)}  # of convolution and gates: forward and backward
+SCAN_KERNELS = {"mamba": (5.0, 14.0), "linear": (6.0, 11.0)}  # forward and backward
 
 
 def widths(job: Job, kind: Kind) -> tuple[float, float, float]:
@@ -41,11 +44,35 @@ def shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
     return {"state in": (s.tokens, into * share, s.hidden), "state out": (s.tokens, s.hidden, out * share)}
 
 
-def convolution(cluster: Cluster, job: Job, s: Shapes, kind: Kind, ratio: float) -> Term:
-    """The short convolution, its activation and the gates: each tensor read and written."""
-    _, mixed, out = widths(job, kind)
-    share = s.heads / job.model.num_attention_heads
-    return elementwise(cluster, "convolution and gates", ratio * 2.0 * share * s.tokens * (3.0 * mixed + 4.0 * out), 3.0)
+def convolution(cluster: Cluster, job: Job, s: Shapes, kind: Kind, ratio: float, backward: bool) -> Term:
+    """The short convolution, its activation, the gates, and what brings tensors into the scan's layout."""
+    share, launched = s.heads / job.model.num_attention_heads, LAYOUT_KERNELS[kind.mixer][1 if backward else 0]
+    if kind.mixer == "mamba":  # fused: each tensor read and written
+        _, mixed, out = widths(job, kind)
+        return elementwise(cluster, "convolution and gates", ratio * 2.0 * share * s.tokens * (3.0 * mixed + 4.0 * out), launched)
+    moved = job.precision.activation_bytes * share * s.tokens * delta_layout(job, backward)
+    return elementwise(cluster, "convolution and gates", moved, launched)
+
+
+def launched(kind: Kind) -> float:
+    """Kernels the forward of a layer launches for its state."""
+    return LAYOUT_KERNELS[kind.mixer][0] + SCAN_KERNELS[kind.mixer][0] if kind.mixer in SCAN_KERNELS else 0.0
+
+
+def delta_layout(job: Job, backward: bool) -> float:
+    """Elements a gated-delta layer reads and writes for a token between its projections and its scan.
+
+    Counted in Megatron Core's ssm/gated_delta_net.py. Forward, read and written each: all convolved columns transposed and convolved;
+    queries and keys made contiguous and normalised, then read once and written for every value head; values and gate made contiguous;
+    the norm of the output, and its product with the gate (two reads). Backward the same steps: a convolution reads its input and a
+    gradient, a norm likewise, the gate's product reads three and writes two.
+    """
+    m = job.model
+    keys, values = float(m.linear_num_key_heads * m.linear_key_head_dim), float(m.linear_num_value_heads * m.linear_value_head_dim)
+    mixed, copied = 2.0 * keys + values, (10.0 if backward else 8.0) * keys  # both, without what repeats them for the value heads
+    if m.linear_num_value_heads > m.linear_num_key_heads:
+        copied += 2.0 * keys + 2.0 * m.linear_num_value_heads * m.linear_key_head_dim
+    return 5.0 * mixed + copied + 12.0 * values if backward else 4.0 * mixed + copied + 9.0 * values
 
 
 def scan(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward: bool) -> list[Term]:
@@ -53,22 +80,18 @@ def scan(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward
     if kind.mixer == "none":
         return []
     m, share = job.model, s.heads / job.model.num_attention_heads
-    length = plan.seq_len / plan.cp  # every context rank scans whole sequences for its share of the heads
+    length, e = plan.seq_len / plan.cp, job.precision.activation_bytes  # context ranks scan whole sequences for their share of heads
     if kind.mixer == "mamba":
         groups = np.maximum(m.mamba_n_groups * share, 1.0)
-        heads = m.mamba_num_heads * share
-        flop = flops.mamba_scan(plan.micro_batch_size, length, heads, float(m.mamba_head_dim), float(m.ssm_state_size), CHUNK, groups)
+        shape = (plan.micro_batch_size, length, m.mamba_num_heads * share, float(m.mamba_head_dim), float(m.ssm_state_size), CHUNK, groups)
+        flop, moved = flops.mamba_scan(*shape), traffic.mamba_scan(*shape, e) * (MAMBA_BACKWARD_BYTES if backward else 1.0)
     else:
         heads = m.linear_num_value_heads * share
-        flop = flops.delta_rule_scan(
-            plan.micro_batch_size, length, heads, float(m.linear_key_head_dim), float(m.linear_value_head_dim), DELTA_CHUNK
-        )
-    into, _, out = widths(job, kind)
-    moved = job.precision.activation_bytes * share * s.tokens * (into + 2.0 * out)
-    if backward:
-        flop, moved = flop * BACKWARD_FLOP, moved * BACKWARD_FLOP
-    wide = job.precision.wide
-    return [kernel(cluster, "state scan", flop, moved, wide, cluster.gemm(wide))]
+        size = (plan.micro_batch_size, length, heads, float(m.linear_key_head_dim), float(m.linear_value_head_dim), DELTA_CHUNK)
+        flop = flops.delta_rule_scan(*size)
+        moved = traffic.delta_rule_scan_backward(*size, e) if backward else traffic.delta_rule_scan(*size, e)
+    wide, launches = job.precision.wide, SCAN_KERNELS[kind.mixer][1 if backward else 0]
+    return [kernel(cluster, "state scan", flop * (BACKWARD_FLOP if backward else 1.0), moved, wide, cluster.gemm(wide), launches=launches)]
 
 
 def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:

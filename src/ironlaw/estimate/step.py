@@ -133,15 +133,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
     routed = [expert_parallel(job, cluster, plan, s, device, passes)] if kind.routed else []
     network = fold([shown, *ring, *routed])
-    host = leaf(
-        "host dispatch",
-        kernels.dispatch_shortfall,
-        "s",
-        "dispatch",
-        operators=operators(job, plan, kind) * (3.0 + plan.recompute_layers if kind.trained else 1.0),
-        host_time=host_time(job.framework, cluster),
-        device_time=device + network,
-    )
+    host = host_dispatch(job, cluster, plan, kind, forward.value, device, network, passes)
     inside = fold([shown, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
     sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside)
     away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
@@ -160,6 +152,24 @@ def exposed_tensor_parallel(cluster: Cluster, plan: Plan, tensor: Term, passes: 
     return leaf("tensor parallel", overlap.partly_exposed, "s", "network", communication=tensor.value * passes, share=share)
 
 
+def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, device: Any, network: Any, passes: Any) -> Term:
+    """What the host cannot launch in time, over a layer's passes: it runs ahead from one into the next.
+
+    Not where experts drop no tokens: the host waits for their counts in every layer's forward pass, and starts the next without a lead.
+    """
+    launched, each = operators(job, plan, kind), host_time(job.framework, cluster)
+    count = 3.0 + plan.recompute_layers if kind.trained else 1.0
+
+    def short(name: str, times: Any, seconds: Any) -> Term:
+        return leaf(name, kernels.dispatch_shortfall, "s", "dispatch", operators=launched * times, host_time=each, device_time=seconds)
+
+    if not kind.routed or job.capacity_factor or not kind.trained:
+        return short("host dispatch", count, device + network)
+    ahead = forward + network / passes
+    parts = [short("forward, up to the counts", 1.0, ahead), short("backward", count - 1.0, device + network - ahead)]
+    return total("host dispatch", parts)
+
+
 def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, device: Any, passes: Any) -> Term:
     """Dispatch and combine of every pass: waited for, but in DualPipe, where another micro-batch computes meanwhile."""
     pass_by = experts.communication(cluster, job, plan, s)
@@ -169,7 +179,7 @@ def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, device: A
 
 
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:
-    """Kernels a layer's forward launches: those of every layer, of routing, and of each expert on the rank.
+    """Kernels a layer's forward launches: those of every layer, of a state's scan, of routing, and of each expert on the rank.
 
     Narrow formats cast an expert's operands by themselves: two more launches a GEMM.
     """
@@ -177,6 +187,8 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     if job.cuda_graphs == "full" or (job.cuda_graphs == "partial" and not kind.routed):
         return 0.0
     count = f.operators_per_layer.value * kind.blocks / 2.0 * (job.cuda_graphs == "none")
+    if f.operators_per_layer.value:  # a compiled program launches nothing
+        count += state.launched(kind) * (job.cuda_graphs == "none")
     if not kind.routed:
         return count
     narrow = 3.0 if job.precision.cast_bytes else 1.0

@@ -70,3 +70,47 @@ def padded_rows(rows, groups, tile):
     """
     per_tile = ratio(ratio(1.0 * rows, 1.0 * groups), 1.0 * tile)
     return inside(groups * np.ceil(per_tile) * tile, rows >= 0, groups > 0, tile > 0)
+
+
+def straddling_rows(rows, groups, tile):
+    """Rows a grouped GEMM computes when tiles do not end with a group: ``(ceil(rows / tile) + groups - 1) tile``.
+
+    A tile that holds the last rows of one group and the first of the next is computed for both, and each result is masked.
+
+    Parameters
+        rows [token]: rows in all, >= 0
+        groups [1]: experts they are spread over, > 0
+        tile [token]: rows of a tile, > 0
+    Returns [token]: rows computed
+    Offset [token]: a tile is a step, and every group but the first starts inside one
+    Source: JAX, jax/experimental/pallas/ops/tpu/megablox/gmm.py, make_group_metadata (the largest number of tiles),
+        https://github.com/jax-ml/jax
+    Leaves out: groups that happen to start a tile (one in ``tile`` does); groups without rows
+
+    >>> float(straddling_rows(1024, 2, 512)), float(straddling_rows(1024, 1, 512))
+    (1536.0, 1024.0)
+    """
+    tiles = np.ceil(ratio(1.0 * rows, 1.0 * tile)) + groups - 1.0
+    return inside(np.where(rows > 0, tiles * tile, 0.0), rows >= 0, groups > 0, tile > 0)
+
+
+def rows_moved(tokens, rows, copies):
+    """Rows of the hidden state that cross HBM on the way to the experts and back: ``2 tokens + copies rows``.
+
+    Each token is read once and its sum written once. A routed row is written where its expert reads it and read for the sum
+    (copies 2); sorting what came from many ranks by expert, and back, reads and writes it twice more (copies 6).
+
+    Parameters
+        tokens [token]: tokens the rank routes, or rows it holds before they are copied apart, >= 0
+        rows [token]: rows its experts compute, >= 0
+        copies [1]: times a routed row is read or written, >= 0
+    Factor [1]: 2 for each token, one read and one write
+    Returns [token]: rows read and written
+    Source: Megatron Core, core/transformer/moe/token_dispatcher.py and moe_utils.py (permute, sort_chunks_by_idxs, unpermute),
+        https://github.com/NVIDIA/Megatron-LM; fused as Transformer Engine, pytorch/permutation.py
+    Leaves out: the maps of rows to places (counted with the routing); probabilities; rows padded for narrow formats
+
+    >>> float(rows_moved(1024, 8192, 6))
+    51200.0
+    """
+    return inside(2.0 * tokens + 1.0 * copies * rows, tokens >= 0, rows >= 0, copies >= 0)

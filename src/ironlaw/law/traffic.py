@@ -154,3 +154,121 @@ def adam_mixed_precision(parameters):
     1960000000000.0
     """
     return inside(28.0 * parameters, parameters >= 0)
+
+
+def delta_rule_scan(batch, seq_len, linear_num_value_heads, linear_key_head_dim, linear_value_head_dim, chunk, bytes_per_element):
+    """Traffic of the gated delta rule in chunks, forward: ``b s v e (7 d + 6 w + 6 c + 2 d w / c)``.
+
+    With v value heads, keys of width d, values of width w, chunks of c tokens, elements of e bytes. Five kernels hand each other
+    tensors through HBM: K K^T in fp32, its inverse, its products with keys and values, the states with the new values, the output.
+
+    Parameters
+        batch [1]: sequences, >= 0
+        seq_len [token]: tokens s of a sequence, >= 0
+        linear_num_value_heads [1]: heads v of values, each with its state; queries and keys are repeated for them, >= 0
+        linear_key_head_dim [1]: width d of a query or key, >= 0
+        linear_value_head_dim [1]: width w of a value, >= 0
+        chunk [token]: tokens c of a chunk, > 0
+        bytes_per_element [B]: element e of queries, keys, values and states, >= 0
+    Offset [token]: squares of a chunk go with pairs of its tokens, states with chunks, the rest with tokens
+    Factor [1]: times the kernels read or write each tensor
+    Returns [B]: bytes moved
+    Source: flash-linear-attention, fla/ops/gated_delta_rule/chunk.py, chunk_gated_delta_rule_fwd, tensor by tensor,
+        https://github.com/fla-org/flash-linear-attention
+    Leaves out: gates and decays (4 bytes a head and token each); tensors a kernel reads once for every block of its output; the
+        norm of queries and keys and their repetition, which a layer counts beside its convolution
+
+    >>> float(delta_rule_scan(1, 1, 1, 128, 128, 64, 2))  # 2560 elements of a token and head
+    5120.0
+    """
+    keys, values = 1.0 * linear_key_head_dim, 1.0 * linear_value_head_dim
+    per_token = 7.0 * keys + 6.0 * values + 6.0 * chunk + 2.0 * ratio(keys * values, 1.0 * chunk)
+    return inside(
+        1.0 * batch * seq_len * linear_num_value_heads * bytes_per_element * per_token,
+        batch >= 0,
+        seq_len >= 0,
+        linear_num_value_heads >= 0,
+        linear_key_head_dim >= 0,
+        linear_value_head_dim >= 0,
+        chunk > 0,
+        bytes_per_element >= 0,
+    )
+
+
+def delta_rule_scan_backward(batch, seq_len, linear_num_value_heads, linear_key_head_dim, linear_value_head_dim, chunk, bytes_per_element):
+    """Traffic of the gated delta rule in chunks, backward: ``b s v e (21 d + 15 w + 2 c + 4 d w / c)``.
+
+    With the letters of the forward. The products with keys and values and the states are computed again; then the gradients of new
+    values and of states, of queries, keys and decays, of the inverse, and the sum of the two gradients of a key.
+
+    Parameters
+        batch [1]: sequences, >= 0
+        seq_len [token]: tokens s of a sequence, >= 0
+        linear_num_value_heads [1]: heads v of values, each with its state; queries and keys are repeated for them, >= 0
+        linear_key_head_dim [1]: width d of a query or key, >= 0
+        linear_value_head_dim [1]: width w of a value, >= 0
+        chunk [token]: tokens c of a chunk, > 0
+        bytes_per_element [B]: element e of queries, keys, values and states, >= 0
+    Offset [token]: squares of a chunk go with pairs of its tokens, states with chunks, the rest with tokens
+    Factor [1]: times the kernels read or write each tensor
+    Returns [B]: bytes moved
+    Source: flash-linear-attention, fla/ops/gated_delta_rule/chunk.py, chunk_gated_delta_rule_bwd, tensor by tensor,
+        https://github.com/fla-org/flash-linear-attention
+    Leaves out: as forward
+
+    >>> float(delta_rule_scan_backward(1, 1, 1, 128, 128, 64, 2))  # 5760 elements of a token and head
+    11520.0
+    """
+    keys, values = 1.0 * linear_key_head_dim, 1.0 * linear_value_head_dim
+    per_token = 21.0 * keys + 15.0 * values + 2.0 * chunk + 4.0 * ratio(keys * values, 1.0 * chunk)
+    return inside(
+        1.0 * batch * seq_len * linear_num_value_heads * bytes_per_element * per_token,
+        batch >= 0,
+        seq_len >= 0,
+        linear_num_value_heads >= 0,
+        linear_key_head_dim >= 0,
+        linear_value_head_dim >= 0,
+        chunk > 0,
+        bytes_per_element >= 0,
+    )
+
+
+def mamba_scan(batch, seq_len, mamba_num_heads, mamba_head_dim, ssm_state_size, chunk, mamba_n_groups, bytes_per_element):
+    """Traffic of Mamba-2's chunked scan, forward: ``b s e (a p (4 + 6 n / q) + 4 g (n + q))``.
+
+    With a heads of width p, n states, chunks of q tokens, g groups, elements of e bytes; a tensor in fp32 counts twice. The scan reads x
+    twice and the gate and writes the output; a chunk's state is written and read in fp32, then passed on narrow and read; the scores
+    C B^T of a chunk are written and read in fp32; B and C are read twice each.
+
+    Parameters
+        batch [1]: sequences, >= 0
+        seq_len [token]: tokens s of a sequence, >= 0
+        mamba_num_heads [1]: heads a, >= 0
+        mamba_head_dim [1]: width p of a head, >= 0
+        ssm_state_size [1]: states n of each channel, >= 0
+        chunk [token]: tokens q of a chunk, > 0
+        mamba_n_groups [1]: groups g of heads that share B and C, >= 0
+        bytes_per_element [B]: element e of x, B, C and the output, >= 0
+    Offset [token]: scores go with pairs of a chunk's tokens, states with chunks, the rest with tokens
+    Factor [1]: times the kernels read or write each tensor
+    Returns [B]: bytes moved
+    Source: Mamba, mamba_ssm/ops/triton/ssd_combined.py, _mamba_chunk_scan_combined_fwd, tensor by tensor,
+        https://github.com/state-spaces/mamba
+    Leaves out: steps and decays (fp32, one a head and token); B and C read again by every head of a group
+
+    >>> float(mamba_scan(1, 1, 1, 64, 128, 128, 1, 2))  # 64 (4 + 6) + 4 (128 + 128) = 1664 elements
+    3328.0
+    """
+    width, states = 1.0 * mamba_num_heads * mamba_head_dim, 1.0 * ssm_state_size
+    per_token = width * (4.0 + 6.0 * ratio(states, 1.0 * chunk)) + 4.0 * mamba_n_groups * (states + chunk)
+    return inside(
+        1.0 * batch * seq_len * bytes_per_element * per_token,
+        batch >= 0,
+        seq_len >= 0,
+        mamba_num_heads >= 0,
+        mamba_head_dim >= 0,
+        ssm_state_size >= 0,
+        chunk > 0,
+        mamba_n_groups >= 0,
+        bytes_per_element >= 0,
+    )

@@ -288,6 +288,8 @@ def fill_groups(found: Row, folders: tuple[str, ...]) -> None:
             found.set("micro_batch", f"{whole:g}", "MaxText counts its micro-batch per device: times tp")
     if record == "maxtext" and number(cells.get("moe_experts", "")) > 1 and not cells.get("ep"):
         found.set("ep", "1", "blank ep: MaxText shards experts over its fsdp axis")
+        if number(cells.get("tp", "")) > 1:  # logical axes of layers/moe.py: "mlp" of an expert's weights lies on the tensor axis
+            found.set("etp", cells["tp"], "MaxText splits every expert over its tensor axis")
     if cells.get("moe_dispatcher") not in (None, "", *DISPATCHERS):
         cells["moe_dispatcher"] = ""
 
