@@ -28,6 +28,10 @@ WORDS = (
     (r"(early|untuned)", "called {0} by its source"),
     (r"cpu_offloading_num_layers=(\d+)", "offloads {0} layers"),
 )
+# what a row's own recipe says otherwise than the table, read on 2026-11-22: remat_policy=custom keeps what it names and computes the rest again
+# (AI-Hypercomputer/tpu-recipes, training/v5p; AI-Hypercomputer/maxtext, benchmarks/maxtext_v5p_model_configs.py)
+_CUSTOM = {"recompute": "full", "recompute_fraction": "1"}
+RECIPES = {"maxtext-043": {**_CUSTOM, "mtp_layers": "0"}, "maxtext-044": _CUSTOM, "maxtext-045": _CUSTOM}
 LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
 # in this order: a source that counts in full may say since when others halve
 CONVENTIONS = (("full", "attention counted in full"), ("non-causal", "attention counted in full"), ("hal[fv]", "attention counted at half"))
@@ -43,6 +47,7 @@ def shortened(row: dict[str, str]) -> dict[str, str]:
     if "FA1" in row.get("enrich_source", ""):
         kept["attention_kernel"] = "fa1"
     kept["notes"] = "; ".join(notes)
+    kept.update(RECIPES.get(row["id"], {}))
     kept["interconnect"] = ", ".join(dict.fromkeys(m.group(0) for m in re.finditer(LINKS, row["interconnect"])))
     convention = row["flops_convention"].lower()
     counted = "recompute counted" if "recompute" in convention and "no recompute" not in convention and "4/3" not in convention else ""
