@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import tiers
+from ironlaw.estimate import narrow, tiers
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
 from ironlaw.law import experts, flops
 from ironlaw.plan import Cluster, Job, Plan
@@ -70,7 +70,7 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
     ]
 
 
-def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float) -> list[Term]:
+def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float, backward: bool) -> list[Term]:
     """Rows copied to their experts' order and summed back, the activation function, scores and top-k."""
     m, own = rows(job, plan, s), s.tokens / plan.tp
     moved = ratio * 2.0 * s.hidden * (2.0 * own + 2.0 * m)
@@ -80,9 +80,21 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float
         elementwise(cluster, "experts' activation function", ratio * job.framework.activation_bytes.value * m * width(job, plan)),
         elementwise(cluster, "routing scores", scores, 4.0),
     ]
-    if job.precision.cast_bytes:
-        made.append(elementwise(cluster, "experts' casts", job.precision.cast_bytes * m * (s.hidden + width(job, plan)), 2.0))
-    return made
+    return made + casts(cluster, job, plan, m, s.hidden, backward)
+
+
+def casts(cluster: Cluster, job: Job, plan: Plan, rows: Any, hidden: float, backward: bool) -> list[Term]:
+    """Casts of the experts' products: rows in and the activation's output forward, the gradients of both outputs backward."""
+    if not job.precision.narrow:
+        return []
+    w, inner = width(job, plan), job.model.moe_intermediate_size / plan.etp
+    inputs, gradients = hidden + inner, w + hidden
+    moved = narrow.activation_cast(cluster, job, rows, gradients if backward else inputs, 1.0, backward)
+    if backward and not narrow.keeps_inputs(job) and not job.lora_rank:
+        moved = moved + narrow.once(job, rows * inputs, 1.0)
+    weights = job.model.num_experts / plan.ep * hidden * (w + inner)
+    made = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + narrow.scale_reads(job)))]
+    return made + narrow.weight_casts(cluster, job, plan, "experts' weight casts", weights, plan.expert_shard_ranks, backward)
 
 
 def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
