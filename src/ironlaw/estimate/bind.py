@@ -200,6 +200,9 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
     if "gradient_dtype" in options:
         size = Sourced({"fp32": 4.0, "bf16": 2.0}[options["gradient_dtype"]], "B", options["gradient_dtype"], None, "given")
         framework = framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
+    elif not precision.master_weights:  # parameters of four bytes have gradients of four bytes, which nothing casts on their way
+        size = Sourced(precision.parameter_bytes, "B", f"{precision.parameter_bytes:g} B", None, f"as the parameters of {precision.name}")
+        framework = framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
     if precision.name == "fp16":
         assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
     return Job(

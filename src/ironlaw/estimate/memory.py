@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.buffers import gather_buffers, workspace
 from ironlaw.estimate.counts import (
     stage_common,
     stage_linear,
@@ -27,7 +28,6 @@ from ironlaw.estimate.kinds import kinds, layers_of
 from ironlaw.estimate.narrow import keeps_weights, layouts
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
-from ironlaw.estimate.sharding import gather_buffers
 from ironlaw.estimate.stages import Stage, offloaded_share, stages
 from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import activations, pipeline, states
@@ -163,7 +163,7 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[T
     as_master = f.parameter_bytes is not None and precision.master_weights and kept.master_bytes > 0.0 and not job.lora_rank
     stored = f.parameter_bytes if as_master else precision.parameter_bytes
     separate_master = precision.master_weights and f.parameter_bytes is None
-    gradient = f.gradient_bytes.value if precision.master_weights else precision.parameter_bytes
+    gradient = f.gradient_bytes.value
 
     twice = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
     held = stage_common(job.model, stage), stage_routed(job.model, stage)
@@ -381,15 +381,6 @@ def hidden_state(name: str, job: Job, plan: Plan, s: Shapes) -> Term:
         sp=plan.sp,
         bytes_per_element=job.precision.activation_bytes,
     )
-
-
-def workspace(job: Job, cluster: Cluster) -> list[Term]:
-    """What the libraries of matrix products keep for themselves, which depends on the device."""
-    f, architecture = job.framework, cluster.accelerator.architecture
-    made = [leaf("library workspace", _as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
-    if job.model.num_experts and job.grouped_experts and architecture in f.grouped_workspaces:
-        made.append(leaf("workspace of grouped products", _as_is, "B", size=f.grouped_workspaces[architecture]))
-    return made
 
 
 def _largest(**sizes: Any) -> Any:

@@ -18,7 +18,7 @@ from ironlaw.estimate.parts import elementwise
 from ironlaw.estimate.stages import Pace, Stage
 from ironlaw.law import states, traffic
 from ironlaw.plan import PRECISIONS, Cluster, Job, Plan
-from ironlaw.terms import Term, total
+from ironlaw.terms import Term
 
 Products = dict[str, tuple[Any, Any, Any]]
 GATHERED_INPUTS = ("query-key-value", "query up", "key-value up", "mlp in", "shared expert in", "state in")
@@ -132,12 +132,12 @@ def activation_cast(cluster: Cluster, job: Job, rows: Any, width: Any, split: An
 def weight_casts(cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any, ranks: Any, backward: bool) -> list[Term]:
     """Casts of one micro-batch's pass: weights that are not kept, at every use; kept ones only where ZeRO 3 gathers them anew."""
     p = job.precision
+    anew = (plan.zero == 3) & (ranks > 1.0)
     if keeps_weights(job):
-        if backward or not np.any(plan.zero == 3):
+        if backward or not np.any(anew):
             return []
-        anew = elementwise(cluster, "of gathered weights", whole_weights(cluster, job, weights), 2.0)
-        return [total(name, [anew], times=np.where(plan.zero == 3, 1.0, 0.0))]
-    shards = np.where((plan.zero == 3) & job.fp8_param_gather, ranks, 1.0)
+        return [elementwise(cluster, name, whole_weights(cluster, job, weights), 2.0, np.where(anew, 1.0, 0.0))]
+    shards = np.where(anew & job.fp8_param_gather, ranks, 1.0)
     wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else p.parameter_bytes
     reads = 0.0 if job.fp8_param_gather else scale_reads(job)  # scales of all weights are found once a step there
     here = traffic.cast(weights, p.parameter_bytes, p.weight_bytes, reads, 1.0)
@@ -154,13 +154,18 @@ def whole_weights(cluster: Cluster, job: Job, weights: Any) -> Any:
 
 
 def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
-    """Once a step: weights are cast and kept for its micro-batches; shards that are gathered narrow are read for their scales before."""
+    """Once a step: weights are cast and kept for its micro-batches; shards that are gathered narrow are read for their scales before.
+
+    Those that ZeRO 3 gathers are cast with every gather instead.
+    """
     if not keeps_weights(job):
         return []
+    kept = np.where((plan.zero == 3) & (plan.shard_ranks > 1.0), 0.0, 1.0)
+    kept_experts = np.where((plan.zero == 3) & (plan.expert_shard_ranks > 1.0), 0.0, 1.0) if job.model.num_experts else kept
 
     def local(stage: Stage) -> Any:
         common, routed, entire = stage_linear(job.model, stage)
-        dense, experts = (common - entire) / plan.tp + entire, routed / plan.expert_ways
+        dense, experts = kept * ((common - entire) / plan.tp + entire), kept_experts * (routed / plan.expert_ways)
         moved = whole_weights(cluster, job, dense + experts)
         if job.fp8_param_gather:
             own = dense / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
@@ -168,5 +173,4 @@ def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Ter
             moved = moved + scale_reads(job) * 4.0 * own  # of the fp32 master weights
         return moved
 
-    first = elementwise(cluster, "of the first micro-batch", pace.of(local), 2.0)
-    return [total("weight casts", [first], times=np.where(plan.zero == 3, 0.0, 1.0))]
+    return [elementwise(cluster, "weight casts", pace.of(local), 2.0, np.maximum(kept, kept_experts))]

@@ -1,4 +1,4 @@
-"""What data parallelism moves: weights gathered and gradients reduced, what of it shows beside the computation, and its buffers."""
+"""What data parallelism moves: weights gathered and gradients reduced, and what of it shows beside the computation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import numpy as np
 from ironlaw.estimate import tiers
 from ironlaw.estimate.counts import (
     common_parameters,
-    largest_experts,
-    largest_operand,
     linear_experts,
     linear_parameters,
     routed_parameters,
     stage_linear,
 )
-from ironlaw.estimate.kinds import Kind, kinds
+from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.narrow import gathered_bytes
 from ironlaw.estimate.stages import Pace, Stage
 from ironlaw.estimate.trained import layer_trained, stage_trained
@@ -153,25 +151,3 @@ def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: A
     """Time of gathering ``common`` and ``routed`` bytes of updated weights, alone on the wires; what was not trained did not change."""
     gather = gathers(job, cluster, plan, common, routed)
     return fold(gather) * np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0)
-
-
-def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
-    """ZeRO-3: two units' whole weights (one in use, one prefetched) and one's whole gradients: layers, matrices, or the table."""
-    wide, gradient = job.precision.parameter_bytes, job.framework.gradient_reduce_bytes.value
-    table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
-    biggest = table * (2.0 * wide + gradient)
-    for kind in kinds(job.model):
-        whole = common_parameters(job.model, kind) / plan.tp + routed_parameters(job.model, kind) / plan.expert_ways
-        weights = [size / ways for size, ways in zip(layer_weights(job, kind), (plan.tp, plan.expert_ways), strict=True)]
-        size = 2.0 * (weights[0] + weights[1]) + gradient * whole
-        if job.framework.gather_unit == "matrix":
-            whole = np.maximum(largest_operand(job.model, kind) / plan.tp, largest_experts(job.model, kind) / plan.expert_ways)
-            size = (2.0 * (wide if kind.wide else gathered_bytes(job)) + gradient) * whole
-        biggest = np.maximum(biggest, size)
-    held = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0)
-    return leaf("gather buffers", _held, "B", size=biggest, fraction=held)
-
-
-def _held(size: Any, fraction: Any) -> Any:
-    """Buffers of the largest unit where weights are gathered: ``fraction size``."""
-    return size * fraction
