@@ -182,6 +182,9 @@ class Framework(Record):
     narrow_inputs: Sourced | None = quantity("1", required=False)  # 1: the cast input of a linear layer is kept; absent: the wide one
     narrow_weights: Sourced | None = quantity("1", required=False)  # 1: weights are cast once a step and kept; absent: at every use
     narrow_sequence: Sourced | None = quantity("1", required=False)  # 1: sequence parallelism gathers the cast tensor
+    fused_norms: Sourced | None = quantity(
+        "1", required=False
+    )  # 1: with delayed scaling a norm writes the cast input of the product behind
     fused_scales: Sourced | None = quantity("1", required=False)  # 1: the kernel that makes a tensor finds its scale; absent: a pass before
     one_layout: tuple[str, ...] = ()  # architectures where one orientation of a tensor with one scale serves all products
     fp8_scaling: str = "current"  # what the precision fp8 means where nobody says: current | delayed

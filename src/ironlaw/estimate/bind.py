@@ -172,7 +172,9 @@ def bind_narrow(options: dict[str, Any], framework: Framework, precision: Precis
     gather = options.get("fp8_param_gather", False)
     if gather and precision.name not in framework.param_gather:
         known = ", ".join(framework.param_gather) or "none"
-        raise UnsupportedError(f"--fp8-param-gather on: {framework.name} gathers no weights in {precision.name}, of narrow formats {known}")
+        raise UnsupportedError(
+            f"--fp8-param-gather on: {framework.name} gathers no weights in {precision.name} (known: {known}); name another --framework"
+        )
     if "fp8_param_gather" not in options:
         assume(assumptions, "fp8_param_gather", "off", "default")
     if not any(options.get(f"bf16_layers_at_{end}") for end in ("start", "end")):

@@ -218,11 +218,15 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     model, f = job.model, job.framework
     ratio = (f.backward_traffic_ratio.value if backward else 1.0) * job.precision.activation_bytes / 2.0
     hidden, norms = s.sequence_tokens * s.hidden, norms_of(model)
+    shapes = linear_shapes(job, s, kind)
+    normed = ratio * f.norm_bytes.value * norms * hidden
+    fused = min(narrow.fused_norms(job, shapes), norms)
+    if not backward and fused:
+        normed = normed - fused * (job.precision.activation_bytes - job.precision.operand_bytes) * hidden
     groups = [
-        elementwise(cluster, "norms", ratio * f.norm_bytes.value * norms * hidden, norms),
+        elementwise(cluster, "norms", normed, norms),
         elementwise(cluster, "residuals", ratio * f.residual_bytes.value * kind.blocks * hidden, kind.blocks),
     ]
-    shapes = linear_shapes(job, s, kind)
     wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]
     if wide:
         groups.append(elementwise(cluster, "activation function", ratio * f.activation_bytes.value * s.tokens * wide[0]))

@@ -25,7 +25,7 @@ from ironlaw.estimate.counts import (
     stage_tables,
 )
 from ironlaw.estimate.kinds import kinds, layers_of
-from ironlaw.estimate.narrow import keeps_weights, layouts
+from ironlaw.estimate.narrow import copy_bytes, keeps_weights
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
 from ironlaw.estimate.stages import Stage, offloaded_share, stages
@@ -173,8 +173,8 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[T
     whole = largest_matrix(job, plan, stage)
     replicated = stage_replicated(job.model, stage)
     linear, experts, down = stage_linear(job.model, stage)
-    copied = job.precision.weight_bytes * layouts(job, cluster) if keeps_weights(job) else 0.0
-    wide = (held[0] - linear, held[1] - experts, replicated - down) if copied and job.fp8_param_gather else (*held, replicated)
+    copied = copy_bytes(job, cluster)
+    wide = (held[0] - linear, held[1] - experts, replicated - down) if keeps_weights(job) and job.fp8_param_gather else (*held, replicated)
     entire_trained = 0.0 if job.lora_rank else replicated
 
     def kind(name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any] = (*trained, entire_trained)) -> Term:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate.counts import stage_linear
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import elementwise
@@ -22,6 +23,7 @@ from ironlaw.terms import Term
 
 Products = dict[str, tuple[Any, Any, Any]]
 GATHERED_INPUTS = ("query-key-value", "query up", "key-value up", "mlp in", "shared expert in", "state in")
+BEHIND_NORMS = ("query-key-value", "mlp in")  # products in one module with the norm before them; a router stands between others
 GATHERED_GRADIENTS = ("attention output", "mlp out", "shared expert out", "state out")
 
 
@@ -32,13 +34,25 @@ def of_kind(job: Job, kind: Kind) -> Job:
 
 def scale_reads(job: Job) -> float:
     """Times a tensor is read for its scales before it is cast: with delayed scaling they come from earlier steps."""
-    delayed = job.precision.one_scale and job.fp8_scaling == "delayed"
-    return 0.0 if delayed else job.precision.scale_reads
+    return 0.0 if delayed(job) else job.precision.scale_reads
 
 
 def fuses_casts(job: Job) -> bool:
     """True where the kernel that makes a tensor finds its scale, and one kernel writes both orientations: compiled stacks."""
     return job.framework.fused_scales is not None and job.framework.fused_scales.value > 0
+
+
+def fused_norms(job: Job, shapes: Products) -> float:
+    """Norms of a layer that write the cast input of the product behind them: with delayed scaling their scale is known before."""
+    said = job.framework.fused_norms
+    if said is None or not delayed(job):
+        return 0.0
+    return said.value * sum(name in BEHIND_NORMS for name in shapes)
+
+
+def delayed(job: Job) -> bool:
+    """True where scales come from earlier steps."""
+    return job.precision.narrow and job.precision.one_scale and job.fp8_scaling == "delayed"
 
 
 def layouts(job: Job, cluster: Cluster) -> float:
@@ -57,6 +71,15 @@ def keeps_weights(job: Job) -> bool:
     return job.precision.narrow and job.framework.narrow_weights is not None and job.framework.narrow_weights.value > 0
 
 
+def copy_bytes(job: Job, cluster: Cluster) -> Any:
+    """Bytes of all cast copies of a weight that stay, and who says that they do."""
+    said = job.framework.narrow_weights
+    if said is None or not keeps_weights(job):
+        return 0.0
+    p, count = job.precision, layouts(job, cluster)
+    return Sourced(p.weight_bytes * count, "B", f"{p.weight_bytes:.4g} B, copies {count:g}", said.source, said.note)
+
+
 def input_bytes(job: Job) -> float:
     """Bytes kept for an element of a linear layer's input that nothing else keeps."""
     return job.precision.operand_bytes if keeps_inputs(job) else job.precision.activation_bytes
@@ -64,7 +87,7 @@ def input_bytes(job: Job) -> float:
 
 def second_copies(job: Job) -> bool:
     """True where a tensor that another operator keeps wide is kept narrow beside it: Megatron avoids it but with delayed scaling."""
-    return keeps_inputs(job) and job.precision.one_scale and job.fp8_scaling == "delayed"
+    return keeps_inputs(job) and delayed(job)
 
 
 def gathers_cast(job: Job) -> bool:
@@ -99,7 +122,8 @@ def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bo
     weights: Any = 0.0
     for name, (m, n, k) in shapes.items():
         split = plan.sequence_shards if gathers_cast(job) and name in gathered else 1.0
-        moved = moved + activation_cast(cluster, job, m, n if backward else k, split, backward)
+        fused = not backward and name in BEHIND_NORMS and fused_norms(job, shapes) > 0.0
+        moved = moved + activation_cast(cluster, job, m, n if backward else k, split, backward, fused)
         if backward and not keeps_inputs(job) and not job.lora_rank:
             moved = moved + once(job, m * k, 1.0)
         weights = weights + n * k
@@ -113,10 +137,11 @@ def once(job: Job, elements: Any, orientations: float) -> Any:
     return traffic.cast(elements, job.precision.activation_bytes, job.precision.operand_bytes, reads, orientations)
 
 
-def activation_cast(cluster: Cluster, job: Job, rows: Any, width: Any, split: Any, backward: bool) -> Any:
+def activation_cast(cluster: Cluster, job: Job, rows: Any, width: Any, split: Any, backward: bool, fused: bool = False) -> Any:
     """Bytes moved to cast a tensor whose rows are cast on ``split`` ranks before they are gathered.
 
-    With one scale the gathered tensor is turned afterwards: read and written in the narrow format.
+    With one scale the gathered tensor is turned afterwards: read and written in the narrow format. One that a norm has written cast
+    (``fused``) is only turned.
     """
     p, elements = job.precision, rows * width
     both = 1.0 if job.lora_rank else layouts(job, cluster)  # frozen weights have no gradient to read the other orientation
@@ -124,6 +149,8 @@ def activation_cast(cluster: Cluster, job: Job, rows: Any, width: Any, split: An
         if backward and fuses_casts(job):
             return once(job, elements, both)
         return once(job, elements, 1.0) * (both if backward else 1.0)
+    if fused:
+        return 2.0 * (both - 1.0) * p.operand_bytes * elements
     turned = (np.asarray(split) > 1.0) & p.one_scale & (both > 1.0)
     local = once(job, elements / split, both) - np.where(turned, p.operand_bytes * elements / split, 0.0)
     return local + np.where(turned, 2.0 * p.operand_bytes * elements, 0.0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate import experts, narrow, state
 from ironlaw.estimate.counts import core_head_dim, norms_of
 from ironlaw.estimate.kinds import Kind
@@ -44,7 +45,7 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
             tp=plan.tp,
             sp=plan.sp,
             bytes_per_element=e,
-            input_bytes=inputs,
+            input_bytes=told(job, inputs),
         ),
         *mixer,
         *second_copies(job, s, kind),
@@ -61,6 +62,14 @@ def block_inputs(job: Job, kind: Kind) -> float:
     cast, wide = narrow.input_bytes(job), job.precision.activation_bytes
     mixer = 2.0 * cast if kind.mixer == "attention" and job.model.kv_lora_rank and narrow.keeps_inputs(job) else cast
     return (mixer + (wide if kind.routed else cast)) / 2.0
+
+
+def told(job: Job, inputs: float) -> Any:
+    """The bytes a linear block's input takes, with who says that the cast one is kept where it is."""
+    said = job.framework.narrow_inputs
+    if said is None or not narrow.keeps_inputs(job):
+        return inputs
+    return Sourced(inputs, "B", f"{inputs:.4g} B", said.source, said.note)
 
 
 def second_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
