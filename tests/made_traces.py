@@ -216,8 +216,9 @@ class Program:
         attention = node if whole else tree.part(node, "attention core again")
         gate = 2 if m.gated_mlp else 1
         yield self.norm("norms", tree.leaf(small, "norms"))
-        if casts := tree.leaf(small, "casts"):
-            yield self.pointwise("casts", casts, "aten::copy_", "cast", m.hidden_size)
+        for name in ("casts", "weight casts"):
+            if casts := tree.leaf(small, name):
+                yield self.pointwise(name, casts, "aten::copy_", "cast", m.hidden_size)
         if matrices:
             width = (heads + 2 * kv) * m.head_dim // tp
             yield self.linear("query-key-value gemm", tree.leaf(large, "query-key-value gemm"), m.hidden_size, width)
@@ -287,8 +288,9 @@ class Program:
         tree, m, tp = self.tree, self.model, self.plan["tp"]
         node = tree.part(tree.layer, "backward")
         heads, kv, gate = m.num_attention_heads, m.num_key_value_heads, 2 if m.gated_mlp else 1
-        if casts := tree.leaf(node, "casts"):
-            yield self.pointwise("casts", casts, "aten::copy_", "cast", m.hidden_size)
+        for name in ("casts", "weight casts"):
+            if casts := tree.leaf(node, name):
+                yield self.pointwise(name, casts, "aten::copy_", "cast", m.hidden_size)
         yield from self.both(node, "mlp out", m.intermediate_size // tp, m.hidden_size)
         seconds = tree.leaf(node, "activation function")
         yield self.pointwise("activation function", seconds, "aten::silu_backward", "silu", m.intermediate_size // tp)
@@ -411,6 +413,8 @@ class Program:
             yield Meet(
                 "stragglers and jitter", "all_reduce", tree.leaf(root, "stragglers and jitter") or 2e-5, everybody, "world", 1, False
             )
+        if casts := tree.leaf(root, "weight casts"):
+            yield self.pointwise("weight casts", casts, "aten::copy_", "cast", self.model.hidden_size)
         shard = p["dp"] if p["zero"] else 1
         sizes = [[weights // shard]]
         yield Op("optimizer", tree.leaf(root, "optimizer"), "aten::_fused_adamw_", KERNELS["adamw"], [sizes] * 4, ["TensorList"] * 4)

@@ -174,7 +174,7 @@ def test_a_gpt_layer_is_the_sum_of_its_parts(tp, sp):
     hidden = heads * 64
     tokens = batch * seq_len
     parts = (
-        activations.norms_and_residuals(tokens, hidden, 2, 1, tp, sp, 2)
+        activations.norms_and_residuals(tokens, hidden, 2, 1, tp, sp, 2, 2)
         + activations.attention(tokens, heads, heads, 64, 0, tp, 2)
         + activations.attention_scores(tokens, seq_len, heads, 0, 1, tp, 2)
         + activations.mlp(tokens, 4 * hidden, 2, tp, 2)
@@ -197,7 +197,7 @@ def test_flash_keeps_a_logsumexp_and_no_scores():
 
 def test_a_checkpoint_is_less_than_what_it_stands_for():
     tokens, hidden = whole(1, 1 << 16), whole(64, 16384)
-    assert np.all(activations.checkpoint(tokens, hidden, 1, 0, 2) < activations.norms_and_residuals(tokens, hidden, 2, 0, 1, 0, 2))
+    assert np.all(activations.checkpoint(tokens, hidden, 1, 0, 2) < activations.norms_and_residuals(tokens, hidden, 2, 0, 1, 0, 2, 2))
 
 
 def test_checkpointing_forms_agree_where_they_should():

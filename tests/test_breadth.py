@@ -43,11 +43,12 @@ def test_axes_of_one_change_nothing():
 
 
 def test_fp8_at_bf16_rates_is_bf16(monkeypatch):
-    """The narrow path with bf16's constants, operands and no casts is the wide path, bit for bit."""
+    """The narrow path with bf16's constants and operands is the wide path, bit for bit.
+
+    Switched off is ``narrow``: casts, copies of weights, and what is kept and sent as it was cast.
+    """
     wide = plan_module.PRECISIONS["bf16"]
-    alike = replace(
-        plan_module.PRECISIONS["fp8"], gemm="bf16", peak="bf16", operand_bytes=wide.operand_bytes, cast_bytes=0.0, copy_bytes=0.0
-    )
+    alike = replace(plan_module.PRECISIONS["fp8"], gemm="bf16", peak="bf16", operand_bytes=wide.operand_bytes, narrow=False)
     expected = seconds(precision="bf16"), held(precision="bf16")
     monkeypatch.setitem(plan_module.PRECISIONS, "fp8", alike)
     assert (seconds(precision="fp8"), held(precision="fp8")) == expected

@@ -181,7 +181,7 @@ MAKERS = {"leaf", "kernel", "gemm", "elementwise", "grouped_gemm", "collective",
 def test_every_name_written_in_the_code_has_a_place():
     """Also those that no case above reaches: a new leaf must be added to the table."""
     folder, found = Path(ironlaw.__file__).parent / "estimate", set()
-    for module in ("step", "layer", "experts", "state", "sharding", "offloading"):
+    for module in ("step", "layer", "experts", "state", "narrow", "sharding", "offloading"):
         for node in ast.walk(ast.parse((folder / f"{module}.py").read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and (getattr(node.func, "id", "") or getattr(node.func, "attr", "")) in MAKERS:
                 texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]

@@ -245,7 +245,7 @@ def s001_19(i):
 
     def fused(sp):
         return (
-            activations.norms_and_residuals(tokens, hidden, 2, 1, i["t"], sp, 2)
+            activations.norms_and_residuals(tokens, hidden, 2, 1, i["t"], sp, 2, 2)
             + activations.attention(tokens, heads, heads, hidden // heads, 0, i["t"], 2)  # the case counts no logsumexp
             + activations.mlp(tokens, 4 * hidden, 2, i["t"], 2)
         )

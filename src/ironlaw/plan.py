@@ -52,9 +52,11 @@ def flags(prefix: str, names: tuple[str, ...], on: Collection[str]) -> dict[str,
 class Precision:
     """What is stored, computed and moved in what.
 
-    ``gemm`` names the linear layers' calibration constants and ``peak`` their roof; attention, the output projection and
-    everything saved or communicated stay in ``wide``. ``operand_bytes`` counts a GEMM operand with its scales;
-    ``cast_bytes`` what quantising one of its elements moves; ``copy_bytes`` a weight's low-precision copies.
+    ``gemm`` names the linear layers' calibration constants and ``peak`` their roof; attention and the output projection stay in
+    ``wide``. ``operand_bytes`` counts a GEMM operand with its scales. Where a format is ``narrow`` its operands are cast from
+    ``wide``: ``weight_bytes`` is a cast weight in one orientation, ``scale_reads`` how often a tensor is read to find its scales
+    before it is cast, and ``one_scale`` says that a tensor has one, so that both orientations hold the same numbers.
+    What a training stack keeps and sends narrow is in its framework record.
     """
 
     name: str
@@ -65,17 +67,19 @@ class Precision:
     activation_bytes: float
     operand_bytes: float
     master_weights: bool
-    cast_bytes: float = 0.0
-    copy_bytes: float = 0.0
+    narrow: bool = False
+    weight_bytes: float = 0.0
+    scale_reads: float = 0.0
+    one_scale: bool = False
 
 
 def _wide(name: str, size: float, master: bool) -> Precision:
     return Precision(name, name, name, name, size, size, size, master)
 
 
-def _narrow(name: str, gemm: str, peak: str, operand: float, copy: float) -> Precision:
-    """Linear layers in eight or four bits over a bf16 model: each operand is read in two bytes and written narrow once."""
-    return Precision(name, gemm, peak, "bf16", 2.0, 2.0, operand, True, 2.0 + operand, copy)
+def _narrow(name: str, gemm: str, peak: str, operand: float, weight: float, scale_reads: float = 0.0, one_scale: bool = False) -> Precision:
+    """Linear layers in eight or four bits over a bf16 model."""
+    return Precision(name, gemm, peak, "bf16", 2.0, 2.0, operand, True, True, weight, scale_reads, one_scale)
 
 
 PRECISIONS = {
@@ -85,12 +89,13 @@ PRECISIONS = {
         _wide("tf32", 4.0, master=False),
         _wide("fp16", 2.0, master=True),
         _wide("bf16", 2.0, master=True),
-        # copies of a weight: by rows for forward, by columns for dgrad (Transformer Engine)
-        _narrow("fp8", "fp8", "fp8", 1.0, 2.0),
-        _narrow("fp8-row", "fp8", "fp8", 1.0, 2.0),
-        _narrow("fp8-block", "fp8-block", "fp8", 1.0 + 4.0 / 128.0, 2.0),
-        _narrow("mxfp8", "mxfp8", "fp8", 1.0 + 1.0 / 32.0, 2.0),
-        _narrow("nvfp4", "nvfp4", "nvfp4", 0.5 + 1.0 / 16.0, 1.125),
+        # Transformer Engine's recipes: a scale of the whole tensor needs its largest element first, that of a block comes with the cast;
+        # weights by block have a scale for 128 x 128
+        _narrow("fp8", "fp8", "fp8", 1.0, 1.0, scale_reads=1.0, one_scale=True),
+        _narrow("fp8-row", "fp8", "fp8", 1.0, 1.0),
+        _narrow("fp8-block", "fp8-block", "fp8", 1.0 + 4.0 / 128.0, 1.0 + 4.0 / 128.0**2),
+        _narrow("mxfp8", "mxfp8", "fp8", 1.0 + 1.0 / 32.0, 1.0 + 1.0 / 32.0),
+        _narrow("nvfp4", "nvfp4", "nvfp4", 0.5 + 1.0 / 16.0, 0.5 + 1.0 / 16.0, scale_reads=1.0),
     )
 }
 
@@ -119,6 +124,8 @@ class Job:
     microbatch_group: float = 0.0  # micro-batches a chunk runs before the next one's turn; 0: pp
     deferred_wgrad: float = 0.0  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
     fused_loss: bool = False
+    fp8_scaling: str = "current"  # current | delayed: where the scale of a tensor in fp8 comes from
+    fp8_param_gather: bool = False  # weights of narrow linear layers are kept and gathered in the narrow format
     grouped_experts: bool = True  # one grouped product for a rank's experts; False: one after the other
     schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
 

@@ -51,7 +51,7 @@ def law(size):
     e, flash, dropout = size.element, float(size.flash), float(size.dropout > 0)
     saved = SAVED_GATED if size.gated else SAVED_PLAIN
     return float(
-        activations.norms_and_residuals(size.tokens, size.hidden, NORMS, dropout, 1, 0, e)
+        activations.norms_and_residuals(size.tokens, size.hidden, NORMS, dropout, 1, 0, e, e)
         + activations.attention(size.tokens, size.heads, size.kv_heads, size.head_dim, flash, 1, e)
         + activations.attention_scores(size.tokens, size.seq_len, size.heads, flash, dropout, 1, e)
         + activations.mlp(size.tokens, size.inner, saved, 1, e)

@@ -189,6 +189,16 @@ class Framework(Record):
     straddling_tiles: bool = False  # a tile may hold rows of two experts and is then computed for each; else experts start a tile
     expert_streams: Sourced | None = quantity("1", required=False)  # experts launched one by one, side by side; absent: one kernel
     fused_wgrad: bool = False  # a weight gradient is added to the stored one inside its product
+    narrow_inputs: Sourced | None = quantity("1", required=False)  # 1: the cast input of a linear layer is kept; absent: the wide one
+    narrow_weights: Sourced | None = quantity("1", required=False)  # 1: weights are cast once a step and kept; absent: at every use
+    narrow_sequence: Sourced | None = quantity("1", required=False)  # 1: sequence parallelism gathers the cast tensor
+    fused_norms: Sourced | None = quantity(
+        "1", required=False
+    )  # 1: with delayed scaling a norm writes the cast input of the product behind
+    fused_scales: Sourced | None = quantity("1", required=False)  # 1: the kernel that makes a tensor finds its scale; absent: a pass before
+    one_layout: tuple[str, ...] = ()  # architectures where one orientation of a tensor with one scale serves all products
+    fp8_scaling: str = "current"  # what the precision fp8 means where nobody says: current | delayed
+    param_gather: dict[str, Sourced] = quantities("B")  # precision -> a weight as gathered where it is kept narrow (fp8_param_gather)
     optimizer_passes: Sourced = quantity("1")  # times the fused optimizer's traffic
     allocator_slack: Sourced = quantity("1")
     workspace: Sourced = quantity("B")
@@ -261,6 +271,8 @@ class Model(Record):
     attention_layers: int = 0
     mlp_layers: int = 0
     routed_layers: int = 0
+    wide_layers_at_start: int = 0  # layers a narrow precision leaves wide; no model's own, set by --bf16-layers-at-start
+    wide_layers_at_end: int = 0  # and by --bf16-layers-at-end
     frozen_layers: int = 0  # layers at the front that a job does not train; no model's own, set by --frozen-layers
     # extra layers that predict further tokens
     num_nextn_predict_layers: int = 0

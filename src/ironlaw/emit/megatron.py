@@ -235,7 +235,7 @@ def _precision(a: Arguments) -> dict[str, Any]:
         precision = "bf16" if a.has("bf16") else "fp16" if a.has("fp16") else "fp32"
         if precision == "fp32":
             a.rule("neither --bf16 nor --fp16: fp32")
-    made: dict[str, Any] = {"precision": precision}
+    made: dict[str, Any] = {"precision": precision} | _kept_and_sent_narrow(a, precision)
     narrow = a.has("grad-reduce-in-bf16") or "bf16" in (a.text("main-grads-dtype"), a.text("megatron-fsdp-main-grads-dtype"))
     if precision == "fp16" and not a.has("accumulate-allreduce-grads-in-fp32"):
         narrow = True
@@ -243,6 +243,19 @@ def _precision(a: Arguments) -> dict[str, Any]:
     if precision != "fp32":
         made["gradient_dtype"] = "bf16" if narrow else "fp32"
     return made
+
+
+def _kept_and_sent_narrow(a: Arguments, precision: str) -> dict[str, Any]:
+    """Scales, weights that are kept narrow, and layers that are not."""
+    made: dict[str, Any] = {}
+    if precision == "fp8":
+        made["fp8_scaling"] = "delayed" if a.text("fp8-recipe", "delayed") == "delayed" else "current"
+    if a.has("fp4-param-gather" if precision == "nvfp4" else "fp8-param-gather"):
+        made["fp8_param_gather"] = True
+    if a.has("first-last-layers-bf16"):
+        for end in ("start", "end"):
+            made[f"bf16_layers_at_{end}"] = a.whole(f"num-layers-at-{end}-in-bf16", 1, least=0)
+    return made if a.has("fp8-format") or a.has("fp4-format") else {}
 
 
 def _optimizer(a: Arguments) -> dict[str, Any]:

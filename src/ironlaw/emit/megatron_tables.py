@@ -74,6 +74,9 @@ MAPPED: dict[str, str] = _spread(
         "offload optimizer": "optimizer-cpu-offload optimizer-offload-fraction",
         # numbers
         "precision": "bf16 fp16 fp8-format fp8-recipe fp4-format fp4-recipe",
+        "fp8_param_gather": "fp8-param-gather fp4-param-gather",
+        "bf16_layers_at_start": "first-last-layers-bf16 num-layers-at-start-in-bf16",
+        "bf16_layers_at_end": "num-layers-at-end-in-bf16",
         "optimizer": "optimizer sgd-momentum",
         "gradient_dtype": "grad-reduce-in-bf16 accumulate-allreduce-grads-in-fp32 main-grads-dtype megatron-fsdp-main-grads-dtype",
         "states of the optimizer": "use-precision-aware-optimizer exp-avg-dtype exp-avg-sq-dtype main-params-dtype"
@@ -90,10 +93,8 @@ MAPPED: dict[str, str] = _spread(
         " delay-wgrad-compute combined-1f1b",
         "approximated: dispatch of rows is not hidden behind the shared expert": "moe-shared-expert-overlap",
         "all-to-all of experts": "moe-token-dispatcher-type",
-        "approximated: the 2-byte weights that are kept in 8 bits are counted in 2 bytes too": "fp8-param-gather fp4-param-gather"
-        " keep-fp8-transpose-cache reuse-grad-buf-for-mxfp8-param-ag",
-        "approximated: layers kept in bf16 are counted in the precision of the others": "first-last-layers-bf16"
-        " num-layers-at-start-in-bf16 num-layers-at-end-in-bf16",
+        "approximated: weights are kept in both orientations": "keep-fp8-transpose-cache",
+        "approximated: weights in mxfp8 are gathered through the gradient buffer": "reuse-grad-buf-for-mxfp8-param-ag",
         "approximated: weight gradients are counted in fp8 too": "no-fp8-wgrad",
         "approximated: the kernel that adds weight gradients to the main ones is not counted": "no-gradient-accumulation-fusion",
         "approximated: kernels are counted as fused": "no-bias-gelu-fusion no-bias-swiglu-fusion no-bias-dropout-fusion no-rope-fusion"

@@ -13,7 +13,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import Model
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
-from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision, freeze, plain_model
+from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision, freeze, keep_wide, plain_model
 from ironlaw.estimate.cautions import cautions
 from ironlaw.estimate.counts import total_parameters
 from ironlaw.estimate.memory import Memory, memory
@@ -180,6 +180,9 @@ def bind_question(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Bou
     if "precision" not in given:
         given["precision"] = bind_precision(given["on"], folders)
         assume(assumptions, "precision", given["precision"], "default")
+    wide = [int(given.get(f"bf16_layers_at_{end}", 0)) for end in ("start", "end")]
+    if any(wide):
+        record = keep_wide(record, given["precision"], *wide)
     _explicit_stages(given, record)
     _sparse_recompute(given, record)
     cluster = bind_cluster(given, folders, assumptions)

@@ -15,7 +15,7 @@ from ironlaw.catalog.records import Calibration, Framework, Model, Node
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.law import kernels
-from ironlaw.plan import PRECISIONS, Cluster, Job
+from ironlaw.plan import PRECISIONS, Cluster, Job, Precision
 
 Assumptions = list[dict[str, Any]]
 
@@ -143,6 +143,50 @@ def freeze(model: Model, layers: int) -> Model:
     return model.replace(frozen_layers=layers)
 
 
+def keep_wide(model: Model, precision: str, start: int, end: int) -> Model:
+    """A model whose first and last layers stay in bf16 where the precision is narrow."""
+    if not PRECISIONS[precision].narrow:
+        raise QuestionError(f"--bf16-layers-at-start and --bf16-layers-at-end go with a narrow precision, {precision} is none")
+    if start + end > model.num_hidden_layers:
+        raise ValueRangeError(
+            f"{start} layers in bf16 at the start and {end} at the end are more than the model's {model.num_hidden_layers}"
+        )
+    if model.frozen_layers:
+        raise UnsupportedError("--bf16-layers-at-start and --bf16-layers-at-end: not with --frozen-layers in this version")
+    return model.replace(wide_layers_at_start=start, wide_layers_at_end=end)
+
+
+def bind_narrow(options: dict[str, Any], framework: Framework, precision: Precision, assumptions: Assumptions) -> dict[str, Any]:
+    """How the Job scales, keeps and sends what is narrow: by the user's word or the framework's habit."""
+    if not precision.narrow:
+        for name in ("fp8_scaling", "fp8_param_gather"):
+            if options.get(name):
+                raise QuestionError(f"--{name.replace('_', '-')} {_said(options[name])}: {precision.name} casts nothing")
+        return {}
+    scaling = options.get("fp8_scaling", framework.fp8_scaling)
+    if not precision.one_scale:
+        if "fp8_scaling" in options:
+            raise QuestionError(f"--fp8-scaling {scaling}: only fp8 has a scale for a tensor, {precision.name} has scales for parts of it")
+    elif "fp8_scaling" not in options:
+        assume(assumptions, "fp8_scaling", scaling, "default")
+    gather = options.get("fp8_param_gather", False)
+    if gather and precision.name not in framework.param_gather:
+        known = ", ".join(framework.param_gather) or "none"
+        raise UnsupportedError(
+            f"--fp8-param-gather on: {framework.name} gathers no weights in {precision.name} (known: {known}); name another --framework"
+        )
+    if "fp8_param_gather" not in options:
+        assume(assumptions, "fp8_param_gather", "off", "default")
+    if not any(options.get(f"bf16_layers_at_{end}") for end in ("start", "end")):
+        assume(assumptions, "layers in bf16", "0", "default")
+    return {"fp8_scaling": scaling, "fp8_param_gather": gather}
+
+
+def _said(value: Any) -> str:
+    """A switch or a name as it was written."""
+    return "on" if value is True else str(value)
+
+
 def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_device: bool, assumptions: Assumptions) -> Job:
     """The Job: precision, optimizer and attention kernel by the user's word or the framework's habit."""
     precision = PRECISIONS[options["precision"]]
@@ -158,6 +202,11 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
     if "gradient_dtype" in options:
         size = Sourced({"fp32": 4.0, "bf16": 2.0}[options["gradient_dtype"]], "B", options["gradient_dtype"], None, "given")
         framework = framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
+    elif not precision.master_weights:  # parameters of four bytes have gradients of four bytes, which nothing casts on their way
+        size = Sourced(precision.parameter_bytes, "B", f"{precision.parameter_bytes:g} B", None, f"as the parameters of {precision.name}")
+        framework = framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
+    if precision.name == "fp16":
+        assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
     return Job(
         model,
         framework,
@@ -181,6 +230,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         deferred_wgrad=options.get("deferred_wgrad", 0.0),
         fused_loss=options.get("fused_loss", False),
         grouped_experts=options.get("grouped_experts", True),
+        **bind_narrow(options, framework, precision, assumptions),
     )
 
 

@@ -232,6 +232,40 @@ def stage_common(model: Model, stage: Stage) -> Any:
 
 
 @lru_cache(256)
+def linear_parameters(model: Model, kind: Kind) -> Any:
+    """Weights of a layer's linear layers outside its experts, which a narrow format is for: no norm, no router, no layer kept wide."""
+    if kind.wide:
+        return 0.0
+    inner = {"dense": model.intermediate_size, "routed": model.shared_expert_intermediate_size, "none": 0}[kind.mlp]
+    count = mixer_matmul(model, kind) + (2.0 + float(model.gated_mlp)) * model.hidden_size * inner
+    return count + (2.0 * model.hidden_size * model.hidden_size if kind.place == "end" else 0.0)
+
+
+@lru_cache(256)
+def linear_experts(model: Model, kind: Kind) -> Any:
+    """Weights of the linear layers of all routed experts of a layer."""
+    if kind.wide or not kind.routed:
+        return 0.0
+    return model.num_experts * (2.0 + float(model.gated_mlp)) * model.hidden_size * model.moe_intermediate_size
+
+
+def stage_linear(model: Model, stage: Stage, trained: bool = False) -> tuple[Any, Any, Any]:
+    """Weights of a stage's narrow linear layers: outside its experts, in them, and of the first those every tensor rank holds whole."""
+    common: Any = 0.0 * stage.layers
+    routed: Any = 0.0 * stage.layers
+    entire: Any = 0.0 * stage.layers
+    for kind in kinds(model):
+        if trained and not kind.trained:
+            continue
+        held = layers_of(stage, kind, model)
+        common = common + held * linear_parameters(model, kind)
+        routed = routed + held * linear_experts(model, kind)
+        if kind.mixer == "attention" and model.kv_lora_rank and not kind.wide:
+            entire = entire + held * (model.hidden_size * (model.q_lora_rank + model.kv_lora_rank + model.qk_rope_head_dim))
+    return common, routed, entire
+
+
+@lru_cache(256)
 def replicated_parameters(model: Model, kind: Kind) -> Any:
     """What of a layer every tensor-parallel rank holds whole: norms, router, and the down-projections of latent attention."""
     count = norms_of(model) * norm_parameters(model)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import tiers
+from ironlaw.estimate import narrow, tiers
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
 from ironlaw.law import experts, flops
 from ironlaw.plan import Cluster, Job, Plan
@@ -105,9 +105,21 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float
         elementwise(cluster, "experts' activation function", ratio * f.activation_bytes.value * m * width(job, plan)),
         routing_scores(cluster, job, plan, s, backward),
     ]
-    if p.cast_bytes:
-        made.append(elementwise(cluster, "experts' casts", p.cast_bytes * m * (s.hidden + width(job, plan)), 2.0))
-    return made
+    return made + casts(cluster, job, plan, m, s.hidden, backward)
+
+
+def casts(cluster: Cluster, job: Job, plan: Plan, rows: Any, hidden: float, backward: bool) -> list[Term]:
+    """Casts of the experts' products: rows in and the activation's output forward, the gradients of both outputs backward."""
+    if not job.precision.narrow:
+        return []
+    w, inner = width(job, plan), job.model.moe_intermediate_size / plan.etp
+    inputs, gradients = hidden + inner, w + hidden
+    moved = narrow.activation_cast(cluster, job, rows, gradients if backward else inputs, 1.0, backward)
+    if backward and not narrow.keeps_inputs(job) and not job.lora_rank:
+        moved = moved + narrow.once(job, rows * inputs, 1.0)
+    weights = job.model.num_experts / plan.ep * hidden * (w + inner)
+    made = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + narrow.scale_reads(job)))]
+    return made + narrow.weight_casts(cluster, job, plan, "experts' weight casts", weights, plan.expert_shard_ranks, backward)
 
 
 def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
@@ -117,7 +129,7 @@ def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
     brings one copy an expert, in the order of ranks, which are sorted by expert where a rank has several.
     """
     f, m, own = job.framework, rows(job, plan, s), s.tokens / plan.tp
-    padded = f.padding_copies.value if f.padding_copies is not None and job.precision.cast_bytes else 0.0
+    padded = f.padding_copies.value if f.padding_copies is not None and job.precision.narrow else 0.0
     stated = f.row_copies_backward if backward and f.row_copies_backward is not None else f.row_copies
     if stated is not None:
         return experts.rows_moved(own, m, stated.value + padded)

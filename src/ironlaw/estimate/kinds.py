@@ -26,6 +26,8 @@ class Kind:
     place: str = "spread"  # front | spread | end
     mixer: str = "attention"  # attention | linear | mamba | none
     trained: bool = True  # False: forward only, nothing kept for a backward
+    wide: bool = False  # True: kept wide where the others compute in a narrow format
+    alike: float = 0.0  # layers of the kind and of the one that differs from it in being wide; 0: there is none
 
     @property
     def routed(self) -> bool:
@@ -44,6 +46,8 @@ def kinds(model: Model) -> tuple[Kind, ...]:
     found = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)
     if model.frozen_layers:
         found = _frozen(found, model)
+    if model.wide_layers_at_start or model.wide_layers_at_end:
+        found = _kept_wide(found, model)
     if model.num_nextn_predict_layers:
         mlp = "routed" if model.num_experts else "dense"
         found.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end"))
@@ -70,6 +74,32 @@ def _frozen(found: list[Kind], model: Model) -> list[Kind]:
     frozen = float(min(model.frozen_layers, model.num_hidden_layers))
     rest = replace(kind, count=kind.count - frozen)
     return [replace(kind, name="frozen layers", count=frozen, place="front", trained=False), rest]
+
+
+def _kept_wide(found: list[Kind], model: Model) -> list[Kind]:
+    """Each kind split into layers that stay wide, at the start and the end of the model, and the others."""
+    made, whole = [], float(model.num_hidden_layers)
+    for kind in (k for k in found if k.count > 0):
+        wide = float(_wide_layers(kind, found, model, 0.0, whole))
+        made.append(replace(kind, count=kind.count - wide, alike=kind.count))
+        made.append(replace(kind, name=f"wide {kind.name}", count=wide, wide=True, alike=kind.count))
+    return made
+
+
+def _wide_layers(kind: Kind, found: list[Kind] | tuple[Kind, ...], model: Model, start: Any, layers: Any) -> Any:
+    """Layers of a kind that stay wide among ``layers`` from ``start`` on."""
+    front, whole = _front(found), float(model.num_hidden_layers)
+    low, high = (0.0, front) if kind.place == "front" else (front, whole)
+    low, high = np.maximum(start, low), np.minimum(start + layers, high)
+    at_start = np.maximum(np.minimum(high, model.wide_layers_at_start) - low, 0.0)
+    at_end = np.maximum(high - np.maximum(low, whole - model.wide_layers_at_end), 0.0)
+    share = 1.0 if kind.place == "front" else (kind.alike or kind.count) / (whole - front)
+    return (at_start + at_end) * share
+
+
+def _front(found: list[Kind] | tuple[Kind, ...]) -> float:
+    """Layers of the kind that stands at the front."""
+    return next((k.alike or k.count for k in found if k.place == "front"), 0.0)
 
 
 def _mixed(found: list[Kind], model: Model) -> list[Kind]:
@@ -102,8 +132,13 @@ def layers_of(stage: Stage, kind: Kind, model: Model) -> Any:
     """Layers of ``kind`` a stage holds: front ones where the stage starts early enough, spread ones in proportion."""
     if kind.place == "end":
         return stage.head * kind.count
-    front = next((k.count for k in kinds(model) if k.place == "front"), 0.0)
+    front = _front(kinds(model))
     in_front = np.clip(front - stage.start, 0.0, stage.layers)
     if kind.place == "front":
-        return in_front
-    return (stage.layers - in_front) * (kind.count / (model.num_hidden_layers - front))
+        held = in_front
+    else:
+        held = (stage.layers - in_front) * ((kind.alike or kind.count) / (model.num_hidden_layers - front))
+    if not kind.alike:
+        return held
+    wide = _wide_layers(kind, kinds(model), model, stage.start, stage.layers)
+    return wide if kind.wide else held - wide

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.records import AttentionConstants
-from ironlaw.estimate import experts, state, tiers
+from ironlaw.estimate import experts, narrow, state, tiers
 from ironlaw.estimate.counts import norms_of
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
@@ -218,11 +218,15 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     model, f = job.model, job.framework
     ratio = (f.backward_traffic_ratio.value if backward else 1.0) * job.precision.activation_bytes / 2.0
     hidden, norms = s.sequence_tokens * s.hidden, norms_of(model)
+    shapes = linear_shapes(job, s, kind)
+    normed = ratio * f.norm_bytes.value * norms * hidden
+    fused = min(narrow.fused_norms(job, shapes), norms)
+    if not backward and fused:
+        normed = normed - fused * (job.precision.activation_bytes - job.precision.operand_bytes) * hidden
     groups = [
-        elementwise(cluster, "norms", ratio * f.norm_bytes.value * norms * hidden, norms),
+        elementwise(cluster, "norms", normed, norms),
         elementwise(cluster, "residuals", ratio * f.residual_bytes.value * kind.blocks * hidden, kind.blocks),
     ]
-    shapes = linear_shapes(job, s, kind)
     wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]
     if wide:
         groups.append(elementwise(cluster, "activation function", ratio * f.activation_bytes.value * s.tokens * wide[0]))
@@ -234,29 +238,22 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
         groups.append(elementwise(cluster, "query and key norms", ratio * f.norm_bytes.value * normed, 2.0))
     if kind.mixer in ("linear", "mamba"):
         groups.append(state.convolution(cluster, job, s, kind, ratio, backward))
-    if job.precision.cast_bytes:
-        groups.append(elementwise(cluster, "casts", job.precision.cast_bytes * cast_elements(shapes, backward), 4.0))
+    groups += narrow.casts(cluster, job, plan, shapes, backward)
     return groups + (experts.memory_bound(cluster, job, plan, s, ratio, backward) if kind.routed else [])
 
 
-def cast_elements(shapes: dict[str, tuple[Any, Any, Any]], backward: bool) -> Any:
-    """Elements quantised in one pass: each linear layer's input forward, its output's gradient backward."""
-    count: Any = 0.0
-    for m, n, k in shapes.values():
-        count = count + m * (n if backward else k)
-    return count
-
-
-def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind) -> Term:
+def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind, backward: bool = False) -> Term:
     """Collectives of one pass over a layer: two all-reduces of its activations, or their two halves when sp is on.
 
     A reduce-scatter and an all-gather move what one all-reduce moves; they are timed apart where the tier's record does so.
     Routed experts take their tokens from the sequence-parallel share: only attention and shared experts need the pair.
+    What is gathered may have been cast before; sums are reduced wide.
     """
     pairs = kind.blocks - (1.0 if kind.routed and not job.model.shared_expert_intermediate_size else 0.0)
     size = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
     reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, size, 1.0)
-    gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.tp, size, 1.0)
+    cast = plan.tokens * job.model.hidden_size * narrow.sent_bytes(job, backward)
+    gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.tp, cast, 1.0)
     scatter = tiers.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.tp, size, 1.0)
     off, on = np.where(plan.sp > 0, 0.0, pairs), np.where(plan.sp > 0, pairs, 0.0)
     parts = [total(f"{t.name}s", [t], times=n) for t, n in ((reduce, off), (gather, on), (scatter, on))]

@@ -16,17 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.buffers import gather_buffers, workspace
 from ironlaw.estimate.counts import (
-    common_parameters,
-    largest_experts,
-    largest_operand,
-    routed_parameters,
     stage_common,
+    stage_linear,
     stage_replicated,
     stage_routed,
     stage_tables,
 )
 from ironlaw.estimate.kinds import kinds, layers_of
+from ironlaw.estimate.narrow import copy_bytes, keeps_weights
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
 from ironlaw.estimate.stages import Stage, offloaded_share, stages
@@ -133,7 +132,7 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     allocated = total(
         "allocated",
         [
-            *model_states(job, plan, stage),
+            *model_states(job, cluster, plan, stage),
             activation_memory(job, plan, s, stage),
             logits(job, plan, s, stage),
             *deferred_logits(job, plan, s, stage),
@@ -153,15 +152,18 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     return total("device", [total("reserved", [allocated, slack]), *beside])
 
 
-def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
-    """Weights, gradients, master weights and optimizer states, each sharded from its ZeRO stage on."""
+def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[Term]:
+    """Weights, gradients, master weights and optimizer states, each sharded from its ZeRO stage on.
+
+    Cast copies are of narrow linear layers alone; where they are gathered as they were cast, no wide weight stays beside them.
+    """
     kept = states.OPTIMIZERS[job.optimizer]
     f, precision = job.framework, job.precision
     # shards that are the master weights; what is frozen, or updated as it is, needs none
     as_master = f.parameter_bytes is not None and precision.master_weights and kept.master_bytes > 0.0 and not job.lora_rank
     stored = f.parameter_bytes if as_master else precision.parameter_bytes
     separate_master = precision.master_weights and f.parameter_bytes is None
-    gradient = f.gradient_bytes.value if precision.master_weights else precision.parameter_bytes
+    gradient = f.gradient_bytes.value
 
     twice = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
     held = stage_common(job.model, stage), stage_routed(job.model, stage)
@@ -170,11 +172,15 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
 
     whole = largest_matrix(job, plan, stage)
     replicated = stage_replicated(job.model, stage)
+    linear, experts, down = stage_linear(job.model, stage)
+    copied = copy_bytes(job, cluster)
+    wide = (held[0] - linear, held[1] - experts, replicated - down) if keeps_weights(job) and job.fp8_param_gather else (*held, replicated)
+    entire_trained = 0.0 if job.lora_rank else replicated
 
-    def kind(name: str, size: Any, from_stage: float) -> Term:
-        common_count, routed_count = held if name in ("weights", "low-precision copies of weights") else trained
+    def kind(name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any] = (*trained, entire_trained)) -> Term:
+        common_count, routed_count, entire = counts
         copies = twice if from_stage > 1.0 else 1.0  # whose states the two ranks of a stage share
-        entire = 0.0 if job.lora_rank and common_count is trained[0] else np.minimum(replicated, common_count)
+        entire = np.minimum(entire, common_count)
         local = copies * ((common_count - entire) / plan.tp + entire)
         own = copies * routed_count / plan.expert_ways
         shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
@@ -188,8 +194,8 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
         return total(name, [common, routed])
 
     return [
-        kind("weights", stored, 3.0),
-        kind("low-precision copies of weights", precision.copy_bytes, 3.0),
+        kind("weights", stored, 3.0, wide),
+        kind("low-precision copies of weights", copied, 3.0, (linear, experts, down)),
         kind("gradients", gradient, 2.0),
         kind("master weights", on_device * kept.master_bytes if separate_master else 0.0, 1.0),
         kind("optimizer states", on_device * kept.state_bytes, 1.0),
@@ -374,35 +380,6 @@ def hidden_state(name: str, job: Job, plan: Plan, s: Shapes) -> Term:
         tp=plan.tp,
         sp=plan.sp,
         bytes_per_element=job.precision.activation_bytes,
-    )
-
-
-def workspace(job: Job, cluster: Cluster) -> list[Term]:
-    """What the libraries of matrix products keep for themselves, which depends on the device."""
-    f, architecture = job.framework, cluster.accelerator.architecture
-    made = [leaf("library workspace", _as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
-    if job.model.num_experts and job.grouped_experts and architecture in f.grouped_workspaces:
-        made.append(leaf("workspace of grouped products", _as_is, "B", size=f.grouped_workspaces[architecture]))
-    return made
-
-
-def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
-    """ZeRO-3: two units' whole weights (one in use, one prefetched) and one's whole gradients: layers, matrices, or the table."""
-    table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
-    biggest = table
-    for kind in kinds(job.model):
-        whole = common_parameters(job.model, kind) / plan.tp + routed_parameters(job.model, kind) / plan.expert_ways
-        if job.framework.gather_unit == "matrix":
-            whole = np.maximum(largest_operand(job.model, kind) / plan.tp, largest_experts(job.model, kind) / plan.expert_ways)
-        biggest = np.maximum(biggest, whole)
-    units = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0) * biggest
-    return leaf(
-        "gather buffers",
-        states.state,
-        "B",
-        parameters=units,
-        bytes_per_parameter=2.0 * job.precision.parameter_bytes + job.framework.gradient_reduce_bytes.value,
-        shards=1.0,
     )
 
 

@@ -284,6 +284,14 @@ OPTIONS: dict[str, Option] = {
         "fp32, tf32, fp16, bf16, fp8 (per tensor), fp8-block, fp8-row, mxfp8, nvfp4: what the linear layers compute in",
         "NAME",
     ),
+    "fp8_scaling": Option(
+        one_of(("current", "delayed")),
+        "precision fp8: scales of tensors from their values now or from earlier steps (default: the framework's)",
+        "HOW",
+    ),
+    "fp8_param_gather": Option(switch, "weights of narrow linear layers are kept and gathered narrow (default: off)", "on|off"),
+    "bf16_layers_at_start": Option(none_or_more, "first layers that a narrow precision leaves in bf16 (default: 0)", "N"),
+    "bf16_layers_at_end": Option(none_or_more, "last layers that a narrow precision leaves in bf16 (default: 0)", "N"),
     "optimizer": Option(
         one_of(("sgd", "momentum", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")),
         "sgd, momentum, adamw, adamw-bf16, adam8bit, adafactor, muon",

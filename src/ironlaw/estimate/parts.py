@@ -104,14 +104,20 @@ def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bo
     return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants))
 
 
-def elementwise(cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0, fraction: Sourced | None = None) -> Term:
-    """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels, at ``fraction`` of HBM's bandwidth."""
+def elementwise(
+    cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0, fraction: Sourced | None = None, times: Any = None
+) -> Term:
+    """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels, ``times`` over.
+
+    ``fraction`` is the share of HBM's bandwidth they reach, where it is not that of other kernels.
+    """
     constants = cluster.elementwise
     return leaf(
         name,
         kernels.memory_time,
         "s",
         "hbm",
+        times,
         traffic=moved,
         bandwidth=cluster.accelerator.hbm_bandwidth,
         bandwidth_fraction=held(fraction or constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),

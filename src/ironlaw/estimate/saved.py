@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ironlaw.estimate import experts, state
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.estimate import experts, narrow, state
 from ironlaw.estimate.counts import core_head_dim, norms_of
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes
@@ -17,19 +18,26 @@ from ironlaw.terms import Term, leaf
 
 
 def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """What one layer keeps of one micro-batch when nothing of it is recomputed in full."""
+    """What one layer keeps of one micro-batch when nothing of it is recomputed in full.
+
+    Where the cast input of a linear layer is kept, the wide one goes, unless another operator keeps it: a norm its input, the
+    attention kernel its output, the router its own.
+    """
+    job = narrow.of_kind(job, kind)
     model, e = job.model, job.precision.activation_bytes
     dropout = float(model.dropout)
     scores_kept = 1.0 - plan.recompute_attention
     linear_kept = 1.0 - plan.recompute_linear
     cheap_kept = 1.0 - plan.recompute_elementwise
+    inputs = block_inputs(job, kind)
+    stay = e / (e + inputs)  # a norm's input stays where its output is made again
     mixer = saved_attention(job, plan, s, scores_kept) if kind.mixer == "attention" else saved_state(job, s, kind)
     return [
         leaf(
             "norms and residuals",
             activations.norms_and_residuals,
             "B",
-            times=0.5 + 0.5 * cheap_kept,
+            times=stay + (1.0 - stay) * cheap_kept,
             tokens=s.tokens,
             hidden_size=model.hidden_size,
             norms=norms_of(model),
@@ -37,9 +45,51 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
             tp=plan.tp,
             sp=plan.sp,
             bytes_per_element=e,
+            input_bytes=told(job, inputs),
         ),
         *mixer,
+        *second_copies(job, s, kind),
         *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept),
+    ]
+
+
+def block_inputs(job: Job, kind: Kind) -> float:
+    """Bytes kept for an element of a linear block's input, the mean of mixer and MLP.
+
+    A router keeps its input wide, which serves the shared experts too. The two down-projections of latent attention keep a cast
+    input each.
+    """
+    cast, wide = narrow.input_bytes(job), job.precision.activation_bytes
+    mixer = 2.0 * cast if kind.mixer == "attention" and job.model.kv_lora_rank and narrow.keeps_inputs(job) else cast
+    return (mixer + (wide if kind.routed else cast)) / 2.0
+
+
+def told(job: Job, inputs: float) -> Any:
+    """The bytes a linear block's input takes, with who says that the cast one is kept where it is."""
+    said = job.framework.narrow_inputs
+    if said is None or not narrow.keeps_inputs(job):
+        return inputs
+    return Sourced(inputs, "B", f"{inputs:.4g} B", said.source, said.note)
+
+
+def second_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
+    """Cast copies beside wide tensors that are kept anyway: the attention's output, and what router and shared experts both read."""
+    if not narrow.second_copies(job):
+        return []
+    rows: Any = s.heads * s.head_dim * s.tokens if kind.mixer == "attention" and job.flash else 0.0
+    if kind.routed and job.model.shared_expert_intermediate_size:
+        rows = rows + s.hidden * s.sequence_tokens
+    return [
+        leaf(
+            "cast copies beside wide tensors",
+            activations.checkpoint,
+            "B",
+            tokens=1.0,
+            hidden_size=rows,
+            tp=1.0,
+            sp=0.0,
+            bytes_per_element=job.precision.operand_bytes,
+        )
     ]
 
 
@@ -78,8 +128,8 @@ def saved_attention(job: Job, plan: Plan, s: Shapes, scores_kept: Any) -> list[T
 
 
 def saved_latents(job: Job, plan: Plan, s: Shapes) -> list[Term]:
-    """Latent attention keeps each latent before and behind its norm, and the key's part with position."""
-    model = job.model
+    """Latent attention keeps each latent before its norm and, as a linear layer's input, behind it; and the key's part with position."""
+    model, both = job.model, 1.0 + cast_share(job)
     if not model.kv_lora_rank:
         return []
     return [
@@ -88,7 +138,7 @@ def saved_latents(job: Job, plan: Plan, s: Shapes) -> list[Term]:
             activations.checkpoint,
             "B",
             tokens=s.tokens,
-            hidden_size=2.0 * (model.q_lora_rank + model.kv_lora_rank) + model.qk_rope_head_dim,
+            hidden_size=both * (model.q_lora_rank + model.kv_lora_rank) + model.qk_rope_head_dim,
             tp=plan.tp,
             sp=plan.sp,
             bytes_per_element=job.precision.activation_bytes,
@@ -108,7 +158,7 @@ def saved_state(job: Job, s: Shapes, kind: Kind) -> list[Term]:
             activations.mlp,
             "B",
             tokens=s.tokens,
-            intermediate_size=(into + mixed + 2.0 * out) * share,
+            intermediate_size=(into + mixed + (1.0 + cast_share(job)) * out) * share,
             saved=1.0,
             tp=1.0,
             bytes_per_element=job.precision.activation_bytes,
@@ -140,7 +190,7 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
         return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]
     rows = experts.rows(job, plan, s)
     # behind the activation function rows are scaled by the router's probability; the kernels of gated experts do both at once
-    scaled = kept if model.gated_mlp else kept + cheap_kept
+    scaled = kept if model.gated_mlp else saved_mlp_tensors(job, cheap_kept, 1.0) + cast_share(job) * cheap_kept
     made = [
         wide("experts", rows, model.moe_intermediate_size, plan.etp, scaled),
         leaf(
@@ -160,17 +210,29 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
     return made
 
 
+def cast_share(job: Job) -> float:
+    """What a linear layer's input takes as it is kept, over what it takes wide."""
+    return narrow.input_bytes(job) / job.precision.activation_bytes
+
+
 def kept_rows(job: Job) -> float:
     """Copies of the rows sent to experts that stay: what goes in, and what comes out unless gated experts scale it themselves.
 
     Where the kernel of the gated activation applies the router's probability, the sum over experts needs nothing for its backward.
     """
     inside = job.framework.saved_expert_rows
-    return inside.value if job.model.gated_mlp and inside is not None else 2.0
+    copies = inside.value if job.model.gated_mlp and inside is not None else 2.0
+    return copies - 1.0 + cast_share(job)
 
 
-def saved_mlp_tensors(job: Job, cheap_kept: Any) -> Any:
-    """Wide tensors an MLP keeps: gate, up and what the framework adds; plain: the activation's input and output, ReLU one."""
+def saved_mlp_tensors(job: Job, cheap_kept: Any, share: float | None = None) -> Any:
+    """Wide tensors an MLP keeps: gate, up and what the framework adds; plain: the activation's input and output, ReLU one.
+
+    The last is the second product's input, of which ``share`` is kept. ReLU's own output stays beside it where that is cast.
+    """
+    last = cast_share(job) if share is None else share
     if job.model.gated_mlp:
-        return 2.0 + job.framework.saved_activation_tensors.value * cheap_kept
-    return 1.0 + (0.0 if job.model.hidden_act == "relu" else 1.0) * cheap_kept
+        return 2.0 + (job.framework.saved_activation_tensors.value - 1.0 + last) * cheap_kept
+    if job.model.hidden_act == "relu":
+        return 1.0 + (last if last < 1.0 else 0.0) * cheap_kept
+    return 1.0 + last * cheap_kept

@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate import tiers
-from ironlaw.estimate.counts import common_parameters, routed_parameters
+from ironlaw.estimate.counts import (
+    common_parameters,
+    linear_experts,
+    linear_parameters,
+    routed_parameters,
+    stage_linear,
+)
 from ironlaw.estimate.kinds import Kind
-from ironlaw.estimate.stages import Pace
+from ironlaw.estimate.narrow import gathered_bytes
+from ironlaw.estimate.stages import Pace, Stage
 from ironlaw.estimate.trained import layer_trained, stage_trained
 from ironlaw.law import overlap
 from ironlaw.plan import Cluster, Job, Plan
@@ -35,7 +42,7 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
 
     ZeRO-2 scatters its gradients every micro-batch too.
     """
-    gather = fold(gathers(job, cluster, plan, common_parameters(job.model, kind), routed_parameters(job.model, kind)))
+    gather = fold(gathers(job, cluster, plan, *layer_weights(job, kind)))
     scatter = fold(scatters(job, cluster, plan, *layer_trained(job, kind)))
     all_three = np.where(plan.zero == 3, 1.0, 0.0)
     only_two = np.where(plan.zero == 2, 1.0, 0.0)
@@ -51,13 +58,35 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     )
 
 
+def layer_weights(job: Job, kind: Kind) -> tuple[Any, Any]:
+    """Bytes of one layer's weights as they are gathered: outside its experts, and in them."""
+    model = job.model
+    return (
+        weight_bytes(job, common_parameters(model, kind), linear_parameters(model, kind)),
+        weight_bytes(job, routed_parameters(model, kind), linear_experts(model, kind)),
+    )
+
+
+def stage_weights(job: Job, stage: Stage) -> tuple[Any, Any]:
+    """Bytes of a stage's trained weights as they are gathered after the update: outside its experts, and in them."""
+    common, routed = stage_trained(job, stage)
+    if job.lora_rank:  # adapters are wide
+        return common * parameter_bytes(job), routed * parameter_bytes(job)
+    linear, experts, _ = stage_linear(job.model, stage, trained=True)
+    return weight_bytes(job, common, linear), weight_bytes(job, routed, experts)
+
+
+def weight_bytes(job: Job, parameters: Any, linear: Any) -> Any:
+    """Bytes of ``parameters`` of which ``linear`` are gathered as narrow layers' weights are."""
+    return parameters * parameter_bytes(job) - linear * (parameter_bytes(job) - gathered_bytes(job))
+
+
 def gathers(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
-    """The gathers of weights: ``common`` and ``routed`` parameters each over their own ranks."""
-    size = parameter_bytes(job)
-    made = [tiers.collective(cluster, plan, "gather weights", "all_gather", plan.shard_ranks, common / plan.tp * size, plan.tp)]
+    """The gathers of weights: ``common`` and ``routed`` bytes each over their own ranks."""
+    made = [tiers.collective(cluster, plan, "gather weights", "all_gather", plan.shard_ranks, common / plan.tp, plan.tp)]
     if job.model.num_experts:
         ways, own = plan.expert_ways, routed / plan.expert_ways
-        made.append(tiers.collective(cluster, plan, "gather experts", "all_gather", plan.expert_shard_ranks, own * size, ways))
+        made.append(tiers.collective(cluster, plan, "gather experts", "all_gather", plan.expert_shard_ranks, own, ways))
     return made
 
 
@@ -83,7 +112,8 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: A
     behind, before = window * backward * plan.overlap_grad_reduce, window * forward * plan.overlap_param_gather
     common, routed = (pace.stacked(counts) for counts in zip(*(stage_trained(job, stage) for stage in pace.classes), strict=True))
     reduction = pace.pick(gradient_reduction(job, cluster, plan, common, routed))
-    gather = pace.pick(weight_gather(job, cluster, plan, common, routed))
+    weights = (pace.stacked(sizes) for sizes in zip(*(stage_weights(job, stage) for stage in pace.classes), strict=True))
+    gather = pace.pick(weight_gather(job, cluster, plan, *weights))
     return (
         exposed(cluster, "exposed gradient reduction", behind, reduction),
         exposed(cluster, "exposed weight gather", before, gather),
@@ -118,6 +148,6 @@ def reductions(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any)
 
 
 def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
-    """Time of gathering what was updated, alone on the wires; weights that were not trained did not change."""
+    """Time of gathering ``common`` and ``routed`` bytes of updated weights, alone on the wires; what was not trained did not change."""
     gather = gathers(job, cluster, plan, common, routed)
     return fold(gather) * np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0)

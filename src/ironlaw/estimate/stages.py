@@ -43,7 +43,9 @@ def stages(job: Job, plan: Plan) -> list[Stage]:
     middles = np.maximum(plan.pp - 2.0, 0.0)
     longer = np.minimum(remainder, middles)
     first = base + (remainder - longer) - counted - single * counted
-    alike = not job.count_embedding and not job.model.first_k_dense_replace and not job.model.frozen_layers and not np.any(remainder)
+    uneven = job.count_embedding or job.model.first_k_dense_replace or job.model.frozen_layers
+    uneven = uneven or job.model.wide_layers_at_start or job.model.wide_layers_at_end
+    alike = not uneven and not np.any(remainder)
     made = [
         Stage("first", 0.0 * one, 0.0 * one, first, one, one, single),
         Stage("longer middle", one, first, base + one, longer, 0.0 * one, 0.0 * one),

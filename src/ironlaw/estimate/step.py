@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate import experts, layer, offloading, state, tiers
+from ironlaw.estimate import experts, layer, narrow, offloading, state, tiers
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.sharding import data_parallel, exposed, fully_sharded, parameter_bytes
@@ -82,6 +82,8 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         bubble(job, plan, pipeline_time, np.minimum(one_micro_batch, pipeline_time), (forward, backward, weight)),
         gradients,
         parameters,
+        *narrow.kept_weights(cluster, job, plan, pace),
+        *loss_scaling(job, cluster, plan, pace),
         optimizer(job, cluster, plan, pace),
         *offloading.optimizer_traffic(job, cluster, plan, pace),
     ]
@@ -123,13 +125,13 @@ def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan)
 
 def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage) -> list[Term]:
     """One layer's share of a micro-batch: computation, exposed collectives, and what its host cannot launch in time."""
+    job = narrow.of_kind(job, kind)
     forward = layer.forward(cluster, job, plan, s, kind)
     backward = layer.backward(cluster, job, plan, s, kind)
     again = layer.recompute(cluster, job, plan, s, kind)
     device = forward.value + backward.value + again.value
-    tensor = layer.tensor_parallel(cluster, job, plan, kind)
     passes = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
-    shown = exposed_tensor_parallel(cluster, plan, tensor, passes)
+    shown = exposed_tensor_parallel(cluster, plan, *every_pass(job, cluster, plan, kind, passes))
     ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
     routed = [expert_parallel(job, cluster, plan, s, device, passes)] if kind.routed else []
     network = fold([shown, *ring, *routed])
@@ -138,6 +140,15 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside)
     away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
     return [forward, backward, again, shown, *ring, *routed, sharded, *away, host]
+
+
+def every_pass(job: Job, cluster: Cluster, plan: Plan, kind: Kind, passes: Any) -> tuple[Term, Any]:
+    """Tensor-parallel collectives of a layer and how often they run; backward may gather other bytes than forward."""
+    there = layer.tensor_parallel(cluster, job, plan, kind)
+    if not kind.trained or narrow.sent_bytes(job, backward=True) == narrow.sent_bytes(job, backward=False):
+        return there, passes
+    back = layer.tensor_parallel(cluster, job, plan, kind, backward=True)
+    return total("both ways", [total("forward passes", [there], times=passes - 1.0), total("backward pass", [back])]), 1.0
 
 
 def exposed_tensor_parallel(cluster: Cluster, plan: Plan, tensor: Term, passes: Any) -> Term:
@@ -191,9 +202,9 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
         count += state.launched(kind) * (job.cuda_graphs == "none")
     if not kind.routed:
         return count
-    narrow = 3.0 if job.precision.cast_bytes else 1.0
+    launches = 3.0 if job.precision.narrow else 1.0
     own = job.model.num_experts / plan.ep
-    return count + f.operators_per_routed_layer.value + narrow * f.operators_per_expert.value * own
+    return count + f.operators_per_routed_layer.value + launches * f.operators_per_expert.value * own
 
 
 def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -> Term:
@@ -282,15 +293,25 @@ def _passes(held: dict[Kind, Any], per_kind: dict[Kind, list[Term]]) -> tuple[An
     return forward, backward, weight
 
 
+def updated_here(job: Job, plan: Plan, stage: Stage) -> Any:
+    """Parameters of a stage that one rank updates."""
+    common, routed = stage_trained(job, stage)
+    own = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+    if job.model.num_experts:
+        own = own + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
+    return own
+
+
+def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
+    """With fp16 gradients carry the scale of the loss: it is taken out, and infinities looked for, before the update."""
+    if job.precision.name != "fp16":
+        return []
+    moved = traffic.unscale(pace.of(lambda stage: updated_here(job, plan, stage)), job.framework.gradient_bytes.value)
+    return [elementwise(cluster, "loss scale taken out", moved)]
+
+
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
-
-    def local(stage: Stage) -> Any:
-        common, routed = stage_trained(job, stage)
-        own = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
-        if job.model.num_experts:
-            own = own + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
-        return own
 
     kept = states.OPTIMIZERS[job.optimizer].traffic_bytes * job.framework.optimizer_passes.value
     # where the host updates, the device reads gradients for their norm and writes weights
@@ -302,7 +323,7 @@ def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
         kernels.memory_time,
         "s",
         "hbm",
-        traffic=traffic.optimizer_step(pace.of(local), touched),
+        traffic=traffic.optimizer_step(pace.of(lambda stage: updated_here(job, plan, stage)), touched),
         bandwidth=cluster.accelerator.hbm_bandwidth,
         bandwidth_fraction=constants.bandwidth_fraction,
         launch=constants.launch,

@@ -11,8 +11,8 @@ import numpy as np
 from ironlaw.law._domain import flag, inside, ratio
 
 
-def norms_and_residuals(tokens, hidden_size, norms, dropout, tp, sp, bytes_per_element):
-    """Inputs of the norms and of the two linear blocks, dropout masks: ``t h (e norms + 2 e + 2 dropout)``, over tp with sp.
+def norms_and_residuals(tokens, hidden_size, norms, dropout, tp, sp, bytes_per_element, input_bytes):
+    """Inputs of the norms and of the two linear blocks, dropout masks: ``t h (e norms + 2 i + 2 dropout)``, over tp with sp.
 
     The first matrices of the attention and of the feed-forward block each keep their input; each of the two dropouts
     before a residual addition keeps a mask of one byte. Every tp rank holds all of it unless sequence parallelism splits it.
@@ -25,18 +25,23 @@ def norms_and_residuals(tokens, hidden_size, norms, dropout, tp, sp, bytes_per_e
         tp [1]: tensor-parallel ranks, >= 1
         sp [1]: 1 when sequence parallelism is on, 0 or 1
         bytes_per_element [B]: element e of an activation, >= 0
+        input_bytes [B]: element i of a linear block's input as it is kept, the mean of the two: less than e where the cast one is, >= 0
     Offset [B]: a mask is one byte
     Factor [1/token]: elements of a token
     Returns [B]: bytes on each rank
     Source: Korthikanti et al., Reducing Activation Recomputation, MLSys 2023, sections 4.1 and 4.2.2, https://arxiv.org/abs/2205.05198
     Leaves out: norms kept in fp32 or recomputed (memory-efficient norms), statistics of the norms
 
-    >>> float(norms_and_residuals(1, 1, 2, 1, 1, 0, 2)), float(norms_and_residuals(4096, 8192, 2, 0, 8, 1, 2))
+    >>> float(norms_and_residuals(1, 1, 2, 1, 1, 0, 2, 2)), float(norms_and_residuals(4096, 8192, 2, 0, 8, 1, 2, 2))
     (10.0, 33554432.0)
+    >>> float(norms_and_residuals(1, 1, 2, 0, 1, 0, 2, 1))  # inputs kept in one byte
+    6.0
     """
-    each = 1.0 * bytes_per_element * norms + 2.0 * bytes_per_element + 2.0 * dropout
+    each = 1.0 * bytes_per_element * norms + 2.0 * input_bytes + 2.0 * dropout
     kept = ratio(1.0 * tokens * hidden_size * each, np.where(np.equal(sp, 1), 1.0 * tp, 1.0))
-    return inside(kept, tokens >= 0, hidden_size >= 0, norms >= 0, flag(dropout), tp >= 1, flag(sp), bytes_per_element >= 0)
+    return inside(
+        kept, tokens >= 0, hidden_size >= 0, norms >= 0, flag(dropout), tp >= 1, flag(sp), bytes_per_element >= 0, input_bytes >= 0
+    )
 
 
 def attention(tokens, num_attention_heads, num_key_value_heads, head_dim, flash, tp, bytes_per_element):

@@ -26,7 +26,8 @@ RULE = (
 )
 PLAN = (
     "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "sp", "micro_batch_size", "recompute", "overlap", "offload",
-    "offload_layers", "layers_per_stage", "microbatch_group", "deferred_wgrad", "schedule",
+    "offload_layers", "layers_per_stage", "microbatch_group", "deferred_wgrad", "schedule", "fp8_param_gather", "bf16_layers_at_start",
+    "bf16_layers_at_end",
 )  # fmt: skip
 _LAYOUT = (*PLAN, "count_embedding")  # of two rows of one job the plan is all this; a search takes count_embedding as the row has it
 _KNOWN = ("tp", "pp", "micro_batch_size", "recompute")

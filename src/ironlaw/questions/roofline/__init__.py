@@ -107,7 +107,7 @@ def points(value: Any, flag: str) -> tuple[tuple[float, float], ...]:
 CENSUS = (
     "gpus", "node", "fabric", "framework", "seq_len", "micro_batch_size", "global_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "etp",
     "dp_replicate", "dp_shard", "zero", "recompute", "precision", "overlap", "flash_attention", "attention_kernel", "cuda_graphs",
-    "scale_up_size", "nic_bandwidth",
+    "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "scale_up_size", "nic_bandwidth",
 )  # fmt: skip
 OPTIONS: dict[str, Option] = {
     "model": Option(ESTIMATE["model"].read, "a model: every operator of its training step", "MODEL"),

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import layer, sharding
+from ironlaw.estimate import layer, narrow, sharding
 from ironlaw.estimate.answer import Group
-from ironlaw.estimate.counts import common_parameters, routed_parameters
 from ironlaw.estimate.kinds import Kind, kinds
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.step import point_to_point
@@ -88,20 +87,20 @@ def _collectives(group: Group, at: int, name: str, path: tuple[str, ...]) -> lis
         stage = pace.classes[int(_at(pace.which, at))]
         common, routed = stage_trained(job, stage)
         if name == "exposed weight gather":
-            return [(term, 1.0) for term in sharding.gathers(job, cluster, plan, common, routed)]
+            return [(term, 1.0) for term in sharding.gathers(job, cluster, plan, *sharding.stage_weights(job, stage))]
         return [(term, _at(when, at)) for when, made in sharding.reductions(job, cluster, plan, common, routed) for term in made]
     kind = next((kind for kind in kinds(job.model) if kind.name in path), None)
     return None if kind is None else _of_layer(group, name, kind)
 
 
 def _of_layer(group: Group, name: str, kind: Kind) -> list[tuple[Term, float]] | None:
-    job, cluster, plan = group.job, group.cluster, group.plan
+    job, cluster, plan = narrow.of_kind(group.job, kind), group.cluster, group.plan
     if name == "tensor parallel":
         return [(layer.tensor_parallel(cluster, job, plan, kind), 1.0)]
     if name.startswith("exposed ring"):
         return [(layer.context_parallel(cluster, job, plan, Shapes.of(job, plan), backward=name.endswith("backward")), 1.0)]
     if "gather" in name or "scatter" in name:
-        gathers = sharding.gathers(job, cluster, plan, common_parameters(job.model, kind), routed_parameters(job.model, kind))
+        gathers = sharding.gathers(job, cluster, plan, *sharding.layer_weights(job, kind))
         scatters = sharding.scatters(job, cluster, plan, *layer_trained(job, kind))
         return [(term, 1.0) for term in ("gather" in name) * gathers + ("scatter" in name) * scatters]
     return None

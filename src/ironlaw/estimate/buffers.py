@@ -1,0 +1,51 @@
+"""Memory that is no state and no activation: where ZeRO 3 gathers weights, and what libraries keep for themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate.counts import common_parameters, largest_experts, largest_operand, routed_parameters
+from ironlaw.estimate.kinds import kinds
+from ironlaw.estimate.narrow import gathered_bytes
+from ironlaw.estimate.sharding import layer_weights
+from ironlaw.estimate.stages import Stage
+from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.terms import Term, leaf
+
+
+def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
+    """ZeRO-3: two units' whole weights (one in use, one prefetched) and one's whole gradients: layers, matrices, or the table."""
+    wide, gradient = job.precision.parameter_bytes, job.framework.gradient_reduce_bytes.value
+    table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
+    biggest = table * (2.0 * wide + gradient)
+    for kind in kinds(job.model):
+        whole = common_parameters(job.model, kind) / plan.tp + routed_parameters(job.model, kind) / plan.expert_ways
+        weights = [size / ways for size, ways in zip(layer_weights(job, kind), (plan.tp, plan.expert_ways), strict=True)]
+        size = 2.0 * (weights[0] + weights[1]) + gradient * whole
+        if job.framework.gather_unit == "matrix":
+            whole = np.maximum(largest_operand(job.model, kind) / plan.tp, largest_experts(job.model, kind) / plan.expert_ways)
+            size = (2.0 * (wide if kind.wide else gathered_bytes(job)) + gradient) * whole
+        biggest = np.maximum(biggest, size)
+    held = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0)
+    return leaf("gather buffers", _held, "B", size=biggest, fraction=held)
+
+
+def _held(size: Any, fraction: Any) -> Any:
+    """Buffers of the largest unit where weights are gathered: ``fraction size``."""
+    return size * fraction
+
+
+def workspace(job: Job, cluster: Cluster) -> list[Term]:
+    """What the libraries of matrix products keep for themselves, which depends on the device."""
+    f, architecture = job.framework, cluster.accelerator.architecture
+    made = [leaf("library workspace", _as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
+    if job.model.num_experts and job.grouped_experts and architecture in f.grouped_workspaces:
+        made.append(leaf("workspace of grouped products", _as_is, "B", size=f.grouped_workspaces[architecture]))
+    return made
+
+
+def _as_is(size: Any) -> Any:
+    """A size read from the record as it stands: ``size``."""
+    return size
