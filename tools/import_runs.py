@@ -30,6 +30,7 @@ WORDS = (
 )
 # what the makers of a run's software said of it elsewhere, read on 2026-11-22
 SAID = dict.fromkeys(("nemo-016", "nemo-019"), "called a regression by its source: github.com/NVIDIA-NeMo/Megatron-Bridge/issues/1998")
+PAIRED = r"EP A2A 1F1B overlap on|\+1f1b EP a2a overlap"  # in a row's notes, or in what its recipe adds to them
 LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
 # in this order: a source that counts in full may say since when others halve
 CONVENTIONS = (("full", "attention counted in full"), ("non-causal", "attention counted in full"), ("hal[fv]", "attention counted at half"))
@@ -44,6 +45,8 @@ def shortened(row: dict[str, str]) -> dict[str, str]:
         notes.insert(0, head.group(1))
     if "FA1" in row.get("enrich_source", ""):
         kept["attention_kernel"] = "fa1"
+    if re.search(PAIRED, f"{row['notes']}; {row.get('enrich_source', '')}", re.IGNORECASE):
+        notes.append("all-to-all of experts beside another micro-batch")
     kept["notes"] = "; ".join(notes + ([SAID[row["id"]]] if row["id"] in SAID else []))
     kept["interconnect"] = ", ".join(dict.fromkeys(m.group(0) for m in re.finditer(LINKS, row["interconnect"])))
     convention = row["flops_convention"].lower()

@@ -119,6 +119,7 @@ class Job:
     microbatch_group: float = 0.0  # micro-batches a chunk runs before the next one's turn; 0: pp
     deferred_wgrad: float = 0.0  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
     fused_loss: bool = False
+    delay_wgrad_compute: bool = False  # with overlap ep: weight gradients computed beside the all-to-all, apart from the rest of backward
     grouped_experts: bool = True  # one grouped product for a rank's experts; False: one after the other
     schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
 
@@ -190,6 +191,7 @@ class Plan:
     overlap_param_gather: Any
     overlap_tp: Any
     overlap_pp: Any
+    overlap_ep: Any  # the all-to-all of experts beside the computation of another micro-batch
     # 1 where it is held in host memory
     offload_optimizer: Any
     offload_activations: Any

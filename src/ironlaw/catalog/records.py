@@ -161,6 +161,7 @@ class Framework(Record):
     compiled_recompute: bool = False  # the compiler drops what backward does not need of a recomputed block: its last product
     gather_unit: str = "layer"  # what ZeRO 3 gathers at a time: layer (a wrapped module) | matrix (the compiler gathers each operand)
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
+    pairs_micro_batches: bool = False  # can run the forward of one micro-batch beside the backward of another, layer by layer
     parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: the precision's own
     gradient_bytes: Sourced = quantity("B")
     gradient_reduce_bytes: Sourced = quantity("B")

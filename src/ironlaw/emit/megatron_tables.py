@@ -81,13 +81,14 @@ MAPPED: dict[str, str] = _spread(
         # kernels and overlap
         "flash_attention": "attention-backend use-flash-attn transformer-impl",
         "framework": "use-legacy-models",
-        "overlap": "overlap-grad-reduce overlap-param-gather tp-comm-overlap no-overlap-p2p-communication",
+        "overlap": "overlap-grad-reduce overlap-param-gather tp-comm-overlap no-overlap-p2p-communication"
+        " overlap-moe-expert-parallel-comm combined-1f1b",
         # read, and counted in a rougher way
         "approximated: deterministic kernels are timed as the usual ones": "deterministic-mode",
         "approximated: launches a CUDA graph saves are counted, its memory pool is not": "cuda-graph-impl enable-cuda-graph"
         " external-cuda-graph cuda-graph-scope cuda-graph-modules",
-        "approximated: the all-to-all of experts is not hidden behind another micro-batch": "overlap-moe-expert-parallel-comm"
-        " delay-wgrad-compute combined-1f1b",
+        "delay_wgrad_compute": "delay-wgrad-compute",
+        "approximated: attention backward is counted behind the combine it usually runs beside": "ep-overlap-early-attn-memory-release",
         "approximated: dispatch of rows is not hidden behind the shared expert": "moe-shared-expert-overlap",
         "all-to-all of experts": "moe-token-dispatcher-type",
         "approximated: the 2-byte weights that are kept in 8 bits are counted in 2 bytes too": "fp8-param-gather fp4-param-gather"

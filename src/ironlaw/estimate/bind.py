@@ -180,6 +180,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         microbatch_group=options.get("microbatch_group", 0.0),
         deferred_wgrad=options.get("deferred_wgrad", 0.0),
         fused_loss=options.get("fused_loss", False),
+        delay_wgrad_compute=options.get("delay_wgrad_compute", False),
         grouped_experts=options.get("grouped_experts", True),
     )
 

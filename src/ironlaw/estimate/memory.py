@@ -16,11 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate import paired
+from ironlaw.estimate.buffers import gather_buffers, workspace
 from ironlaw.estimate.counts import (
-    common_parameters,
-    largest_experts,
-    largest_operand,
-    routed_parameters,
     stage_common,
     stage_replicated,
     stage_routed,
@@ -284,6 +282,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         left = (1.0 - share) + share * np.minimum(2.0 / np.maximum(stage.layers * in_flight, 1.0), 1.0)
         on_device = np.where(plan.offload_activations > 0, left, 1.0)
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
+    sizes = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in saved.items()}
     return total(
         "activations",
         [
@@ -300,7 +299,8 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
                 for kind, parts in saved.items()
             ),
             boundary,
-            leaf("layer being recomputed", _largest, "B", times=working, **{k.name.replace(" ", "_"): fold(p) for k, p in saved.items()}),
+            leaf("layer being recomputed", _largest, "B", times=working, **sizes),
+            *paired.layer_in_pairs(plan, stage.layers, sizes, logits(job, plan, s, stage).value),
         ],
     )
 
@@ -374,35 +374,6 @@ def hidden_state(name: str, job: Job, plan: Plan, s: Shapes) -> Term:
         tp=plan.tp,
         sp=plan.sp,
         bytes_per_element=job.precision.activation_bytes,
-    )
-
-
-def workspace(job: Job, cluster: Cluster) -> list[Term]:
-    """What the libraries of matrix products keep for themselves, which depends on the device."""
-    f, architecture = job.framework, cluster.accelerator.architecture
-    made = [leaf("library workspace", _as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
-    if job.model.num_experts and job.grouped_experts and architecture in f.grouped_workspaces:
-        made.append(leaf("workspace of grouped products", _as_is, "B", size=f.grouped_workspaces[architecture]))
-    return made
-
-
-def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
-    """ZeRO-3: two units' whole weights (one in use, one prefetched) and one's whole gradients: layers, matrices, or the table."""
-    table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
-    biggest = table
-    for kind in kinds(job.model):
-        whole = common_parameters(job.model, kind) / plan.tp + routed_parameters(job.model, kind) / plan.expert_ways
-        if job.framework.gather_unit == "matrix":
-            whole = np.maximum(largest_operand(job.model, kind) / plan.tp, largest_experts(job.model, kind) / plan.expert_ways)
-        biggest = np.maximum(biggest, whole)
-    units = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0) * biggest
-    return leaf(
-        "gather buffers",
-        states.state,
-        "B",
-        parameters=units,
-        bytes_per_parameter=2.0 * job.precision.parameter_bytes + job.framework.gradient_reduce_bytes.value,
-        shards=1.0,
     )
 
 

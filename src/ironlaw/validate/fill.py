@@ -209,11 +209,17 @@ def fill_stack(found: Row, folders: tuple[str, ...]) -> None:
         found.set("attention_kernel", "fa1", "first flash attention, as the row's source says")
     if cells.get("flash_attention") not in ("y", "n", "", None):
         found.set("flash_attention", "", "flash attention not known: the framework's habit")
-    if cells.get("tp_comm_overlap") == "y":
-        habit = load.record("frameworks", cells["framework"], folders).overlap
-        found.set("overlap", ",".join((*habit, "tp")), "tensor-parallel communication overlapped, as the row says")
+    said = {
+        "tp": cells.get("tp_comm_overlap") == "y" and "tensor-parallel communication overlapped, as the row says",
+        "ep": PAIRED in cells.get("notes", "") and f"{PAIRED}, as the row's source says",
+    }
+    for item, words in said.items():
+        habit = cells.get("overlap") or ",".join(load.record("frameworks", cells["framework"], folders).overlap)
+        if words:
+            found.set("overlap", f"{habit},{item}", str(words))
 
 
+PAIRED = "all-to-all of experts beside another micro-batch"
 STACKS = (("deepspeed", "deepspeed"), ("megatron", "megatron"), ("nemo", "nemo"), ("titan", "torchtitan"), ("fsdp", "fsdp"),
           ("maxtext", "maxtext"), ("jax", "maxtext"), ("pax", "maxtext"), ("xla", "maxtext"), ("primus", "megatron"))  # fmt: skip
 
