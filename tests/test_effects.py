@@ -7,7 +7,7 @@ import pytest
 
 import ironlaw
 from ironlaw.estimate.step import step
-from ironlaw.law import collectives, experts, overlap
+from ironlaw.law import collectives, exchanges, experts, overlap
 from ironlaw.validate.fit import constants, with_values
 
 DENSE = {"on": "h100-sxm", "gpus": 64, "global_batch_size": 256, "seq_len": 4096, "framework": "megatron", "recompute": "none"}
@@ -46,7 +46,7 @@ def test_one_domain_loses_nothing_and_each_doubling_the_same():
 def test_copies_to_distinct_domains_are_never_more_than_copies_or_domains():
     """One domain takes one copy of k; one expert a token is never sent twice; k copies cannot reach more than k domains."""
     domains, k = np.meshgrid(np.arange(1, 33), np.arange(1, 17))
-    copies = experts.distinct_share(domains, k) * k
+    copies = experts.distinct_share(domains, k, 1, 1) * k
     np.testing.assert_allclose(copies[:, 0], 1.0)
     np.testing.assert_allclose(copies[0], 1.0)
     assert np.all(copies <= np.minimum(domains, k) + 1e-12)
@@ -137,3 +137,88 @@ def test_a_fixed_clock_holds_what_it_benchmarks():
     assert used == alone
     used, alone = efficiency("h100-sxm")
     assert used < alone
+
+
+# copies that need not be sent
+
+
+def drawn_domains(domains, k, experts_in_all, groups=1, chosen=1, tokens=20000):
+    """Domains a token's experts lie in, on average: groups drawn evenly, then k different experts of them, as a router picks."""
+    rng = np.random.default_rng(5)
+    held = experts_in_all // groups
+    open_groups = np.argsort(rng.random((tokens, groups)), axis=1)[:, :chosen]
+    allowed = np.zeros((tokens, groups), dtype=bool)
+    np.put_along_axis(allowed, open_groups, True, axis=1)
+    scores = np.where(np.repeat(allowed, held, axis=1), rng.random((tokens, experts_in_all)), -1.0)
+    picked = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+    reached = np.zeros((tokens, domains), dtype=bool)
+    np.put_along_axis(reached, picked // (experts_in_all // domains), True, axis=1)
+    return reached.sum(axis=1).mean()
+
+
+@pytest.mark.parametrize(
+    ("domains", "by_hand"),
+    [
+        # DeepSeek-V3: 8 of 256 experts, in 4 of 8 groups. A group a domain: 4 open ones, each missed by a draw with 3/4
+        (8, 4 * (1 - (3 / 4) ** 8)),
+        # half a group a domain: 8 open domains
+        (16, 8 * (1 - (7 / 8) ** 8)),
+        # two groups a domain: of the 70 ways to open 4 of 8, 15 open none of its two, 40 one, 15 both
+        (4, 4 * (40 / 70 * (1 - (3 / 4) ** 8) + 15 / 70 * (1 - (1 / 2) ** 8))),
+        # four groups a domain: 1, 16, 36, 16, 1 ways to open 0 to 4 of them
+        (2, 2 * sum(ways / 70 * (1 - (1 - j / 4) ** 8) for j, ways in enumerate((1, 16, 36, 16, 1)))),
+        (1, 1.0),
+    ],
+)
+def test_groups_limit_the_domains_a_row_reaches(domains, by_hand):
+    law = float(experts.distinct_share(domains, 8, 8, 4)) * 8
+    assert law == pytest.approx(by_hand, rel=1e-12)
+    assert law == pytest.approx(drawn_domains(domains, 8, 256, 8, 4), rel=0.025)  # a router draws no expert twice, which spreads more
+    assert law <= float(experts.distinct_share(domains, 8, 1, 1)) * 8 + 1e-12
+
+
+def test_device_limited_routing_of_deepseek_v2():
+    """6 of 160 experts on 3 of 8 devices (section 2.2.2): at most 3, and with 6 draws over 3 nearly always all."""
+    law = float(experts.distinct_share(8, 6, 8, 3)) * 6
+    assert law == pytest.approx(3 * (1 - (2 / 3) ** 6))
+    assert law == pytest.approx(drawn_domains(8, 6, 160, 8, 3), rel=0.025)
+
+
+def test_without_a_limit_groups_change_nothing():
+    for domains in (1, 2, 4, 8, 16, 64):
+        free = float(experts.distinct_share(domains, 8, 1, 1))
+        assert float(experts.distinct_share(domains, 8, 8, 8)) == pytest.approx(free, rel=1e-12)
+        assert free * 8 == pytest.approx(drawn_domains(domains, 8, 256), rel=0.025)
+
+
+def test_a_tighter_limit_never_reaches_more():
+    reached = experts.distinct_share(np.array([[2.0], [4.0], [8.0], [16.0], [64.0]]), 8, 8, np.arange(1.0, 9.0))
+    assert np.all(np.diff(reached, axis=1) >= -1e-12)
+
+
+def test_forwarded_copies_by_hand():
+    """64 ranks in 8 nodes, 1 GB of copies, k = 8 with 4 of 8 groups: 3.5995 of 8 copies leave, 7/8 of them to other nodes; ranks
+    reached are 32 open ones of 8 draws, and 7 of 8 are not the one the copy came to."""
+    wires = {"inner_ranks": 8, "outer_ranks": 8, "size": 1e9, "inner_rate": 200e9, "outer_rate": 50e9}
+    wires |= {
+        f"{tier}_{name}": value for tier in ("inner", "outer") for name, value in (("fraction", 1.0), ("half_size", 0.0), ("latency", 0.0))
+    }
+    domains, ranks = 4 * (1 - 0.75**8) / 8, 32 * (1 - (31 / 32) ** 8) / 8
+    seconds = exchanges.two_tier_forwarded(**wires, distinct=domains, distinct_ranks=ranks)
+    over_nvlink, over_rails = 1e9 * ranks * 7 / 8 / 200e9, 1e9 * domains * 7 / 8 / 50e9
+    assert over_rails > over_nvlink
+    assert float(seconds) == pytest.approx(over_rails)
+    slow = {**wires, "inner_rate": 50e9}  # one scale-up link as slow as the rail: forwarding sets the pace
+    assert float(exchanges.two_tier_forwarded(**slow, distinct=domains, distinct_ranks=ranks)) == pytest.approx(over_nvlink * 4)
+
+
+def test_a_catalogued_limit_is_used_where_rows_are_sent_once_and_nowhere_else():
+    asked = {**MIXTURE, "on": "h800-sxm", "gpus": 256, "ep": 64, "pp": 4, "vpp": 1, "precision": "bf16", "mtp_layers": 0}
+    for how in ("deepep", "hybridep", "alltoall"):
+        group = ironlaw.estimate("deepseek-v3", **{**asked, "moe_dispatcher": how}).groups[0]
+        sent = group.step.tree["all-to-all"].inputs
+        if how == "alltoall":
+            assert "distinct" not in sent
+        else:
+            assert float(np.ravel(sent["distinct"])[0]) * 8 == pytest.approx(3.5995, abs=1e-4)
+            assert float(np.ravel(sent["distinct_ranks"])[0]) * 8 == pytest.approx(32 * (1 - (31 / 32) ** 8), rel=1e-9)

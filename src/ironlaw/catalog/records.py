@@ -220,6 +220,8 @@ class Model(Record):
     # mixture of experts; 0 experts: every layer is dense
     num_experts: int = 0
     num_experts_per_tok: int = 0
+    n_group: int = 1  # groups the experts are split into
+    topk_group: int = 1  # groups a token's experts lie in at most
     moe_intermediate_size: int = 0
     shared_expert_intermediate_size: int = 0  # all shared experts together; 0: none
     shared_expert_gate: bool = False

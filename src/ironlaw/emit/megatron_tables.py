@@ -41,6 +41,7 @@ MAPPED: dict[str, str] = _spread(
         "dropout": "attention-dropout hidden-dropout",
         "num_experts": "num-experts",
         "num_experts_per_tok": "moe-router-topk",
+        "n_group and topk_group": "moe-router-num-groups moe-router-group-topk",
         "moe_intermediate_size": "moe-ffn-hidden-size",
         "shared_expert_intermediate_size": "moe-shared-expert-intermediate-size",
         "shared_expert_gate": "moe-shared-expert-gate",
@@ -170,7 +171,7 @@ IGNORED: dict[str, str] = _spread(
         " use-te-activation-func use-fused-weighted-squared-relu mla-down-proj-fusion",
         "scales of fp8 are small": "fp8-margin fp8-interval fp8-amax-history-len fp8-amax-compute-algo",
         "which expert, not how many rows": "moe-router-load-balancing-type moe-router-dtype moe-router-score-function"
-        " moe-router-pre-softmax moe-router-num-groups moe-router-group-topk moe-router-topk-scaling-factor"
+        " moe-router-pre-softmax moe-router-topk-scaling-factor"
         " moe-router-bias-update-rate moe-router-force-load-balancing moe-token-drop-policy moe-apply-probs-on-input"
         " moe-router-padding-for-fp8 moe-router-padding-for-quantization",
         "how a collective is carried out": "moe-enable-deepep moe-deepep-num-sms moe-flex-dispatcher-backend moe-hybridep-num-sms"

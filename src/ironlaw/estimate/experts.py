@@ -89,8 +89,11 @@ def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
     """One pass: rows dispatched to their experts and combined again; with etp gathered and scattered inside an expert."""
     e = job.precision.activation_bytes
     sent = s.tokens / plan.tp * job.model.num_experts_per_tok * s.hidden * e * (job.capacity_factor or job.expert_imbalance)
-    once = float(job.model.num_experts_per_tok) if job.moe_dispatcher in ("deepep", "hybridep") else 0.0
-    dispatch = tiers.all_to_all(cluster, plan, "all-to-all", plan.ep, sent, plan.etp, once)
+    if job.moe_dispatcher in ("deepep", "hybridep"):
+        routing = float(job.model.num_experts_per_tok), float(job.model.n_group), float(job.model.topk_group)
+        dispatch = tiers.sent_once(cluster, plan, "all-to-all", plan.ep, sent, plan.etp, routing)
+    else:
+        dispatch = tiers.all_to_all(cluster, plan, "all-to-all", plan.ep, sent, plan.etp)
     gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.etp, sent * plan.etp, 1.0)
     scatter = tiers.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, sent * plan.etp, 1.0)
     inside = np.where(plan.etp > 1, 1.0, 0.0)
