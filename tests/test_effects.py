@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw.errors import QuestionError
 from ironlaw.estimate.step import step
 from ironlaw.law import collectives, exchanges, experts, overlap
 from ironlaw.validate.fit import constants, with_values
@@ -222,3 +225,70 @@ def test_a_catalogued_limit_is_used_where_rows_are_sent_once_and_nowhere_else():
         else:
             assert float(np.ravel(sent["distinct"])[0]) * 8 == pytest.approx(3.5995, abs=1e-4)
             assert float(np.ravel(sent["distinct_ranks"])[0]) * 8 == pytest.approx(32 * (1 - (31 / 32) ** 8), rel=1e-9)
+
+
+# rows on their way in eight bits
+
+DEEPSEEK = {
+    "on": "h800-sxm", "gpus": 256, "framework": "megatron", "tp": 1, "cp": 1, "etp": 1, "pp": 4, "vpp": 1, "ep": 64, "zero": 1,
+    "micro_batch_size": 1, "seq_len": 4096, "global_batch_size": 512, "recompute": "none", "precision": "fp8-block", "mtp_layers": 0,
+    "moe_dispatcher": "deepep",
+}  # fmt: skip
+
+
+def tree_of(**options):
+    return ironlaw.estimate("deepseek-v3", **{**DEEPSEEK, **options}).groups[0].step.tree
+
+
+def of(term, name):
+    return float(np.ravel(term.inputs[name])[0])
+
+
+def test_rows_in_fp8_are_a_byte_and_a_128th_of_four():
+    """4,096 tokens of 7,168 numbers to 8 experts: 2 bytes a number wide, 1 + 4 / 128 in fp8; combine as it was."""
+    wide, narrow = tree_of()["dispatch and combine"], tree_of(dispatch_precision="fp8")["dispatch and combine"]
+    numbers = 4096 * 7168 * 8
+    assert of(wide.parts[0], "size") == 2 * numbers
+    assert [of(part, "size") for part in narrow.parts] == [numbers * (1 + 4 / 128), 2 * numbers]
+
+
+def test_forward_alone_lies_between():
+    times = [float(np.ravel(tree_of(dispatch_precision=how)["expert parallel"].value)[0]) for how in ("fp8", "fp8-forward", "wide")]
+    assert times == sorted(times)
+    assert times[1] == pytest.approx((times[0] + times[2]) / 2, rel=1e-12)  # one of two passes
+
+
+def test_rows_are_quantised_where_they_start():
+    """2 bytes read and 1.03125 written for each own number; the experts of fp8-block then cast no input, those of others do."""
+    assert of(tree_of(dispatch_precision="fp8")["routed layers/forward"]["casts before dispatch"], "traffic") == 4096 * 7168 * (
+        2 + 1 + 4 / 128
+    )
+    cast = {}
+    for precision, how in product(("fp8-block", "fp8"), ("wide", "fp8")):
+        forward = tree_of(precision=precision, dispatch_precision=how)["routed layers/forward"]
+        cast[precision, how] = of(forward["experts' casts"], "traffic")
+    assert cast["fp8", "fp8"] == cast["fp8", "wide"]
+    assert cast["fp8-block", "wide"] - cast["fp8-block", "fp8"] == pytest.approx(4096 * 8 * 7168 * (2 + 1 + 4 / 128))
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "words"),
+    [
+        ("deepseek-v3", {"precision": "bf16"}, "eight bits or fewer"),
+        ("deepseek-v3", {"ep": 1}, "ep 1"),
+        ("llama-3-8b", {"ep": 1}, "no experts"),
+    ],
+)
+def test_a_dispatch_in_fp8_is_refused_where_it_means_nothing(model, change, words):
+    with pytest.raises(QuestionError, match=words):
+        ironlaw.estimate(model, **{**DEEPSEEK, "dispatch_precision": "fp8", **change})
+
+
+def test_pairs_hide_a_narrow_dispatch_too():
+    """Each window has its own way: rows in fp8 beside experts backward, gradients in two bytes beside attention forward."""
+    tree = tree_of(vpp=3, overlap="pp,ep", dispatch_precision="fp8-forward", layers_per_stage="15,15,15,16")
+    rows = of(tree["dispatch forward beside experts backward"], "communication")
+    assert 0 < rows < of(tree["combine backward beside attention forward"], "communication")
+    assert of(tree["combine backward beside attention forward"], "communication") == pytest.approx(
+        of(tree["combine forward beside attention backward"], "communication")
+    )

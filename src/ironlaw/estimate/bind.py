@@ -167,6 +167,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         count_embedding=options["count_embedding"],
         expert_imbalance=options.get("expert_imbalance", 1.0),
         capacity_factor=options.get("capacity_factor", 0.0),
+        dispatch_precision=options.get("dispatch_precision", "wide"),
         moe_dispatcher=options.get("moe_dispatcher", "alltoall"),
         layers_per_stage=options.get("layers_per_stage", ()),
         cp_method=options.get("cp_method", "ring"),

@@ -17,6 +17,9 @@ from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, total
 
 TILE = 128.0  # rows of the tiles that grouped GEMM kernels use
+# a number dispatched in fp8 with its part of a scale: 4 bytes for 128, as DeepSeek-V3 quantises activations (section 3.3.2) and
+# DeepEP sends them (deep_ep/buffer.py, dispatch), read 2026-11-22
+FP8_BYTES = 1.0 + 4.0 / 128.0
 
 
 def rows(job: Job, plan: Plan, s: Shapes) -> Any:
@@ -70,7 +73,7 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
     ]
 
 
-def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float) -> list[Term]:
+def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float, backward: bool = False) -> list[Term]:
     """Rows copied to their experts' order and summed back, the activation function, scores and top-k."""
     m, own = rows(job, plan, s), s.tokens / plan.tp
     moved = ratio * 2.0 * s.hidden * (2.0 * own + 2.0 * m)
@@ -81,27 +84,61 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float
         elementwise(cluster, "routing scores", scores, 4.0),
     ]
     if job.precision.cast_bytes:
-        made.append(elementwise(cluster, "experts' casts", job.precision.cast_bytes * m * (s.hidden + width(job, plan)), 2.0))
+        made += casts(cluster, job, plan, s, backward)
     return made
 
 
-def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
-    """One pass: rows dispatched to their experts and combined again; with etp gathered and scattered inside an expert."""
-    e = job.precision.activation_bytes
-    sent = s.tokens / plan.tp * job.model.num_experts_per_tok * s.hidden * e * (job.capacity_factor or job.expert_imbalance)
+def casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:
+    """Operands of the experts quantised; rows that are dispatched in fp8 once where they start.
+
+    With the scales of DeepSeek-V3 (fp8-block) a product takes them as they come; with others they are quantised again.
+    """
+    m, sent = rows(job, plan, s), narrow(job, backward)
+    taken = 0.0 if sent and job.precision.name == "fp8-block" else s.hidden
+    made = [elementwise(cluster, "experts' casts", job.precision.cast_bytes * m * (taken + width(job, plan)), 2.0)]
+    if sent:
+        own = s.tokens / plan.tp * s.hidden
+        made.append(elementwise(cluster, "casts before dispatch", (job.precision.activation_bytes + FP8_BYTES) * own))
+    return made
+
+
+def narrow(job: Job, backward: bool) -> bool:
+    """Whether what is dispatched in a pass goes in eight bits: rows forward, the gradients of what experts gave backward."""
+    return job.dispatch_precision == "fp8" or (job.dispatch_precision == "fp8-forward" and not backward)
+
+
+def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, name: str, element: float) -> Term:
+    """Rows of ``element`` bytes a number to the ranks of their experts, or back."""
+    spread = job.capacity_factor or job.expert_imbalance
+    sent = s.tokens / plan.tp * job.model.num_experts_per_tok * s.hidden * element * spread
     if job.moe_dispatcher in ("deepep", "hybridep"):
         routing = float(job.model.num_experts_per_tok), float(job.model.n_group), float(job.model.topk_group)
-        dispatch = tiers.sent_once(cluster, plan, "all-to-all", plan.ep, sent, plan.etp, routing)
-    else:
-        dispatch = tiers.all_to_all(cluster, plan, "all-to-all", plan.ep, sent, plan.etp)
-    gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.etp, sent * plan.etp, 1.0)
-    scatter = tiers.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, sent * plan.etp, 1.0)
+        return tiers.sent_once(cluster, plan, name, plan.ep, sent, plan.etp, routing)
+    return tiers.all_to_all(cluster, plan, name, plan.ep, sent, plan.etp)
+
+
+def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Term:
+    """One pass: rows dispatched to their experts and combined again; with etp gathered and scattered inside an expert."""
+    e = job.precision.activation_bytes
+    combine = exchange(cluster, job, plan, s, "all-to-all", e)
+    moved = total("dispatch and combine", [combine], times=2.0)
+    if narrow(job, backward):
+        moved = total("dispatch and combine", [exchange(cluster, job, plan, s, "dispatch in fp8", FP8_BYTES), combine])
+    whole = s.tokens / plan.tp * job.model.num_experts_per_tok * s.hidden * e * (job.capacity_factor or job.expert_imbalance) * plan.etp
+    gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.etp, whole, 1.0)
+    scatter = tiers.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, whole, 1.0)
     inside = np.where(plan.etp > 1, 1.0, 0.0)
     return total(
         "expert parallel",
         [
-            total("dispatch and combine", [dispatch], times=2.0),
+            moved,
             total("gather inside experts", [gather], times=inside),
             total("scatter inside experts", [scatter], times=inside),
         ],
     )
+
+
+def dispatched(one_pass: Term) -> tuple[Term, Term]:
+    """Dispatch and combine of one pass of ``communication``."""
+    moved = one_pass["dispatch and combine"].parts
+    return moved[0], moved[-1]

@@ -236,7 +236,7 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
         groups.append(state.convolution(cluster, job, s, kind, ratio))
     if job.precision.cast_bytes:
         groups.append(elementwise(cluster, "casts", job.precision.cast_bytes * cast_elements(shapes, backward), 4.0))
-    return groups + (experts.memory_bound(cluster, job, plan, s, ratio) if kind.routed else [])
+    return groups + (experts.memory_bound(cluster, job, plan, s, ratio, backward) if kind.routed else [])
 
 
 def cast_elements(shapes: dict[str, tuple[Any, Any, Any]], backward: bool) -> Any:

@@ -153,6 +153,7 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
     return frozenset(names)
 
 
+DISPATCHED = ("wide", "fp8", "fp8-forward")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 GRAPHS = ("none", "partial", "full")
 OFFLOADS = ("optimizer", "activations")
@@ -272,6 +273,9 @@ OPTIONS: dict[str, Option] = {
     "expert_imbalance": Option(at_least_one, "rows of the busiest expert rank over the mean (default 1, balanced)", "X"),
     "moe_dispatcher": Option(
         one_of(DISPATCHERS), "how rows reach experts (default: alltoall; deepep and hybridep send once a domain)", "HOW"
+    ),
+    "dispatch_precision": Option(
+        one_of(DISPATCHED), "rows on their way to experts: wide (two bytes, default), fp8 (gradients too), fp8-forward (rows alone)", "NAME"
     ),
     "capacity_factor": Option(positive("1"), "rows each expert is padded or cut to, over the mean (default: dropless)", "X"),
     "dp_replicate": Option(whole, "data parallel, replicas", column=True),

@@ -180,13 +180,18 @@ def host_time(job: Job, cluster: Cluster) -> Any:
 def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, computed: tuple[Term, Term, Term], passes: Any) -> Term:
     """Dispatch and combine of every pass: waited for, but where another micro-batch computes meanwhile (DualPipe, overlap ep)."""
     pass_by = experts.communication(cluster, job, plan, s)
-    if job.schedule == "dualpipe":
-        return exposed(cluster, "expert parallel", fold(list(computed)), pass_by.value * passes)
+    back = pass_by if job.dispatch_precision != "fp8-forward" else experts.communication(cluster, job, plan, s, backward=True)
     whole = total("expert parallel", [pass_by], times=passes)
+    if back is not pass_by:
+        trained = float(kind.trained)
+        ways = [total("forward", [pass_by], times=passes - trained), total("backward", [back], times=trained)]
+        whole = total("expert parallel", ways)
+    if job.schedule == "dualpipe":
+        return exposed(cluster, "expert parallel", fold(list(computed)), whole.value)
     if not np.any(plan.overlap_ep > 0):
         return whole
-    (moved,) = pass_by["dispatch and combine"].parts
-    return paired.exchange(cluster, job, plan, kind, computed, whole, [moved] * 4)
+    (dispatch, combine), (gradients, _) = (experts.dispatched(term) for term in (pass_by, back))
+    return paired.exchange(cluster, job, plan, kind, computed, whole, [dispatch, combine, gradients, combine])
 
 
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:
