@@ -292,3 +292,31 @@ def test_pairs_hide_a_narrow_dispatch_too():
     assert of(tree["combine backward beside attention forward"], "communication") == pytest.approx(
         of(tree["combine forward beside attention backward"], "communication")
     )
+
+
+# what a dispatcher keeps for itself
+
+
+def buffers(how, **options):
+    asked = {**DEEPSEEK, "moe_dispatcher": how, **options}
+    memory = ironlaw.estimate("deepseek-v3", **asked).groups[0].memory
+    return sum(float(np.ravel(part.value)[0]) for part in memory.tree.parts if part.name == f"buffers of {how}")
+
+
+def test_queues_of_deepep_by_hand():
+    """ep 64: 8 ranks a node and 8 nodes, 10 channels, queues of 288 and 128 tokens of 2 h + 8 + 128 (8 + 4 + 4) bytes."""
+    token = 2 * 7168 + 8 + 128 * 16
+    assert buffers("deepep") == 10 * 8 * 288 * token + 10 * 8 * 128 * 2 * (token + 16) + 2**20
+    assert buffers("deepep", ep=8) == 10 * 8 * 256 * token  # one node: nothing goes over the fabric
+
+
+def test_buffers_of_hybridep_hold_every_token_of_the_group():
+    """ep 8 in one node, 4,096 tokens a rank: 8 times 4,096 rows of 2 h bytes, 256 probabilities and 56 scales of 4 bytes."""
+    assert buffers("hybridep", ep=8) == 8 * 4096 * (2 * 7168 + 4 * 256 + 4 * 56)
+    row, narrow, own = 2 * 7168 + 4 * 32 + 4 * 56, 2 * 7168 + 4 * 32, 2 * 7168 + 4 * 256 + 4 * 56
+    assert buffers("hybridep") == 4096 * (64 * row + own + 7 * row + 2 * 7 * narrow)
+
+
+def test_no_dispatcher_no_buffers():
+    assert buffers("alltoall") == 0
+    assert buffers("deepep", ep=1) == 0

@@ -177,7 +177,8 @@ def test_the_cases_use_the_whole_table(rows):
 # times that are summed into an exposed leaf and stand in no tree by themselves, and what is memory
 SUMMED = {
     "gather weights", "gather experts", "scatter gradients", "scatter experts' gradients", "all-reduce over replicas",
-    "all-reduce of experts", "all-reduce of experts over replicas", "layer of the paired micro-batch", "keys and values round the ring", "gather", "scatter",
+    "all-reduce of experts", "all-reduce of experts over replicas", "keys and values round the ring", "gather", "scatter",
+    "layer of the paired micro-batch",
 }  # fmt: skip
 MAKERS = {"leaf", "kernel", "gemm", "elementwise", "grouped_gemm", "collective", "all_to_all", "point_to_point", "ring_pass", "exposed"}
 

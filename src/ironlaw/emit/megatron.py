@@ -142,9 +142,9 @@ def _expert_mesh(a: Arguments, tp: int, model: dict[str, Any]) -> dict[str, Any]
         raise QuestionError("--overlap-moe-expert-parallel-comm and --moe-shared-expert-overlap: Megatron takes one of them")
     if kind == "allgather" and ep * etp > 1:
         a.rule("approximated: the all-gather dispatcher, Megatron's default, is counted as an all-to-all")
-    if kind == "flex":
-        a.rule("approximated: the buffers of the flex dispatcher are not counted")
     made: dict[str, Any] = {"ep": ep, "etp": etp, "grouped_experts": a.has("moe-grouped-gemm")}
+    if kind == "flex":
+        made["moe_dispatcher"] = a.one_of("moe-flex-dispatcher-backend", ("deepep", "hybridep"))
     factor = a.number("moe-expert-capacity-factor", 0.0)
     if factor and (a.has("moe-pad-expert-input-to-capacity") or factor < 1):
         made["capacity_factor"] = factor

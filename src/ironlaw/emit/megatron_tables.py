@@ -91,7 +91,7 @@ MAPPED: dict[str, str] = _spread(
         "delay_wgrad_compute": "delay-wgrad-compute",
         "approximated: attention backward is counted behind the combine it usually runs beside": "ep-overlap-early-attn-memory-release",
         "approximated: dispatch of rows is not hidden behind the shared expert": "moe-shared-expert-overlap",
-        "all-to-all of experts": "moe-token-dispatcher-type",
+        "moe_dispatcher": "moe-token-dispatcher-type moe-flex-dispatcher-backend",
         "approximated: the 2-byte weights that are kept in 8 bits are counted in 2 bytes too": "fp8-param-gather fp4-param-gather"
         " keep-fp8-transpose-cache reuse-grad-buf-for-mxfp8-param-ag",
         "approximated: layers kept in bf16 are counted in the precision of the others": "first-last-layers-bf16"
@@ -174,7 +174,7 @@ IGNORED: dict[str, str] = _spread(
         " moe-router-pre-softmax moe-router-topk-scaling-factor"
         " moe-router-bias-update-rate moe-router-force-load-balancing moe-token-drop-policy moe-apply-probs-on-input"
         " moe-router-padding-for-fp8 moe-router-padding-for-quantization",
-        "how a collective is carried out": "moe-enable-deepep moe-deepep-num-sms moe-flex-dispatcher-backend moe-hybridep-num-sms"
+        "how a collective is carried out": "moe-enable-deepep moe-deepep-num-sms moe-hybridep-num-sms"
         " ddp-num-buckets ddp-bucket-size ddp-pad-buckets-for-high-nccl-busbw ddp-average-in-collective no-align-grad-reduce"
         " no-align-param-gather no-gradient-reduce-div-fusion no-scatter-gather-tensors-in-pipeline use-ring-exchange-p2p use-nccl-ub"
         " disable-symmetric-registration use-sharp sharp-enabled-group nccl-communicator-config-path high-priority-stream-groups"

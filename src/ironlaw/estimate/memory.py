@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate import paired
-from ironlaw.estimate.buffers import gather_buffers, workspace
+from ironlaw.estimate.buffers import dispatcher, gather_buffers, workspace
 from ironlaw.estimate.counts import (
     stage_common,
     stage_replicated,
@@ -144,6 +144,7 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     beside = [
         leaf("driver context", _as_is, "B", size=f.context),
         leaf("communicators", _share, "B", size=f.communicator, fraction=groups),
+        *dispatcher(job, cluster, plan, s),
     ]
     usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
     left = np.maximum(usable.value - fold([allocated, *beside]), 0.0)
