@@ -254,3 +254,20 @@ def test_scripts_that_grow_without_bound_are_refused():
         read_command("x" * (MAX_CHARACTERS + 1))
     with pytest.raises(InputError, match="grow"):
         read_command("A=aaaaaaaaaaaaaaaa\n" + "A=$A$A\n" * 60 + "python a.py --save $A")
+
+
+GROUPED = (
+    "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --bf16 --seq-length 128 --max-position-embeddings 128 --micro-batch-size 1"
+    " --vocab-size 1000 --num-experts 16 --moe-router-num-groups {groups} --moe-router-group-topk {limit}"
+)
+
+
+def test_groups_of_experts_are_read():
+    options, _ = options_from_arguments(read_command(GROUPED.format(groups=8, limit=4)), gpus=1, on="h100-sxm")
+    assert (options["model"]["n_group"], options["model"]["topk_group"]) == (8, 4)
+
+
+@pytest.mark.parametrize(("groups", "limit"), [(3, 2), (4, 5)])
+def test_groups_that_megatron_refuses(groups, limit):
+    with pytest.raises(QuestionError, match="moe-router-num-groups"):
+        options_from_arguments(read_command(GROUPED.format(groups=groups, limit=limit)), gpus=1, on="h100-sxm")

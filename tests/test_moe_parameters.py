@@ -298,3 +298,26 @@ def test_a_wrong_number_names_field_and_file(name, field, value):
 def test_excerpts_hold_fields_alone():
     for name in FILES:
         assert len(json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))) < 60
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "limit"),
+    [("deepseek-v2", 8, 3), ("deepseek-v2-lite", 1, 1), ("deepseek-v3", 8, 4), ("kimi-k2", 1, 1), ("glm-4.5", 1, 1)],
+)
+def test_groups_of_experts_are_those_of_the_papers(name, groups, limit):
+    """DeepSeek-V2, section 2.2.2: 8 devices, at most 3; DeepSeek-V3, section 4.2: 8 nodes, at most 4."""
+    assert (MODELS[name].n_group, MODELS[name].topk_group) == (groups, limit)
+    read, _ = model_from_config(load_config(CONFIGS / f"{name}.json"), "here", name)
+    assert (read.n_group, read.topk_group) == (groups, limit)
+
+
+def test_a_router_that_ignores_its_groups_is_not_limited():
+    config = load_config(CONFIGS / "deepseek-v2.json")
+    read, _ = model_from_config({**config, "topk_method": "greedy"}, "here", "v2")
+    assert (read.n_group, read.topk_group) == (1, 1)
+
+
+def test_more_groups_than_there_are_is_refused():
+    config = load_config(CONFIGS / "deepseek-v3.json")
+    with pytest.raises(UnsupportedError, match="topk_group"):
+        model_from_config({**config, "topk_group": 9}, "here", "v3")

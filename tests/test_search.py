@@ -588,7 +588,7 @@ def test_laws_say_the_same_of_a_grid_and_of_its_plans_one_a_row(asked_of):
     mesh["vpp"] = np.where(mesh["pp"] > 1, mesh["vpp"], 1.0)
     mesh["gpus"] = mesh["tp"] * mesh["pp"] * mesh["cp"] * mesh["dp_replicate"] * mesh["dp_shard"]
     has_link = cluster.accelerator.pcie_bandwidth is not None
-    switch = ((1.0, 0.0),) * 5 + (((0.0, 1.0),) * 2 if has_link else ((0.0,),) * 2)
+    switch = ((1.0, 0.0),) * 6 + (((0.0, 1.0),) * 2 if has_link else ((0.0,),) * 2)
     choices = Choices((("none", "selective", "every:3", "full"), (0.0, 1.0, 2.0, 3.0), *switch), ("attention",))
     grid_plan = plan_of(mesh, batch, 4096.0, **choices.columns())
     shape = np.broadcast_shapes(*(np.shape(getattr(grid_plan, f.name)) for f in fields(Plan)))

@@ -32,6 +32,7 @@ WORDS = (
 # (AI-Hypercomputer/tpu-recipes, training/v5p; AI-Hypercomputer/maxtext, benchmarks/maxtext_v5p_model_configs.py)
 _CUSTOM = {"recompute": "full", "recompute_fraction": "1"}
 RECIPES = {"maxtext-043": {**_CUSTOM, "mtp_layers": "0"}, "maxtext-044": _CUSTOM, "maxtext-045": _CUSTOM}
+PAIRED = r"EP A2A 1F1B overlap on|\+1f1b EP a2a overlap"  # in a row's notes, or in what its recipe adds to them
 LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
 # in this order: a source that counts in full may say since when others halve
 CONVENTIONS = (("full", "attention counted in full"), ("non-causal", "attention counted in full"), ("hal[fv]", "attention counted at half"))
@@ -46,6 +47,8 @@ def shortened(row: dict[str, str]) -> dict[str, str]:
         notes.insert(0, head.group(1))
     if "FA1" in row.get("enrich_source", ""):
         kept["attention_kernel"] = "fa1"
+    if re.search(PAIRED, f"{row['notes']}; {row.get('enrich_source', '')}", re.IGNORECASE):
+        notes.append("all-to-all of experts beside another micro-batch")
     kept["notes"] = "; ".join(notes)
     kept.update(RECIPES.get(row["id"], {}))
     kept["interconnect"] = ", ".join(dict.fromkeys(m.group(0) for m in re.finditer(LINKS, row["interconnect"])))

@@ -112,6 +112,7 @@ class Job:
     count_embedding: bool = False
     expert_imbalance: float = 1.0  # rows of the busiest expert rank over the mean
     moe_dispatcher: str = "alltoall"  # alltoall | deepep | hybridep: the last two send a row once to each domain
+    dispatch_precision: str = "wide"  # wide | fp8 (rows and their gradients) | fp8-forward: what rows are in on their way to experts
     capacity_factor: float = 0.0  # rows an expert is padded or cut to, over the mean; 0: dropless
     layers_per_stage: tuple[int, ...] = ()
     cp_method: str = "ring"  # ring | all-to-all
@@ -126,6 +127,7 @@ class Job:
     fused_loss: bool = False
     fp8_scaling: str = "current"  # current | delayed: where the scale of a tensor in fp8 comes from
     fp8_param_gather: bool = False  # weights of narrow linear layers are kept and gathered in the narrow format
+    delay_wgrad_compute: bool = False  # with overlap ep: weight gradients computed beside the all-to-all, apart from the rest of backward
     grouped_experts: bool = True  # one grouped product for a rank's experts; False: one after the other
     schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
 
@@ -207,6 +209,7 @@ class Plan:
     overlap_param_gather: Any
     overlap_tp: Any
     overlap_pp: Any
+    overlap_ep: Any  # the all-to-all of experts beside the computation of another micro-batch
     # 1 where it is held in host memory
     offload_optimizer: Any
     offload_activations: Any

@@ -10,7 +10,7 @@ from typing import Any
 
 from ironlaw.catalog.hf_common import Kwargs, act, rotary
 from ironlaw.catalog.hf_fields import Fields, shown
-from ironlaw.catalog.hf_moe_readers import qwen_placement, routed
+from ironlaw.catalog.hf_moe_readers import groups, qwen_placement, routed
 from ironlaw.errors import InputError, UnsupportedError
 
 BLOCKS = {
@@ -123,12 +123,16 @@ def _latent_free_experts(f: Fields, blocks: list[str], bias: bool) -> Kwargs:
         raise f.refuse("moe_latent_size", "experts narrower than the residual stream (LatentMoE)")
     if f.count("n_shared_experts", default=1) != 1:
         raise f.refuse("n_shared_experts", "Nemotron-H has one shared expert a layer, of moe_shared_expert_intermediate_size")
-    return routed(f, "n_routed_experts", f.size("moe_intermediate_size")) | {
-        "shared_expert_intermediate_size": f.size("moe_shared_expert_intermediate_size"),
-        "router_bias": True,
-        "expert_bias": bias,
-        "mlp_bias": bias,
-    }
+    return (
+        routed(f, "n_routed_experts", f.size("moe_intermediate_size"))
+        | groups(f)
+        | {
+            "shared_expert_intermediate_size": f.size("moe_shared_expert_intermediate_size"),
+            "router_bias": True,
+            "expert_bias": bias,
+            "mlp_bias": bias,
+        }
+    )
 
 
 def _further_layers(f: Fields) -> int:

@@ -59,7 +59,8 @@ def _deepseek(f: Fields, topk_method: str) -> Kwargs:
     experts: Kwargs = {}
     if f.count("n_routed_experts"):
         experts = routed(f, "n_routed_experts", f.size("moe_intermediate_size")) | _dense_first(f) | _shared(f)
-        experts["router_bias"] = f.text("topk_method", default=topk_method) == "noaux_tc"
+        method = f.text("topk_method", default=topk_method)
+        experts |= {"router_bias": method == "noaux_tc"} | ({} if method == "greedy" else groups(f))
     return (
         rotary(f, tie=False, head_dim=nope + rope)
         | experts
@@ -82,6 +83,7 @@ def _glm4_moe(f: Fields) -> Kwargs:
         | routed(f, "n_routed_experts", f.size("moe_intermediate_size"))
         | _dense_first(f)
         | _shared(f)
+        | groups(f)
         | {"router_bias": True, "num_nextn_predict_layers": f.count("num_nextn_predict_layers")}
     )
 
@@ -154,6 +156,14 @@ def routed(f: Fields, number: str, inner: int, experts: int | None = None, per_t
     if chosen > count:
         raise f.refuse("num_experts_per_tok", f"there are {count} experts")
     return {"num_experts": count, "num_experts_per_tok": chosen, "moe_intermediate_size": inner}
+
+
+def groups(f: Fields) -> Kwargs:
+    """Groups of experts, of which a token's experts lie in some."""
+    count, chosen = f.count("n_group", default=1) or 1, f.count("topk_group", default=1) or 1
+    if chosen > count:
+        raise f.refuse("topk_group", f"there are {count} groups")
+    return {"n_group": count, "topk_group": chosen}
 
 
 def _dense_first(f: Fields) -> Kwargs:

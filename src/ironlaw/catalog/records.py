@@ -162,6 +162,7 @@ class Framework(Record):
     compiled_recompute: bool = False  # the compiler drops what backward does not need of a recomputed block: its last product
     gather_unit: str = "layer"  # what ZeRO 3 gathers at a time: layer (a wrapped module) | matrix (the compiler gathers each operand)
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
+    pairs_micro_batches: bool = False  # can run the forward of one micro-batch beside the backward of another, layer by layer
     parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: the precision's own
     gradient_bytes: Sourced = quantity("B")
     gradient_reduce_bytes: Sourced = quantity("B")
@@ -239,6 +240,8 @@ class Model(Record):
     # mixture of experts; 0 experts: every layer is dense
     num_experts: int = 0
     num_experts_per_tok: int = 0
+    n_group: int = 1  # groups the experts are split into
+    topk_group: int = 1  # groups a token's experts lie in at most
     moe_intermediate_size: int = 0
     shared_expert_intermediate_size: int = 0  # all shared experts together; 0: none
     shared_expert_gate: bool = False

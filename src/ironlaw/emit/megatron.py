@@ -136,11 +136,15 @@ def _expert_mesh(a: Arguments, tp: int, model: dict[str, Any]) -> dict[str, Any]
     if etp > 1 and not a.has("expert-tensor-parallel-size"):
         a.rule("blank expert tensor parallel is tp, as Megatron's default is")
     kind = a.one_of("moe-token-dispatcher-type", ("allgather", "alltoall", "alltoall_seq", "flex"))
+    if _pairs(a) and kind not in ("alltoall", "flex"):
+        raise QuestionError(f"--overlap-moe-expert-parallel-comm needs --moe-token-dispatcher-type alltoall or flex, not {kind}")
+    if _pairs(a) and a.has("moe-shared-expert-overlap"):
+        raise QuestionError("--overlap-moe-expert-parallel-comm and --moe-shared-expert-overlap: Megatron takes one of them")
     if kind == "allgather" and ep * etp > 1:
         a.rule("approximated: the all-gather dispatcher, Megatron's default, is counted as an all-to-all")
-    if kind == "flex":
-        a.rule("approximated: the buffers of the flex dispatcher are not counted")
     made: dict[str, Any] = {"ep": ep, "etp": etp, "grouped_experts": a.has("moe-grouped-gemm")}
+    if kind == "flex":
+        made["moe_dispatcher"] = a.one_of("moe-flex-dispatcher-backend", ("deepep", "hybridep"))
     factor = a.number("moe-expert-capacity-factor", 0.0)
     if factor and (a.has("moe-pad-expert-input-to-capacity") or factor < 1):
         made["capacity_factor"] = factor
@@ -286,8 +290,17 @@ def _overlap(a: Arguments, vpp: int) -> dict[str, Any]:
         "param-gather": a.has("overlap-param-gather"),
         "tp": a.has("tp-comm-overlap"),
         "pp": vpp > 1 and not a.has("no-overlap-p2p-communication"),
+        "ep": _pairs(a),
     }
-    return {"overlap": ",".join(name for name, on in told.items() if on) or "none"}
+    made: dict[str, Any] = {"overlap": ",".join(name for name, on in told.items() if on) or "none"}
+    if a.has("delay-wgrad-compute"):
+        made["delay_wgrad_compute"] = True
+    return made
+
+
+def _pairs(a: Arguments) -> bool:
+    """Whether the forward of one micro-batch runs beside the backward of another."""
+    return a.has("overlap-moe-expert-parallel-comm") or a.has("combined-1f1b")
 
 
 __all__ = ["IGNORED", "MAPPED", "REFUSED", "model_of", "options_from_arguments", "read_command"]

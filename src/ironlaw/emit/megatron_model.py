@@ -179,6 +179,7 @@ def _mixture(a: Arguments, layers: int, ffn: int, bias: bool) -> dict[str, Any]:
     mixture: dict[str, Any] = {
         "num_experts": experts,
         "num_experts_per_tok": a.whole("moe-router-topk", 2),
+        **_groups(a, experts),
         "moe_intermediate_size": a.whole("moe-ffn-hidden-size", ffn),
         "shared_expert_intermediate_size": a.whole("moe-shared-expert-intermediate-size", 0, least=0),
         "shared_expert_gate": a.has("moe-shared-expert-gate"),
@@ -191,6 +192,18 @@ def _mixture(a: Arguments, layers: int, ffn: int, bias: bool) -> dict[str, Any]:
         raise ValueRangeError(f"--moe-expert-capacity-factor is {factor:g}, must be more than 0")
     a.rule("experts are loaded evenly")
     return mixture
+
+
+def _groups(a: Arguments, experts: int) -> dict[str, Any]:
+    """Groups of experts, and how many of them a token's experts lie in."""
+    groups, chosen = a.whole("moe-router-num-groups"), a.whole("moe-router-group-topk")
+    if groups is None:
+        return {}
+    if chosen is None or chosen > groups or experts % groups:
+        raise QuestionError(
+            f"--moe-router-num-groups {groups} needs to divide --num-experts {experts}, and --moe-router-group-topk of at most as many"
+        )
+    return {"n_group": groups, "topk_group": chosen}
 
 
 def _latent(a: Arguments) -> dict[str, Any]:

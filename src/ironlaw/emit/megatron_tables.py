@@ -41,6 +41,7 @@ MAPPED: dict[str, str] = _spread(
         "dropout": "attention-dropout hidden-dropout",
         "num_experts": "num-experts",
         "num_experts_per_tok": "moe-router-topk",
+        "n_group and topk_group": "moe-router-num-groups moe-router-group-topk",
         "moe_intermediate_size": "moe-ffn-hidden-size",
         "shared_expert_intermediate_size": "moe-shared-expert-intermediate-size",
         "shared_expert_gate": "moe-shared-expert-gate",
@@ -84,15 +85,16 @@ MAPPED: dict[str, str] = _spread(
         # kernels and overlap
         "flash_attention": "attention-backend use-flash-attn transformer-impl",
         "framework": "use-legacy-models",
-        "overlap": "overlap-grad-reduce overlap-param-gather tp-comm-overlap no-overlap-p2p-communication",
+        "overlap": "overlap-grad-reduce overlap-param-gather tp-comm-overlap no-overlap-p2p-communication"
+        " overlap-moe-expert-parallel-comm combined-1f1b",
         # read, and counted in a rougher way
         "approximated: deterministic kernels are timed as the usual ones": "deterministic-mode",
         "approximated: launches a CUDA graph saves are counted, its memory pool is not": "cuda-graph-impl enable-cuda-graph"
         " external-cuda-graph cuda-graph-scope cuda-graph-modules",
-        "approximated: the all-to-all of experts is not hidden behind another micro-batch": "overlap-moe-expert-parallel-comm"
-        " delay-wgrad-compute combined-1f1b",
+        "delay_wgrad_compute": "delay-wgrad-compute",
+        "approximated: attention backward is counted behind the combine it usually runs beside": "ep-overlap-early-attn-memory-release",
         "approximated: dispatch of rows is not hidden behind the shared expert": "moe-shared-expert-overlap",
-        "all-to-all of experts": "moe-token-dispatcher-type",
+        "moe_dispatcher": "moe-token-dispatcher-type moe-flex-dispatcher-backend",
         "approximated: weights are kept in both orientations": "keep-fp8-transpose-cache",
         "approximated: weights in mxfp8 are gathered through the gradient buffer": "reuse-grad-buf-for-mxfp8-param-ag",
         "approximated: weight gradients are counted in fp8 too": "no-fp8-wgrad",
@@ -170,10 +172,10 @@ IGNORED: dict[str, str] = _spread(
         " use-te-activation-func use-fused-weighted-squared-relu mla-down-proj-fusion",
         "scales of fp8 are small": "fp8-margin fp8-interval fp8-amax-history-len fp8-amax-compute-algo",
         "which expert, not how many rows": "moe-router-load-balancing-type moe-router-dtype moe-router-score-function"
-        " moe-router-pre-softmax moe-router-num-groups moe-router-group-topk moe-router-topk-scaling-factor"
+        " moe-router-pre-softmax moe-router-topk-scaling-factor"
         " moe-router-bias-update-rate moe-router-force-load-balancing moe-token-drop-policy moe-apply-probs-on-input"
         " moe-router-padding-for-fp8 moe-router-padding-for-quantization",
-        "how a collective is carried out": "moe-enable-deepep moe-deepep-num-sms moe-flex-dispatcher-backend moe-hybridep-num-sms"
+        "how a collective is carried out": "moe-enable-deepep moe-deepep-num-sms moe-hybridep-num-sms"
         " ddp-num-buckets ddp-bucket-size ddp-pad-buckets-for-high-nccl-busbw ddp-average-in-collective no-align-grad-reduce"
         " no-align-param-gather no-gradient-reduce-div-fusion no-scatter-gather-tensors-in-pipeline use-ring-exchange-p2p use-nccl-ub"
         " disable-symmetric-registration use-sharp sharp-enabled-group nccl-communicator-config-path high-priority-stream-groups"

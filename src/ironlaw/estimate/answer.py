@@ -22,7 +22,7 @@ from ironlaw.estimate.place import DEFAULT_SEQ_LEN, Placed, default_batch, place
 from ironlaw.estimate.rates import throughput
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
-from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.plan import PRECISIONS, Cluster, Job, Plan
 from ironlaw.terms import BOUNDS, Term, shares, total
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ def bind_question(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Bou
         record = keep_wide(record, given["precision"], *wide)
     _explicit_stages(given, record)
     _sparse_recompute(given, record)
+    _narrow_dispatch(given, record)
     cluster = bind_cluster(given, folders, assumptions)
     return Bound(given, record, left_out, cluster, _job_maker(given, record, cluster, folders), assumptions, folders)
 
@@ -226,6 +227,22 @@ def _sparse_recompute(given: dict[str, Any], model: Model) -> None:
     for how in _items(given.get("recompute", "none")):
         if how.startswith("every:") and int(how[6:]) > model.num_hidden_layers:
             raise ValueRangeError(f"--recompute {how}: {model.name} has {model.num_hidden_layers} layers")
+
+
+def _narrow_dispatch(given: dict[str, Any], model: Model) -> None:
+    """Rows go to their experts in eight bits only where they go somewhere, and where experts compute in eight bits or fewer."""
+    how = given.get("dispatch_precision", "wide")
+    if how == "wide":
+        return
+    if not model.num_experts:
+        raise QuestionError(f"--dispatch-precision {how}: {model.name} has no experts to send rows to")
+    if all(v == 1 for v in _items(given.get("ep", 0.0))):
+        raise QuestionError(f"--dispatch-precision {how}: with ep 1 no row is sent to another rank")
+    if not PRECISIONS[given["precision"]].narrow:
+        narrow = ", ".join(name for name, p in PRECISIONS.items() if p.narrow)
+        raise QuestionError(
+            f"--dispatch-precision {how} needs experts that compute in eight bits or fewer: {given['precision']} is not of {narrow}"
+        )
 
 
 def _items(value: Any) -> list[Any]:

@@ -216,6 +216,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         count_embedding=options["count_embedding"],
         expert_imbalance=options.get("expert_imbalance", 1.0),
         capacity_factor=options.get("capacity_factor", 0.0),
+        dispatch_precision=options.get("dispatch_precision", "wide"),
         moe_dispatcher=options.get("moe_dispatcher", "alltoall"),
         layers_per_stage=options.get("layers_per_stage", ()),
         cp_method=options.get("cp_method", "ring"),
@@ -229,6 +230,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         microbatch_group=options.get("microbatch_group", 0.0),
         deferred_wgrad=options.get("deferred_wgrad", 0.0),
         fused_loss=options.get("fused_loss", False),
+        delay_wgrad_compute=options.get("delay_wgrad_compute", False),
         grouped_experts=options.get("grouped_experts", True),
         **bind_narrow(options, framework, precision, assumptions),
     )

@@ -20,6 +20,9 @@ TILE = 128.0  # rows of the tiles that grouped GEMM kernels use where the framew
 FUSED_ROUTING = 16.0  # bytes a token and expert where the record does not say: softmax and top-k in fp32, two reads and two writes
 PERMUTATIONS = 4.0  # kernels that move rows: there, sorted by expert, and back
 BACKWARD_ROUTING = 0.5  # of the kernels of routing: maps and counts are made forward only
+# a number dispatched in fp8 with its part of a scale: 4 bytes for 128, as DeepSeek-V3 quantises activations (section 3.3.2) and
+# DeepEP sends them (deep_ep/buffer.py, dispatch), read 2026-11-22
+FP8_BYTES = 1.0 + 4.0 / 128.0
 
 
 def rows(job: Job, plan: Plan, s: Shapes) -> Any:
@@ -105,20 +108,28 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float
         elementwise(cluster, "experts' activation function", ratio * f.activation_bytes.value * m * width(job, plan)),
         routing_scores(cluster, job, plan, s, backward),
     ]
-    return made + casts(cluster, job, plan, m, s.hidden, backward)
+    return made + casts(cluster, job, plan, s, backward)
 
 
-def casts(cluster: Cluster, job: Job, plan: Plan, rows: Any, hidden: float, backward: bool) -> list[Term]:
-    """Casts of the experts' products: rows in and the activation's output forward, the gradients of both outputs backward."""
+def casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:
+    """Casts of the experts' products: rows in and the activation's output forward, the gradients of both outputs backward.
+
+    Rows dispatched in fp8 are cast once where they start: with the scales of DeepSeek-V3 (fp8-block) a product takes them as they come,
+    with others they are cast again.
+    """
     if not job.precision.narrow:
         return []
+    m, sent, hidden = rows(job, plan, s), sent_narrow(job, backward), s.hidden
     w, inner = width(job, plan), job.model.moe_intermediate_size / plan.etp
-    inputs, gradients = hidden + inner, w + hidden
-    moved = narrow.activation_cast(cluster, job, rows, gradients if backward else inputs, 1.0, backward)
+    come = 0.0 if sent and job.precision.name == "fp8-block" else hidden
+    moved = narrow.activation_cast(cluster, job, m, come + (w if backward else inner), 1.0, backward)
     if backward and not narrow.keeps_inputs(job) and not job.lora_rank:
-        moved = moved + narrow.once(job, rows * inputs, 1.0)
-    weights = job.model.num_experts / plan.ep * hidden * (w + inner)
+        moved = moved + narrow.once(job, m * (hidden + inner), 1.0)
     made = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + narrow.scale_reads(job)))]
+    if sent:
+        own = s.tokens / plan.tp * hidden
+        made.append(elementwise(cluster, "casts before dispatch", (job.precision.activation_bytes + FP8_BYTES) * own))
+    weights = job.model.num_experts / plan.ep * hidden * (w + inner)
     return made + narrow.weight_casts(cluster, job, plan, "experts' weight casts", weights, plan.expert_shard_ranks, backward)
 
 
@@ -134,7 +145,7 @@ def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
     if stated is not None:
         return experts.rows_moved(own, m, stated.value + padded)
     if job.moe_dispatcher in ("deepep", "hybridep"):
-        received = m * experts.distinct_share(plan.ep, float(job.model.num_experts_per_tok))
+        received = m * experts.distinct_share(plan.ep, *routing(job))
         return experts.rows_moved(received, m, 2.0 + padded)
     return experts.rows_moved(own, m, np.where(job.model.num_experts / plan.ep > 1.0, 6.0, 2.0) + padded)
 
@@ -148,20 +159,47 @@ def routing_scores(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: 
     return elementwise(cluster, "routing scores", moved, launched * (BACKWARD_ROUTING if backward else 1.0))
 
 
-def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
+def sent_narrow(job: Job, backward: bool) -> bool:
+    """Whether what is dispatched in a pass goes in eight bits: rows forward, the gradients of what experts gave backward."""
+    return job.dispatch_precision == "fp8" or (job.dispatch_precision == "fp8-forward" and not backward)
+
+
+def routing(job: Job) -> tuple[float, float, float]:
+    """Experts of a token, and the groups they may lie in: of how many, how many."""
+    return float(job.model.num_experts_per_tok), float(job.model.n_group), float(job.model.topk_group)
+
+
+def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, name: str, element: float) -> Term:
+    """Rows of ``element`` bytes a number to the ranks of their experts, or back."""
+    spread = job.capacity_factor or job.expert_imbalance
+    sent = s.tokens / plan.tp * job.model.num_experts_per_tok * s.hidden * element * spread
+    if job.moe_dispatcher in ("deepep", "hybridep"):
+        return tiers.sent_once(cluster, plan, name, plan.ep, sent, plan.etp, routing(job))
+    return tiers.all_to_all(cluster, plan, name, plan.ep, sent, plan.etp)
+
+
+def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Term:
     """One pass: rows dispatched to their experts and combined again; with etp gathered and scattered inside an expert."""
     e = job.precision.activation_bytes
-    sent = s.tokens / plan.tp * job.model.num_experts_per_tok * s.hidden * e * (job.capacity_factor or job.expert_imbalance)
-    once = float(job.model.num_experts_per_tok) if job.moe_dispatcher in ("deepep", "hybridep") else 0.0
-    dispatch = tiers.all_to_all(cluster, plan, "all-to-all", plan.ep, sent, plan.etp, once)
-    gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.etp, sent * plan.etp, 1.0)
-    scatter = tiers.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, sent * plan.etp, 1.0)
+    combine = exchange(cluster, job, plan, s, "all-to-all", e)
+    moved = total("dispatch and combine", [combine], times=2.0)
+    if sent_narrow(job, backward):
+        moved = total("dispatch and combine", [exchange(cluster, job, plan, s, "dispatch in fp8", FP8_BYTES), combine])
+    whole = s.tokens / plan.tp * job.model.num_experts_per_tok * s.hidden * e * (job.capacity_factor or job.expert_imbalance) * plan.etp
+    gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.etp, whole, 1.0)
+    scatter = tiers.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, whole, 1.0)
     inside = np.where(plan.etp > 1, 1.0, 0.0)
     return total(
         "expert parallel",
         [
-            total("dispatch and combine", [dispatch], times=2.0),
+            moved,
             total("gather inside experts", [gather], times=inside),
             total("scatter inside experts", [scatter], times=inside),
         ],
     )
+
+
+def dispatched(one_pass: Term) -> tuple[Term, Term]:
+    """Dispatch and combine of one pass of ``communication``."""
+    moved = one_pass["dispatch and combine"].parts
+    return moved[0], moved[-1]

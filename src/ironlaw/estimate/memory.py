@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.buffers import gather_buffers, workspace
+from ironlaw.estimate import paired
+from ironlaw.estimate.buffers import dispatcher, gather_buffers, workspace
 from ironlaw.estimate.counts import (
     stage_common,
     stage_linear,
@@ -145,6 +146,7 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     beside = [
         leaf("driver context", _as_is, "B", size=f.context),
         leaf("communicators", _share, "B", size=f.communicator, fraction=groups),
+        *dispatcher(job, cluster, plan, s),
     ]
     usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
     left = np.maximum(usable.value - fold([allocated, *beside]), 0.0)
@@ -290,6 +292,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         left = (1.0 - share) + share * np.minimum(2.0 / np.maximum(stage.layers * in_flight, 1.0), 1.0)
         on_device = np.where(plan.offload_activations > 0, left, 1.0)
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
+    sizes = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in saved.items()}
     return total(
         "activations",
         [
@@ -306,7 +309,8 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
                 for kind, parts in saved.items()
             ),
             boundary,
-            leaf("layer being recomputed", _largest, "B", times=working, **{k.name.replace(" ", "_"): fold(p) for k, p in saved.items()}),
+            leaf("layer being recomputed", _largest, "B", times=working, **sizes),
+            *paired.layer_in_pairs(plan, stage.layers, sizes, logits(job, plan, s, stage).value),
         ],
     )
 

@@ -132,18 +132,19 @@ def _not_empty(value: Any, flag: str) -> None:
         raise ValueRangeError(f"{flag} is empty: say none, or name what it is to be")
 
 
-OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp")
+OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
+ALWAYS = frozenset(OVERLAPS) - {"ep"}  # ep is no habit but another schedule, which not every plan can run
 
 
 def overlap(value: Any, flag: str) -> frozenset[str]:
-    """A comma list of what runs beside computation; none; all."""
+    """A comma list of what runs beside computation; none; all (but ep, which pairs micro-batches)."""
     _not_empty(value, flag)
     items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
     names = {str(i).strip() for i in items if str(i).strip()}
     if names == {"none"} or not names:
         return frozenset()
     if names == {"all"}:
-        return frozenset(OVERLAPS)
+        return ALWAYS
     if names & {"all", "none"}:
         raise QuestionError(f"{flag}: all and none stand alone, given {','.join(sorted(names))}")
     for name in names:
@@ -152,6 +153,7 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
     return frozenset(names)
 
 
+DISPATCHED = ("wide", "fp8", "fp8-forward")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 GRAPHS = ("none", "partial", "full")
 OFFLOADS = ("optimizer", "activations")
@@ -272,6 +274,9 @@ OPTIONS: dict[str, Option] = {
     "moe_dispatcher": Option(
         one_of(DISPATCHERS), "how rows reach experts (default: alltoall; deepep and hybridep send once a domain)", "HOW"
     ),
+    "dispatch_precision": Option(
+        one_of(DISPATCHED), "rows on their way to experts: wide (two bytes, default), fp8 (gradients too), fp8-forward (rows alone)", "NAME"
+    ),
     "capacity_factor": Option(positive("1"), "rows each expert is padded or cut to, over the mean (default: dropless)", "X"),
     "dp_replicate": Option(whole, "data parallel, replicas", column=True),
     "dp_shard": Option(whole, "data parallel, shards", column=True),
@@ -305,8 +310,13 @@ OPTIONS: dict[str, Option] = {
     "microbatch_group": Option(whole, "micro-batches a chunk runs before the next chunk's turn (interleaved; default: pp)"),
     "deferred_wgrad": Option(whole, "micro-batches whose output layer's weight gradient waits for the end of the pipeline"),
     "fused_loss": Option(switch, "the loss in compiled functions, which keep one more fp32 copy of the logits (default: off)", "on|off"),
+    "delay_wgrad_compute": Option(
+        switch, "weight gradients apart from the rest of backward, beside the all-to-all that overlap ep hides (default: off)", "on|off"
+    ),
     "grouped_experts": Option(switch, "the experts of a rank in one grouped product (default: on)", "on|off"),
-    "overlap": Option(overlap, "comma list of grad-reduce, param-gather, tp, pp; none; all", "LIST", column=True, names=True),
+    "overlap": Option(
+        overlap, "comma list of grad-reduce, param-gather, tp, pp, ep; none; all (of them but ep)", "LIST", column=True, names=True
+    ),
     "flash_attention": Option(switch, "flash attention (default: on where the device has it)", "on|off"),
     "attention_kernel": Option(
         one_of(("flash-1", "flash-2", "flash-3")), "generation of the flash kernel (default: the framework's)", "NAME"

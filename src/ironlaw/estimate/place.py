@@ -69,7 +69,7 @@ _COLUMNS = (
     "tp", "pp", "vpp", "dp_replicate", "dp_shard", "sp", "zero", "micro_batch_size",
     "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "ep",
     "gpus", "cp", "etp", "global_batch_size", "seq_len",
-    "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "offload_optimizer", "offload_activations",
+    "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "overlap_ep", "offload_optimizer", "offload_activations",
 )  # fmt: skip
 
 

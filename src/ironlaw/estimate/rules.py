@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.records import Model
+from ironlaw.estimate import paired
 from ironlaw.estimate.stages import stages
 from ironlaw.plan import Job, Plan
 
@@ -23,7 +24,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         slots = stage.layers + (stage.embedding + stage.head if job.count_embedding else 0.0)
         fewest = np.where(stage.count > 0, np.minimum(fewest, slots), fewest)
     by_ring = (plan.cp == 1) | (job.cp_method != "all-to-all")
-    paired = _divides(2.0, plan.pp) & (plan.num_microbatches >= 2.0 * plan.pp)
+    coupled = _divides(2.0, plan.pp) & (plan.num_microbatches >= 2.0 * plan.pp)
     kv_local = np.maximum(model.num_key_value_heads, plan.tp)
     return {
         "gpus_factor": (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
@@ -34,11 +35,12 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "ep_divides_ranks": _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp) & _nests(plan),
         "sequence_divides": _divides(plan.tp * np.where(plan.cp > 1, 2.0 * plan.cp, 1.0), plan.seq_len),
         "cp_divides_heads": (by_ring | _divides(plan.tp * plan.cp, model.num_attention_heads)),
-        "stages_paired": ((plan.pp == 1) | (job.schedule != "dualpipe") | paired),
+        "stages_paired": ((plan.pp == 1) | (job.schedule != "dualpipe") | coupled),
         "micro_batches_whole": _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": smallest >= 1.0,
         "chunks_have_layers": ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
         "interleaving_groups_whole": ((plan.vpp == 1) | _groups_whole(job, plan)),
+        "micro_batches_pair": paired.possible(job, plan),
         "zero_has_shards": ((plan.zero > 0) | (plan.dp_shard == 1)),
     }
 
@@ -57,6 +59,8 @@ RULES = {
     "stages_have_layers": "every pipeline stage has a layer",
     "chunks_have_layers": "vpp > 1 needs pp > 1 and a layer for every chunk",
     "interleaving_groups_whole": "the interleaved schedule needs micro-batches in multiples of pp, or of a microbatch_group of at least pp",
+    "micro_batches_pair": "overlap ep runs where Megatron Core pairs micro-batches: ep > 1, vpp > 1 with a pipeline, no layer or expert"
+    " recomputed whole, one layer for further tokens, two-byte models",
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
     "fits": "device memory is at most the usable capacity",
 }
@@ -78,6 +82,7 @@ _BROKEN = {
     "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage",
     "interleaving_groups_whole": "interleaving needs micro-batches in multiples of pp {pp:g}, or of a microbatch_group of at least pp,"
     " there are {num_microbatches:g}",
+    "micro_batches_pair": "{missing}",
     "zero_has_shards": "zero 0 shards nothing, dp_shard is {dp_shard:g}: give zero 1 or more, or dp_replicate",
 }
 
@@ -89,7 +94,8 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
         found = [name for name in found if name in ("gpus_factor", "tp_divides_heads")]
     values = {n: float(np.broadcast_to(getattr(plan, n), (plan.rows,))[at]) for n in (*_AXES, "dp", "num_microbatches")}
     values["sequence_ways"] = values["tp"] * (2.0 * values["cp"] if values["cp"] > 1 else 1.0)
-    return [_BROKEN[name].format(model=job.model, **values) for name in found]
+    missing = paired.missing(job, plan, values, at) if "micro_batches_pair" in found else ""
+    return [_BROKEN[name].format(model=job.model, missing=missing, **values) for name in found]
 
 
 _AXES = tuple(f.name for f in fields(Plan))

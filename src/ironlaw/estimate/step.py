@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate import experts, layer, narrow, offloading, state, tiers
+from ironlaw.estimate import experts, layer, narrow, offloading, paired, state, tiers
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.sharding import data_parallel, exposed, fully_sharded, parameter_bytes
@@ -61,7 +61,11 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     embedding, head = embedding_term(job, cluster, plan, s), head_term(job, cluster, plan, s)
     heads = 1.0 + job.model.num_nextn_predict_layers
     hop = point_to_point(job, cluster, plan)
-    times = [_stage_time(job, c, one_layer) + c.embedding * embedding.value + c.head * heads * head.value for c in classes]
+
+    def through(layers: dict[Kind, Any]) -> list[Any]:
+        return [_stage_time(job, c, layers) + c.embedding * embedding.value + c.head * heads * head.value for c in classes]
+
+    times = through(one_layer)
     pace = slowest(classes, times)
 
     exposed_hops = np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - plan.overlap_pp * (plan.vpp > 1)), 0.0)
@@ -74,12 +78,17 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         total("stage to stage", [hop], times=exposed_hops),
     ]
     one_micro_batch = fold(micro_batch)
-    pipeline_time = _pipeline_time(classes, times, hop.value, plan)
+    hidden = {kind: paired.hidden(parts) for kind, parts in per_kind.items()}
+    alone, extra = times, 0.0  # a pass that fills or drains the pipeline has no other micro-batch beside it
+    if any(np.any(time > 0) for time in hidden.values()):
+        alone = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
+        extra = sum(held[kind] * time for kind, time in hidden.items())
+    pipeline_time = _pipeline_time(classes, alone, hop.value, plan)
     forward, backward, weight = _passes(held, per_kind)
     gradients, parameters = data_parallel(job, cluster, plan, pace, forward, backward)
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches),
-        bubble(job, plan, pipeline_time, np.minimum(one_micro_batch, pipeline_time), (forward, backward, weight)),
+        bubble(job, plan, pipeline_time, np.minimum(one_micro_batch + extra, pipeline_time), (forward, backward, weight)),
         gradients,
         parameters,
         *narrow.kept_weights(cluster, job, plan, pace),
@@ -133,7 +142,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     passes = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
     shown = exposed_tensor_parallel(cluster, plan, *every_pass(job, cluster, plan, kind, passes))
     ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
-    routed = [expert_parallel(job, cluster, plan, s, device, passes)] if kind.routed else []
+    routed = [expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), passes)] if kind.routed else []
     network = fold([shown, *ring, *routed])
     host = host_dispatch(job, cluster, plan, kind, forward.value, device, network, passes)
     inside = fold([shown, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
@@ -181,12 +190,21 @@ def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     return total("host dispatch", parts)
 
 
-def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, device: Any, passes: Any) -> Term:
-    """Dispatch and combine of every pass: waited for, but in DualPipe, where another micro-batch computes meanwhile."""
+def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, computed: tuple[Term, Term, Term], passes: Any) -> Term:
+    """Dispatch and combine of every pass: waited for, but where another micro-batch computes meanwhile (DualPipe, overlap ep)."""
     pass_by = experts.communication(cluster, job, plan, s)
+    back = pass_by if job.dispatch_precision != "fp8-forward" else experts.communication(cluster, job, plan, s, backward=True)
+    whole = total("expert parallel", [pass_by], times=passes)
+    if back is not pass_by:
+        trained = float(kind.trained)
+        ways = [total("forward", [pass_by], times=passes - trained), total("backward", [back], times=trained)]
+        whole = total("expert parallel", ways)
     if job.schedule == "dualpipe":
-        return exposed(cluster, "expert parallel", device, pass_by.value * passes)
-    return total("expert parallel", [pass_by], times=passes)
+        return exposed(cluster, "expert parallel", fold(list(computed)), whole.value)
+    if not np.any(plan.overlap_ep > 0):
+        return whole
+    (dispatch, combine), (gradients, _) = (experts.dispatched(term) for term in (pass_by, back))
+    return paired.exchange(cluster, job, plan, kind, computed, whole, [dispatch, combine, gradients, combine])
 
 
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:

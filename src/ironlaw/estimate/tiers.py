@@ -14,7 +14,7 @@ import numpy as np
 
 from ironlaw.catalog.records import CollectiveConstants
 from ironlaw.catalog.sourced import Sourced, held
-from ironlaw.law import collectives, experts
+from ironlaw.law import collectives, exchanges, experts
 from ironlaw.plan import Cluster, Plan
 from ironlaw.terms import Term, leaf
 
@@ -123,14 +123,20 @@ def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, 
     return leaf(name, collectives.two_tier, "s", bound="network", size=size, factor=FACTORS[operation](n), **wires)
 
 
-def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any, copies_once: float = 0.0) -> Term:
-    """The time in which each of ``n`` ranks ``stride`` apart hands ``size`` bytes out in equal parts, as a network leaf.
+def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:
+    """The time in which each of ``n`` ranks ``stride`` apart hands ``size`` bytes out in equal parts, as a network leaf."""
+    wires = _wires(cluster, plan, "all_to_all", n, stride)
+    return leaf(name, exchanges.two_tier_all_to_all, "s", bound="network", size=size, **wires)
 
-    Where each row goes to ``copies_once`` ranks and one copy a domain is enough, only the distinct ones leave.
+
+def sent_once(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any, routing: tuple[float, float, float]) -> Term:
+    """The same where a row goes once to a domain and once to a rank, whichever of its experts are there, as a network leaf.
+
+    ``size`` counts a copy for each expert; ``routing`` is experts a token, groups of experts, and groups a token.
     """
     wires = _wires(cluster, plan, "all_to_all", n, stride)
-    distinct = experts.distinct_share(wires["outer_ranks"], copies_once) if copies_once else 1.0
-    return leaf(name, collectives.two_tier_all_to_all, "s", bound="network", size=size, distinct=distinct, **wires)
+    distinct, ranks = (experts.distinct_share(places, *routing) for places in (wires["outer_ranks"], n))
+    return leaf(name, exchanges.two_tier_forwarded, "s", "network", size=size, distinct=distinct, distinct_ranks=ranks, **wires)
 
 
 def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, distance: Any) -> Term:

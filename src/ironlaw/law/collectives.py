@@ -304,52 +304,6 @@ def two_tier(
     return np.maximum(inner, outer)
 
 
-def two_tier_all_to_all(
-    inner_ranks,
-    outer_ranks,
-    size,
-    inner_rate,
-    inner_fraction,
-    inner_half_size,
-    inner_latency,
-    outer_rate,
-    outer_fraction,
-    outer_half_size,
-    outer_latency,
-    distinct,
-):
-    """Each rank hands an equal part of ``size`` to every other: ``max(measured(inner share), measured(outer share))``.
-
-    Of a rank's bytes, ``(inner_ranks - 1) / n`` stay in its domain and ``(n - inner_ranks) / n`` leave it by its own NICs,
-    with ``n = inner_ranks outer_ranks``; both go at once.
-
-    Parameters
-        inner_ranks [1]: ranks of the group in one scale-up domain, >= 1
-        outer_ranks [1]: domains the group spans, >= 1
-        size [B]: bytes each rank sends, its own part included, >= 0
-        inner_rate [B/s]: line rate inside a domain, one direction, per accelerator, > 0
-        inner_fraction [1]: share of that rate reached by large messages, > 0
-        inner_half_size [B]: size that reaches half of it, >= 0
-        inner_latency [s]: start-up inside a domain, >= 0
-        outer_rate [B/s]: line rate of an accelerator's NICs, one direction, > 0
-        outer_fraction [1]: share of that rate reached by large messages, > 0
-        outer_half_size [B]: size per rail that reaches half of it, >= 0
-        outer_latency [s]: start-up across domains, >= 0
-        distinct [1]: of the bytes that leave, the share that must: less than 1 where one copy a domain is forwarded inside, >= 0
-    Returns [s]: time
-    Source: DeepSeek-AI, DeepEP, README (NVLink and RDMA forwarding), 2025, https://github.com/deepseek-ai/DeepEP
-    Leaves out: incast; the forwarding of single copies inside the domain they reach, which the inner share stands for
-
-    >>> round(float(two_tier_all_to_all(8, 2, 16e6, 450e9, 1.0, 0.0, 0.0, 50e9, 1.0, 0.0, 0.0, 1.0)) * 1e6)
-    160
-    """
-    n = 1.0 * inner_ranks * outer_ranks
-    stays, leaves = ratio(inner_ranks - 1.0, 1.0 * n), ratio(1.0 * n - inner_ranks, 1.0 * n)
-    inner = measured(inner_ranks, size, stays, inner_rate, inner_fraction, inner_half_size, inner_latency)
-    outer = measured(outer_ranks, 1.0 * size * distinct, leaves, outer_rate, outer_fraction, outer_half_size, outer_latency)
-    return inside(np.maximum(inner, outer), distinct >= 0)
-
-
 def hierarchical(inner, outer, serial_fraction):
     """A collective over two tiers that overlap in part: ``max(inner, outer) + serial_fraction min(inner, outer)``.
 

@@ -30,26 +30,76 @@ def routed_rows(tokens, num_experts_per_tok, tp, etp, imbalance):
     return inside(rows, tokens >= 0, num_experts_per_tok >= 1, tp >= 1, etp >= 1, imbalance >= 1)
 
 
-def distinct_share(domains, num_experts_per_tok):
-    """Of a row's copies, the share that reaches different domains: ``domains (1 - (1 - 1/domains)^k) / k``.
+def distinct_share(domains, num_experts_per_tok, n_group, topk_group):
+    """Of a row's copies, the share that reaches different domains: ``domains (1 - E[(1 - share of a domain)^k]) / k``.
 
-    The expected number of occupied domains when ``k = num_experts_per_tok`` experts are drawn evenly over ``domains``.
+    The expected number of domains that k = num_experts_per_tok experts occupy, drawn evenly over ``topk_group`` groups, which are
+    drawn evenly from ``n_group``. Without a limit (topk_group = n_group) a domain's share is 1 / domains. Else experts stand in order, so
+    a domain of n_group / domains groups has j of the chosen ones with the hypergeometric probability, and then the share
+    j / topk_group; where a group spans domains / n_group domains, each of its domains has a part of its 1 / topk_group.
 
     Parameters
-        domains [1]: scale-up domains the experts are spread over, >= 1
+        domains [1]: places the experts are spread over: scale-up domains, or ranks, >= 1
         num_experts_per_tok [1]: experts a token visits, >= 1
+        n_group [1]: groups the experts are split into, >= 1
+        topk_group [1]: groups a token's experts lie in at most, >= 1
+    Where: n_group >= topk_group
     Returns [1]: share, in (0, 1]
-    Source: Feller, An Introduction to Probability Theory, vol. 1, 3rd ed., 1968, section IV.2 (occupancy);
-        DeepSeek-V3 Technical Report, section 3.2.2 (one copy a node over InfiniBand), https://arxiv.org/abs/2412.19437
-    Leaves out: routing that is limited to some domains, which lowers it further
+    Source: Feller, An Introduction to Probability Theory, vol. 1, 3rd ed., 1968, sections II.6 (hypergeometric) and IV.2 (occupancy);
+        DeepSeek-V3 Technical Report, sections 2.1.2 (node-limited routing) and 3.2.2 (one copy a node over InfiniBand),
+        https://arxiv.org/abs/2412.19437; DeepSeek-V2, section 2.2.2 (device-limited routing), https://arxiv.org/abs/2405.04434
+    Leaves out: that no expert is drawn twice; routers that favour some groups; groups that domains cut unevenly, and more than
+        MOST_GROUPS of them over fewer domains, both taken as no limit
 
-    >>> round(float(distinct_share(8, 8)), 4), float(distinct_share(1, 1))
+    >>> round(float(distinct_share(8, 8, 1, 1)), 4), float(distinct_share(1, 1, 1, 1))
     (0.6564, 1.0)
+    >>> round(float(distinct_share(8, 8, 8, 4)) * 8, 4), 4 * (1 - 0.75**8)  # DeepSeek-V3, a group a node: at most 4
+    (3.5995, 3.59954833984375)
     """
     drawn = np.where(num_experts_per_tok >= 1, 1.0 * num_experts_per_tok, 1.0)
-    empty = np.power(np.clip(1.0 - ratio(1.0, 1.0 * domains), 0.0, 1.0), drawn)
-    share = ratio(1.0 * domains * (1.0 - empty), 1.0 * num_experts_per_tok)
-    return inside(share, domains >= 1, num_experts_per_tok >= 1)
+    chosen, spread = ratio(1.0 * topk_group, 1.0 * n_group), np.maximum(ratio(1.0 * domains, 1.0 * n_group), 1.0)
+    spans = np.greater_equal(domains, n_group)  # a group fills whole domains, or a domain whole groups
+    limited, places = _limited(domains, n_group, topk_group), np.where(spans, topk_group * spread, 1.0 * domains)
+    empty = np.power(np.clip(1.0 - ratio(1.0, places), 0.0, 1.0), drawn)
+    reached = np.where(spans, chosen, 1.0) * (1.0 - empty)
+    if np.any(limited):
+        reached = np.where(limited, _groups_reached(domains, drawn, n_group, topk_group, limited), reached)
+    share = ratio(1.0 * domains * reached, 1.0 * num_experts_per_tok)
+    return inside(share, domains >= 1, num_experts_per_tok >= 1, n_group >= 1, topk_group >= 1, n_group >= topk_group)
+
+
+MOST_GROUPS = 64  # more are no router's
+_LOG_FACTORIAL = np.append(0.0, np.cumsum(np.log(np.arange(1.0, MOST_GROUPS + 1.0))))
+
+
+def _limited(domains, n_group, topk_group):
+    """True where each domain holds some whole groups of which a token's experts need not all be open."""
+    whole = np.logical_and(np.equal(np.floor(n_group), n_group), np.equal(np.floor(topk_group), topk_group))
+    groups = ratio(1.0 * n_group, 1.0 * domains)
+    kept = np.logical_and(np.less(topk_group, n_group), np.less_equal(n_group, MOST_GROUPS))
+    kept = np.logical_and(kept, np.logical_and(np.greater_equal(topk_group, 1), np.greater_equal(domains, 1)))
+    return np.logical_and(np.logical_and(whole, kept), np.logical_and(np.greater(groups, 1), np.equal(np.floor(groups), groups)))
+
+
+def _groups_reached(domains, drawn, n_group, topk_group, limited):
+    """Probability that a domain of several groups is reached: over j, its groups among the chosen, P(j) (1 - (1 - j / topk_group)^k)."""
+    total, chosen = np.where(limited, n_group, 2), np.where(limited, topk_group, 1)
+    held = np.where(limited, ratio(1.0 * n_group, 1.0 * domains), 1.0)
+    reached = 0.0
+    for j in range(1, MOST_GROUPS):
+        if not np.any(np.minimum(held, chosen) >= j):
+            break
+        ways = _ways(held, j) + _ways(total - held, chosen - j) - _ways(total, chosen)
+        reached = reached + np.exp(ways) * (1.0 - np.power(np.clip(1.0 - j / chosen, 0.0, 1.0), drawn))
+    return reached
+
+
+def _ways(count, taken):
+    """Logarithm of the ways to take ``taken`` of ``count``; of none -inf."""
+    n, k = np.asarray(count, dtype=np.int64), np.asarray(taken, dtype=np.int64)
+    some = np.logical_and(k >= 0, k <= n)
+    n, k = np.where(some, n, 0), np.where(some, k, 0)
+    return np.where(some, _LOG_FACTORIAL[n] - _LOG_FACTORIAL[k] - _LOG_FACTORIAL[n - k], -np.inf)
 
 
 def padded_rows(rows, groups, tile):

@@ -150,6 +150,29 @@ def _chunks_in_flight(pp, vpp, stage, group):
     return 2.0 * np.maximum(0.0, 1.0 * pp - stage - 1.0) + (vpp - 1.0) * group + 1.0
 
 
+def lone_share(vpp, num_microbatches, group):
+    """Of a step's passes, the share that has no other micro-batch beside it: ``min(((v - 1) g + 1) / (v m), 1)``.
+
+    A schedule that runs the forward of one micro-batch beside the backward of another needs one forward more before its first
+    pair than 1F1B: the last stage runs (v - 1) g + 1 chunks forward by themselves, and as many backward at the end. Without a
+    pipeline (v = 1) that is the first forward and the last backward.
+
+    Parameters
+        vpp [1]: model chunks v of a stage, >= 1
+        num_microbatches [1]: micro-batches m of a step, >= 1
+        group [1]: micro-batches g a chunk runs before the next chunk's turn, usually pp, >= 1
+    Returns [1]: share, forward and backward alike
+    Source: NVIDIA, Megatron-LM, core/pipeline_parallel/schedules.py (get_pp_rank_microbatches: one more warm-up forward with
+        overlap_moe_expert_parallel_comm) and combined_1f1b.py, https://github.com/NVIDIA/Megatron-LM, read 2026-11-22
+    Leaves out: earlier stages, whose 2 (pp - stage - 1) further lone passes fall into the time they would wait
+
+    >>> float(lone_share(1, 8, 1)), float(lone_share(4, 16, 8)), float(lone_share(2, 4, 4))
+    (0.125, 0.390625, 0.625)
+    """
+    share = np.minimum(ratio((vpp - 1.0) * group + 1.0, 1.0 * vpp * num_microbatches), 1.0)
+    return inside(share, vpp >= 1, num_microbatches >= 1, group >= 1)
+
+
 def layers_of_stage(num_hidden_layers, pp, stage):
     """Layers of a stage: ``floor(L / p)``, the remainder one each to the stages 1, 2, ... before the last.
 

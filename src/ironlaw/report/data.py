@@ -223,6 +223,7 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
     data["overlap"] = [
         name
         for name, column in (
+            ("ep", plan.overlap_ep),
             ("grad-reduce", plan.overlap_grad_reduce),
             ("param-gather", plan.overlap_param_gather),
             ("pp", plan.overlap_pp),

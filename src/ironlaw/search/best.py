@@ -20,7 +20,7 @@ from ironlaw.search.space import CHOICES
 # fewest ways a model is split, then fewest of everything that needs more of a stack, in this order
 SIMPLEST = (
     "pp", "vpp", "cp", "ep", "tp", "etp", "zero", "offload_optimizer", "offload_activations", "recompute", "dp_replicate",
-    "micro_batch_size", "sp", "overlap_tp", "overlap_pp", "overlap_grad_reduce", "overlap_param_gather",
+    "micro_batch_size", "sp", "overlap_tp", "overlap_pp", "overlap_grad_reduce", "overlap_param_gather", "overlap_ep",
 )  # fmt: skip
 OPENED = 256  # rows opened at a time
 MOST_CELLS = 1 << 23  # of one call of the laws: with very many choices it takes fewer rows, or memory runs out

@@ -89,6 +89,7 @@ def distinct(task: Task, plan: Plan, choices: Choices) -> list[Any]:
         "overlap_grad_reduce": np.where(plan.zero >= 2.0, replicated, reduced),
         "overlap_param_gather": ((plan.zero == 1.0) | (plan.zero == 2.0)) & sharded,
         "overlap_pp": (plan.pp > 1.0) & (plan.vpp > 1.0),
+        "overlap_ep": plan.ep > 1.0,
         "offload_activations": plan.recompute_layers < 1.0,
     }
     return [
@@ -128,6 +129,8 @@ def choices_of(task: Task, columns: dict[str, Any]) -> Choices:
         tried |= {name: (min(tried[name]),) for name in ("sp", "overlap_tp")}
     if not np.any(columns["vpp"] > 1.0):
         tried["overlap_pp"] = (min(tried["overlap_pp"]),)
+    if not np.any(columns["ep"] > 1.0):
+        tried["overlap_ep"] = (min(tried["overlap_ep"]),)
     whole = columns["dp_shard"] == 1.0
     if np.all(whole) and not task.job.model.num_experts and np.all(columns["cp"] == 1.0):
         tried["zero"] = (min(tried["zero"]),)

@@ -123,7 +123,8 @@ def plan_of(columns: dict[str, Any], global_batch_size: float, seq_len: float, *
     off = dict.fromkeys(
         (
             "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "overlap_grad_reduce",
-            "overlap_param_gather", "overlap_tp", "overlap_pp", "offload_optimizer", "offload_activations",
+            "overlap_param_gather", "overlap_tp", "overlap_pp", "overlap_ep", "offload_optimizer",
+            "offload_activations",
         ),
         0.0,
     )  # fmt: skip

@@ -208,13 +208,19 @@ def fill_stack(found: Row, folders: tuple[str, ...]) -> None:
     if cells.get("flash_attention") not in ("y", "n", "", None):
         found.set("flash_attention", "", "flash attention not known: the framework's habit")
     stack = load.record("frameworks", cells["framework"], folders)
-    if cells.get("tp_comm_overlap") == "y":
-        found.set("overlap", ",".join((*stack.overlap, "tp")), "tensor-parallel communication overlapped, as the row says")
+    said = {
+        "tp": cells.get("tp_comm_overlap") == "y" and "tensor-parallel communication overlapped, as the row says",
+        "ep": PAIRED in cells.get("notes", "") and f"{PAIRED}, as the row's source says",
+    }
+    for item, words in said.items():
+        if words:
+            found.set("overlap", ",".join((*(cells.get("overlap") or ",".join(stack.overlap)).split(","), item)), str(words))
     if "mixture of experts" in found.apart and not cells.get("cuda_graphs") and stack.operators_per_routed_layer.value > 0:
         found.apart.append("CUDA graphs unknown")  # a routed layer launches enough to wait for its host, unless a graph replays it
         found.rules.append("blank CUDA graphs: none")
 
 
+PAIRED = "all-to-all of experts beside another micro-batch"
 STACKS = (("deepspeed", "deepspeed"), ("megatron", "megatron"), ("nemo", "nemo"), ("titan", "torchtitan"), ("fsdp", "fsdp"),
           ("maxtext", "maxtext"), ("jax", "maxtext"), ("pax", "maxtext"), ("xla", "maxtext"), ("primus", "megatron"))  # fmt: skip
 
