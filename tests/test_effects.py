@@ -309,7 +309,9 @@ def test_forward_alone_lies_between():
 
 
 def test_rows_are_quantised_where_they_start():
-    """2 bytes read and 1.03125 written for each own number; the experts of fp8-block then cast no input, those of others do."""
+    """2 bytes read and 1.03125 written for each own number. The experts of fp8-block then turn their input, 1.03125 bytes read and written,
+    where they read 2 bytes and wrote both orientations; those of others cast as before.
+    """
     assert of(tree_of(dispatch_precision="fp8")["routed layers/forward"]["casts before dispatch"], "traffic") == 4096 * 7168 * (
         2 + 1 + 4 / 128
     )
@@ -318,7 +320,9 @@ def test_rows_are_quantised_where_they_start():
         forward = tree_of(precision=precision, dispatch_precision=how)["routed layers/forward"]
         cast[precision, how] = of(forward["experts' casts"], "traffic")
     assert cast["fp8", "fp8"] == cast["fp8", "wide"]
-    assert cast["fp8-block", "wide"] - cast["fp8-block", "fp8"] == pytest.approx(4096 * 8 * 7168 * (2 + 1 + 4 / 128))
+    assert cast["fp8-block", "wide"] - cast["fp8-block", "fp8"] == pytest.approx(
+        4096 * 8 * 7168 * (2 + 2 * (1 + 4 / 128) - 2 * (1 + 4 / 128))
+    )
 
 
 @pytest.mark.parametrize(

@@ -115,14 +115,15 @@ def casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> 
     """Casts of the experts' products: rows in and the activation's output forward, the gradients of both outputs backward.
 
     Rows dispatched in fp8 are cast once where they start: with the scales of DeepSeek-V3 (fp8-block) a product takes them as they come,
-    with others they are cast again.
+    and they are only turned for the other; with others they are cast again.
     """
     if not job.precision.narrow:
         return []
     m, sent, hidden = rows(job, plan, s), sent_narrow(job, backward), s.hidden
     w, inner = width(job, plan), job.model.moe_intermediate_size / plan.etp
-    come = 0.0 if sent and job.precision.name == "fp8-block" else hidden
-    moved = narrow.activation_cast(cluster, job, m, come + (w if backward else inner), 1.0, backward)
+    ready = sent and job.precision.name == "fp8-block" and narrow.keeps_inputs(job)
+    moved = narrow.activation_cast(cluster, job, m, w if backward else inner, 1.0, backward)
+    moved = moved + narrow.activation_cast(cluster, job, m, hidden, 1.0, backward, fused=ready)
     if backward and not narrow.keeps_inputs(job) and not job.lora_rank:
         moved = moved + narrow.once(job, m * (hidden + inner), 1.0)
     made = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + narrow.scale_reads(job)))]

@@ -186,7 +186,7 @@ def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     if not kind.routed or job.capacity_factor or not kind.trained:
         return short("host dispatch", count, device + network)
     ahead = forward + network / passes
-    parts = [short("forward, up to the counts", 1.0, ahead), short("backward", count - 1.0, device + network - ahead)]
+    parts = [short("host dispatch, forward", 1.0, ahead), short("host dispatch, backward", count - 1.0, device + network - ahead)]
     return total("host dispatch", parts)
 
 
