@@ -18,7 +18,7 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate import experts, layer, offloading, state, tiers
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm
-from ironlaw.estimate.sharding import data_parallel, exposed, fully_sharded, parameter_bytes
+from ironlaw.estimate.sharding import both_ends, data_parallel, exposed, fully_sharded, parameter_bytes
 from ironlaw.estimate.stages import Pace, Stage, slowest, stages
 from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import kernels, overlap, pipeline, states, traffic
@@ -64,23 +64,25 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     times = [_stage_time(job, c, one_layer) + c.embedding * embedding.value + c.head * heads * head.value for c in classes]
     pace = slowest(classes, times)
 
-    exposed_hops = np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - plan.overlap_pp * (plan.vpp > 1)), 0.0)
     held = {kind: pace.of(partial(layers_of, kind=kind, model=job.model)) for kind in per_kind}
+    forward, backward, weight = _passes(held, per_kind)
     with_head = pace.of(lambda stage: stage.head)
+    layers = [total(kind.name, parts, times=held[kind]) for kind, parts in per_kind.items()]
     micro_batch = [
-        *(total(kind.name, parts, times=held[kind]) for kind, parts in per_kind.items()),
+        *layers,
         total("embedding", [embedding], times=pace.of(lambda stage: stage.embedding)),
         total("output layer and loss", [head], times=with_head * heads),
-        total("stage to stage", [hop], times=exposed_hops),
+        total("stage to stage", [hop], times=np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - _hops_beside(plan)), 0.0)),
+        *long_hand_overs(plan, hop, fold(layers), forward / (forward + backward)),
     ]
     one_micro_batch = fold(micro_batch)
     pipeline_time = _pipeline_time(classes, times, hop.value, plan)
-    forward, backward, weight = _passes(held, per_kind)
     gradients, parameters = data_parallel(job, cluster, plan, pace, forward, backward)
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches),
         bubble(job, plan, pipeline_time, np.minimum(one_micro_batch, pipeline_time), (forward, backward, weight)),
         gradients,
+        *both_ends(job, cluster, plan),
         parameters,
         optimizer(job, cluster, plan, pace),
         *offloading.optimizer_traffic(job, cluster, plan, pace),
@@ -132,7 +134,9 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     shown = exposed_tensor_parallel(cluster, plan, tensor, passes)
     ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
     routed = [expert_parallel(job, cluster, plan, s, device, passes)] if kind.routed else []
-    network = fold([shown, *ring, *routed])
+    inside = fold([shown, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
+    sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside)
+    away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
     host = leaf(
         "host dispatch",
         kernels.dispatch_shortfall,
@@ -140,11 +144,8 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
         "dispatch",
         operators=operators(job, plan, kind) * (3.0 + plan.recompute_layers if kind.trained else 1.0),
         host_time=host_time(job, cluster),
-        device_time=device + network,
+        device_time=device + fold([shown, *ring, *routed, sharded, *away]),  # while the device waits for data the host launches on
     )
-    inside = fold([shown, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
-    sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside)
-    away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
     return [forward, backward, again, shown, *ring, *routed, sharded, *away, host]
 
 
@@ -172,7 +173,8 @@ def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, device: A
     """Dispatch and combine of every pass: waited for, but in DualPipe, where another micro-batch computes meanwhile."""
     pass_by = experts.communication(cluster, job, plan, s)
     if job.schedule == "dualpipe":
-        return exposed(cluster, "expert parallel", device, pass_by.value * passes)
+        beside = device * (plan.pp > 1)  # one stage alone runs one micro-batch at a time
+        return exposed(cluster, "expert parallel", beside, pass_by.value * passes)
     return total("expert parallel", [pass_by], times=passes)
 
 
@@ -260,9 +262,40 @@ def point_to_point(job: Job, cluster: Cluster, plan: Plan) -> Term:
     (Narayanan et al., SC21, section 4.1).
     """
     whole = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
-    hop = tiers.point_to_point(cluster, plan, "p2p", whole / plan.tp, plan.gpus / plan.pp)
+    hop = tiers.point_to_point(cluster, plan, "p2p", whole / plan.tp, plan.pp, plan.gpus / plan.pp)
     gather = tiers.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, whole, 1.0)
     return total("hand-over", [hop, total("gather", [gather], times=np.where((plan.sp > 0) | (plan.tp == 1), 0.0, 1.0))])
+
+
+def _hops_beside(plan: Plan) -> Any:
+    """1 where hand-overs run beside computation: another chunk of an interleaved schedule is there to compute."""
+    return plan.overlap_pp * (plan.vpp > 1)
+
+
+def long_hand_overs(plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
+    """What of the hand-overs beside computation takes longer than the chunk they run beside, forward and backward.
+
+    Copies between two ranks take few channels, so computation beside them is not slowed.
+    """
+    hidden = np.where(plan.pp > 1, plan.vpp * _hops_beside(plan), 0.0)
+    if not np.any(hidden > 0):
+        return []
+    chunk = layers / plan.vpp
+    beside = (("forward", chunk * forward_share), ("backward", chunk * (1.0 - forward_share)))
+    over = [
+        leaf(
+            f"longer than a chunk {way}",
+            overlap.exposed_after_overlap,
+            "s",
+            "network",
+            hidden,
+            compute=c,
+            communication=hop.value,
+            slowdown=0.0,
+        )
+        for way, c in beside
+    ]
+    return [total("hand-overs beside chunks", over)]
 
 
 def _passes(held: dict[Kind, Any], per_kind: dict[Kind, list[Term]]) -> tuple[Any, Any, Any]:
