@@ -13,8 +13,9 @@ import ironlaw
 from ironlaw import plan as plan_module
 from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
-from ironlaw.estimate import tiers
+from ironlaw.estimate import sharding, tiers
 from ironlaw.estimate.counts import matmul_parameters, stage_common, stage_routed
+from ironlaw.estimate.trained import stage_trained
 from ironlaw.terms import BOUNDS
 
 MODELS, DEVICES = load.names("models"), load.names("accelerators")
@@ -139,3 +140,19 @@ def test_every_answer_hangs_together(question):
     if plan["pp"] == 1:
         plain = ironlaw.estimate(model, **{**plan, "schedule": "1f1b", "vpp": 1})
         assert (plain.step_seconds[0], plain.device_bytes[0]) == (answer.step_seconds[0], answer.device_bytes[0])
+
+
+@pytest.mark.parametrize("framework", load.names("frameworks"))
+@pytest.mark.parametrize(
+    ("precision", "dtype", "size"), [("fp32", None, 4), ("tf32", None, 4), ("fp32", "bf16", 2), ("bf16", "fp32", 4), ("bf16", "bf16", 2)]
+)
+def test_gradients_are_held_and_reduced_in_one_type(framework, precision, dtype, size):
+    """Of wide weights as wide, whatever a framework does in 2 bytes, and as ``--gradient-dtype`` says where it is given."""
+    asked = {"on": "a100-sxm-80gb", "gpus": 8, "dp_shard": 1, "zero": 0, "tp": 1, "pp": 1, "ep": 1, "micro_batch_size": 1}
+    asked |= {"global_batch_size": 8, "seq_len": 2048, "recompute": "none", "framework": framework}
+    (group,) = ironlaw.estimate("llama-3-8b", **asked, precision=precision, **({"gradient_dtype": dtype} if dtype else {})).groups
+    parameters = one(group.memory.tree["gradients"].inputs["parameters"])
+    assert one(group.memory.tree["gradients"].value) == size * parameters
+    common, routed = stage_trained(group.job, group.step.pace.classes[0])
+    (_, (whole,)) = sharding.reductions(group.job, group.cluster, group.plan, common, routed)[1]
+    assert one(whole.inputs["size"]) == pytest.approx(size * parameters, rel=1e-6)

@@ -161,7 +161,7 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     as_master = f.parameter_bytes is not None and precision.master_weights and kept.master_bytes > 0.0 and not job.lora_rank
     stored = f.parameter_bytes if as_master else precision.parameter_bytes
     separate_master = precision.master_weights and f.parameter_bytes is None
-    gradient = f.gradient_bytes.value if precision.master_weights else precision.parameter_bytes
+    gradient = f.gradient_bytes.value
 
     twice = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
     held = stage_common(job.model, stage), stage_routed(job.model, stage)
