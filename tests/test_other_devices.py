@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.catalog.audit import audit_file
+from ironlaw.estimate import tiers
 
 DATA = Path(load.__file__).parent / "data"
 AMD = ["mi250x-gcd", "mi300x", "mi325x", "mi350x", "mi355x"]
@@ -74,8 +76,46 @@ def test_xgmi_gives_back_the_measured_node() -> None:
     rate = c.bandwidth_fraction.value * node.scale_up_bandwidth.value
     seconds = c.latency.value + 1.75 * size / rate * (1.0 + math.sqrt(c.half_size.value / size))
     assert 1.75 * size / seconds == pytest.approx(312.9e9, rel=0.01)
-    pair = calibration.collective["point_to_point"].bandwidth_fraction.value * node.scale_up_bandwidth.value
-    assert pair == pytest.approx(47.7e9, rel=0.01)
+    one_link = node.scale_up_bandwidth.value / 7  # to each of seven peers
+    assert calibration.collective["point_to_point"].bandwidth_fraction.value * one_link == pytest.approx(47.7e9, rel=0.01)
+
+
+def between(name: str, gpus: int, n: int, operation: str = "point_to_point") -> float:
+    """Bytes per second of 1 GiB handed to a neighbour, or all-reduced, among ``n`` ranks next to each other."""
+    (group,) = ironlaw.estimate("llama-3-8b", on=name, gpus=gpus, tp=1, pp=1, global_batch_size=gpus).groups
+    size, ranks, one = np.array([2.0**30]), np.array([float(n)]), np.array([1.0])
+    if operation == "point_to_point":
+        return float((size / tiers.point_to_point(group.cluster, group.plan, "x", size, ranks, one).value)[0])
+    made = tiers.collective(group.cluster, group.plan, "x", operation, ranks, size, one)
+    return float((size * tiers.FACTORS[operation](ranks) / made.value)[0])
+
+
+def test_two_neighbours_of_a_mesh_have_one_link() -> None:
+    """MI300X 47.7 GB/s between two; Gaudi 2 three of its 21 ports of 12.5 GB/s: one seventh is taken once, not twice."""
+    assert between("mi300x", 8, 8) == pytest.approx(47.7e9, rel=0.01)
+    assert between("gaudi-2", 8, 8) == pytest.approx(0.99 * 3 * 12.5e9, rel=0.01)
+    assert between("gaudi-3", 8, 8) == pytest.approx(0.99 * 3 * 25e9, rel=0.01)
+
+
+def test_the_two_dies_of_an_mi250x_have_four_links() -> None:
+    """200 GB/s between the dies of a module, of which collectives reach no more than that; across modules some 105."""
+    pair, four, all_eight = (between("mi250x-gcd", 8, n, "all_reduce") for n in (2, 4, 8))
+    assert 100e9 < pair < 200e9
+    assert 70e9 < four < 105e9 and four == pytest.approx(all_eight, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["mi300x", "gaudi-2"])
+def test_a_mesh_gives_a_group_the_links_among_its_peers(name: str) -> None:
+    """Groups of 2 and 4 of 8 have 1 and 3 of 7 links; an all-to-all is as much faster. Large messages, so latency is nothing."""
+    (group,) = ironlaw.estimate("llama-3-8b", on=name, gpus=8, tp=1, pp=1, global_batch_size=8).groups
+
+    def rate(n: float) -> float:
+        size, ranks = np.array([2.0**36]), np.array([n])
+        made = tiers.all_to_all(group.cluster, group.plan, "x", ranks, size, np.array([1.0]))
+        return float((size * (n - 1.0) / n / made.value)[0])
+
+    assert rate(2.0) / rate(8.0) == pytest.approx(1 / 7, rel=0.01)
+    assert rate(4.0) / rate(8.0) == pytest.approx(3 / 7, rel=0.01)
 
 
 @pytest.mark.parametrize("name", ACCELERATORS)

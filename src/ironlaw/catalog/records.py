@@ -46,7 +46,7 @@ class Node(Record):
     """A server: accelerators in it, the size of the scale-up domain they belong to, its NICs and its own power."""
 
     usual_fabric: str
-    scale_up: str  # what joins a domain: nvswitch | pcie | xgmi | roce-mesh | ici-torus | nvlink-mesh | ...
+    scale_up: str  # what joins a domain: nvswitch | pcie | xgmi | xgmi-ring | roce-mesh | ici-torus | nvlink-mesh | ...
     accelerators: Sourced = quantity("1")
     scale_up_size: Sourced = quantity("1")
     scale_up_bandwidth: Sourced = quantity("B/s")

@@ -30,15 +30,25 @@ SUPPORTS = {
 
 def supports(group: Group, at: int) -> str:
     """Which kind of published runs supports this row's band: a key of SUPPORTS, or ``""`` where none does."""
+    kind = _if_measured(group, at)
+    return "prior device" if kind not in ("", "mixture") and _on_priors(group) else kind
+
+
+def _on_priors(group: Group) -> bool:
+    return group.cluster.calibration.grade != "measured"
+
+
+def _if_measured(group: Group, at: int) -> str:
+    """The kind of run this would be on a device whose operators were measured."""
     job, model = group.job, group.job.model
     held_away = (group.plan.offload_optimizer, group.plan.offload_activations)
     offloads = any(np.broadcast_to(flag, group.index.shape)[at] for flag in held_away)
-    if job.lora_rank or offloads or model.frozen_layers or model.mamba_layers or job.schedule in ("zero-bubble", "dualpipe"):
+    staged = np.broadcast_to(group.plan.pp, group.index.shape)[at] > 1  # one stage has no schedule
+    unscored = staged and job.schedule in ("zero-bubble", "dualpipe")
+    if job.lora_rank or offloads or model.frozen_layers or model.mamba_layers or unscored:
         return ""
     if model.num_experts or model.linear_attention_layers:
         return "mixture"
-    if group.cluster.calibration.grade != "measured":
-        return "prior device"
     idle = np.broadcast_to(group.shares["dispatch"], group.index.shape)
     if idle[at] > LAUNCH_BOUND:
         return "launch-bound"
@@ -52,9 +62,21 @@ def width(kind: str, folders: tuple[str, ...] = ()) -> tuple[float, float] | Non
     return None if half is None else (half.value, record.coverage.value)
 
 
+def widened(group: Group, at: int) -> tuple[float, float] | None:
+    """(half-width in log, coverage) of a row: on a device of priors the kind's own and what priors add, which are independent.
+
+    Dense runs on priors are the ones that were scored, so what priors add is what those are wider by: ``w^2 + prior^2 - dense^2``.
+    """
+    found = width(_if_measured(group, at), group.folders)
+    prior, dense = width("prior device", group.folders), width("dense", group.folders)
+    if found is None or not _on_priors(group) or prior is None or dense is None:
+        return found
+    return float(np.sqrt(found[0] ** 2 + max(prior[0] ** 2 - dense[0] ** 2, 0.0))), found[1]
+
+
 def step_band(group: Group, at: int, seconds: float | None) -> list[float] | None:
     """``[lo, hi, coverage]`` of a step time [s], or None."""
-    found = width(supports(group, at), group.folders)
+    found = widened(group, at)
     if found is not None and group.correction is not None:  # the user's own runs say it better
         found = (group.correction.half_width, found[1])
     return None if found is None or seconds is None else banded(seconds, *found)

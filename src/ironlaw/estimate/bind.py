@@ -12,7 +12,7 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Calibration, Framework, Model, Node
-from ironlaw.catalog.sourced import Sourced
+from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.law import kernels
 from ironlaw.plan import PRECISIONS, Cluster, Job, Precision
@@ -203,7 +203,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         size = Sourced({"fp32": 4.0, "bf16": 2.0}[options["gradient_dtype"]], "B", options["gradient_dtype"], None, "given")
         framework = framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
     elif not precision.master_weights:  # parameters of four bytes have gradients of four bytes, which nothing casts on their way
-        size = Sourced(precision.parameter_bytes, "B", f"{precision.parameter_bytes:g} B", None, f"as the parameters of {precision.name}")
+        size = Sourced(precision.parameter_bytes, "B", f"{precision.parameter_bytes:g} B, as the weights of {precision.name}", ASKED)
         framework = framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
     if precision.name == "fp16":
         assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")

@@ -9,7 +9,18 @@ from ironlaw.plan import Cluster, Job
 
 LONG = 65536  # tokens from which context parallel is worth a word
 MANY = 512  # accelerators from which failures that are not independent are worth a word
-_ONLY_IN_A_RUN = ("price", "grid", "pue", "evaluate_every", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
+_ONLY_IN_A_RUN = (
+    "price",
+    "grid",
+    "pue",
+    "evaluate_every",
+    "evaluation_tokens",
+    "checkpoint_every",
+    "checkpoint_bandwidth",
+    "mttf",
+    "restart_time",
+)
+_ONLY_WITH_EXPERTS = ("expert_imbalance", "capacity_factor", "moe_dispatcher", "grouped_experts")
 
 
 def cautions(given: dict[str, Any], given_cp: bool, job: Job, cluster: Cluster) -> list[str]:
@@ -27,18 +38,46 @@ def cautions(given: dict[str, Any], given_cp: bool, job: Job, cluster: Cluster) 
         made.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
     if longest >= LONG and not given_cp and max(_items(given["gpus"])) > 1:
         made.append(f"cp is not searched: at seq_len {longest:g} context parallel (--cp) may be faster")
-    for name in _ONLY_IN_A_RUN:
-        if name in given and "tokens" not in given:
-            made.append(f"--{name.replace('_', '-')} has no effect without --tokens: there is no run section")
+    made += [f"--{name.replace('_', '-')} has no effect {why}" for name, why in _idle(given, job) if name in given]
     if "tokens" in given and "mttf" not in given and max(_items(given["gpus"])) >= MANY:
         made.append(
             "failures are counted as independent and accelerators as alike, which is optimistic: on Meta's RSC 1,024 GPUs ran 7.9 h between"
             " failures where the rate of its nodes says 28.8 h; give --mttf measured in jobs of this size"
         )
-    alone = "vpp" in given and all(v == 1 for v in _items(given["vpp"]))
-    if alone and any("pp" in names for names in _items(given.get("overlap", frozenset()))):
-        made.append("--overlap pp has no effect with vpp 1: plain 1F1B waits for its neighbours")
     return made
+
+
+def _idle(given: dict[str, Any], job: Job) -> list[tuple[str, str]]:
+    """Options that change nothing in this question if they are given, and why."""
+    found = []
+    if "tokens" not in given:
+        found += [(name, "without --tokens: there is no run section") for name in _ONLY_IN_A_RUN]
+    elif "evaluate_every" not in given:
+        found.append(("evaluation_tokens", "without --evaluate-every"))
+    if not job.model.num_experts:
+        found += [(name, f"without experts: {job.model.name} is dense") for name in _ONLY_WITH_EXPERTS]
+    elif "capacity_factor" in given:
+        found.append(("expert_imbalance", "with --capacity-factor, which says how many rows an expert computes"))
+    if not any("activations" in names for names in _items(given.get("offload", frozenset()))):
+        found.append(("offload_layers", "without --offload activations"))
+    if "lora_rank" not in given:
+        found.append(("lora_targets", "without --lora-rank"))
+    if _alone(given, "cp"):
+        found.append(("cp_method", "with cp 1"))
+    if job.document_length and job.document_length >= max(_items(given["seq_len"])):
+        found.append(("document_length", f"from seq_len {max(_items(given['seq_len'])):g} on: a sequence is one document"))
+    if _alone(given, "pp"):
+        found += [(name, "with pp 1") for name in ("schedule", "microbatch_group", "deferred_wgrad")]
+    elif _alone(given, "vpp"):
+        found.append(("microbatch_group", "with vpp 1"))
+    if _alone(given, "vpp") and any("pp" in names for names in _items(given.get("overlap", frozenset()))):
+        found.append(("overlap", "for pp with vpp 1: plain 1F1B waits for its neighbours"))
+    return found
+
+
+def _alone(given: dict[str, Any], axis: str) -> bool:
+    """True where the axis is 1 in every row asked, and not left to choose."""
+    return axis in given and all(v == 1 for v in _items(given[axis]))
 
 
 def _items(value: Any) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Grid, Price, PriceList
 from ironlaw.catalog.sourced import ASKED, Sourced
-from ironlaw.errors import UnknownNameError
+from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.estimate.bind import Assumptions, assume
 from ironlaw.law import cost, energy, run
 from ironlaw.plan import Cluster, Plan
@@ -46,7 +46,10 @@ def bind_price(asked: Any, cluster: Cluster, folders: tuple[str, ...], assumptio
     """USD per second and accelerator: the number given, the provider/term named, or the newest on-demand price."""
     if isinstance(asked, (int, float)):
         return Sourced(asked / 3600.0, "USD/s", f"{asked} USD/h", ASKED)
-    prices: PriceList = load.record("prices", cluster.accelerator.name, folders)
+    name = cluster.accelerator.name
+    if name not in load.names("prices", folders):
+        raise QuestionError(f"no price of {name} is known: give --price in USD per accelerator hour, or a record prices/{name}.toml")
+    prices: PriceList = load.record("prices", name, folders)
     known = {f"{p.provider}/{p.term}": p for p in prices.price}  # later dates win
     if asked:
         wanted = load.fold_name(str(asked))
@@ -54,7 +57,7 @@ def bind_price(asked: Any, cluster: Cluster, folders: tuple[str, ...], assumptio
             load.fold_name(p.provider): p for p in prices.price if p.term == "on-demand"
         }
         if wanted not in found:
-            raise UnknownNameError(f"price of {cluster.accelerator.name}", str(asked), known)
+            raise UnknownNameError(f"price of {name}", str(asked), known)
         price: Price = found[wanted]
     else:
         on_demand = [p for p in prices.price if p.term == "on-demand"] or list(prices.price)
@@ -66,6 +69,15 @@ def bind_price(asked: Any, cluster: Cluster, folders: tuple[str, ...], assumptio
         "given" if asked else "default",
     )
     return price.per_hour
+
+
+def price_if_known(asked: Any, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
+    """As ``bind_price``; nan where nobody asked for a price and the catalogue has none, so that time and energy are answered."""
+    name = cluster.accelerator.name
+    if asked is None and name not in load.names("prices", folders):
+        assume(assumptions, "price", f"none: the catalogue has no price of {name}", "default")
+        return Sourced(np.nan, "USD/s", f"no price of {name} is known", ASKED)
+    return bind_price(asked, cluster, folders, assumptions)
 
 
 def bind_grid(asked: Any, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
@@ -109,7 +121,7 @@ def run_of(
     from ironlaw.estimate.failures import failures_of  # only a question with a run pays for the import
 
     tokens = options["tokens"]
-    price = bind_price(options.get("price"), cluster, folders, assumptions)
+    price = price_if_known(options.get("price"), cluster, folders, assumptions)
     intensity = bind_grid(options.get("grid"), folders, assumptions)
     pue = bind_pue(options, cluster, assumptions)
     per_step = plan.global_batch_size * plan.seq_len

@@ -147,6 +147,21 @@ def reductions(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any)
     return [(once, scatters(job, cluster, plan, common, routed)), (unsharded, whole), (1.0 - unsharded, replicas)]
 
 
+def both_ends(job: Job, cluster: Cluster, plan: Plan) -> list[Term]:
+    """The gradient of a table that the first and the last stage both hold, summed between the two: tied, or of further tokens.
+
+    Megatron-LM does so when all other gradients are reduced, in the type they are held in (core/distributed/finalize_model_grads.py).
+    """
+    model = job.model
+    both = model.tie_word_embeddings or model.num_nextn_predict_layers
+    if not both or job.lora_rank or (model.frozen_layers and not model.tie_word_embeddings) or not np.any(plan.pp > 1):
+        return []
+    shards = np.where(plan.zero >= 2, plan.shard_ranks, 1.0)  # from ZeRO-2 on a rank holds the gradient of its shard
+    size = model.vocab_size * model.hidden_size / plan.tp / shards * job.framework.gradient_reduce_bytes.value
+    ends, apart = np.where(plan.pp > 1, 2.0, 1.0), plan.gpus / 2.0  # the two leave a domain that does not hold the whole job
+    return [tiers.collective(cluster, plan, "embedding gradient of both ends", "all_reduce", ends, size, apart)]
+
+
 def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
     """Time of gathering ``common`` and ``routed`` bytes of updated weights, alone on the wires; what was not trained did not change."""
     gather = gathers(job, cluster, plan, common, routed)

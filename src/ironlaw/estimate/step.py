@@ -18,7 +18,7 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate import experts, layer, narrow, offloading, paired, state, tiers
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, host_time
-from ironlaw.estimate.sharding import data_parallel, exposed, fully_sharded, parameter_bytes
+from ironlaw.estimate.sharding import both_ends, data_parallel, exposed, fully_sharded, parameter_bytes
 from ironlaw.estimate.stages import Pace, Stage, slowest, stages
 from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import kernels, overlap, pipeline, states, traffic
@@ -68,14 +68,16 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     times = through(one_layer)
     pace = slowest(classes, times)
 
-    exposed_hops = np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - plan.overlap_pp * (plan.vpp > 1)), 0.0)
     held = {kind: pace.of(partial(layers_of, kind=kind, model=job.model)) for kind in per_kind}
+    forward, backward, weight = _passes(held, per_kind)
     with_head = pace.of(lambda stage: stage.head)
+    layers = [total(kind.name, parts, times=held[kind]) for kind, parts in per_kind.items()]
     micro_batch = [
-        *(total(kind.name, parts, times=held[kind]) for kind, parts in per_kind.items()),
+        *layers,
         total("embedding", [embedding], times=pace.of(lambda stage: stage.embedding)),
         total("output layer and loss", [head], times=with_head * heads),
-        total("stage to stage", [hop], times=exposed_hops),
+        total("stage to stage", [hop], times=np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - _hops_beside(plan)), 0.0)),
+        *long_hand_overs(plan, hop, fold(layers), forward / (forward + backward)),
     ]
     one_micro_batch = fold(micro_batch)
     hidden = {kind: paired.hidden(parts) for kind, parts in per_kind.items()}
@@ -84,12 +86,12 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         alone = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
         extra = sum(held[kind] * time for kind, time in hidden.items())
     pipeline_time = _pipeline_time(classes, alone, hop.value, plan)
-    forward, backward, weight = _passes(held, per_kind)
     gradients, parameters = data_parallel(job, cluster, plan, pace, forward, backward)
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches),
         bubble(job, plan, pipeline_time, np.minimum(one_micro_batch + extra, pipeline_time), (forward, backward, weight)),
         gradients,
+        *both_ends(job, cluster, plan),
         parameters,
         *narrow.kept_weights(cluster, job, plan, pace),
         *loss_scaling(job, cluster, plan, pace),
@@ -143,11 +145,11 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     shown = exposed_tensor_parallel(cluster, plan, *every_pass(job, cluster, plan, kind, passes))
     ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
     routed = [expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), passes)] if kind.routed else []
-    network = fold([shown, *ring, *routed])
-    host = host_dispatch(job, cluster, plan, kind, forward.value, device, network, passes)
     inside = fold([shown, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
     sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside)
     away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
+    waits = fold([shown, *ring, *routed, sharded, *away])  # while the device waits for data the host launches on
+    host = host_dispatch(job, cluster, plan, kind, forward.value, device, waits, passes)
     return [forward, backward, again, shown, *ring, *routed, sharded, *away, host]
 
 
@@ -200,7 +202,8 @@ def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kin
         ways = [total("forward", [pass_by], times=passes - trained), total("backward", [back], times=trained)]
         whole = total("expert parallel", ways)
     if job.schedule == "dualpipe":
-        return exposed(cluster, "expert parallel", fold(list(computed)), whole.value)
+        beside = fold(list(computed)) * (plan.pp > 1)  # one stage alone runs one micro-batch at a time
+        return exposed(cluster, "expert parallel", beside, whole.value)
     if not np.any(plan.overlap_ep > 0):
         return whole
     (dispatch, combine), (gradients, _) = (experts.dispatched(term) for term in (pass_by, back))
@@ -293,9 +296,40 @@ def point_to_point(job: Job, cluster: Cluster, plan: Plan) -> Term:
     (Narayanan et al., SC21, section 4.1).
     """
     whole = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
-    hop = tiers.point_to_point(cluster, plan, "p2p", whole / plan.tp, plan.gpus / plan.pp)
+    hop = tiers.point_to_point(cluster, plan, "p2p", whole / plan.tp, plan.pp, plan.gpus / plan.pp)
     gather = tiers.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, whole, 1.0)
     return total("hand-over", [hop, total("gather", [gather], times=np.where((plan.sp > 0) | (plan.tp == 1), 0.0, 1.0))])
+
+
+def _hops_beside(plan: Plan) -> Any:
+    """1 where hand-overs run beside computation: another chunk of an interleaved schedule is there to compute."""
+    return plan.overlap_pp * (plan.vpp > 1)
+
+
+def long_hand_overs(plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
+    """What of the hand-overs beside computation takes longer than the chunk they run beside, forward and backward.
+
+    Copies between two ranks take few channels, so computation beside them is not slowed.
+    """
+    hidden = np.where(plan.pp > 1, plan.vpp * _hops_beside(plan), 0.0)
+    if not np.any(hidden > 0):
+        return []
+    chunk = layers / plan.vpp
+    beside = (("forward", chunk * forward_share), ("backward", chunk * (1.0 - forward_share)))
+    over = [
+        leaf(
+            f"longer than a chunk {way}",
+            overlap.exposed_after_overlap,
+            "s",
+            "network",
+            hidden,
+            compute=c,
+            communication=hop.value,
+            slowdown=0.0,
+        )
+        for way, c in beside
+    ]
+    return [total("hand-overs beside chunks", over)]
 
 
 def _passes(held: dict[Kind, Any], per_kind: dict[Kind, list[Term]]) -> tuple[Any, Any, Any]:

@@ -139,9 +139,12 @@ def sent_once(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride
     return leaf(name, exchanges.two_tier_forwarded, "s", "network", size=size, distinct=distinct, distinct_ranks=ranks, **wires)
 
 
-def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, distance: Any) -> Term:
-    """The time to hand ``size`` bytes to the rank ``distance`` further on, as a network leaf."""
-    near = distance < domain_ranks(cluster, plan)
+def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, n: Any, stride: Any) -> Term:
+    """The time to hand ``size`` bytes to the next of ``n`` ranks ``stride`` apart, as a network leaf.
+
+    All hand over at once and wait for the slowest: where one of them leaves the domain, that one sets the pace.
+    """
+    near = inner_ranks(cluster, plan, n, stride) >= n
     inside, outside = cluster.scale_up.collective["point_to_point"], cluster.scale_out.collective["point_to_point"]
     inside_rate = scale_up_rate(cluster, 2.0)  # one hand-over uses one link of a mesh
     rate = np.where(near, getattr(inside_rate, "value", inside_rate), nic_rate(cluster).value)
@@ -152,7 +155,7 @@ def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, distance:
 
 def ring_pass(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:
     """The time for blocks of ``size`` bytes to go round ``n`` ranks ``stride`` apart, as a network leaf."""
-    hop = point_to_point(cluster, plan, name, size, stride * n - 1.0)
+    hop = point_to_point(cluster, plan, name, size, n, stride)
     return leaf(name, collectives.ring_pass, "s", bound="network", n=n, **hop.inputs)
 
 

@@ -146,7 +146,7 @@ def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:
         },
         "step_seconds": choice.seconds,
         "device_bytes": choice.device,
-        "objectives": values,
+        "objectives": {name: value if np.isfinite(value) else None for name, value in values.items()},  # money without a price
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ironlaw import units
-from ironlaw.report.text import Ink, short
+from ironlaw.report.text import Ink, dollars, short
 
 _GOALS = {
     "time": "the shortest time",
@@ -86,11 +86,15 @@ def _against(plan: dict[str, Any], other: dict[str, Any], goal: str) -> str:
     return f"the next, {_mesh(other)}, takes {other['goal'] / plan['goal'] - 1.0:.1%} more {words[goal]}, a step {step}"
 
 
+def _usd(usd: float | None) -> str:
+    return "-" if usd is None else f"{usd:,.0f}"
+
+
 def _run_line(run: dict[str, Any]) -> str:
-    line = f"{run['days']:,.1f} days and {run['usd']:,.0f} USD without failures"
+    line = f"{run['days']:,.1f} days and {dollars(run['usd'])} without failures"
     if run.get("days_with_failures") is None:
         return line
-    return f"{line}, {run['days_with_failures']:,.1f} days and {run['usd_with_failures']:,.0f} USD with them"
+    return f"{line}, {run['days_with_failures']:,.1f} days and {dollars(run['usd_with_failures'])} with them"
 
 
 def _offloaded(plan: dict[str, Any]) -> str:
@@ -166,7 +170,7 @@ def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     for row in _thinned(shown, _SIZES):
         mark = "*" if row["answers"] else " "
         several = f"  {row['accelerator']}" if len(data["question"]["on"]) > 1 else ""
-        days = f" {row['days']:>9,.1f} {row['usd']:>14,.0f}" if row["days"] is not None and row["usd"] is not None else ""
+        days = f" {row['days']:>9,.1f} {_usd(row['usd']):>14}" if row["days"] is not None else ""
         yield f"  {mark} {row['gpus']:>7,.0f} {units.show(row['step_seconds'], 's'):>9} {row['tokens_per_second']:>13,.0f}{days}{several}"
     small = [r for r in rows if not r["fits"]]
     if small:
@@ -222,7 +226,9 @@ def pareto(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         yield f"  step {units.show(point['step_seconds'], 's'):>8}  {values}  {several}{axes}, recompute {p['recompute']}"
 
 
-def _objective(name: str, value: float) -> str:
+def _objective(name: str, value: float | None) -> str:
+    if value is None:
+        return "no price known"
     shown = {
         "time": lambda v: f"{v / 86400.0:,.2f} days" if v > 3600 else units.show(v, "s"),
         "cost": lambda v: f"{v:,.0f} USD" if v > 100 else f"{v:.3g} USD",

@@ -179,16 +179,21 @@ def run_lines(group: Group, at: int) -> Iterator[str]:
     run = run_data(group, at)
     if run is None or run["days"] is None:
         return
-    missing = [name for name in ("days", "gpu_hours", "usd", "kwh", "kg_co2e") if run[name] is None]
+    missing = [name for name in ("days", "gpu_hours", "kwh", "kg_co2e") if run[name] is None]
     if missing:
         yield f"no estimate of the run: {', '.join(missing)}"
         return
     yield f"The run of {units.show(run['tokens'], 'token')} (no failures)"
     yield (
-        f"  {run['days']:,.1f} days, {run['gpu_hours']:,.0f} GPU-hours, {run['usd']:,.0f} USD,"
+        f"  {run['days']:,.1f} days, {run['gpu_hours']:,.0f} GPU-hours, {dollars(run['usd'])},"
         f" {run['kwh'] / 1000:,.0f} MWh, {run['kg_co2e'] / 1000:,.0f} t CO2e"
     )
     yield f"  with failures: {_with_failures(run)}"
+
+
+def dollars(usd: float | None) -> str:
+    """Money, or that no price is known."""
+    return "no price known" if usd is None else f"{usd:,.0f} USD"
 
 
 def _with_failures(run: dict[str, Any]) -> str:
@@ -197,7 +202,7 @@ def _with_failures(run: dict[str, Any]) -> str:
         return "never finishes in any useful time"
     count = run["failures"]
     return (
-        f"{run['days_with_failures']:,.1f} days, {run['usd_with_failures']:,.0f} USD;"
+        f"{run['days_with_failures']:,.1f} days, {dollars(run['usd_with_failures'])};"
         f" a failure every {units.show(run['mttf_hours'] * 3600.0, 's')} ({format(count, ',.0f' if count >= 10.0 else '.2g')} in all),"
         f" checkpoint every {units.show(run['checkpoint_interval_seconds'], 's')}, goodput {run['goodput']:.1%}"
     )

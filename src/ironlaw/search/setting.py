@@ -16,7 +16,7 @@ from ironlaw.estimate.answer import Bound, bind_question, sequences_of
 from ironlaw.estimate.bind import assume
 from ironlaw.estimate.counts import total_parameters
 from ironlaw.estimate.place import DEFAULT_SEQ_LEN, default_batch
-from ironlaw.estimate.run import Run, run_of
+from ironlaw.estimate.run import Run, bind_price, run_of
 from ironlaw.search.best import Sweep, sweep
 from ironlaw.search.grid import Task
 from ironlaw.search.mesh import Mesh, mesh_rows, plan_of
@@ -36,6 +36,11 @@ class Setting:
     variant: dict[str, Any]
     sweeps: list[Sweep] = field(default_factory=list)
     turned_away: dict[str, int] = field(default_factory=dict)  # mesh rows by the rule they break
+
+    def __post_init__(self) -> None:
+        """Refuse to rank by money where no price is known; other goals answer without."""
+        if self.question.minimize == "cost" or self.question.budget is not None:
+            bind_price(self.bound.given.get("price"), self.bound.cluster, self.bound.folders, [])
 
     @property
     def on(self) -> str:

@@ -107,13 +107,14 @@ def _of_layer(group: Group, name: str, kind: Kind) -> list[tuple[Term, float]] |
 
 
 def _hops(group: Group, at: int) -> dict[str, Any] | None:
-    """Hand-overs to the next stage and back, where they run beside computation: nothing of them shows."""
+    """Hand-overs to the next stage and back, where they run beside computation: only what is longer than a chunk shows."""
     job, cluster, plan = group.job, group.cluster, group.plan
     if not (_at(plan.pp, at) > 1 and _at(plan.vpp, at) > 1 and _at(plan.overlap_pp, at)):
         return None
     hop = point_to_point(job, cluster, plan)
     count = 2.0 * _at(plan.vpp, at) * _at(plan.num_microbatches, at)
+    shown = _at(group.step.tree["hand-overs beside chunks"].value, at) * _at(plan.num_microbatches, at)
     return {
         "collective": "stage to stage", "where": "step", "count": count, "wire_bytes": _wire(hop, at) * count,
-        "alone": _at(hop.value, at) * count, "shown": 0.0,
+        "alone": _at(hop.value, at) * count, "shown": shown,
     }  # fmt: skip
