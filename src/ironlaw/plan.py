@@ -109,7 +109,10 @@ class Job:
     moe_dispatcher: str = "alltoall"  # alltoall | deepep | hybridep: the last two send a row once to each domain
     capacity_factor: float = 0.0  # rows an expert is padded or cut to, over the mean; 0: dropless
     layers_per_stage: tuple[int, ...] = ()
-    cp_method: str = "ring"  # ring | all-to-all
+    cp_method: str = "ring"  # ring | all-to-all | all-gather | all-to-all+ring
+    cp_inner: float = 0.0  # with all-to-all+ring: ranks that trade heads; 0: as many as divide the heads and share a domain
+    cp_domain: float = 8.0  # accelerators of a scale-up domain, which the inner group keeps to
+    cp_balance: bool = True  # a context rank has a chunk from either end of the sequence; False: one piece
     document_length: float = 0.0  # tokens of a packed document; 0: a sequence is one
     offload_layers: float = 0.0  # of a stage, whose activations are offloaded; 0: all
     lora_rank: float = 0.0  # 0: everything is trained

@@ -293,7 +293,8 @@ def _job_maker(given: dict[str, Any], model: Model, cluster: Cluster, folders: t
         if name not in made:
             notes_of: Assumptions = []
             record = load.record("frameworks", name, folders)
-            made[name] = (bind_job(given, model, record, cluster.accelerator.flash_attention, notes_of), notes_of)
+            bound = bind_job(given, model, record, cluster.accelerator.flash_attention, notes_of)
+            made[name] = (replace(bound, cp_domain=cluster.node.scale_up_size.value), notes_of)
         return made[name] if notes else made[name][0]
 
     return job

@@ -170,6 +170,8 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         moe_dispatcher=options.get("moe_dispatcher", "alltoall"),
         layers_per_stage=options.get("layers_per_stage", ()),
         cp_method=options.get("cp_method", "ring"),
+        cp_inner=options.get("cp_inner", 0.0),
+        cp_balance=options.get("cp_balance", True),
         document_length=options.get("document_length", 0.0),
         offload_layers=options.get("offload_layers", 0.0),
         lora_rank=options.get("lora_rank", 0.0),

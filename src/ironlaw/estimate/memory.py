@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.context import held_in_attention
 from ironlaw.estimate.counts import (
     common_parameters,
     largest_experts,
@@ -26,12 +27,13 @@ from ironlaw.estimate.counts import (
     stage_routed,
     stage_tables,
 )
+from ironlaw.estimate.in_flight import in_flight_of_last_chunk, in_flight_per_layer
 from ironlaw.estimate.kinds import kinds, layers_of
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
 from ironlaw.estimate.stages import Stage, offloaded_share, stages
 from ironlaw.estimate.trained import stage_trained
-from ironlaw.law import activations, pipeline, states
+from ironlaw.law import activations, states
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
 
@@ -130,12 +132,14 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     """The device memory of one class of stages."""
     f = job.framework
     s = Shapes.of(job, plan)
+    loss = logits(job, plan, s, stage)
     allocated = total(
         "allocated",
         [
             *model_states(job, plan, stage),
             activation_memory(job, plan, s, stage),
-            logits(job, plan, s, stage),
+            loss,
+            *held_in_attention(job, plan, s, stage, loss),
             *deferred_logits(job, plan, s, stage),
             transit_buffers(job, plan, s),
             gather_buffers(job, plan, stage),
@@ -222,45 +226,6 @@ def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Ter
             shards=np.minimum(shards, np.maximum(tables / np.maximum(whole, 1.0), 1.0)),
         )
     ]
-
-
-def micro_batches_in_flight(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Micro-batches a stage holds activations of: all with GPipe, pp + 1 with DualPipe, else by its distance to the end."""
-    if job.schedule == "gpipe":
-        return np.where(plan.pp > 1, plan.num_microbatches, 1.0)
-    if job.schedule == "dualpipe":
-        return np.where(plan.pp > 1, np.minimum(plan.pp + 1.0, plan.num_microbatches), 1.0)
-    return pipeline.in_flight_interleaved(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan))
-
-
-def microbatch_group(job: Job, plan: Plan) -> Any:
-    """Micro-batches a chunk runs before the next chunk's turn."""
-    return job.microbatch_group or plan.pp
-
-
-def in_flight_per_layer(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Micro-batches that a layer of the stage holds on average: less where its short chunk, with the loss, holds the fewest.
-
-    Layers fill the chunks of a rank; what embedding or loss leave less is missing in its first or its last chunk.
-    """
-    held = micro_batches_in_flight(job, plan, stage)
-    if job.schedule in ("gpipe", "dualpipe") or not np.any(plan.vpp > 1):
-        return held
-    layers = np.maximum(stage.layers, 1.0)
-    full = np.ceil(layers / plan.vpp)
-    embedding = stage.embedding if job.count_embedding else 0.0
-    missing = np.where(plan.vpp > 1, np.minimum(plan.vpp * full - layers, full), 0.0)
-    last = in_flight_of_last_chunk(job, plan, stage)
-    first = pipeline.in_flight_chunk(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan), 0.0)
-    short = np.where(stage.head > 0, last, np.where(embedding > 0, first, held))
-    return held + missing * (held - short) / layers
-
-
-def in_flight_of_last_chunk(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Micro-batches of the chunk that holds the last layers of a stage."""
-    if job.schedule in ("gpipe", "dualpipe"):
-        return micro_batches_in_flight(job, plan, stage)
-    return pipeline.in_flight_chunk(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan), plan.vpp - 1.0)
 
 
 def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:

@@ -232,6 +232,12 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
     ]
     if job.layers_per_stage:
         data["layers_per_stage"] = list(job.layers_per_stage)
+    if data["cp"] != 1:
+        data |= {"cp_method": job.cp_method, "cp_balance": "on" if job.cp_balance else "off"}
+        if job.cp_method == "all-to-all+ring":
+            from ironlaw.estimate.sequence import head_ranks
+
+            data["cp_inner"] = number(head_ranks(job, plan), at)
     return data
 
 
