@@ -192,6 +192,8 @@ def drawn(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
         question["framework"] = r.choice(FRAMEWORKS)
     if r.random() < 0.2:
         question["cp_method"] = "all-to-all"
+    elif seed % 5 == 0:
+        question |= {"cp_method": ("ring", "all-gather", "all-to-all+ring")[seed // 5 % 3], "cp_balance": seed % 2 == 0}
     if r.random() < 0.2:
         question["count_embedding"] = True
 
@@ -562,6 +564,8 @@ LAWS = (
     {"model": "qwen-3-next-80b-a3b"},
     {"model": "nemotron-h-8b", "count_embedding": True},
     {"model": "gemma-3-4b", "cp_method": "all-to-all"},
+    {"model": "gemma-3-4b", "cp_method": "all-gather", "cp_balance": False},
+    {"model": "llama-3-8b", "cp_method": "all-to-all+ring"},
     {"model": "llama-3-8b", "schedule": "zero-bubble", "document_length": 1000},
     {"model": "llama-3-8b", "schedule": "gpipe", "flash_attention": False},
     {"model": "llama-3-8b", "lora_rank": 16, "lora_targets": "all", "offload_layers": 2},

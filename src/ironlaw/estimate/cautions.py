@@ -26,7 +26,7 @@ def cautions(given: dict[str, Any], given_cp: bool, job: Job, cluster: Cluster) 
         kind = "table of learned positions" if model.position_embedding == "learned" else "stated range"
         made.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
     if longest >= LONG and not given_cp and max(_items(given["gpus"])) > 1:
-        made.append(f"cp is not searched: at seq_len {longest:g} context parallel (--cp) may be faster")
+        made.append(f"cp is not searched: at seq_len {longest:g} context parallel (--cp, or ironlaw plan, which searches it) may be faster")
     for name in _ONLY_IN_A_RUN:
         if name in given and "tokens" not in given:
             made.append(f"--{name.replace('_', '-')} has no effect without --tokens: there is no run section")

@@ -13,6 +13,7 @@ from ironlaw.search.advice import advise
 from ironlaw.search.answer import FEW, Choice, Found
 from ironlaw.search.best import SIMPLEST, effort_of
 from ironlaw.search.misses import misses
+from ironlaw.search.sharing import sharing
 from ironlaw.search.sizing import sizes
 from ironlaw.search.why import difference
 
@@ -45,6 +46,7 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
         "partial": found.partial,
         "plans": plans,
         "simplest": simplest(plans),
+        "context_parallel": sharing(found, choices[0]) if choices else None,
         "told_apart": told_apart(found.folders),
         "pareto": [pareto_entry(choice, values) for choice, values in found.pareto()],
         "sizes": sizes(question, found.settings),
