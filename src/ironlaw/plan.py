@@ -109,6 +109,7 @@ class Job:
     moe_dispatcher: str = "alltoall"  # alltoall | deepep | hybridep: the last two send a row once to each domain
     capacity_factor: float = 0.0  # rows an expert is padded or cut to, over the mean; 0: dropless
     layers_per_stage: tuple[int, ...] = ()
+    mtp_stage: int | None = None  # of layers_per_stage, the one with the layers for further tokens; None: that with the loss
     cp_method: str = "ring"  # ring | all-to-all | all-gather | all-to-all+ring
     cp_inner: float = 0.0  # with all-to-all+ring: ranks that trade heads; 0: as many as divide the heads and share a domain
     cp_domain: float = 8.0  # accelerators of a scale-up domain, which the inner group keeps to
@@ -126,6 +127,7 @@ class Job:
     schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
 
 
+BY_RULE = -1.0  # layers of a stage that nobody gave
 OWN_ENGINES = ("ici-torus", "neuronlink-torus")  # links whose collectives need no compute units: TPU, Trainium
 
 
@@ -196,6 +198,9 @@ class Plan:
     # 1 where it is held in host memory
     offload_optimizer: Any
     offload_activations: Any
+    # layers of the first and of the last pipeline stage; below 0 where the rule for all stages has them
+    first_stage_layers: Any = BY_RULE
+    last_stage_layers: Any = BY_RULE
 
     @property
     def dp(self) -> Any:

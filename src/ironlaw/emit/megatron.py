@@ -94,7 +94,9 @@ def _stages(a: Arguments, pp: int, layers: int) -> dict[str, Any]:
     made: dict[str, Any] = {}
     layout = a.text("pipeline-model-parallel-layout")
     if layout:
-        made["layers_per_stage"], chunks = layers_by_stage(layout, pp, layers)
+        made["layers_per_stage"], chunks, further = layers_by_stage(layout, pp, layers)
+        if further is not None and further != pp - 1:
+            made["mtp_stage"] = further
     elif first is not None or last is not None:
         rest, ranks = layers - (first or 0) - (last or 0), pp - (first is not None) - (last is not None)
         if ranks < 1 or rest < ranks or rest % ranks:

@@ -169,6 +169,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         capacity_factor=options.get("capacity_factor", 0.0),
         moe_dispatcher=options.get("moe_dispatcher", "alltoall"),
         layers_per_stage=options.get("layers_per_stage", ()),
+        mtp_stage=int(options["mtp_stage"]) if "mtp_stage" in options else None,
         cp_method=options.get("cp_method", "ring"),
         cp_inner=options.get("cp_inner", 0.0),
         cp_balance=options.get("cp_balance", True),

@@ -35,7 +35,7 @@ def in_flight_per_layer(job: Job, plan: Plan, stage: Stage) -> Any:
         return held
     layers = np.maximum(stage.layers, 1.0)
     full = np.ceil(layers / plan.vpp)
-    embedding = stage.embedding if job.count_embedding else 0.0
+    embedding = stage.embedding * (job.count_embedding | (plan.first_stage_layers >= 0.0))
     missing = np.where(plan.vpp > 1, np.minimum(plan.vpp * full - layers, full), 0.0)
     last = in_flight_of_last_chunk(job, plan, stage)
     first = pipeline.in_flight_chunk(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan), 0.0)

@@ -205,7 +205,7 @@ def largest_matrix(job: Job, plan: Plan, stage: Stage) -> Any:
     """Parameters that one rank must own together: an optimizer of whole matrices cannot split the embedding; 0 for all others."""
     if job.optimizer != "muon" or job.lora_rank:
         return 0.0
-    return np.maximum(stage.embedding, stage.head) * job.model.vocab_size * job.model.hidden_size / plan.tp
+    return np.ceil(np.maximum(stage.embedding, stage.head)) * job.model.vocab_size * job.model.hidden_size / plan.tp
 
 
 def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Term]:
@@ -259,7 +259,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
                     times=float(kind.trained)
                     * on_device
                     * layers_of(stage, kind, job.model)
-                    * (at_end if kind.place == "end" else in_flight)
+                    * (np.where(stage.head > 0, at_end, in_flight) if kind.place == "end" else in_flight)
                     * (1.0 - plan.recompute_layers),
                 )
                 for kind, parts in saved.items()
@@ -296,7 +296,7 @@ def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     alive = (1.0 + job.model.num_nextn_predict_layers) * np.where(
         (plan.pp > 1) & (job.schedule == "gpipe"), plan.num_microbatches, 1.0
     )  # one set a head; GPipe computes no backward before all forwards
-    return total("logits and loss", [inputs, scores], times=stage.head * alive)
+    return total("logits and loss", [inputs, scores], times=np.ceil(stage.head) * alive)
 
 
 def logit_bytes(job: Job) -> Any:
@@ -310,7 +310,7 @@ def deferred_logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term]
     if not job.deferred_wgrad:
         return []
     e = job.precision.activation_bytes
-    waiting = stage.head * np.where(plan.pp > 1, np.minimum(job.deferred_wgrad, plan.num_microbatches), 0.0)
+    waiting = np.ceil(stage.head) * np.where(plan.pp > 1, np.minimum(job.deferred_wgrad, plan.num_microbatches), 0.0)
     gradients = leaf(
         "gradients of logits",
         activations.logits,
@@ -353,7 +353,7 @@ def workspace(job: Job, cluster: Cluster) -> list[Term]:
 
 def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
     """ZeRO-3: two units' whole weights (one in use, one prefetched) and one's whole gradients: layers, matrices, or the table."""
-    table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
+    table = np.ceil(np.maximum(stage.embedding, stage.head)) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
     biggest = table
     for kind in kinds(job.model):
         whole = common_parameters(job.model, kind) / plan.tp + routed_parameters(job.model, kind) / plan.expert_ways

@@ -172,7 +172,7 @@ def offload(value: Any, flag: str) -> frozenset[str]:
 def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
     """A comma list of layers per pipeline stage."""
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    return tuple(int(whole(item, flag)) for item in items)
+    return tuple(int(none_or_more(item, flag)) for item in items)
 
 
 def tokens(value: Any, flag: str) -> float:
@@ -306,6 +306,9 @@ OPTIONS: dict[str, Option] = {
     ),
     "cuda_graphs": Option(one_of(GRAPHS), "what CUDA graphs replay: none, partial (all but routed experts), full", "WHAT"),
     "layers_per_stage": Option(stage_layers, "explicit comma list of layers per pipeline stage", "LIST"),
+    "first_stage_layers": Option(none_or_more, "layers of the first pipeline stage; the others share the rest", column=True),
+    "last_stage_layers": Option(none_or_more, "layers of the last pipeline stage; the others share the rest", column=True),
+    "mtp_stage": Option(none_or_more, "with layers_per_stage, the stage, from 0, of the layers for further tokens (default: the last)"),
     "count_embedding": Option(switch, "embedding and loss take a layer's place each when layers are split", "on|off"),
     "mtp_layers": Option(none_or_more, "layers that predict further tokens (default: the model's own)", "N"),
     "cp_method": Option(

@@ -19,10 +19,21 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
     model = job.model
     smallest: Any = np.inf
     fewest: Any = np.inf
+    placed: Any = 0.0
+    by_rule = np.maximum(plan.first_stage_layers, plan.last_stage_layers) < 0.0
+    given = not np.all(by_rule)
     for stage in stages(job, plan):
-        smallest = np.where(stage.count > 0, np.minimum(smallest, stage.layers), smallest)
-        slots = stage.layers + (stage.embedding + stage.head if job.count_embedding else 0.0)
+        shortest, slots = stage.layers, stage.layers
+        if job.count_embedding:
+            slots = slots + (stage.embedding + stage.head)
+        elif given:  # an end that is given its layers may be the embedding or the loss alone, and a chunk may be
+            ends = stage.embedding * (plan.first_stage_layers >= 0.0) + stage.head * (plan.last_stage_layers >= 0.0)
+            shortest = slots = slots + np.where(plan.pp > 1, ends, 0.0)
+        elif job.layers_per_stage:
+            shortest = shortest + stage.embedding + stage.head
+        smallest = np.where(stage.count > 0, np.minimum(smallest, shortest), smallest)
         fewest = np.where(stage.count > 0, np.minimum(fewest, slots), fewest)
+        placed = placed + np.maximum(stage.count, 0.0) * stage.layers
     traded = head_ranks(job, plan)
     heads_divide = _divides(plan.tp * traded, model.num_attention_heads) & _divides(plan.tp * traded, key_heads(job))
     in_levels = (traded > 1.0) & (traded < plan.cp) & _divides(traded, plan.cp)
@@ -41,6 +52,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "stages_paired": ((plan.pp == 1) | (job.schedule != "dualpipe") | paired),
         "micro_batches_whole": _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": smallest >= 1.0,
+        "stages_hold_all_layers": (by_rule | ((plan.pp > 1) & np.equal(placed, float(model.num_hidden_layers)))),
         "chunks_have_layers": ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
         "interleaving_groups_whole": ((plan.vpp == 1) | _groups_whole(job, plan)),
         "zero_has_shards": ((plan.zero > 0) | (plan.dp_shard == 1)),
@@ -60,7 +72,8 @@ RULES = {
     "cp_has_two_levels": "all-to-all+ring has an inner group of more than one rank and fewer than cp, which divides cp",
     "stages_paired": "dualpipe pairs stages: pp is 1, or even with at least 2 pp micro-batches",
     "micro_batches_whole": "micro_batch_size * dp divides global_batch_size",
-    "stages_have_layers": "every pipeline stage has a layer",
+    "stages_have_layers": "every pipeline stage has a layer; one that is given none may have embedding or loss alone",
+    "stages_hold_all_layers": "first_stage_layers, last_stage_layers and what the others share are all layers, on more than one stage",
     "chunks_have_layers": "vpp > 1 needs pp > 1 and a layer for every chunk",
     "interleaving_groups_whole": "the interleaved schedule needs micro-batches in multiples of pp, or of a microbatch_group of at least pp",
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
@@ -84,6 +97,8 @@ _BROKEN = {
     "stages_paired": "dualpipe needs an even pp and at least 2 pp micro-batches, there are pp {pp:g} and {num_microbatches:g}",
     "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
+    "stages_hold_all_layers": "first_stage_layers {first_stage_layers:g} and last_stage_layers {last_stage_layers:g} (-1: by the rule)"
+    " do not place the {model.num_hidden_layers} layers of {model.name} on pp {pp:g}",
     "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage",
     "interleaving_groups_whole": "interleaving needs micro-batches in multiples of pp {pp:g}, or of a microbatch_group of at least pp,"
     " there are {num_microbatches:g}",

@@ -171,8 +171,8 @@ def host_time(job: Job, cluster: Cluster) -> Any:
 def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, device: Any, passes: Any) -> Term:
     """Dispatch and combine of every pass: waited for, but in DualPipe, where another micro-batch computes meanwhile."""
     pass_by = experts.communication(cluster, job, plan, s)
-    if job.schedule == "dualpipe":
-        return exposed(cluster, "expert parallel", device, pass_by.value * passes)
+    if job.schedule == "dualpipe" and np.any(plan.pp > 1):  # one stage has no other micro-batch under way
+        return exposed(cluster, "expert parallel", np.where(plan.pp > 1, device, 0.0), pass_by.value * passes)
     return total("expert parallel", [pass_by], times=passes)
 
 

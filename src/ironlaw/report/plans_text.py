@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ironlaw import units
-from ironlaw.report.text import Ink, short
+from ironlaw.report.text import Ink, short, uneven
 
 _GOALS = {
     "time": "the shortest time",
@@ -56,7 +56,7 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     """The best plan and why."""
     plan = data["plans"][0]
     p, t, band = plan["plan"], plan["throughput"], plan["band"]
-    axes = " ".join(f"{n} {p[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if p[n] != 1)
+    axes = " ".join(f"{n} {p[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if p[n] != 1) + uneven(p)
     yield f"{ink.bold('Best')}: {p['gpus']} x {p['accelerator']}, {axes or 'one rank'}, zero {p['zero']}"
     yield (
         f"  micro-batch {p['micro_batch_size']} x {_whole(p['num_microbatches'])}, recompute {p['recompute']},"
@@ -159,6 +159,7 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
             line += f" {worth['time'] / 86400.0:>7,.1f} {worth['cost']:>12,.0f}"
         several = f" {p['accelerator']}" if len(data["question"]["on"]) > 1 else ""
         several += "".join(f" {value}" for name, value in plan["variant"].items() if name != "cp_method" or p["cp"] > 1)
+        several += uneven(p)
         yield line + several + _offloaded(plan).replace(", ", " ", 1) + (f"  {plan['note']}" if plan["note"] else "")
     if told := plans_note(data):
         yield ink.dim(told)

@@ -19,7 +19,7 @@ from ironlaw.search.mesh import COLUMNS
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of
 from ironlaw.search.sizing import admits, narrowed
-from ironlaw.search.space import WORDS
+from ironlaw.search.space import ENDS, WORDS
 
 FEW = 5  # plans listed when nobody says how many
 SPARE = 0.05  # of memory: what a plan should leave, as memory is predicted no better
@@ -257,6 +257,9 @@ def options_of(choices: Sequence[Choice]) -> dict[str, Any]:
     columns["recompute"] = [str(r["recompute"]) for r in rows]
     columns["overlap"] = [frozenset(n for n in OVERLAPS if r[f"overlap_{n.replace('-', '_')}"]) for r in rows]
     columns["offload"] = [frozenset(n for n in OFFLOADS if r[f"offload_{n}"]) for r in rows]
+    for axis in ENDS:
+        if max(columns[axis]) < 0.0:
+            del columns[axis]
     if not any(columns["offload"]):
         del columns["offload"]
     fixed = {k: v for k, v in bound.given.items() if k not in (*columns, "global_batch_tokens")}

@@ -13,7 +13,8 @@ from ironlaw import units
 from ironlaw.errors import InputError, QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.options import OFFLOADS, OPTIONS, OVERLAPS, switch
 
-MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size")
+ENDS = ("first_stage_layers", "last_stage_layers")
+MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", *ENDS)
 SWITCHES = (
     "sp",
     *(f"overlap_{name.replace('-', '_')}" for name in OVERLAPS),
@@ -23,12 +24,20 @@ CHOICES = ("recompute", "zero", *SWITCHES)
 # each value is a job or a cluster of its own
 VARIANTS = ("schedule", "precision", "framework", "count_embedding", "cp_method", "moe_dispatcher", "attention_kernel", "node", "fabric")
 AXES = (*MESH, *CHOICES, *VARIANTS)
-OPEN = {"pp": "all", "dp_replicate": "all", "dp_shard": "all", "cp": "by length", "cp_method": "by length"}  # words for their values
+OPEN = {  # words that stand for the values of an axis
+    "pp": "all",
+    "dp_replicate": "all",
+    "dp_shard": "all",
+    "cp": "by length",
+    "cp_method": "by length",
+    "last_stage_layers": "balanced",
+}
 WORDS = {
     ("pp", "all"): "every divisor",
     ("dp_replicate", "all"): "every divisor",
     ("dp_shard", "all"): "every divisor",
     ("cp", "by length"): "1, 2, 4, 8, and on while a rank keeps 1,024 tokens of a sequence",
+    ("last_stage_layers", "balanced"): "by the rule, and what makes the slowest stage shorter (the first stage's along)",
     ("cp_method", "by length"): "ring; from sequences of 16,384 tokens on all of them",
 }
 FEWEST_TOKENS = 1024.0  # of one sequence that more than USUAL_RANKS context ranks leave each
