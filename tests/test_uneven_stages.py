@@ -11,6 +11,7 @@ import ironlaw
 from ironlaw.catalog import load
 from ironlaw.emit.megatron import options_from_arguments
 from ironlaw.emit.megatron_patterns import layers_by_stage
+from ironlaw.emit.megatron_stages import stage_flags
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.stages import stages
 from ironlaw.search.answer import estimate_of
@@ -107,6 +108,25 @@ MEGATRON = {
     "micro_batch_size": 1, "global_batch_size": 16, "vocab_size": 32000, "bf16": True, "pipeline_model_parallel_size": 4,
     "mtp_num_layers": 1,
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("layers", "vpp", "further"),
+    [
+        ([9, 9, 9, 5], 1, 0), ([5, 9, 9, 9], 1, 0), ([7, 9, 9, 7], 1, 1), ([22, 10], 1, 0), ([8, 9, 9, 6], 1, 1), ([10, 11, 11, 0], 1, 2),
+        ([8, 10, 10, 4], 2, 0), ([4, 4, 4, 1], 2, 1), ([8, 8, 8, 8], 2, 0), ([8, 9, 9, 6], 3, 0),
+    ],
+)  # fmt: skip
+def test_megatrons_words_for_stages_are_read_back(layers, vpp, further):
+    flags = stage_flags(layers, vpp, further)
+    given = MEGATRON | {"num_layers": sum(layers), "pipeline_model_parallel_size": len(layers), "mtp_num_layers": further}
+    if vpp > 1:
+        given["num_virtual_stages_per_pipeline_rank"] = vpp
+    given |= dict(zip((f[2:].replace("-", "_") for f in flags[::2]), flags[1::2], strict=True))
+    made, _ = options_from_arguments(given, gpus=8, on="h100-sxm")
+    assert made.get("layers_per_stage", layers) == layers
+    assert made["vpp"] == vpp
+    assert bool(flags) == (len(set(layers)) > 1)
 
 
 # DualPipe: a rank runs a stage from either end
