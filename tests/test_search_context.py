@@ -125,7 +125,7 @@ def test_the_answer_says_why_sequences_are_shared():
 
 
 def test_the_answer_says_why_they_are_not(tmp_path):
-    question = {**LONG, "seq_len": 16384, "global_batch_size": 512}
+    question = {**LONG, "seq_len": 16384, "global_batch_size": 512, "fix": "pp=1"}
     data = search_data(ironlaw.search(**question), advice=False)
     assert data["context_parallel"]["cp"] == 1
     assert "cp 1: the fastest with (cp 2) takes" in page(data)
