@@ -38,6 +38,7 @@ DENSE = {
 }
 ROUTED = {**DENSE, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 1536}
 MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size")
+ENDS = ("first_stage_layers", "last_stage_layers")
 SWITCHES = tuple(name for name in CHOICES if name not in ("recompute", "zero"))
 
 
@@ -80,7 +81,9 @@ def meshes(space: dict[str, Any], gpus: int, batch: int) -> Iterator[dict[str, i
                 continue
             rest = (listed(space, axis, 1) for axis in ("vpp", "ep", "etp", "micro_batch_size"))
             for vpp, ep, etp, micro in itertools.product(*rest):
-                yield dict(zip(("gpus", *MESH), (gpus, tp, pp, vpp, cp, ep, etp, replicate, shard, micro), strict=True))
+                mesh = dict(zip(("gpus", *MESH), (gpus, tp, pp, vpp, cp, ep, etp, replicate, shard, micro), strict=True))
+                for ends in itertools.product(*(space[axis] for axis in ENDS if axis in space)):
+                    yield mesh | dict(zip([axis for axis in ENDS if axis in space], ends, strict=True))
 
 
 def habits(space: dict[str, Any], framework: str, mesh: dict[str, int]) -> Iterator[dict[str, Any]]:
@@ -116,6 +119,7 @@ def asked(question: dict[str, Any], plans: list[dict[str, Any]]) -> Slow:
         index = [i for i, p in enumerate(plans) if p["framework"] == name]
         rows = [plans[i] for i in index]
         columns: dict[str, Any] = {axis: [r[axis] for r in rows] for axis in ("gpus", *MESH, "recompute", "zero")}
+        columns |= {axis: [r[axis] for r in rows] for axis in ENDS if rows[0].get(axis, -1) >= 0}
         columns["sp"] = [bool(r["sp"]) for r in rows]
         columns["overlap"] = [frozenset(n for n in OVERLAPS if r[f"overlap_{n.replace('-', '_')}"]) for r in rows]
         columns["offload"] = [frozenset(n for n in OFFLOADS if r[f"offload_{n}"]) for r in rows]
@@ -143,6 +147,7 @@ def meaning(plan: dict[str, Any], experts: bool) -> tuple[Any, ...]:
     return (
         plan["framework"],
         *(plan[axis] for axis in MESH),
+        *(plan.get(axis, -1) for axis in ENDS),
         redone,
         zero,
         bool(plan["sp"]) if plan["tp"] > 1 else None,
@@ -192,6 +197,8 @@ def drawn(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
         question["framework"] = r.choice(FRAMEWORKS)
     if r.random() < 0.2:
         question["cp_method"] = "all-to-all"
+    elif seed % 5 == 0:
+        question |= {"cp_method": ("ring", "all-gather", "all-to-all+ring")[seed // 5 % 3], "cp_balance": seed % 2 == 0}
     if r.random() < 0.2:
         question["count_embedding"] = True
 
@@ -208,6 +215,8 @@ def drawn(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     if r.random() < 0.5:
         space["vpp"] = some((1, 2, 3), 2)
+    if seed % 4 == 1 and "count_embedding" not in question:
+        space |= {ENDS[seed // 4 % 2]: [1, 2]} if seed % 8 == 1 else {ENDS[0]: [2], ENDS[1]: [0, 1]}
     if r.random() < 0.2:
         space["etp"] = [1, 2]
     if r.random() < 0.8:
@@ -382,7 +391,7 @@ def simplicity(plan: dict[str, Any]) -> tuple[Any, ...]:
     """Of plans of one time, what comes first: fewer ways to split the model, then less of everything that needs more of a stack."""
     hows = ["none", "every:2", "selective", "full"]
     ways = plan["tp"] * plan["pp"] * plan["cp"] * plan["ep"] * plan["etp"]
-    amounts = [hows.index(plan[name]) if name == "recompute" else plan[name] for name in best.SIMPLEST]
+    amounts = [hows.index(plan[name]) if name == "recompute" else plan.get(name, -1.0) for name in best.SIMPLEST]
     return (ways, *canonical(plan, amounts))
 
 
@@ -562,8 +571,12 @@ LAWS = (
     {"model": "qwen-3-next-80b-a3b"},
     {"model": "nemotron-h-8b", "count_embedding": True},
     {"model": "gemma-3-4b", "cp_method": "all-to-all"},
+    {"model": "gemma-3-4b", "cp_method": "all-gather", "cp_balance": False},
+    {"model": "llama-3-8b", "cp_method": "all-to-all+ring"},
     {"model": "llama-3-8b", "schedule": "zero-bubble", "document_length": 1000},
     {"model": "llama-3-8b", "schedule": "gpipe", "flash_attention": False},
+    {"model": "deepseek-v3", "schedule": "dualpipe", "last_stage_layers": 1},
+    {"model": "llama-3-8b", "first_stage_layers": 3, "mtp_layers": 1},
     {"model": "llama-3-8b", "lora_rank": 16, "lora_targets": "all", "offload_layers": 2},
     {"model": "llama-3-8b", "frozen_layers": 5, "optimizer": "adafactor"},
     {"model": "llama-3-8b", "microbatch_group": 8, "deferred_wgrad": 2, "cuda_graphs": "full", "gradient_dtype": "bf16"},
@@ -586,6 +599,7 @@ def test_laws_say_the_same_of_a_grid_and_of_its_plans_one_a_row(asked_of):
     if not job.model.num_experts:
         mesh["ep"] = mesh["etp"] = np.ones(rows)
     mesh["vpp"] = np.where(mesh["pp"] > 1, mesh["vpp"], 1.0)
+    mesh |= {axis: np.where(r.random(rows) < 0.5, options[axis], -1.0) for axis in ENDS if axis in options}
     mesh["gpus"] = mesh["tp"] * mesh["pp"] * mesh["cp"] * mesh["dp_replicate"] * mesh["dp_shard"]
     has_link = cluster.accelerator.pcie_bandwidth is not None
     switch = ((1.0, 0.0),) * 6 + (((0.0, 1.0),) * 2 if has_link else ((0.0,),) * 2)

@@ -115,7 +115,11 @@ class Job:
     dispatch_precision: str = "wide"  # wide | fp8 (rows and their gradients) | fp8-forward: what rows are in on their way to experts
     capacity_factor: float = 0.0  # rows an expert is padded or cut to, over the mean; 0: dropless
     layers_per_stage: tuple[int, ...] = ()
-    cp_method: str = "ring"  # ring | all-to-all
+    mtp_stage: int | None = None  # of layers_per_stage, the one with the layers for further tokens; None: that with the loss
+    cp_method: str = "ring"  # ring | all-to-all | all-gather | all-to-all+ring
+    cp_inner: float = 0.0  # with all-to-all+ring: ranks that trade heads; 0: as many as divide the heads and share a domain
+    cp_domain: float = 8.0  # accelerators of a scale-up domain, which the inner group keeps to
+    cp_balance: bool = True  # a context rank has a chunk from either end of the sequence; False: one piece
     document_length: float = 0.0  # tokens of a packed document; 0: a sequence is one
     offload_layers: float = 0.0  # of a stage, whose activations are offloaded; 0: all
     lora_rank: float = 0.0  # 0: everything is trained
@@ -132,6 +136,7 @@ class Job:
     schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
 
 
+BY_RULE = -1.0  # layers of a stage that nobody gave
 OWN_ENGINES = ("ici-torus", "neuronlink-torus")  # links whose collectives need no compute units: TPU, Trainium
 
 
@@ -213,6 +218,9 @@ class Plan:
     # 1 where it is held in host memory
     offload_optimizer: Any
     offload_activations: Any
+    # layers of the first and of the last pipeline stage; below 0 where the rule for all stages has them
+    first_stage_layers: Any = BY_RULE
+    last_stage_layers: Any = BY_RULE
 
     @property
     def dp(self) -> Any:

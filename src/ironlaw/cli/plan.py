@@ -16,6 +16,7 @@ from ironlaw.estimate.options import OPTIONS
 from ironlaw.search.question import OWN
 
 if TYPE_CHECKING:
+    from ironlaw.search.answer import Found
     from ironlaw.search.question import Question
 
 _EXAMPLES = """
@@ -106,10 +107,23 @@ def _search(
     elif not tables:
         from ironlaw.report.plans_text import page
 
-        sys.stdout.write(page(data, colour=wants_colour()) + "\n")
+        sys.stdout.write(page(data, colour=wants_colour()) + "\n" + _stages(found, data))
     elif not data["plans"]:
         click.echo("ironlaw: no plan answers; without --csv and --parquet the page says why", err=True)
     return 0 if data["plans"] else 1
+
+
+def _stages(found: Found, data: dict[str, Any]) -> str:
+    """Megatron-LM's arguments for the stages of the best plan, where they are of unlike length."""
+    from shlex import join
+
+    from ironlaw.emit.megatron_stages import stage_flags
+
+    plan = data["plans"][0]["plan"] if data["plans"] else {}
+    if "layers_per_stage" not in plan or not plan["framework"].startswith("megatron"):
+        return ""
+    further = found.settings[0].bound.model.num_nextn_predict_layers
+    return f"Stages in Megatron-LM: {join(stage_flags(plan['layers_per_stage'], plan['vpp'], further))}\n"
 
 
 def _progress() -> Any:
@@ -183,7 +197,7 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
         return 0
     click.echo(f"{data['title']}")
     for axis, row in data["axes"].items():
-        click.echo(f"  {axis:<22}{row['size'] if row['size'] is not None else 'all':>5}  {', '.join(short(v) for v in row['values'])}")
+        click.echo(f"  {axis:<22}{row['size'] if row['size'] is not None else '-':>5}  {', '.join(short(v) for v in row['values'])}")
     for rule in data["forbidden"]:
         click.echo(f"  forbidden: {rule}")
     for row in data["settings"]:

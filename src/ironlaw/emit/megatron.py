@@ -19,6 +19,7 @@ from ironlaw.estimate.options import LARGEST
 
 _PRECISION_OF_RECIPE = {"delayed": "fp8", "tensorwise": "fp8", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
 _ZERO_OF_STRATEGY = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+_CP_METHODS = {"a2a": "all-to-all", "allgather": "all-gather", "a2a+p2p": "all-to-all+ring"}
 _RECOMPUTED = {"core_attn": "attention", "mlp": "linear", "moe": "linear", "shared_experts": "", "moe_act": "elementwise",
                "layernorm": "elementwise", "mla_up_proj": ""}  # fmt: skip
 
@@ -93,7 +94,9 @@ def _stages(a: Arguments, pp: int, layers: int) -> dict[str, Any]:
     made: dict[str, Any] = {}
     layout = a.text("pipeline-model-parallel-layout")
     if layout:
-        made["layers_per_stage"], chunks = layers_by_stage(layout, pp, layers)
+        made["layers_per_stage"], chunks, further = layers_by_stage(layout, pp, layers)
+        if further is not None and further != pp - 1:
+            made["mtp_stage"] = further
     elif first is not None or last is not None:
         rest, ranks = layers - (first or 0) - (last or 0), pp - (first is not None) - (last is not None)
         if ranks < 1 or rest < ranks or rest % ranks:
@@ -155,12 +158,23 @@ def _context(a: Arguments, cp: int) -> dict[str, Any]:
     kinds = a.words("cp-comm-type", "p2p")
     if cp == 1 or kinds == {"p2p"}:
         return {}
-    if kinds - {"p2p", "a2a", "allgather", "a2a+p2p"}:
-        raise UnknownNameError("value of --cp-comm-type", " ".join(sorted(kinds)), ("p2p", "a2a", "allgather", "a2a+p2p"))
-    if kinds == {"a2a"}:
-        return {"cp_method": "all-to-all"}
+    if kinds - {"p2p", *_CP_METHODS}:
+        raise UnknownNameError("value of --cp-comm-type", " ".join(sorted(kinds)), ("p2p", *_CP_METHODS))
+    if len(kinds) == 1:
+        return {"cp_method": _CP_METHODS[kinds.pop()]} | _inner_ranks(a, cp)
     a.rule(f"approximated: --cp-comm-type {' '.join(sorted(kinds))} is counted as a ring")
     return {"cp_method": "ring"}
+
+
+def _inner_ranks(a: Arguments, cp: int) -> dict[str, Any]:
+    """With a2a+p2p, the adjacent ranks that trade heads: the first of the two sizes."""
+    if a.words("cp-comm-type", "p2p") != {"a2a+p2p"}:
+        return {}
+    flag = "--hierarchical-context-parallel-sizes"
+    sizes = [whole_number(item, flag) for item in a.text(flag[2:]).split()]
+    if len(sizes) != 2 or sizes[0] * sizes[1] != cp:
+        raise QuestionError(f"--cp-comm-type a2a+p2p needs {flag}: two sizes whose product is cp {cp}")
+    return {"cp_inner": sizes[0]}
 
 
 def _sharding(a: Arguments) -> dict[str, Any]:

@@ -79,13 +79,15 @@ def _unread(text: str, flag: str) -> QuestionError:
     return QuestionError(f"{flag} {text}: cannot be read as a list such as ([0]*3+[1]*12)")
 
 
-def layers_by_stage(layout: str, pp: int, layers: int) -> tuple[list[int], int]:
-    """Layers of each pipeline rank, and chunks of a rank, of a layout: E embedding, t layer, m further-token layer, L loss.
+def layers_by_stage(layout: str, pp: int, layers: int) -> tuple[list[int], int, int | None]:
+    """Layers of each pipeline rank, chunks of a rank, and the rank of the further-token layers, of a layout.
+
+    In it E is the embedding, t a layer, m a further-token layer, L the loss.
 
     Chunks go round the ranks: rank r holds chunks r, r + pp, ...
 
     >>> layers_by_stage("Et*2|(tt|)*5t|tmL", 4, 14)
-    ([4, 4, 3, 3], 2)
+    ([4, 4, 3, 3], 2, 3)
     """
     flag = "--pipeline-model-parallel-layout"
     text = re.sub(r"[\s,]", "", layout)
@@ -104,4 +106,5 @@ def layers_by_stage(layout: str, pp: int, layers: int) -> tuple[list[int], int]:
         raise QuestionError(f"{flag} {layout}: {len(chunks)} stages are no multiple of pp {pp}")
     if text.count("t") != layers:
         raise QuestionError(f"{flag} {layout}: {text.count('t')} layers, --num-layers is {layers}")
-    return [sum(c.count("t") for c in chunks[rank::pp]) for rank in range(pp)], len(chunks) // pp
+    further = next((at % pp for at, chunk in enumerate(chunks) if "m" in chunk), None)
+    return [sum(c.count("t") for c in chunks[rank::pp]) for rank in range(pp)], len(chunks) // pp, further

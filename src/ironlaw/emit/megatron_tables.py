@@ -63,6 +63,7 @@ MAPPED: dict[str, str] = _spread(
         "count_embedding": "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split",
         "cp": "context-parallel-size",
         "cp_method": "cp-comm-type",
+        "cp_inner": "hierarchical-context-parallel-sizes",
         "ep": "expert-model-parallel-size",
         "etp": "expert-tensor-parallel-size moe-extended-tp",
         "zero": "use-distributed-optimizer use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward"
@@ -179,7 +180,7 @@ IGNORED: dict[str, str] = _spread(
         " ddp-num-buckets ddp-bucket-size ddp-pad-buckets-for-high-nccl-busbw ddp-average-in-collective no-align-grad-reduce"
         " no-align-param-gather no-gradient-reduce-div-fusion no-scatter-gather-tensors-in-pipeline use-ring-exchange-p2p use-nccl-ub"
         " disable-symmetric-registration use-sharp sharp-enabled-group nccl-communicator-config-path high-priority-stream-groups"
-        " hierarchical-context-parallel-sizes tp-comm-overlap-cfg disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs"
+        " tp-comm-overlap-cfg disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs"
         " tp-comm-overlap-rs-dgrad disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-split-ag"
         " disable-tp-comm-split-rs tp-comm-bootstrap-backend pipeline-model-parallel-comm-backend no-use-layer-wise-param-layout"
         " overlap-p2p-communication-warmup-flush overlap-cpu-optimizer-d2h-h2d use-torch-optimizer-for-cpu-offload no-pin-cpu-grads"

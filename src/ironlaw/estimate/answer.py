@@ -206,6 +206,12 @@ def _refuse(given: dict[str, Any]) -> None:
     schedule = given.get("schedule", "interleaved")
     if schedule != "interleaved" and any(v != 1 for v in _items(given.get("vpp", 1.0))):
         raise QuestionError(f"--schedule {schedule} has one chunk per rank, --vpp is {_plain(given['vpp'])}: use interleaved")
+    ends = [name for name in ("first_stage_layers", "last_stage_layers") if name in given]
+    for name in ("layers_per_stage", "count_embedding"):
+        if ends and given.get(name):
+            raise QuestionError(f"--{ends[0].replace('_', '-')} says what --{name.replace('_', '-')} says too: give one of them")
+    if "mtp_stage" in given and not given["mtp_stage"] < len(given.get("layers_per_stage", ())):
+        raise QuestionError("--mtp-stage needs --layers-per-stage, and is one of its stages, counted from 0")
     if "global_batch_size" in given and "global_batch_tokens" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
 
@@ -313,7 +319,8 @@ def _job_maker(given: dict[str, Any], model: Model, cluster: Cluster, folders: t
         if name not in made:
             notes_of: Assumptions = []
             record = load.record("frameworks", name, folders)
-            made[name] = (bind_job(given, model, record, cluster.accelerator.flash_attention, notes_of), notes_of)
+            bound = bind_job(given, model, record, cluster.accelerator.flash_attention, notes_of)
+            made[name] = (replace(bound, cp_domain=cluster.node.scale_up_size.value), notes_of)
         return made[name] if notes else made[name][0]
 
     return job

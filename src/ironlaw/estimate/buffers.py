@@ -21,7 +21,7 @@ from ironlaw.terms import Term, leaf
 def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
     """ZeRO-3: two units' whole weights (one in use, one prefetched) and one's whole gradients: layers, matrices, or the table."""
     wide, gradient = job.precision.parameter_bytes, job.framework.gradient_reduce_bytes.value
-    table = np.maximum(stage.embedding, stage.head) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
+    table = np.ceil(np.maximum(stage.embedding, stage.head)) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
     biggest = table * (2.0 * wide + gradient)
     for kind in kinds(job.model):
         whole = common_parameters(job.model, kind) / plan.tp + routed_parameters(job.model, kind) / plan.expert_ways

@@ -37,7 +37,7 @@ def cautions(given: dict[str, Any], given_cp: bool, job: Job, cluster: Cluster) 
         kind = "table of learned positions" if model.position_embedding == "learned" else "stated range"
         made.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
     if longest >= LONG and not given_cp and max(_items(given["gpus"])) > 1:
-        made.append(f"cp is not searched: at seq_len {longest:g} context parallel (--cp) may be faster")
+        made.append(f"cp is not searched: at seq_len {longest:g} context parallel (--cp, or ironlaw plan, which searches it) may be faster")
     made += [f"--{name.replace('_', '-')} has no effect {why}" for name, why in _idle(given, job) if name in given]
     if "tokens" in given and "mttf" not in given and max(_items(given["gpus"])) >= MANY:
         made.append(

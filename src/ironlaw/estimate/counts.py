@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from ironlaw.catalog.records import Model
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.stages import Stage
@@ -289,9 +291,11 @@ def stage_replicated(model: Model, stage: Stage) -> Any:
 def stage_tables(model: Model, stage: Stage) -> Any:
     """Embedding and output layer of a stage; layers for further tokens look tokens up, so their stage has the embedding too."""
     count = stage.embedding * embedding_parameters(model) + stage.head * head_parameters(model)
-    count = count - stage.embedding * stage.head * _tied(model)
-    if model.num_nextn_predict_layers and not model.tie_word_embeddings:
-        count = count + (1.0 - stage.embedding) * stage.head * parameters.embedding(model.vocab_size, model.hidden_size)
+    count = count - np.minimum(stage.embedding, stage.head) * _tied(model)
+    if model.num_nextn_predict_layers:  # tied, the output layer's table serves where it stands; none is needed where an embedding is
+        further = stage.head if stage.further is None else stage.further
+        table = np.maximum(stage.embedding, stage.head) if model.tie_word_embeddings else stage.embedding
+        count = count + np.maximum(further - table, 0.0) * parameters.embedding(model.vocab_size, model.hidden_size)
     return count
 
 

@@ -131,7 +131,10 @@ def _single_blocks(model: Model) -> list[Kind]:
 def layers_of(stage: Stage, kind: Kind, model: Model) -> Any:
     """Layers of ``kind`` a stage holds: front ones where the stage starts early enough, spread ones in proportion."""
     if kind.place == "end":
-        return stage.head * kind.count
+        return (stage.head if stage.further is None else stage.further) * kind.count
+    if stage.halves is not None and any(k.place == "front" or k.alike for k in kinds(model)):
+        one, other = (layers_of(half, kind, model) for half in stage.halves)
+        return 0.5 * (one + other)
     front = _front(kinds(model))
     in_front = np.clip(front - stage.start, 0.0, stage.layers)
     if kind.place == "front":

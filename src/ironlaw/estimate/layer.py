@@ -11,6 +11,7 @@ from ironlaw.estimate import experts, narrow, state, tiers
 from ironlaw.estimate.counts import norms_of
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
+from ironlaw.estimate.sequence import attended_span, sequence_ranks, slowest_key_length
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, total
@@ -106,11 +107,6 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
     return made + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
 
 
-def attended_span(job: Job, plan: Plan) -> Any:
-    """Tokens attention reaches over: the sequence, or the document packed into it."""
-    return np.minimum(plan.seq_len, job.document_length) if job.document_length else plan.seq_len
-
-
 def adapters(cluster: Cluster, job: Job, shapes: dict[str, tuple[Any, Any, Any]], backward: bool) -> list[Term]:
     """The low-rank pair beside each linear layer, when only adapters are trained; experts have none."""
     if not job.lora_rank:
@@ -132,16 +128,6 @@ def adapters(cluster: Cluster, job: Job, shapes: dict[str, tuple[Any, Any, Any]]
                 gemm(cluster, job, f"{name} adapter up", m, n, r, wide=True),
             ]
     return made
-
-
-def mean_key_length(job: Job, plan: Plan) -> Any:
-    """Keys a causal query sees, averaged over local and global layers."""
-    model, span = job.model, attended_span(job, plan)
-    share = model.sliding_window_layers / model.num_hidden_layers
-    everywhere = flops.attended_length(span, 0.0)
-    if share == 0.0:
-        return everywhere
-    return share * flops.attended_length(span, model.sliding_window) + (1.0 - share) * everywhere
 
 
 def flash_constants(cluster: Cluster, job: Job) -> tuple[AttentionConstants, float]:
@@ -170,13 +156,14 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
     e = job.precision.activation_bytes
     if job.flash:
         c, kept = flash_constants(cluster, job)
-        flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, mean_key_length(job, plan), s.heads, s.head_dim)
+        flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, slowest_key_length(job, plan), s.heads, s.head_dim)
         moved = traffic.flash_attention(plan.micro_batch_size, plan.seq_len / plan.cp, s.heads, s.kv_heads, s.head_dim, e)
-        ranks = 1.0 if job.cp_method == "all-to-all" else plan.cp  # a ring splits a kernel's sequence, all-to-all its heads
+        # a ring splits a kernel's keys, all-to-all its heads; where keys are gathered a kernel has all of them
+        ranks = 1.0 if job.cp_method == "all-gather" else sequence_ranks(job, plan)
         efficiency = kernels.saturating_efficiency(
             attended_span(job, plan) / ranks, c.forward_efficiency.value * kept, c.saturation_length.value
         )
-        if c.saturation_rows is not None:  # the rows of a rank's kernel: ring and all-to-all leave each 1 / cp of them
+        if c.saturation_rows is not None:  # the rows of a rank's kernel: every method leaves each 1 / cp of them
             rows = plan.micro_batch_size * (plan.seq_len / plan.cp) * s.heads
             efficiency = efficiency * kernels.device_filling(rows, c.saturation_rows.value)
         if backward:
@@ -258,19 +245,6 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind, backward
     off, on = np.where(plan.sp > 0, 0.0, pairs), np.where(plan.sp > 0, pairs, 0.0)
     parts = [total(f"{t.name}s", [t], times=n) for t, n in ((reduce, off), (gather, on), (scatter, on))]
     return total("tensor parallel", parts)
-
-
-def context_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Term:
-    """What context ranks send each other for one attention: keys and values round a ring, or heads for tokens by all-to-all.
-
-    Backward a ring carries the gradients of keys and values along; all-to-all moves as much back as forward.
-    """
-    e = job.precision.activation_bytes
-    if job.cp_method == "all-to-all":
-        size = (2.0 * s.heads + 2.0 * s.kv_heads) * s.head_dim * s.tokens * e
-        return tiers.all_to_all(cluster, plan, "heads for tokens", plan.cp, size, plan.tp)
-    block = 2.0 * s.kv_heads * s.head_dim * s.tokens * e
-    return tiers.ring_pass(cluster, plan, "keys and values round the ring", plan.cp, block * (2.0 if backward else 1.0), plan.tp)
 
 
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ironlaw.estimate import paired
 from ironlaw.estimate.buffers import dispatcher, gather_buffers, workspace
+from ironlaw.estimate.context import held_in_attention
 from ironlaw.estimate.counts import (
     stage_common,
     stage_linear,
@@ -25,13 +26,14 @@ from ironlaw.estimate.counts import (
     stage_routed,
     stage_tables,
 )
+from ironlaw.estimate.in_flight import in_flight_of_last_chunk, in_flight_per_layer
 from ironlaw.estimate.kinds import kinds, layers_of
 from ironlaw.estimate.narrow import copy_bytes, keeps_weights
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
 from ironlaw.estimate.stages import Stage, offloaded_share, stages
 from ironlaw.estimate.trained import stage_trained
-from ironlaw.law import activations, pipeline, states
+from ironlaw.law import activations, states
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
 
@@ -130,12 +132,14 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     """The device memory of one class of stages."""
     f = job.framework
     s = Shapes.of(job, plan)
+    loss = logits(job, plan, s, stage)
     allocated = total(
         "allocated",
         [
             *model_states(job, cluster, plan, stage),
             activation_memory(job, plan, s, stage),
-            logits(job, plan, s, stage),
+            loss,
+            *held_in_attention(job, plan, s, stage, loss),
             *deferred_logits(job, plan, s, stage),
             transit_buffers(job, plan, s),
             gather_buffers(job, plan, stage),
@@ -209,7 +213,7 @@ def largest_matrix(job: Job, plan: Plan, stage: Stage) -> Any:
     """Parameters that one rank must own together: an optimizer of whole matrices cannot split the embedding; 0 for all others."""
     if job.optimizer != "muon" or job.lora_rank:
         return 0.0
-    return np.maximum(stage.embedding, stage.head) * job.model.vocab_size * job.model.hidden_size / plan.tp
+    return np.ceil(np.maximum(stage.embedding, stage.head)) * job.model.vocab_size * job.model.hidden_size / plan.tp
 
 
 def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Term]:
@@ -230,45 +234,6 @@ def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Ter
             shards=np.minimum(shards, np.maximum(tables / np.maximum(whole, 1.0), 1.0)),
         )
     ]
-
-
-def micro_batches_in_flight(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Micro-batches a stage holds activations of: all with GPipe, pp + 1 with DualPipe, else by its distance to the end."""
-    if job.schedule == "gpipe":
-        return np.where(plan.pp > 1, plan.num_microbatches, 1.0)
-    if job.schedule == "dualpipe":
-        return np.where(plan.pp > 1, np.minimum(plan.pp + 1.0, plan.num_microbatches), 1.0)
-    return pipeline.in_flight_interleaved(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan))
-
-
-def microbatch_group(job: Job, plan: Plan) -> Any:
-    """Micro-batches a chunk runs before the next chunk's turn."""
-    return job.microbatch_group or plan.pp
-
-
-def in_flight_per_layer(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Micro-batches that a layer of the stage holds on average: less where its short chunk, with the loss, holds the fewest.
-
-    Layers fill the chunks of a rank; what embedding or loss leave less is missing in its first or its last chunk.
-    """
-    held = micro_batches_in_flight(job, plan, stage)
-    if job.schedule in ("gpipe", "dualpipe") or not np.any(plan.vpp > 1):
-        return held
-    layers = np.maximum(stage.layers, 1.0)
-    full = np.ceil(layers / plan.vpp)
-    embedding = stage.embedding if job.count_embedding else 0.0
-    missing = np.where(plan.vpp > 1, np.minimum(plan.vpp * full - layers, full), 0.0)
-    last = in_flight_of_last_chunk(job, plan, stage)
-    first = pipeline.in_flight_chunk(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan), 0.0)
-    short = np.where(stage.head > 0, last, np.where(embedding > 0, first, held))
-    return held + missing * (held - short) / layers
-
-
-def in_flight_of_last_chunk(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Micro-batches of the chunk that holds the last layers of a stage."""
-    if job.schedule in ("gpipe", "dualpipe"):
-        return micro_batches_in_flight(job, plan, stage)
-    return pipeline.in_flight_chunk(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan), plan.vpp - 1.0)
 
 
 def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
@@ -303,7 +268,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
                     times=float(kind.trained)
                     * on_device
                     * layers_of(stage, kind, job.model)
-                    * (at_end if kind.place == "end" else in_flight)
+                    * (np.where(stage.head > 0, at_end, in_flight) if kind.place == "end" else in_flight)
                     * (1.0 - plan.recompute_layers),
                 )
                 for kind, parts in saved.items()
@@ -341,7 +306,7 @@ def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     alive = (1.0 + job.model.num_nextn_predict_layers) * np.where(
         (plan.pp > 1) & (job.schedule == "gpipe"), plan.num_microbatches, 1.0
     )  # one set a head; GPipe computes no backward before all forwards
-    return total("logits and loss", [inputs, scores], times=stage.head * alive)
+    return total("logits and loss", [inputs, scores], times=np.ceil(stage.head) * alive)
 
 
 def logit_bytes(job: Job) -> Any:
@@ -355,7 +320,7 @@ def deferred_logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term]
     if not job.deferred_wgrad:
         return []
     e = job.precision.activation_bytes
-    waiting = stage.head * np.where(plan.pp > 1, np.minimum(job.deferred_wgrad, plan.num_microbatches), 0.0)
+    waiting = np.ceil(stage.head) * np.where(plan.pp > 1, np.minimum(job.deferred_wgrad, plan.num_microbatches), 0.0)
     gradients = leaf(
         "gradients of logits",
         activations.logits,

@@ -154,6 +154,7 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
 
 
 DISPATCHED = ("wide", "fp8", "fp8-forward")
+CP_METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 GRAPHS = ("none", "partial", "full")
 OFFLOADS = ("optimizer", "activations")
@@ -173,7 +174,7 @@ def offload(value: Any, flag: str) -> frozenset[str]:
 def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
     """A comma list of layers per pipeline stage."""
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    return tuple(int(whole(item, flag)) for item in items)
+    return tuple(int(none_or_more(item, flag)) for item in items)
 
 
 def tokens(value: Any, flag: str) -> float:
@@ -267,7 +268,7 @@ OPTIONS: dict[str, Option] = {
     "sp": Option(switch, "sequence parallel (default: on where tp > 1)", "on|off", column=True),
     "pp": Option(whole, "pipeline parallel", column=True),
     "vpp": Option(whole, "model chunks per pipeline rank", column=True),
-    "cp": Option(whole, "context parallel (ring attention)", column=True),
+    "cp": Option(whole, "context parallel: ranks that share a sequence", column=True),
     "ep": Option(whole, "expert parallel", column=True),
     "etp": Option(whole, "tensor parallel inside an expert", column=True),
     "expert_imbalance": Option(at_least_one, "rows of the busiest expert rank over the mean (default 1, balanced)", "X"),
@@ -323,9 +324,20 @@ OPTIONS: dict[str, Option] = {
     ),
     "cuda_graphs": Option(one_of(GRAPHS), "what CUDA graphs replay: none, partial (all but routed experts), full", "WHAT"),
     "layers_per_stage": Option(stage_layers, "explicit comma list of layers per pipeline stage", "LIST"),
+    "first_stage_layers": Option(none_or_more, "layers of the first pipeline stage; the others share the rest", column=True),
+    "last_stage_layers": Option(none_or_more, "layers of the last pipeline stage; the others share the rest", column=True),
+    "mtp_stage": Option(none_or_more, "with layers_per_stage, the stage, from 0, of the layers for further tokens (default: the last)"),
     "count_embedding": Option(switch, "embedding and loss take a layer's place each when layers are split", "on|off"),
     "mtp_layers": Option(none_or_more, "layers that predict further tokens (default: the model's own)", "N"),
-    "cp_method": Option(one_of(("ring", "all-to-all")), "how context ranks share attention: ring, all-to-all (default: ring)", "HOW"),
+    "cp_method": Option(
+        one_of(CP_METHODS), "how context ranks share attention: ring, all-to-all, all-gather, all-to-all+ring (default: ring)", "HOW"
+    ),
+    "cp_inner": Option(
+        whole, "with all-to-all+ring: ranks that trade heads (default: what divides the key heads inside a scale-up domain)"
+    ),
+    "cp_balance": Option(
+        switch, "each context rank takes a chunk from either end of the sequence, so that the causal mask is even (default: on)", "on|off"
+    ),
     "document_length": Option(whole, "length-weighted mean length of documents packed into a sequence (default: one a sequence)"),
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "what gradients are held and reduced in (default: the framework's)", "NAME"),
     "offload": Option(offload, "comma list of optimizer, activations: held in host memory", "LIST", column=True, names=True),

@@ -20,7 +20,7 @@ from ironlaw.estimate import rules
 from ironlaw.estimate.memory import memory
 from ironlaw.estimate.options import OFFLOADS, OVERLAPS
 from ironlaw.estimate.step import step
-from ironlaw.plan import Cluster, Job, Plan, flags
+from ironlaw.plan import BY_RULE, Cluster, Job, Plan, flags
 
 MESH = ("tp", "pp", "vpp", "ep", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp")
 MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0)
@@ -70,6 +70,7 @@ _COLUMNS = (
     "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "ep",
     "gpus", "cp", "etp", "global_batch_size", "seq_len",
     "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "overlap_ep", "offload_optimizer", "offload_activations",
+    "first_stage_layers", "last_stage_layers",
 )  # fmt: skip
 
 
@@ -117,6 +118,7 @@ def enumerate_row(
     constants = [given[name] for name in _COLUMNS[13:18]]
     constants += flags("overlap", OVERLAPS, job.framework.overlap if on is None else on).values()
     constants += flags("offload", OFFLOADS, given.get("offload") or ()).values()
+    constants += [BY_RULE if given.get(name) is None else given[name] for name in _COLUMNS[-2:]]
     recomputes: list[str] = [given["recompute"]] if given.get("recompute") else list(RECOMPUTES)
     fractions = {how: recompute_columns(how, job.framework.selective_recompute) for how in recomputes}
     micros = _axis(given, "micro_batch_size", MICRO_BATCHES)

@@ -7,7 +7,7 @@ from typing import Any
 from ironlaw.catalog.records import Model
 from ironlaw.estimate.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
 from ironlaw.estimate.kinds import kinds
-from ironlaw.estimate.layer import mean_key_length
+from ironlaw.estimate.sequence import mean_key_length
 from ironlaw.estimate.step import Step
 from ironlaw.estimate.trained import adapter_parameters
 from ironlaw.law import flops

@@ -10,6 +10,7 @@ import numpy as np
 
 from ironlaw.catalog.records import Model
 from ironlaw.estimate import paired
+from ironlaw.estimate.sequence import head_ranks, key_heads
 from ironlaw.estimate.stages import stages
 from ironlaw.plan import Job, Plan
 
@@ -19,11 +20,24 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
     model = job.model
     smallest: Any = np.inf
     fewest: Any = np.inf
+    placed: Any = 0.0
+    by_rule = np.maximum(plan.first_stage_layers, plan.last_stage_layers) < 0.0
+    given = not np.all(by_rule)
     for stage in stages(job, plan):
-        smallest = np.where(stage.count > 0, np.minimum(smallest, stage.layers), smallest)
-        slots = stage.layers + (stage.embedding + stage.head if job.count_embedding else 0.0)
+        shortest, slots = stage.layers, stage.layers
+        if job.count_embedding:
+            slots = slots + (stage.embedding + stage.head)
+        elif given:  # an end that is given its layers may be the embedding or the loss alone, and a chunk may be
+            ends = stage.embedding * (plan.first_stage_layers >= 0.0) + stage.head * (plan.last_stage_layers >= 0.0)
+            shortest = slots = slots + np.where(plan.pp > 1, ends, 0.0)
+        elif job.layers_per_stage:
+            shortest = shortest + stage.embedding + stage.head
+        smallest = np.where(stage.count > 0, np.minimum(smallest, shortest), smallest)
         fewest = np.where(stage.count > 0, np.minimum(fewest, slots), fewest)
-    by_ring = (plan.cp == 1) | (job.cp_method != "all-to-all")
+        placed = placed + np.maximum(stage.count, 0.0) * stage.layers
+    traded = head_ranks(job, plan)
+    heads_divide = _divides(plan.tp * traded, model.num_attention_heads) & _divides(plan.tp * traded, key_heads(job))
+    in_levels = (traded > 1.0) & (traded < plan.cp) & _divides(traded, plan.cp)
     coupled = _divides(2.0, plan.pp) & (plan.num_microbatches >= 2.0 * plan.pp)
     kv_local = np.maximum(model.num_key_value_heads, plan.tp)
     return {
@@ -33,11 +47,13 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "tp_divides_intermediate_size": _divides(plan.tp, model.intermediate_size),
         "ep_divides_experts": _experts_divide(model, plan),
         "ep_divides_ranks": _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp) & _nests(plan),
-        "sequence_divides": _divides(plan.tp * np.where(plan.cp > 1, 2.0 * plan.cp, 1.0), plan.seq_len),
-        "cp_divides_heads": (by_ring | _divides(plan.tp * plan.cp, model.num_attention_heads)),
+        "sequence_divides": _divides(plan.tp * np.where(plan.cp > 1, chunks_of(job) * plan.cp, 1.0), plan.seq_len),
+        "cp_divides_heads": ((plan.cp == 1) | np.equal(traded, 1.0) | heads_divide),
+        "cp_has_two_levels": ((plan.cp == 1) | (job.cp_method != "all-to-all+ring") | in_levels),
         "stages_paired": ((plan.pp == 1) | (job.schedule != "dualpipe") | coupled),
         "micro_batches_whole": _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": smallest >= 1.0,
+        "stages_hold_all_layers": (by_rule | ((plan.pp > 1) & np.equal(placed, float(model.num_hidden_layers)))),
         "chunks_have_layers": ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
         "interleaving_groups_whole": ((plan.vpp == 1) | _groups_whole(job, plan)),
         "micro_batches_pair": paired.possible(job, plan),
@@ -52,11 +68,14 @@ RULES = {
     "tp_divides_intermediate_size": "tp divides intermediate_size",
     "ep_divides_experts": "ep divides num_experts and etp moe_intermediate_size; a dense model has ep 1 and etp 1",
     "ep_divides_ranks": "ep * etp divides tp * cp * dp, and divides or is a multiple of tp * cp * dp_shard",
-    "sequence_divides": "tp divides seq_len; with cp > 1, 2 tp cp does (each rank takes two chunks to balance the causal mask)",
-    "cp_divides_heads": "with cp by all-to-all, tp * cp divides num_attention_heads",
+    "sequence_divides": "tp divides seq_len; with cp > 1, 2 tp cp does (each rank takes two chunks to balance the causal mask;"
+    " one with cp_balance off)",
+    "cp_divides_heads": "with cp by all-to-all, tp times the ranks that trade heads divides num_attention_heads and num_key_value_heads",
+    "cp_has_two_levels": "all-to-all+ring has an inner group of more than one rank and fewer than cp, which divides cp",
     "stages_paired": "dualpipe pairs stages: pp is 1, or even with at least 2 pp micro-batches",
     "micro_batches_whole": "micro_batch_size * dp divides global_batch_size",
-    "stages_have_layers": "every pipeline stage has a layer",
+    "stages_have_layers": "every pipeline stage has a layer; one that is given none may have embedding or loss alone",
+    "stages_hold_all_layers": "first_stage_layers, last_stage_layers and what the others share are all layers, on more than one stage",
     "chunks_have_layers": "vpp > 1 needs pp > 1 and a layer for every chunk",
     "interleaving_groups_whole": "the interleaved schedule needs micro-batches in multiples of pp, or of a microbatch_group of at least pp",
     "micro_batches_pair": "overlap ep runs where Megatron Core pairs micro-batches: ep > 1, vpp > 1 with a pipeline, no layer or expert"
@@ -74,11 +93,16 @@ _BROKEN = {
     " leaves dp_replicate {dp_replicate:.4g} * dp_shard {dp_shard:.4g}",
     "ep_divides_experts": "ep {ep:g} and etp {etp:g} do not divide the experts: {model.num_experts} of width {model.moe_intermediate_size}",
     "ep_divides_ranks": "ep {ep:g} * etp {etp:g} does not divide tp * cp * dp, {tp:g} * {cp:g} * {dp:g}",
-    "sequence_divides": "seq_len {seq_len:g} is no multiple of {sequence_ways:g}: tp {tp:g}, times 2 cp with cp {cp:g} above 1",
-    "cp_divides_heads": "tp {tp:g} * cp {cp:g} by all-to-all does not divide num_attention_heads {model.num_attention_heads}",
+    "sequence_divides": "seq_len {seq_len:g} is no multiple of {sequence_ways:g}: tp {tp:g}, times the chunks of cp {cp:g}",
+    "cp_divides_heads": "tp {tp:g} times {head_ranks:g} ranks that trade heads does not divide num_attention_heads"
+    " {model.num_attention_heads} and num_key_value_heads {model.num_key_value_heads}: --cp-method ring or all-gather has no such limit",
+    "cp_has_two_levels": "all-to-all+ring of cp {cp:g} with {head_ranks:g} ranks that trade heads is no two levels:"
+    " give a --cp-inner between, or use ring or all-to-all",
     "stages_paired": "dualpipe needs an even pp and at least 2 pp micro-batches, there are pp {pp:g} and {num_microbatches:g}",
     "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
+    "stages_hold_all_layers": "first_stage_layers {first_stage_layers:g} and last_stage_layers {last_stage_layers:g} (-1: by the rule)"
+    " do not place the {model.num_hidden_layers} layers of {model.name} on pp {pp:g}",
     "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage",
     "interleaving_groups_whole": "interleaving needs micro-batches in multiples of pp {pp:g}, or of a microbatch_group of at least pp,"
     " there are {num_microbatches:g}",
@@ -93,9 +117,15 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
     if "gpus_factor" in found:
         found = [name for name in found if name in ("gpus_factor", "tp_divides_heads")]
     values = {n: float(np.broadcast_to(getattr(plan, n), (plan.rows,))[at]) for n in (*_AXES, "dp", "num_microbatches")}
-    values["sequence_ways"] = values["tp"] * (2.0 * values["cp"] if values["cp"] > 1 else 1.0)
+    values["sequence_ways"] = values["tp"] * (chunks_of(job) * values["cp"] if values["cp"] > 1 else 1.0)
+    values["head_ranks"] = float(np.broadcast_to(head_ranks(job, plan), (plan.rows,))[at])
     missing = paired.missing(job, plan, values, at) if "micro_batches_pair" in found else ""
     return [_BROKEN[name].format(model=job.model, missing=missing, **values) for name in found]
+
+
+def chunks_of(job: Job) -> float:
+    """Chunks of a sequence a context rank has: one from either end where the causal mask is balanced."""
+    return 2.0 if job.cp_balance else 1.0
 
 
 _AXES = tuple(f.name for f in fields(Plan))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,44 +24,106 @@ class Stage:
     embedding: Any  # 1 where it holds the embedding
     head: Any  # 1 where it holds the output layer and the loss
     shadowed: bool = False  # never slower nor fuller than the first class: as many layers, no more in flight, no embedding
+    further: Any = None  # 1 where it holds the layers for further tokens; None: where the output layer is
+    halves: tuple[Stage, Stage] | None = None  # the two stages of one rank, of which this is the mean: DualPipe
 
 
 def stages(job: Job, plan: Plan) -> list[Stage]:
     """The classes of equal stages of every plan.
 
     Layers that do not divide: the remainder goes to the middle stages, one each; what is left, to the first. With
-    ``count_embedding`` the embedding and the loss take a layer's place each. An explicit list of layers wins.
+    ``count_embedding`` the embedding and the loss take a layer's place each. Where the first or the last stage is given its
+    layers, the others share the rest by the same rule. An explicit list of layers wins.
     """
-    if job.layers_per_stage:
-        return _explicit(job, plan)
+    classes = _explicit(job, plan) if job.layers_per_stage else _by_rule(job, plan)
+    return paired(classes, plan) if job.schedule == "dualpipe" and np.any(plan.pp > 1) else classes
+
+
+def _by_rule(job: Job, plan: Plan) -> list[Stage]:
     one = np.ones_like(plan.pp)
     single = np.where(plan.pp == 1, 1.0, 0.0)
     counted = 1.0 if job.count_embedding else 0.0
-    slots = job.model.num_hidden_layers + 2.0 * counted
-    base = np.floor(slots / plan.pp)
-    remainder = slots - base * plan.pp
+    at_first, at_last = plan.first_stage_layers, plan.last_stage_layers
+    given = bool(np.any(np.maximum(at_first, at_last) >= 0.0))
+    slots: Any = job.model.num_hidden_layers + 2.0 * counted
+    sharers = plan.pp
+    if given:
+        slots = slots - np.maximum(at_first, 0.0) - np.maximum(at_last, 0.0)
+        sharers = np.maximum(plan.pp - (at_first >= 0.0) - (at_last >= 0.0), 1.0)
+    base = np.floor(slots / sharers)
+    remainder = slots - base * sharers
     middles = np.maximum(plan.pp - 2.0, 0.0)
     longer = np.minimum(remainder, middles)
-    first = base + (remainder - longer) - counted - single * counted
-    uneven = job.count_embedding or job.model.first_k_dense_replace or job.model.frozen_layers
-    uneven = uneven or job.model.wide_layers_at_start or job.model.wide_layers_at_end
-    alike = not uneven and not np.any(remainder)
+    first, last = base + (remainder - longer) - counted - single * counted, base - counted
+    if given:
+        first, last = np.where(at_first >= 0.0, at_first, first), np.where(at_last >= 0.0, at_last, last)
+    plain = not given and not job.count_embedding and not np.any(remainder)
+    own = job.model.first_k_dense_replace or job.model.frozen_layers or job.model.wide_layers_at_start or job.model.wide_layers_at_end
+    alike = plain and not own
     made = [
         Stage("first", 0.0 * one, 0.0 * one, first, one, one, single),
         Stage("longer middle", one, first, base + one, longer, 0.0 * one, 0.0 * one),
         Stage("middle", 1.0 + longer, first + longer * (base + one), base, middles - longer, 0.0 * one, 0.0 * one, alike),
-        Stage("last", plan.pp - 1.0, job.model.num_hidden_layers - (base - counted), base - counted, 1.0 - single, 0.0 * one, one),
+        Stage("last", plan.pp - 1.0, job.model.num_hidden_layers - last, last, 1.0 - single, 0.0 * one, one),
     ]
     return made[:1] + [stage for stage in made[1:] if (stage.count > 0).any()]  # a class no plan of the batch has costs nothing
 
 
 def _explicit(job: Job, plan: Plan) -> list[Stage]:
     one = np.ones_like(plan.pp)
-    last = len(job.layers_per_stage) - 1
+    listed = job.layers_per_stage
+    last = len(listed) - 1
+    further = last if job.mtp_stage is None else job.mtp_stage
     return [
-        Stage(f"stage {i}", i * one, sum(job.layers_per_stage[:i]) * one, layers * one, one, one * (i == 0), one * (i == last))
-        for i, layers in enumerate(job.layers_per_stage)
+        Stage(f"stage {i}", i * one, sum(listed[:i]) * one, n * one, one, one * (i == 0), one * (i == last), further=one * (i == further))
+        for i, n in enumerate(listed)
     ]
+
+
+def paired(classes: list[Stage], plan: Plan) -> list[Stage]:
+    """The classes of ranks that run two stages each, one from either end, as the mean of the two (DualPipe).
+
+    Half of the micro-batches enter at each end, so a rank spends on one of its stages half of what it would alone.
+    """
+    if len(classes) > 1 and not any(c.name in ("middle", "longer middle", "last") for c in classes):  # an explicit list
+        pairs = [_mean(a, b, 2.0 * a.count, plan) for a, b in zip(classes, classes[::-1], strict=True)]
+        return pairs[: (len(pairs) + 1) // 2]
+    found = {c.name: c for c in classes}
+    first, last = found["first"], found.get("last", found["first"])
+    made = [_mean(first, last, np.where(plan.pp > 1, 2.0, 1.0), plan)]
+    long, short = found.get("longer middle"), found.get("middle")
+    longer = long.count if long is not None else 0.0 * plan.pp
+    middles = longer + (short.count if short is not None else 0.0)
+    long, short = long or short, short or long
+    if long is None or short is None:
+        return made
+    both, mixed, neither = np.maximum(2.0 * longer - middles, 0.0), 2.0 * np.minimum(longer, middles - longer), middles - 2.0 * longer
+    for a, b, count in ((long, long, both), (long, short, mixed), (short, short, np.maximum(neither, 0.0))):
+        if np.any(count > 0.0):
+            made.append(_mean(a, b, count, plan))
+    return made
+
+
+def _mean(a: Stage, b: Stage, count: Any, plan: Plan) -> Stage:
+    """Two stages of one rank as one that has half of both; without a pipeline the first alone."""
+
+    other = replace(b, start=np.where(plan.pp > 1, b.start, a.start), layers=np.where(plan.pp > 1, b.layers, a.layers))
+
+    def half(name: str) -> Any:
+        one, two = getattr(a, name), getattr(b, name)
+        return np.where(plan.pp > 1, 0.5 * (one + two), one)
+
+    return Stage(
+        a.name if a.name == b.name else f"{a.name} and {b.name}",
+        a.index,
+        a.start,
+        half("layers"),
+        count,
+        half("embedding"),
+        half("head"),
+        further=None if a.further is None else half("further"),
+        halves=(a, other),
+    )
 
 
 def offloaded_share(job: Job, stage: Stage) -> Any:

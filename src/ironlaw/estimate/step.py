@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate import experts, layer, narrow, offloading, paired, state, tiers
+from ironlaw.estimate import context, experts, layer, narrow, offloading, paired, state, tiers
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.sharding import both_ends, data_parallel, exposed, fully_sharded, parameter_bytes
@@ -143,7 +143,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     device = forward.value + backward.value + again.value
     passes = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
     shown = exposed_tensor_parallel(cluster, plan, *every_pass(job, cluster, plan, kind, passes))
-    ring = [context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
+    ring = [context.context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
     routed = [expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), passes)] if kind.routed else []
     inside = fold([shown, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
     sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside)
@@ -226,32 +226,6 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     launches = 3.0 if job.precision.narrow else 1.0
     own = job.model.num_experts / plan.ep
     return count + f.operators_per_routed_layer.value + launches * f.operators_per_expert.value * own
-
-
-def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -> Term:
-    """What a ring's passes add to the attention they run beside, forward (and its recompute) and backward; or all-to-all."""
-    if kind.mixer != "attention":  # a scan needs whole sequences: heads are exchanged for tokens and back
-        there = state.exchange(cluster, job, plan, s, kind)
-        active = np.where(plan.cp > 1, 1.0, 0.0)
-        passes = active * (1.0 + (1.0 + plan.recompute_layers) * float(kind.trained))
-        return total("context parallel", [total("heads for tokens and back", [there], times=passes)])
-    core = fold(layer.attention(cluster, job, plan, s))
-    core_backward = fold(layer.attention(cluster, job, plan, s, backward=True))
-    there, back = layer.context_parallel(cluster, job, plan, s), layer.context_parallel(cluster, job, plan, s, backward=True)
-    active = np.where(plan.cp > 1, 1.0, 0.0)
-    back_too = 1.0 if kind.trained else 0.0
-    rest = 1.0 - plan.recompute_layers
-    again = back_too * (plan.recompute_layers + rest * plan.recompute_attention)
-    if job.cp_method == "all-to-all":  # nothing to hide behind: attention waits for its heads
-        passes = active * (1.0 + back_too + again)
-        return total("context parallel", [total("heads for tokens and back", [there], times=passes)])
-    return total(
-        "context parallel",
-        [
-            exposed(cluster, "exposed ring, forward", core, there.value, active * (1.0 + again)),
-            exposed(cluster, "exposed ring, backward", core_backward, back.value, active * back_too),
-        ],
-    )
 
 
 def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:

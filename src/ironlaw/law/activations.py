@@ -79,6 +79,54 @@ def attention(tokens, num_attention_heads, num_key_value_heads, head_dim, flash,
     )
 
 
+def ring_attention(tokens, n, num_attention_heads, num_key_value_heads, head_dim, bytes_per_element):
+    """What one layer's ring holds while it runs: ``t n e d (2 kv + a)``, blocks of all ranks and a partial output for each.
+
+    A step receives into a block of its own and writes an output of its own; outputs are merged when the last one is there.
+
+    Parameters
+        tokens [token]: tokens t of the micro-batch on one rank, >= 0
+        n [1]: ranks of the ring, >= 1
+        num_attention_heads [1]: query heads a of a rank, >= 0
+        num_key_value_heads [1]: key and value heads kv of a rank, >= 0
+        head_dim [1]: width d of a head, >= 0
+        bytes_per_element [B]: element e of an activation, >= 0
+    Factor [1/token]: rows of a token
+    Returns [B]: bytes on the rank with the last tokens, whose outputs are all whole
+    Source: NVIDIA, Transformer Engine, pytorch/attention/dot_product_attention/context_parallel.py (AttnFuncWithCPAndKVP2P: lists
+        p2p_comm_buffers and out_per_step of cp_size tensors), https://github.com/NVIDIA/TransformerEngine, read 2026-11-22
+    Leaves out: statistics of the softmax; rings that merge at once and hold two blocks
+
+    >>> float(ring_attention(8192, 4, 4, 1, 128, 2))
+    50331648.0
+    """
+    held = 1.0 * tokens * n * bytes_per_element * head_dim * (2.0 * num_key_value_heads + num_attention_heads)
+    return inside(held, tokens >= 0, n >= 1, num_attention_heads >= 0, num_key_value_heads >= 0, head_dim >= 0, bytes_per_element >= 0)
+
+
+def gathered_attention(tokens, n, num_key_value_heads, head_dim, bytes_per_element):
+    """Keys and values of all ranks, and their gradients in the backward pass of one layer: ``4 t n e d kv``.
+
+    Parameters
+        tokens [token]: tokens t of the micro-batch on one rank, >= 0
+        n [1]: ranks that gather, >= 1
+        num_key_value_heads [1]: key and value heads kv of a rank, >= 0
+        head_dim [1]: width d of a head, >= 0
+        bytes_per_element [B]: element e of an activation, >= 0
+    Factor [1/token]: rows of a token
+    Returns [B]: bytes on each rank
+    Source: Grattafiori et al., The Llama 3 Herd of Models, 2024, section 3.3.2, https://arxiv.org/abs/2407.21783; NVIDIA, Transformer
+        Engine, pytorch/attention/dot_product_attention/context_parallel.py (AttnFuncWithCPAndKVAllGather),
+        https://github.com/NVIDIA/TransformerEngine, read 2026-11-22
+    Leaves out: copies of the part that one chunk of queries sees
+
+    >>> float(gathered_attention(8192, 4, 1, 128, 2))
+    33554432.0
+    """
+    held = 4.0 * tokens * n * bytes_per_element * head_dim * num_key_value_heads
+    return inside(held, tokens >= 0, n >= 1, num_key_value_heads >= 0, head_dim >= 0, bytes_per_element >= 0)
+
+
 def attention_scores(tokens, seq_len, num_attention_heads, flash, dropout, tp, bytes_per_element):
     """Scores an unfused core keeps: ``t s a (e + dropout (1 + e)) / tp``: softmax output, mask and dropped output; 0 with flash.
 

@@ -107,6 +107,36 @@ def attended_length(seq_len, window):
     return inside(np.where(limited, windowed, 0.5 * seq_len), seq_len > 0, np.equal(window, window))
 
 
+def causal_imbalance(n, seq_len, window):
+    """Work of the last of ``n`` equal pieces of a sequence over the mean: ``n (pairs(s) - pairs(s - s / n)) / pairs(s)``.
+
+    pairs(x) counts query-key pairs of the first x tokens, ``x x / 2``, in a window ``w w / 2 + (x - w) w``. Without a window the
+    last piece has (2 n - 1) / n times the mean. Ranks of a ring pass blocks in step, and all gather before they compute: the last
+    piece sets the pace. Two chunks a rank, one from either end, leave all with the mean.
+
+    Parameters
+        n [1]: pieces, one a rank, >= 1
+        seq_len [token]: length s of the sequence, > 0
+        window [token]: width w of the sliding window; 0, negative or more than s means none, any
+    Returns [1]: slowest over mean
+    Source: Brandon et al., Striped Attention, 2023, section 3 (the ring's imbalance under a causal mask), https://arxiv.org/abs/2311.09431
+    Leaves out: tiles of a kernel that the mask cuts
+
+    >>> float(causal_imbalance(1, 8192, 0)), float(causal_imbalance(4, 8192, 0)), float(causal_imbalance(4, 8192, 2048))
+    (1.0, 1.75, 1.1428571428571428)
+    """
+    ahead = seq_len - ratio(1.0 * seq_len, 1.0 * n)
+    whole = _pairs(1.0 * seq_len, window, seq_len)
+    share = ratio(whole - _pairs(ahead, window, seq_len), whole)
+    return inside(n * share, n >= 1, seq_len > 0, np.equal(window, window))
+
+
+def _pairs(length, window, seq_len):
+    limited = np.logical_and(window > 0, window < seq_len)
+    near = np.where(limited, np.minimum(1.0 * window, length), length)
+    return 0.5 * near * near + (length - near) * near
+
+
 def attention_core(batch, seq_len, key_length, num_attention_heads, head_dim):
     """Forward pass of the attention core, ``Q K^T`` and ``P V``: ``4 b s key_length a d``.
 

@@ -155,10 +155,11 @@ def _one_group(gpus: float) -> Any:
 
     import numpy as np
 
-    from ironlaw.plan import Plan
+    from ironlaw.plan import BY_RULE, Plan
 
     one = np.ones(1)
-    return Plan(**{f.name: one for f in fields(Plan)} | {"gpus": gpus * one, "tp": gpus * one})
+    ends = {"first_stage_layers": BY_RULE, "last_stage_layers": BY_RULE}
+    return Plan(**{f.name: one for f in fields(Plan)} | {"gpus": gpus * one, "tp": gpus * one} | ends)
 
 
 def _cache(model: Any, tokens: float, layers: float, kept: float, law: Any) -> Term:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.plan import Job, Plan
 from ironlaw.terms import Term, plain
 
 if TYPE_CHECKING:
@@ -233,7 +235,26 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
     ]
     if job.layers_per_stage:
         data["layers_per_stage"] = list(job.layers_per_stage)
+    elif np.broadcast_to(np.maximum(plan.first_stage_layers, plan.last_stage_layers), (plan.rows,))[at] >= 0.0:
+        data["layers_per_stage"] = layers_by_stage(job, plan, at)
+    if data["cp"] != 1:
+        data |= {"cp_method": job.cp_method, "cp_balance": "on" if job.cp_balance else "off"}
+        if job.cp_method == "all-to-all+ring":
+            from ironlaw.estimate.sequence import head_ranks
+
+            data["cp_inner"] = number(head_ranks(job, plan), at)
     return data
+
+
+def layers_by_stage(job: Job, plan: Plan, at: int) -> list[int]:
+    """Layers of every stage of one plan, in their order."""
+    from ironlaw.estimate.stages import stages
+
+    one = plan.take([at])
+    classes = sorted(
+        ((float(s.index[0]), s) for s in stages(replace(job, schedule="1f1b"), one) if s.count[0] > 0), key=lambda pair: pair[0]
+    )
+    return [int(s.layers[0]) for _, s in classes for _ in range(int(s.count[0]))]
 
 
 def term_data(term: Term, at: int, explain: bool = False) -> dict[str, Any]:

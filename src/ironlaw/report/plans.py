@@ -13,7 +13,9 @@ from ironlaw.search.advice import advise
 from ironlaw.search.answer import FEW, Choice, Found
 from ironlaw.search.best import SIMPLEST, effort_of
 from ironlaw.search.misses import misses
+from ironlaw.search.sharing import sharing
 from ironlaw.search.sizing import sizes
+from ironlaw.search.space import ENDS
 from ironlaw.search.why import difference
 
 PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", "zero")
@@ -45,6 +47,7 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
         "partial": found.partial,
         "plans": plans,
         "simplest": simplest(plans),
+        "context_parallel": sharing(found, choices[0]) if choices else None,
         "told_apart": told_apart(found.folders),
         "pareto": [pareto_entry(choice, values) for choice, values in found.pareto()],
         "sizes": sizes(question, found.settings),
@@ -93,7 +96,7 @@ def plan_entry(found: Found, choice: Choice, estimate: Any, row: int, explain: b
         "goal": worth[found.question.minimize],
         "worth": {name: value if np.isfinite(value) else None for name, value in worth.items()} if with_run else None,
         "headroom": 1.0 - choice.device / choice.setting.capacity,
-        "options": {name: _plain(choice.values[name]) for name in SIMPLEST},
+        "options": {name: _plain(choice.values[name]) for name in SIMPLEST if name not in ENDS or choice.values[name] >= 0.0},
         "variant": choice.setting.variant,
         "why": [],
         "tie": False,
@@ -109,7 +112,7 @@ def simplest(plans: list[dict[str, Any]]) -> int | None:
     def effort(i: int) -> tuple[Any, ...]:
         options, p = plans[i]["options"], plans[i]["plan"]
         ways = p["tp"] * p["pp"] * p["cp"] * p["ep"] * p["etp"]
-        return (ways, *(effort_of(name, options[name]) for name in SIMPLEST), i)
+        return (ways, *(effort_of(name, options.get(name, -1)) for name in SIMPLEST), i)
 
     return min(tied, key=effort, default=None)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ironlaw import units
-from ironlaw.report.text import Ink, dollars, short
+from ironlaw.report.text import Ink, dollars, short, uneven
 
 _GOALS = {
     "time": "the shortest time",
@@ -56,7 +56,7 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     """The best plan and why."""
     plan = data["plans"][0]
     p, t, band = plan["plan"], plan["throughput"], plan["band"]
-    axes = " ".join(f"{n} {p[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if p[n] != 1)
+    axes = " ".join(f"{n} {p[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if p[n] != 1) + uneven(p)
     yield f"{ink.bold('Best')}: {p['gpus']} x {p['accelerator']}, {axes or 'one rank'}, zero {p['zero']}"
     yield (
         f"  micro-batch {p['micro_batch_size']} x {_whole(p['num_microbatches'])}, recompute {p['recompute']},"
@@ -71,9 +71,34 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         yield f"  {_run_line(plan['run'])}"
     if plan["why"]:
         yield f"  why: {_against(plan, data['plans'][1], data['question']['minimize'])}: {_terms(plan['why'])}"
+    yield from _shared(data)
     if plan["headroom"] < 0.05:
         more = ": see the plan that leaves 5 %" if any(other["note"] for other in data["plans"]) else ""
         yield ink.dim(f"  it leaves {plan['headroom']:.1%} of the memory{more}")
+
+
+LONG = 16384  # tokens of a sequence from which the page says why it is not shared
+
+
+def _shared(data: dict[str, Any]) -> Iterator[str]:
+    """Why sequences are shared over context ranks, or not."""
+    c = data["context_parallel"]
+    if c["cp"] == 1 and data["question"]["seq_len"] < LONG:
+        return
+    mine = f"cp {c['cp']} by {c['method']}" if c["cp"] > 1 else "cp 1"
+    if c["other_seconds"] is not None:
+        best = data["plans"][0]["step"]["seconds"]
+        other = "the fastest without" if c["cp"] > 1 else f"the fastest with (cp {c['other_cp']})"
+        why = f"{other} takes {c['other_seconds'] / best - 1.0:.1%} longer: {_terms(c['why'])}"
+    elif c["leanest_bytes"] is not None:
+        lean, room = c["leanest_bytes"] / 2**30, c["capacity_bytes"] / 2**30
+        why = f"no plan {'without' if c['cp'] > 1 else 'with more'} fits, the leanest holds {lean:.1f} of {room:.1f} GiB"
+    else:
+        why = f"no plan {'without' if c['cp'] > 1 else 'with more'} is legal, or none was to be tried"
+    yield f"  {mine}: {why}"
+    if len(c["methods"]) > 1:
+        told = ", ".join(f"{name} {units.show(seconds, 's')}" for name, seconds in c["methods"].items())
+        yield f"  context ranks by method, each at its fastest: {told}"
 
 
 def _against(plan: dict[str, Any], other: dict[str, Any], goal: str) -> str:
@@ -137,7 +162,8 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         if worth and worth["time"] is not None and worth["cost"] is not None:
             line += f" {worth['time'] / 86400.0:>7,.1f} {worth['cost']:>12,.0f}"
         several = f" {p['accelerator']}" if len(data["question"]["on"]) > 1 else ""
-        several += "".join(f" {value}" for value in plan["variant"].values())
+        several += "".join(f" {value}" for name, value in plan["variant"].items() if name != "cp_method" or p["cp"] > 1)
+        several += uneven(p)
         yield line + several + _offloaded(plan).replace(", ", " ", 1) + (f"  {plan['note']}" if plan["note"] else "")
     if told := plans_note(data):
         yield ink.dim(told)

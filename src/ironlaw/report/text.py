@@ -6,6 +6,7 @@ Plain text with optional ANSI emphasis; nothing is imported for it. ``width`` an
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
@@ -112,9 +113,16 @@ def _nan_term(tree: Term, at: int) -> str:
     return next((t.name for t in reversed(list(tree.walk())) if number(t.value, at) is None), tree.name)
 
 
+def uneven(plan: dict[str, Any]) -> str:
+    """Layers by stage where they were chosen one by one, equal neighbours together."""
+    runs = [(n, len(list(same))) for n, same in groupby(plan.get("layers_per_stage", ()))]
+    return f" layers {' '.join(f'{n}' if times == 1 else f'{times}x{n}' for n, times in runs)}" if runs else ""
+
+
 def plan_line(plan: dict[str, Any]) -> str:
     """The plan in the short names everyone says."""
     axes = " ".join(f"{n} {plan[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if plan[n] != 1)
+    axes += uneven(plan)
     return (
         f"plan: {axes or 'one rank'}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {short(plan['num_microbatches'])},"
         f" batch {plan['global_batch_size']} x {plan['seq_len']} tokens, recompute {plan['recompute']},"

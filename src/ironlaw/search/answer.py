@@ -19,6 +19,7 @@ from ironlaw.search.mesh import COLUMNS
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of
 from ironlaw.search.sizing import admits, narrowed
+from ironlaw.search.space import ENDS, WORDS
 
 FEW = 5  # plans listed when nobody says how many
 SPARE = 0.05  # of memory: what a plan should leave, as memory is predicted no better
@@ -43,9 +44,12 @@ class Choice:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """Accelerator, variant, stack, and which axes of the mesh it uses: plans of one kind differ only in degree."""
+        """Accelerator, variant, stack, and which axes of the mesh it uses: plans of one kind differ only in degree, or in how
+        context ranks share a sequence.
+        """
         used = (bool(self.values[axis] > 1.0) for axis in KIND_AXES)
-        return (self.setting.on, *self.setting.variant.values(), self.framework, *used)
+        variant = (value for name, value in self.setting.variant.items() if name != "cp_method")
+        return (self.setting.on, *variant, self.framework, *used)
 
     def same_as(self, other: Choice) -> bool:
         """True for the same plan of the same setting."""
@@ -253,6 +257,9 @@ def options_of(choices: Sequence[Choice]) -> dict[str, Any]:
     columns["recompute"] = [str(r["recompute"]) for r in rows]
     columns["overlap"] = [frozenset(n for n in OVERLAPS if r[f"overlap_{n.replace('-', '_')}"]) for r in rows]
     columns["offload"] = [frozenset(n for n in OFFLOADS if r[f"offload_{n}"]) for r in rows]
+    for axis in ENDS:
+        if max(columns[axis]) < 0.0:
+            del columns[axis]
     if not any(columns["offload"]):
         del columns["offload"]
     fixed = {k: v for k, v in bound.given.items() if k not in (*columns, "global_batch_tokens")}
@@ -335,7 +342,7 @@ def described(question: Question, folders: tuple[str, ...] = ()) -> dict[str, An
             "choices": max((prod(choices_of(t, t.mesh.columns).shape) for t in tasks), default=0),
         })  # fmt: skip
     axes = {
-        axis: {"values": list(values) if values != "all" else ["every divisor"], "size": len(values) if values != "all" else None}
+        axis: {"values": [WORDS[axis, values]], "size": None} if isinstance(values, str) else {"values": list(values), "size": len(values)}
         for axis, values in question.space.values.items()
     }
     return {

@@ -15,11 +15,11 @@ import numpy as np
 
 from ironlaw.search.grid import BARRED, ROWS, Front, Task, cells_of, choices_of, evaluate, kinds, sums, times_of, unbeaten
 from ironlaw.search.mesh import COLUMNS
-from ironlaw.search.space import CHOICES
+from ironlaw.search.space import CHOICES, ENDS
 
 # fewest ways a model is split, then fewest of everything that needs more of a stack, in this order
 SIMPLEST = (
-    "pp", "vpp", "cp", "ep", "tp", "etp", "zero", "offload_optimizer", "offload_activations", "recompute", "dp_replicate",
+    "pp", "vpp", "cp", "ep", "tp", "etp", *ENDS, "zero", "offload_optimizer", "offload_activations", "recompute", "dp_replicate",
     "micro_batch_size", "sp", "overlap_tp", "overlap_pp", "overlap_grad_reduce", "overlap_param_gather", "overlap_ep",
 )  # fmt: skip
 OPENED = 256  # rows opened at a time

@@ -21,7 +21,7 @@ from ironlaw.estimate.step import step_parts, whole_step
 from ironlaw.estimate.tiers import domain_ranks
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.search.mesh import Mesh, plan_of
-from ironlaw.search.space import CHOICES, Space
+from ironlaw.search.space import CHOICES, ENDS, Space
 from ironlaw.terms import Term
 
 _RECOMPUTE = ("recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise")
@@ -102,7 +102,8 @@ def distinct(task: Task, plan: Plan, choices: Choices) -> list[Any]:
 def kinds(task: Task) -> Iterator[tuple[Any, Choices]]:
     """Rows and the choices to vary for them. Kinds of few rows are taken together; masks keep their cells distinct."""
     c = task.mesh.columns
-    uneven = np.where(c["pp"] > 1.0, 1.0 + (task.job.model.num_hidden_layers % c["pp"] > 0.0), 0.0)
+    given = np.maximum(*(c[axis] for axis in ENDS)) >= 0.0
+    uneven = np.where(c["pp"] > 1.0, 1.0 + ((task.job.model.num_hidden_layers % c["pp"] > 0.0) | given), 0.0)
     sharded = np.where(c["dp_shard"] > 1.0, 2.0, 1.0 * (c["cp"] * c["dp_replicate"] > 1.0))
     key = ((uneven * 3.0 + sharded) * 2.0 + (c["tp"] > 1.0)) * 2.0 + (c["vpp"] > 1.0)
     _, which, count = np.unique(key, return_inverse=True, return_counts=True)

@@ -11,10 +11,11 @@ import numpy as np
 
 from ironlaw.errors import SpaceError
 from ironlaw.estimate import rules
-from ironlaw.plan import Job, Plan
-from ironlaw.search.space import Space
+from ironlaw.plan import BY_RULE, Job, Plan
+from ironlaw.search.ends import Ends, balanced_ends
+from ironlaw.search.space import ENDS, Space
 
-COLUMNS = ("gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size")
+COLUMNS = ("gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", *ENDS)
 MOST_ROWS = 3_000_000
 
 
@@ -49,6 +50,7 @@ def divisors(number: int) -> tuple[float, ...]:
 def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq_len: float, flat: bool | None = None) -> Mesh:
     """The legal rows of one number of accelerators. ``flat``: True keeps tp = pp = 1, False drops it, None keeps all."""
     listed: list[tuple[float, ...]] = []
+    ends: dict[float, list[Ends]] = {}
     for tp, cp in product(_tried(space, "tp", gpus), _tried(space, "cp", gpus)):
         if gpus % (tp * cp):
             continue
@@ -60,17 +62,30 @@ def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq
             dp = gpus / (tp * cp * pp)
             if dp != int(dp) or global_batch_size % dp:
                 continue
-            listed += _inside(space, job, (gpus, tp, pp, cp), dp, global_batch_size)
+            if pp not in ends:
+                ends[pp] = _ends(space, job, pp, seq_len)
+            listed += _inside(space, job, (gpus, tp, pp, cp), dp, global_batch_size, ends[pp])
             if len(listed) > MOST_ROWS:
                 raise _too_large(gpus)
-    order = ("gpus", "tp", "pp", "cp", "dp_replicate", "dp_shard", "micro_batch_size", "vpp", "ep", "etp")
+    order = ("gpus", "tp", "pp", "cp", "dp_replicate", "dp_shard", "micro_batch_size", "vpp", "ep", "etp", *ENDS)
     table = np.array(listed, dtype=np.float64).reshape(-1, len(order))
     columns = {name: np.ascontiguousarray(table[:, order.index(name)]) for name in COLUMNS}
     kept, turned_away = _legal(space, job, columns, global_batch_size, seq_len)
     return Mesh({name: column[kept] for name, column in columns.items()}, turned_away)
 
 
-def _inside(space: Space, job: Job, placed: tuple[float, ...], dp: float, global_batch_size: float) -> list[tuple[float, ...]]:
+def _ends(space: Space, job: Job, pp: float, seq_len: float) -> list[Ends]:
+    """Layers of the first and last stage to try; those of an axis that is not varied by the rule for all stages."""
+    first, last = (space.of(axis) for axis in ENDS)
+    if last == "balanced":
+        made = balanced_ends(job, pp, seq_len)
+        return made if first is None else list(product(first, dict.fromkeys(n for _, n in made)))
+    return list(product(first or (BY_RULE,), last or (BY_RULE,)))
+
+
+def _inside(
+    space: Space, job: Job, placed: tuple[float, ...], dp: float, global_batch_size: float, ends: list[Ends]
+) -> list[tuple[float, ...]]:
     """What may vary inside one choice of tp, pp and cp: replicas and shards, micro-batches, chunks, experts."""
     _, tp, pp, cp = placed
     shards, chunks = space.of("dp_shard"), [v for v in _tried(space, "vpp", 1.0) if v == 1 or pp > 1]
@@ -85,9 +100,9 @@ def _inside(space: Space, job: Job, placed: tuple[float, ...], dp: float, global
         experts = [(ep, etp) for ep, etp in product(eps, _tried(space, "etp", 1.0)) if ranks % (ep * etp) == 0]
     # interleaving needs whole groups of pp micro-batches; the rules say so again for what is left
     run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (global_batch_size / dp / m) % pp == 0]
-    if len(split) * len(run) * len(experts) > MOST_ROWS:  # before they take the memory
+    if len(split) * len(run) * len(experts) * len(ends) > MOST_ROWS:  # before they take the memory
         raise _too_large(placed[0])
-    return [(*placed, *s, *r, *e) for s, r, e in product(split, run, experts)]
+    return [(*placed, *s, *r, *e, *n) for s, r, e, n in product(split, run, experts, ends)]
 
 
 def _too_large(gpus: float) -> SpaceError:
@@ -128,5 +143,6 @@ def plan_of(columns: dict[str, Any], global_batch_size: float, seq_len: float, *
         ),
         0.0,
     )  # fmt: skip
+    off |= dict.fromkeys(ENDS, BY_RULE)
     named = {**off, "sp": 1.0 * (columns["tp"] > 1), "zero": 1.0, **columns, **choices}
     return Plan(global_batch_size=np.float64(global_batch_size), seq_len=np.float64(seq_len), **named)

@@ -80,7 +80,7 @@ def _freed(found: Found) -> list[dict[str, Any]]:
     made = []
     for axis, values in q.space.values.items():
         usual = full.of(axis)
-        if usual is None or values == usual or (usual != "all" and set(usual) <= set(values)):
+        if usual is None or values == usual or (isinstance(usual, tuple) and set(usual) <= set(values)):
             continue
         space = replace(q.space, values={**q.space.values, axis: usual}, forbidden=tuple(r for r in q.space.forbidden if r.axis != axis))
         if (other := _feasible(replace(q, space=space), found.folders)) is not None:

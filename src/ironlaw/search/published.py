@@ -99,12 +99,12 @@ def _whole(space: Space, group: Any, plan: Mapping[str, Any]) -> Space:
 
 
 def _own(space: Space, case: Mapping[str, Any]) -> list[Space]:
-    """What the stack could vary: its axes, the row's own values, and no switch that the row does not show.
+    """What the stack could vary: its axes, the row's own values, and no switch that the row does not show; stages by the rule.
 
     Where layers must split evenly, one space for every pp that divides them.
     """
     group, plan = case["place"][0], case["plan"]
-    values = dict(_whole(space, group, plan).values)
+    values = {axis: tried for axis, tried in _whole(space, group, plan).values.items() if axis not in ("last_stage_layers", "cp_method")}
     for axis, tried in case["axes"].items():
         values[axis] = () if tried == "row" else tuple(axis_value(axis, item, axis) for item in tried)
     overlap = plan["overlap"] if plan.get("overlap") is not None else group.job.framework.overlap

@@ -15,13 +15,14 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.answer import Bound, bind_question, sequences_of
 from ironlaw.estimate.bind import assume
 from ironlaw.estimate.counts import total_parameters
+from ironlaw.estimate.options import CP_METHODS
 from ironlaw.estimate.place import DEFAULT_SEQ_LEN, default_batch
 from ironlaw.estimate.run import Run, bind_price, run_of
 from ironlaw.search.best import Sweep, sweep
 from ironlaw.search.grid import Task
 from ironlaw.search.mesh import Mesh, mesh_rows, plan_of
 from ironlaw.search.question import Question
-from ironlaw.search.space import VARIANTS, Space
+from ironlaw.search.space import LONG, VARIANTS, Space, context_ranks
 
 FORWARD_SHARE = 1.0 / 3.0  # of a step, for what evaluations cost when plans are ranked; an answer has its plan's own
 
@@ -134,6 +135,11 @@ class Setting:
             if not possible:
                 raise ValueRangeError(f"--recompute {hows[0]}: {self.bound.model.name} has {self.bound.model.num_hidden_layers} layers")
             values["recompute"] = tuple(possible)
+        if values.get("cp") == "by length":
+            values["cp"] = context_ranks(given["seq_len"], self.gpus)
+        if self.variant.get("cp_method", methods_of(self.question)[0]) != methods_of(self.question)[0]:
+            # one rank shares nothing: its plans are the same under every method, and stand under the first
+            values["cp"] = tuple(ranks for ranks in values.get("cp", ()) if ranks > 1.0)
         schedule = given.get("schedule", "interleaved")
         if "vpp" in values and schedule != "interleaved":  # a schedule given by name has one chunk a rank, but for interleaved
             if 1.0 not in values["vpp"]:
@@ -157,9 +163,22 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Sourced) else value
 
 
+def methods_of(question: Question) -> tuple[str, ...]:
+    """The methods of context parallelism to try; an estimate's own where the question holds cp at 1, or no sequence is long."""
+    methods = question.space.of("cp_method")
+    if methods != "by length":
+        return methods or ("ring",)
+    many = question.space.of("cp") not in (None, (1.0,)) and question.options.get("seq_len", 0.0) >= LONG
+    return CP_METHODS if many else CP_METHODS[:1]
+
+
 def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bound, dict[str, Any]]]:
     """The records of every accelerator and variant of a question, with the batch and sequence all of them share."""
     varied = {axis: question.space.of(axis) for axis in VARIANTS if question.space.of(axis)}
+    if varied.get("cp_method") == "by length":
+        varied["cp_method"] = methods_of(question)
+        if len(varied["cp_method"]) == 1:
+            del varied["cp_method"]
     for on in question.on:
         for values in product(*varied.values()):
             variant = dict(zip(varied, values, strict=True))

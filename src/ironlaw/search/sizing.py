@@ -60,14 +60,12 @@ def _between(low: Setting, high: Setting, go_on: Callable[[int, int], bool]) -> 
 def sizes(question: Question, settings: Sequence[Setting]) -> dict[str, Any]:
     """Every count tried with the run of its fastest plan, and by accelerator the fewest and the most that answer."""
     rows, ends = [], []
-    for setting in sorted(settings, key=lambda s: (s.on, s.gpus)):
-        if not setting.sweeps and not setting.turned_away:
-            continue  # not reached before the search was stopped
+    for setting in sorted(_of_best_method(settings), key=lambda s: (s.on, s.gpus)):
         best = setting.best
         worth = {k: float(v) for k, v in setting.worth(best).items()} if np.isfinite(best) else {}
         rows.append({
             "accelerator": setting.on,
-            **setting.variant,
+            **other_variants(setting),
             "gpus": setting.gpus,
             "step_seconds": best if np.isfinite(best) else None,
             "tokens_per_second": worth.get("rate"),
@@ -85,6 +83,22 @@ def sizes(question: Question, settings: Sequence[Setting]) -> dict[str, Any]:
             "affordable_gpus": affordable(question, next(s for s in settings if s.on == on)),
         })  # fmt: skip
     return {"by_gpus": rows, "ends": ends}
+
+
+def other_variants(setting: Setting) -> dict[str, Any]:
+    """What else than the method of context parallelism makes a setting's plans those of another job or cluster."""
+    return {name: value for name, value in setting.variant.items() if name != "cp_method"}
+
+
+def _of_best_method(settings: Sequence[Setting]) -> list[Setting]:
+    """Of settings that differ in the method of context parallelism alone the fastest; none the search did not reach."""
+    best: dict[Any, Setting] = {}
+    for setting in settings:
+        if setting.sweeps or setting.turned_away:
+            key = (setting.on, setting.gpus, *other_variants(setting).values())
+            if key not in best or setting.best < best[key].best:
+                best[key] = setting
+    return list(best.values())
 
 
 def affordable(question: Question, setting: Setting) -> float | None:

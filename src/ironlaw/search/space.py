@@ -13,7 +13,8 @@ from ironlaw import units
 from ironlaw.errors import InputError, QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.options import OFFLOADS, OPTIONS, OVERLAPS, switch
 
-MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size")
+ENDS = ("first_stage_layers", "last_stage_layers")
+MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", *ENDS)
 SWITCHES = (
     "sp",
     *(f"overlap_{name.replace('-', '_')}" for name in OVERLAPS),
@@ -23,7 +24,25 @@ CHOICES = ("recompute", "zero", *SWITCHES)
 # each value is a job or a cluster of its own
 VARIANTS = ("schedule", "precision", "framework", "count_embedding", "cp_method", "moe_dispatcher", "attention_kernel", "node", "fabric")
 AXES = (*MESH, *CHOICES, *VARIANTS)
-OPEN = ("pp", "dp_replicate", "dp_shard")  # axes that may try all divisors
+OPEN = {  # words that stand for the values of an axis
+    "pp": "all",
+    "dp_replicate": "all",
+    "dp_shard": "all",
+    "cp": "by length",
+    "cp_method": "by length",
+    "last_stage_layers": "balanced",
+}
+WORDS = {
+    ("pp", "all"): "every divisor",
+    ("dp_replicate", "all"): "every divisor",
+    ("dp_shard", "all"): "every divisor",
+    ("cp", "by length"): "1, 2, 4, 8, and on while a rank keeps 1,024 tokens of a sequence",
+    ("last_stage_layers", "balanced"): "by the rule, and what makes the slowest stage shorter (the first stage's along)",
+    ("cp_method", "by length"): "ring; from sequences of 16,384 tokens on all of them",
+}
+FEWEST_TOKENS = 1024.0  # of one sequence that more than USUAL_RANKS context ranks leave each
+USUAL_RANKS = 8.0
+LONG = 16384.0  # tokens of a sequence from which the methods of context parallelism are told apart
 _MOST_VALUES = 1000
 _MOST_BYTES = 1_000_000
 
@@ -49,14 +68,14 @@ _COMPARE = {"=": operator.eq, "<": operator.lt, ">": operator.gt, "<=": operator
 
 @dataclass(frozen=True)
 class Space:
-    """Values by axis; ``all`` for every divisor; a missing axis keeps the framework's habit."""
+    """Values by axis, or a word of OPEN that stands for them; a missing axis keeps the framework's habit."""
 
     title: str
     values: Mapping[str, Any]
     forbidden: tuple[Rule, ...] = ()
 
     def of(self, axis: str) -> Any:
-        """The values of an axis to try, ``all``, or None where it is not varied."""
+        """The values of an axis to try, the word for them, or None where it is not varied."""
         return self.values.get(axis)
 
     def narrowed(self, fixed: Mapping[str, Any], forbidden: tuple[Rule, ...] = ()) -> Space:
@@ -100,14 +119,31 @@ def _values(axis: str, value: Any, where: str) -> Any:
     """The values of one axis of a file, checked."""
     if axis not in AXES:
         raise UnknownNameError(f"axis of {where}", axis, AXES)
-    if value == "all":
-        if axis not in OPEN:
-            raise ValueRangeError(f"{axis} in {where} is all: only {', '.join(OPEN)} may be; list its values")
-        return "all"
+    if value in OPEN.values():
+        if OPEN.get(axis) != value:
+            able = ", ".join(name for name, word in OPEN.items() if word == value)
+            raise ValueRangeError(f"{axis} in {where} is {value}: only {able} may be; list its values")
+        return value
     items = value if isinstance(value, list) else [value]
     if not 0 < len(items) <= _MOST_VALUES:
         raise ValueRangeError(f"{axis} in {where} has {len(items)} values, must have 1 to {_MOST_VALUES}")
     return tuple(dict.fromkeys(axis_value(axis, item, f"{axis} in {where}") for item in items))
+
+
+def context_ranks(seq_len: float, gpus: float) -> tuple[float, ...]:
+    """Context ranks to try: up to 8 always, as a small batch may need them, and more where the sequence is long enough for them.
+
+    With less of a sequence on a rank than 1,024 tokens a block of keys and values takes longer to pass on than to attend to, even on
+    scale-up links, and a matrix product has too few rows to fill a device.
+
+    >>> context_ranks(8192, 1024), context_ranks(131072, 64)
+    ((1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0))
+    """
+    tried, ranks = [], 1.0
+    while ranks <= gpus and (ranks <= USUAL_RANKS or seq_len / ranks >= FEWEST_TOKENS):
+        tried.append(ranks)
+        ranks *= 2.0
+    return tuple(tried)
 
 
 def axis_value(axis: str, value: Any, flag: str) -> Any:

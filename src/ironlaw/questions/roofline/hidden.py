@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import layer, narrow, sharding
+from ironlaw.estimate import context, layer, narrow, sharding
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.kinds import Kind, kinds
 from ironlaw.estimate.parts import Shapes
@@ -98,7 +98,7 @@ def _of_layer(group: Group, name: str, kind: Kind) -> list[tuple[Term, float]] |
     if name == "tensor parallel":
         return [(layer.tensor_parallel(cluster, job, plan, kind), 1.0)]
     if name.startswith("exposed ring"):
-        return [(layer.context_parallel(cluster, job, plan, Shapes.of(job, plan), backward=name.endswith("backward")), 1.0)]
+        return [(context.ring(cluster, job, plan, Shapes.of(job, plan), backward=name.endswith("backward")), 1.0)]
     if "gather" in name or "scatter" in name:
         gathers = sharding.gathers(job, cluster, plan, *sharding.layer_weights(job, kind))
         scatters = sharding.scatters(job, cluster, plan, *layer_trained(job, kind))

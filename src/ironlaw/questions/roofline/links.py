@@ -9,7 +9,7 @@ from ironlaw.errors import ValueRangeError
 from ironlaw.estimate import tiers
 from ironlaw.estimate.bind import Assumptions, bind_cluster, bind_precision
 from ironlaw.law import collectives
-from ironlaw.plan import Plan, column
+from ironlaw.plan import BY_RULE, Plan, column
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.roofline import roofs
 from ironlaw.terms import Term, leaf, plain
@@ -124,7 +124,7 @@ def _plan(ranks: float) -> Plan:
     """A job of one tensor-parallel group: the ranks stand next to each other."""
     one, n = column(1.0), column(ranks)
     others = dict.fromkeys(Plan.__dataclass_fields__, one)
-    return Plan(**{**others, "gpus": n, "tp": n})
+    return Plan(**{**others, "gpus": n, "tp": n, "first_stage_layers": BY_RULE, "last_stage_layers": BY_RULE})
 
 
 def _gb(term: Term) -> str:
