@@ -112,6 +112,8 @@ class Job:
     cp_method: str = "ring"  # ring | all-to-all
     document_length: float = 0.0  # tokens of a packed document; 0: a sequence is one
     offload_layers: float = 0.0  # of a stage, whose activations are offloaded; 0: all
+    offload_fraction: float = 1.0  # of the optimizer's states that offloading moves to the host
+    offload_overlap: bool = False  # the host updates tensor by tensor, beside the copies of others
     lora_rank: float = 0.0  # 0: everything is trained
     lora_targets: str = "attention"  # attention | all: linear layers that have an adapter
     attention_kernel: str = ""  # generation of the flash kernel; "": the framework's on this architecture

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.catalog.records import Calibration, Framework, Model, Node
+from ironlaw.catalog.records import Calibration, Framework, Model, Node, Systems
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.law import kernels
@@ -172,6 +172,8 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         cp_method=options.get("cp_method", "ring"),
         document_length=options.get("document_length", 0.0),
         offload_layers=options.get("offload_layers", 0.0),
+        offload_fraction=options.get("offload_fraction", 1.0),
+        offload_overlap=options.get("offload_overlap", False),
         lora_rank=options.get("lora_rank", 0.0),
         lora_targets=options.get("lora_targets", "attention"),
         attention_kernel=options.get("attention_kernel", ""),
@@ -201,6 +203,17 @@ def given_links(node: Node, options: dict[str, Any]) -> Node:
     return node
 
 
+def assume_host(node: Node, systems: Systems, assumptions: Assumptions) -> None:
+    """What is taken of the host that optimizer states or activations go to."""
+    known, usual = node.host_memory_bandwidth, systems.host_memory_bandwidth
+    told = usual.text + f", a usual server: {node.name} does not say" if known is None else known.text
+    assume(assumptions, "host memory bandwidth", told, "default")
+    room = node.host_memory_capacity
+    assume(assumptions, "host memory", f"not known of {node.name}, not checked" if room is None else room.text, "default")
+    if node.accelerators_per_host_link is None:
+        assume(assumptions, "links to the host", "one an accelerator", "default")
+
+
 def bind_cluster(options: dict[str, Any], folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
     """The Cluster: accelerator, its usual node and fabric unless named, and the calibration of each tier."""
     accelerator = load.record("accelerators", options["on"], folders)
@@ -217,9 +230,11 @@ def bind_cluster(options: dict[str, Any], folders: tuple[str, ...], assumptions:
         assume(assumptions, "fabric", fabric.name, "default")
     calibration: Calibration = load.record("calibration", accelerator.calibration, folders)
     scale_up = load.record("calibration", node.collective_calibration, folders) if node.collective_calibration else calibration
-    if options.get("offload") and accelerator.pcie_bandwidth is None:
+    if options.get("offload") and accelerator.pcie_bandwidth is None and accelerator.c2c_bandwidth is None:
         raise UnsupportedError(f"--offload: {accelerator.name} has no pcie_bandwidth in the catalogue")
     systems = load.record("systems", "default", folders)
+    if options.get("offload"):
+        assume_host(node, systems, assumptions)
     reference = load.record("accelerators", calibration.device, folders)
     clock = None
     if accelerator.tdp.value < reference.tdp.value and accelerator.name != reference.name:

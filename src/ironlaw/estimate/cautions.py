@@ -35,6 +35,10 @@ def cautions(given: dict[str, Any], given_cp: bool, job: Job, cluster: Cluster) 
             "failures are counted as independent and accelerators as alike, which is optimistic: on Meta's RSC 1,024 GPUs ran 7.9 h between"
             " failures where the rate of its nodes says 28.8 h; give --mttf measured in jobs of this size"
         )
+    away = {name for names in _items(given.get("offload", frozenset())) for name in names}
+    for name, needs in (("offload_fraction", "optimizer"), ("offload_overlap", "optimizer"), ("offload_layers", "activations")):
+        if name in given and needs not in away:
+            made.append(f"--{name.replace('_', '-')} has no effect without --offload {needs}")
     alone = "vpp" in given and all(v == 1 for v in _items(given["vpp"]))
     if alone and any("pp" in names for names in _items(given.get("overlap", frozenset()))):
         made.append("--overlap pp has no effect with vpp 1: plain 1F1B waits for its neighbours")

@@ -26,12 +26,14 @@ from ironlaw.estimate.counts import (
     stage_routed,
     stage_tables,
 )
+from ironlaw.estimate.host import host_capacity, host_memory, left_on_device
+from ironlaw.estimate.in_flight import in_flight_of_last_chunk, in_flight_per_layer
 from ironlaw.estimate.kinds import kinds, layers_of
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
-from ironlaw.estimate.stages import Stage, offloaded_share, stages
+from ironlaw.estimate.stages import Stage, stages
 from ironlaw.estimate.trained import stage_trained
-from ironlaw.law import activations, pipeline, states
+from ironlaw.law import activations, states
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
 
@@ -58,6 +60,21 @@ class Memory:
     capacity: float
     fits: Any
     stage_names: tuple[str, ...]
+    hosts: tuple[Term, ...] = ()  # what the host holds for an accelerator, by class of stages; empty where nothing is offloaded
+    host_capacity: Any = np.inf  # [B] for one accelerator
+
+    @cached_property
+    def host(self) -> Any:
+        """Bytes in the host for one accelerator of the stage that has most there; 0 where nothing is offloaded."""
+        most: Any = 0.0
+        for tree in self.hosts:
+            most = np.maximum(most, tree.value)
+        return most * np.ones_like(self.device)
+
+    @cached_property
+    def host_tree(self) -> Term:
+        """The breakdown of that stage."""
+        return _pick(list(self.hosts), np.argmax(np.stack([np.broadcast_to(t.value, self.device.shape) for t in self.hosts]), axis=0))
 
     @cached_property
     def tree(self) -> Term:
@@ -85,7 +102,14 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
         fuller = value > best
         best, which = np.where(fuller, value, best), np.where(fuller, float(i), which)
     usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
-    return Memory(trees, which, best, usable.value, best <= usable.value, tuple(c.name for c in classes))
+    names = tuple(c.name for c in classes)
+    if not (np.any(plan.offload_optimizer > 0) or np.any(plan.offload_activations > 0)):
+        return Memory(trees, which, best, usable.value, best <= usable.value, names)
+    hosts = tuple(host_memory(job, plan, c) for c in classes)
+    room, fits = host_capacity(cluster, plan), best <= usable.value
+    for c, tree in zip(classes, hosts, strict=True):
+        fits = fits & ((tree.value <= room) | ~(c.count > 0))
+    return Memory(trees, which, best, usable.value, fits, names, hosts, room)
 
 
 def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
@@ -166,7 +190,7 @@ def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     twice = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
     held = stage_common(job.model, stage), stage_routed(job.model, stage)
     trained = stage_trained(job, stage)
-    on_device = 1.0 - plan.offload_optimizer
+    on_device = 1.0 - plan.offload_optimizer * job.offload_fraction
 
     whole = largest_matrix(job, plan, stage)
     replicated = stage_replicated(job.model, stage)
@@ -224,45 +248,6 @@ def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Ter
     ]
 
 
-def micro_batches_in_flight(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Micro-batches a stage holds activations of: all with GPipe, pp + 1 with DualPipe, else by its distance to the end."""
-    if job.schedule == "gpipe":
-        return np.where(plan.pp > 1, plan.num_microbatches, 1.0)
-    if job.schedule == "dualpipe":
-        return np.where(plan.pp > 1, np.minimum(plan.pp + 1.0, plan.num_microbatches), 1.0)
-    return pipeline.in_flight_interleaved(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan))
-
-
-def microbatch_group(job: Job, plan: Plan) -> Any:
-    """Micro-batches a chunk runs before the next chunk's turn."""
-    return job.microbatch_group or plan.pp
-
-
-def in_flight_per_layer(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Micro-batches that a layer of the stage holds on average: less where its short chunk, with the loss, holds the fewest.
-
-    Layers fill the chunks of a rank; what embedding or loss leave less is missing in its first or its last chunk.
-    """
-    held = micro_batches_in_flight(job, plan, stage)
-    if job.schedule in ("gpipe", "dualpipe") or not np.any(plan.vpp > 1):
-        return held
-    layers = np.maximum(stage.layers, 1.0)
-    full = np.ceil(layers / plan.vpp)
-    embedding = stage.embedding if job.count_embedding else 0.0
-    missing = np.where(plan.vpp > 1, np.minimum(plan.vpp * full - layers, full), 0.0)
-    last = in_flight_of_last_chunk(job, plan, stage)
-    first = pipeline.in_flight_chunk(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan), 0.0)
-    short = np.where(stage.head > 0, last, np.where(embedding > 0, first, held))
-    return held + missing * (held - short) / layers
-
-
-def in_flight_of_last_chunk(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Micro-batches of the chunk that holds the last layers of a stage."""
-    if job.schedule in ("gpipe", "dualpipe"):
-        return micro_batches_in_flight(job, plan, stage)
-    return pipeline.in_flight_chunk(plan.pp, plan.vpp, stage.index, plan.num_microbatches, microbatch_group(job, plan), plan.vpp - 1.0)
-
-
 def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed ones, and the one being redone."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
@@ -278,11 +263,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         sp=plan.sp,
         bytes_per_element=job.precision.activation_bytes,
     )
-    on_device: Any = 1.0
-    if np.any(plan.offload_activations > 0):  # two layers stay: one leaving, one computed
-        share = offloaded_share(job, stage)
-        left = (1.0 - share) + share * np.minimum(2.0 / np.maximum(stage.layers * in_flight, 1.0), 1.0)
-        on_device = np.where(plan.offload_activations > 0, left, 1.0)
+    on_device = left_on_device(job, plan, stage)
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
     return total(
         "activations",

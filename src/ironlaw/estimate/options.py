@@ -230,6 +230,14 @@ def positive(unit: str) -> Callable[[Any, str], float]:
 LONGEST = 1e15  # seconds; more is a slip of the keyboard
 
 
+def share(value: Any, flag: str) -> float:
+    """A part of a whole: above 0, at most 1."""
+    number = units.parse(value, "1", flag)
+    if not 0.0 < number <= 1.0:
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be above 0 and at most 1")
+    return number
+
+
 def duration(value: Any, flag: str) -> float:
     """A time with its unit, such as 50000h or 15min: nobody means seconds where hours are usual."""
     if isinstance(value, (int, float)) or str(value).strip()[-1:].isdecimal():
@@ -312,6 +320,8 @@ OPTIONS: dict[str, Option] = {
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "what gradients are held and reduced in (default: the framework's)", "NAME"),
     "offload": Option(offload, "comma list of optimizer, activations: held in host memory", "LIST", column=True, names=True),
     "offload_layers": Option(whole, "of a stage's layers, how many offload their activations (default: all)", "N"),
+    "offload_fraction": Option(share, "of the optimizer's states, what --offload optimizer moves to the host (default 1)", "X"),
+    "offload_overlap": Option(switch, "the host updates tensor by tensor beside the copies of others (default: off)", "on|off"),
     "lora_rank": Option(whole, "train low-rank adapters of this rank, the rest frozen"),
     "lora_targets": Option(one_of(("attention", "all")), "linear layers with an adapter (default: attention's)", "WHICH"),
     "frozen_layers": Option(none_or_more, "layers at the front that are not trained (models of one kind of layer)", "N"),

@@ -58,7 +58,7 @@ RULES = {
     "chunks_have_layers": "vpp > 1 needs pp > 1 and a layer for every chunk",
     "interleaving_groups_whole": "the interleaved schedule needs micro-batches in multiples of pp, or of a microbatch_group of at least pp",
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
-    "fits": "device memory is at most the usable capacity",
+    "fits": "device memory is at most the usable capacity, and what is offloaded at most the host's",
 }
 
 

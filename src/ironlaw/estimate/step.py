@@ -16,11 +16,11 @@ import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate import experts, layer, offloading, state, tiers
+from ironlaw.estimate.host import held_parameters
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm
 from ironlaw.estimate.sharding import data_parallel, exposed, fully_sharded, parameter_bytes
 from ironlaw.estimate.stages import Pace, Stage, slowest, stages
-from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import kernels, overlap, pipeline, states, traffic
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
@@ -83,7 +83,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         gradients,
         parameters,
         optimizer(job, cluster, plan, pace),
-        *offloading.optimizer_traffic(job, cluster, plan, pace),
+        *offloading.optimizer_traffic(job, cluster, plan, pace, backward),
     ]
     return parts, pace, (forward, backward)
 
@@ -280,25 +280,18 @@ def _passes(held: dict[Kind, Any], per_kind: dict[Kind, list[Term]]) -> tuple[An
 
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
-
-    def local(stage: Stage) -> Any:
-        common, routed = stage_trained(job, stage)
-        own = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
-        if job.model.num_experts:
-            own = own + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
-        return own
-
+    held = pace.of(lambda stage: held_parameters(job, plan, stage))
     kept = states.OPTIMIZERS[job.optimizer].traffic_bytes * job.framework.optimizer_passes.value
     # where the host updates, the device reads gradients for their norm and writes weights
     left = job.framework.gradient_bytes.value + job.precision.parameter_bytes
-    touched = np.where(plan.offload_optimizer > 0, left, kept)
+    touched = np.where(plan.offload_optimizer > 0, left * job.offload_fraction + kept * (1.0 - job.offload_fraction), kept)
     constants = cluster.elementwise
     return leaf(
         "optimizer",
         kernels.memory_time,
         "s",
         "hbm",
-        traffic=traffic.optimizer_step(pace.of(local), touched),
+        traffic=traffic.optimizer_step(held, touched),
         bandwidth=cluster.accelerator.hbm_bandwidth,
         bandwidth_fraction=constants.bandwidth_fraction,
         launch=constants.launch,
