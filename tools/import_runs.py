@@ -30,6 +30,11 @@ WORDS = (
 )
 # what the makers of a run's software said of it elsewhere, read on 2026-11-22
 SAID = dict.fromkeys(("nemo-016", "nemo-019"), "called a regression by its source: github.com/NVIDIA-NeMo/Megatron-Bridge/issues/1998")
+# what the configuration of a submission says that its results do not: github.com/mlcommons/training_results_v4.0, NVIDIA/benchmarks/
+# llama2_70b_lora/implementations/nemo, conf/megatron_gpt_peft_tuning_config.yaml (fp8_params with fp8; ACG, ACM and ACL unset) and
+# config_*.sh (SP=1, FP8=True); Fujitsu and Oracle ship the same scripts. Read on 2026-11-22
+ADAPTERS = {"recompute": "none", "sequence_parallel": "y", "notes": "fp8_params"}
+RECIPES = dict.fromkeys((f"mlperf-0{n}" for n in (19, 31, 33, 34, 35, 36, 37, 38)), ADAPTERS)
 LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
 # in this order: a source that counts in full may say since when others halve
 CONVENTIONS = (("full", "attention counted in full"), ("non-causal", "attention counted in full"), ("hal[fv]", "attention counted at half"))
@@ -45,6 +50,7 @@ def shortened(row: dict[str, str]) -> dict[str, str]:
     if "FA1" in row.get("enrich_source", ""):
         kept["attention_kernel"] = "fa1"
     kept["notes"] = "; ".join(notes + ([SAID[row["id"]]] if row["id"] in SAID else []))
+    kept |= RECIPES.get(row["id"], {})
     kept["interconnect"] = ", ".join(dict.fromkeys(m.group(0) for m in re.finditer(LINKS, row["interconnect"])))
     convention = row["flops_convention"].lower()
     counted = "recompute counted" if "recompute" in convention and "no recompute" not in convention and "4/3" not in convention else ""

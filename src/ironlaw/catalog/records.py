@@ -164,6 +164,7 @@ class Framework(Record):
     compiled_recompute: bool = False  # the compiler drops what backward does not need of a recomputed block: its last product
     gather_unit: str = "layer"  # what ZeRO 3 gathers at a time: layer (a wrapped module) | matrix (the compiler gathers each operand)
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
+    fused_projections: bool = True  # queries, keys and values are one matrix, gate and up another: adapters stand beside the whole
     offload_gradients_early: bool = False  # gradients leave for the host beside the last backward pass, not behind it
     parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: the precision's own
     gradient_bytes: Sourced = quantity("B")

@@ -14,6 +14,8 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import Calibration, Framework, Model, Node, Systems
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
+from ironlaw.estimate.adapters import targets
+from ironlaw.estimate.frozen import refuse
 from ironlaw.law import kernels
 from ironlaw.plan import PRECISIONS, Cluster, Job
 
@@ -132,14 +134,11 @@ def plain_model(model: Model) -> Model:
 
 
 def freeze(model: Model, layers: int) -> Model:
-    """A model whose first layers are not trained; only where all layers are of one kind."""
+    """A model whose first layers are not trained."""
     if layers >= model.num_hidden_layers:
         raise ValueRangeError(
             f"--frozen-layers {layers} leaves nothing of {model.num_hidden_layers} layers to train (--lora-rank trains adapters)"
         )
-    mixed = model.num_experts and (model.first_k_dense_replace or model.moe_layer_freq > 1)
-    if mixed or model.one_block_layers or model.linear_attention_layers:
-        raise UnsupportedError(f"--frozen-layers: {model.name} mixes kinds of layer, which this version cannot freeze")
     return model.replace(frozen_layers=layers)
 
 
@@ -155,6 +154,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         raise QuestionError("--flash-attention on: this accelerator has no flash attention kernel; use off")
     if "overlap" not in options:
         assume(assumptions, "overlap", ",".join(sorted(framework.overlap)) or "none", "default")
+    refuse(options.get("frozen_weights", ""), options.get("lora_rank", 0.0), precision)
     if "gradient_dtype" in options:
         size = Sourced({"fp32": 4.0, "bf16": 2.0}[options["gradient_dtype"]], "B", options["gradient_dtype"], None, "given")
         framework = framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
@@ -175,7 +175,8 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         offload_fraction=options.get("offload_fraction", 1.0),
         offload_overlap=options.get("offload_overlap", False),
         lora_rank=options.get("lora_rank", 0.0),
-        lora_targets=options.get("lora_targets", "attention"),
+        lora_targets=targets(options.get("lora_targets", "attention"), model, framework) if options.get("lora_rank") else (),
+        frozen_weights=options.get("frozen_weights", ""),
         attention_kernel=options.get("attention_kernel", ""),
         cuda_graphs=options.get("cuda_graphs", "none"),
         schedule=options.get("schedule", "1f1b"),

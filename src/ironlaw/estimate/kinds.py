@@ -24,6 +24,8 @@ class Kind:
     count: float
     mlp: str = "dense"  # dense | routed | none
     place: str = "spread"  # front | spread | end
+    first: float = 0.0  # the zone of the model's layers that it shares with kinds mixed into it: from this layer
+    last: float = 0.0  # to before this one
     mixer: str = "attention"  # attention | linear | mamba | none
     trained: bool = True  # False: forward only, nothing kept for a backward
 
@@ -42,8 +44,7 @@ class Kind:
 def kinds(model: Model) -> tuple[Kind, ...]:
     """The kinds of layer of a model, those at the front first, those for further tokens last."""
     found = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)
-    if model.frozen_layers:
-        found = _frozen(found, model)
+    found = _frozen([_zoned(kind, found, model) for kind in found], float(model.frozen_layers))
     if model.num_nextn_predict_layers:
         mlp = "routed" if model.num_experts else "dense"
         found.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end"))
@@ -64,12 +65,23 @@ def _by_mlp(model: Model) -> list[Kind]:
     ]
 
 
-def _frozen(found: list[Kind], model: Model) -> list[Kind]:
-    """The first layers of a model of one kind, untrained; the rest as they were."""
-    (kind,) = (k for k in found if k.count > 0)
-    frozen = float(min(model.frozen_layers, model.num_hidden_layers))
-    rest = replace(kind, count=kind.count - frozen)
-    return [replace(kind, name="frozen layers", count=frozen, place="front", trained=False), rest]
+def _zoned(kind: Kind, found: list[Kind], model: Model) -> Kind:
+    """A kind with the layers it stands among: those at the front, or all behind them."""
+    front = sum(k.count for k in found if k.place == "front")
+    return replace(kind, last=front) if kind.place == "front" else replace(kind, first=front, last=float(model.num_hidden_layers))
+
+
+def _frozen(found: list[Kind], layers: float) -> list[Kind]:
+    """Each kind cut where training begins: the first ``layers`` layers, in the proportions of their zones, are not trained."""
+    if not layers:
+        return found
+    frozen, rest = [], []
+    for kind in found:
+        cut = min(max(layers, kind.first), kind.last)
+        below = kind.count * (cut - kind.first) / (kind.last - kind.first) if kind.last > kind.first else 0.0
+        frozen.append(replace(kind, name=f"frozen {kind.name}", count=below, last=cut, trained=False))
+        rest.append(replace(kind, count=kind.count - below, first=cut))
+    return [*frozen, *rest]
 
 
 def _mixed(found: list[Kind], model: Model) -> list[Kind]:
@@ -99,11 +111,10 @@ def _single_blocks(model: Model) -> list[Kind]:
 
 
 def layers_of(stage: Stage, kind: Kind, model: Model) -> Any:
-    """Layers of ``kind`` a stage holds: front ones where the stage starts early enough, spread ones in proportion."""
+    """Layers of ``kind`` a stage holds: of what it holds of the kind's zone, the kind's share."""
     if kind.place == "end":
         return stage.head * kind.count
-    front = next((k.count for k in kinds(model) if k.place == "front"), 0.0)
-    in_front = np.clip(front - stage.start, 0.0, stage.layers)
-    if kind.place == "front":
-        return in_front
-    return (stage.layers - in_front) * (kind.count / (model.num_hidden_layers - front))
+    if not kind.first and kind.last == model.num_hidden_layers:
+        return stage.layers * (kind.count / kind.last)
+    inside = np.minimum(stage.start + stage.layers, kind.last) - np.maximum(stage.start, kind.first)
+    return np.maximum(inside, 0.0) * (kind.count / (kind.last - kind.first))

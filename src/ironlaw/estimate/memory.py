@@ -21,18 +21,15 @@ from ironlaw.estimate.counts import (
     largest_experts,
     largest_operand,
     routed_parameters,
-    stage_common,
-    stage_replicated,
-    stage_routed,
-    stage_tables,
 )
+from ironlaw.estimate.frozen import stored_bytes
 from ironlaw.estimate.host import host_capacity, host_memory, left_on_device
 from ironlaw.estimate.in_flight import in_flight_of_last_chunk, in_flight_per_layer
 from ironlaw.estimate.kinds import kinds, layers_of
+from ironlaw.estimate.model_states import model_states
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
 from ironlaw.estimate.stages import Stage, stages
-from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import activations, states
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
@@ -41,6 +38,7 @@ from ironlaw.terms import Term, fold, leaf, total
 STATES = (
     "weights",
     "low-precision copies of weights",
+    "weights of adapters",
     "gradients",
     "master weights",
     "optimizer states",
@@ -177,77 +175,6 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     return total("device", [total("reserved", [allocated, slack]), *beside])
 
 
-def model_states(job: Job, plan: Plan, stage: Stage) -> list[Term]:
-    """Weights, gradients, master weights and optimizer states, each sharded from its ZeRO stage on."""
-    kept = states.OPTIMIZERS[job.optimizer]
-    f, precision = job.framework, job.precision
-    # shards that are the master weights; what is frozen, or updated as it is, needs none
-    as_master = f.parameter_bytes is not None and precision.master_weights and kept.master_bytes > 0.0 and not job.lora_rank
-    stored = f.parameter_bytes if as_master else precision.parameter_bytes
-    separate_master = precision.master_weights and f.parameter_bytes is None
-    gradient = f.gradient_bytes.value if precision.master_weights else precision.parameter_bytes
-
-    twice = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
-    held = stage_common(job.model, stage), stage_routed(job.model, stage)
-    trained = stage_trained(job, stage)
-    on_device = 1.0 - plan.offload_optimizer * job.offload_fraction
-
-    whole = largest_matrix(job, plan, stage)
-    replicated = stage_replicated(job.model, stage)
-
-    def kind(name: str, size: Any, from_stage: float) -> Term:
-        common_count, routed_count = held if name in ("weights", "low-precision copies of weights") else trained
-        copies = twice if from_stage > 1.0 else 1.0  # whose states the two ranks of a stage share
-        entire = 0.0 if job.lora_rank and common_count is trained[0] else np.minimum(replicated, common_count)
-        local = copies * ((common_count - entire) / plan.tp + entire)
-        own = copies * routed_count / plan.expert_ways
-        shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
-        if from_stage == 1.0:
-            shards = np.minimum(shards, np.maximum(local / np.maximum(whole, 1.0), 1.0))
-        common = leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
-        if not job.model.num_experts:
-            return common
-        shards = states.zero_shards(from_stage, plan.zero, plan.expert_shard_ranks)
-        routed = leaf(f"{name}, experts", states.state, "B", parameters=own, bytes_per_parameter=size, shards=shards)
-        return total(name, [common, routed])
-
-    return [
-        kind("weights", stored, 3.0),
-        kind("low-precision copies of weights", precision.copy_bytes, 3.0),
-        kind("gradients", gradient, 2.0),
-        kind("master weights", on_device * kept.master_bytes if separate_master else 0.0, 1.0),
-        kind("optimizer states", on_device * kept.state_bytes, 1.0),
-        *table_states(job, plan, stage, on_device),
-    ]
-
-
-def largest_matrix(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Parameters that one rank must own together: an optimizer of whole matrices cannot split the embedding; 0 for all others."""
-    if job.optimizer != "muon" or job.lora_rank:
-        return 0.0
-    return np.maximum(stage.embedding, stage.head) * job.model.vocab_size * job.model.hidden_size / plan.tp
-
-
-def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Term]:
-    """With an optimizer of hidden matrices (Muon), what embedding and output layer keep beyond it: they stay with AdamW."""
-    if job.optimizer != "muon" or job.lora_rank:
-        return []
-    tables = stage_tables(job.model, stage) / plan.tp
-    whole = largest_matrix(job, plan, stage)
-    shards = states.zero_shards(1.0, plan.zero, plan.shard_ranks)
-    beyond = states.OPTIMIZERS["adamw"].state_bytes - states.OPTIMIZERS["muon"].state_bytes
-    return [
-        leaf(
-            "optimizer states, embedding and output layer",
-            states.state,
-            "B",
-            parameters=tables,
-            bytes_per_parameter=on_device * beyond,
-            shards=np.minimum(shards, np.maximum(tables / np.maximum(whole, 1.0), 1.0)),
-        )
-    ]
-
-
 def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed ones, and the one being redone."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
@@ -256,7 +183,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         "checkpoints",
         activations.checkpoint,
         "B",
-        times=stage.layers * in_flight * plan.recompute_layers,
+        times=trained_layers(job, stage) * in_flight * plan.recompute_layers,
         tokens=s.tokens,
         hidden_size=job.model.hidden_size,
         tp=plan.tp,
@@ -284,6 +211,15 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
             leaf("layer being recomputed", _largest, "B", times=working, **{k.name.replace(" ", "_"): fold(p) for k, p in saved.items()}),
         ],
     )
+
+
+def trained_layers(job: Job, stage: Stage) -> Any:
+    """Layers of a stage that have a backward pass."""
+    layers = stage.layers
+    for kind in kinds(job.model):
+        if not kind.trained:
+            layers = layers - layers_of(stage, kind, job.model)
+    return layers
 
 
 def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
@@ -375,14 +311,15 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
         whole = common_parameters(job.model, kind) / plan.tp + routed_parameters(job.model, kind) / plan.expert_ways
         if job.framework.gather_unit == "matrix":
             whole = np.maximum(largest_operand(job.model, kind) / plan.tp, largest_experts(job.model, kind) / plan.expert_ways)
-        biggest = np.maximum(biggest, whole)
+        biggest = np.maximum(biggest, whole * (stored_bytes(job) / job.precision.parameter_bytes))
     units = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0) * biggest
+    gradients = 0.0 if job.lora_rank else job.framework.gradient_reduce_bytes.value  # adapters' own are small
     return leaf(
         "gather buffers",
         states.state,
         "B",
         parameters=units,
-        bytes_per_parameter=2.0 * job.precision.parameter_bytes + job.framework.gradient_reduce_bytes.value,
+        bytes_per_parameter=2.0 * job.precision.parameter_bytes + gradients,
         shards=1.0,
     )
 

@@ -152,6 +152,22 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
     return frozenset(names)
 
 
+TARGETS = ("attention", "mlp", "all", "qkv", "q", "k", "v", "proj", "fc1", "gate", "up", "fc2", "experts", "router")
+SPELLED = {"all-linear": "all", "o": "proj", "down": "fc2"}  # what peft and torchtune say
+
+
+def adapter_targets(value: Any, flag: str) -> str:
+    """A comma list of operators with an adapter, in Megatron's, peft's or torchtune's spelling."""
+    names = []
+    for item in str(value).split(","):
+        name = item.strip().lower().removeprefix("linear_").removesuffix("_proj")
+        name = SPELLED.get(name, name)
+        if name not in TARGETS:
+            raise UnknownNameError(flag, item.strip(), TARGETS)
+        names.append(name)
+    return ",".join(dict.fromkeys(names))
+
+
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 GRAPHS = ("none", "partial", "full")
 OFFLOADS = ("optimizer", "activations")
@@ -323,8 +339,13 @@ OPTIONS: dict[str, Option] = {
     "offload_fraction": Option(share, "of the optimizer's states, what --offload optimizer moves to the host (default 1)", "X"),
     "offload_overlap": Option(switch, "the host updates tensor by tensor beside the copies of others (default: off)", "on|off"),
     "lora_rank": Option(whole, "train low-rank adapters of this rank, the rest frozen"),
-    "lora_targets": Option(one_of(("attention", "all")), "linear layers with an adapter (default: attention's)", "WHICH"),
-    "frozen_layers": Option(none_or_more, "layers at the front that are not trained (models of one kind of layer)", "N"),
+    "lora_targets": Option(
+        adapter_targets,
+        "layers with an adapter: attention (default), mlp, all, or a list of qkv (q, k, v), proj, fc1 (gate, up), fc2, experts, router",
+        "LIST",
+    ),
+    "frozen_weights": Option(one_of(("fp8", "nf4")), "what adapters leave frozen is stored in (default: as trained weights)", "NAME"),
+    "frozen_layers": Option(none_or_more, "layers at the front that are not trained, nor the embedding below them", "N"),
     "evaluate_every": Option(whole, "steps between evaluations", "STEPS"),
     "evaluation_tokens": Option(tokens, "tokens of one evaluation (forward only)", "TOKENS"),
     "checkpoint_every": Option(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ironlaw.estimate import experts, state
+from ironlaw.estimate import adapters, experts, state
 from ironlaw.estimate.counts import core_head_dim, norms_of
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes
@@ -24,6 +24,8 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     linear_kept = 1.0 - plan.recompute_linear
     cheap_kept = 1.0 - plan.recompute_elementwise
     mixer = saved_attention(job, plan, s, scores_kept) if kind.mixer == "attention" else saved_state(job, s, kind)
+    if job.lora_rank:
+        return [*saved_beside_frozen(job, plan, s, kind), *mixer, *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept)]
     return [
         leaf(
             "norms and residuals",
@@ -40,6 +42,34 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
         ),
         *mixer,
         *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept),
+    ]
+
+
+def saved_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+    """With adapters: inputs of the norms; inputs of linear layers that have one, for no other weight has a gradient; and its middle.
+
+    A frozen product needs its weight alone to pass a gradient on: autograd keeps no input for it, nor do Megatron
+    (``LinearWithFrozenWeight``) and Transformer Engine (``ln_out if weight.requires_grad else None``).
+    """
+    model, e = job.model, job.precision.activation_bytes
+    inputs = float(kind.mixer != "none" and adapters.keeps_input(job, kind, "qkv", "q", "k", "v"))
+    into_mlp = adapters.keeps_input(job, kind, "fc1", "gate", "up", "router") if kind.mlp != "none" else False
+    masks = 2.0 * float(model.dropout) / e  # one byte each, in elements
+    kept = norms_of(model) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
+    middle = adapters.kept_elements(job, s, kind)
+    return [
+        leaf(
+            "norms and residuals",
+            activations.checkpoint,
+            "B",
+            times=kept,
+            tokens=s.tokens,
+            hidden_size=model.hidden_size,
+            tp=plan.tp,
+            sp=plan.sp,
+            bytes_per_element=e,
+        ),
+        leaf("inside adapters", activations.checkpoint, "B", tokens=middle, hidden_size=1.0, tp=1.0, sp=0.0, bytes_per_element=e),
     ]
 
 
@@ -119,7 +149,7 @@ def saved_state(job: Job, s: Shapes, kind: Kind) -> list[Term]:
 def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, cheap_kept: Any) -> list[Term]:
     """The wide tensors of a dense MLP, or of shared and routed experts with the rows copied to them."""
     model, e = job.model, job.precision.activation_bytes
-    kept = saved_mlp_tensors(job, cheap_kept)
+    kept = saved_mlp_tensors(job, cheap_kept, adapters.keeps_input(job, kind, "fc2"))
 
     def wide(name: str, tokens: Any, size: float, tp: Any, saved: Any = kept) -> Term:
         return leaf(
@@ -139,6 +169,7 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
     if not kind.routed:
         return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]
     rows = experts.rows(job, plan, s)
+    kept = saved_mlp_tensors(job, cheap_kept, adapters.keeps_input(job, kind, "experts"))
     # behind the activation function rows are scaled by the router's probability; the kernels of gated experts do both at once
     scaled = kept if model.gated_mlp else kept + cheap_kept
     made = [
@@ -147,7 +178,7 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
             "rows of experts",
             activations.checkpoint,
             "B",
-            times=kept_rows(job) * linear_kept,
+            times=(kept_rows(job) - (0.0 if adapters.keeps_input(job, kind, "experts") else 1.0)) * linear_kept,
             tokens=rows,
             hidden_size=model.hidden_size,
             tp=1.0,
@@ -156,7 +187,8 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
         ),
     ]
     if model.shared_expert_intermediate_size:
-        made.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp))
+        shared = saved_mlp_tensors(job, cheap_kept, adapters.keeps_input(job, kind, "fc2"))
+        made.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp, shared))
     return made
 
 
@@ -169,8 +201,12 @@ def kept_rows(job: Job) -> float:
     return inside.value if job.model.gated_mlp and inside is not None else 2.0
 
 
-def saved_mlp_tensors(job: Job, cheap_kept: Any) -> Any:
-    """Wide tensors an MLP keeps: gate, up and what the framework adds; plain: the activation's input and output, ReLU one."""
+def saved_mlp_tensors(job: Job, cheap_kept: Any, product: bool = True) -> Any:
+    """Wide tensors an MLP keeps: gate, up and what the framework adds; plain: the activation's input and output, ReLU one.
+
+    ``product``: with the input of the last linear layer, which only the gradient of its weight or of an adapter needs.
+    """
+    less = 0.0 if product else 1.0
     if job.model.gated_mlp:
-        return 2.0 + job.framework.saved_activation_tensors.value * cheap_kept
-    return 1.0 + (0.0 if job.model.hidden_act == "relu" else 1.0) * cheap_kept
+        return 2.0 + (job.framework.saved_activation_tensors.value - less) * cheap_kept
+    return 1.0 + (0.0 if job.model.hidden_act == "relu" else 1.0 - less) * cheap_kept

@@ -8,6 +8,7 @@ import numpy as np
 
 from ironlaw.estimate import tiers
 from ironlaw.estimate.counts import common_parameters, routed_parameters
+from ironlaw.estimate.frozen import stored_bytes
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.stages import Pace
 from ironlaw.estimate.trained import layer_trained, stage_trained
@@ -35,7 +36,8 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
 
     ZeRO-2 scatters its gradients every micro-batch too.
     """
-    gather = fold(gathers(job, cluster, plan, common_parameters(job.model, kind), routed_parameters(job.model, kind)))
+    held = common_parameters(job.model, kind), routed_parameters(job.model, kind)
+    gather = fold(gathers(job, cluster, plan, *held, stored_bytes(job)))
     scatter = fold(scatters(job, cluster, plan, *layer_trained(job, kind)))
     all_three = np.where(plan.zero == 3, 1.0, 0.0)
     only_two = np.where(plan.zero == 2, 1.0, 0.0)
@@ -51,9 +53,9 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     )
 
 
-def gathers(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
-    """The gathers of weights: ``common`` and ``routed`` parameters each over their own ranks."""
-    size = parameter_bytes(job)
+def gathers(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any, stored: float | None = None) -> list[Term]:
+    """The gathers of weights: ``common`` and ``routed`` parameters each over their own ranks, as they are multiplied or ``stored``."""
+    size = parameter_bytes(job) if stored is None else stored
     made = [tiers.collective(cluster, plan, "gather weights", "all_gather", plan.shard_ranks, common / plan.tp * size, plan.tp)]
     if job.model.num_experts:
         ways, own = plan.expert_ways, routed / plan.expert_ways

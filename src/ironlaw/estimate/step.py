@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate import experts, layer, offloading, state, tiers
+from ironlaw.estimate import adapters, experts, layer, offloading, state, tiers
 from ironlaw.estimate.host import held_parameters
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm
@@ -182,9 +182,10 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     Narrow formats cast an expert's operands by themselves: two more launches a GEMM.
     """
     f = job.framework
+    beside = adapters.operators(job, kind) * (job.cuda_graphs == "none")
     if job.cuda_graphs == "full" or (job.cuda_graphs == "partial" and not kind.routed):
         return 0.0
-    count = f.operators_per_layer.value * kind.blocks / 2.0 * (job.cuda_graphs == "none")
+    count = f.operators_per_layer.value * kind.blocks / 2.0 * (job.cuda_graphs == "none") + beside
     if not kind.routed:
         return count
     narrow = 3.0 if job.precision.cast_bytes else 1.0
@@ -223,9 +224,11 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     e = job.precision.activation_bytes
     moved = s.tokens * s.hidden * e
     reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
+    frozen = job.lora_rank or job.model.frozen_layers
+    scatter = [] if frozen else [elementwise(cluster, "scatter-add", 3.0 * moved)]
     return total(
         "embedding",
-        [elementwise(cluster, "look-up", 2.0 * moved), elementwise(cluster, "scatter-add", 3.0 * moved), reduce],
+        [elementwise(cluster, "look-up", 2.0 * moved), *scatter, reduce],
     )
 
 

@@ -143,6 +143,7 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
     from ironlaw.estimate.bands import memory_band
 
     held = group.memory
+    host = host_data(group, at, explain)
     return {
         "allocated": number(held.allocated, at),
         "reserved": number(held.reserved, at),
@@ -151,8 +152,8 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
         "fits": bool(number(held.fits, at)),
         "stage": _stage(group, held.stage_names, held.which, at),
         "band": memory_band(group, number(held.device, at)),
-        "host": host_data(group, at, explain),
         "tree": term_data(held.tree, at, explain),
+        **({} if host is None else {"host": host}),
     }
 
 

@@ -69,7 +69,7 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     fits = ink.good("fits") if held["fits"] else ink.bad("does not fit")
     yield (
         f"{fits}: {units.show(held['device'], 'B')} of {units.show(held['capacity_bytes'], 'B')} per GPU"
-        f" ({held['device'] / held['capacity_bytes']:.0%}){_of_stage(held['stage'])}{_in_the_host(held['host'])}"
+        f" ({held['device'] / held['capacity_bytes']:.0%}){_of_stage(held['stage'])}{_in_the_host(held.get('host'))}"
     )
     step, t = number(group.step.tree.value, at), group.throughput
     if step is None:
