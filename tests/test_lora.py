@@ -155,6 +155,10 @@ def test_what_is_refused(more, error, word):
         group(**more)
 
 
+def test_targets_without_a_rank_are_told():
+    assert "--lora-targets has no effect without --lora-rank: everything is trained" in group(lora_rank=None, lora_targets="all").warnings
+
+
 def test_four_bits_a_weight_and_its_scales():
     """QLoRA: half a byte, a byte for 64 weights, four bytes for 256 of those; embedding, output layer and norms of two bytes."""
     layers = LAYERS * (2 * H * H + 2 * H * KV + 3 * H * F + 2 * H)

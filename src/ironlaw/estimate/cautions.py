@@ -39,6 +39,8 @@ def cautions(given: dict[str, Any], given_cp: bool, job: Job, cluster: Cluster) 
     for name, needs in (("offload_fraction", "optimizer"), ("offload_overlap", "optimizer"), ("offload_layers", "activations")):
         if name in given and needs not in away:
             made.append(f"--{name.replace('_', '-')} has no effect without --offload {needs}")
+    if "lora_targets" in given and "lora_rank" not in given:
+        made.append("--lora-targets has no effect without --lora-rank: everything is trained")
     alone = "vpp" in given and all(v == 1 for v in _items(given["vpp"]))
     if alone and any("pp" in names for names in _items(given.get("overlap", frozenset()))):
         made.append("--overlap pp has no effect with vpp 1: plain 1F1B waits for its neighbours")
