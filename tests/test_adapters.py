@@ -21,9 +21,11 @@ def table(**more):
 def test_adapters_are_counted_by_hand():
     """Rank times input and output: queries and output 4096 to 4096, keys and values 4096 to 1024, in each of 32 layers."""
     row = table(lora_rank=16, lora_targets="attention")["methods"][1]
-    fused = 16 * 32 * ((4096 + 4096 + 2 * 1024) + (4096 + 4096))  # queries, keys and values are one product
-    assert row["trainable"] == fused
-    assert row["share"] == pytest.approx(fused / 8.03e9, rel=1e-3)
+    apart = 16 * 32 * ((4096 + 4096) + 2 * (4096 + 1024) + (4096 + 4096))  # torch: queries, keys and values are three layers
+    assert row["trainable"] == apart
+    assert row["share"] == pytest.approx(apart / 8.03e9, rel=1e-3)
+    fused = 16 * 32 * ((4096 + 4096 + 2 * 1024) + (4096 + 4096))  # Megatron: they are one
+    assert table(lora_rank=16, lora_targets="attention", framework="nemo")["methods"][1]["trainable"] == fused
 
 
 def test_first_order_is_two_bytes_for_what_is_frozen_and_four_flop():

@@ -148,6 +148,8 @@ def test_names_may_have_underscores_and_no_dashes():
         ({"context_parallel_size": 2, "cp_comm_type": "a2a"}, "cp_method", "all-to-all"),
         ({"global_batch_size": None}, "global_batch_size", 32),
         ({"optimizer_cpu_offload": True}, "offload", "optimizer"),
+        ({"optimizer_cpu_offload": True, "optimizer_offload_fraction": 0.25}, "offload_fraction", 0.25),
+        ({"optimizer_cpu_offload": True, "overlap_cpu_optimizer_d2h_h2d": True}, "offload_overlap", True),
         ({"num_experts": 4, "moe_expert_capacity_factor": 1.5, "moe_pad_expert_input_to_capacity": True}, "capacity_factor", 1.5),
         ({"num_experts": 4, "tensor_model_parallel_size": 2}, "etp", 2),
     ],

@@ -28,10 +28,19 @@ WORDS = (
     (r"(early|untuned)", "called {0} by its source"),
     (r"cpu_offloading_num_layers=(\d+)", "offloads {0} layers"),
 )
-# what a row's own recipe says otherwise than the table, read on 2026-11-22: remat_policy=custom keeps what it names and computes the rest again
-# (AI-Hypercomputer/tpu-recipes, training/v5p; AI-Hypercomputer/maxtext, benchmarks/maxtext_v5p_model_configs.py)
+# what a row's own recipe says otherwise than the table, read on 2026-11-22. MaxText: remat_policy=custom keeps what it names and computes
+# the rest again (AI-Hypercomputer/tpu-recipes, training/v5p; AI-Hypercomputer/maxtext, benchmarks/maxtext_v5p_model_configs.py).
+# MLPerf: github.com/mlcommons/training_results_v4.0, NVIDIA/benchmarks/llama2_70b_lora/implementations/nemo, conf/
+# megatron_gpt_peft_tuning_config.yaml (fp8_params with fp8; ACG, ACM and ACL unset) and config_*.sh (SP=1, FP8=True); Fujitsu and Oracle
+# ship the same scripts
 _CUSTOM = {"recompute": "full", "recompute_fraction": "1"}
-RECIPES = {"maxtext-043": {**_CUSTOM, "mtp_layers": "0"}, "maxtext-044": _CUSTOM, "maxtext-045": _CUSTOM}
+_ADAPTERS = {"recompute": "none", "sequence_parallel": "y", "notes": "fp8_params"}
+RECIPES = {
+    "maxtext-043": {**_CUSTOM, "mtp_layers": "0"},
+    "maxtext-044": _CUSTOM,
+    "maxtext-045": _CUSTOM,
+    **dict.fromkeys((f"mlperf-0{n}" for n in (19, 31, 33, 34, 35, 36, 37, 38)), _ADAPTERS),
+}
 PAIRED = r"EP A2A 1F1B overlap on|\+1f1b EP a2a overlap"  # in a row's notes, or in what its recipe adds to them
 LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
 # in this order: a source that counts in full may say since when others halve

@@ -122,8 +122,11 @@ class Job:
     cp_balance: bool = True  # a context rank has a chunk from either end of the sequence; False: one piece
     document_length: float = 0.0  # tokens of a packed document; 0: a sequence is one
     offload_layers: float = 0.0  # of a stage, whose activations are offloaded; 0: all
+    offload_fraction: float = 1.0  # of the optimizer's states that offloading moves to the host
+    offload_overlap: bool = False  # the host updates tensor by tensor, beside the copies of others
     lora_rank: float = 0.0  # 0: everything is trained
-    lora_targets: str = "attention"  # attention | all: linear layers that have an adapter
+    lora_targets: tuple[str, ...] = ()  # operators that have an adapter: qkv or q, k, v; proj; fc1 or gate, up; fc2; experts; router
+    frozen_weights: str = ""  # how adapters' frozen layers are stored: fp8 | nf4; "": as the precision stores weights
     attention_kernel: str = ""  # generation of the flash kernel; "": the framework's on this architecture
     cuda_graphs: str = "none"  # none | partial (all but routed experts) | full: launches the host does not make
     microbatch_group: float = 0.0  # micro-batches a chunk runs before the next one's turn; 0: pp

@@ -56,6 +56,9 @@ class Node(Record):
     torus_axes: Sourced | None = quantity("1", required=False)  # dimensions of a torus
     nic_bandwidth: Sourced | None = quantity("B/s", required=False)  # of one accelerator, where it is not the fabric's
     host_time_ratio: Sourced | None = quantity("1", required=False)  # time to launch an operator over the frameworks' records
+    host_memory_bandwidth: Sourced | None = quantity("B/s", required=False)  # of the whole server: channels times their rate
+    host_memory_capacity: Sourced | None = quantity("B", required=False)  # of the whole server
+    accelerators_per_host_link: Sourced | None = quantity("1", required=False)  # that share one link to the host; absent: one each
 
 
 class Fabric(Record):
@@ -163,6 +166,8 @@ class Framework(Record):
     gather_unit: str = "layer"  # what ZeRO 3 gathers at a time: layer (a wrapped module) | matrix (the compiler gathers each operand)
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
     pairs_micro_batches: bool = False  # can run the forward of one micro-batch beside the backward of another, layer by layer
+    fused_projections: bool = True  # queries, keys and values are one matrix, gate and up another: adapters stand beside the whole
+    offload_gradients_early: bool = False  # gradients leave for the host beside the last backward pass, not behind it
     parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: the precision's own
     gradient_bytes: Sourced = quantity("B")
     gradient_reduce_bytes: Sourced = quantity("B")
@@ -381,7 +386,8 @@ class Systems(Record):
     legacy_host_time: Sourced = quantity("1")  # of one launch in a stack of before 2023, over what its record says
     step_overhead: Sourced = quantity("s")  # of every step, outside all operators
     scale_loss: Sourced = quantity("1")  # of the step, lost for each doubling of domains
-    host_update_rate: Sourced = quantity("1/s")  # parameters a host updates in a second, for all its accelerators
+    host_memory_bandwidth: Sourced = quantity("B/s")  # of a server whose record does not say it
+    host_bandwidth_fraction: Sourced = quantity("1")  # of its memory bandwidth, what a host's optimizer reaches
     idle_power_fraction: Sourced = quantity("1")
     pue: Sourced = quantity("1")
     accelerator_mttf: Sourced = quantity("s")  # accelerator time for each failure that stops a job, host and network counted in

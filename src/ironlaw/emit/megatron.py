@@ -224,7 +224,8 @@ def _recompute(a: Arguments, pp: int, vpp: int, model: dict[str, Any]) -> dict[s
 
 
 def _offload(a: Arguments, model: dict[str, Any]) -> dict[str, Any]:
-    held = []
+    held: list[str] = []
+    moved: dict[str, Any] = {}
     if a.has("fine-grained-activation-offloading"):
         held.append("activations")
         a.rule("approximated: all activations are offloaded, not those of --offload-modules alone")
@@ -233,11 +234,12 @@ def _offload(a: Arguments, model: dict[str, Any]) -> dict[str, Any]:
         held.append("activations")
         if layers < model["num_hidden_layers"]:
             a.rule("approximated: activations of all layers are offloaded, not of --cpu-offloading-num-layers alone")
-    if a.has("optimizer-cpu-offload"):
+    part = a.number("optimizer-offload-fraction", 1.0)
+    if a.has("optimizer-cpu-offload") and part:
         held.append("optimizer")
-        if a.number("optimizer-offload-fraction", 1.0) < 1:
-            a.rule("approximated: the whole optimizer is offloaded, not --optimizer-offload-fraction of it")
-    return {"offload": ",".join(dict.fromkeys(held))} if held else {}
+        moved["offload_fraction"] = part
+        moved["offload_overlap"] = a.has("overlap-cpu-optimizer-d2h-h2d")
+    return {"offload": ",".join(dict.fromkeys(held)), **moved} if held else {}
 
 
 def _precision(a: Arguments) -> dict[str, Any]:

@@ -73,7 +73,7 @@ MAPPED: dict[str, str] = _spread(
         "recompute": "recompute-activations recompute-granularity recompute-method recompute-num-layers recompute-modules"
         " moe-layer-recompute",
         "offload activations": "cpu-offloading-num-layers fine-grained-activation-offloading offload-modules",
-        "offload optimizer": "optimizer-cpu-offload optimizer-offload-fraction",
+        "offload optimizer": "optimizer-cpu-offload optimizer-offload-fraction overlap-cpu-optimizer-d2h-h2d",
         # numbers
         "precision": "bf16 fp16 fp8-format fp8-recipe fp4-format fp4-recipe",
         "fp8_param_gather": "fp8-param-gather fp4-param-gather",
@@ -183,7 +183,7 @@ IGNORED: dict[str, str] = _spread(
         " tp-comm-overlap-cfg disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs"
         " tp-comm-overlap-rs-dgrad disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-split-ag"
         " disable-tp-comm-split-rs tp-comm-bootstrap-backend pipeline-model-parallel-comm-backend no-use-layer-wise-param-layout"
-        " overlap-p2p-communication-warmup-flush overlap-cpu-optimizer-d2h-h2d use-torch-optimizer-for-cpu-offload no-pin-cpu-grads"
+        " overlap-p2p-communication-warmup-flush use-torch-optimizer-for-cpu-offload no-pin-cpu-grads"
         " no-pin-cpu-params enable-full-sharding-in-hsdp",
         "starting processes": "distributed-backend distributed-timeout-minutes distributed-timeout-seconds-after-init local-rank"
         " lazy-mpu-init disable-gloo-process-groups enable-gloo-process-groups dump-param-to-param-group-map",

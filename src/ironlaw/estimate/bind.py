@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.catalog.records import Calibration, Framework, Model, Node
+from ironlaw.catalog.records import Calibration, Framework, Model, Node, Systems
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
+from ironlaw.estimate.adapters import targets
+from ironlaw.estimate.frozen import refuse
 from ironlaw.law import kernels
 from ironlaw.plan import PRECISIONS, Cluster, Job, Precision
 
@@ -132,14 +134,11 @@ def plain_model(model: Model) -> Model:
 
 
 def freeze(model: Model, layers: int) -> Model:
-    """A model whose first layers are not trained; only where all layers are of one kind."""
+    """A model whose first layers are not trained."""
     if layers >= model.num_hidden_layers:
         raise ValueRangeError(
             f"--frozen-layers {layers} leaves nothing of {model.num_hidden_layers} layers to train (--lora-rank trains adapters)"
         )
-    mixed = model.num_experts and (model.first_k_dense_replace or model.moe_layer_freq > 1)
-    if mixed or model.one_block_layers or model.linear_attention_layers:
-        raise UnsupportedError(f"--frozen-layers: {model.name} mixes kinds of layer, which this version cannot freeze")
     return model.replace(frozen_layers=layers)
 
 
@@ -199,6 +198,7 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         raise QuestionError("--flash-attention on: this accelerator has no flash attention kernel; use off")
     if "overlap" not in options:
         assume(assumptions, "overlap", ",".join(sorted(framework.overlap)) or "none", "default")
+    refuse(options.get("frozen_weights", ""), options.get("lora_rank", 0.0), precision)
     if "gradient_dtype" in options:
         size = Sourced({"fp32": 4.0, "bf16": 2.0}[options["gradient_dtype"]], "B", options["gradient_dtype"], None, "given")
         framework = framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
@@ -225,8 +225,11 @@ def bind_job(options: dict[str, Any], model: Model, framework: Framework, flash_
         cp_balance=options.get("cp_balance", True),
         document_length=options.get("document_length", 0.0),
         offload_layers=options.get("offload_layers", 0.0),
+        offload_fraction=options.get("offload_fraction", 1.0),
+        offload_overlap=options.get("offload_overlap", False),
         lora_rank=options.get("lora_rank", 0.0),
-        lora_targets=options.get("lora_targets", "attention"),
+        lora_targets=targets(options.get("lora_targets", "attention"), model, framework) if options.get("lora_rank") else (),
+        frozen_weights=options.get("frozen_weights", ""),
         attention_kernel=options.get("attention_kernel", ""),
         cuda_graphs=options.get("cuda_graphs", "none"),
         schedule=options.get("schedule", "1f1b"),
@@ -256,6 +259,17 @@ def given_links(node: Node, options: dict[str, Any]) -> Node:
     return node
 
 
+def assume_host(node: Node, systems: Systems, assumptions: Assumptions) -> None:
+    """What is taken of the host that optimizer states or activations go to."""
+    known, usual = node.host_memory_bandwidth, systems.host_memory_bandwidth
+    told = usual.text + f", a usual server: {node.name} does not say" if known is None else known.text
+    assume(assumptions, "host memory bandwidth", told, "default")
+    room = node.host_memory_capacity
+    assume(assumptions, "host memory", f"not known of {node.name}, not checked" if room is None else room.text, "default")
+    if node.accelerators_per_host_link is None:
+        assume(assumptions, "links to the host", "one an accelerator", "default")
+
+
 def bind_cluster(options: dict[str, Any], folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
     """The Cluster: accelerator, its usual node and fabric unless named, and the calibration of each tier."""
     accelerator = load.record("accelerators", options["on"], folders)
@@ -272,9 +286,11 @@ def bind_cluster(options: dict[str, Any], folders: tuple[str, ...], assumptions:
         assume(assumptions, "fabric", fabric.name, "default")
     calibration: Calibration = load.record("calibration", accelerator.calibration, folders)
     scale_up = load.record("calibration", node.collective_calibration, folders) if node.collective_calibration else calibration
-    if options.get("offload") and accelerator.pcie_bandwidth is None:
+    if options.get("offload") and accelerator.pcie_bandwidth is None and accelerator.c2c_bandwidth is None:
         raise UnsupportedError(f"--offload: {accelerator.name} has no pcie_bandwidth in the catalogue")
     systems = load.record("systems", "default", folders)
+    if options.get("offload"):
+        assume_host(node, systems, assumptions)
     reference = load.record("accelerators", calibration.device, folders)
     clock = None
     if accelerator.tdp.value < reference.tdp.value and accelerator.name != reference.name:

@@ -8,9 +8,8 @@ import numpy as np
 
 from ironlaw.estimate.counts import common_parameters, largest_experts, largest_operand, routed_parameters
 from ironlaw.estimate.kinds import kinds
-from ironlaw.estimate.narrow import gathered_bytes
 from ironlaw.estimate.parts import Shapes
-from ironlaw.estimate.sharding import layer_weights
+from ironlaw.estimate.sharding import layer_weights, linear_bytes
 from ironlaw.estimate.stages import Stage
 from ironlaw.estimate.tiers import inner_ranks
 from ironlaw.law import exchanges
@@ -20,7 +19,8 @@ from ironlaw.terms import Term, leaf
 
 def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
     """ZeRO-3: two units' whole weights (one in use, one prefetched) and one's whole gradients: layers, matrices, or the table."""
-    wide, gradient = job.precision.parameter_bytes, job.framework.gradient_reduce_bytes.value
+    wide = job.precision.parameter_bytes
+    gradient = 0.0 if job.lora_rank else job.framework.gradient_reduce_bytes.value  # adapters' own are small
     table = np.ceil(np.maximum(stage.embedding, stage.head)) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
     biggest = table * (2.0 * wide + gradient)
     for kind in kinds(job.model):
@@ -29,7 +29,7 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
         size = 2.0 * (weights[0] + weights[1]) + gradient * whole
         if job.framework.gather_unit == "matrix":
             whole = np.maximum(largest_operand(job.model, kind) / plan.tp, largest_experts(job.model, kind) / plan.expert_ways)
-            size = (2.0 * (wide if kind.wide else gathered_bytes(job)) + gradient) * whole
+            size = (2.0 * (wide if kind.wide else linear_bytes(job)) + gradient) * whole
         biggest = np.maximum(biggest, size)
     held = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0)
     return leaf("gather buffers", _held, "B", size=biggest, fraction=held)

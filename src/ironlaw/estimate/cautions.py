@@ -58,10 +58,12 @@ def _idle(given: dict[str, Any], job: Job) -> list[tuple[str, str]]:
         found += [(name, f"without experts: {job.model.name} is dense") for name in _ONLY_WITH_EXPERTS]
     elif "capacity_factor" in given:
         found.append(("expert_imbalance", "with --capacity-factor, which says how many rows an expert computes"))
-    if not any("activations" in names for names in _items(given.get("offload", frozenset()))):
-        found.append(("offload_layers", "without --offload activations"))
+    away = {name for names in _items(given.get("offload", frozenset())) for name in names}
+    for name, needs in (("offload_fraction", "optimizer"), ("offload_overlap", "optimizer"), ("offload_layers", "activations")):
+        if needs not in away:
+            found.append((name, f"without --offload {needs}"))
     if "lora_rank" not in given:
-        found.append(("lora_targets", "without --lora-rank"))
+        found.append(("lora_targets", "without --lora-rank: everything is trained"))
     if _alone(given, "cp"):
         found.append(("cp_method", "with cp 1"))
     if job.document_length and job.document_length >= max(_items(given["seq_len"])):

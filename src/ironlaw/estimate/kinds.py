@@ -24,6 +24,8 @@ class Kind:
     count: float
     mlp: str = "dense"  # dense | routed | none
     place: str = "spread"  # front | spread | end
+    first: float = 0.0  # the zone of the model's layers that it shares with kinds mixed into it: from this layer
+    last: float = 0.0  # to before this one
     mixer: str = "attention"  # attention | linear | mamba | none
     trained: bool = True  # False: forward only, nothing kept for a backward
     wide: bool = False  # True: kept wide where the others compute in a narrow format
@@ -44,8 +46,7 @@ class Kind:
 def kinds(model: Model) -> tuple[Kind, ...]:
     """The kinds of layer of a model, those at the front first, those for further tokens last."""
     found = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)
-    if model.frozen_layers:
-        found = _frozen(found, model)
+    found = _frozen([_zoned(kind, found, model) for kind in found], float(model.frozen_layers))
     if model.wide_layers_at_start or model.wide_layers_at_end:
         found = _kept_wide(found, model)
     if model.num_nextn_predict_layers:
@@ -68,38 +69,41 @@ def _by_mlp(model: Model) -> list[Kind]:
     ]
 
 
-def _frozen(found: list[Kind], model: Model) -> list[Kind]:
-    """The first layers of a model of one kind, untrained; the rest as they were."""
-    (kind,) = (k for k in found if k.count > 0)
-    frozen = float(min(model.frozen_layers, model.num_hidden_layers))
-    rest = replace(kind, count=kind.count - frozen)
-    return [replace(kind, name="frozen layers", count=frozen, place="front", trained=False), rest]
+def _zoned(kind: Kind, found: list[Kind], model: Model) -> Kind:
+    """A kind with the layers it stands among: those at the front, or all behind them."""
+    front = sum(k.count for k in found if k.place == "front")
+    return replace(kind, last=front) if kind.place == "front" else replace(kind, first=front, last=float(model.num_hidden_layers))
+
+
+def _frozen(found: list[Kind], layers: float) -> list[Kind]:
+    """Each kind cut where training begins: the first ``layers`` layers, in the proportions of their zones, are not trained."""
+    if not layers:
+        return found
+    frozen, rest = [], []
+    for kind in found:
+        cut = min(max(layers, kind.first), kind.last)
+        below = kind.count * (cut - kind.first) / (kind.last - kind.first) if kind.last > kind.first else 0.0
+        frozen.append(replace(kind, name=f"frozen {kind.name}", count=below, last=cut, trained=False))
+        rest.append(replace(kind, count=kind.count - below, first=cut))
+    return [*frozen, *rest]
 
 
 def _kept_wide(found: list[Kind], model: Model) -> list[Kind]:
     """Each kind split into layers that stay wide, at the start and the end of the model, and the others."""
-    made, whole = [], float(model.num_hidden_layers)
+    made = []
     for kind in (k for k in found if k.count > 0):
-        wide = float(_wide_layers(kind, found, model, 0.0, whole))
+        wide = float(_wide_layers(kind, model, 0.0, float(model.num_hidden_layers)))
         made.append(replace(kind, count=kind.count - wide, alike=kind.count))
         made.append(replace(kind, name=f"wide {kind.name}", count=wide, wide=True, alike=kind.count))
     return made
 
 
-def _wide_layers(kind: Kind, found: list[Kind] | tuple[Kind, ...], model: Model, start: Any, layers: Any) -> Any:
-    """Layers of a kind that stay wide among ``layers`` from ``start`` on."""
-    front, whole = _front(found), float(model.num_hidden_layers)
-    low, high = (0.0, front) if kind.place == "front" else (front, whole)
-    low, high = np.maximum(start, low), np.minimum(start + layers, high)
+def _wide_layers(kind: Kind, model: Model, start: Any, layers: Any) -> Any:
+    """Layers of a kind, or of the one like it, that stay wide among ``layers`` from ``start`` on."""
+    low, high = np.maximum(start, kind.first), np.minimum(start + layers, kind.last)
     at_start = np.maximum(np.minimum(high, model.wide_layers_at_start) - low, 0.0)
-    at_end = np.maximum(high - np.maximum(low, whole - model.wide_layers_at_end), 0.0)
-    share = 1.0 if kind.place == "front" else (kind.alike or kind.count) / (whole - front)
-    return (at_start + at_end) * share
-
-
-def _front(found: list[Kind] | tuple[Kind, ...]) -> float:
-    """Layers of the kind that stands at the front."""
-    return next((k.alike or k.count for k in found if k.place == "front"), 0.0)
+    at_end = np.maximum(high - np.maximum(low, model.num_hidden_layers - model.wide_layers_at_end), 0.0)
+    return (at_start + at_end) * ((kind.alike or kind.count) / (kind.last - kind.first))
 
 
 def _mixed(found: list[Kind], model: Model) -> list[Kind]:
@@ -129,19 +133,19 @@ def _single_blocks(model: Model) -> list[Kind]:
 
 
 def layers_of(stage: Stage, kind: Kind, model: Model) -> Any:
-    """Layers of ``kind`` a stage holds: front ones where the stage starts early enough, spread ones in proportion."""
+    """Layers of ``kind`` a stage holds: of what it holds of the kind's zone, the kind's share."""
     if kind.place == "end":
         return (stage.head if stage.further is None else stage.further) * kind.count
-    if stage.halves is not None and any(k.place == "front" or k.alike for k in kinds(model)):
+    everywhere = not kind.first and kind.last == model.num_hidden_layers
+    if stage.halves is not None and (kind.alike or not everywhere):
         one, other = (layers_of(half, kind, model) for half in stage.halves)
         return 0.5 * (one + other)
-    front = _front(kinds(model))
-    in_front = np.clip(front - stage.start, 0.0, stage.layers)
-    if kind.place == "front":
-        held = in_front
-    else:
-        held = (stage.layers - in_front) * ((kind.alike or kind.count) / (model.num_hidden_layers - front))
+    share = (kind.alike or kind.count) / (kind.last - kind.first)
+    held = stage.layers * share
+    if not everywhere:
+        inside = np.minimum(stage.start + stage.layers, kind.last) - np.maximum(stage.start, kind.first)
+        held = np.maximum(inside, 0.0) * share
     if not kind.alike:
         return held
-    wide = _wide_layers(kind, kinds(model), model, stage.start, stage.layers)
+    wide = _wide_layers(kind, model, stage.start, stage.layers)
     return wide if kind.wide else held - wide

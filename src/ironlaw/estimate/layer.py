@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ironlaw.catalog.records import AttentionConstants
-from ironlaw.estimate import experts, narrow, state, tiers
+from ironlaw.estimate import adapters, experts, frozen, narrow, state, tiers
 from ironlaw.estimate.counts import norms_of
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
+from ironlaw.estimate.products import linear_shapes
 from ironlaw.estimate.sequence import attended_span, sequence_ranks, slowest_key_length
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Cluster, Job, Plan
@@ -20,79 +19,11 @@ FLASH_BACKWARD_FLOP = 2.5  # five GEMMs of the score size instead of two: the sc
 UNFUSED_BACKWARD_FLOP = 2.0
 
 
-def linear_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
-    """The layer's dense GEMMs forward, by name: (m, n, k). A routed layer's are attention and shared experts."""
-    return {**mixer_shapes(job, s, kind), **mlp_shapes(job, s, kind)}
-
-
-def adapted_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
-    """The linear layers that have an adapter when only adapters are trained."""
-    return linear_shapes(job, s, kind) if job.lora_targets == "all" else mixer_shapes(job, s, kind)
-
-
-def mixer_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
-    """The GEMMs of what mixes a layer's tokens."""
-    if kind.mixer in ("linear", "mamba"):
-        return state.shapes(job, s, kind)
-    if kind.mixer == "none":
-        return {}
-    if job.model.kv_lora_rank:
-        return latent_shapes(job, s)
-    made = head_shapes(s)
-    if job.model.attention_output_gate:
-        m, n, k = made["query-key-value"]
-        made["query-key-value"] = (m, n + s.heads * s.head_dim, k)
-    return made
-
-
-def head_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
-    """Multi-head, grouped-query and multi-query attention."""
-    return {
-        "query-key-value": (s.tokens, (s.heads + 2.0 * s.kv_heads) * s.head_dim, s.hidden),
-        "attention output": (s.tokens, s.hidden, s.heads * s.head_dim),
-    }
-
-
-def latent_shapes(job: Job, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
-    """Latent attention: down-projections on the sequence-parallel share, up-projections by heads."""
-    m = job.model
-    query_key = float(m.qk_nope_head_dim + m.qk_rope_head_dim)
-    shapes = {
-        "key-value down": (s.sequence_tokens, float(m.kv_lora_rank + m.qk_rope_head_dim), s.hidden),
-        "key-value up": (s.tokens, s.heads * float(m.qk_nope_head_dim + m.v_head_dim), float(m.kv_lora_rank)),
-        "query up": (s.tokens, s.heads * query_key, float(m.q_lora_rank) if m.q_lora_rank else s.hidden),
-        "attention output": (s.tokens, s.hidden, s.heads * float(m.v_head_dim)),
-    }
-    if m.q_lora_rank:
-        shapes["query down"] = (s.sequence_tokens, float(m.q_lora_rank), s.hidden)
-    return shapes
-
-
-def dense_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
-    """The two GEMMs of a dense MLP; gate and up are one."""
-    return {"mlp in": (s.tokens, s.wide, s.hidden), "mlp out": (s.tokens, s.hidden, s.ffn)}
-
-
-def mlp_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
-    """The dense MLP, or a routed layer's shared experts; layers for further tokens project two hidden states to one."""
-    shapes = {}
-    if kind.place == "end":
-        shapes["further-token projection"] = (s.sequence_tokens, s.hidden, 2.0 * s.hidden)
-    if kind.mlp == "none":
-        return shapes
-    if not kind.routed:
-        return {**shapes, **dense_shapes(s)}
-    if job.model.shared_expert_intermediate_size:
-        ratio = job.model.shared_expert_intermediate_size / job.model.intermediate_size
-        shapes["shared expert in"] = (s.tokens, s.wide * ratio, s.hidden)
-        shapes["shared expert out"] = (s.tokens, s.hidden, s.ffn * ratio)
-    return shapes
-
-
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, forward."""
     made = [gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in linear_shapes(job, s, kind).items()]
-    made += adapters(cluster, job, adapted_shapes(job, s, kind), backward=False)
+    made += adapters.forward(cluster, job, plan, s, kind)
+    made += frozen.dequantised(cluster, job, plan, s, kind)
     return made + (experts.linear_forward(cluster, job, plan, s) if kind.routed else [])
 
 
@@ -103,31 +34,9 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
         made.append(gemm(cluster, job, f"{name} dgrad", m, k, n))
         if not job.lora_rank:
             made.append(gemm(cluster, job, f"{name} wgrad", k, n, m))
-    made += adapters(cluster, job, adapted_shapes(job, s, kind), backward=True)
+    made += adapters.backward(cluster, job, plan, s, kind)
+    made += frozen.dequantised(cluster, job, plan, s, kind) + frozen.transposed(cluster, job, plan, s, kind)
     return made + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
-
-
-def adapters(cluster: Cluster, job: Job, shapes: dict[str, tuple[Any, Any, Any]], backward: bool) -> list[Term]:
-    """The low-rank pair beside each linear layer, when only adapters are trained; experts have none."""
-    if not job.lora_rank:
-        return []
-    made, r = [], job.lora_rank
-    for name, (m, n, k) in shapes.items():
-        if backward:
-            made += [
-                gemm(cluster, job, f"{name} adapter dgrad", m, k, r, wide=True),
-                gemm(cluster, job, f"{name} adapter dgrad up", m, r, n, wide=True),
-            ]
-            made += [
-                gemm(cluster, job, f"{name} adapter wgrad", k, r, m, wide=True),
-                gemm(cluster, job, f"{name} adapter up wgrad", r, n, m, wide=True),
-            ]
-        else:
-            made += [
-                gemm(cluster, job, f"{name} adapter", m, r, k, wide=True),
-                gemm(cluster, job, f"{name} adapter up", m, n, r, wide=True),
-            ]
-    return made
 
 
 def flash_constants(cluster: Cluster, job: Job) -> tuple[AttentionConstants, float]:
@@ -200,10 +109,14 @@ def aligned_peak(cluster: Cluster, job: Job) -> str:
     return "fp32" if unaligned and "fp32" in cluster.accelerator.peak else wide
 
 
+FROZEN_NORM = 0.75  # of the bytes of a norm's backward pass: without the pass that sums the gradient of its weight
+
+
 def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward: bool = False) -> list[Term]:
     """Norms, residual additions, rotary embedding, the MLP's activation function, and casts of narrow formats."""
     model, f = job.model, job.framework
     ratio = (f.backward_traffic_ratio.value if backward else 1.0) * job.precision.activation_bytes / 2.0
+    own = FROZEN_NORM if backward and job.lora_rank else 1.0
     hidden, norms = s.sequence_tokens * s.hidden, norms_of(model)
     shapes = linear_shapes(job, s, kind)
     normed = ratio * f.norm_bytes.value * norms * hidden
@@ -211,7 +124,7 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     if not backward and fused:
         normed = normed - fused * (job.precision.activation_bytes - job.precision.operand_bytes) * hidden
     groups = [
-        elementwise(cluster, "norms", normed, norms),
+        elementwise(cluster, "norms", own * normed, norms),
         elementwise(cluster, "residuals", ratio * f.residual_bytes.value * kind.blocks * hidden, kind.blocks),
     ]
     wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]

@@ -19,21 +19,14 @@ import numpy as np
 from ironlaw.estimate import paired
 from ironlaw.estimate.buffers import dispatcher, gather_buffers, workspace
 from ironlaw.estimate.context import held_in_attention
-from ironlaw.estimate.counts import (
-    stage_common,
-    stage_linear,
-    stage_replicated,
-    stage_routed,
-    stage_tables,
-)
+from ironlaw.estimate.host import host_capacity, host_memory, left_on_device
 from ironlaw.estimate.in_flight import in_flight_of_last_chunk, in_flight_per_layer
 from ironlaw.estimate.kinds import kinds, layers_of
-from ironlaw.estimate.narrow import copy_bytes, keeps_weights
+from ironlaw.estimate.model_states import model_states
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.saved import saved_per_layer
-from ironlaw.estimate.stages import Stage, offloaded_share, stages
-from ironlaw.estimate.trained import stage_trained
-from ironlaw.law import activations, states
+from ironlaw.estimate.stages import Stage, stages
+from ironlaw.law import activations
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
 
@@ -41,6 +34,7 @@ from ironlaw.terms import Term, fold, leaf, total
 STATES = (
     "weights",
     "low-precision copies of weights",
+    "weights of adapters",
     "gradients",
     "master weights",
     "optimizer states",
@@ -60,6 +54,21 @@ class Memory:
     capacity: float
     fits: Any
     stage_names: tuple[str, ...]
+    hosts: tuple[Term, ...] = ()  # what the host holds for an accelerator, by class of stages; empty where nothing is offloaded
+    host_capacity: Any = np.inf  # [B] for one accelerator
+
+    @cached_property
+    def host(self) -> Any:
+        """Bytes in the host for one accelerator of the stage that has most there; 0 where nothing is offloaded."""
+        most: Any = 0.0
+        for tree in self.hosts:
+            most = np.maximum(most, tree.value)
+        return most * np.ones_like(self.device)
+
+    @cached_property
+    def host_tree(self) -> Term:
+        """The breakdown of that stage."""
+        return _pick(list(self.hosts), np.argmax(np.stack([np.broadcast_to(t.value, self.device.shape) for t in self.hosts]), axis=0))
 
     @cached_property
     def tree(self) -> Term:
@@ -87,7 +96,14 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
         fuller = value > best
         best, which = np.where(fuller, value, best), np.where(fuller, float(i), which)
     usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
-    return Memory(trees, which, best, usable.value, best <= usable.value, tuple(c.name for c in classes))
+    names = tuple(c.name for c in classes)
+    if not (np.any(plan.offload_optimizer > 0) or np.any(plan.offload_activations > 0)):
+        return Memory(trees, which, best, usable.value, best <= usable.value, names)
+    hosts = tuple(host_memory(job, plan, c) for c in classes)
+    room, fits = host_capacity(cluster, plan), best <= usable.value
+    for c, tree in zip(classes, hosts, strict=True):
+        fits = fits & ((tree.value <= room) | ~(c.count > 0))
+    return Memory(trees, which, best, usable.value, fits, names, hosts, room)
 
 
 def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
@@ -158,84 +174,6 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     return total("device", [total("reserved", [allocated, slack]), *beside])
 
 
-def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[Term]:
-    """Weights, gradients, master weights and optimizer states, each sharded from its ZeRO stage on.
-
-    Cast copies are of narrow linear layers alone; where they are gathered as they were cast, no wide weight stays beside them.
-    """
-    kept = states.OPTIMIZERS[job.optimizer]
-    f, precision = job.framework, job.precision
-    # shards that are the master weights; what is frozen, or updated as it is, needs none
-    as_master = f.parameter_bytes is not None and precision.master_weights and kept.master_bytes > 0.0 and not job.lora_rank
-    stored = f.parameter_bytes if as_master else precision.parameter_bytes
-    separate_master = precision.master_weights and f.parameter_bytes is None
-    gradient = f.gradient_bytes.value
-
-    twice = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
-    held = stage_common(job.model, stage), stage_routed(job.model, stage)
-    trained = stage_trained(job, stage)
-    on_device = 1.0 - plan.offload_optimizer
-
-    whole = largest_matrix(job, plan, stage)
-    replicated = stage_replicated(job.model, stage)
-    linear, experts, down = stage_linear(job.model, stage)
-    copied = copy_bytes(job, cluster)
-    wide = (held[0] - linear, held[1] - experts, replicated - down) if keeps_weights(job) and job.fp8_param_gather else (*held, replicated)
-    entire_trained = 0.0 if job.lora_rank else replicated
-
-    def kind(name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any] = (*trained, entire_trained)) -> Term:
-        common_count, routed_count, entire = counts
-        copies = twice if from_stage > 1.0 else 1.0  # whose states the two ranks of a stage share
-        entire = np.minimum(entire, common_count)
-        local = copies * ((common_count - entire) / plan.tp + entire)
-        own = copies * routed_count / plan.expert_ways
-        shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
-        if from_stage == 1.0:
-            shards = np.minimum(shards, np.maximum(local / np.maximum(whole, 1.0), 1.0))
-        common = leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
-        if not job.model.num_experts:
-            return common
-        shards = states.zero_shards(from_stage, plan.zero, plan.expert_shard_ranks)
-        routed = leaf(f"{name}, experts", states.state, "B", parameters=own, bytes_per_parameter=size, shards=shards)
-        return total(name, [common, routed])
-
-    return [
-        kind("weights", stored, 3.0, wide),
-        kind("low-precision copies of weights", copied, 3.0, (linear, experts, down)),
-        kind("gradients", gradient, 2.0),
-        kind("master weights", on_device * kept.master_bytes if separate_master else 0.0, 1.0),
-        kind("optimizer states", on_device * kept.state_bytes, 1.0),
-        *table_states(job, plan, stage, on_device),
-    ]
-
-
-def largest_matrix(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Parameters that one rank must own together: an optimizer of whole matrices cannot split the embedding; 0 for all others."""
-    if job.optimizer != "muon" or job.lora_rank:
-        return 0.0
-    return np.ceil(np.maximum(stage.embedding, stage.head)) * job.model.vocab_size * job.model.hidden_size / plan.tp
-
-
-def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Term]:
-    """With an optimizer of hidden matrices (Muon), what embedding and output layer keep beyond it: they stay with AdamW."""
-    if job.optimizer != "muon" or job.lora_rank:
-        return []
-    tables = stage_tables(job.model, stage) / plan.tp
-    whole = largest_matrix(job, plan, stage)
-    shards = states.zero_shards(1.0, plan.zero, plan.shard_ranks)
-    beyond = states.OPTIMIZERS["adamw"].state_bytes - states.OPTIMIZERS["muon"].state_bytes
-    return [
-        leaf(
-            "optimizer states, embedding and output layer",
-            states.state,
-            "B",
-            parameters=tables,
-            bytes_per_parameter=on_device * beyond,
-            shards=np.minimum(shards, np.maximum(tables / np.maximum(whole, 1.0), 1.0)),
-        )
-    ]
-
-
 def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed ones, and the one being redone."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
@@ -244,18 +182,14 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         "checkpoints",
         activations.checkpoint,
         "B",
-        times=stage.layers * in_flight * plan.recompute_layers,
+        times=trained_layers(job, stage) * in_flight * plan.recompute_layers,
         tokens=s.tokens,
         hidden_size=job.model.hidden_size,
         tp=plan.tp,
         sp=plan.sp,
         bytes_per_element=job.precision.activation_bytes,
     )
-    on_device: Any = 1.0
-    if np.any(plan.offload_activations > 0):  # two layers stay: one leaving, one computed
-        share = offloaded_share(job, stage)
-        left = (1.0 - share) + share * np.minimum(2.0 / np.maximum(stage.layers * in_flight, 1.0), 1.0)
-        on_device = np.where(plan.offload_activations > 0, left, 1.0)
+    on_device = left_on_device(job, plan, stage)
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
     sizes = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in saved.items()}
     return total(
@@ -278,6 +212,15 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
             *paired.layer_in_pairs(plan, stage.layers, sizes, logits(job, plan, s, stage).value),
         ],
     )
+
+
+def trained_layers(job: Job, stage: Stage) -> Any:
+    """Layers of a stage that have a backward pass."""
+    layers = stage.layers
+    for kind in kinds(job.model):
+        if not kind.trained:
+            layers = layers - layers_of(stage, kind, job.model)
+    return layers
 
 
 def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:

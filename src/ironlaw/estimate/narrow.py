@@ -158,6 +158,8 @@ def activation_cast(cluster: Cluster, job: Job, rows: Any, width: Any, split: An
 
 def weight_casts(cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any, ranks: Any, backward: bool) -> list[Term]:
     """Casts of one micro-batch's pass: weights that are not kept, at every use; kept ones only where ZeRO 3 gathers them anew."""
+    if job.frozen_weights:  # stored as they are multiplied
+        return []
     p = job.precision
     anew = (plan.zero == 3) & (ranks > 1.0)
     if keeps_weights(job):
@@ -185,7 +187,7 @@ def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Ter
 
     Those that ZeRO 3 gathers are cast with every gather instead.
     """
-    if not keeps_weights(job):
+    if not keeps_weights(job) or job.frozen_weights:
         return []
     kept = np.where((plan.zero == 3) & (plan.shard_ranks > 1.0), 0.0, 1.0)
     kept_experts = np.where((plan.zero == 3) & (plan.expert_shard_ranks > 1.0), 0.0, 1.0) if job.model.num_experts else kept

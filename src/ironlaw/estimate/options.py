@@ -153,6 +153,22 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
     return frozenset(names)
 
 
+TARGETS = ("attention", "mlp", "all", "qkv", "q", "k", "v", "proj", "fc1", "gate", "up", "fc2", "experts", "router")
+SPELLED = {"all-linear": "all", "o": "proj", "down": "fc2"}  # what peft and torchtune say
+
+
+def adapter_targets(value: Any, flag: str) -> str:
+    """A comma list of operators with an adapter, in Megatron's, peft's or torchtune's spelling."""
+    names = []
+    for item in str(value).split(","):
+        name = item.strip().lower().removeprefix("linear_").removesuffix("_proj")
+        name = SPELLED.get(name, name)
+        if name not in TARGETS:
+            raise UnknownNameError(flag, item.strip(), TARGETS)
+        names.append(name)
+    return ",".join(dict.fromkeys(names))
+
+
 DISPATCHED = ("wide", "fp8", "fp8-forward")
 CP_METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
@@ -231,6 +247,14 @@ def positive(unit: str) -> Callable[[Any, str], float]:
 
 
 LONGEST = 1e15  # seconds; more is a slip of the keyboard
+
+
+def share(value: Any, flag: str) -> float:
+    """A part of a whole: above 0, at most 1."""
+    number = units.parse(value, "1", flag)
+    if not 0.0 < number <= 1.0:
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be above 0 and at most 1")
+    return number
 
 
 def duration(value: Any, flag: str) -> float:
@@ -342,9 +366,16 @@ OPTIONS: dict[str, Option] = {
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "what gradients are held and reduced in (default: the framework's)", "NAME"),
     "offload": Option(offload, "comma list of optimizer, activations: held in host memory", "LIST", column=True, names=True),
     "offload_layers": Option(whole, "of a stage's layers, how many offload their activations (default: all)", "N"),
+    "offload_fraction": Option(share, "of the optimizer's states, what --offload optimizer moves to the host (default 1)", "X"),
+    "offload_overlap": Option(switch, "the host updates tensor by tensor beside the copies of others (default: off)", "on|off"),
     "lora_rank": Option(whole, "train low-rank adapters of this rank, the rest frozen"),
-    "lora_targets": Option(one_of(("attention", "all")), "linear layers with an adapter (default: attention's)", "WHICH"),
-    "frozen_layers": Option(none_or_more, "layers at the front that are not trained (models of one kind of layer)", "N"),
+    "lora_targets": Option(
+        adapter_targets,
+        "layers with an adapter: attention (default), mlp, all, or a list of qkv (q, k, v), proj, fc1 (gate, up), fc2, experts, router",
+        "LIST",
+    ),
+    "frozen_weights": Option(one_of(("fp8", "nf4")), "what adapters leave frozen is stored in (default: as trained weights)", "NAME"),
+    "frozen_layers": Option(none_or_more, "layers at the front that are not trained, nor the embedding below them", "N"),
     "evaluate_every": Option(whole, "steps between evaluations", "STEPS"),
     "evaluation_tokens": Option(tokens, "tokens of one evaluation (forward only)", "TOKENS"),
     "checkpoint_every": Option(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.catalog.records import Model
+from ironlaw.estimate import adapters
 from ironlaw.estimate.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
 from ironlaw.estimate.kinds import kinds
 from ironlaw.estimate.sequence import mean_key_length
 from ironlaw.estimate.step import Step
-from ironlaw.estimate.trained import adapter_parameters
 from ironlaw.law import flops
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, leaf
@@ -20,11 +20,14 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     model, seconds = job.model, timed.tree.value
     tokens = plan.global_batch_size * plan.seq_len
     matmul = matmul_parameters(model)
+    share = 1.0
     if job.lora_rank:  # frozen weights have no weight gradient: four FLOPs each instead of six
-        matmul = matmul * (2.0 / 3.0) + sum(k.count * adapter_parameters(job, k) for k in kinds(model))
-    idle = sum(k.count for k in kinds(model) if not k.trained)
-    if idle:  # untrained layers run forward only: two FLOPs a weight instead of six
-        matmul = matmul - (2.0 / 3.0) * sum(k.count * matmul_per_layer(model, k) for k in kinds(model) if not k.trained)
+        share = 2.0 / 3.0
+        matmul = matmul * share + sum(k.count * adapters.visited(job, k) for k in kinds(model))
+    frozen = [k for k in kinds(model) if not k.trained]
+    if frozen:  # untrained layers run forward only: two FLOPs a weight instead of six
+        matmul = matmul - (share - 1.0 / 3.0) * sum(k.count * matmul_per_layer(model, k) for k in frozen)
+    idle = sum(k.count for k in frozen if k.mixer == "attention")
     width = attention_width(model)
     seen = 2.0 * mean_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
     per_token = {

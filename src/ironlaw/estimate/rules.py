@@ -81,7 +81,7 @@ RULES = {
     "micro_batches_pair": "overlap ep runs where Megatron Core pairs micro-batches: ep > 1, vpp > 1 with a pipeline, no layer or expert"
     " recomputed whole, one layer for further tokens, two-byte models",
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
-    "fits": "device memory is at most the usable capacity",
+    "fits": "device memory is at most the usable capacity, and what is offloaded at most the host's",
 }
 
 

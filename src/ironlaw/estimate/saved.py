@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate import experts, narrow, state
+from ironlaw.estimate import adapters, experts, narrow, state
 from ironlaw.estimate.counts import core_head_dim, norms_of
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes
@@ -32,6 +32,8 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     inputs = block_inputs(job, kind)
     stay = e / (e + inputs)  # a norm's input stays where its output is made again
     mixer = saved_attention(job, plan, s, scores_kept) if kind.mixer == "attention" else saved_state(job, s, kind)
+    if job.lora_rank:
+        return [*saved_beside_frozen(job, plan, s, kind), *mixer, *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept)]
     return [
         leaf(
             "norms and residuals",
@@ -50,6 +52,34 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
         *mixer,
         *second_copies(job, s, kind),
         *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept),
+    ]
+
+
+def saved_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+    """With adapters: inputs of the norms; inputs of linear layers that have one, for no other weight has a gradient; and its middle.
+
+    A frozen product needs its weight alone to pass a gradient on: autograd keeps no input for it, nor do Megatron
+    (``LinearWithFrozenWeight``) and Transformer Engine (``ln_out if weight.requires_grad else None``).
+    """
+    model, e = job.model, job.precision.activation_bytes
+    inputs = float(kind.mixer != "none" and adapters.keeps_input(job, kind, "qkv", "q", "k", "v"))
+    into_mlp = adapters.keeps_input(job, kind, "fc1", "gate", "up", "router") if kind.mlp != "none" else False
+    masks = 2.0 * float(model.dropout) / e  # one byte each, in elements
+    kept = norms_of(model) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
+    middle = adapters.kept_elements(job, s, kind)
+    return [
+        leaf(
+            "norms and residuals",
+            activations.checkpoint,
+            "B",
+            times=kept,
+            tokens=s.tokens,
+            hidden_size=model.hidden_size,
+            tp=plan.tp,
+            sp=plan.sp,
+            bytes_per_element=e,
+        ),
+        leaf("inside adapters", activations.checkpoint, "B", tokens=middle, hidden_size=1.0, tp=1.0, sp=0.0, bytes_per_element=e),
     ]
 
 
@@ -169,7 +199,7 @@ def saved_state(job: Job, s: Shapes, kind: Kind) -> list[Term]:
 def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, cheap_kept: Any) -> list[Term]:
     """The wide tensors of a dense MLP, or of shared and routed experts with the rows copied to them."""
     model, e = job.model, job.precision.activation_bytes
-    kept = saved_mlp_tensors(job, cheap_kept)
+    kept = saved_mlp_tensors(job, cheap_kept, input_share(job, kind, "fc2"))
 
     def wide(name: str, tokens: Any, size: float, tp: Any, saved: Any = kept) -> Term:
         return leaf(
@@ -188,16 +218,18 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
         return []
     if not kind.routed:
         return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]
-    rows = experts.rows(job, plan, s)
+    rows, share = experts.rows(job, plan, s), input_share(job, kind, "experts")
     # behind the activation function rows are scaled by the router's probability; the kernels of gated experts do both at once
-    scaled = kept if model.gated_mlp else saved_mlp_tensors(job, cheap_kept, 1.0) + cast_share(job) * cheap_kept
+    scaled = saved_mlp_tensors(job, cheap_kept, share if model.gated_mlp else 1.0)
+    if not model.gated_mlp:
+        scaled = scaled + share * cheap_kept
     made = [
         wide("experts", rows, model.moe_intermediate_size, plan.etp, scaled),
         leaf(
             "rows of experts",
             activations.checkpoint,
             "B",
-            times=kept_rows(job) * linear_kept,
+            times=kept_rows(job, share) * linear_kept,
             tokens=rows,
             hidden_size=model.hidden_size,
             tp=1.0,
@@ -215,22 +247,26 @@ def cast_share(job: Job) -> float:
     return narrow.input_bytes(job) / job.precision.activation_bytes
 
 
-def kept_rows(job: Job) -> float:
+def input_share(job: Job, kind: Kind, *operators: str) -> float:
+    """The same for one operator's input: with adapters it stays wide where it has one, and not at all beside a frozen weight alone."""
+    return float(adapters.keeps_input(job, kind, *operators)) if job.lora_rank else cast_share(job)
+
+
+def kept_rows(job: Job, share: float) -> float:
     """Copies of the rows sent to experts that stay: what goes in, and what comes out unless gated experts scale it themselves.
 
     Where the kernel of the gated activation applies the router's probability, the sum over experts needs nothing for its backward.
     """
     inside = job.framework.saved_expert_rows
     copies = inside.value if job.model.gated_mlp and inside is not None else 2.0
-    return copies - 1.0 + cast_share(job)
+    return copies - 1.0 + share
 
 
-def saved_mlp_tensors(job: Job, cheap_kept: Any, share: float | None = None) -> Any:
+def saved_mlp_tensors(job: Job, cheap_kept: Any, last: float) -> Any:
     """Wide tensors an MLP keeps: gate, up and what the framework adds; plain: the activation's input and output, ReLU one.
 
-    The last is the second product's input, of which ``share`` is kept. ReLU's own output stays beside it where that is cast.
+    The last is the second product's input, of which the share ``last`` is kept. ReLU's own output stays beside it where that is cast.
     """
-    last = cast_share(job) if share is None else share
     if job.model.gated_mlp:
         return 2.0 + (job.framework.saved_activation_tensors.value - 1.0 + last) * cheap_kept
     if job.model.hidden_act == "relu":

@@ -14,6 +14,7 @@ from ironlaw.estimate.counts import (
     routed_parameters,
     stage_linear,
 )
+from ironlaw.estimate.frozen import stored_bytes
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.narrow import gathered_bytes
 from ironlaw.estimate.stages import Pace, Stage
@@ -78,7 +79,12 @@ def stage_weights(job: Job, stage: Stage) -> tuple[Any, Any]:
 
 def weight_bytes(job: Job, parameters: Any, linear: Any) -> Any:
     """Bytes of ``parameters`` of which ``linear`` are gathered as narrow layers' weights are."""
-    return parameters * parameter_bytes(job) - linear * (parameter_bytes(job) - gathered_bytes(job))
+    return parameters * parameter_bytes(job) - linear * (parameter_bytes(job) - linear_bytes(job))
+
+
+def linear_bytes(job: Job) -> float:
+    """Bytes of a linear layer's weight as it is gathered: as it is stored beside adapters, or as the precision has it sent."""
+    return stored_bytes(job) if job.frozen_weights else gathered_bytes(job)
 
 
 def gathers(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate import context, experts, layer, narrow, offloading, paired, state, tiers
+from ironlaw.estimate import adapters, context, experts, layer, narrow, offloading, paired, state, tiers
+from ironlaw.estimate.host import held_parameters
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.sharding import both_ends, data_parallel, exposed, fully_sharded, parameter_bytes
 from ironlaw.estimate.stages import Pace, Stage, slowest, stages
-from ironlaw.estimate.trained import stage_trained
 from ironlaw.law import kernels, overlap, pipeline, states, traffic
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
@@ -96,7 +96,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         *narrow.kept_weights(cluster, job, plan, pace),
         *loss_scaling(job, cluster, plan, pace),
         optimizer(job, cluster, plan, pace),
-        *offloading.optimizer_traffic(job, cluster, plan, pace),
+        *offloading.optimizer_traffic(job, cluster, plan, pace, backward),
     ]
     return parts, pace, (forward, backward)
 
@@ -216,9 +216,10 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     Narrow formats cast an expert's operands by themselves: two more launches a GEMM.
     """
     f = job.framework
+    beside = adapters.operators(job, kind) * (job.cuda_graphs == "none")
     if job.cuda_graphs == "full" or (job.cuda_graphs == "partial" and not kind.routed):
         return 0.0
-    count = f.operators_per_layer.value * kind.blocks / 2.0 * (job.cuda_graphs == "none")
+    count = f.operators_per_layer.value * kind.blocks / 2.0 * (job.cuda_graphs == "none") + beside
     if f.operators_per_layer.value:  # a compiled program launches nothing
         count += state.launched(kind) * (job.cuda_graphs == "none")
     if not kind.routed:
@@ -233,9 +234,11 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     e = job.precision.activation_bytes
     moved = s.tokens * s.hidden * e
     reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
+    frozen = job.lora_rank or job.model.frozen_layers
+    scatter = [] if frozen else [elementwise(cluster, "scatter-add", 3.0 * moved)]
     return total(
         "embedding",
-        [elementwise(cluster, "look-up", 2.0 * moved), elementwise(cluster, "scatter-add", 3.0 * moved), reduce],
+        [elementwise(cluster, "look-up", 2.0 * moved), *scatter, reduce],
     )
 
 
@@ -319,37 +322,28 @@ def _passes(held: dict[Kind, Any], per_kind: dict[Kind, list[Term]]) -> tuple[An
     return forward, backward, weight
 
 
-def updated_here(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Parameters of a stage that one rank updates."""
-    common, routed = stage_trained(job, stage)
-    own = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
-    if job.model.num_experts:
-        own = own + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
-    return own
-
-
 def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
     """With fp16 gradients carry the scale of the loss: it is taken out, and infinities looked for, before the update."""
     if job.precision.name != "fp16":
         return []
-    moved = traffic.unscale(pace.of(lambda stage: updated_here(job, plan, stage)), job.framework.gradient_bytes.value)
+    moved = traffic.unscale(pace.of(lambda stage: held_parameters(job, plan, stage)), job.framework.gradient_bytes.value)
     return [elementwise(cluster, "loss scale taken out", moved)]
 
 
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
-
+    held = pace.of(lambda stage: held_parameters(job, plan, stage))
     kept = states.OPTIMIZERS[job.optimizer].traffic_bytes * job.framework.optimizer_passes.value
     # where the host updates, the device reads gradients for their norm and writes weights
     left = job.framework.gradient_bytes.value + job.precision.parameter_bytes
-    touched = np.where(plan.offload_optimizer > 0, left, kept)
+    touched = np.where(plan.offload_optimizer > 0, left * job.offload_fraction + kept * (1.0 - job.offload_fraction), kept)
     constants = cluster.elementwise
     return leaf(
         "optimizer",
         kernels.memory_time,
         "s",
         "hbm",
-        traffic=traffic.optimizer_step(pace.of(lambda stage: updated_here(job, plan, stage)), touched),
+        traffic=traffic.optimizer_step(held, touched),
         bandwidth=cluster.accelerator.hbm_bandwidth,
         bandwidth_fraction=constants.bandwidth_fraction,
         launch=constants.launch,

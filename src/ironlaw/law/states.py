@@ -125,21 +125,48 @@ def adam(parameters):
     return inside(8.0 * parameters, parameters >= 0)
 
 
-def host_update(parameters, accelerators, host_rate):
-    """Time in which a host updates the states its accelerators keep in its memory: ``parameters accelerators / host_rate``.
+def host_traffic(traffic, gradient_bytes, weight_bytes, master_bytes):
+    """Bytes a host's memory moves for each parameter it updates: ``traffic + 2 gradient_bytes + master_bytes + 2 weight_bytes``.
+
+    The gradient arrives over the link and is read; the optimizer reads and writes its states; the master weight is read
+    once more to be cast, and the cast weight is written and leaves over the link.
+
+    Parameters
+        traffic [B]: bytes of its states, master weight included, that a step reads and writes, >= 0
+        gradient_bytes [B]: bytes of a gradient as it arrives, >= 0
+        weight_bytes [B]: bytes of a weight as it leaves, >= 0
+        master_bytes [B]: bytes of the master weight that is cast, 0 where weights are updated as they are, >= 0
+    Returns [B]: bytes of one parameter
+    Source: counted in DeepSpeed, runtime/zero/stage_1_and_2.py (async_inplace_copy_grad_to_fp32_buffer_from_gpu; fp32
+        weights copied to 16-bit ones) and csrc/adam/cpu_adam.cpp, https://github.com/deepspeedai/DeepSpeed, read 2026-11-22
+    Leaves out: gradients that are summed on the host over micro-batches, norms of gradients computed there
+
+    >>> float(host_traffic(24.0, 4.0, 2.0, 4.0))  # Adam: 4 + 4 gradient, 24 states, 4 + 2 + 2 weight
+    40.0
+    """
+    moved = traffic + 2.0 * gradient_bytes + master_bytes + 2.0 * weight_bytes
+    return inside(moved, traffic >= 0, gradient_bytes >= 0, weight_bytes >= 0, master_bytes >= 0)
+
+
+def host_update(parameters, accelerators, bytes_per_parameter, bandwidth, bandwidth_fraction):
+    """Time of an optimizer in host memory: ``parameters accelerators bytes_per_parameter / (bandwidth_fraction bandwidth)``.
 
     Parameters
         parameters [1]: parameters whose states one accelerator holds there, >= 0
         accelerators [1]: accelerators that share the host, > 0
-        host_rate [1/s]: parameters the host updates in a second, > 0
+        bytes_per_parameter [B]: bytes its memory moves for one, >= 0
+        bandwidth [B/s]: bandwidth of the host's memory, > 0
+        bandwidth_fraction [1]: what of it the optimizer reaches, > 0
     Returns [s]: time
     Source: Ren et al., ZeRO-Offload, USENIX ATC 2021, section 5.1 (the update is bound by the host), https://arxiv.org/abs/2101.06840
-    Leaves out: an update delayed by a step, which hides; gradients that arrive while others are applied
+    Leaves out: an update delayed by a step, which hides; caches; memory on the other socket
 
-    >>> float(host_update(1e9, 8, 2e9))
+    >>> float(host_update(1e9, 8, 40, 400e9, 0.2))
     4.0
     """
-    return inside(ratio(1.0 * parameters * accelerators, 1.0 * host_rate), parameters >= 0, accelerators > 0, host_rate > 0)
+    moved = 1.0 * parameters * accelerators * bytes_per_parameter
+    time = ratio(moved, 1.0 * bandwidth_fraction * bandwidth)
+    return inside(time, parameters >= 0, accelerators > 0, bytes_per_parameter >= 0, bandwidth > 0, bandwidth_fraction > 0)
 
 
 def zero_shards(stage_threshold, zero, dp_shard):

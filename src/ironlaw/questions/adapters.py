@@ -9,15 +9,17 @@ import numpy as np
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnsupportedError
+from ironlaw.estimate.adapters import visited
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.counts import active_parameters, total_parameters
 from ironlaw.estimate.kinds import kinds
-from ironlaw.estimate.trained import adapter_parameters
+from ironlaw.estimate.trained import layer_trained
 from ironlaw.law import flops, states
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.sizing import plan_words
 from ironlaw.terms import Term, leaf, total
 
+NAMED = {"all": "all linear layers", "mlp": "MLP"}
 RANKS = (8.0, 16.0, 64.0)
 ROWS = (
     Column("method", "method"), Column("trainable", "trains", "parameter"), Column("share", "of all", "%"),
@@ -44,7 +46,7 @@ def adapters(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     for target in targets:
         for rank in ranks:
             one = answer({**asked, "lora_rank": rank, "lora_targets": target}, folders)
-            rows.append(_row(f"rank {rank:g}, {'attention' if target == 'attention' else 'all linear layers'}", one, rows[0]))
+            rows.append(_row(f"rank {rank:g}, {NAMED.get(target, target)}", one, rows[0]))
             tried.append((rows[-1], one))
     row, one = tried[0]
     terms = _terms(full, one)
@@ -61,7 +63,7 @@ def adapters(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     ]
     group = one.place_of(0)[0]
     warnings = list(group.warnings)
-    warnings.append("activations are kept as in full fine-tuning: gradients flow through the frozen weights")
+    warnings.append("gradients flow through the frozen weights: most activations are kept, but not the inputs of layers without an adapter")
     return Answer(
         f"Low-rank adapters of {group.job.model.name} on {group.cluster.accelerator.name}",
         headline,
@@ -84,13 +86,13 @@ def _trainable(one: Estimate) -> float:
     job = one.place_of(0)[0].job
     if not job.lora_rank:
         return float(total_parameters(job.model))
-    return float(sum(kind.count * adapter_parameters(job, kind) for kind in kinds(job.model)))
+    return float(sum(kind.count * sum(layer_trained(job, kind)) for kind in kinds(job.model)))
 
 
 def _row(method: str, one: Estimate, full: Mapping[str, Any] | None) -> dict[str, Any]:
     row, job = one.row(0), one.place_of(0)[0].job
     every, trained = float(total_parameters(job.model)), _trainable(one)
-    held, work = _held(every, trained), _work(job, trained)
+    held, work = _held(every, trained), _work(job)
     told: dict[str, Any] = {
         "method": method, "trainable": trained, "share": trained / every, "first_memory": float(held.value),
         "first_flop": float(work.value),
@@ -117,19 +119,20 @@ def _held(every: float, trained: float) -> Term:
     return total("adapters to first order", [frozen, leaf("adapters and their states", states.training_static, "B", parameters=trained)])
 
 
-def _work(job: Any, trained: float) -> Term:
+def _work(job: Any) -> Term:
     """First order: 6 FLOP for what is trained, 4 for what is not: forward, and the gradient of what comes before."""
-    visited = float(active_parameters(job.model))
+    every = float(active_parameters(job.model))
     if not job.lora_rank:
-        return leaf("FLOP a token of full fine-tuning", flops.per_token, "FLOP", parameters=visited)
-    through = total("through frozen weights", [leaf("forward", flops.forward_per_token, "FLOP", parameters=visited)], times=2.0)
-    return total("FLOP a token of adapters", [through, leaf("through adapters", flops.per_token, "FLOP", parameters=trained)])
+        return leaf("FLOP a token of full fine-tuning", flops.per_token, "FLOP", parameters=every)
+    through = total("through frozen weights", [leaf("forward", flops.forward_per_token, "FLOP", parameters=every)], times=2.0)
+    met = float(sum(kind.count * visited(job, kind) for kind in kinds(job.model)))  # of experts' adapters those a token goes to
+    return total("FLOP a token of adapters", [through, leaf("through adapters", flops.per_token, "FLOP", parameters=met)])
 
 
 def _terms(full: Estimate, one: Estimate) -> list[Term]:
     jobs = [(found.place_of(0)[0], _trainable(found)) for found in (full, one)]
     every = jobs[0][1]
-    first = [_held(every, trained) for _, trained in jobs] + [_work(group.job, trained) for group, trained in jobs]
+    first = [_held(every, trained) for _, trained in jobs] + [_work(group.job) for group, _ in jobs]
     return [*first, jobs[1][0].memory.tree, jobs[1][0].step.tree]
 
 

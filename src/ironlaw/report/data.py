@@ -145,6 +145,7 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
     from ironlaw.estimate.bands import memory_band
 
     held = group.memory
+    host = host_data(group, at, explain)
     return {
         "allocated": number(held.allocated, at),
         "reserved": number(held.reserved, at),
@@ -154,6 +155,20 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
         "stage": _stage(group, held.stage_names, held.which, at),
         "band": memory_band(group, number(held.device, at)),
         "tree": term_data(held.tree, at, explain),
+        **({} if host is None else {"host": host}),
+    }
+
+
+def host_data(group: Group, at: int, explain: bool = False) -> dict[str, Any] | None:
+    """What the host holds for one accelerator where something is offloaded; no capacity where the node record has none."""
+    held = group.memory
+    if not held.hosts:
+        return None
+    room = float(np.ravel(np.broadcast_to(held.host_capacity, held.device.shape))[at])
+    return {
+        "held": number(held.host, at),
+        "capacity_bytes": room if np.isfinite(room) else None,
+        "tree": term_data(held.host_tree, at, explain),
     }
 
 
@@ -302,6 +317,8 @@ def sources(group: Group, at: int) -> dict[str, dict[str, str]]:
         for value in vars(record).values():
             take(value.source if isinstance(value, Sourced) else value if isinstance(value, Source) else None)
     trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
+    if group.memory.hosts:
+        trees.append(group.memory.host_tree)
     if group.run is not None:
         trees += group.run.trees()
     take(group.job.model.source)

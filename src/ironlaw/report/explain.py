@@ -49,6 +49,8 @@ def _named(tree: Term, wanted: str, at: int) -> list[Term]:
 def trees_of(group: Group) -> list[Term]:
     """Every tree of an answer: step, memory, throughput, run."""
     trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
+    if group.memory.hosts:
+        trees.append(group.memory.host_tree)
     if group.run is not None:
         trees += group.run.trees()
     return trees

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
 from ironlaw.estimate.bands import step_band
-from ironlaw.report.data import assumptions, bound_data, memory_data, number, plan_data, run_data, stage_name, warnings
+from ironlaw.report.data import assumptions, bound_data, host_data, memory_data, number, plan_data, run_data, stage_name, warnings
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     fits = ink.good("fits") if held["fits"] else ink.bad("does not fit")
     yield (
         f"{fits}: {units.show(held['device'], 'B')} of {units.show(held['capacity_bytes'], 'B')} per GPU"
-        f" ({held['device'] / held['capacity_bytes']:.0%}){_of_stage(held['stage'])}"
+        f" ({held['device'] / held['capacity_bytes']:.0%}){_of_stage(held['stage'])}{_in_the_host(held.get('host'))}"
     )
     step, t = number(group.step.tree.value, at), group.throughput
     if step is None:
@@ -85,6 +85,13 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     )
     yield bound_line(bound["by"], bound["shares"], held["fits"], ink)
     yield plan_line(plan)
+
+
+def _in_the_host(host: dict[str, Any] | None) -> str:
+    """That the host is too small for what is offloaded, where it is."""
+    if host is None or host["capacity_bytes"] is None or host["held"] <= host["capacity_bytes"]:
+        return ""
+    return f"; offloaded {units.show(host['held'], 'B')} of {units.show(host['capacity_bytes'], 'B')} in the host for each GPU"
 
 
 def _band(group: Group, at: int, step: float) -> str:
@@ -180,6 +187,10 @@ def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
         f"  allocated {units.show(number(held.allocated, at), 'B')}, reserved {units.show(number(held.reserved, at), 'B')},"
         f" device {units.show(number(held.device, at), 'B')} of {units.show(capacity, 'B')}"
     )
+    if host := host_data(group, at):
+        room = host["capacity_bytes"]
+        of = "" if room is None else f" of {units.show(room, 'B')}"
+        yield f"  the host holds {units.show(host['held'], 'B')}{of} for each GPU"
 
 
 def run_lines(group: Group, at: int) -> Iterator[str]:

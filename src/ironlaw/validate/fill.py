@@ -103,6 +103,8 @@ def tell_kind(found: Row, folders: tuple[str, ...]) -> None:
     if lora:
         found.apart.append("adapters")
         found.set("lora_rank", lora.group(1) or "16", f"low-rank adapters of rank {lora.group(1) or '16'}")
+        if "fp8_params" in cells.get("notes", "") and cells.get("precision", "").lower() == "fp8":
+            found.set("frozen_weights", "fp8", "fp8_params: frozen weights stored in fp8, as the recipe says")
         cells["model_name"] = re.split(r"\s+lora", cells.get("model_name", ""), flags=re.IGNORECASE)[0]
     elif re.search(r"\b(sft|fine-tune|finetune|proxy)\b", words):
         found.apart.append("fine-tuning or proxy")
@@ -203,6 +205,12 @@ def fill_stack(found: Row, folders: tuple[str, ...]) -> None:
         else:
             taken = stack_of(cells)
             found.set("framework", taken, f"framework {cells.get('framework') or 'blank'!r} taken as {taken}")
+    if (
+        not cells.get("sharding")
+        and found.apart[:1] == ["adapters"]
+        and load.record("frameworks", cells["framework"], folders).name == "nemo"
+    ):
+        found.set("sharding", "zero1", "blank sharding of adapters in NeMo: a distributed optimizer, its stack shards no weights")
     if not cells.get("attention_kernel") and "FA1" in cells.get("enrich_source", ""):
         found.set("attention_kernel", "fa1", "first flash attention, as the row's source says")
     if cells.get("flash_attention") not in ("y", "n", "", None):
