@@ -13,7 +13,7 @@ from ironlaw.catalog.hf_fields import Fields, shown
 from ironlaw.catalog.hf_hybrid_readers import HYBRID_READERS
 from ironlaw.catalog.hf_moe_readers import MOE_READERS
 from ironlaw.catalog.hf_readers import DENSE_READERS
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import Model
 from ironlaw.errors import InputError, UnsupportedError
 
 READERS = DENSE_READERS | MOE_READERS | HYBRID_READERS

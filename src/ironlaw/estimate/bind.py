@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.catalog.records import Calibration, Framework, Model, Node
+from ironlaw.catalog.model import Model
+from ironlaw.catalog.records import Calibration, Framework, Node
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.law import kernels
@@ -58,6 +59,7 @@ def _pairs(text: str) -> list[tuple[str, Any]]:
     return pairs
 
 
+_NO_DIMENSIONS = ("source", "published_parameters", "published_active_parameters", "layer_groups", "frozen_layers")
 _NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 
 
@@ -65,7 +67,7 @@ def model_from_dimensions(table: Mapping[str, Any]) -> Model:
     """A model from its dimensions; what is not given follows from what is, as in GPT (plain MLP of 4 h, MHA, tied)."""
     known = Model.fields
     for key in table:
-        if key not in known or key in ("source", "published_parameters", "published_active_parameters"):
+        if key not in known or key in _NO_DIMENSIONS:
             alias = load.aliases()["columns"].get(load.fold_name(str(key)))
             raise UnknownNameError("model field", str(key), [alias] if alias in known else known, "the model's dimensions")
     missing = [n for n in _NEEDED if n not in table]
@@ -118,7 +120,7 @@ def _dimension(key: str, item: Any, wanted: str) -> Any:
 
 
 TEXTS = {
-    "norm": ("rmsnorm", "layernorm", "layernorm-no-bias"),
+    "norm": ("rmsnorm", "layernorm", "layernorm-no-bias", "no-weights"),
     "position_embedding": ("rope", "learned", "alibi", "none"),
     "hidden_act": ("silu", "gelu", "relu", "relu2", "swiglu", "geglu"),
 }
@@ -138,7 +140,7 @@ def freeze(model: Model, layers: int) -> Model:
             f"--frozen-layers {layers} leaves nothing of {model.num_hidden_layers} layers to train (--lora-rank trains adapters)"
         )
     mixed = model.num_experts and (model.first_k_dense_replace or model.moe_layer_freq > 1)
-    if mixed or model.one_block_layers or model.linear_attention_layers:
+    if mixed or model.layer_groups or model.one_block_layers or model.linear_attention_layers:
         raise UnsupportedError(f"--frozen-layers: {model.name} mixes kinds of layer, which this version cannot freeze")
     return model.replace(frozen_layers=layers)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate import tiers
+from ironlaw.estimate.counts import expert_width, visited
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
 from ironlaw.law import experts, flops
 from ironlaw.plan import Cluster, Job, Plan
@@ -22,12 +23,23 @@ TILE = 128.0  # rows of the tiles that grouped GEMM kernels use
 def rows(job: Job, plan: Plan, s: Shapes) -> Any:
     """Rows the experts of one rank compute."""
     factor = job.capacity_factor or job.expert_imbalance
-    return experts.routed_rows(s.tokens, float(job.model.num_experts_per_tok), plan.tp, plan.etp, 1.0) * factor
+    return experts.routed_rows(s.tokens, visited(job.model), plan.tp, plan.etp, 1.0) * factor
 
 
 def width(job: Job, plan: Plan) -> Any:
     """Columns of an expert's first GEMM on one rank: gate and up together."""
     return job.model.moe_intermediate_size / plan.etp * (2.0 if job.model.gated_mlp else 1.0)
+
+
+def choices(job: Job) -> float:
+    """What the router chooses from: experts, and those that compute nothing."""
+    return float(job.model.num_experts + job.model.zero_expert_num)
+
+
+def latent_shapes(job: Job, plan: Plan, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
+    """The projections to the experts' latent and back, (m, n, k), on each rank's own tokens; none where experts see the full width."""
+    latent, own = float(job.model.moe_latent_size), s.tokens / plan.tp
+    return {"latent in": (own, latent, s.hidden), "latent out": (own, s.hidden, latent)} if latent else {}
 
 
 def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: Any, k: Any, wgrad: bool = False) -> Term:
@@ -42,10 +54,11 @@ def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: A
 
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:
     """Router and the experts' GEMMs."""
-    m, w, hidden = rows(job, plan, s), width(job, plan), s.hidden
+    m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
     narrow = job.model.moe_intermediate_size / plan.etp
     return [
-        gemm(cluster, job, "router gemm", s.tokens / plan.tp, float(job.model.num_experts), hidden, wide=True),
+        gemm(cluster, job, "router gemm", s.tokens / plan.tp, choices(job), s.hidden, wide=True),
+        *(gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in latent_shapes(job, plan, s).items()),
         grouped_gemm(cluster, job, plan, "experts in gemm", m, w, hidden),
         grouped_gemm(cluster, job, plan, "experts out gemm", m, hidden, narrow),
     ]
@@ -53,10 +66,12 @@ def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Te
 
 def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:
     """dgrad and wgrad of router and experts."""
-    m, w, hidden = rows(job, plan, s), width(job, plan), s.hidden
-    narrow, own, count = job.model.moe_intermediate_size / plan.etp, s.tokens / plan.tp, float(job.model.num_experts)
+    m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
+    narrow, own, count = job.model.moe_intermediate_size / plan.etp, s.tokens / plan.tp, choices(job)
+    between = latent_shapes(job, plan, s)
     made = [
-        gemm(cluster, job, "router dgrad", own, hidden, count, wide=True),
+        gemm(cluster, job, "router dgrad", own, s.hidden, count, wide=True),
+        *(gemm(cluster, job, f"{name} dgrad", m, k, n) for name, (m, n, k) in between.items()),
         grouped_gemm(cluster, job, plan, "experts in dgrad", m, hidden, w),
         grouped_gemm(cluster, job, plan, "experts out dgrad", m, narrow, hidden),
     ]
@@ -64,7 +79,8 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
         return made
     return [
         *made,
-        gemm(cluster, job, "router wgrad", hidden, count, own, wide=True),
+        gemm(cluster, job, "router wgrad", s.hidden, count, own, wide=True),
+        *(gemm(cluster, job, f"{name} wgrad", k, n, m) for name, (m, n, k) in between.items()),
         grouped_gemm(cluster, job, plan, "experts in wgrad", m, w, hidden, wgrad=True),
         grouped_gemm(cluster, job, plan, "experts out wgrad", m, hidden, narrow, wgrad=True),
     ]
@@ -73,23 +89,24 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
 def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float) -> list[Term]:
     """Rows copied to their experts' order and summed back, the activation function, scores and top-k."""
     m, own = rows(job, plan, s), s.tokens / plan.tp
-    moved = ratio * 2.0 * s.hidden * (2.0 * own + 2.0 * m)
-    scores = ratio * own * job.model.num_experts * 16.0  # softmax and top-k in fp32: two reads, two writes
+    hidden = float(expert_width(job.model))
+    moved = ratio * 2.0 * hidden * (2.0 * own + 2.0 * m)
+    scores = ratio * own * choices(job) * 16.0  # softmax and top-k in fp32: two reads, two writes
     made = [
         elementwise(cluster, "permute and unpermute", moved, 4.0),
         elementwise(cluster, "experts' activation function", ratio * job.framework.activation_bytes.value * m * width(job, plan)),
         elementwise(cluster, "routing scores", scores, 4.0),
     ]
     if job.precision.cast_bytes:
-        made.append(elementwise(cluster, "experts' casts", job.precision.cast_bytes * m * (s.hidden + width(job, plan)), 2.0))
+        made.append(elementwise(cluster, "experts' casts", job.precision.cast_bytes * m * (hidden + width(job, plan)), 2.0))
     return made
 
 
 def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
     """One pass: rows dispatched to their experts and combined again; with etp gathered and scattered inside an expert."""
     e = job.precision.activation_bytes
-    sent = s.tokens / plan.tp * job.model.num_experts_per_tok * s.hidden * e * (job.capacity_factor or job.expert_imbalance)
-    once = float(job.model.num_experts_per_tok) if job.moe_dispatcher in ("deepep", "hybridep") else 0.0
+    sent = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * e * (job.capacity_factor or job.expert_imbalance)
+    once = visited(job.model) if job.moe_dispatcher in ("deepep", "hybridep") else 0.0
     dispatch = tiers.all_to_all(cluster, plan, "all-to-all", plan.ep, sent, plan.etp, once)
     gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.etp, sent * plan.etp, 1.0)
     scatter = tiers.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, sent * plan.etp, 1.0)

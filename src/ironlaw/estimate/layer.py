@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import AttentionConstants
 from ironlaw.estimate import experts, state, tiers
 from ironlaw.estimate.counts import norms_of
-from ironlaw.estimate.kinds import Kind
+from ironlaw.estimate.kinds import Kind, kinds, sized
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Cluster, Job, Plan
@@ -41,6 +43,9 @@ def mixer_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, A
     if job.model.attention_output_gate:
         m, n, k = made["query-key-value"]
         made["query-key-value"] = (m, n + s.heads * s.head_dim, k)
+    if job.model.attention_k_eq_v:
+        m, n, k = made["query-key-value"]
+        made["query-key-value"] = (m, n - s.kv_heads * s.head_dim, k)
     return made
 
 
@@ -64,6 +69,9 @@ def latent_shapes(job: Job, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
     }
     if m.q_lora_rank:
         shapes["query down"] = (s.sequence_tokens, float(m.q_lora_rank), s.hidden)
+    if m.index_topk:  # every tensor-parallel rank has the whole indexer
+        shapes["indexer query"] = (s.tokens, float(m.index_n_heads * m.index_head_dim), float(m.q_lora_rank))
+        shapes["indexer key and weights"] = (s.tokens, float(m.index_head_dim + m.index_n_heads), s.hidden)
     return shapes
 
 
@@ -135,13 +143,29 @@ def adapters(cluster: Cluster, job: Job, shapes: dict[str, tuple[Any, Any, Any]]
 
 
 def mean_key_length(job: Job, plan: Plan) -> Any:
-    """Keys a causal query sees, averaged over local and global layers."""
+    """Keys a causal query sees, averaged over local and global layers; those that an indexer picked where there is one."""
     model, span = job.model, attended_span(job, plan)
     share = model.sliding_window_layers / model.num_hidden_layers
-    everywhere = flops.attended_length(span, 0.0)
+    everywhere = flops.attended_length(span, model.index_topk)  # a token among the first attends to all before it
     if share == 0.0:
         return everywhere
+    if model.attention_chunk_size:
+        return share * flops.chunked_length(span, model.attention_chunk_size) + (1.0 - share) * everywhere
     return share * flops.attended_length(span, model.sliding_window) + (1.0 - share) * everywhere
+
+
+def model_key_length(job: Job, plan: Plan) -> Any:
+    """The same averaged over the layers that attend, each by its width: what the model's operations are counted with."""
+    if not job.model.layer_groups:
+        return mean_key_length(job, plan)
+    seen: Any = 0.0
+    width = 0.0
+    for kind in kinds(job.model):
+        if kind.mixer == "attention":
+            own = replace(job, model=sized(job.model, kind))
+            part = kind.count * own.model.num_attention_heads * own.model.head_dim
+            seen, width = seen + part * mean_key_length(own, plan), width + part
+    return seen / width if width else mean_key_length(job, plan)
 
 
 def flash_constants(cluster: Cluster, job: Job) -> tuple[AttentionConstants, float]:
@@ -170,7 +194,8 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
     e = job.precision.activation_bytes
     if job.flash:
         c, kept = flash_constants(cluster, job)
-        flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, mean_key_length(job, plan), s.heads, s.head_dim)
+        width = picked_head_dim(job.model) if job.model.index_topk else s.head_dim
+        flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, mean_key_length(job, plan), s.heads, width)
         moved = traffic.flash_attention(plan.micro_batch_size, plan.seq_len / plan.cp, s.heads, s.kv_heads, s.head_dim, e)
         ranks = 1.0 if job.cp_method == "all-to-all" else plan.cp  # a ring splits a kernel's sequence, all-to-all its heads
         efficiency = kernels.saturating_efficiency(
@@ -184,7 +209,8 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
             ratio = c.backward_time_ratio.value * cluster.systems.attention_backward.value
             efficiency = efficiency * FLASH_BACKWARD_FLOP / ratio
         wide = job.precision.wide
-        return [kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency)]
+        core = kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency)
+        return [core, *index_scores(cluster, job, plan, backward)]
     ratio = job.framework.backward_traffic_ratio.value if backward else 1.0
     flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, plan.seq_len, s.heads, s.head_dim)
     scores = plan.micro_batch_size * (plan.seq_len / plan.cp) * plan.seq_len * s.heads
@@ -203,6 +229,27 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
     ]
 
 
+def picked_head_dim(model: Model) -> float:
+    """Mean width of a query-key and a value product over picked keys: all heads share the latent, which is not unfolded by head."""
+    return model.kv_lora_rank + model.qk_rope_head_dim / 2.0
+
+
+def index_scores(cluster: Cluster, job: Job, plan: Plan, backward: bool) -> list[Term]:
+    """An indexer scores every key before a query; its gradients come from the picked ones alone (DeepSeek-V3.2, section 2.1.1)."""
+    m = job.model
+    if not m.index_topk:
+        return []
+    span = attended_span(job, plan)
+    keys = flops.attended_length(span, m.index_topk if backward else 0.0)
+    length = plan.seq_len / plan.cp
+    flop = flops.indexer(plan.micro_batch_size, length, keys, m.index_n_heads, m.index_head_dim) * (2.0 if backward else 1.0)
+    heads = m.index_n_heads * (m.index_head_dim + 1.0)
+    moved = job.precision.activation_bytes * plan.micro_batch_size * (length * heads + plan.seq_len * m.index_head_dim)
+    written = 4.0 * plan.micro_batch_size * length * keys  # scores in fp32, written for the choice and read by it
+    wide = job.precision.wide
+    return [kernel(cluster, "index scores", flop, moved + 2.0 * written, wide, cluster.gemm(wide))]
+
+
 ALIGNMENT = 16.0  # bytes a row of an operand must be a multiple of for matrix units
 
 
@@ -217,7 +264,7 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     """Norms, residual additions, rotary embedding, the MLP's activation function, and casts of narrow formats."""
     model, f = job.model, job.framework
     ratio = (f.backward_traffic_ratio.value if backward else 1.0) * job.precision.activation_bytes / 2.0
-    hidden, norms = s.sequence_tokens * s.hidden, norms_of(model)
+    hidden, norms = s.sequence_tokens * s.hidden, norms_of(model, kind)
     groups = [
         elementwise(cluster, "norms", ratio * f.norm_bytes.value * norms * hidden, norms),
         elementwise(cluster, "residuals", ratio * f.residual_bytes.value * kind.blocks * hidden, kind.blocks),

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import Model
 from ironlaw.estimate import rules
 from ironlaw.estimate.memory import memory
 from ironlaw.estimate.options import OFFLOADS, OVERLAPS

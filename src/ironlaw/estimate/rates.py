@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import Model
 from ironlaw.estimate.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
 from ironlaw.estimate.kinds import kinds
-from ironlaw.estimate.layer import mean_key_length
+from ironlaw.estimate.layer import model_key_length
 from ironlaw.estimate.step import Step
 from ironlaw.estimate.trained import adapter_parameters
 from ironlaw.law import flops
@@ -26,7 +26,7 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     if idle:  # untrained layers run forward only: two FLOPs a weight instead of six
         matmul = matmul - (2.0 / 3.0) * sum(k.count * matmul_per_layer(model, k) for k in kinds(model) if not k.trained)
     width = attention_width(model)
-    seen = 2.0 * mean_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
+    seen = 2.0 * model_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
     per_token = {
         "matmul_parameters": matmul,
         "num_hidden_layers": attending_layers(model) - (2.0 / 3.0) * idle,

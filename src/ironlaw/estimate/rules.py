@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import Model
+from ironlaw.estimate.kinds import values_of
 from ironlaw.estimate.stages import stages
 from ironlaw.plan import Job, Plan
 
@@ -24,16 +25,15 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         fewest = np.where(stage.count > 0, np.minimum(fewest, slots), fewest)
     by_ring = (plan.cp == 1) | (job.cp_method != "all-to-all")
     paired = _divides(2.0, plan.pp) & (plan.num_microbatches >= 2.0 * plan.pp)
-    kv_local = np.maximum(model.num_key_value_heads, plan.tp)
     return {
         "gpus_factor": (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
-        "tp_divides_heads": _divides(plan.tp, model.num_attention_heads),
-        "tp_divides_kv_heads": _divides(np.minimum(plan.tp, model.num_key_value_heads), kv_local),
-        "tp_divides_intermediate_size": _divides(plan.tp, model.intermediate_size),
+        "tp_divides_heads": _divide_all(plan.tp, values_of(model, "num_attention_heads")),
+        "tp_divides_kv_heads": _divide_all(plan.tp, values_of(model, "num_key_value_heads"), multiples=True),
+        "tp_divides_intermediate_size": _divide_all(plan.tp, values_of(model, "intermediate_size")),
         "ep_divides_experts": _experts_divide(model, plan),
         "ep_divides_ranks": _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp) & _nests(plan),
         "sequence_divides": _divides(plan.tp * np.where(plan.cp > 1, 2.0 * plan.cp, 1.0), plan.seq_len),
-        "cp_divides_heads": (by_ring | _divides(plan.tp * plan.cp, model.num_attention_heads)),
+        "cp_divides_heads": (by_ring | _divide_all(plan.tp * plan.cp, values_of(model, "num_attention_heads"))),
         "stages_paired": ((plan.pp == 1) | (job.schedule != "dualpipe") | paired),
         "micro_batches_whole": _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": smallest >= 1.0,
@@ -63,15 +63,15 @@ RULES = {
 
 
 _BROKEN = {
-    "tp_divides_heads": "tp {tp:g} does not divide num_attention_heads {model.num_attention_heads}",
-    "tp_divides_kv_heads": "tp {tp:g} neither divides num_key_value_heads {model.num_key_value_heads} nor is a multiple of it",
-    "tp_divides_intermediate_size": "tp {tp:g} does not divide intermediate_size {model.intermediate_size}",
+    "tp_divides_heads": "tp {tp:g} does not divide num_attention_heads {num_attention_heads}",
+    "tp_divides_kv_heads": "tp {tp:g} neither divides num_key_value_heads {num_key_value_heads} nor is a multiple of it",
+    "tp_divides_intermediate_size": "tp {tp:g} does not divide intermediate_size {intermediate_size}",
     "gpus_factor": "{gpus:g} gpus do not factor: tp {tp:g} * pp {pp:g} * cp {cp:g}"
     " leaves dp_replicate {dp_replicate:.4g} * dp_shard {dp_shard:.4g}",
     "ep_divides_experts": "ep {ep:g} and etp {etp:g} do not divide the experts: {model.num_experts} of width {model.moe_intermediate_size}",
     "ep_divides_ranks": "ep {ep:g} * etp {etp:g} does not divide tp * cp * dp, {tp:g} * {cp:g} * {dp:g}",
     "sequence_divides": "seq_len {seq_len:g} is no multiple of {sequence_ways:g}: tp {tp:g}, times 2 cp with cp {cp:g} above 1",
-    "cp_divides_heads": "tp {tp:g} * cp {cp:g} by all-to-all does not divide num_attention_heads {model.num_attention_heads}",
+    "cp_divides_heads": "tp {tp:g} * cp {cp:g} by all-to-all does not divide num_attention_heads {num_attention_heads}",
     "stages_paired": "dualpipe needs an even pp and at least 2 pp micro-batches, there are pp {pp:g} and {num_microbatches:g}",
     "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
@@ -89,7 +89,13 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
         found = [name for name in found if name in ("gpus_factor", "tp_divides_heads")]
     values = {n: float(np.broadcast_to(getattr(plan, n), (plan.rows,))[at]) for n in (*_AXES, "dp", "num_microbatches")}
     values["sequence_ways"] = values["tp"] * (2.0 * values["cp"] if values["cp"] > 1 else 1.0)
-    return [_BROKEN[name].format(model=job.model, **values) for name in found]
+    sizes = {field: _listed(values_of(job.model, field)) for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size")}
+    return [_BROKEN[name].format(model=job.model, **sizes, **values) for name in found]
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    """The sizes that layers have; of many the first three."""
+    return ", ".join(map(str, numbers[:3])) + (", ..." if len(numbers) > 3 else "")
 
 
 _AXES = tuple(f.name for f in fields(Plan))
@@ -122,6 +128,14 @@ def _groups_whole(job: Job, plan: Plan) -> Any:
 
 def _whole(number: Any) -> Any:
     return (number == np.floor(number)) & (number >= 1.0)
+
+
+def _divide_all(divisor: Any, numbers: tuple[int, ...], multiples: bool = False) -> Any:
+    """True where the divisor divides the number of every kind of layer, or with ``multiples`` is a multiple of it."""
+    result: Any = np.True_
+    for number in numbers:
+        result = result & (_divides(np.minimum(divisor, number), np.maximum(number, divisor)) if multiples else _divides(divisor, number))
+    return result
 
 
 def _divides(divisor: Any, number: Any) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ironlaw.estimate.counts import common_parameters, embedding_parameters, routed_parameters, stage_common, stage_routed
-from ironlaw.estimate.kinds import Kind, kinds, layers_of
+from ironlaw.estimate.kinds import Kind, kinds, layers_of, sized
 from ironlaw.estimate.layer import adapted_shapes
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.stages import Stage
@@ -14,6 +15,7 @@ from ironlaw.plan import Job
 
 def adapter_parameters(job: Job, kind: Kind) -> Any:
     """Low-rank adapters of one layer: rank times input and output of every linear layer that has one."""
+    job = replace(job, model=sized(job.model, kind))
     ends: Any = 0.0
     for _, n, k in adapted_shapes(job, Shapes.whole(job), kind).values():
         ends = ends + n + k

@@ -107,6 +107,50 @@ def attended_length(seq_len, window):
     return inside(np.where(limited, windowed, 0.5 * seq_len), seq_len > 0, np.equal(window, window))
 
 
+def chunked_length(seq_len, window):
+    """Keys a causal query sees on average when attention stays inside chunks: ``(n w w / 2 + r r / 2) / s``, n whole chunks and a rest r.
+
+    With s = seq_len, w = window, n = floor(s / w), r = s - n w: every chunk is a causal mask of its own, in the field's convention of
+    half a square.
+
+    Parameters
+        seq_len [token]: length s of the sequence, > 0
+        window [token]: tokens w of a chunk, > 0
+    Returns [token]: mean number of keys
+    Source: huggingface/transformers, masking_utils.py, chunked_overlay (a query sees the keys of its own chunk),
+        https://github.com/huggingface/transformers/blob/main/src/transformers/masking_utils.py
+    Leaves out: document masks
+
+    >>> float(chunked_length(32768, 8192)), float(chunked_length(4096, 8192))  # Llama 4: chunks of 8192
+    (4096.0, 2048.0)
+    """
+    whole = np.floor(ratio(1.0 * seq_len, 1.0 * window))
+    rest = 1.0 * seq_len - whole * window
+    return inside(ratio(0.5 * (whole * window * window + rest * rest), 1.0 * seq_len), seq_len > 0, window > 0)
+
+
+def indexer(batch, seq_len, key_length, index_n_heads, index_head_dim):
+    """Scores of an indexer that picks the keys of sparse attention: ``b s key_length n (2 d + 2)``, its heads' products and their sum.
+
+    Parameters
+        batch [1]: sequences, >= 0
+        seq_len [token]: queries of a sequence, >= 0
+        key_length [token]: keys that are scored for a query: attended_length of the whole sequence, >= 0
+        index_n_heads [1]: heads n of the indexer, >= 0
+        index_head_dim [1]: width d of one of them, >= 0
+    Offset [1]: a product of width d, and the sum over heads
+    Factor [FLOP/token/token]: 2 for each multiply-add
+    Returns [FLOP]: operations
+    Source: DeepSeek-AI, DeepSeek-V3.2, 2025, section 2.1, equation 1, https://arxiv.org/abs/2512.02556
+    Leaves out: ReLU, the choice of the largest, the rotation of queries and keys
+
+    >>> float(indexer(1, 1, 65536, 64, 128)) / float(attention_core(1, 1, 65536, 128, 160))  # of DeepSeek-V3's full attention
+    0.2015625
+    """
+    flop = 1.0 * batch * seq_len * key_length * index_n_heads * (2.0 * index_head_dim + 2.0)
+    return inside(flop, batch >= 0, seq_len >= 0, key_length >= 0, index_n_heads >= 0, index_head_dim >= 0)
+
+
 def attention_core(batch, seq_len, key_length, num_attention_heads, head_dim):
     """Forward pass of the attention core, ``Q K^T`` and ``P V``: ``4 b s key_length a d``.
 
