@@ -81,6 +81,7 @@ class Model(Record):
     index_n_heads: int = 0
     index_head_dim: int = 0
     index_topk: int = 0
+    index_layers: int = 0  # layers with an indexer of their own, the others take the keys of one before them; 0: all
     attention_k_eq_v: bool = False  # values are the keys: no projection of their own
     attention_output_gate: bool = False  # queries come with a gate of their own size
     # layers that mix tokens by a state instead of attention; the rest attend

@@ -25,7 +25,7 @@ def norm_parameters(model: Model) -> Any:
 def attention_parameters(model: Model) -> Any:
     """All weights of one layer's attention, multi-head or latent."""
     if model.kv_lora_rank:
-        return parameters.latent_attention(**_latent(model)) + (parameters.indexer(**_of(model, _INDEXER)) if model.index_topk else 0.0)
+        return parameters.latent_attention(**_latent(model)) + index_parameters(model)
     count = parameters.attention(
         model.hidden_size,
         model.num_attention_heads,
@@ -90,6 +90,16 @@ _LINEAR = (
     "hidden_size", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
     "linear_conv_kernel_dim",
 )  # fmt: skip
+
+
+def index_share(model: Model) -> float:
+    """Of the layers that attend to picked keys, the share that picks them itself."""
+    return model.index_layers / model.num_hidden_layers if model.index_layers else 1.0
+
+
+def index_parameters(model: Model) -> Any:
+    """The indexer of a layer, mean over the layers."""
+    return index_share(model) * parameters.indexer(**_of(model, _INDEXER)) if model.index_topk else 0.0
 
 
 @lru_cache(256)
@@ -224,7 +234,7 @@ def mixer_matmul(model: Model, kind: Kind) -> Any:
         return 0.0
     if model.kv_lora_rank:
         count = parameters.latent_attention_matmul(**_latent(model))
-        return count + (parameters.indexer_matmul(**_of(model, _INDEXER)) if model.index_topk else 0.0)
+        return count + (index_share(model) * parameters.indexer_matmul(**_of(model, _INDEXER)) if model.index_topk else 0.0)
     queries = model.num_attention_heads * (2.0 if model.attention_output_gate else 1.0)
     keys = model.num_key_value_heads * (1.0 if model.attention_k_eq_v else 2.0)
     return model.hidden_size * model.head_dim * (queries + model.num_attention_heads + keys)
@@ -289,7 +299,7 @@ def replicated_parameters(model: Model, kind: Kind) -> Any:
     count = norms_of(model, kind) * norm_parameters(model)
     if kind.mixer == "attention" and model.kv_lora_rank:
         rope = model.qk_rope_head_dim
-        count = count + (parameters.indexer(**_of(model, _INDEXER)) if model.index_topk else 0.0)
+        count = count + index_parameters(model)
         count = count + (model.hidden_size + 1.0) * (model.q_lora_rank + model.kv_lora_rank) + model.hidden_size * rope
     if kind.routed:
         count = count + router_parameters(model) + latent_projections(model)

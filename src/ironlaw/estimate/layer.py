@@ -10,7 +10,7 @@ import numpy as np
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import AttentionConstants
 from ironlaw.estimate import experts, state, tiers
-from ironlaw.estimate.counts import norms_of
+from ironlaw.estimate.counts import index_share, norms_of
 from ironlaw.estimate.kinds import Kind, kinds, sized
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
 from ironlaw.law import flops, kernels, traffic
@@ -69,9 +69,10 @@ def latent_shapes(job: Job, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
     }
     if m.q_lora_rank:
         shapes["query down"] = (s.sequence_tokens, float(m.q_lora_rank), s.hidden)
-    if m.index_topk:  # every tensor-parallel rank has the whole indexer
-        shapes["indexer query"] = (s.tokens, float(m.index_n_heads * m.index_head_dim), float(m.q_lora_rank))
-        shapes["indexer key and weights"] = (s.tokens, float(m.index_head_dim + m.index_n_heads), s.hidden)
+    if m.index_topk:  # every tensor-parallel rank has the whole indexer; mean over the layers
+        rows = index_share(m) * s.tokens
+        shapes["indexer query"] = (rows, float(m.index_n_heads * m.index_head_dim), float(m.q_lora_rank))
+        shapes["indexer key and weights"] = (rows, float(m.index_head_dim + m.index_n_heads), s.hidden)
     return shapes
 
 
@@ -243,11 +244,12 @@ def index_scores(cluster: Cluster, job: Job, plan: Plan, backward: bool) -> list
     keys = flops.attended_length(span, m.index_topk if backward else 0.0)
     length = plan.seq_len / plan.cp
     flop = flops.indexer(plan.micro_batch_size, length, keys, m.index_n_heads, m.index_head_dim) * (2.0 if backward else 1.0)
+    share = index_share(m)
     heads = m.index_n_heads * (m.index_head_dim + 1.0)
     moved = job.precision.activation_bytes * plan.micro_batch_size * (length * heads + plan.seq_len * m.index_head_dim)
     written = 4.0 * plan.micro_batch_size * length * keys  # scores in fp32, written for the choice and read by it
     wide = job.precision.wide
-    return [kernel(cluster, "index scores", flop, moved + 2.0 * written, wide, cluster.gemm(wide))]
+    return [kernel(cluster, "index scores", share * flop, share * (moved + 2.0 * written), wide, cluster.gemm(wide))]
 
 
 ALIGNMENT = 16.0  # bytes a row of an operand must be a multiple of for matrix units

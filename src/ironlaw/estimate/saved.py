@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate import experts, state
-from ironlaw.estimate.counts import core_head_dim, expert_width, norms_of
+from ironlaw.estimate.counts import core_head_dim, expert_width, index_share, norms_of
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes
 from ironlaw.law import activations
@@ -111,6 +111,7 @@ def saved_index(job: Job, plan: Plan, s: Shapes) -> list[Term]:
             "indexer",
             activations.checkpoint,
             "B",
+            times=index_share(model),
             tokens=s.tokens,
             hidden_size=model.index_n_heads * (model.index_head_dim + 1.0) + 2.0 * model.index_head_dim + picked,
             tp=1.0,

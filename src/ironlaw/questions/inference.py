@@ -164,7 +164,7 @@ def _one_group(gpus: float) -> Any:
 
 
 def _cache(model: Any, tokens: float, layers: float, kept: float, law: Any) -> Term:
-    from ironlaw.estimate.counts import cached_heads
+    from ironlaw.estimate.counts import cached_heads, index_share
     from ironlaw.terms import leaf, total
 
     each = {"tokens": tokens, "layers": layers, "bytes_per_element": kept}
@@ -176,7 +176,7 @@ def _cache(model: Any, tokens: float, layers: float, kept: float, law: Any) -> T
         index = leaf(
             "keys of the indexer", law.latent_kv_cache, "B", **each, kv_lora_rank=float(model.index_head_dim), qk_rope_head_dim=0.0
         )
-        return total("cache", [cache, index])
+        return total("cache", [cache, total("keys of the indexer", [index], times=index_share(model))])
     heads = {"num_key_value_heads": cached_heads(model), "head_dim": float(model.head_dim)}
     return leaf("cache", law.kv_cache, "B", **each, **heads)
 
