@@ -13,6 +13,7 @@ from ironlaw.catalog.hf_fields import Fields, shown
 from ironlaw.catalog.hf_hybrid_readers import HYBRID_READERS
 from ironlaw.catalog.hf_layer_readers import LAYER_READERS
 from ironlaw.catalog.hf_moe_readers import MOE_READERS
+from ironlaw.catalog.hf_more_moe_readers import MORE_MOE_READERS
 from ironlaw.catalog.hf_more_readers import MORE_DENSE_READERS
 from ironlaw.catalog.hf_readers import DENSE_READERS
 from ironlaw.catalog.hf_unread import refuse_unread
@@ -20,7 +21,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.errors import InputError, UnsupportedError, nearest_names
 
 PLAIN = DENSE_READERS | MORE_DENSE_READERS
-READERS = DENSE_READERS | MORE_DENSE_READERS | MOE_READERS | HYBRID_READERS | LAYER_READERS
+READERS = DENSE_READERS | MORE_DENSE_READERS | MOE_READERS | MORE_MOE_READERS | HYBRID_READERS | LAYER_READERS
 SIZE_LIMIT = 5_000_000  # bytes; real configs hold a few kilobytes
 
 ENCODERS = frozenset(
@@ -96,6 +97,8 @@ ENCODER_DECODERS = frozenset(
     ]
 )
 STORAGE = ("quantization_config", "compression_config")  # how released weights are stored, not how they are trained
+TEXTS = ("text_config", "llm_config", "language_config")
+FLAT = {"qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2"}  # which type their language model has where no text_config says so
 TOWERS = ("vision_config", "audio_config", "speech_config")
 
 
@@ -160,20 +163,29 @@ def _refuse_encoders(config: dict[str, Any], where: str) -> None:
 def _text_tower(config: dict[str, Any], where: str) -> tuple[Fields, list[str]]:
     """The fields of the language model, and the towers beside it."""
     outer = Fields(config, where)
-    if config.get("text_config") is None:
+    inside = next((name for name in TEXTS if config.get(name) is not None), None)
+    if inside is None:
         towers = [name for name in TOWERS if config.get(name)]
-        if towers:
+        flat = FLAT.get(outer.text("model_type", default=""))
+        if towers and not flat:
             raise outer.refuse(towers[0], "a tower beside the language model, and no text_config")
-        return outer, _storage(config)
-    text = outer.inner("text_config")
+        left_out = _storage(config) + _towers(outer)
+        if flat:  # the fields of the language model stand beside those of the tower
+            outer = Fields({key: value for key, value in config.items() if key not in TOWERS} | {"model_type": flat}, where)
+        return outer, left_out
+    text = outer.inner(inside)
     if "tie_word_embeddings" not in text.config and "tie_word_embeddings" in config:
         text.config = text.config | {"tie_word_embeddings": config["tie_word_embeddings"]}
-    left_out = _storage(config | text.config)
+    return text, _storage(config | text.config) + _towers(outer)
+
+
+def _towers(outer: Fields) -> list[str]:
+    made = []
     for name in TOWERS:
-        if config.get(name):
+        if outer.config.get(name):
             kind = outer.inner(name).text("model_type", default="") or "unnamed"
-            left_out.append(f"{name.removesuffix('_config')} tower ({kind})")
-    return text, left_out
+            made.append(f"{name.removesuffix('_config')} tower ({kind})")
+    return made
 
 
 def _storage(config: dict[str, Any]) -> list[str]:

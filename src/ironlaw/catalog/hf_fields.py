@@ -25,6 +25,12 @@ class Fields:
         other.understood, other.left_out = self.understood, self.left_out
         return other
 
+    def with_values(self, values: dict[str, Any]) -> Fields:
+        """The same fields, with ``values`` in the place of what the file says."""
+        other = Fields(self.config | values, self.where, self.prefix)
+        other.understood, other.left_out = self.understood, self.left_out
+        return other
+
     def weightless(self, *names: str) -> None:
         """Says that the fields ``names`` hold no parameters, whatever their values."""
         self.understood.update(names)

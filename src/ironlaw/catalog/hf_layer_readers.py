@@ -103,9 +103,11 @@ def _openelm(f: Fields) -> Kwargs:
 def _a_layer(f: Fields, name: str, layers: int, whole: int) -> list[float]:
     """A number for each layer."""
     f.weightless(name)
-    listed = f.config.get(name)
+    listed: Any = f.config.get(name)
     good = isinstance(listed, list) and len(listed) == layers
-    if not good or any(isinstance(v, bool) or not isinstance(v, (int, float)) or not 0 < v < 1e6 or (whole and v != int(v)) for v in listed):
+    if not good or any(
+        isinstance(v, bool) or not isinstance(v, (int, float)) or not 0 < v < 1e6 or (whole and v != int(v)) for v in listed
+    ):
         raise InputError(f"{f.where}: field '{f.prefix}{name}' is expected to be a list of {layers} numbers above 0")
     return [float(v) for v in listed]
 
@@ -235,8 +237,7 @@ def _granite_hybrid(f: Fields) -> Kwargs:
         experts["shared_expert_intermediate_size"] = shared
     else:
         f.weightless("num_experts_per_tok")
-        f = f.with_defaults({})
-        f.config["intermediate_size"] = shared
+        f = f.with_values({"intermediate_size": shared})
     found = [_mixer(kind) | ({"mlp": "routed"} if experts else {}) for kind in listed]
     position = {} if f.text("position_embedding_type", default="rope") == "rope" else {"position_embedding": "none"}
     return rotary(f, tie=False) | attention_bias(f) | experts | position | _mamba_of(f, found) | {"layer_groups": groups(found)}
@@ -271,8 +272,7 @@ def _longcat(f: Fields) -> Kwargs:
     """A layer is two attentions, two dense MLPs and experts beside them; each of the five counts as a layer here."""
     f = tensors_of_rotary(f, intermediate_size="ffn_hidden_size", moe_intermediate_size="expert_ffn_hidden_size")
     layers = f.size("num_layers", "num_hidden_layers")
-    f = f.with_defaults({})
-    f.config["num_hidden_layers"] = 5 * layers
+    f = f.with_values({"num_hidden_layers": 5 * layers})
     if f.flag("attention_bias", False):
         raise f.refuse("attention_bias", "latent attention with biases")
     if f.count("zero_expert_num") and f.text("zero_expert_type", default="identity") != "identity":

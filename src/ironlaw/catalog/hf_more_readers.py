@@ -46,6 +46,8 @@ def _hyperclovax(f: Fields) -> Kwargs:
 
 
 def _apertus(f: Fields) -> Kwargs:
+    if not f.flag("qk_norm", True):
+        raise f.refuse("qk_norm", "Apertus without norms of queries and keys")
     return _llama_like(f) | {"gated_mlp": False, "qk_norm": True, "hidden_act": act(f.text("hidden_act", default="xielu"))}
 
 
@@ -135,7 +137,8 @@ def _chatglm(f: Fields) -> Kwargs:
         max_position_embeddings="seq_length", head_dim="kv_channels", num_key_value_heads="multi_query_group_num",
     )  # fmt: skip
     if not f.flag("multi_query_attention", False):
-        f.config["num_key_value_heads"] = f.size("num_attention_heads")
+        f = f.with_values({"num_key_value_heads": f.size("num_attention_heads")})
+    f.weightless("post_layer_norm", "prefix_projection")
     return rotary(f, tie=False) | {
         "query_key_value_bias": f.flag("add_qkv_bias", False) or f.flag("add_bias_linear", False),
         "attention_output_bias": f.flag("add_bias_linear", False),
@@ -337,6 +340,7 @@ MORE_DENSE_READERS: dict[str, Callable[[Fields], Kwargs]] = {
     "falcon": _falcon,
     "glm": _glm,
     "glm4": _glm4,
+    "glm4v_text": _glm4,
     "gpt_bigcode": _gpt_bigcode,
     "gpt_neo": _gpt_neo,
     "gptj": _gpt_j,

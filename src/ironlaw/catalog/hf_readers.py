@@ -176,6 +176,7 @@ DENSE_READERS: dict[str, Callable[[Fields], Kwargs]] = {
     "phi3": _phi3,
     "qwen2": _qwen2,
     "qwen2_5_vl_text": _qwen2,
+    "qwen2_vl_text": _qwen2,
     "qwen3": _qwen3,
     "qwen3_vl_text": _qwen3,
 }

@@ -52,13 +52,15 @@ COMMON = {
 }
 
 # words of which a name that concerns sizes or parts has one
-WORDS = frozenset(
+_WORDS = (
     "adapter attention attn bias block blocks chunk conv cross cycles decoder depth dim embedding embeddings encoder engram ffn gate "
     "gated gating group groups hc head heads hidden hybrid index inner intermediate kv latent layer layers lightning linear loop loops "
-    "memory mlp mult ngram norm norms pattern qk rank recurrent residual share shared size skip state types vocab width window".split()
+    "memory mlp mult ngram norm norms pattern qk rank recurrent residual share shared size skip state types vocab width window"
 )
+WORDS = frozenset(_WORDS.split())
 
-WEIGHTLESS = frozenset(
+# names of that kind that hold no parameters
+_WEIGHTLESS = (
     "add_classification_head apply_query_key_layer_scaling attention_multiplier attention_softmax_in_fp32 attention_value_scale attn_scale "
     "attn_temperature_tuning attn_type_list auto_map chunk_size chunk_size_feed_forward class_num decoder_start_token_id dim_model_base "
     "embedding_fraction embedding_multiplier enable_moe_fp32_combine ep_size fp32_residual_connection group_limited_greedy id2label "
@@ -71,10 +73,12 @@ WEIGHTLESS = frozenset(
     "scale_attn_weights scale_depth scale_embedding scale_embeddings swiglu_limit time_step_rank topk_group use_flash_attn "
     "use_flash_attn2 use_flash_attention use_parallel_residual residual_in_fp32 group_norm_size router_aux_loss_coef moe_aux_loss_coef "
     "moe_z_loss_coef moe_router_scaling_factor moe_routed_scaling_factor moe_renormalize moe_router_activation_func topk_method "
-    "output_router_logits no_repeat_ngram_size encoder_no_repeat_ngram_size tie_encoder_decoder cross_attention_hidden_size "
-    "is_decoder add_cross_attention attn_implementation transformers_version vit_norm_type "
-    "num_logits_to_keep".split()
+    "output_router_logits no_repeat_ngram_size encoder_no_repeat_ngram_size tie_encoder_decoder "
+    "is_decoder attn_implementation transformers_version vit_norm_type "
+    "num_logits_to_keep"
 )
+WEIGHTLESS = frozenset(_WEIGHTLESS.split())
+
 # endings of names that are rates, constants of a formula, words for a choice, or settings of a loss
 ENDINGS = (
     "_eps", "_epsilon", "_coef", "_coeff", "_alpha", "_dropout", "_pdrop", "_prob", "_drop", "_range", "_std", "_theta", "_softcapping",
