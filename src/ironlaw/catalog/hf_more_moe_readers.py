@@ -43,6 +43,7 @@ def _bailing_moe(f: Fields) -> Kwargs:
         rotary(f, tie=False)
         | {"query_key_value_bias": bias or f.flag("use_qkv_bias", False), "attention_output_bias": bias}
         | {"qk_norm": f.flag("use_qk_norm", False)}
+        | qwen_window(f)
         | _named_experts(f, 64, 6)
         | {"router_bias": f.flag("moe_router_enable_expert_bias", False)}
     )
@@ -82,6 +83,7 @@ def _ernie_moe(f: Fields) -> Kwargs:
         | routed(f, "moe_num_experts", inner, per_token=6, per="moe_k")
         | {"first_k_dense_replace": start, "router_bias": f.flag("moe_use_aux_free", True)}
         | {"shared_expert_intermediate_size": f.count("moe_num_shared_experts") * inner}
+        | {"num_nextn_predict_layers": f.count("num_nextn_predict_layers")}
     )
 
 
@@ -143,6 +145,7 @@ def _phimoe(f: Fields) -> Kwargs:
 
 
 def _mellum(f: Fields) -> Kwargs:
+    f.weightless("sliding_window")  # of the layers that layer_types calls local, if any
     return (
         rotary(f, tie=False, head_dim=128)
         | attention_bias(f)

@@ -155,6 +155,7 @@ def _gpt_bigcode(f: Fields) -> Kwargs:
 
 
 def _gpt_j(f: Fields) -> Kwargs:
+    f.weightless("n_ctx")
     hidden = f.size("n_embd", "hidden_size")
     return multi_head(f, hidden, f.size("n_head", "num_attention_heads")) | {
         "num_hidden_layers": f.size("n_layer", "num_hidden_layers"),

@@ -53,9 +53,10 @@ COMMON = {
 
 # words of which a name that concerns sizes or parts has one
 _WORDS = (
-    "adapter attention attn bias block blocks chunk conv cross cycles decoder depth dim embedding embeddings encoder engram ffn gate "
-    "gated gating group groups hc head heads hidden hybrid index inner intermediate kv latent layer layers lightning linear loop loops "
-    "memory mlp mult ngram norm norms pattern qk rank recurrent residual share shared size skip state types vocab width window"
+    "adapter attention attn bias block blocks chunk conv cross cycles decoder depth dim embedding embeddings encoder engram "
+    "expansion ffn gate gated gating group groups hc head heads hidden hybrid index inner intermediate kv latent layer layers "
+    "lightning linear loop loops memory mlp mult ngram norm norms pattern qk rank recurrent residual share shared size skip "
+    "state types vocab width window "
 )
 WORDS = frozenset(_WORDS.split())
 
@@ -75,7 +76,11 @@ _WEIGHTLESS = (
     "moe_z_loss_coef moe_router_scaling_factor moe_routed_scaling_factor moe_renormalize moe_router_activation_func topk_method "
     "output_router_logits no_repeat_ngram_size encoder_no_repeat_ngram_size tie_encoder_decoder "
     "is_decoder attn_implementation transformers_version vit_norm_type "
-    "num_logits_to_keep"
+    "num_logits_to_keep sliding_window_size task_specific_params reorder_and_upcast_attn skip_bias_add skip_bias_add_qkv full_attn_mod "
+    "layer_switch order_of_interleaved_layers use_embedding_sharing use_gated_activation use_parallel_block use_parallel_embedding "
+    "position_embedding_type mlp_type moe_capacity moe_gate moe_use_hard_gate org_vocab_size moe_router_enable_shared_expert use_logn_attn "
+    "num_limited_groups num_expert_groups mla_scale_q_lora mla_scale_kv_lora normalization_layer_name num_beams num_return_sequences "
+    "num_labels num_hash_functions num_virtual_tokens"
 )
 WEIGHTLESS = frozenset(_WEIGHTLESS.split())
 
@@ -100,4 +105,5 @@ def refuse_unread(f: Fields, rare_only: bool = False) -> None:
 
 
 def _speaks_of_size(key: str, value: Any) -> bool:
-    return isinstance(value, dict) or not WORDS.isdisjoint(re.split(r"[_\W]+", key.lower()))
+    words = re.split(r"[_\W]+", key.lower())
+    return isinstance(value, dict) or words[0] in ("n", "num") or not WORDS.isdisjoint(words)
