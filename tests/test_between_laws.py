@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ironlaw.law import activations, collectives, cost, flops, kernels, overlap, pipeline, run, states, traffic
+from ironlaw.law import activations, collectives, cost, flops, kernels, masks, overlap, pipeline, run, states, traffic
 
 RNG = np.random.default_rng(11)
 ROWS = 500
@@ -76,20 +76,20 @@ def test_attended_length_counts_the_mask():
         for window in range(1, seq_len + 3):
             keys = [min(query + 1, window) for query in range(seq_len)]
             width = min(window, seq_len)
-            assert flops.attended_length(seq_len, window) == pytest.approx(sum(keys) / seq_len - width / (2 * seq_len))
+            assert masks.attended_length(seq_len, window) == pytest.approx(sum(keys) / seq_len - width / (2 * seq_len))
 
 
 def test_a_window_as_long_as_the_sequence_is_no_window():
     seq_len = whole(1, 1 << 20)
     for window in (seq_len, seq_len + 5.0, 0.0, -1.0):
-        np.testing.assert_array_equal(flops.attended_length(seq_len, window), seq_len / 2.0)
-    assert np.all(flops.attended_length(seq_len, 17.0) <= seq_len / 2.0)
+        np.testing.assert_array_equal(masks.attended_length(seq_len, window), seq_len / 2.0)
+    assert np.all(masks.attended_length(seq_len, 17.0) <= seq_len / 2.0)
 
 
 def test_causal_attention_is_half_the_square():
     seq_len = whole(1, 1 << 17)
     square = flops.attention_core(3, seq_len, seq_len, 32, 128)
-    causal = flops.attention_core(3, seq_len, flops.attended_length(seq_len, 0), 32, 128)
+    causal = flops.attention_core(3, seq_len, masks.attended_length(seq_len, 0), 32, 128)
     np.testing.assert_allclose(causal, square / 2.0)
 
 
@@ -112,7 +112,7 @@ def test_model_flop_are_three_forward_passes_of_the_layers():
     matmul = layers * (4 * hidden * hidden + 3 * hidden * 13824)
     forward = layers * flops.dense_layer_forward(1, seq_len, seq_len, hidden, 13824, 40, 40, 128, 1) / seq_len
     assert flops.model_per_token(matmul, layers, hidden, seq_len) == pytest.approx(3 * forward, rel=1e-13)
-    half = flops.attended_length(seq_len, 0)
+    half = masks.attended_length(seq_len, 0)
     forward = layers * flops.dense_layer_forward(1, seq_len, half, hidden, 13824, 40, 40, 128, 1) / seq_len
     assert flops.model_per_token_causal(matmul, layers, hidden, seq_len) == pytest.approx(3 * forward, rel=1e-13)
 

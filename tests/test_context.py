@@ -10,7 +10,7 @@ import pytest
 import ironlaw
 from ironlaw.emit.megatron import options_from_arguments
 from ironlaw.errors import QuestionError
-from ironlaw.law import flops
+from ironlaw.law import masks
 
 METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
 SHAPE = {
@@ -44,7 +44,7 @@ def test_the_last_rank_of_a_plain_ring_does_nearly_twice_the_mean():
     """Rank i of n has i whole blocks and half of its own: the last n - 1/2, the mean n/2."""
     for n in (1, 2, 4, 16, 64):
         blocks = [i + 0.5 for i in range(n)]
-        assert float(flops.causal_imbalance(n, 65536, 0)) == pytest.approx(max(blocks) / (sum(blocks) / n))
+        assert float(masks.causal_imbalance(n, 65536, 0)) == pytest.approx(max(blocks) / (sum(blocks) / n))
 
 
 @pytest.mark.parametrize("window", [0, 100, 1000, 3000, 4096])
@@ -52,7 +52,7 @@ def test_the_imbalance_is_that_of_counted_pairs(window):
     length, n = 4096, 8
     keys = [min(i + 0.5, window) if 0 < window < length else i + 0.5 for i in range(length)]
     pieces = np.array(keys).reshape(n, -1).sum(axis=1)
-    assert float(flops.causal_imbalance(n, length, window)) == pytest.approx(pieces[-1] / pieces.mean(), rel=1e-3)
+    assert float(masks.causal_imbalance(n, length, window)) == pytest.approx(pieces[-1] / pieces.mean(), rel=1e-3)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -47,14 +47,19 @@ def attention(model):
             model.qk_rope_head_dim,
             model.v_head_dim,
         )
-    return model.attention_sinks * model.num_attention_heads + parameters.attention(
-        model.hidden_size,
-        model.num_attention_heads,
-        model.num_key_value_heads,
-        model.head_dim,
-        model.query_key_value_bias,
-        model.attention_output_bias,
-        model.qk_norm,
+    each_head = model.qk_norm_heads * model.head_dim * (model.num_attention_heads + model.num_key_value_heads - 2)
+    return (
+        each_head
+        + model.attention_sinks * model.num_attention_heads
+        + parameters.attention(
+            model.hidden_size,
+            model.num_attention_heads,
+            model.num_key_value_heads,
+            model.head_dim,
+            model.query_key_value_bias,
+            model.attention_output_bias,
+            model.qk_norm,
+        )
     )
 
 
@@ -182,27 +187,22 @@ def test_one_expert_is_a_dense_block():
 # --- config.json ---------------------------------------------------------------------------------------------------
 
 REFUSED = {
-    "deepseek-v3.2": "index_topk",
     "deepseek-v4-flash": "compress_ratios",
-    "gemma-4-26b-a4b": "text_config.global_head_dim",
-    "glm-5": "index_topk",
     "kimi-k3": "text_config.linear_attn_config",
-    "mimo-v2-flash": "hybrid_layer_pattern",
     "minimax-m3": "sparse_attention_config",
-    "nemotron-super-49b": "block_configs",
     "step-3.7-flash": "model_type",
 }
 STORAGE = "quantization_config (released weights' storage)"
-CHUNKS = "attention_chunk_size 8192 (attention in chunks, taken as full attention)"
 LEFT_OUT = {
     "deepseek-v3": [STORAGE],
+    "deepseek-v3.2": [STORAGE],
     "gpt-oss-20b": [STORAGE],
     "gpt-oss-120b": [STORAGE],
     "kimi-k2": [STORAGE],
     "kimi-k2.5": [STORAGE, "vision tower (unnamed)"],
-    "llama-4-scout": [CHUNKS],
-    "llama-4-maverick": [CHUNKS],
-    "minimax-m2.5": [STORAGE, "qk_norm_type per_layer (norms over all heads, counted as norms of one head)"],
+    "gemma-4-26b-a4b": ["vision tower (gemma4_vision)"],
+    "mimo-v2-flash": [STORAGE],
+    "minimax-m2.5": [STORAGE],
     "qwen-3-vl-30b-a3b": ["vision tower (qwen3_vl_moe)"],
 }
 FILES = sorted(path.stem for path in CONFIGS.glob("*.json"))
@@ -222,7 +222,8 @@ def test_every_config_is_read_or_refused_by_the_field(name):
     else:
         model, left_out = read(name)
         assert left_out == LEFT_OUT.get(name, [])
-        assert float(total_parameters(model)) == pytest.approx(counted(model), rel=1e-12)
+        if not model.layer_groups and not model.index_topk:  # those have their published counts in test_model_families.py
+            assert float(total_parameters(model)) == pytest.approx(counted(model), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERTS if name in FILES])

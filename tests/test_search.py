@@ -18,7 +18,8 @@ from ironlaw.errors import InputError, IronlawError, QuestionError, SpaceError, 
 from ironlaw.estimate import rules
 from ironlaw.estimate.answer import bind_question
 from ironlaw.estimate.memory import memory
-from ironlaw.estimate.options import OFFLOADS, OVERLAPS, read_options
+from ironlaw.estimate.option_words import OFFLOADS, OVERLAPS
+from ironlaw.estimate.options import read_options
 from ironlaw.estimate.place import recompute_columns
 from ironlaw.estimate.step import step_parts, whole_step
 from ironlaw.plan import Plan

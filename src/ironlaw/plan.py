@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import (
     Accelerator,
     Calibration,
@@ -20,7 +21,6 @@ from ironlaw.catalog.records import (
     Fabric,
     Framework,
     GemmConstants,
-    Model,
     Node,
     Systems,
 )

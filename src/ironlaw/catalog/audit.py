@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Model, Node, PriceList, Site
+from ironlaw.catalog.model import Model
+from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Node, PriceList, Site
 from ironlaw.errors import IronlawError
 
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}$")

@@ -59,6 +59,7 @@ def attention_bias(f: Fields) -> Kwargs:
 
 def qwen_window(f: Fields) -> Kwargs:
     """The window of the layers behind the first ``max_window_layers``."""
+    f.weightless("layer_types", "sliding_window")  # which state a window that is switched off, too
     if not f.flag("use_sliding_window", False):
         return {}
     layers = f.size("num_hidden_layers")
@@ -68,22 +69,45 @@ def qwen_window(f: Fields) -> Kwargs:
 
 def layer_types(f: Fields, local_layers: int) -> Kwargs:
     """Window and count of local layers: from ``layer_types`` where the file lists them, else ``local_layers``."""
-    listed = f.config.get("layer_types")
-    if listed is not None:
-        local_layers = _count_local(f, listed)
+    listed = kinds_listed(f, "layer_types", ("full_attention", "sliding_attention"))
+    if listed:
+        local_layers = listed.count("sliding_attention")
     if f.config.get("sliding_window") is None or local_layers == 0:
         return {}
     return {"sliding_window": f.size("sliding_window"), "sliding_window_layers": local_layers}
 
 
-def _count_local(f: Fields, listed: Any) -> int:
-    layers = f.size("num_hidden_layers")
+def kinds_listed(f: Fields, name: str, known: tuple[str, ...], layers: int | None = None) -> list[str]:
+    """What the file says of each layer under ``name``, every word among ``known``; empty where it says nothing."""
+    f.weightless(name)
+    listed: Any = f.config.get(name)
+    if listed is None:
+        return []
+    layers = f.size("num_hidden_layers") if layers is None else layers
     if not isinstance(listed, list) or len(listed) != layers:
-        raise InputError(f"{f.where}: field '{f.prefix}layer_types' is expected to be a list of {layers} texts")
+        raise InputError(f"{f.where}: field '{f.prefix}{name}' is expected to be a list of {layers} texts")
     for kind in listed:
-        if kind not in ("full_attention", "sliding_attention"):
-            raise UnsupportedError(f"{f.where}: field '{f.prefix}layer_types' holds {shown(kind)}, which is not understood")
-    return listed.count("sliding_attention")
+        if kind not in known:
+            raise UnsupportedError(f"{f.where}: field '{f.prefix}{name}' holds {shown(kind)}, which is not understood")
+    return listed
+
+
+def pattern(f: Fields, every: int, *names: str) -> Kwargs:
+    """Windows where all layers are local but one in so many; the number under one of ``names``, else ``every``."""
+    layers = f.size("num_hidden_layers")
+    return layer_types(f, layers - layers // f.size(*names, default=every))
+
+
+def biased(f: Fields, name: str, default: bool = False) -> Kwargs:
+    """One field for the biases of all linear layers."""
+    bias = f.flag(name, default)
+    return {"query_key_value_bias": bias, "attention_output_bias": bias, "mlp_bias": bias}
+
+
+def tensors_of_rotary(f: Fields, **names: str) -> Fields:
+    """The same fields under the names of Llama, for files that spell them otherwise."""
+    f.weightless(*names.values())
+    return f.with_defaults({name: f.config.get(other) for name, other in names.items() if f.config.get(other) is not None})
 
 
 def _divided(f: Fields, hidden: int, heads: int) -> int:

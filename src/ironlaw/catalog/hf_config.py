@@ -11,12 +11,17 @@ from typing import Any
 
 from ironlaw.catalog.hf_fields import Fields, shown
 from ironlaw.catalog.hf_hybrid_readers import HYBRID_READERS
+from ironlaw.catalog.hf_layer_readers import LAYER_READERS
 from ironlaw.catalog.hf_moe_readers import MOE_READERS
+from ironlaw.catalog.hf_more_moe_readers import MORE_MOE_READERS
+from ironlaw.catalog.hf_more_readers import MORE_DENSE_READERS
 from ironlaw.catalog.hf_readers import DENSE_READERS
-from ironlaw.catalog.records import Model
-from ironlaw.errors import InputError, UnsupportedError
+from ironlaw.catalog.hf_unread import refuse_unread
+from ironlaw.catalog.model import Model
+from ironlaw.errors import InputError, UnsupportedError, nearest_names
 
-READERS = DENSE_READERS | MOE_READERS | HYBRID_READERS
+PLAIN = DENSE_READERS | MORE_DENSE_READERS
+READERS = DENSE_READERS | MORE_DENSE_READERS | MOE_READERS | MORE_MOE_READERS | HYBRID_READERS | LAYER_READERS
 SIZE_LIMIT = 5_000_000  # bytes; real configs hold a few kilobytes
 
 ENCODERS = frozenset(
@@ -91,47 +96,9 @@ ENCODER_DECODERS = frozenset(
         "whisper",
     ]
 )
-# A field whose name holds one of these, and whose value is not empty, zero or false, changes what the model consists of.
-# Of the first group only readers of hybrids understand any; of the second, and of both for hybrids, a field is refused where the reader
-# of the model_type does not read it.
-FOREIGN = {
-    "linear_attn": "linear attention",
-    "full_attention_interval": "linear attention",
-    "linear_num_": "linear attention",
-    "linear_conv_": "linear attention",
-    "hybrid_override_pattern": "a hybrid of layers",
-    "layers_block_type": "a hybrid of layers",
-    "hybrid_layer_pattern": "layers of different sizes",
-    "block_configs": "layers of different sizes",
-    "global_head_dim": "layers of different sizes",
-    "swa_head_dim": "layers of different sizes",
-    "mamba": "a state-space layer",
-    "ssm_": "a state-space layer",
-    "state_size": "a state-space layer",
-    "compress_ratios": "compressed attention",
-    "sparse_attention": "sparse attention",
-    "index_topk": "sparse attention with an indexer",
-    "index_n_heads": "sparse attention with an indexer",
-    "o_lora_rank": "a low-rank attention output",
-    "hc_mult": "hyper-connections",
-    "attn_res_": "attention over residuals",
-    "cross_attention": "cross-attention",
-    "k_eq_v": "keys that are the values too",
-    "kv_shared_layers": "key-value sharing across layers",
-    "per_layer_input": "per-layer embeddings",
-    "output_gate": "gated attention output",
-    "bidirectional": "attention in both directions",
-}
-ELSEWHERE = {
-    "expert": "a mixture of experts",
-    "moe": "a mixture of experts",
-    "lora_rank": "latent attention (MLA)",
-    "qk_rope_head_dim": "latent attention (MLA)",
-    "nextn_predict": "multi-token prediction",
-    "mtp": "multi-token prediction",
-    "sink": "attention sinks",
-}
 STORAGE = ("quantization_config", "compression_config")  # how released weights are stored, not how they are trained
+TEXTS = ("text_config", "llm_config", "language_config")
+FLAT = {"qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2"}  # which type their language model has where no text_config says so
 TOWERS = ("vision_config", "audio_config", "speech_config")
 
 
@@ -168,14 +135,18 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
     _refuse_encoders(config, where)
     text, left_out = _text_tower(config, where)
     _refuse_encoders(text.config, where)
-    hybrid = text.config.get("model_type") in tuple(HYBRID_READERS)
-    if not hybrid:
-        _refuse_foreign(text, FOREIGN)
     model_type = text.text("model_type")
     if model_type not in READERS:
-        raise UnsupportedError(f"{where}: model_type {model_type!r} is not understood; understood: {', '.join(sorted(READERS))}")
-    kwargs = READERS[model_type](text)
-    _refuse_foreign(text, FOREIGN | ELSEWHERE if hybrid else ELSEWHERE)
+        refuse_unread(text, rare_only=True)
+        near = ", ".join(nearest_names(model_type, READERS)) or f"any of {len(READERS)}, which docs/how-to/add-a-model.md lists"
+        raise UnsupportedError(f"{where}: model_type {model_type!r} is not understood; nearest understood: {near}")
+    try:
+        kwargs = READERS[model_type](text)
+    except InputError:
+        if model_type in PLAIN:  # what is missing may be due to what is there: a field of another architecture
+            refuse_unread(text, rare_only=True)
+        raise
+    refuse_unread(text)
     return Model(name=name, title=name, family=model_type, **kwargs), left_out + text.left_out
 
 
@@ -192,31 +163,33 @@ def _refuse_encoders(config: dict[str, Any], where: str) -> None:
 def _text_tower(config: dict[str, Any], where: str) -> tuple[Fields, list[str]]:
     """The fields of the language model, and the towers beside it."""
     outer = Fields(config, where)
-    if config.get("text_config") is None:
+    inside = next((name for name in TEXTS if config.get(name) is not None), None)
+    if inside is None:
         towers = [name for name in TOWERS if config.get(name)]
-        if towers:
+        flat = FLAT.get(outer.text("model_type", default=""))
+        if towers and not flat:
             raise outer.refuse(towers[0], "a tower beside the language model, and no text_config")
-        return outer, _storage(config)
-    text = outer.inner("text_config")
+        left_out = _storage(config) + _towers(outer)
+        if flat:  # the fields of the language model stand beside those of the tower
+            outer = Fields({key: value for key, value in config.items() if key not in TOWERS} | {"model_type": flat}, where)
+        return outer, left_out
+    text = outer.inner(inside)
     if "tie_word_embeddings" not in text.config and "tie_word_embeddings" in config:
         text.config = text.config | {"tie_word_embeddings": config["tie_word_embeddings"]}
-    left_out = _storage(config | text.config)
+    return text, _storage(config | text.config) + _towers(outer)
+
+
+def _towers(outer: Fields) -> list[str]:
+    made = []
     for name in TOWERS:
-        if config.get(name):
+        if outer.config.get(name):
             kind = outer.inner(name).text("model_type", default="") or "unnamed"
-            left_out.append(f"{name.removesuffix('_config')} tower ({kind})")
-    return text, left_out
+            made.append(f"{name.removesuffix('_config')} tower ({kind})")
+    return made
 
 
 def _storage(config: dict[str, Any]) -> list[str]:
     return [f"{name} (released weights' storage)" for name in STORAGE if config.get(name)]
-
-
-def _refuse_foreign(f: Fields, parts: dict[str, str]) -> None:
-    for part, meaning in parts.items():
-        for key, value in f.config.items():
-            if part in key and key not in f.understood and value not in (None, 0, "", False, [], {}):
-                raise f.refuse(key, f"it announces {meaning}")
 
 
 def _read_text(file: Path) -> str:

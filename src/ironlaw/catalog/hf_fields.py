@@ -8,6 +8,8 @@ from typing import Any
 from ironlaw.errors import InputError, UnsupportedError
 
 LARGEST_COUNT = 10**12
+LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_transformer_layers")
+MOST_LAYERS = 10**5  # readers write lists of layers out
 
 
 class Fields:
@@ -25,6 +27,12 @@ class Fields:
         other.understood, other.left_out = self.understood, self.left_out
         return other
 
+    def with_values(self, values: dict[str, Any]) -> Fields:
+        """The same fields, with ``values`` in the place of what the file says."""
+        other = Fields(self.config | values, self.where, self.prefix)
+        other.understood, other.left_out = self.understood, self.left_out
+        return other
+
     def weightless(self, *names: str) -> None:
         """Says that the fields ``names`` hold no parameters, whatever their values."""
         self.understood.update(names)
@@ -39,6 +47,8 @@ class Fields:
         whole = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
         if isinstance(value, bool) or not whole or not 0 < value <= LARGEST_COUNT or value != int(value):
             raise InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(value)}, a whole number above 0 is expected")
+        if name in LAYER_COUNTS and value > MOST_LAYERS:
+            raise InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(value)}, at most {MOST_LAYERS:,} layers are expected")
         return int(value)
 
     def count(self, *names: str, default: int = 0) -> int:

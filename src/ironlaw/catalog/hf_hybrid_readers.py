@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ironlaw.catalog.hf_common import Kwargs, act, rotary
+from ironlaw.catalog.hf_common import Kwargs, act, kinds_listed, rotary
 from ironlaw.catalog.hf_fields import Fields, shown
 from ironlaw.catalog.hf_moe_readers import groups, qwen_placement, routed
 from ironlaw.errors import InputError, UnsupportedError
@@ -39,7 +39,7 @@ def _nemotron_h(f: Fields) -> Kwargs:
         rotary(f, tie=False)
         | _mamba(f)
         | dense
-        | _latent_free_experts(f, blocks, mlp_bias)
+        | _block_experts(f, blocks, mlp_bias)
         | {
             "one_block_layers": True,
             "norms_per_layer": 1,
@@ -113,14 +113,12 @@ def _mamba(f: Fields) -> Kwargs:
     }
 
 
-def _latent_free_experts(f: Fields, blocks: list[str], bias: bool) -> Kwargs:
-    """Experts as wide as the residual stream; a router with a correction for each."""
+def _block_experts(f: Fields, blocks: list[str], bias: bool) -> Kwargs:
+    """Experts of the residual stream's width or of a latent's; a router with a correction for each."""
     f.weightless("moe_shared_expert_overlap", "n_shared_experts", "moe_shared_expert_intermediate_size", "moe_latent_size")
     if "moe" not in blocks:
         f.weightless("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size")
         return {}
-    if f.config.get("moe_latent_size"):
-        raise f.refuse("moe_latent_size", "experts narrower than the residual stream (LatentMoE)")
     if f.count("n_shared_experts", default=1) != 1:
         raise f.refuse("n_shared_experts", "Nemotron-H has one shared expert a layer, of moe_shared_expert_intermediate_size")
     return (
@@ -131,6 +129,7 @@ def _latent_free_experts(f: Fields, blocks: list[str], bias: bool) -> Kwargs:
             "router_bias": True,
             "expert_bias": bias,
             "mlp_bias": bias,
+            "moe_latent_size": f.count("moe_latent_size"),
         }
     )
 
@@ -168,15 +167,8 @@ def _delta_rule(f: Fields) -> Kwargs:
 def _linear_layers(f: Fields) -> int:
     """Layers that do not attend: from ``layer_types`` where the file lists them, else all but every so many."""
     layers, every = f.size("num_hidden_layers"), f.size("full_attention_interval", default=4)
-    listed = f.config.get("layer_types")
-    if listed is None:
-        return layers - layers // every
-    if not isinstance(listed, list) or len(listed) != layers:
-        raise InputError(f"{f.where}: field '{f.prefix}layer_types' is expected to be a list of {layers} texts")
-    for kind in listed:
-        if kind not in ("linear_attention", "full_attention"):
-            raise UnsupportedError(f"{f.where}: field '{f.prefix}layer_types' holds {shown(kind)}, which is not understood")
-    return listed.count("linear_attention")
+    listed = kinds_listed(f, "layer_types", ("linear_attention", "full_attention"))
+    return listed.count("linear_attention") if listed else layers - layers // every
 
 
 def _qwen_experts(f: Fields, experts: int, per_token: int) -> Kwargs:

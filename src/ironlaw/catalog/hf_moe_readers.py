@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ironlaw.catalog.hf_common import Kwargs, attention_bias, layer_types, qwen_window, rotary
+from ironlaw.catalog.hf_common import Kwargs, attention_bias, kinds_listed, layer_types, qwen_window, rotary
 from ironlaw.catalog.hf_fields import Fields
 
 
@@ -34,6 +34,8 @@ def _qwen2_moe(f: Fields) -> Kwargs:
 def _qwen3_moe(f: Fields) -> Kwargs:
     if f.count("shared_expert_intermediate_size"):
         raise f.refuse("shared_expert_intermediate_size", "Qwen3 has no shared expert")
+    if not f.flag("use_qk_norm", True):
+        raise f.refuse("use_qk_norm", "Qwen3 without norms of queries and keys")
     return (
         rotary(f, tie=False)
         | attention_bias(f)
@@ -52,13 +54,29 @@ def _deepseek_v3(f: Fields) -> Kwargs:
     return _deepseek(f, topk_method="noaux_tc")
 
 
+def _deepseek_v32(f: Fields) -> Kwargs:
+    """Latent attention to the keys that an indexer picks."""
+    kinds_listed(f, "layer_types", ("deepseek_sparse_attention", "indexed_attention"))
+    picking = kinds_listed(f, "indexer_types", ("full", "shared"))
+    f.weightless("index_topk_freq", "index_topk_pattern", "index_skip_topk_offset", "index_share_for_mtp_iteration")
+    for name in () if picking else ("index_topk_freq", "index_topk_pattern"):
+        if f.config.get(name) not in (None, 1):
+            raise f.refuse(name, "layers that share the indexer of another, and no indexer_types says which")
+    made = _deepseek_v3(f)
+    if not made["q_lora_rank"]:
+        raise f.refuse("q_lora_rank", "an indexer works on the queries' latent, and there is none")
+    sizes = {name: f.size(name) for name in ("index_n_heads", "index_head_dim", "index_topk")}
+    return made | sizes | {"index_layers": picking.count("full") if "shared" in picking else 0}
+
+
 def _deepseek(f: Fields, topk_method: str) -> Kwargs:
     if f.flag("attention_bias", False):
         raise f.refuse("attention_bias", "latent attention with biases")
+    f.weightless("qk_head_dim")  # the sum of its two parts
     nope, rope = f.size("qk_nope_head_dim"), f.size("qk_rope_head_dim")
     experts: Kwargs = {}
     if f.count("n_routed_experts"):
-        experts = routed(f, "n_routed_experts", f.size("moe_intermediate_size")) | _dense_first(f) | _shared(f)
+        experts = routed(f, "n_routed_experts", f.size("moe_intermediate_size")) | dense_first(f) | shared_experts(f)
         method = f.text("topk_method", default=topk_method)
         experts |= {"router_bias": method == "noaux_tc"} | ({} if method == "greedy" else groups(f))
     return (
@@ -76,13 +94,14 @@ def _deepseek(f: Fields, topk_method: str) -> Kwargs:
     )
 
 
-def _glm4_moe(f: Fields) -> Kwargs:
+def glm4_moe(f: Fields) -> Kwargs:
+    """Grouped attention with experts in DeepSeek's fields."""
     return (
-        rotary(f, tie=False, head_dim=128)
+        rotary(f, tie=False)
         | {"query_key_value_bias": f.flag("attention_bias", False), "qk_norm": f.flag("use_qk_norm", False)}
         | routed(f, "n_routed_experts", f.size("moe_intermediate_size"))
-        | _dense_first(f)
-        | _shared(f)
+        | dense_first(f)
+        | shared_experts(f)
         | groups(f)
         | {"router_bias": True, "num_nextn_predict_layers": f.count("num_nextn_predict_layers")}
     )
@@ -91,14 +110,13 @@ def _glm4_moe(f: Fields) -> Kwargs:
 def _minimax_m2(f: Fields) -> Kwargs:
     if f.count("shared_intermediate_size"):
         raise f.refuse("shared_intermediate_size", "MiniMax M2 with a shared expert")
-    norms = f.flag("use_qk_norm", False)
-    if norms and f.text("qk_norm_type", default="per_layer") == "per_layer":
-        f.left_out.append("qk_norm_type per_layer (norms over all heads, counted as norms of one head)")
+    norms = f.flag("use_qk_norm", True)
+    each = norms and f.text("qk_norm_type", default="per_layer") == "per_layer"
     further = f.count("num_mtp_modules") * f.count("mtp_transformer_layers", default=1)
     inner = f.size("intermediate_size")
     return (
         rotary(f, tie=False, head_dim=128)
-        | {"qk_norm": norms, "num_nextn_predict_layers": further if f.flag("use_mtp", False) else 0}
+        | {"qk_norm": norms, "qk_norm_heads": each, "num_nextn_predict_layers": further if f.flag("use_mtp", False) else 0}
         | routed(f, "num_local_experts", inner)
         | {"router_bias": f.flag("use_routing_bias", False)}
     )
@@ -118,30 +136,55 @@ def _gpt_oss(f: Fields) -> Kwargs:
 
 def _llama4(f: Fields) -> Kwargs:
     inner, step = f.size("intermediate_size"), f.size("interleave_moe_layer_step", default=1)
+    f.weightless("use_qk_norm")
     layers = f.size("num_hidden_layers")
     placed = f.config.get("moe_layers")
     if placed is not None and placed != list(range(step - 1, layers, step)):
         raise f.refuse("moe_layers", "experts placed by a list")
     f.weightless("moe_layers")
-    if f.config.get("attention_chunk_size"):
-        f.left_out.append(f"attention_chunk_size {f.size('attention_chunk_size')} (attention in chunks, taken as full attention)")
     return (
         rotary(f, tie=False, head_dim=128)
-        | attention_bias(f)  # its norms of q and k hold no weights
+        | attention_bias(f)  # use_qk_norm: its norms of q and k hold no weights
         | {"intermediate_size": f.size("intermediate_size_mlp", default=16384)}
         | routed(f, "num_local_experts", inner, experts=16, per_token=1)
         | {"moe_layer_freq": step, "shared_expert_intermediate_size": inner}
+        | _chunks(f, layers)
     )
 
 
+def _chunks(f: Fields, layers: int) -> Kwargs:
+    """Layers with rotary positions attend inside chunks, the others to everything."""
+    f.weightless("no_rope_layers")
+    chunk, every = f.count("attention_chunk_size"), f.count("no_rope_layer_interval", default=4)
+    listed, rotated = kinds_listed(f, "layer_types", ("chunked_attention", "full_attention")), f.config.get("no_rope_layers")
+    if not chunk:
+        return {}
+    if listed:
+        local = listed.count("chunked_attention")
+    elif rotated:
+        if not isinstance(rotated, list) or len(rotated) != layers:
+            raise f.refuse("no_rope_layers", f"a 0 or 1 for each of {layers} layers is expected")
+        local = sum(1 for item in rotated if item)
+    else:
+        local = layers - layers // every if every else layers
+    return {"attention_chunk_size": chunk, "sliding_window_layers": local}
+
+
 MOE_READERS: dict[str, Callable[[Fields], Kwargs]] = {
+    "deepseek_v32": _deepseek_v32,
+    "glm4_moe_lite": _deepseek_v3,
+    "glm_moe_dsa": _deepseek_v32,
+    "minicpm3": _deepseek_v3,
+    "youtu": _deepseek_v3,
     "deepseek_v2": _deepseek_v2,
     "deepseek_v3": _deepseek_v3,
-    "glm4_moe": _glm4_moe,
+    "glm4_moe": glm4_moe,
+    "glm4v_moe_text": glm4_moe,
     "gpt_oss": _gpt_oss,
     "kimi_k2": _deepseek_v3,
     "llama4_text": _llama4,
     "minimax_m2": _minimax_m2,
+    "mistral4": _deepseek_v2,
     "mixtral": _mixtral,
     "qwen2_moe": _qwen2_moe,
     "qwen3_moe": _qwen3_moe,
@@ -149,12 +192,18 @@ MOE_READERS: dict[str, Callable[[Fields], Kwargs]] = {
 }
 
 
-def routed(f: Fields, number: str, inner: int, experts: int | None = None, per_token: int | None = None) -> Kwargs:
+SPELLINGS = ("num_experts", "num_local_experts", "n_routed_experts")
+
+
+def routed(
+    f: Fields, number: str, inner: int, experts: int | None = None, per_token: int | None = None, per: str = "num_experts_per_tok"
+) -> Kwargs:
     """Experts of one layer; ``experts`` and ``per_token`` are the type's defaults."""
     f.weightless("moe_router_dtype")
-    count, chosen = f.size(number, default=experts), f.size("num_experts_per_tok", default=per_token)
+    count, chosen = f.size(number, default=experts), f.size(per, default=per_token)
+    f.weightless(*(name for name in SPELLINGS if f.config.get(name) == count))  # the same number under another name
     if chosen > count:
-        raise f.refuse("num_experts_per_tok", f"there are {count} experts")
+        raise f.refuse(per, f"there are {count} experts")
     return {"num_experts": count, "num_experts_per_tok": chosen, "moe_intermediate_size": inner}
 
 
@@ -166,18 +215,26 @@ def groups(f: Fields) -> Kwargs:
     return {"n_group": count, "topk_group": chosen}
 
 
-def _dense_first(f: Fields) -> Kwargs:
+def dense_first(f: Fields) -> Kwargs:
     """Dense layers at the front, all others routed."""
     dense, layers = f.count("first_k_dense_replace"), f.size("num_hidden_layers")
-    f.weightless("moe_layer_freq")
-    if f.config.get("moe_layer_freq") not in (None, 1):
+    f.weightless("moe_layer_freq", "decoder_sparse_step")
+    freq = f.config.get("moe_layer_freq")
+    for name, listed in (("mlp_layer_types", kinds_listed(f, "mlp_layer_types", ("dense", "sparse"))), ("moe_layer_freq", freq)):
+        if isinstance(listed, list) and listed:
+            front = next((i for i, kind in enumerate(listed) if kind in ("sparse", 1)), len(listed))
+            ordered = len(listed) == layers and all(kind in ("sparse", 1) for kind in listed[front:])
+            if not ordered or any(kind not in ("dense", 0) for kind in listed[:front]):
+                raise f.refuse(name, "dense layers elsewhere than at the front")
+            dense = front
+    if not isinstance(freq, list) and freq not in (None, 1):
         raise f.refuse("moe_layer_freq", "experts only in some layers behind the dense ones")
     if dense > layers:
         raise f.refuse("first_k_dense_replace", f"there are {layers} layers")
     return {"first_k_dense_replace": dense}
 
 
-def _shared(f: Fields) -> Kwargs:
+def shared_experts(f: Fields) -> Kwargs:
     """Shared experts are as wide as routed ones."""
     return {"shared_expert_intermediate_size": f.count("n_shared_experts") * f.size("moe_intermediate_size")}
 
@@ -185,6 +242,7 @@ def _shared(f: Fields) -> Kwargs:
 def qwen_placement(f: Fields) -> Kwargs:
     """Every ``decoder_sparse_step``-th layer is routed, but for a list of dense ones at the front."""
     step = f.size("decoder_sparse_step", default=1)
+    f.weightless("mlp_only_layers")
     listed: Any = f.config.get("mlp_only_layers") or []
     if listed and (step != 1 or listed != list(range(len(listed)))):
         raise f.refuse("mlp_only_layers", "dense layers elsewhere than at the front")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ironlaw.catalog.hf_common import BIASED, Kwargs, act, attention_bias, layer_types, multi_head, qwen_window, rotary
+from ironlaw.catalog.hf_common import BIASED, Kwargs, act, attention_bias, layer_types, multi_head, pattern, qwen_window, rotary
 from ironlaw.catalog.hf_fields import Fields
 
 
@@ -74,6 +74,7 @@ def _bloom(f: Fields) -> Kwargs:
 
 
 def _mpt(f: Fields) -> Kwargs:
+    f.weightless("attn_config", "ffn_config", "init_config")
     hidden, attention = f.size("d_model"), f.inner("attn_config")
     if attention.text("attn_type", default="multihead_attention") != "multihead_attention":
         raise attention.refuse("attn_type", "only multihead_attention is")
@@ -156,9 +157,7 @@ def _gemma2(f: Fields) -> Kwargs:
 def _gemma3(f: Fields) -> Kwargs:
     defaults = {"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "max_position_embeddings": 131072}
     f = f.with_defaults(defaults)
-    layers = f.size("num_hidden_layers")
-    windowed = layer_types(f, layers - layers // f.size("sliding_window_pattern", "_sliding_window_pattern", default=6))
-    return _gemma(f) | {"norms_per_layer": 4, "qk_norm": True} | windowed
+    return _gemma(f) | {"norms_per_layer": 4, "qk_norm": True} | pattern(f, 6, "sliding_window_pattern", "_sliding_window_pattern")
 
 
 DENSE_READERS: dict[str, Callable[[Fields], Kwargs]] = {
@@ -177,6 +176,7 @@ DENSE_READERS: dict[str, Callable[[Fields], Kwargs]] = {
     "phi3": _phi3,
     "qwen2": _qwen2,
     "qwen2_5_vl_text": _qwen2,
+    "qwen2_vl_text": _qwen2,
     "qwen3": _qwen3,
     "qwen3_vl_text": _qwen3,
 }

@@ -6,16 +6,9 @@ Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are
 
 from __future__ import annotations
 
+from ironlaw.catalog.model import Model, Record
 from ironlaw.catalog.schema import Schema, list_of, one, plain_table, quantities, quantity, table_of
-from ironlaw.catalog.sourced import Source, Sourced
-
-
-class Record(Schema):
-    """What every file holds: its name, a title, and the source that covers its plain numbers."""
-
-    name: str
-    title: str
-    source: Source | None = None
+from ironlaw.catalog.sourced import Sourced
 
 
 class Accelerator(Record):
@@ -212,80 +205,6 @@ class Framework(Record):
     grouped_workspaces: dict[str, Sourced] = quantities("B")  # architecture -> on top, where a rank's experts are one grouped product
     context: Sourced = quantity("B")
     communicator: Sourced = quantity("B")
-
-
-class Model(Record):
-    """A decoder-only transformer, in Hugging Face ``config.json`` spellings."""
-
-    family: str = ""
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    intermediate_size: int
-    vocab_size: int
-    max_position_embeddings: int
-    tie_word_embeddings: bool
-    gated_mlp: bool
-    hidden_act: str = "silu"
-    norm: str = "rmsnorm"  # rmsnorm | layernorm | layernorm-no-bias
-    norms_per_layer: int = 2
-    embedding_norm: bool = False
-    qk_norm: bool = False
-    position_embedding: str = "rope"  # rope | learned | alibi
-    query_key_value_bias: bool = False
-    attention_output_bias: bool = False
-    mlp_bias: bool = False
-    dropout: bool = False
-    sliding_window: int = 0  # tokens a local layer sees; 0: every layer sees all
-    sliding_window_layers: int = 0  # how many layers are local
-    output_bias: bool = False
-    attention_sinks: bool = False  # one learned logit a head
-    # mixture of experts; 0 experts: every layer is dense
-    num_experts: int = 0
-    num_experts_per_tok: int = 0
-    n_group: int = 1  # groups the experts are split into
-    topk_group: int = 1  # groups a token's experts lie in at most
-    moe_intermediate_size: int = 0
-    shared_expert_intermediate_size: int = 0  # all shared experts together; 0: none
-    shared_expert_gate: bool = False
-    first_k_dense_replace: int = 0  # layers at the front that stay dense
-    moe_layer_freq: int = 1  # every how many layers behind them one is routed
-    router_bias: bool = False  # a learned number an expert (also DeepSeek's correction)
-    expert_bias: bool = False
-    # multi-head latent attention; kv_lora_rank 0: none
-    q_lora_rank: int = 0  # 0: queries are not compressed
-    kv_lora_rank: int = 0
-    qk_nope_head_dim: int = 0
-    qk_rope_head_dim: int = 0
-    v_head_dim: int = 0
-    attention_output_gate: bool = False  # queries come with a gate of their own size
-    # layers that mix tokens by a state instead of attention; the rest attend
-    linear_attention_layers: int = 0  # gated delta rule, with an MLP as every layer
-    linear_num_key_heads: int = 0
-    linear_num_value_heads: int = 0
-    linear_key_head_dim: int = 0
-    linear_value_head_dim: int = 0
-    linear_conv_kernel_dim: int = 0
-    mamba_layers: int = 0  # Mamba-2
-    mamba_num_heads: int = 0
-    mamba_head_dim: int = 0
-    ssm_state_size: int = 0
-    mamba_n_groups: int = 0
-    conv_kernel: int = 0
-    # one block a layer (Nemotron-H): Mamba, attention, dense MLP or experts, each with one norm; their counts make up the layers
-    one_block_layers: bool = False
-    attention_layers: int = 0
-    mlp_layers: int = 0
-    routed_layers: int = 0
-    wide_layers_at_start: int = 0  # layers a narrow precision leaves wide; no model's own, set by --bf16-layers-at-start
-    wide_layers_at_end: int = 0  # and by --bf16-layers-at-end
-    frozen_layers: int = 0  # layers at the front that a job does not train; no model's own, set by --frozen-layers
-    # extra layers that predict further tokens
-    num_nextn_predict_layers: int = 0
-    published_parameters: Sourced | None = quantity("parameter", required=False)
-    published_active_parameters: Sourced | None = quantity("parameter", required=False)
 
 
 class GemmConstants(Schema):

@@ -7,12 +7,15 @@ peft, ``Linear.forward``).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ironlaw.catalog.records import Framework, Model
+from ironlaw.catalog.model import Model
+from ironlaw.catalog.records import Framework
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate import experts
-from ironlaw.estimate.kinds import Kind
+from ironlaw.estimate.counts import expert_width
+from ironlaw.estimate.kinds import Kind, sized
 from ironlaw.estimate.parts import Shapes, elementwise, gemm
 from ironlaw.estimate.products import linear_shapes
 from ironlaw.plan import Cluster, Job, Plan
@@ -83,6 +86,7 @@ def on_experts(job: Job, kind: Kind) -> bool:
 
 def parameters(job: Job, kind: Kind) -> tuple[Any, Any]:
     """What the adapters of one layer train: (outside its experts, in them)."""
+    job = replace(job, model=sized(job.model, kind))
     ends: Any = 0.0
     for _, n, k in adapted(job, Shapes.whole(job), kind).values():
         ends = ends + n + k
@@ -99,13 +103,13 @@ def visited(job: Job, kind: Kind) -> Any:
 def expert_ends(job: Job) -> float:
     """Inputs and outputs of one expert's two products."""
     wide = job.model.moe_intermediate_size * (2.0 if job.model.gated_mlp else 1.0)
-    return 2.0 * job.model.hidden_size + wide + job.model.moe_intermediate_size
+    return 2.0 * expert_width(job.model) + wide + job.model.moe_intermediate_size
 
 
 def _routed(job: Job, plan: Plan, s: Shapes) -> Products:
     """The two products of a rank's experts, all rows in one."""
-    rows, wide = experts.rows(job, plan, s), experts.width(job, plan)
-    return {"experts in": (rows, wide, s.hidden), "experts out": (rows, s.hidden, job.model.moe_intermediate_size / plan.etp)}
+    rows, wide, hidden = experts.rows(job, plan, s), experts.width(job, plan), float(expert_width(job.model))
+    return {"experts in": (rows, wide, hidden), "experts out": (rows, hidden, job.model.moe_intermediate_size / plan.etp)}
 
 
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.catalog.records import Calibration, Framework, Model, Node, Systems
+from ironlaw.catalog.model import Model
+from ironlaw.catalog.records import Calibration, Framework, Node, Systems
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.adapters import targets
@@ -60,6 +61,26 @@ def _pairs(text: str) -> list[tuple[str, Any]]:
     return pairs
 
 
+_NO_DIMENSIONS = ("source", "published_parameters", "published_active_parameters", "layer_groups", "frozen_layers")
+_BLOCKS = ("mamba_layers", "attention_layers", "mlp_layers", "routed_layers")
+_LINEAR = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim")
+_MAMBA = ("mamba_num_heads", "mamba_head_dim", "ssm_state_size", "mamba_n_groups", "conv_kernel")
+_COMPANIONS = {  # what a dimension means nothing without
+    "num_experts": ("num_experts_per_tok", "moe_intermediate_size"),
+    "moe_latent_size": ("num_experts",),
+    "zero_expert_num": ("num_experts",),
+    "shared_expert_intermediate_size": ("num_experts",),
+    "kv_lora_rank": ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+    "q_lora_rank": ("kv_lora_rank",),
+    "index_topk": ("kv_lora_rank", "q_lora_rank", "index_n_heads", "index_head_dim"),
+    "index_layers": ("index_topk",),
+    "linear_attention_layers": _LINEAR,
+    "mamba_layers": ("one_block_layers", *_MAMBA),
+    "attention_layers": ("one_block_layers",),
+    "mlp_layers": ("one_block_layers",),
+    "routed_layers": ("one_block_layers", "num_experts"),
+    "qk_norm_heads": ("qk_norm",),
+}
 _NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 
 
@@ -67,9 +88,10 @@ def model_from_dimensions(table: Mapping[str, Any]) -> Model:
     """A model from its dimensions; what is not given follows from what is, as in GPT (plain MLP of 4 h, MHA, tied)."""
     known = Model.fields
     for key in table:
-        if key not in known or key in ("source", "published_parameters", "published_active_parameters"):
+        if key not in known or key in _NO_DIMENSIONS:
             alias = load.aliases()["columns"].get(load.fold_name(str(key)))
-            raise UnknownNameError("model field", str(key), [alias] if alias in known else known, "the model's dimensions")
+            offered = [name for name in known if name not in _NO_DIMENSIONS]
+            raise UnknownNameError("model field", str(key), [alias] if alias in known else offered, "the model's dimensions")
     missing = [n for n in _NEEDED if n not in table]
     if missing:
         raise QuestionError(f"the model's dimensions lack {', '.join(missing)}")
@@ -91,17 +113,32 @@ def model_from_dimensions(table: Mapping[str, Any]) -> Model:
     values.setdefault("title", "model given by its dimensions")
     if values.get("sliding_window") and "sliding_window_layers" not in values:
         values["sliding_window_layers"] = values["num_hidden_layers"]
-    if values.get("num_experts"):
-        needed = [n for n in ("num_experts_per_tok", "moe_intermediate_size") if not values.get(n)]
-        if needed:
-            raise QuestionError(f"a model with num_experts needs {', '.join(needed)}")
-        if values["num_experts_per_tok"] > values["num_experts"]:
-            raise ValueRangeError(f"num_experts_per_tok {values['num_experts_per_tok']} exceeds num_experts {values['num_experts']}")
+    if values.get("attention_chunk_size"):
+        values.setdefault("sliding_window_layers", values["num_hidden_layers"])
+    _check_dimensions(values)
     if values["num_attention_heads"] % values["num_key_value_heads"]:
         raise ValueRangeError(
             f"num_key_value_heads {values['num_key_value_heads']} does not divide num_attention_heads {values['num_attention_heads']}"
         )
     return Model(**values)
+
+
+def _check_dimensions(values: Mapping[str, Any]) -> None:
+    """Dimensions that mean something only together, and counts that exceed what they are counts of."""
+    for name, companions in _COMPANIONS.items():
+        needed = [n for n in companions if not values.get(n)]
+        if values.get(name) and needed:
+            raise QuestionError(f"a model with {name} needs {', '.join(needed)}")
+    for name in ("sliding_window_layers", "linear_attention_layers", "first_k_dense_replace", "index_layers"):
+        if values.get(name, 0) > values["num_hidden_layers"]:
+            raise ValueRangeError(f"{name} {values[name]} exceeds num_hidden_layers {values['num_hidden_layers']}")
+    if values.get("num_experts") and values["num_experts_per_tok"] > values["num_experts"]:
+        raise ValueRangeError(f"num_experts_per_tok {values['num_experts_per_tok']} exceeds num_experts {values['num_experts']}")
+    blocks = sum(values.get(n, 0) for n in _BLOCKS)
+    if values.get("one_block_layers") and blocks != values["num_hidden_layers"]:
+        raise ValueRangeError(
+            f"with one_block_layers, {', '.join(_BLOCKS)} add up to num_hidden_layers {values['num_hidden_layers']}, not to {blocks}"
+        )
 
 
 def _dimension(key: str, item: Any, wanted: str) -> Any:
@@ -120,7 +157,7 @@ def _dimension(key: str, item: Any, wanted: str) -> Any:
 
 
 TEXTS = {
-    "norm": ("rmsnorm", "layernorm", "layernorm-no-bias"),
+    "norm": ("rmsnorm", "layernorm", "layernorm-no-bias", "no-weights"),
     "position_embedding": ("rope", "learned", "alibi", "none"),
     "hidden_act": ("silu", "gelu", "relu", "relu2", "swiglu", "geglu"),
 }

@@ -7,26 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.records import Model
-from ironlaw.estimate.kinds import Kind, kinds, layers_of
+from ironlaw.catalog.model import Model
+from ironlaw.estimate.kinds import Kind, kinds, layers_of, sized
 from ironlaw.estimate.stages import Stage
 from ironlaw.law import mixers, parameters
 
 
 def norm_weights(model: Model) -> float:
     """Vectors a norm holds: 2 with a bias, else 1."""
-    return 2.0 if model.norm == "layernorm" else 1.0
+    return {"layernorm": 2.0, "no-weights": 0.0}.get(model.norm, 1.0)
 
 
 def norm_parameters(model: Model) -> Any:
     """One norm of the hidden state."""
-    return parameters.norm(model.hidden_size, norm_weights(model))
+    weights = norm_weights(model)
+    return parameters.norm(model.hidden_size, weights) if weights else 0.0
 
 
 def attention_parameters(model: Model) -> Any:
     """All weights of one layer's attention, multi-head or latent."""
     if model.kv_lora_rank:
-        return parameters.latent_attention(**_latent(model))
+        return parameters.latent_attention(**_latent(model)) + index_parameters(model)
     count = parameters.attention(
         model.hidden_size,
         model.num_attention_heads,
@@ -36,6 +37,10 @@ def attention_parameters(model: Model) -> Any:
         float(model.attention_output_bias),
         float(model.qk_norm),
     )
+    if model.qk_norm and model.qk_norm_heads:  # a weight for each channel of each head, of which one head's are counted above
+        count = count + model.head_dim * (model.num_attention_heads + model.num_key_value_heads - 2.0)
+    if model.attention_k_eq_v:
+        count = count - model.hidden_size * model.num_key_value_heads * model.head_dim
     gate = model.hidden_size * model.num_attention_heads * model.head_dim if model.attention_output_gate else 0.0
     return count + gate + (model.num_attention_heads if model.attention_sinks else 0.0)
 
@@ -50,16 +55,38 @@ def mlp_parameters(model: Model, width: int) -> Any:
     return parameters.mlp(model.hidden_size, width, float(model.gated_mlp), float(model.mlp_bias))
 
 
+def expert_width(model: Model) -> int:
+    """Width of the rows a routed expert works on: the residual stream's, or that of the latent it is projected to."""
+    return model.moe_latent_size or model.hidden_size
+
+
+def latent_projections(model: Model) -> float:
+    """Weights of a routed layer that project rows to the experts' latent and back."""
+    return 2.0 * model.hidden_size * model.moe_latent_size
+
+
+def visited(model: Model) -> float:
+    """Experts with weights that a token visits, mean: choices that fall on experts without any are taken to be even."""
+    choices = model.num_experts + model.zero_expert_num
+    return model.num_experts_per_tok * (model.num_experts / choices) if choices else 0.0
+
+
+def router_parameters(model: Model) -> Any:
+    """What picks the experts of a routed layer, those that compute nothing among them."""
+    return parameters.router(model.hidden_size, model.num_experts + model.zero_expert_num, float(model.router_bias))
+
+
 @lru_cache(256)
 def expert_parameters(model: Model) -> Any:
     """One routed expert."""
-    return parameters.expert(model.hidden_size, model.moe_intermediate_size, float(model.gated_mlp), float(model.expert_bias))
+    return parameters.expert(expert_width(model), model.moe_intermediate_size, float(model.gated_mlp), float(model.expert_bias))
 
 
 def _of(model: Model, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(model, name) for name in names}
 
 
+_INDEXER = ("hidden_size", "q_lora_rank", "index_n_heads", "index_head_dim")
 _MAMBA = ("hidden_size", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "mamba_n_groups", "conv_kernel")
 _LINEAR = (
     "hidden_size", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
@@ -67,9 +94,20 @@ _LINEAR = (
 )  # fmt: skip
 
 
+def index_share(model: Model) -> float:
+    """Of the layers that attend to picked keys, the share that picks them itself."""
+    return model.index_layers / model.num_hidden_layers if model.index_layers else 1.0
+
+
+def index_parameters(model: Model) -> Any:
+    """The indexer of a layer, mean over the layers."""
+    return index_share(model) * parameters.indexer(**_of(model, _INDEXER)) if model.index_topk else 0.0
+
+
 @lru_cache(256)
 def mixer_parameters(model: Model, kind: Kind) -> Any:
     """What mixes a layer's tokens: attention, a linear-attention or Mamba state, or nothing."""
+    model = sized(model, kind)
     if kind.mixer == "attention":
         return attention_parameters(model)
     if kind.mixer == "linear":
@@ -77,22 +115,23 @@ def mixer_parameters(model: Model, kind: Kind) -> Any:
     return mixers.mamba(**_of(model, _MAMBA)) if kind.mixer == "mamba" else 0.0
 
 
-def norms_of(model: Model) -> float:
-    """Norms of a layer: the model's, or one where a layer is one block."""
-    return 1.0 if model.one_block_layers else float(model.norms_per_layer)
+def norms_of(model: Model, kind: Kind) -> float:
+    """Norms of a layer: the model's, or one where a layer is one block, and none for a block that some layers lack."""
+    return 1.0 if model.one_block_layers else float(model.norms_per_layer) * (kind.blocks / 2.0 if model.layer_groups else 1.0)
 
 
 @lru_cache(256)
 def common_parameters(model: Model, kind: Kind) -> Any:
     """What every rank of a layer holds a share of: all of it but the routed experts."""
-    count = mixer_parameters(model, kind) + norms_of(model) * norm_parameters(model)
+    model = sized(model, kind)
+    count = mixer_parameters(model, kind) + norms_of(model, kind) * norm_parameters(model)
     if kind.place == "end":  # two hidden states are normed and projected to one, and normed again
         count = count + 2.0 * model.hidden_size * model.hidden_size + 3.0 * norm_parameters(model)
     if kind.mlp == "dense":
         return count + mlp_parameters(model, model.intermediate_size)
     if kind.mlp == "none":
         return count
-    count = count + parameters.router(model.hidden_size, model.num_experts, float(model.router_bias))
+    count = count + router_parameters(model) + latent_projections(model)
     if model.shared_expert_intermediate_size:
         count = count + mlp_parameters(model, model.shared_expert_intermediate_size)
         count = count + (model.hidden_size if model.shared_expert_gate else 0.0)
@@ -106,6 +145,7 @@ def routed_parameters(model: Model, kind: Kind) -> Any:
 
 def largest_operand(model: Model, kind: Kind) -> float:
     """The largest weight of a layer that one matrix product outside the experts reads."""
+    model = sized(model, kind)
     wide = float(model.num_attention_heads * model.head_dim) if kind.mixer != "none" else 0.0
     inner = {"dense": model.intermediate_size, "routed": model.shared_expert_intermediate_size, "none": 0}[kind.mlp]
     return model.hidden_size * max(wide, float(inner))
@@ -113,7 +153,7 @@ def largest_operand(model: Model, kind: Kind) -> float:
 
 def largest_experts(model: Model, kind: Kind) -> float:
     """The weights of all routed experts of a layer that one grouped product reads."""
-    return float(model.num_experts * model.hidden_size * model.moe_intermediate_size) if kind.routed else 0.0
+    return float(model.num_experts * expert_width(model) * model.moe_intermediate_size) if kind.routed else 0.0
 
 
 @lru_cache(256)
@@ -155,7 +195,7 @@ def total_parameters(model: Model) -> Any:
 
 def active_parameters(model: Model) -> Any:
     """Parameters a token meets: all but the experts it is not routed to; both embeddings counted."""
-    return _layers(model, float(model.num_experts_per_tok)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
+    return _layers(model, visited(model)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
 
 
 def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
@@ -171,6 +211,7 @@ def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
 
 def matmul_per_layer(model: Model, kind: Kind) -> Any:
     """Weights of one layer that multiply each token: mixer, router, the MLP or the experts it visits."""
+    model = sized(model, kind)
     count = mixer_matmul(model, kind)
     wide = 2.0 + float(model.gated_mlp)
     if kind.place == "end":
@@ -179,12 +220,14 @@ def matmul_per_layer(model: Model, kind: Kind) -> Any:
         return count + wide * model.hidden_size * model.intermediate_size
     if kind.mlp == "none":
         return count
-    experts = model.num_experts_per_tok * model.moe_intermediate_size + model.shared_expert_intermediate_size
-    return count + wide * model.hidden_size * experts + model.hidden_size * model.num_experts
+    count = count + wide * expert_width(model) * visited(model) * model.moe_intermediate_size + latent_projections(model)
+    count = count + wide * model.hidden_size * model.shared_expert_intermediate_size
+    return count + model.hidden_size * (model.num_experts + model.zero_expert_num)
 
 
 def mixer_matmul(model: Model, kind: Kind) -> Any:
     """Weights of a layer's mixer that multiply each token."""
+    model = sized(model, kind)
     if kind.mixer == "linear":
         return mixers.linear_attention_matmul(**_of(model, _LINEAR[:-1]))
     if kind.mixer == "mamba":
@@ -192,9 +235,11 @@ def mixer_matmul(model: Model, kind: Kind) -> Any:
     if kind.mixer == "none":
         return 0.0
     if model.kv_lora_rank:
-        return parameters.latent_attention_matmul(**_latent(model))
+        count = parameters.latent_attention_matmul(**_latent(model))
+        return count + (index_share(model) * parameters.indexer_matmul(**_of(model, _INDEXER)) if model.index_topk else 0.0)
     queries = model.num_attention_heads * (2.0 if model.attention_output_gate else 1.0)
-    return model.hidden_size * model.head_dim * (queries + model.num_attention_heads + 2.0 * model.num_key_value_heads)
+    keys = model.num_key_value_heads * (1.0 if model.attention_k_eq_v else 2.0)
+    return model.hidden_size * model.head_dim * (queries + model.num_attention_heads + keys)
 
 
 def attending_layers(model: Model) -> float:
@@ -214,8 +259,24 @@ def matmul_parameters(model: Model) -> Any:
 
 
 def attention_width(model: Model) -> float:
-    """Width of queries and keys, and of values, averaged: heads times head_dim where both are alike."""
-    return float(model.num_attention_heads) * core_head_dim(model)
+    """Width of queries and keys, and of values, averaged over both and over the layers that attend: heads times head_dim."""
+    if not model.layer_groups:
+        return float(model.num_attention_heads) * core_head_dim(model)
+    attending = [kind for kind in kinds(model) if kind.mixer == "attention"]
+    width = sum(kind.count * sized(model, kind).num_attention_heads * core_head_dim(sized(model, kind)) for kind in attending)
+    return float(width / max(attending_layers(model), 1.0))
+
+
+def cached_heads(model: Model) -> float:
+    """Heads of keys and values that an attending layer keeps of a token, mean, of the model's head_dim; shared keys and values once."""
+    if not model.layer_groups:
+        return float(model.num_key_value_heads) * (0.5 if model.attention_k_eq_v else 1.0)
+    width = 0.0
+    for kind in kinds(model):
+        own = sized(model, kind)
+        if kind.mixer == "attention":
+            width += kind.count * own.num_key_value_heads * own.head_dim * (0.5 if own.attention_k_eq_v else 1.0)
+    return width / (model.head_dim * max(attending_layers(model), 1.0))
 
 
 def core_head_dim(model: Model) -> float:
@@ -238,8 +299,10 @@ def linear_parameters(model: Model, kind: Kind) -> Any:
     """Weights of a layer's linear layers outside its experts, which a narrow format is for: no norm, no router, no layer kept wide."""
     if kind.wide:
         return 0.0
+    model = sized(model, kind)
     inner = {"dense": model.intermediate_size, "routed": model.shared_expert_intermediate_size, "none": 0}[kind.mlp]
     count = mixer_matmul(model, kind) + (2.0 + float(model.gated_mlp)) * model.hidden_size * inner
+    count = count + (latent_projections(model) if kind.routed else 0.0)
     return count + (2.0 * model.hidden_size * model.hidden_size if kind.place == "end" else 0.0)
 
 
@@ -248,7 +311,7 @@ def linear_experts(model: Model, kind: Kind) -> Any:
     """Weights of the linear layers of all routed experts of a layer."""
     if kind.wide or not kind.routed:
         return 0.0
-    return model.num_experts * (2.0 + float(model.gated_mlp)) * model.hidden_size * model.moe_intermediate_size
+    return model.num_experts * (2.0 + float(model.gated_mlp)) * expert_width(model) * model.moe_intermediate_size
 
 
 def stage_linear(model: Model, stage: Stage, trained: bool = False) -> tuple[Any, Any, Any]:
@@ -270,12 +333,14 @@ def stage_linear(model: Model, stage: Stage, trained: bool = False) -> tuple[Any
 @lru_cache(256)
 def replicated_parameters(model: Model, kind: Kind) -> Any:
     """What of a layer every tensor-parallel rank holds whole: norms, router, and the down-projections of latent attention."""
-    count = norms_of(model) * norm_parameters(model)
+    model = sized(model, kind)
+    count = norms_of(model, kind) * norm_parameters(model)
     if kind.mixer == "attention" and model.kv_lora_rank:
         rope = model.qk_rope_head_dim
+        count = count + index_parameters(model)
         count = count + (model.hidden_size + 1.0) * (model.q_lora_rank + model.kv_lora_rank) + model.hidden_size * rope
     if kind.routed:
-        count = count + parameters.router(model.hidden_size, model.num_experts, float(model.router_bias))
+        count = count + router_parameters(model) + latent_projections(model)
     return count
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate import narrow, tiers
+from ironlaw.estimate.counts import expert_width, visited
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
 from ironlaw.law import experts, flops
 from ironlaw.plan import Cluster, Job, Plan
@@ -28,12 +29,23 @@ FP8_BYTES = 1.0 + 4.0 / 128.0
 def rows(job: Job, plan: Plan, s: Shapes) -> Any:
     """Rows the experts of one rank compute."""
     factor = job.capacity_factor or job.expert_imbalance
-    return experts.routed_rows(s.tokens, float(job.model.num_experts_per_tok), plan.tp, plan.etp, 1.0) * factor
+    return experts.routed_rows(s.tokens, visited(job.model), plan.tp, plan.etp, 1.0) * factor
 
 
 def width(job: Job, plan: Plan) -> Any:
     """Columns of an expert's first GEMM on one rank: gate and up together."""
     return job.model.moe_intermediate_size / plan.etp * (2.0 if job.model.gated_mlp else 1.0)
+
+
+def choices(job: Job) -> float:
+    """What the router chooses from: experts, and those that compute nothing."""
+    return float(job.model.num_experts + job.model.zero_expert_num)
+
+
+def latent_shapes(job: Job, plan: Plan, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
+    """The projections to the experts' latent and back, (m, n, k), on each rank's own tokens; none where experts see the full width."""
+    latent, own = float(job.model.moe_latent_size), s.tokens / plan.tp
+    return {"latent in": (own, latent, s.hidden), "latent out": (own, s.hidden, latent)} if latent else {}
 
 
 def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: Any, k: Any, wgrad: bool = False) -> Term:
@@ -68,10 +80,11 @@ def product_launches(job: Job, local: Any) -> Any:
 
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:
     """Router and the experts' GEMMs."""
-    m, w, hidden = rows(job, plan, s), width(job, plan), s.hidden
+    m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
     narrow = job.model.moe_intermediate_size / plan.etp
     return [
-        gemm(cluster, job, "router gemm", s.tokens / plan.tp, float(job.model.num_experts), hidden, wide=True),
+        gemm(cluster, job, "router gemm", s.tokens / plan.tp, choices(job), s.hidden, wide=True),
+        *(gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in latent_shapes(job, plan, s).items()),
         grouped_gemm(cluster, job, plan, "experts in gemm", m, w, hidden),
         grouped_gemm(cluster, job, plan, "experts out gemm", m, hidden, narrow),
     ]
@@ -79,10 +92,12 @@ def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Te
 
 def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:
     """dgrad and wgrad of router and experts."""
-    m, w, hidden = rows(job, plan, s), width(job, plan), s.hidden
-    narrow, own, count = job.model.moe_intermediate_size / plan.etp, s.tokens / plan.tp, float(job.model.num_experts)
+    m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
+    narrow, own, count = job.model.moe_intermediate_size / plan.etp, s.tokens / plan.tp, choices(job)
+    between = latent_shapes(job, plan, s)
     made = [
-        gemm(cluster, job, "router dgrad", own, hidden, count, wide=True),
+        gemm(cluster, job, "router dgrad", own, s.hidden, count, wide=True),
+        *(gemm(cluster, job, f"{name} dgrad", m, k, n) for name, (m, n, k) in between.items()),
         grouped_gemm(cluster, job, plan, "experts in dgrad", m, hidden, w),
         grouped_gemm(cluster, job, plan, "experts out dgrad", m, narrow, hidden),
     ]
@@ -90,7 +105,8 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
         return made
     return [
         *made,
-        gemm(cluster, job, "router wgrad", hidden, count, own, wide=True),
+        gemm(cluster, job, "router wgrad", s.hidden, count, own, wide=True),
+        *(gemm(cluster, job, f"{name} wgrad", k, n, m) for name, (m, n, k) in between.items()),
         grouped_gemm(cluster, job, plan, "experts in wgrad", m, w, hidden, wgrad=True),
         grouped_gemm(cluster, job, plan, "experts out wgrad", m, hidden, narrow, wgrad=True),
     ]
@@ -102,7 +118,7 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float
     ``ratio`` is that of bytes to those of 2-byte elements forward; copies move as much back as there.
     """
     f, p, m = job.framework, job.precision, rows(job, plan, s)
-    copied = p.activation_bytes * s.hidden * row_copies(job, plan, s, backward)
+    copied = p.activation_bytes * float(expert_width(job.model)) * row_copies(job, plan, s, backward)
     made = [
         elementwise(cluster, "permute and unpermute", copied, PERMUTATIONS, cluster.row_bandwidth),
         elementwise(cluster, "experts' activation function", ratio * f.activation_bytes.value * m * width(job, plan)),
@@ -119,7 +135,7 @@ def casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> 
     """
     if not job.precision.narrow:
         return []
-    m, sent, hidden = rows(job, plan, s), sent_narrow(job, backward), s.hidden
+    m, sent, hidden = rows(job, plan, s), sent_narrow(job, backward), float(expert_width(job.model))
     w, inner = width(job, plan), job.model.moe_intermediate_size / plan.etp
     ready = sent and job.precision.name == "fp8-block" and narrow.keeps_inputs(job)
     moved = narrow.activation_cast(cluster, job, m, w if backward else inner, 1.0, backward)
@@ -155,7 +171,7 @@ def routing_scores(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: 
     """From logits to the maps of rows to places, tokens by experts in size: many small kernels where nothing fuses them."""
     f = job.framework
     stated = f.routing_bytes_backward if backward and f.routing_bytes_backward is not None else f.routing_bytes
-    moved = s.tokens / plan.tp * job.model.num_experts * (FUSED_ROUTING if stated is None else stated.value)
+    moved = s.tokens / plan.tp * choices(job) * (FUSED_ROUTING if stated is None else stated.value)
     launched = max(f.operators_per_routed_layer.value - PERMUTATIONS, PERMUTATIONS)
     return elementwise(cluster, "routing scores", moved, launched * (BACKWARD_ROUTING if backward else 1.0))
 
@@ -167,13 +183,13 @@ def sent_narrow(job: Job, backward: bool) -> bool:
 
 def routing(job: Job) -> tuple[float, float, float]:
     """Experts of a token, and the groups they may lie in: of how many, how many."""
-    return float(job.model.num_experts_per_tok), float(job.model.n_group), float(job.model.topk_group)
+    return visited(job.model), float(job.model.n_group), float(job.model.topk_group)
 
 
 def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, name: str, element: float) -> Term:
     """Rows of ``element`` bytes a number to the ranks of their experts, or back."""
     spread = job.capacity_factor or job.expert_imbalance
-    sent = s.tokens / plan.tp * job.model.num_experts_per_tok * s.hidden * element * spread
+    sent = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * element * spread
     if job.moe_dispatcher in ("deepep", "hybridep"):
         return tiers.sent_once(cluster, plan, name, plan.ep, sent, plan.etp, routing(job))
     return tiers.all_to_all(cluster, plan, name, plan.ep, sent, plan.etp)
@@ -186,7 +202,7 @@ def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: b
     moved = total("dispatch and combine", [combine], times=2.0)
     if sent_narrow(job, backward):
         moved = total("dispatch and combine", [exchange(cluster, job, plan, s, "dispatch in fp8", FP8_BYTES), combine])
-    whole = s.tokens / plan.tp * job.model.num_experts_per_tok * s.hidden * e * (job.capacity_factor or job.expert_imbalance) * plan.etp
+    whole = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * e * (job.capacity_factor or job.expert_imbalance) * plan.etp
     gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.etp, whole, 1.0)
     scatter = tiers.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, whole, 1.0)
     inside = np.where(plan.etp > 1, 1.0, 0.0)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ironlaw.errors import QuestionError
 from ironlaw.estimate import experts
+from ironlaw.estimate.counts import expert_width
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes, elementwise
 from ironlaw.estimate.products import linear_shapes
@@ -42,7 +43,7 @@ def weights(job: Job, plan: Plan, s: Shapes, kind: Kind) -> Any:
         count = count + n * k
     if kind.routed:
         narrow = job.model.moe_intermediate_size / plan.etp
-        count = count + job.model.num_experts / plan.ep * s.hidden * (experts.width(job, plan) + narrow)
+        count = count + job.model.num_experts / plan.ep * expert_width(job.model) * (experts.width(job, plan) + narrow)
     return count
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import LayerGroup, Model
 from ironlaw.estimate.stages import Stage
 
 
@@ -30,6 +30,7 @@ class Kind:
     trained: bool = True  # False: forward only, nothing kept for a backward
     wide: bool = False  # True: kept wide where the others compute in a narrow format
     alike: float = 0.0  # layers of the kind and of the one that differs from it in being wide; 0: there is none
+    sizes: tuple[tuple[str, Any], ...] = ()  # what these layers have of their own, by field of a Model
 
     @property
     def routed(self) -> bool:
@@ -45,7 +46,10 @@ class Kind:
 @lru_cache(256)
 def kinds(model: Model) -> tuple[Kind, ...]:
     """The kinds of layer of a model, those at the front first, those for further tokens last."""
-    found = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)
+    if model.layer_groups:
+        found = [_group(group, model) for group in model.layer_groups]
+    else:
+        found = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)
     found = _frozen([_zoned(kind, found, model) for kind in found], float(model.frozen_layers))
     if model.wide_layers_at_start or model.wide_layers_at_end:
         found = _kept_wide(found, model)
@@ -53,6 +57,37 @@ def kinds(model: Model) -> tuple[Kind, ...]:
         mlp = "routed" if model.num_experts else "dense"
         found.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end"))
     return tuple(k for k in found if k.count > 0)
+
+
+@lru_cache(1024)
+def sized(model: Model, kind: Kind) -> Model:
+    """The model with the sizes that layers of a kind have; the model itself where all its layers have the same."""
+    return model.replace(**dict(kind.sizes)) if kind.sizes else model
+
+
+def values_of(model: Model, field: str) -> tuple[int, ...]:
+    """The values that a size takes in a model's layers."""
+    found = {getattr(sized(model, kind), field) for kind in kinds(model)}
+    return tuple(sorted(found))
+
+
+_OWN = ("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
+
+
+def _group(group: LayerGroup, model: Model) -> Kind:
+    """Layers with sizes of their own, named by what sets them apart."""
+    own = {field: getattr(group, field) for field in _OWN if getattr(group, field) not in (0, getattr(model, field))}
+    words = [f"{_SHORT[field]} {value}" for field, value in own.items()]
+    words += [f"window {group.sliding_window}"] if group.sliding_window else []
+    parts = {"linear": "linear-attention ", "mamba": "mamba ", "none": "attention-free "}.get(group.mixer, "")
+    parts += {"routed": "routed ", "none": "MLP-free "}.get(group.mlp, "")
+    name = f"{parts}layers" + (f" ({', '.join(words)})" if words else "")
+    own |= {"sliding_window": group.sliding_window, "sliding_window_layers": model.num_hidden_layers if group.sliding_window else 0}
+    own |= {"attention_k_eq_v": group.attention_k_eq_v, "attention_sinks": group.attention_sinks}
+    return Kind(name, float(group.count), group.mlp, mixer=group.mixer, sizes=tuple(own.items()))
+
+
+_SHORT = {"num_attention_heads": "heads", "num_key_value_heads": "key-value heads", "head_dim": "head_dim", "intermediate_size": "MLP"}
 
 
 def _by_mlp(model: Model) -> list[Kind]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import AttentionConstants
 from ironlaw.estimate import adapters, experts, frozen, narrow, state, tiers
-from ironlaw.estimate.counts import norms_of
+from ironlaw.estimate.counts import index_share, norms_of
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
 from ironlaw.estimate.products import linear_shapes
 from ironlaw.estimate.sequence import attended_span, sequence_ranks, slowest_key_length
-from ironlaw.law import flops, kernels, traffic
+from ironlaw.law import flops, kernels, masks, traffic
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, total
 
@@ -65,7 +66,8 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
     e = job.precision.activation_bytes
     if job.flash:
         c, kept = flash_constants(cluster, job)
-        flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, slowest_key_length(job, plan), s.heads, s.head_dim)
+        width = picked_head_dim(job.model) if job.model.index_topk else s.head_dim
+        flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, slowest_key_length(job, plan), s.heads, width)
         moved = traffic.flash_attention(plan.micro_batch_size, plan.seq_len / plan.cp, s.heads, s.kv_heads, s.head_dim, e)
         # a ring splits a kernel's keys, all-to-all its heads; where keys are gathered a kernel has all of them
         ranks = 1.0 if job.cp_method == "all-gather" else sequence_ranks(job, plan)
@@ -80,7 +82,8 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
             ratio = c.backward_time_ratio.value * cluster.systems.attention_backward.value
             efficiency = efficiency * FLASH_BACKWARD_FLOP / ratio
         wide = job.precision.wide
-        return [kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency)]
+        core = kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency)
+        return [core, *index_scores(cluster, job, plan, backward)]
     ratio = job.framework.backward_traffic_ratio.value if backward else 1.0
     flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, plan.seq_len, s.heads, s.head_dim)
     scores = plan.micro_batch_size * (plan.seq_len / plan.cp) * plan.seq_len * s.heads
@@ -97,6 +100,28 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
         ),
         elementwise(cluster, "attention mask, softmax, dropout", softmax, 3.0),
     ]
+
+
+def picked_head_dim(model: Model) -> float:
+    """Mean width of a query-key and a value product over picked keys: all heads share the latent, which is not unfolded by head."""
+    return model.kv_lora_rank + model.qk_rope_head_dim / 2.0
+
+
+def index_scores(cluster: Cluster, job: Job, plan: Plan, backward: bool) -> list[Term]:
+    """An indexer scores every key before a query; its gradients come from the picked ones alone (DeepSeek-V3.2, section 2.1.1)."""
+    m = job.model
+    if not m.index_topk:
+        return []
+    span = attended_span(job, plan)
+    keys = masks.attended_length(span, m.index_topk if backward else 0.0)
+    length = plan.seq_len / plan.cp
+    flop = flops.indexer(plan.micro_batch_size, length, keys, m.index_n_heads, m.index_head_dim) * (2.0 if backward else 1.0)
+    share = index_share(m)
+    heads = m.index_n_heads * (m.index_head_dim + 1.0)
+    moved = job.precision.activation_bytes * plan.micro_batch_size * (length * heads + plan.seq_len * m.index_head_dim)
+    written = 4.0 * plan.micro_batch_size * length * keys  # scores in fp32, written for the choice and read by it
+    wide = job.precision.wide
+    return [kernel(cluster, "index scores", share * flop, share * (moved + 2.0 * written), wide, cluster.gemm(wide))]
 
 
 ALIGNMENT = 16.0  # bytes a row of an operand must be a multiple of for matrix units
@@ -117,7 +142,7 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     model, f = job.model, job.framework
     ratio = (f.backward_traffic_ratio.value if backward else 1.0) * job.precision.activation_bytes / 2.0
     own = FROZEN_NORM if backward and job.lora_rank else 1.0
-    hidden, norms = s.sequence_tokens * s.hidden, norms_of(model)
+    hidden, norms = s.sequence_tokens * s.hidden, norms_of(model, kind)
     shapes = linear_shapes(job, s, kind)
     normed = ratio * f.norm_bytes.value * norms * hidden
     fused = min(narrow.fused_norms(job, shapes), norms)

@@ -6,7 +6,7 @@ record. Shapes are those of one model-parallel rank: heads, the wide MLP dimensi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from ironlaw.catalog.records import Framework
 from ironlaw.catalog.sourced import Sourced, held
 from ironlaw.estimate.counts import core_head_dim
+from ironlaw.estimate.kinds import Kind, sized
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import BOUNDS, Term, leaf
@@ -33,6 +34,14 @@ class Shapes:
     head_dim: float  # of queries and keys and of values, averaged
     ffn: Any
     wide: Any  # columns of the MLP's first GEMM: gate and up together
+
+    @classmethod
+    def of_kind(cls, job: Job, plan: Plan, s: Shapes, kind: Kind) -> tuple[Job, Shapes]:
+        """The job and the sizes of layers of a kind: ``job`` and ``s`` as they are where all layers have the same."""
+        if not kind.sizes:
+            return job, s
+        own = replace(job, model=sized(job.model, kind))
+        return own, cls.of(own, plan)
 
     @classmethod
     def whole(cls, job: Job) -> Shapes:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import Model
 from ironlaw.estimate import rules
 from ironlaw.estimate.memory import memory
-from ironlaw.estimate.options import OFFLOADS, OVERLAPS
+from ironlaw.estimate.option_words import OFFLOADS, OVERLAPS
 from ironlaw.estimate.step import step
 from ironlaw.plan import BY_RULE, Cluster, Job, Plan, flags
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.estimate import state
+from ironlaw.estimate.counts import index_share
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes
 from ironlaw.plan import Job
@@ -27,6 +28,9 @@ def mixer_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, A
     if job.model.attention_output_gate:
         m, n, k = made["query-key-value"]
         made["query-key-value"] = (m, n + s.heads * s.head_dim, k)
+    if job.model.attention_k_eq_v:
+        m, n, k = made["query-key-value"]
+        made["query-key-value"] = (m, n - s.kv_heads * s.head_dim, k)
     return made
 
 
@@ -50,6 +54,10 @@ def latent_shapes(job: Job, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
     }
     if m.q_lora_rank:
         shapes["query down"] = (s.sequence_tokens, float(m.q_lora_rank), s.hidden)
+    if m.index_topk:  # every tensor-parallel rank has the whole indexer; mean over the layers
+        rows = index_share(m) * s.tokens
+        shapes["indexer query"] = (rows, float(m.index_n_heads * m.index_head_dim), float(m.q_lora_rank))
+        shapes["indexer key and weights"] = (rows, float(m.index_head_dim + m.index_n_heads), s.hidden)
     return shapes
 
 

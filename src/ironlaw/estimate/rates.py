@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import Model
 from ironlaw.estimate import adapters
 from ironlaw.estimate.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
 from ironlaw.estimate.kinds import kinds
-from ironlaw.estimate.sequence import mean_key_length
+from ironlaw.estimate.sequence import model_key_length
 from ironlaw.estimate.step import Step
 from ironlaw.law import flops
 from ironlaw.plan import Cluster, Job, Plan
@@ -29,7 +29,7 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
         matmul = matmul - (share - 1.0 / 3.0) * sum(k.count * matmul_per_layer(model, k) for k in frozen)
     idle = sum(k.count for k in frozen if k.mixer == "attention")
     width = attention_width(model)
-    seen = 2.0 * mean_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
+    seen = 2.0 * model_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
     per_token = {
         "matmul_parameters": matmul,
         "num_hidden_layers": attending_layers(model) - (2.0 / 3.0) * idle,

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import Model
 from ironlaw.estimate import paired
+from ironlaw.estimate.kinds import values_of
 from ironlaw.estimate.sequence import head_ranks, key_heads
 from ironlaw.estimate.stages import stages
 from ironlaw.plan import Job, Plan
@@ -36,15 +37,14 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         fewest = np.where(stage.count > 0, np.minimum(fewest, slots), fewest)
         placed = placed + np.maximum(stage.count, 0.0) * stage.layers
     traded = head_ranks(job, plan)
-    heads_divide = _divides(plan.tp * traded, model.num_attention_heads) & _divides(plan.tp * traded, key_heads(job))
+    heads_divide = _divide_all(plan.tp * traded, values_of(model, "num_attention_heads")) & _divides(plan.tp * traded, key_heads(job))
     in_levels = (traded > 1.0) & (traded < plan.cp) & _divides(traded, plan.cp)
     coupled = _divides(2.0, plan.pp) & (plan.num_microbatches >= 2.0 * plan.pp)
-    kv_local = np.maximum(model.num_key_value_heads, plan.tp)
     return {
         "gpus_factor": (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
-        "tp_divides_heads": _divides(plan.tp, model.num_attention_heads),
-        "tp_divides_kv_heads": _divides(np.minimum(plan.tp, model.num_key_value_heads), kv_local),
-        "tp_divides_intermediate_size": _divides(plan.tp, model.intermediate_size),
+        "tp_divides_heads": _divide_all(plan.tp, values_of(model, "num_attention_heads")),
+        "tp_divides_kv_heads": _divide_all(plan.tp, values_of(model, "num_key_value_heads"), multiples=True),
+        "tp_divides_intermediate_size": _divide_all(plan.tp, values_of(model, "intermediate_size")),
         "ep_divides_experts": _experts_divide(model, plan),
         "ep_divides_ranks": _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp) & _nests(plan),
         "sequence_divides": _divides(plan.tp * np.where(plan.cp > 1, chunks_of(job) * plan.cp, 1.0), plan.seq_len),
@@ -86,16 +86,16 @@ RULES = {
 
 
 _BROKEN = {
-    "tp_divides_heads": "tp {tp:g} does not divide num_attention_heads {model.num_attention_heads}",
-    "tp_divides_kv_heads": "tp {tp:g} neither divides num_key_value_heads {model.num_key_value_heads} nor is a multiple of it",
-    "tp_divides_intermediate_size": "tp {tp:g} does not divide intermediate_size {model.intermediate_size}",
+    "tp_divides_heads": "tp {tp:g} does not divide num_attention_heads {num_attention_heads}",
+    "tp_divides_kv_heads": "tp {tp:g} neither divides num_key_value_heads {num_key_value_heads} nor is a multiple of it",
+    "tp_divides_intermediate_size": "tp {tp:g} does not divide intermediate_size {intermediate_size}",
     "gpus_factor": "{gpus:g} gpus do not factor: tp {tp:g} * pp {pp:g} * cp {cp:g}"
     " leaves dp_replicate {dp_replicate:.4g} * dp_shard {dp_shard:.4g}",
     "ep_divides_experts": "ep {ep:g} and etp {etp:g} do not divide the experts: {model.num_experts} of width {model.moe_intermediate_size}",
     "ep_divides_ranks": "ep {ep:g} * etp {etp:g} does not divide tp * cp * dp, {tp:g} * {cp:g} * {dp:g}",
     "sequence_divides": "seq_len {seq_len:g} is no multiple of {sequence_ways:g}: tp {tp:g}, times the chunks of cp {cp:g}",
     "cp_divides_heads": "tp {tp:g} times {head_ranks:g} ranks that trade heads does not divide num_attention_heads"
-    " {model.num_attention_heads} and num_key_value_heads {model.num_key_value_heads}: --cp-method ring or all-gather has no such limit",
+    " {num_attention_heads} and num_key_value_heads {num_key_value_heads}: --cp-method ring or all-gather has no such limit",
     "cp_has_two_levels": "all-to-all+ring of cp {cp:g} with {head_ranks:g} ranks that trade heads is no two levels:"
     " give a --cp-inner between, or use ring or all-to-all",
     "stages_paired": "dualpipe needs an even pp and at least 2 pp micro-batches, there are pp {pp:g} and {num_microbatches:g}",
@@ -119,8 +119,14 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
     values = {n: float(np.broadcast_to(getattr(plan, n), (plan.rows,))[at]) for n in (*_AXES, "dp", "num_microbatches")}
     values["sequence_ways"] = values["tp"] * (chunks_of(job) * values["cp"] if values["cp"] > 1 else 1.0)
     values["head_ranks"] = float(np.broadcast_to(head_ranks(job, plan), (plan.rows,))[at])
+    sizes = {field: _listed(values_of(job.model, field)) for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size")}
     missing = paired.missing(job, plan, values, at) if "micro_batches_pair" in found else ""
-    return [_BROKEN[name].format(model=job.model, missing=missing, **values) for name in found]
+    return [_BROKEN[name].format(model=job.model, missing=missing, **sizes, **values) for name in found]
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    """The sizes that layers have; of many the first three."""
+    return ", ".join(map(str, numbers[:3])) + (", ..." if len(numbers) > 3 else "")
 
 
 def chunks_of(job: Job) -> float:
@@ -158,6 +164,14 @@ def _groups_whole(job: Job, plan: Plan) -> Any:
 
 def _whole(number: Any) -> Any:
     return (number == np.floor(number)) & (number >= 1.0)
+
+
+def _divide_all(divisor: Any, numbers: tuple[int, ...], multiples: bool = False) -> Any:
+    """True where the divisor divides the number of every kind of layer, or with ``multiples`` is a multiple of it."""
+    result: Any = np.True_
+    for number in numbers:
+        result = result & (_divides(np.minimum(divisor, number), np.maximum(number, divisor)) if multiples else _divides(divisor, number))
+    return result
 
 
 def _divides(divisor: Any, number: Any) -> Any:

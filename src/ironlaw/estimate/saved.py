@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate import adapters, experts, narrow, state
-from ironlaw.estimate.counts import core_head_dim, norms_of
+from ironlaw.estimate.counts import core_head_dim, expert_width, index_share, norms_of
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes
 from ironlaw.law import activations
@@ -24,6 +26,7 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     attention kernel its output, the router its own.
     """
     job = narrow.of_kind(job, kind)
+    job, s = Shapes.of_kind(job, plan, s, kind)
     model, e = job.model, job.precision.activation_bytes
     dropout = float(model.dropout)
     scores_kept = 1.0 - plan.recompute_attention
@@ -42,7 +45,7 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
             times=stay + (1.0 - stay) * cheap_kept,
             tokens=s.tokens,
             hidden_size=model.hidden_size,
-            norms=norms_of(model),
+            norms=norms_of(model, kind),
             dropout=dropout,
             tp=plan.tp,
             sp=plan.sp,
@@ -65,7 +68,7 @@ def saved_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Ter
     inputs = float(kind.mixer != "none" and adapters.keeps_input(job, kind, "qkv", "q", "k", "v"))
     into_mlp = adapters.keeps_input(job, kind, "fc1", "gate", "up", "router") if kind.mlp != "none" else False
     masks = 2.0 * float(model.dropout) / e  # one byte each, in elements
-    kept = norms_of(model) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
+    kept = norms_of(model, kind) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
     middle = adapters.kept_elements(job, s, kind)
     return [
         leaf(
@@ -172,6 +175,28 @@ def saved_latents(job: Job, plan: Plan, s: Shapes) -> list[Term]:
             tp=plan.tp,
             sp=plan.sp,
             bytes_per_element=job.precision.activation_bytes,
+        ),
+        *saved_index(job, plan, s),
+    ]
+
+
+def saved_index(job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """An indexer keeps its queries, its key before and behind the norm, a weight a head, and which keys it picked (4 bytes each)."""
+    model, e = job.model, job.precision.activation_bytes
+    if not model.index_topk:
+        return []
+    picked = np.minimum(plan.seq_len, model.index_topk) * 4.0 / e
+    return [
+        leaf(
+            "indexer",
+            activations.checkpoint,
+            "B",
+            times=index_share(model),
+            tokens=s.tokens,
+            hidden_size=model.index_n_heads * (model.index_head_dim + 1.0) + 2.0 * model.index_head_dim + picked,
+            tp=1.0,
+            sp=0.0,
+            bytes_per_element=e,
         )
     ]
 
@@ -231,12 +256,14 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
             "B",
             times=kept_rows(job, share) * linear_kept,
             tokens=rows,
-            hidden_size=model.hidden_size,
+            hidden_size=expert_width(model),
             tp=1.0,
             sp=0.0,
             bytes_per_element=e,
         ),
     ]
+    if model.moe_latent_size:  # what goes in is kept as rows are; what comes back is projected to the residual stream's width
+        made.append(wide("latents of experts", s.tokens / plan.tp, model.moe_latent_size, 1.0, 2.0))
     if model.shared_expert_intermediate_size:
         made.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp))
     return made

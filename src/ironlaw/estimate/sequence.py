@@ -7,11 +7,13 @@ Of ``cp`` ranks, ``head_ranks`` trade heads for tokens, and what is left, ``sequ
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ironlaw.law import flops
+from ironlaw.estimate.kinds import kinds, sized
+from ironlaw.law import masks
 from ironlaw.plan import Job, Plan
 
 
@@ -57,13 +59,22 @@ def attended_span(job: Job, plan: Plan) -> Any:
 
 
 def mean_key_length(job: Job, plan: Plan) -> Any:
-    """Keys a causal query sees, averaged over local and global layers."""
-    model, span = job.model, attended_span(job, plan)
-    share = model.sliding_window_layers / model.num_hidden_layers
-    everywhere = flops.attended_length(span, 0.0)
-    if share == 0.0:
-        return everywhere
-    return share * flops.attended_length(span, model.sliding_window) + (1.0 - share) * everywhere
+    """Keys a causal query sees, averaged over local and global layers; those that an indexer picked where there is one."""
+    return _key_length(job, plan, 1.0)
+
+
+def model_key_length(job: Job, plan: Plan) -> Any:
+    """The same averaged over the layers that attend, each by its width: what the model's operations are counted with."""
+    if not job.model.layer_groups:
+        return mean_key_length(job, plan)
+    seen: Any = 0.0
+    width = 0.0
+    for kind in kinds(job.model):
+        if kind.mixer == "attention":
+            own = replace(job, model=sized(job.model, kind))
+            part = kind.count * own.model.num_attention_heads * own.model.head_dim
+            seen, width = seen + part * mean_key_length(own, plan), width + part
+    return seen / width if width else mean_key_length(job, plan)
 
 
 def slowest_key_length(job: Job, plan: Plan) -> Any:
@@ -74,11 +85,21 @@ def slowest_key_length(job: Job, plan: Plan) -> Any:
     ranks = sequence_ranks(job, plan)
     if job.cp_balance or np.all(np.equal(ranks, 1.0)):
         return mean_key_length(job, plan)
+    return _key_length(job, plan, np.maximum(ranks * (attended_span(job, plan) / plan.seq_len), 1.0))  # those that share a document
+
+
+def _key_length(job: Job, plan: Plan, ranks: Any) -> Any:
+    """Keys seen by a query of the last of ``ranks`` equal pieces, over all kinds of mask a model has."""
     model, span = job.model, attended_span(job, plan)
-    ranks = np.maximum(ranks * (span / plan.seq_len), 1.0)  # those that share a document
     share = model.sliding_window_layers / model.num_hidden_layers
-    everywhere = flops.attended_length(span, 0.0) * flops.causal_imbalance(ranks, span, 0.0)
+    everywhere = _windowed(span, model.index_topk, ranks)  # a token among the first attends to all before it
     if share == 0.0:
         return everywhere
-    local = flops.attended_length(span, model.sliding_window) * flops.causal_imbalance(ranks, span, model.sliding_window)
-    return share * local + (1.0 - share) * everywhere
+    if model.attention_chunk_size:  # pieces of whole chunks have the same work
+        return share * masks.chunked_length(span, model.attention_chunk_size) + (1.0 - share) * everywhere
+    return share * _windowed(span, model.sliding_window, ranks) + (1.0 - share) * everywhere
+
+
+def _windowed(span: Any, window: float, ranks: Any) -> Any:
+    mean = masks.attended_length(span, window)
+    return mean if np.all(np.equal(ranks, 1.0)) else mean * masks.causal_imbalance(ranks, span, window)

@@ -137,6 +137,7 @@ def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan)
 def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage) -> list[Term]:
     """One layer's share of a micro-batch: computation, exposed collectives, and what its host cannot launch in time."""
     job = narrow.of_kind(job, kind)
+    job, s = Shapes.of_kind(job, plan, s, kind)
     forward = layer.forward(cluster, job, plan, s, kind)
     backward = layer.backward(cluster, job, plan, s, kind)
     again = layer.recompute(cluster, job, plan, s, kind)

@@ -86,55 +86,26 @@ def convolved_extent(extent, kernel_extent, stride, padding):
     return inside(positions, extent >= 1, kernel_extent >= 1, stride >= 1, padding >= 0, extent >= kernel_extent)
 
 
-def attended_length(seq_len, window):
-    """Keys a causal query sees on average, in the field's convention: ``s / 2``, in a window ``(w w / 2 + (s - w) w) / s``.
-
-    The first w queries see w/2 on average, the others w. The exact count of the full causal mask is (s + 1) / 2; the
-    convention drops the half, and the two forms meet at w = s.
+def indexer(batch, seq_len, key_length, index_n_heads, index_head_dim):
+    """Scores of an indexer that picks the keys of sparse attention: ``b s key_length n (2 d + 2)``, its heads' products and their sum.
 
     Parameters
-        seq_len [token]: length s of the sequence, > 0
-        window [token]: width w of the sliding window; 0, negative or more than s means none, any
-    Returns [token]: mean number of keys
-    Source: Dao, FlashAttention-2, 2023, section 4.1 (causal counts as half), https://arxiv.org/abs/2307.08691
-    Leaves out: document masks, attention sinks
+        batch [1]: sequences, >= 0
+        seq_len [token]: queries of a sequence, >= 0
+        key_length [token]: keys that are scored for a query: attended_length of the whole sequence, >= 0
+        index_n_heads [1]: heads n of the indexer, >= 0
+        index_head_dim [1]: width d of one of them, >= 0
+    Offset [1]: a product of width d, and the sum over heads
+    Factor [FLOP/token/token]: 2 for each multiply-add
+    Returns [FLOP]: operations
+    Source: DeepSeek-AI, DeepSeek-V3.2, 2025, section 2.1, equation 1, https://arxiv.org/abs/2512.02556
+    Leaves out: ReLU, the choice of the largest, the rotation of queries and keys
 
-    >>> float(attended_length(8192, 0)), float(attended_length(8192, 4096))
-    (4096.0, 3072.0)
+    >>> float(indexer(1, 1, 65536, 64, 128)) / float(attention_core(1, 1, 65536, 128, 160))  # of DeepSeek-V3's full attention
+    0.2015625
     """
-    windowed = ratio(0.5 * window * window + (1.0 * seq_len - window) * window, 1.0 * seq_len)
-    limited = np.logical_and(window > 0, window < seq_len)
-    return inside(np.where(limited, windowed, 0.5 * seq_len), seq_len > 0, np.equal(window, window))
-
-
-def causal_imbalance(n, seq_len, window):
-    """Work of the last of ``n`` equal pieces of a sequence over the mean: ``n (pairs(s) - pairs(s - s / n)) / pairs(s)``.
-
-    pairs(x) counts query-key pairs of the first x tokens, ``x x / 2``, in a window ``w w / 2 + (x - w) w``. Without a window the
-    last piece has (2 n - 1) / n times the mean. Ranks of a ring pass blocks in step, and all gather before they compute: the last
-    piece sets the pace. Two chunks a rank, one from either end, leave all with the mean.
-
-    Parameters
-        n [1]: pieces, one a rank, >= 1
-        seq_len [token]: length s of the sequence, > 0
-        window [token]: width w of the sliding window; 0, negative or more than s means none, any
-    Returns [1]: slowest over mean
-    Source: Brandon et al., Striped Attention, 2023, section 3 (the ring's imbalance under a causal mask), https://arxiv.org/abs/2311.09431
-    Leaves out: tiles of a kernel that the mask cuts
-
-    >>> float(causal_imbalance(1, 8192, 0)), float(causal_imbalance(4, 8192, 0)), float(causal_imbalance(4, 8192, 2048))
-    (1.0, 1.75, 1.1428571428571428)
-    """
-    ahead = seq_len - ratio(1.0 * seq_len, 1.0 * n)
-    whole = _pairs(1.0 * seq_len, window, seq_len)
-    share = ratio(whole - _pairs(ahead, window, seq_len), whole)
-    return inside(n * share, n >= 1, seq_len > 0, np.equal(window, window))
-
-
-def _pairs(length, window, seq_len):
-    limited = np.logical_and(window > 0, window < seq_len)
-    near = np.where(limited, np.minimum(1.0 * window, length), length)
-    return 0.5 * near * near + (length - near) * near
+    flop = 1.0 * batch * seq_len * key_length * index_n_heads * (2.0 * index_head_dim + 2.0)
+    return inside(flop, batch >= 0, seq_len >= 0, key_length >= 0, index_n_heads >= 0, index_head_dim >= 0)
 
 
 def attention_core(batch, seq_len, key_length, num_attention_heads, head_dim):

@@ -11,7 +11,7 @@ def kv_cache(tokens, layers, num_key_value_heads, head_dim, bytes_per_element):
     Parameters
         tokens [token]: tokens of all sequences held, >= 0
         layers [1]: layers that attend, >= 0
-        num_key_value_heads [1]: heads of keys and values, >= 1
+        num_key_value_heads [1]: heads of keys and values, mean over the layers, > 0
         head_dim [1]: width of one head, >= 1
         bytes_per_element [B]: bytes of a stored number, > 0
     Factor [1/token]: one entry for each token
@@ -23,7 +23,7 @@ def kv_cache(tokens, layers, num_key_value_heads, head_dim, bytes_per_element):
     1.25
     """
     size = 2.0 * tokens * layers * num_key_value_heads * head_dim * bytes_per_element
-    return inside(size, tokens >= 0, layers >= 0, num_key_value_heads >= 1, head_dim >= 1, bytes_per_element > 0)
+    return inside(size, tokens >= 0, layers >= 0, num_key_value_heads > 0, head_dim >= 1, bytes_per_element > 0)
 
 
 def latent_kv_cache(tokens, layers, kv_lora_rank, qk_rope_head_dim, bytes_per_element):

@@ -186,7 +186,7 @@ def latent_attention(
         v_head_dim [1] > 0             width of one head's value
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
     Source:      DeepSeek-AI, DeepSeek-V2, 2024, section 2.1 and appendix C, https://arxiv.org/abs/2405.04434
-    Leaves out:  biases of the projections, an indexer that picks keys (DeepSeek V3.2)
+    Leaves out:  biases of the projections, an indexer that picks keys (its own law)
     >>> float(latent_attention(7168, 128, 1536, 512, 128, 64, 128))  # a layer of DeepSeek-V3
     187107328.0
     """
@@ -221,7 +221,7 @@ def latent_attention_matmul(
         v_head_dim [1] > 0             width of one head's value
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
     Source:      DeepSeek-AI, DeepSeek-V2, 2024, section 2.1 and appendix C, https://arxiv.org/abs/2405.04434
-    Leaves out:  norms, biases, an indexer that picks keys (DeepSeek V3.2)
+    Leaves out:  norms, biases, an indexer that picks keys (its own law)
     >>> float(latent_attention_matmul(2048, 16, 0, 512, 128, 64, 128))  # a layer of DeepSeek-V2-Lite
     13762560.0
     """
@@ -232,6 +232,48 @@ def latent_attention_matmul(
     keys_and_values = hidden_size * (kv_rank + rope) + kv_rank * heads * (nope + value_dim)
     value = np.where(q_rank >= 0.0, queries + keys_and_values + heads * value_dim * hidden_size, np.nan)
     return _on_domain(value, (hidden_size, heads, kv_rank, nope, rope, value_dim), ())
+
+
+def indexer_matmul(hidden_size, q_lora_rank, index_n_heads, index_head_dim):
+    """Matrices of an indexer that picks the keys of latent attention: ``q n d + h (d + n)``, queries, the one key, a weight a head.
+
+    With h = hidden_size, q = q_lora_rank, n = index_n_heads, d = index_head_dim.
+
+    Parameters
+        hidden_size [1] > 0            width of the residual stream
+        q_lora_rank [1] > 0            width of the latent that the indexer's queries share with attention
+        index_n_heads [1] > 0          heads of the indexer
+        index_head_dim [1] > 0         width of one of them
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      DeepSeek-AI, DeepSeek-V3.2, 2025, section 2.1, https://arxiv.org/abs/2512.02556; matrix by matrix as
+                 huggingface/transformers stores them, modular_deepseek_v32.py, DeepseekV32Indexer
+    Leaves out:  the norm of the key
+    >>> float(indexer_matmul(7168, 1536, 64, 128))  # a layer of DeepSeek-V3.2
+    13959168.0
+    """
+    hidden_size, rank, heads, width = _floats(hidden_size, q_lora_rank, index_n_heads, index_head_dim)
+    return _on_domain(rank * heads * width + hidden_size * (width + heads), (hidden_size, rank, heads, width), ())
+
+
+def indexer(hidden_size, q_lora_rank, index_n_heads, index_head_dim):
+    """An indexer that picks the keys of latent attention: ``indexer_matmul + 2 d``, the norm of its key with weight and bias.
+
+    With d = index_head_dim.
+
+    Parameters
+        hidden_size [1] > 0            width of the residual stream
+        q_lora_rank [1] > 0            width of the latent that the indexer's queries share with attention
+        index_n_heads [1] > 0          heads of the indexer
+        index_head_dim [1] > 0         width of one of them
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      DeepSeek-AI, DeepSeek-V3.2, 2025, section 2.1, https://arxiv.org/abs/2512.02556; matrix by matrix as
+                 huggingface/transformers stores them, modular_deepseek_v32.py, DeepseekV32Indexer
+    Leaves out:  scales of the cached keys
+    >>> float(indexer(7168, 1536, 64, 128))  # a layer of DeepSeek-V3.2
+    13959424.0
+    """
+    (width,) = _floats(index_head_dim)
+    return indexer_matmul(hidden_size, q_lora_rank, index_n_heads, index_head_dim) + 2.0 * width
 
 
 def router(hidden_size, num_experts, router_bias):

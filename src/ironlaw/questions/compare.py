@@ -175,7 +175,7 @@ def _resolved(given: dict[str, Any], what: str, on: tuple[str, ...], folders: tu
 
 def _work(values: dict[str, Any], record: Any) -> Work:
     """The knobs of the first-order model; ``kappa`` 2, no optimizer and no recomputation where a model is only run forward."""
-    from ironlaw.estimate.counts import active_parameters, attending_layers, total_parameters
+    from ironlaw.estimate.counts import active_parameters, attending_layers, cached_heads, total_parameters
     from ironlaw.estimate.place import DEFAULT_BATCH_TOKENS
     from ironlaw.law.states import OPTIMIZERS
     from ironlaw.questions.three_roof import Work
@@ -187,7 +187,7 @@ def _work(values: dict[str, Any], record: Any) -> Work:
     batch = values.get("global_batch_tokens") or values.get("global_batch_size", 0.0) * seq_len or default_batch
     traffic = PRINTED_ALPHA if as_printed else OPTIMIZERS[values.get("optimizer", "adamw")].traffic_bytes
     reached = _reached(values.get("utilization", {}))
-    heads = 2.0 * record.num_key_value_heads * record.head_dim * attending_layers(record)
+    heads = 2.0 * cached_heads(record) * record.head_dim * attending_layers(record)
     return Work(
         parameters=values.get("parameters", total_parameters(record)),
         active=values.get("parameters", active_parameters(record)),

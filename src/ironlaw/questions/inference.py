@@ -137,9 +137,11 @@ def serve(bound: Any, values: Mapping[str, Any]) -> list[Term]:
 
 def _met(every: float, active: float, model: Any, batch: float) -> float:
     """Parameters that a batch of tokens reads: of routed experts those that some token goes to, if each picks at random."""
+    from ironlaw.estimate.counts import visited
+
     if not model.num_experts:
         return every
-    share = model.num_experts_per_tok / model.num_experts
+    share = visited(model) / model.num_experts
     routed = (every - active) / (1.0 - share) if share < 1.0 else 0.0
     return every - routed * float((1.0 - share) ** batch)
 
@@ -163,13 +165,21 @@ def _one_group(gpus: float) -> Any:
 
 
 def _cache(model: Any, tokens: float, layers: float, kept: float, law: Any) -> Term:
-    from ironlaw.terms import leaf
+    from ironlaw.estimate.counts import cached_heads, index_share
+    from ironlaw.terms import leaf, total
 
+    each = {"tokens": tokens, "layers": layers, "bytes_per_element": kept}
     if model.kv_lora_rank:
         latent = {"kv_lora_rank": float(model.kv_lora_rank), "qk_rope_head_dim": float(model.qk_rope_head_dim)}
-        return leaf("cache", law.latent_kv_cache, "B", tokens=tokens, layers=layers, bytes_per_element=kept, **latent)
-    heads = {"num_key_value_heads": float(model.num_key_value_heads), "head_dim": float(model.head_dim)}
-    return leaf("cache", law.kv_cache, "B", tokens=tokens, layers=layers, bytes_per_element=kept, **heads)
+        cache = leaf("cache", law.latent_kv_cache, "B", **each, **latent)
+        if not model.index_topk:
+            return cache
+        index = leaf(
+            "keys of the indexer", law.latent_kv_cache, "B", **each, kv_lora_rank=float(model.index_head_dim), qk_rope_head_dim=0.0
+        )
+        return total("cache", [cache, total("keys of the indexer", [index], times=index_share(model))])
+    heads = {"num_key_value_heads": cached_heads(model), "head_dim": float(model.head_dim)}
+    return leaf("cache", law.kv_cache, "B", **each, **heads)
 
 
 def _pass(bound: Any, name: str, flop: float, moved: float, tokens: float, gpus: float) -> Term:

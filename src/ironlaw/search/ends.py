@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import Model
 from ironlaw.estimate.counts import attention_width, matmul_per_layer
 from ironlaw.estimate.kinds import kinds
 from ironlaw.estimate.stages import stages

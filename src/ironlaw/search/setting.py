@@ -15,7 +15,7 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.answer import Bound, bind_question, sequences_of
 from ironlaw.estimate.bind import assume
 from ironlaw.estimate.counts import total_parameters
-from ironlaw.estimate.options import CP_METHODS
+from ironlaw.estimate.option_words import CP_METHODS
 from ironlaw.estimate.place import DEFAULT_SEQ_LEN, default_batch
 from ironlaw.estimate.run import Run, bind_price, run_of
 from ironlaw.search.best import Sweep, sweep

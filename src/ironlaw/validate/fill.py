@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ironlaw.catalog import load
 from ironlaw.errors import nearest_names
-from ironlaw.estimate.options import DISPATCHERS
+from ironlaw.estimate.option_words import DISPATCHERS
 from ironlaw.estimate.rows import known_names, without_thousands
 
 Cells = dict[str, str]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
-from ironlaw.law import flops, traffic
+from ironlaw.law import flops, masks, traffic
 from ironlaw.measure.events import Shape
 from ironlaw.measure.read.toml import shipped
 
@@ -311,7 +311,7 @@ def _attention(s: Sizes, _: Outputs, layout: str, mask: int, backward: bool = Fa
     batch, length, heads, seen = queries[0], queries[sequence], queries[head], keys[sequence]
     width = (queries[3] + values[3]) / 2.0
     causal = _set(s, mask)
-    reached = float(flops.attended_length(seen, 0)) if causal else float(seen)
+    reached = float(masks.attended_length(seen, 0)) if causal else float(seen)
     flop = float(flops.attention_core(batch, length, reached, heads, width))
     if seen == length and queries[3] == values[3]:
         moved = float(traffic.flash_attention(batch, length, heads, keys[head], queries[3], s.element(at)))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import Model
 from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.estimate.bind import bind_model
 from ironlaw.estimate.place import recompute_columns

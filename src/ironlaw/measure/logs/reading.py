@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.records import Model
+from ironlaw.catalog.model import Model
 from ironlaw.errors import QuestionError
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.collective_rates import CollectiveReading, collective_reading

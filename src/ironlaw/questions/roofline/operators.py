@@ -10,7 +10,7 @@ from typing import Any
 
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
 from ironlaw.estimate.options import duration, whole
-from ironlaw.law import flops, traffic
+from ironlaw.law import flops, masks, traffic
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.plan import PRECISIONS
 from ironlaw.questions.roofline import OPERATORS, OPTIONS
@@ -65,7 +65,7 @@ def _attention(shape: Any, values: Mapping[str, Any], batch: float) -> list[Oper
     kv = values.get("kv_heads", heads)
     if heads % kv:
         raise QuestionError(f"--kv-heads {kv:.0f} does not divide the {heads:.0f} heads of --attention")
-    seen = float(flops.attended_length(seq_len, 0.0)) if values.get("causal", True) else seq_len
+    seen = float(masks.attended_length(seq_len, 0.0)) if values.get("causal", True) else seq_len
     core = {"batch": b, "seq_len": seq_len, "num_attention_heads": heads, "head_dim": width}
     flash = leaf("bytes", traffic.flash_attention, "B", **core, num_key_value_heads=kv, bytes_per_element=element(dtype))
     stored = leaf("bytes", traffic.unfused_attention, "B", **core, bytes_per_element=element(dtype), passes=4.0)
