@@ -94,6 +94,15 @@ def test_state_layers_grow_with_the_sequence_and_not_its_square():
     assert cores[1] / cores[0] > 30.0
 
 
+def test_a_layer_of_one_block_keeps_the_input_of_one():
+    """Its norm's and its product's, 2 bytes each: 8192 tokens of 4096 over tp 8, where a layer of two blocks keeps twice that."""
+    (group,) = ironlaw.estimate(
+        "nemotron-h-8b", on="h100-sxm", gpus=8, tp=8, pp=1, seq_len=8192, micro_batch_size=1, recompute="none"
+    ).groups
+    kept = [float(part.value[0]) for part in group.memory.tree["activations"].parts if part.name == "norms and residuals"]
+    assert kept == [8192 * 4096 * (2 + 2) / 8] * len(kept)
+
+
 def test_packed_documents_shorten_attention():
     times = [seconds(seq_len=16384, document_length=d) for d in (512, 4096, 16384)]
     assert times == sorted(times)

@@ -33,7 +33,7 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     linear_kept = 1.0 - plan.recompute_linear
     cheap_kept = 1.0 - plan.recompute_elementwise
     inputs = block_inputs(job, kind)
-    stay = e / (e + inputs)  # a norm's input stays where its output is made again
+    stay = e / (e + inputs * 2.0 / kind.blocks)  # a norm's input stays where its output is made again
     mixer = saved_attention(job, plan, s, scores_kept) if kind.mixer == "attention" else saved_state(job, s, kind)
     if job.lora_rank:
         return [*saved_beside_frozen(job, plan, s, kind), *mixer, *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept)]
@@ -87,14 +87,15 @@ def saved_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Ter
 
 
 def block_inputs(job: Job, kind: Kind) -> float:
-    """Bytes kept for an element of a linear block's input, the mean of mixer and MLP.
+    """Bytes kept for an element of a linear block's input, the mean of mixer and MLP; a layer of one block has nothing for the other.
 
     A router keeps its input wide, which serves the shared experts too. The two down-projections of latent attention keep a cast
     input each.
     """
     cast, wide = narrow.input_bytes(job), job.precision.activation_bytes
     mixer = 2.0 * cast if kind.mixer == "attention" and job.model.kv_lora_rank and narrow.keeps_inputs(job) else cast
-    return (mixer + (wide if kind.routed else cast)) / 2.0
+    into_mlp = wide if kind.routed else cast
+    return (mixer * float(kind.mixer != "none") + into_mlp * float(kind.mlp != "none")) / 2.0
 
 
 def told(job: Job, inputs: float) -> Any:
