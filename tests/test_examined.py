@@ -219,6 +219,21 @@ def test_a_wrong_table_of_peaks_is_told_before_the_runs_are_scored(ask, tmp_path
     assert ask("validate", "--peaks", tmp_path / "none.csv")[0] == 3
 
 
+def test_a_table_of_runs_is_not_walked_once_a_run():
+    from ironlaw.validate.predict import prepare
+    from ironlaw.validate.runs import RUNS, read_runs
+
+    prepared, _ = prepare(read_runs(RUNS)[0][:20])
+    assert prepared.counts is prepared.counts and prepared.families is prepared.families
+
+
+def test_a_launch_script_whose_flag_lost_its_value(ask, tmp_path):
+    script = tmp_path / "train.sh"
+    script.write_text("torchrun pretrain_gpt.py --num-layers 32 --hidden-size --num-attention-heads 32 --vocab-size 32000\n")
+    status, _, err = ask("estimate", script, "--on", "h100-sxm", "--gpus", "8")
+    assert status == 2 and "--hidden-size has no value" in err
+
+
 # Words
 
 
