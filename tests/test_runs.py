@@ -659,7 +659,7 @@ def _with(**more):
         (b"[" * 100_000, "nested deeper"),
         (b'{"a": ' * 70 + b"1" + b"}" * 70, "nested deeper"),
         (b'{"schema_version": ' + b"9" * 5000 + b"}", "not JSON"),
-        (b"\xff\xfe{}", "not JSON"),
+        (b"\xff\xfe{}", "UTF-16"),
         ({"schema_version": 1, "tool_version": "1", "files": []}, "files is empty"),
         ({"schema_version": 1, "tool_version": "1", "files": [3]}, "files[0]"),
         ({"schema_version": 1, "tool_version": "1", "files": {}}, "not a list"),

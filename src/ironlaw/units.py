@@ -128,12 +128,15 @@ def show(value: float, unit: str, digits: int = 3) -> str:
 
     >>> show(85899345920.0, "B"), show(3.35e12, "B/s"), show(0.0123, "s")
     ('80 GiB', '3.35 TB/s', '12.3 ms')
+    >>> show(1.2e6, "h"), show(1.2e6, "s")
+    ('1,200,000 h', '13.9 days')
     """
     if math.isnan(value):
         return "nan"
     for threshold, name in _SCALES.get(unit, [(1.0, unit)]):
         if abs(value) >= threshold * 0.9995:
-            return f"{_short(value / _NAMED_SIZE.get(name, threshold), digits)} {name}".strip()
+            size = _NAMED_SIZE.get(name, threshold) if unit == "s" else threshold  # hours of accelerators are hours already
+            return f"{_short(value / size, digits)} {name}".strip()
     name = _SCALES.get(unit, [(1.0, unit)])[-1][1]
     return f"{_short(value / _SCALES.get(unit, [(1.0, unit)])[-1][0], digits)} {name}".strip()
 

@@ -7,6 +7,7 @@ Folders are searched in order: those given (``--catalog DIR``), the user's own (
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,15 @@ _MAX_FILE = 2_000_000  # bytes; a catalogue file is a page, not a dump
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}
 
 
-def given_folders(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Folders a user named, all of which must be there."""
+def given_folders(folders: Sequence[str] | str) -> tuple[str, ...]:
+    """Folders a user named, all of which must be there; a text is one folder, not the letters of its name."""
+    if isinstance(folders, (str, Path)):
+        folders = (str(folders),) if str(folders) else ()
     for folder in folders:
         if not Path(folder).is_dir():
             raise InputError(f"--catalog {folder}: no such folder")
+        if not any((Path(folder) / part).exists() for part in (*KINDS, "aliases.toml")):
+            raise InputError(f"--catalog {folder}: holds no records: they stand in folders in it such as accelerators or models")
     return tuple(str(f) for f in folders)
 
 
@@ -127,11 +132,16 @@ def decode(kind: str, name: str, table: dict[str, Any], where: str) -> Any:
 
 
 def catalog_hash(folders: tuple[str, ...] = ()) -> str:
-    """Twelve hex digits that change when any catalogue file changes."""
+    """Twelve hex digits that change when any catalogue file changes; read once, as the records are."""
+    return _hash_of(tuple(roots(folders)))
+
+
+@cache
+def _hash_of(folders: tuple[Path, ...]) -> str:
     import hashlib
 
     digest = hashlib.sha256()
-    for root in roots(folders):
+    for root in folders:
         for path in sorted(root.rglob("*.toml")):
             digest.update(str(path.relative_to(root)).encode())
             digest.update(path.read_bytes())

@@ -170,22 +170,26 @@ def _rows(path: Path, given: dict[str, Any], folders: tuple[str, ...], as_json: 
 
     for word in strange_headers(path, folders):
         click.echo(f"ironlaw: {word}", err=True)
-    status, listed = 0, []
+    status, before = 0, "[\n "
     for item in answer_rows(path, given, folders):
         if item.estimate is None:
             assert item.error is not None
             status = max(status, item.error.exit_status)
-            listed.append({"id": item.label, "line": item.line, "error": {"code": item.error.code, "message": str(item.error)}})
+            said: dict[str, Any] = {"error": {"code": item.error.code, "message": str(item.error)}}
             text = f"no: {item.error}"
         else:
             status = max(status, row_status(item.estimate, item.index))
             if as_json:
-                listed.append({"id": item.label, "line": item.line, **item.estimate.row(item.index)})
+                said = item.estimate.row(item.index)
             text = row_line(item.estimate, item.index)
-        if not as_json:
+        if as_json:  # written as they come: ten thousand rows, each with its tree, do not fit into memory
+            row = json.dumps({"id": item.label, "line": item.line, **said}, indent=1, allow_nan=False)
+            sys.stdout.write(before + row.replace("\n", "\n "))
+            before = ",\n "
+        else:
             click.echo(f"{item.label:<22} {text}")
     if as_json:
-        sys.stdout.write(json.dumps(listed, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write("\n]\n")
     return status
 
 

@@ -77,26 +77,38 @@ def main(arguments: list[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal without block characters shows question marks, not a traceback
     try:
-        status: Any = cli.main(arguments, prog_name="ironlaw", standalone_mode=False)
+        asked = sys.argv[1:] if arguments is None else arguments
+        status: Any = cli.main(asked or ["--help"], prog_name="ironlaw", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except IronlawError as error:
-        click.echo(f"ironlaw: {error}", err=True)
-        return error.exit_status
+        return said(str(error), error.exit_status)
+    except click.UsageError as error:
+        group = error.ctx.command if error.ctx else None
+        if isinstance(group, click.Group) and error.ctx and error.message == error.ctx.get_help():  # nothing after a verb of verbs
+            known = ", ".join(group.list_commands(error.ctx))
+            return said(f"{error.ctx.command_path} lacks what to do: {known}; see {error.ctx.command_path} --help", 2)
+        return said(error.format_message(), 2)
     except click.ClickException as error:
-        click.echo(f"ironlaw: {error.format_message()}", err=True)
-        return 2
+        return said(error.format_message(), 2)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("ironlaw: stopped", err=True)
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return said("stopped", 130)
+    except (BrokenPipeError, SystemExit):  # click turns a closed pipe into an exit of 1, which would read as "the answer is no"
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        click.echo(f"ironlaw: cannot write the answer: {error.strerror}", err=True)
-        return 3
+        return said(f"cannot write the answer: {error.strerror}", 3)
+
+
+def said(message: str, status: int) -> int:
+    """``status``, its reason written as one line without what a terminal would obey; a closed standard error does not change it."""
+    line = "".join(c if c.isprintable() else "?" for c in message.replace("\n", " "))
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(f"ironlaw: {line}", err=True)
+    return status
 
 
 def run() -> None:

@@ -12,6 +12,8 @@ MAX_LENGTH = 10_000  # layers no model has
 
 def whole_number(value: Any, flag: str, least: int = 1) -> int:
     """A whole number of at least ``least``; a text the launch script leaves open is told as that."""
+    if value is True:
+        raise ValueRangeError(f"{flag} has no value, must be a whole number")
     try:
         number = float("of a switch" if isinstance(value, bool) else value)
     except (TypeError, ValueError, OverflowError):

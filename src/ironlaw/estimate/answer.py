@@ -142,7 +142,7 @@ def estimate(model: Any = None, on: str | None = None, *, catalog: Sequence[str]
     which broadcast together into rows. ``catalog`` names folders that override the catalogue that ships.
     Raises QuestionError for what cannot be answered; a row that cannot be is False in ``legal`` and nan in the columns.
     """
-    folders = (catalog,) if isinstance(catalog, str) and catalog else tuple(catalog)
+    folders = load.given_folders(catalog)
     asked = {k: v for k, v in {"model": model, "on": on, **options}.items() if v is not None}
     return answer(read_options(asked, where), folders)
 

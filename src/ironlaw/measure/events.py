@@ -108,6 +108,7 @@ class Trace:
     asked: dict[int, Message] = field(default_factory=dict)  # what record_param_comms says, by external id
     properties: dict[str, object] = field(default_factory=dict)  # of the device and the run, as the file says them
     warnings: tuple[str, ...] = ()
+    lost: int = 0  # events of the device that the file holds and no time can be told of
 
     def text(self, index: int) -> str:
         """The name with this index."""

@@ -44,7 +44,7 @@ class Verdict:
 def verdict_of(profile: Profile) -> Verdict:
     """The verdict on one rank."""
     wall = profile.window.wall
-    return of_roofs(roofs(profile), wall, _unattributed(profile) / max(wall, 1))
+    return of_roofs(roofs(profile), wall, _unattributed(profile) / max(wall, 1), _lost([profile]))
 
 
 def verdict_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> Verdict:
@@ -53,7 +53,7 @@ def verdict_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> Verdict:
     wall = sum(p.window.wall for p in profiles) // len(profiles)
     unknown = sum(r.charged for r in found if r.name == UNKNOWN)
     own = sum(map(_unattributed, profiles)) / len(profiles)
-    return of_roofs([r for r in found if r.name != UNKNOWN], wall, (unknown + own) / max(wall, 1))
+    return of_roofs([r for r in found if r.name != UNKNOWN], wall, (unknown + own) / max(wall, 1), _lost(profiles))
 
 
 def _unattributed(profile: Profile) -> int:
@@ -61,9 +61,18 @@ def _unattributed(profile: Profile) -> int:
     return profile.idle.unattributed + sum(u.time for u in profile.classified.unclassified if u.suspect)
 
 
-def of_roofs(ranked: Sequence[Roof], wall: int, unattributed: float) -> Verdict:
+def _lost(profiles: Sequence[Profile]) -> float:
+    """Share of the device's events whose times cannot be read: what they did would be taken for waiting."""
+    lost = sum(p.trace.lost for p in profiles)
+    return lost / max(lost + sum(len(p.trace.events) for p in profiles), 1)
+
+
+def of_roofs(ranked: Sequence[Roof], wall: int, unattributed: float, lost: float = 0.0) -> Verdict:
     """The verdict from roofs in the order of their recoverable time."""
     lines = tuple(r.data(wall) for r in ranked)
+    if lost > ENOUGH:
+        says = f"no verdict: the times of {lost:.0%} of the device's events cannot be read (at most {ENOUGH:.0%} may be lost)"
+        return Verdict(None, None, None, unattributed, says, ranking=lines)
     if unattributed > ENOUGH:
         says = f"no verdict: {unattributed:.0%} of the window is charged to nobody (at most {ENOUGH:.0%} may be)"
         return Verdict(None, None, None, unattributed, says, ranking=lines)

@@ -92,7 +92,9 @@ TERA, PETA, HOUR, MILLION = 1e12, 1e15, 3600.0, 1e6
 
 def compare(model: Any = None, on: Any = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """What accelerators need, reach and cost for one job: ``compare("llama-3-70b", on="h100-sxm,h200-sxm", gpus=256)``."""
-    return ask({"model": model, "on": on, **options}, (catalog,) if isinstance(catalog, str) else tuple(catalog))
+    from ironlaw.catalog import load
+
+    return ask({"model": model, "on": on, **options}, load.given_folders(catalog))
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:

@@ -61,7 +61,9 @@ WORKERS = (
 
 def data(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """Whether batches come in time: ``data(step_time="10ms", batch=1, transform_time="30ms", sample_size="1MB", on="h100-sxm")``."""
-    return ask({"model": model, "on": on, **options}, catalog)
+    from ironlaw.catalog import load
+
+    return ask({"model": model, "on": on, **options}, load.given_folders(catalog))
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
@@ -35,6 +35,7 @@ def sizes(value: Any, flag: str) -> tuple[float, ...]:
 OPTIONS: dict[str, Option] = {
     **ESTIMATE,
     "gpus": Option(sizes, "accelerators in all: one count, or a comma list such as 1024,4096,16384", "LIST"),
+    "tokens": replace(ESTIMATE["tokens"], help="tokens of the whole run, such as 15T"),
     "parameters": Option(tokens, "parameters a checkpoint holds, with --work instead of MODEL, such as 405B", "N"),
     "work": Option(duration, "time of the run without failures, at every size, instead of MODEL and --tokens, such as 54days", "TIME"),
     "repair_time": Option(duration, "time a machine is away after a failure: asks for spares", "TIME"),
@@ -87,7 +88,9 @@ class Size:
 
 def goodput(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """What failures make of a run: ``goodput("llama-3.1-405b", on="h100-sxm", gpus=[4096, 16384], tokens="15.6T", tp=8, pp=16)``."""
-    return ask({"model": model, "on": on, **options}, catalog)
+    from ironlaw.catalog import load
+
+    return ask({"model": model, "on": on, **options}, load.given_folders(catalog))
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.estimate import options as words
 from ironlaw.estimate.options import Option
@@ -70,7 +71,7 @@ def ask(given: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     verdict = "fits" if held <= capacity else "does not fit"
     headline = [
         f"{verdict}: {held / 2**30:.1f} of {capacity / 2**30:.1f} GiB on each accelerator, weights and cache",
-        f"prompts of {values['prompt']:g} tokens take {by['prompt'] * 1e3:,.1f} ms ({values['batch']:g} together), bound by"
+        f"prompts of {values['prompt']:g} tokens take {_milliseconds(by['prompt'])} ({values['batch']:g} together), bound by"
         f" {_bound(terms, 'prompt')}",
         f"then {rate:,.0f} tokens/s, {rate / values['batch']:,.1f} for each sequence, bound by {_bound(terms, 'one token')}",
         f"{cost * 1e6:,.2f} USD for a million generated tokens",
@@ -217,3 +218,8 @@ def _most(values: Mapping[str, Any], by: Mapping[str, float], capacity: float, w
     row = {"cache": one / (values["prompt"] + values["generate"]), "sequence": one, "most": max(room * ways // one, 0.0) if one else None}
     columns = (Column("cache", "cache a token", "B"), Column("sequence", "a sequence", "B"), Column("most", "sequences that fit", "1"))
     return Table("cache_room", "The cache", columns, [row])
+
+
+def _milliseconds(seconds: float) -> str:
+    """A time in milliseconds, and from ten seconds on in what reads better."""
+    return f"{seconds * 1e3:,.1f} ms" if seconds < 10.0 else units.show(seconds, "s", 4)

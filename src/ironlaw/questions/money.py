@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
@@ -14,6 +15,7 @@ from ironlaw.questions.work import amount, one, share, with_unit, work_of
 
 OWN: dict[str, Option] = {
     "gpu_hours": Option(amount, "accelerator hours of the run, failures in them, instead of MODEL and --tokens", "HOURS"),
+    "tokens": replace(ESTIMATE["tokens"], help="tokens of the whole run, such as 15T"),
     "idle": Option(duration, "time the accelerators are held and nothing runs, such as 12h", "TIME"),
     "reserved_price": Option(price, "USD per accelerator hour for a term, used or not, or provider/term", "PRICE"),
     "spot_price": Option(price, "USD per accelerator hour of machines that may be taken back, or provider/term", "PRICE"),
@@ -34,7 +36,9 @@ OPTIONS: dict[str, Option] = {**ESTIMATE, **OWN}
 
 def money(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """What a run costs in every way to pay: ``money("llama-3-70b", on="h100-sxm", gpus=512, tokens="1T")``."""
-    return ask({"model": model, "on": on, **options}, catalog)
+    from ironlaw.catalog import load
+
+    return ask({"model": model, "on": on, **options}, load.given_folders(catalog))
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:

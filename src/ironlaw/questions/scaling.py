@@ -35,7 +35,9 @@ OPTIONS: dict[str, Option] = {
 
 def scaling(model: Any = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """The answer of ``ironlaw scaling``: ``scaling("llama-3-8b", tokens="15T")``, ``scaling(compute=5.88e23)``."""
-    return ask({"model": model, **options}, tuple(catalog))
+    from ironlaw.catalog import load
+
+    return ask({"model": model, **options}, load.given_folders(catalog))
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:

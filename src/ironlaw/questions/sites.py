@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
@@ -50,7 +51,7 @@ OPTIONS: dict[str, Option] = {
     "sites": Option(_places, "comma list of catalogue names and LAT,LON pairs (degrees); or how many, places unknown", "SITES"),
     "on": OF_ESTIMATE["on"],
     "gpus": Option(_each(whole), "accelerators in all, shared out evenly; or a comma list, one for each site"),
-    "tokens": OF_ESTIMATE["tokens"],
+    "tokens": replace(OF_ESTIMATE["tokens"], help="tokens of the whole run, such as 15T"),
     "global_batch_size": OF_ESTIMATE["global_batch_size"],
     "global_batch_tokens": OF_ESTIMATE["global_batch_tokens"],
     "seq_len": OF_ESTIMATE["seq_len"],
@@ -75,7 +76,9 @@ OPTIONS: dict[str, Option] = {
 
 def sites(model: Any = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """The answer of ``ironlaw sites``: ``sites("llama-3-70b", sites="jean-zay,el-capitan", on="h100-sxm", gpus=2048, ...)``."""
-    return ask({"model": model, **options}, tuple(catalog))
+    from ironlaw.catalog import load
+
+    return ask({"model": model, **options}, load.given_folders(catalog))
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:

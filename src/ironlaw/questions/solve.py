@@ -62,7 +62,9 @@ DAY, HOUR = 86400.0, 3600.0
 
 def solve(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """Any one of GPUs, time, tokens, MFU and budget: ``solve("llama-3-70b", on="h100-sxm", tokens="2T", deadline=60)``."""
-    return ask({"model": model, "on": on, **options}, (catalog,) if isinstance(catalog, str) else tuple(catalog))
+    from ironlaw.catalog import load
+
+    return ask({"model": model, "on": on, **options}, load.given_folders(catalog))
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:

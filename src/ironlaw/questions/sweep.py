@@ -89,7 +89,9 @@ SIMPLE = ("parameters", "step_time", "accumulate")
 
 def sweep(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """A table of runs: ``sweep("llama-3-8b", on="h100-sxm", gpus=64, tokens="20x", global_batch_tokens=["1M", "4M"])``."""
-    return ask({"model": model, "on": on, **options}, tuple(catalog))
+    from ironlaw.catalog import load
+
+    return ask({"model": model, "on": on, **options}, load.given_folders(catalog))
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:

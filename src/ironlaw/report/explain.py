@@ -81,4 +81,4 @@ def _input(item: Any, at: int) -> str:
         text = item.text if isinstance(item.value, float) else f"{_show(number(item.value, at), item.unit)}, from {item.text}"
         return f"{text}{note}{source}"
     value = number(item, at)
-    return "nan" if value is None else f"{value:.6g}"
+    return "none" if value is None else f"{value:.6g}"

@@ -34,7 +34,7 @@ def diagnosis_data(
 
 def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
     """The page of a diagnosis."""
-    ink = Ink(colour)
+    ink, data = Ink(colour), _printable(data)
     parts = [list(_headline(data, ink))]
     files = data["files"]
     if len(files) > 1:
@@ -51,6 +51,17 @@ def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
         [ink.bad("warning: ") + w for w in data.get("warnings", [])],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _printable(data: Any) -> Any:
+    """``data`` with every text, such as a kernel's name, without what a terminal would obey."""
+    if isinstance(data, str):
+        return data if data.isprintable() else "".join(c if c.isprintable() else "?" for c in data)
+    if isinstance(data, Mapping):
+        return {key: _printable(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_printable(value) for value in data]
+    return data
 
 
 def _utilisation(file: Mapping[str, Any]) -> str | None:

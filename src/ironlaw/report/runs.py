@@ -278,6 +278,8 @@ def kept_data(kept: Kept, done: str) -> dict[str, Any]:
     """What was done to a run."""
     again = done == "kept" and not kept.new
     warnings = ["the same diagnosis is kept already: nothing was added"] if again else []
+    if kept.renamed:
+        warnings[-1] += f"; it was labelled {plain(kept.renamed)}, which no longer names it"
     return {"done": done, "new": kept.new, "store": kept.store, "run": run_data(kept), "warnings": warnings}
 
 

@@ -5,7 +5,9 @@ Plain text with optional ANSI emphasis; nothing is imported for it. ``width`` an
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -163,10 +165,21 @@ def _lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator
 
 
 def bar(share: float) -> str:
-    """A share of 1 as a bar of blocks, in eighths."""
+    """A share of 1 as a bar of blocks, in eighths; of number signs where standard output cannot write blocks."""
     eighths = round(share * _BAR * 8)
     full, rest = divmod(max(eighths, 0), 8)
+    if not _writes_blocks(getattr(sys.stdout, "encoding", None) or "utf-8"):
+        return "#" * min(round(max(share, 0.0) * _BAR), _BAR)
     return "█" * min(full, _BAR) + (" ▏▎▍▌▋▊▉"[rest].strip() if full < _BAR else "")
+
+
+@cache
+def _writes_blocks(encoding: str) -> bool:
+    try:
+        "█▏▎▍▌▋▊▉".encode(encoding)
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
 
 
 def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:

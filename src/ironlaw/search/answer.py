@@ -287,7 +287,9 @@ def search(
     Options are those of ``ironlaw plan`` with underscores. Raises QuestionError for what cannot be answered; where no plan is
     feasible, ``ranked()`` of the answer is empty and ``search.misses`` says what stands in the way.
     """
-    folders = (catalog,) if isinstance(catalog, str) and catalog else tuple(catalog)
+    from ironlaw.catalog import load
+
+    folders = load.given_folders(catalog)
     return run(read_question({"model": model, "on": on, **options}, where), folders, progress)
 
 

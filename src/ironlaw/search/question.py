@@ -255,3 +255,6 @@ def _refuse(question: Question) -> None:
     for name in question.quota or ():
         if name not in question.on:
             raise QuestionError(f"--quota names {name}, which --on does not list: {', '.join(question.on)}")
+    priced = question.options.get("price")
+    if isinstance(priced, dict) and (strange := next((name for name in priced if name not in question.on), None)):
+        raise QuestionError(f"--price names {strange}, which --on does not list: {', '.join(question.on)}")

@@ -34,13 +34,16 @@ class Validation:
 
 def validate(path: Path = RUNS, memory: bool = False, folders: tuple[str, ...] = (), peaks: Path | None = None) -> Validation:
     """Score the runs of a table, and with ``memory`` the measured peaks too."""
+    measured = peak_module.read_peaks(peaks) if memory else None  # first: a wrong file is told before the runs are scored
     runs, unread = read_runs(path, folders)
     prepared, unplanned = prepare(runs, folders)
     fit, record = read_record()
     skipped = [*unread, *unplanned]
     held_out = score(prepared, held_out_times(prepared, fit), skipped, folders, record.get("bands_held_out"))
     in_sample = score(prepared, times(prepared), skipped, folders)
-    return Validation(held_out, in_sample, len(runs) + len(unread), fit, record, memory_summary(held_out, peaks) if memory else None)
+    return Validation(
+        held_out, in_sample, len(runs) + len(unread), fit, record, memory_summary(held_out, measured) if measured is not None else None
+    )
 
 
 def check_grouping(path: Path, by: str) -> None:
@@ -52,9 +55,9 @@ def check_grouping(path: Path, by: str) -> None:
         raise QuestionError(f"--by {by!r} is no column of {path.name}; {known}")
 
 
-def memory_summary(scored: Scored, path: Path | None = None) -> dict[str, Any]:
-    """Errors of the measured peaks and of the runs' own memory columns."""
-    found, skipped = peak_module.peaks(peak_module.read_peaks(path))
+def memory_summary(scored: Scored, measured: Any = None) -> dict[str, Any]:
+    """Errors of the measured peaks (None: those that ship) and of the runs' own memory columns."""
+    found, skipped = peak_module.peaks(peak_module.read_peaks() if measured is None else measured)
     p = scored.prepared
     kept = [memory for _, memory in run_memories(p)]
     ran = peak_module.ran_and_fits((run.cells, e, row) for run, (e, row) in zip(p.runs, p.answers, strict=True))

@@ -137,6 +137,8 @@ def _check_tree(data: Any, where: str) -> None:
         elif isinstance(item, float):
             if not math.isfinite(item):
                 raise InputError(f"{where}: a number is {item}, which JSON cannot hold")
+        elif isinstance(item, int) and not -(1 << 1023) < item < 1 << 1023:
+            raise InputError(f"{where}: a number of {item.bit_length() * 3 // 10} digits, which no time or size has")
         elif item is not None and not isinstance(item, (str, int)):
             raise InputError(f"{where}: holds a {type(item).__name__}, which JSON cannot hold")
 

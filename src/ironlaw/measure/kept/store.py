@@ -13,7 +13,7 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ class Kept:
     contended: bool
     store: str
     new: bool = False  # whether this call kept it; the same diagnosis is kept once
+    renamed: str | None = None  # the label that this call took away from a diagnosis kept before
 
 
 _COLUMNS = (
@@ -120,15 +121,15 @@ def keep(
         "diagnosis": json.dumps(data, allow_nan=False),
     }
     with _opened(store, write=True, make=True) as db:
-        new = db.execute("SELECT 1 FROM run WHERE id = ?", (run,)).fetchone() is None
-        if new:
+        before = db.execute("SELECT label FROM run WHERE id = ?", (run,)).fetchone()
+        if new := before is None:
             db.execute(f"INSERT INTO run ({', '.join(row)}) VALUES ({', '.join(':' + c for c in row)})", row)
             number = db.execute("SELECT number FROM run WHERE id = ?", (run,)).fetchone()[0]
             db.executemany("INSERT INTO file VALUES (?, ?, ?, ?, ?, ?)", _file_rows(number, data, files))
             db.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?, ?, ?)", _sample_rows(number, samples))
         elif label is not None:
             db.execute("UPDATE run SET label = ? WHERE id = ?", (label, run))
-        return _kept(db, run, new)
+        return replace(_kept(db, run, new), renamed=before[0] if before and label not in (None, before[0]) else None)
 
 
 def _file_rows(number: int, data: Mapping[str, Any], files: list[str | None]) -> Iterator[tuple[Any, ...]]:

@@ -130,6 +130,7 @@ class _Reader:
         self.asked: dict[int, Message] = {}  # of record_param_comms, by external id
         self.ranks: dict[bytes, tuple[int, ...]] = {}
         self.left_out: Counter[str] = Counter()
+        self.lost = 0  # of the left out, those of the device
 
     def read(self, stream: EventStream) -> list[Trace]:
         kinds = self.kinds
@@ -159,15 +160,19 @@ class _Reader:
         if self.text > MOST_TEXT:
             raise InputError(f"{self.path}: its events have more than {MOST_TEXT >> 20} MiB of different names; is it a Chrome trace?")
 
+    def _lose(self, kind: int, why: str) -> None:
+        self.left_out[why] += 1
+        self.lost += kind <= MEMSET
+
     def _add(self, event: Event, kind: int) -> None:
         try:
             start = nanoseconds(bytes(event.ts), self.unit)
             length = nanoseconds(bytes(event.dur), self.unit) if len(event.dur) else 0
         except (ValueError, ArithmeticError):
-            self.left_out["a time that is no number"] += 1
+            self._lose(kind, "a time that is no number")
             return
         if length < 0:
-            self.left_out["a negative duration"] += 1
+            self._lose(kind, "a negative duration")
             return
         name = self.names.get(event.name)
         if name is None:
@@ -299,6 +304,7 @@ class _Reader:
                     asked=self.asked,
                     properties=said | _device(header, device),
                     warnings=tuple(f"{count} events left out: {why}" for why, count in self.left_out.items()),
+                    lost=self.lost,
                 )
             )
         return found

@@ -26,6 +26,7 @@ CHUNK = 1 << 18
 PIECE = 1 << 15  # fed at a time: what is left of it is copied once a member, and a hostile file has a member every 20 bytes
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")  # what editors and PowerShell put before text
 # not read: gzip is what the tools write
 PACKED = {b"PK\x03\x04": "a zip archive", b"\xfd7zXZ\0": "packed by xz", b"BZh91AY&SY": "packed by bzip2"}
 
@@ -43,6 +44,10 @@ def open_bytes(path: str | Path, most: int = UNPACKED) -> BinaryIO:
         if size > most:
             raise InputError(f"{path}: {size} bytes, and at most {most} are read; cut the file first")
         magic = file.peek(4)[:4]
+        if magic[:3] == BOM:
+            file.read(3)
+        if magic[:2] in UTF16:
+            raise InputError(f"{path}: text in UTF-16, as PowerShell's > writes it: save it as UTF-8")
         if magic[:2] == GZIP:
             return io.BufferedReader(_Unpacked(file, path, most, "gzip", _Gzip), CHUNK)
         if magic == ZSTD:

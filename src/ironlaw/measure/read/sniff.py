@@ -27,6 +27,8 @@ def kind_of(path: str | Path, sure: bool = False) -> str:
         raise InputError(f"{path}: an estimate, not a measurement: give it as --against FILE beside the trace")
     if kind == "json" and sure:
         raise InputError(f"{path}: JSON without traceEvents")
+    if not start.strip():
+        raise InputError(f"{path}: nothing but white space in it; was it still being written?" if start else f"{path}: unpacks to nothing")
     if kind is None:
         raise InputError(f"{path}: nothing ironlaw knows; it reads {READS}")
     return "chrome" if kind == "json" else kind

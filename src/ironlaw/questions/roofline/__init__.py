@@ -214,4 +214,6 @@ def _told(question: str) -> str:
 
 def roofline(model: Any = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """Ask from Python: ``roofline(gemm=(4096, 4096, 4096), on="h100-sxm", measured="200us")``."""
-    return ask({"model": model, **options}, tuple(catalog))
+    from ironlaw.catalog import load
+
+    return ask({"model": model, **options}, load.given_folders(catalog))
