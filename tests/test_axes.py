@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ironlaw
-from ironlaw.estimate import experts, layer, sharding, step
+from ironlaw.estimate import context, experts, layer, sharding, step
 from ironlaw.estimate.kinds import kinds
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.trained import stage_trained
@@ -104,7 +104,7 @@ PAYS = {
 NO_AXES = {
     "gpus", "micro_batch_size", "global_batch_size", "seq_len", "recompute_layers", "recompute_attention", "recompute_linear",
     "recompute_elementwise", "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "offload_optimizer",
-    "offload_activations",
+    "offload_activations", "overlap_ep", "first_stage_layers", "last_stage_layers",
 }  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def measure(**changes) -> dict[str, float]:
     (scattered, whole, replicated) = sharding.reductions(job, cluster, plan, *stage_trained(job, group.step.pace.classes[0]))
     exchanged = experts.communication(cluster, job, plan, shapes)["all-to-all"]
     tensor = layer.tensor_parallel(cluster, job, plan, kind)["all-reduce"]
-    ring = layer.context_parallel(cluster, job, plan, shapes)
+    ring = context.ring(cluster, job, plan, shapes)
 
     def ranks(term) -> float:
         return one(term.inputs["inner_ranks"]) * one(term.inputs["outer_ranks"])

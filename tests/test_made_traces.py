@@ -44,7 +44,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[int, ...] | None]] = {
     "zero 2, no sequence parallel": ({**FLAT, "zero": 2, "sp": False, "recompute": "full"}, (0,)),
     "overlapped tensor parallel": ({**FLAT, "overlap": "tp"}, (0,)),
     "fp8": ({**FSDP, "precision": "fp8"}, (0,)),
-    "one device": ({**FSDP, "model": SHAPE, "gpus": 1, "zero": 0, "seq_len": 1024, "framework": "fsdp", "recompute": "none"}, (0,)),
+    "one device": ({**FSDP, "model": SHAPE, "gpus": 1, "zero": 0, "seq_len": 4096, "framework": "fsdp", "recompute": "none"}, (0,)),
 }
 PIPELINES = ("megatron, tp 8, pp 2", "pipeline", "pipeline, fp8")
 

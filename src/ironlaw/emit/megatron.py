@@ -171,7 +171,7 @@ def _inner_ranks(a: Arguments, cp: int) -> dict[str, Any]:
     if a.words("cp-comm-type", "p2p") != {"a2a+p2p"}:
         return {}
     flag = "--hierarchical-context-parallel-sizes"
-    sizes = [whole_number(item, flag) for item in a.text(flag[2:]).split()]
+    sizes = [whole_number(item, flag) for item in a.items(flag[2:])]
     if len(sizes) != 2 or sizes[0] * sizes[1] != cp:
         raise QuestionError(f"--cp-comm-type a2a+p2p needs {flag}: two sizes whose product is cp {cp}")
     return {"cp_inner": sizes[0]}

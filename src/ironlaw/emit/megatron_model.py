@@ -38,8 +38,12 @@ class Arguments:
         return " ".join(str(v) for v in value).strip() if isinstance(value, (list, tuple)) else str(value).strip()
 
     def words(self, name: str, default: str) -> set[str]:
-        """The words of a list: parted by blanks or commas, in brackets or not."""
-        return set(re.sub(r"[\[\],'\"]", " ", self.text(name, default)).split())
+        """The different words of a list."""
+        return set(self.items(name, default))
+
+    def items(self, name: str, default: str = "") -> list[str]:
+        """What a list holds: parted by blanks or commas, in brackets or not."""
+        return re.sub(r"[\[\],'\"]", " ", self.text(name, default)).split()
 
     def one_of(self, name: str, known: tuple[str, ...]) -> str:
         """A word out of ``known``; the first is the default."""
