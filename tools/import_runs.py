@@ -27,6 +27,7 @@ WORDS = (
     (r"mixed_precision=(DEFAULT|PURE)", "mixed_precision={0}"),
     (r"(early|untuned)", "called {0} by its source"),
     (r"cpu_offloading_num_layers=(\d+)", "offloads {0} layers"),
+    (r"precision label in table: (FP8-CS)", "{0}"),
 )
 # what a row's own recipe says otherwise than the table, read on 2026-11-22. MaxText: remat_policy=custom keeps what it names and computes
 # the rest again (AI-Hypercomputer/tpu-recipes, training/v5p; AI-Hypercomputer/maxtext, benchmarks/maxtext_v5p_model_configs.py).

@@ -157,6 +157,8 @@ def fill_precision(found: Row, folders: tuple[str, ...]) -> None:
         cells["precision_filled"] = "fp8-block"
     elif word.startswith("int8"):
         raise SkipError("int8 training is not modelled")
+    if "FP8-CS" in cells.get("notes", ""):
+        found.set("fp8_scaling", "current", "current scaling, as the label FP8-CS says")
     if word:
         return
     device = load.record("accelerators", cells.get("gpu_type") or cells.get("accelerator") or cells.get("on", ""), folders)
