@@ -281,7 +281,7 @@ def test_a_file_that_changed_is_read_again(tmp_path):
         ('[[kernel]]\nname = "abc"', "unknown table 'kernel'"),
         ('[[pattern]]\nname = "abc"\nreason = "r"\n' * 2001, "up to 2000"),
         ("= 3", "not valid TOML"),
-        (b"\xff\xfe\x00", "not valid TOML"),
+        (b"\xff\xfe\x00", "UTF-16"),
         ("x = " + "[" * 100_000, "not valid TOML"),
         ("# nothing", "no [[pattern]]"),
         ("", "empty"),

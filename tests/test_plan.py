@@ -380,17 +380,16 @@ class TestCommand:
     def test_interrupted_prints_the_best_so_far(self):
         ask = ["-m", "ironlaw", "plan", "deepseek-v3", "--on", "h800", "--gpus", "2048", "--global-batch-size", "15360", "--json"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        for delay in (1.5, 3.0, 6.0):  # a slow machine is still importing at first, where there is nothing to print yet
+        for delay in (1.5, 2.0, 2.5, 3.0, 4.0, 6.0):  # a slow machine still imports at first, and has nothing to print; a quick one is done
             with subprocess.Popen(
                 [sys.executable, *ask], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
             ) as child:
                 time.sleep(delay)
                 child.send_signal(signal.SIGINT)
                 out, err = child.communicate(timeout=60)
-            if out:
+            if out and json.loads(out)["partial"]:
                 break
-        told = json.loads(out)
-        assert told["partial"] and err == ""
+        assert json.loads(out)["partial"] and err == ""
 
 
 def test_tables_are_flat(data):
