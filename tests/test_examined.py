@@ -212,6 +212,22 @@ def test_scores_have_the_keys_of_every_answer(ask, tmp_path):
     assert {"schema_version", "tool_version", "catalog_hash", "assumptions", "warnings", "headline"} <= set(found)
 
 
+def test_every_verb_that_reads_the_catalogue_names_its_calibration(ask, tmp_path):
+    plan = ("llama-3-8b", "--on", "h100-sxm", "--gpus", "8")
+    asked = {
+        "estimate": plan, "money": (*plan, "--tokens", "1T"), "goodput": (*plan, "--tokens", "1T"), "solve": (*plan, "--tokens", "1T"),
+        "roofline": plan, "inference": ("llama-3-8b", "--on", "h100-sxm"), "compare": plan,
+    }  # fmt: skip
+    told = {verb: json.loads(ask(verb, *flags, "--json")[1])["calibration_version"] for verb, flags in asked.items()}
+    assert set(told.values()) == {load.record("calibration", "h100-sxm").version}
+
+    (tmp_path / "calibration").mkdir()
+    shipped = (Path(load.__file__).parent / "data" / "calibration" / "h100-sxm.toml").read_text()
+    (tmp_path / "calibration" / "h100-sxm.toml").write_text(shipped.replace('version = "2026.11"', 'version = "mine-1"'))
+    own = [json.loads(ask(verb, *asked[verb], "--json", "--catalog", tmp_path)[1])["calibration_version"] for verb in ("estimate", "money")]
+    assert own == ["mine-1", "2026.11, mine-1"]
+
+
 def test_a_wrong_table_of_peaks_is_told_before_the_runs_are_scored(ask, tmp_path, monkeypatch):
     from ironlaw.validate import session
 

@@ -136,6 +136,15 @@ def catalog_hash(folders: tuple[str, ...] = ()) -> str:
     return _hash_of(tuple(roots(folders)))
 
 
+def calibration_version(folders: tuple[str, ...] = ()) -> str:
+    """The version of the calibration records, or each of theirs where some of your own differ.
+
+    >>> calibration_version() == record("calibration", "h100-sxm").version
+    True
+    """
+    return ", ".join(sorted({record("calibration", name, folders).version for name in names("calibration", folders)}))
+
+
 @cache
 def _hash_of(folders: tuple[Path, ...]) -> str:
     import hashlib

@@ -193,10 +193,9 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
 
     data = described(question, folders)
     if as_json:
-        from ironlaw.catalog.load import catalog_hash
         from ironlaw.report.data import common_keys
 
-        sys.stdout.write(json.dumps({**common_keys([], [], catalog_hash(folders)), **data}, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps({**common_keys([], [], folders), **data}, indent=1, allow_nan=False) + "\n")
         return 0
     click.echo(f"{data['title']}")
     for axis, row in data["axes"].items():

@@ -77,10 +77,9 @@ def command(
     if correction is not None:
         _write_correction(found, Path(correction), path)
     if as_json:
-        from ironlaw.catalog.load import catalog_hash
         from ironlaw.report.data import common_keys
 
-        whole = {**common_keys([], [], catalog_hash(folders)), **session.data(found, by)}
+        whole = {**common_keys([], [], folders), **session.data(found, by)}
         sys.stdout.write(json.dumps(whole, indent=1, allow_nan=False, default=float) + "\n")
     else:
         from ironlaw.report import validation

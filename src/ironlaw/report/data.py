@@ -16,6 +16,7 @@ from ironlaw.plan import Job, Plan
 from ironlaw.terms import Term, plain
 
 if TYPE_CHECKING:
+    from ironlaw.catalog.records import Calibration
     from ironlaw.estimate.answer import Estimate, Group
 
 SCHEMA_VERSION = 1
@@ -35,15 +36,22 @@ def number(value: Any, at: int = 0) -> Any:
 def common_keys(
     assumptions: Iterable[Mapping[str, Any]],
     warnings: Iterable[str],
-    catalog_hash: str | None = None,
-    calibration_version: str | None = None,
+    folders: tuple[str, ...] | None = None,
+    calibration: Calibration | None = None,
 ) -> dict[str, Any]:
-    """The keys that every answer begins with; None for a catalogue or a calibration that was not read."""
+    """The keys that every answer begins with; a catalogue's are None without ``folders``, for an answer that reads none.
+
+    ``calibration`` is that of the one device the answer is about; without it the versions of all records are told.
+    """
+    if folders is None:
+        version, digest = None, None
+    else:
+        version, digest = calibration.version if calibration else load.calibration_version(folders), load.catalog_hash(folders)
     return {
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
-        "calibration_version": calibration_version,
-        "catalog_hash": catalog_hash,
+        "calibration_version": version,
+        "catalog_hash": digest,
         "assumptions": [dict(item) for item in assumptions],
         "warnings": list(warnings),
     }
@@ -56,7 +64,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     group, at = estimate.place_of(index)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
     return {
-        **common_keys(assumptions(group, at), warnings(group, at), load.catalog_hash(estimate.folders), group.cluster.calibration.version),
+        **common_keys(assumptions(group, at), warnings(group, at), estimate.folders, group.cluster.calibration),
         "step": {
             "seconds": step,
             "band": step_band(group, at, step),

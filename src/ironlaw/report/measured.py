@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ironlaw.catalog import load
 from ironlaw.questions.answer import Column, Table
 from ironlaw.report.data import common_keys
 from ironlaw.report.measured_logs import efficiency_lines, log_lines, logs_lines, memory_lines, snapshot_lines, timeline_lines
@@ -29,7 +28,7 @@ def diagnosis_data(
     data: Mapping[str, Any], assumptions: Iterable[Mapping[str, Any]], warnings: Iterable[str], folders: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """``data`` with the keys every answer has."""
-    return {**common_keys(assumptions, warnings, load.catalog_hash(folders)), **data}
+    return {**common_keys(assumptions, warnings, folders), **data}
 
 
 def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog import load
 from ironlaw.estimate.bands import step_band, told_apart
 from ironlaw.report.data import common_keys
 from ironlaw.search.advice import advise
@@ -39,8 +38,8 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
         **common_keys(
             bound.assumptions if bound else [],
             [*warnings_of(found), *(plans[0]["warnings"] if plans else [])],
-            load.catalog_hash(found.folders),
-            bound.cluster.calibration.version if bound else None,
+            found.folders,
+            bound.cluster.calibration if bound else None,
         ),
         "question": asked(found),
         "space": found.space,

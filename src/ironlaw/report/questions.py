@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from ironlaw import units
-from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError, UnsupportedError
 from ironlaw.questions.answer import Answer, Column, Table
@@ -22,7 +21,7 @@ from ironlaw.report.text import Ink, short
 def answer_data(answer: Answer, explain: bool = False) -> dict[str, Any]:
     """The answer as plain data with the keys every answer has; tables stand under their own names."""
     return {
-        **common_keys(answer.assumptions, answer.warnings, load.catalog_hash(answer.folders)),
+        **common_keys(answer.assumptions, answer.warnings, answer.folders),
         "title": answer.title,
         "headline": list(answer.headline),
         "feasible": answer.feasible,
