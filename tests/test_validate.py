@@ -16,7 +16,7 @@ from ironlaw.errors import InputError, QuestionError
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.correction import read_correction, write_correction
 from ironlaw.estimate.rows import answer_many
-from ironlaw.validate import predict
+from ironlaw.validate import predict, session
 from ironlaw.validate.fill import SkipError, number, stack_of
 from ironlaw.validate.fit import (
     RECORD,
@@ -32,7 +32,7 @@ from ironlaw.validate.fit import (
 )
 from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, Measured, Run, Skipped, map_row, read_runs
-from ironlaw.validate.score import baseline_data, by_device, by_level, headline, interval_scores, score
+from ironlaw.validate.score import baseline_data, by_device, by_level, far_apart, headline, interval_scores, score
 
 GPT = {
     "id": "a", "family": "ours", "model_name": "GPT", "layers": "24", "hidden": "2048", "heads": "16", "vocab": "50304",
@@ -235,6 +235,18 @@ def test_each_row_that_cannot_be_asked_says_why_and_where(table, ask):
     status, out, err = ask("validate", "--mine", path)
     assert err.count("\n") == len(WRONG)
     assert "ironlaw: line 3 (a): no accelerator" in err
+
+
+def test_a_row_far_from_its_prediction_is_asked_for_its_units(table, ask):
+    path = table(GPT, {**GPT, "step_time_s": str(1000 * float(GPT["step_time_s"]))})
+    err = ask("validate", "--mine", path)[2]
+    assert err.count("\n") == 1 and "line 3 (a): measured 4,000 s" in err and "times apart: check its units" in err
+    told = json.loads(ask("validate", "--mine", path, "--json")[1])
+    assert told["scored"] == 2 and [text.partition(":")[0] for text in told["warnings"]] == ["line 3 (a)"]
+
+
+def test_no_published_run_is_far_from_its_prediction():
+    assert far_apart(session.validate().held_out) == []
 
 
 def test_a_spreadsheets_table_is_read(table, ask):

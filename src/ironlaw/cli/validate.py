@@ -55,6 +55,7 @@ def command(
     from ironlaw.catalog.load import given_folders
     from ironlaw.validate import session
     from ironlaw.validate.runs import RUNS
+    from ironlaw.validate.score import far_apart
 
     folders = given_folders(catalog)
     if runs is not None and mine is not None:
@@ -79,14 +80,16 @@ def command(
     if as_json:
         from ironlaw.report.data import common_keys
 
-        whole = {**common_keys([], [], folders), **session.data(found, by)}
+        whole = {**common_keys([], far_apart(found.held_out), folders), **session.data(found, by)}
         sys.stdout.write(json.dumps(whole, indent=1, allow_nan=False, default=float) + "\n")
     else:
         from ironlaw.report import validation
 
         sys.stdout.write((validation.markdown(found) if markdown else validation.text(found, by)) + "\n")
-    for skipped in found.held_out.skipped if (mine or runs) and not as_json else ():
-        click.echo(f"ironlaw: line {skipped.line} ({skipped.id}): {skipped.reason}", err=True)
+    if (mine or runs) and not as_json:
+        skipped = [f"line {one.line} ({one.id}): {one.reason}" for one in found.held_out.skipped]
+        for line in (*skipped, *far_apart(found.held_out)):
+            click.echo(f"ironlaw: {line}", err=True)
     return 0 if found.held_out.prepared.runs else 1
 
 

@@ -142,6 +142,20 @@ def mixtures(scored: Scored) -> Summary:
     return scored.summary("mixtures", np.array([r.apart == MIXTURE for r in scored.prepared.runs], dtype=bool))
 
 
+FAR = 5.0  # times: no published run that was mapped lies so far from its prediction; milliseconds or a cluster's rate do
+
+
+def far_apart(scored: Scored) -> list[str]:
+    """A sentence for each row whose measurement is ``FAR`` times its prediction or more, or as much less: a unit may be wrong."""
+    times = np.exp(np.abs(np.log(scored.predicted / scored.prepared.measured)))
+    return [
+        f"line {run.line} ({run.id}): measured {scored.prepared.measured[i]:,.4g} s a step, predicted {scored.predicted[i]:,.4g} s, "
+        f"{times[i]:,.0f} times apart: check its units (seconds; tokens/s and TFLOP/s of one accelerator)"
+        for i, run in enumerate(scored.prepared.runs)
+        if times[i] >= FAR
+    ]
+
+
 def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
