@@ -253,6 +253,7 @@ class Program:
                 yield self.gradient(f"output {kind}", seconds, m.hidden_size, m.vocab_size // self.plan["tp"], kind, wide=True)
             if self.plan["zero"] == 3 and self.plan["dp"] > 1:
                 yield self.meet("exposed gather and scatter", "reduce_scatter", both / 3.0, m.vocab_size * m.hidden_size)
+            yield from self.summed(out)
             yield self.norm("final norm", tree.leaf(out, "final norm") * 2.0 / 3.0, backward=True)
             yield Host("done")
         for i in range(self.layers):
@@ -260,6 +261,7 @@ class Program:
             yield from self.gather("exposed gather and scatter, backward", 0.5)
             yield from self.again(i)
             yield from self.layer_backward()
+            yield from self.summed(tree.layer)
             yield Host("done")
             yield from self.tensor("backward")
             yield from self.scatter()
@@ -267,9 +269,15 @@ class Program:
         if self.stage == 0:
             yield Host("evaluate", text="EmbeddingBackward0")
             yield self.rows("scatter-add", "aten::embedding_dense_backward", "scatter", tree.leaf(tree.embedding, "scatter-add"))
+            yield from self.summed(tree.embedding)
             yield Host("done")
             if self.plan["tp"] > 1:
                 yield self.tensor_meet("all-reduce", "all_reduce", tree.leaf(tree.embedding, "all-reduce"))
+
+    def summed(self, node: Mapping[str, Any]) -> Generator[Any, None, None]:
+        """The gradients of this micro-batch added to those before."""
+        if seconds := self.tree.leaf(node, "gradient accumulation"):
+            yield self.pointwise("gradient accumulation", seconds, "aten::add_", "add", self.model.hidden_size)
 
     def again(self, i: int) -> Generator[Any, None, None]:
         """What this layer recomputes: a share of the layers does all of what a share of each layer stands for."""
@@ -370,17 +378,30 @@ class Program:
         if self.plan["tp"] == 1:
             return
         node = self.tree.part(self.tree.layer, "tensor parallel")
-        if not node["parts"]:  # cut into pieces beside the products: what is left of it
-            operation = ("all_gather" if way == "forward" else "reduce_scatter") if self.plan["sp"] else "all_reduce"
-            yield self.tensor_meet("tensor parallel", operation, float(node["value"]) / 2.0)
-            return
-        passes = float(node.get("times", 1.0))
-        inner = self.tree.part(node, "tensor parallel")
-        for group, leaf in (("all-gathers", "all-gather"), ("reduce-scatters", "reduce-scatter"), ("all-reduces", "all-reduce")):
-            found = self.tree.part(inner, group)
-            count = round(float(found.get("times", 1.0 if found["value"] else 0.0)) * passes / 2.0)
-            for _ in range(count if found["value"] else 0):
-                yield self.tensor_meet(leaf, leaf.replace("-", "_"), self.tree.leaf(found, leaf))
+        parts = {part["name"]: part for part in node["parts"]}
+        late = parts.get("beside weight and input gradients")
+        summed = 0.5 if late is None else 1.0
+        for group, share in (("all-gathers", 1.0), ("all-reduces", summed), ("reduce-scatters", summed)):
+            yield from self.tensor_group_of(parts[group], share if way == "forward" else 1.0 - share)
+        if way == "backward":
+            yield from self.tensor_group_of(parts["all-gathers of gradients"], 1.0)
+        pieces = parts.get("in pieces beside products", {"parts": []})
+        for found in (late or {"parts": []})["parts"] if way == "backward" else ():
+            yield from self.tensor_shown(found, float(found["value"]))
+        for found in pieces["parts"]:
+            if ("of gradients" in found["name"]) == (way == "backward"):
+                yield from self.tensor_shown(found, float(found["value"]) * float(pieces.get("times", 1.0)))
+
+    def tensor_group_of(self, found: Any, share: float) -> Generator[Any, None, None]:
+        leaf = found["parts"][0]["name"]
+        for _ in range(round(float(found.get("times", 1.0 if found["value"] else 0.0)) * share) if found["value"] else 0):
+            yield self.tensor_meet(leaf, leaf.partition(" of ")[0].replace("-", "_"), self.tree.leaf(found, leaf))
+
+    def tensor_shown(self, found: Any, seconds: float) -> Generator[Any, None, None]:
+        """What shows of a collective beside a product."""
+        if seconds:
+            (operation,) = re.findall(r"^(all-gather|all-reduce|reduce-scatter)", found["name"])
+            yield self.tensor_meet(found["name"], operation.replace("-", "_"), seconds)
 
     def tensor_meet(self, leaf: str, operation: str, seconds: float) -> Meet:
         return Meet(

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import ironlaw
-from ironlaw.estimate import context, experts, layer, sharding, step
-from ironlaw.estimate.kinds import kinds
+from ironlaw.estimate import context, experts, sharding, step, tensor
 from ironlaw.estimate.parts import Shapes
 from ironlaw.estimate.trained import stage_trained
 from ironlaw.plan import AXES, Plan
@@ -124,11 +123,10 @@ def measure(**changes) -> dict[str, float]:
     group = ask(**changes)
     memory, timed, plan, job, cluster = group.memory.tree, group.step.tree, group.plan, group.job, group.cluster
     (saved,) = (t for t in memory.walk() if t.name.startswith("saved "))
-    (kind,) = kinds(job.model)
     shapes = Shapes.of(job, plan)
     (scattered, whole, replicated) = sharding.reductions(job, cluster, plan, *stage_trained(job, group.step.pace.classes[0]))
     exchanged = experts.communication(cluster, job, plan, shapes)["all-to-all"]
-    tensor = layer.tensor_parallel(cluster, job, plan, kind)["all-reduce"]
+    summed = tensor.collectives(cluster, job, plan)["all-reduce"]
     ring = context.ring(cluster, job, plan, shapes)
 
     def ranks(term) -> float:
@@ -150,7 +148,7 @@ def measure(**changes) -> dict[str, float]:
         "norm traffic": one(timed["norms"].inputs["traffic"]),
         "optimizer traffic": one(timed["optimizer"].inputs["traffic"]),
         "micro-batches": one(plan.num_microbatches),
-        "tensor bytes": one(tensor.inputs["size"]),
+        "tensor bytes": one(summed.inputs["size"]),
         "ring bytes": one(ring.inputs["size"]),
         "hand-over bytes": one(step.point_to_point(job, cluster, plan)["p2p"].inputs["size"]),
         "all-to-all bytes": one(exchanged.inputs["size"]),
@@ -158,7 +156,7 @@ def measure(**changes) -> dict[str, float]:
         "expert gradient bytes": one(scattered[1][1].inputs["size"]),
         "whole gradients": one(whole[1][0].inputs["size"]),
         "whole expert gradients": one(whole[1][1].inputs["size"]),
-        "tensor ranks": ranks(tensor),
+        "tensor ranks": ranks(summed),
         "ring ranks": one(ring.inputs["n"]),
         "all-to-all ranks": ranks(exchanged),
         "gradient ranks": ranks(scattered[1][0]),

@@ -36,8 +36,8 @@ def seconds(model="llama-3-8b", **options):
 
 def test_all_of_it_exposed_is_no_overlap_and_none_is_free():
     times = np.linspace(0.0, 3.0, 7)
-    np.testing.assert_array_equal(overlap.partly_exposed(times, 1.0), times)
-    np.testing.assert_array_equal(overlap.partly_exposed(times, 0.0), 0.0)
+    np.testing.assert_array_equal(overlap.in_pieces(4.0, times, 0.0, 1.0, 4, 0.0), times)
+    np.testing.assert_array_equal(overlap.in_pieces(4.0, times, 0.0, 0.0, 4, 0.0), 0.0)
 
 
 def test_one_domain_loses_nothing_and_each_doubling_the_same():

@@ -64,7 +64,7 @@ def test_hiding_is_faster_and_never_hides_all():
 def test_every_window_adds_what_the_rule_of_overlap_says():
     """max(compute + slowdown min(compute, communication), communication) - compute, by hand, in each of the four windows."""
     tree = asked(PAIRS).groups[0].step.tree
-    windows = [t for t in tree.walk() if " beside " in t.name and t.law is not None]
+    windows = [t for t in tree["beside another micro-batch"].walk() if " beside " in t.name and t.law is not None]
     assert len(windows) == 4
     for window in windows:
         compute, wire = (np.ravel(window.inputs[name])[0] for name in ("compute", "communication"))
@@ -77,7 +77,7 @@ def test_the_windows_hold_the_computation_of_a_layer_once():
     """The four windows together are one forward and one backward; weight gradients only change the window they are in."""
     for delay in (False, True):
         tree = asked(PAIRS, delay_wgrad_compute=delay).groups[0].step.tree
-        windows = [t for t in tree.walk() if " beside " in t.name and t.law is not None]
+        windows = [t for t in tree["beside another micro-batch"].walk() if " beside " in t.name and t.law is not None]
         whole = sum(np.ravel(tree[name].value)[0] for name in ("forward", "backward", "recompute"))
         assert sum(np.ravel(w.inputs["compute"])[0] for w in windows) == pytest.approx(whole, rel=1e-9)
 

@@ -442,9 +442,14 @@ HIDING = {
 def test_what_runs_beside_computation_sends_the_same_bytes():
     """Overlap hides time and no bytes."""
     shown = roofline("llama-3-8b", overlap="none", **HIDING)
-    waited = sum(row["wire_bytes"] for row in shown["operators"] if row["operator"] in ("all-gather", "reduce-scatter"))
+    names = ("all-gather", "all-gather of gradients", "reduce-scatter")
+    waited = sum(row["wire_bytes"] for row in shown["operators"] if row["operator"] in names)
     beside = {row["collective"]: row for row in roofline("llama-3-8b", overlap="all", **HIDING)["hidden"]}
-    assert beside["tensor parallel"]["wire_bytes"] == pytest.approx(waited)
+    assert sum(beside[f"{name} in pieces"]["wire_bytes"] for name in names) == pytest.approx(waited)
+    # an input is gathered as often again for its weight gradient, a gradient scattered as often as an output
+    again, sums = beside["all-gather beside an input gradient"], beside["reduce-scatter beside a weight gradient"]
+    assert again["wire_bytes"] == pytest.approx(beside["all-gather in pieces"]["wire_bytes"])
+    assert sums["wire_bytes"] == pytest.approx(beside["reduce-scatter in pieces"]["wire_bytes"])
     hops = next(
         row
         for row in shown["operators"]

@@ -115,8 +115,16 @@ def test_a_rule_writes_its_cell_and_reports_itself(change, cell, value, rule):
 
 
 def test_a_full_row_needs_no_rule_and_counts():
-    run = mapped(sharding="none")
+    run = mapped(sharding="none", model_name="Ours 7B")
     assert (run.rules, run.apart) == ((), ())
+
+
+def test_families_keep_their_traits_at_every_size():
+    """Tables tell sizes alone; the catalogue tells what GPT, BLOOM and MPT share."""
+    (gpt,), (bloom,), (llama,) = (mapped(sharding="none", model_name=name).asked for name in ("GPT 7B", "BLOOM-prelim 7B", "Llama 7B"))
+    assert (gpt["model"]["position_embedding"], gpt["model"]["dropout"], gpt["model"]["mlp_bias"]) == ("learned", "on", "on")
+    assert (bloom["model"]["position_embedding"], bloom["model"]["dropout"]) == ("alibi", "off")
+    assert "position_embedding" not in llama["model"]
 
 
 @pytest.mark.parametrize(

@@ -172,8 +172,11 @@ class Framework(Record):
     residual_bytes: Sourced = quantity("B")  # per element of the hidden state and residual addition
     rotary_bytes: Sourced = quantity("B")  # per element of queries and keys
     activation_bytes: Sourced = quantity("B")  # per element of the MLP's wide tensors
-    score_bytes: Sourced = quantity("B")  # per attention score, unfused attention, forward
-    backward_traffic_ratio: Sourced = quantity("1")
+    score_bytes: Sourced = quantity("B")  # per attention score, mask and softmax of unfused attention, forward
+    dropout_bytes: Sourced | None = quantity("B", required=False)  # per element, forward, beside the addition; absent: a kernel of its own
+    attention_copies: dict[str, Sourced] = quantities("B")  # per element of flash attention's inputs and output, and backward
+    fused_bias_gradients: bool = False  # the product of a weight gradient sums that of the bias
+    backward_traffic_ratio: Sourced = quantity("1")  # of a norm: bytes backward over those forward
     loss_bytes: Sourced = quantity("B")  # HBM bytes moved per logit, forward and backward
     logit_memory: Sourced = quantity("B")  # bytes alive per logit at the peak
     fused_loss_memory: Sourced | None = quantity("B", required=False)  # the same where the loss is compiled and cannot work in place
@@ -188,6 +191,7 @@ class Framework(Record):
     straddling_tiles: bool = False  # a tile may hold rows of two experts and is then computed for each; else experts start a tile
     expert_streams: Sourced | None = quantity("1", required=False)  # experts launched one by one, side by side; absent: one kernel
     fused_wgrad: bool = False  # a weight gradient is added to the stored one inside its product
+    async_tensor: bool = False  # the sum of an input gradient over tensor-parallel ranks runs beside the weight gradient
     narrow_inputs: Sourced | None = quantity("1", required=False)  # 1: the cast input of a linear layer is kept; absent: the wide one
     narrow_weights: Sourced | None = quantity("1", required=False)  # 1: weights are cast once a step and kept; absent: at every use
     narrow_sequence: Sourced | None = quantity("1", required=False)  # 1: sequence parallelism gathers the cast tensor
@@ -195,9 +199,11 @@ class Framework(Record):
         "1", required=False
     )  # 1: with delayed scaling a norm writes the cast input of the product behind
     fused_scales: Sourced | None = quantity("1", required=False)  # 1: the kernel that makes a tensor finds its scale; absent: a pass before
+    narrow_with_one_scale: bool = False  # narrow_inputs and narrow_sequence hold where a tensor has one scale, and not elsewhere
     one_layout: tuple[str, ...] = ()  # architectures where one orientation of a tensor with one scale serves all products
     fp8_scaling: str = "current"  # what the precision fp8 means where nobody says: current | delayed
     param_gather: dict[str, Sourced] = quantities("B")  # precision -> a weight as gathered where it is kept narrow (fp8_param_gather)
+    default_param_gather: bool = False  # fp8_param_gather where nobody says, for the precisions of param_gather
     optimizer_passes: Sourced = quantity("1")  # times the fused optimizer's traffic
     allocator_slack: Sourced = quantity("1")
     workspace: Sourced = quantity("B")

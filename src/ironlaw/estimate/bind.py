@@ -205,14 +205,15 @@ def bind_narrow(options: dict[str, Any], framework: Framework, precision: Precis
             raise QuestionError(f"--fp8-scaling {scaling}: only fp8 has a scale for a tensor, {precision.name} has scales for parts of it")
     elif "fp8_scaling" not in options:
         assume(assumptions, "fp8_scaling", scaling, "default")
-    gather = options.get("fp8_param_gather", False)
+    habit = framework.default_param_gather and precision.name in framework.param_gather
+    gather = options.get("fp8_param_gather", habit)
     if gather and precision.name not in framework.param_gather:
         known = ", ".join(framework.param_gather) or "none"
         raise UnsupportedError(
             f"--fp8-param-gather on: {framework.name} gathers no weights in {precision.name} (known: {known}); name another --framework"
         )
     if "fp8_param_gather" not in options:
-        assume(assumptions, "fp8_param_gather", "off", "default")
+        assume(assumptions, "fp8_param_gather", "on" if gather else "off", "default")
     if not any(options.get(f"bf16_layers_at_{end}") for end in ("start", "end")):
         assume(assumptions, "layers in bf16", "0", "default")
     return {"fp8_scaling": scaling, "fp8_param_gather": gather}

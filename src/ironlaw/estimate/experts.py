@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import narrow, tiers
+from ironlaw.estimate import gradients, narrow, tiers
 from ironlaw.estimate.counts import expert_width, visited
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
 from ironlaw.law import experts, flops
@@ -52,7 +52,7 @@ def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: A
     """One GEMM an expert of the rank, all in one kernel: ``m`` rows in all, ``n`` by ``k`` weights each."""
     p = job.precision
     local = job.model.num_experts / plan.ep
-    weights = local * n * k * (gradient_written(job) if wgrad else p.operand_bytes)
+    weights = local * n * k * (gradients.written(job) if wgrad else p.operand_bytes)
     moved = weights + m * k * p.operand_bytes + m * n * (p.operand_bytes if wgrad else p.activation_bytes)
     flop = flops.gemm(computed_rows(job, m, local), n, k)
     return kernel(cluster, name, flop, moved, p.peak, cluster.experts(p.gemm), launches=product_launches(job, local))
@@ -63,11 +63,6 @@ def computed_rows(job: Job, m: Any, local: Any) -> Any:
     f = job.framework
     tile = TILE if f.expert_tile is None else f.expert_tile.value
     return experts.straddling_rows(m, local, tile) if f.straddling_tiles else experts.padded_rows(m, local, tile)
-
-
-def gradient_written(job: Job) -> float:
-    """Bytes a weight gradient's product moves for each weight: read and written where it adds to the stored one, else written."""
-    return 2.0 * job.framework.gradient_bytes.value if job.framework.fused_wgrad else job.precision.activation_bytes
 
 
 def product_launches(job: Job, local: Any) -> Any:
@@ -112,16 +107,16 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
     ]
 
 
-def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, ratio: float, backward: bool) -> list[Term]:
+def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, activation: float, backward: bool) -> list[Term]:
     """Rows copied to their experts' order and summed back, the activation function, scores and top-k.
 
-    ``ratio`` is that of bytes to those of 2-byte elements forward; copies move as much back as there.
+    ``activation`` is bytes for each element of the wide tensor; copies move as much back as there.
     """
-    f, p, m = job.framework, job.precision, rows(job, plan, s)
+    p, m = job.precision, rows(job, plan, s)
     copied = p.activation_bytes * float(expert_width(job.model)) * row_copies(job, plan, s, backward)
     made = [
         elementwise(cluster, "permute and unpermute", copied, PERMUTATIONS, cluster.row_bandwidth),
-        elementwise(cluster, "experts' activation function", ratio * f.activation_bytes.value * m * width(job, plan)),
+        elementwise(cluster, "experts' activation function", activation * m * width(job, plan)),
         routing_scores(cluster, job, plan, s, backward),
     ]
     return made + casts(cluster, job, plan, s, backward)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import AttentionConstants
-from ironlaw.estimate import adapters, experts, frozen, narrow, state, tiers
-from ironlaw.estimate.counts import index_share, norms_of
+from ironlaw.estimate import adapters, between, experts, frozen, gradients, state
+from ironlaw.estimate.counts import index_share
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, kernel
-from ironlaw.estimate.products import linear_shapes
+from ironlaw.estimate.products import LAST_PRODUCTS, linear_shapes
 from ironlaw.estimate.sequence import attended_span, sequence_ranks, slowest_key_length
 from ironlaw.law import flops, kernels, masks, traffic
 from ironlaw.plan import Cluster, Job, Plan
@@ -34,7 +32,7 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
     for name, (m, n, k) in linear_shapes(job, s, kind).items():
         made.append(gemm(cluster, job, f"{name} dgrad", m, k, n))
         if not job.lora_rank:
-            made.append(gemm(cluster, job, f"{name} wgrad", k, n, m))
+            made.append(gemm(cluster, job, f"{name} wgrad", k, n, m, result=gradients.written(job)))
     made += adapters.backward(cluster, job, plan, s, kind)
     made += frozen.dequantised(cluster, job, plan, s, kind) + frozen.transposed(cluster, job, plan, s, kind)
     return made + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
@@ -84,11 +82,10 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
         wide = job.precision.wide
         core = kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency)
         return [core, *index_scores(cluster, job, plan, backward)]
-    ratio = job.framework.backward_traffic_ratio.value if backward else 1.0
     flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, plan.seq_len, s.heads, s.head_dim)
     scores = plan.micro_batch_size * (plan.seq_len / plan.cp) * plan.seq_len * s.heads
     gemm_scores = 2.0 * e * scores * (2.0 if backward else 1.0)  # the batched GEMMs write the scores and read them
-    softmax = (job.framework.score_bytes.value * (e / 2.0) * ratio) * scores
+    softmax = between.scores(job, backward) * scores
     return [
         kernel(
             cluster,
@@ -134,61 +131,10 @@ def aligned_peak(cluster: Cluster, job: Job) -> str:
     return "fp32" if unaligned and "fp32" in cluster.accelerator.peak else wide
 
 
-FROZEN_NORM = 0.75  # of the bytes of a norm's backward pass: without the pass that sums the gradient of its weight
-
-
-def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward: bool = False) -> list[Term]:
-    """Norms, residual additions, rotary embedding, the MLP's activation function, and casts of narrow formats."""
-    model, f = job.model, job.framework
-    ratio = (f.backward_traffic_ratio.value if backward else 1.0) * job.precision.activation_bytes / 2.0
-    own = FROZEN_NORM if backward and job.lora_rank else 1.0
-    hidden, norms = s.sequence_tokens * s.hidden, norms_of(model, kind)
-    shapes = linear_shapes(job, s, kind)
-    normed = ratio * f.norm_bytes.value * norms * hidden
-    fused = min(narrow.fused_norms(job, shapes), norms)
-    if not backward and fused:
-        normed = normed - fused * (job.precision.activation_bytes - job.precision.operand_bytes) * hidden
-    groups = [
-        elementwise(cluster, "norms", own * normed, norms),
-        elementwise(cluster, "residuals", ratio * f.residual_bytes.value * kind.blocks * hidden, kind.blocks),
-    ]
-    wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]
-    if wide:
-        groups.append(elementwise(cluster, "activation function", ratio * f.activation_bytes.value * s.tokens * wide[0]))
-    if model.position_embedding == "rope" and kind.mixer == "attention":
-        rotated = s.tokens * (s.heads + s.kv_heads) * s.head_dim
-        groups.append(elementwise(cluster, "rotary embedding", ratio * f.rotary_bytes.value * rotated))
-    if model.qk_norm and kind.mixer == "attention":
-        normed = s.tokens * (s.heads + s.kv_heads) * s.head_dim
-        groups.append(elementwise(cluster, "query and key norms", ratio * f.norm_bytes.value * normed, 2.0))
-    if kind.mixer in ("linear", "mamba"):
-        groups.append(state.convolution(cluster, job, s, kind, ratio, backward))
-    groups += narrow.casts(cluster, job, plan, shapes, backward)
-    return groups + (experts.memory_bound(cluster, job, plan, s, ratio, backward) if kind.routed else [])
-
-
-def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind, backward: bool = False) -> Term:
-    """Collectives of one pass over a layer: two all-reduces of its activations, or their two halves when sp is on.
-
-    A reduce-scatter and an all-gather move what one all-reduce moves; they are timed apart where the tier's record does so.
-    Routed experts take their tokens from the sequence-parallel share: only attention and shared experts need the pair.
-    What is gathered may have been cast before; sums are reduced wide.
-    """
-    pairs = kind.blocks - (1.0 if kind.routed and not job.model.shared_expert_intermediate_size else 0.0)
-    size = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
-    reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, size, 1.0)
-    cast = plan.tokens * job.model.hidden_size * narrow.sent_bytes(job, backward)
-    gather = tiers.collective(cluster, plan, "all-gather", "all_gather", plan.tp, cast, 1.0)
-    scatter = tiers.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.tp, size, 1.0)
-    off, on = np.where(plan.sp > 0, 0.0, pairs), np.where(plan.sp > 0, pairs, 0.0)
-    parts = [total(f"{t.name}s", [t], times=n) for t, n in ((reduce, off), (gather, on), (scatter, on))]
-    return total("tensor parallel", parts)
-
-
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """One pass forward, without its collectives."""
     parts = linear_forward(cluster, job, plan, s, kind)
-    return total("forward", [*parts, *core(cluster, job, plan, s, kind), *memory_bound(cluster, job, plan, s, kind)])
+    return total("forward", [*parts, *core(cluster, job, plan, s, kind), *between.memory_bound(cluster, job, plan, s, kind)])
 
 
 def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
@@ -196,12 +142,9 @@ def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> T
     parts = [
         *linear_backward(cluster, job, plan, s, kind),
         *core(cluster, job, plan, s, kind, backward=True),
-        *memory_bound(cluster, job, plan, s, kind, backward=True),
+        *between.memory_bound(cluster, job, plan, s, kind, backward=True),
     ]
     return total("backward", parts, times=1.0 if kind.trained else 0.0)
-
-
-LAST_PRODUCTS = ("mlp out gemm", "shared expert out gemm", "experts out gemm")  # backward needs their input, not their output
 
 
 def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
@@ -219,7 +162,7 @@ def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> 
         [
             total("linear layers again", products, times=linear),
             total("attention core again", core(cluster, job, plan, s, kind), times=again),
-            total("memory-bound operators again", memory_bound(cluster, job, plan, s, kind), times=bytes_bound),
+            total("memory-bound operators again", between.memory_bound(cluster, job, plan, s, kind), times=bytes_bound),
         ],
         times=trained,
     )

@@ -63,7 +63,13 @@ def layouts(job: Job, cluster: Cluster) -> float:
 
 def keeps_inputs(job: Job) -> bool:
     """True where the cast input of a linear layer is kept for its weight gradient, and not the wide one."""
-    return job.precision.narrow and job.framework.narrow_inputs is not None and job.framework.narrow_inputs.value > 0
+    return _does(job, job.framework.narrow_inputs)
+
+
+def _does(job: Job, said: Sourced | None) -> bool:
+    """True where the stack's record says that it does this with the job's format."""
+    known = job.precision.one_scale or not job.framework.narrow_with_one_scale
+    return job.precision.narrow and known and said is not None and said.value > 0
 
 
 def keeps_weights(job: Job) -> bool:
@@ -92,7 +98,7 @@ def second_copies(job: Job) -> bool:
 
 def gathers_cast(job: Job) -> bool:
     """True where sequence parallelism gathers tensors after they were cast."""
-    return job.precision.narrow and job.framework.narrow_sequence is not None and job.framework.narrow_sequence.value > 0
+    return _does(job, job.framework.narrow_sequence)
 
 
 def sent_bytes(job: Job, backward: bool) -> float:
@@ -147,8 +153,8 @@ def activation_cast(cluster: Cluster, job: Job, rows: Any, width: Any, split: An
     both = 1.0 if job.lora_rank else layouts(job, cluster)  # frozen weights have no gradient to read the other orientation
     if not keeps_inputs(job):
         if backward and fuses_casts(job):
-            return once(job, elements, both)
-        return once(job, elements, 1.0) * (both if backward else 1.0)
+            return once(job, elements / split, both)
+        return once(job, elements / split, 1.0) * (both if backward else 1.0)
     if fused:
         return 2.0 * (both - 1.0) * p.operand_bytes * elements
     turned = (np.asarray(split) > 1.0) & p.one_scale & (both > 1.0)
@@ -168,7 +174,8 @@ def weight_casts(cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any
         return [elementwise(cluster, name, whole_weights(cluster, job, weights), 2.0, times=np.where(anew, 1.0, 0.0))]
     shards = np.where(anew & job.fp8_param_gather, ranks, 1.0)
     wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else p.parameter_bytes
-    reads = 0.0 if job.fp8_param_gather else scale_reads(job)  # scales of all weights are found once a step there
+    found = job.fp8_param_gather or (backward and fuses_casts(job))  # once a step for all weights, or by the forward pass
+    reads = 0.0 if found else scale_reads(job)
     here = traffic.cast(weights, p.parameter_bytes, p.weight_bytes, reads, 1.0)
     before = traffic.cast(weights / shards, wide, p.weight_bytes, reads, 1.0) + (2.0 * p.weight_bytes * weights if backward else 0.0)
     return [elementwise(cluster, name, np.where(shards > 1.0, before, here), 2.0)]

@@ -104,11 +104,14 @@ def sustained(cluster: Cluster, benchmarked: Any) -> Any:
     return Sourced(benchmarked.value * factor, benchmarked.unit, text, benchmarked.source, benchmarked.note)
 
 
-def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bool = False) -> Term:
-    """The leaf of one GEMM of (m, k) by (k, n), narrow operands and a wide result; ``wide`` keeps all of it wide."""
+def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bool = False, result: float | None = None) -> Term:
+    """The leaf of one GEMM of (m, k) by (k, n), narrow operands and a wide result; ``wide`` keeps all of it wide.
+
+    ``result``: bytes moved for an element of the result, where it is not written once in the type of activations.
+    """
     p = job.precision
     operand = p.activation_bytes if wide else p.operand_bytes
-    moved = traffic.gemm(m, n, k, operand, operand, p.activation_bytes)
+    moved = traffic.gemm(m, n, k, operand, operand, p.activation_bytes if result is None else result)
     peak, constants = (p.wide, p.wide) if wide else (p.peak, p.gemm)
     return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants))
 

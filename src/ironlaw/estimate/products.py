@@ -10,6 +10,8 @@ from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.parts import Shapes
 from ironlaw.plan import Job
 
+LAST_PRODUCTS = ("mlp out gemm", "shared expert out gemm", "experts out gemm")  # backward needs their input, not their output
+
 
 def linear_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
     """The layer's dense GEMMs forward, by name: (m, n, k). A routed layer's are attention and shared experts."""

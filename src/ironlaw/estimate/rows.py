@@ -24,7 +24,8 @@ MAX_BYTES = 200_000_000
 _DIMENSIONS = (
     "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
     "gated_mlp", "sliding_window", "tie_word_embeddings", "max_position_embeddings", "num_experts", "num_experts_per_tok",
-    "moe_intermediate_size", "shared_expert_intermediate_size", "first_k_dense_replace",
+    "moe_intermediate_size", "shared_expert_intermediate_size", "first_k_dense_replace", "position_embedding",
+    "dropout", "query_key_value_bias", "attention_output_bias", "mlp_bias",
 )  # fmt: skip
 _YES = {"y": "on", "n": "off"}
 _GRAPHS = {"y": "full", "n": "none"}

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate import adapters, context, experts, layer, narrow, offloading, paired, state, tiers
+from ironlaw.estimate import adapters, context, experts, gradients, layer, narrow, offloading, paired, state, tensor, tiers
+from ironlaw.estimate.counts import embedding_parameters
 from ironlaw.estimate.host import held_parameters
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.sharding import both_ends, data_parallel, exposed, fully_sharded, parameter_bytes
 from ironlaw.estimate.stages import Pace, Stage, slowest, stages
+from ironlaw.estimate.trained import layer_trained
 from ironlaw.law import kernels, overlap, pipeline, states, traffic
 from ironlaw.plan import Cluster, Job, Plan
 from ironlaw.terms import Term, fold, leaf, total
@@ -86,13 +87,14 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         alone = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
         extra = sum(held[kind] * time for kind, time in hidden.items())
     pipeline_time = _pipeline_time(classes, alone, hop.value, plan)
-    gradients, parameters = data_parallel(job, cluster, plan, pace, forward, backward)
+    reduced, gathered = data_parallel(job, cluster, plan, pace, forward, backward)
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches),
         bubble(job, plan, pipeline_time, np.minimum(one_micro_batch + extra, pipeline_time), (forward, backward, weight)),
-        gradients,
+        *lone_hand_overs(plan, hop, fold(layers), forward / (forward + backward)),
+        reduced,
         *both_ends(job, cluster, plan),
-        parameters,
+        gathered,
         *narrow.kept_weights(cluster, job, plan, pace),
         *loss_scaling(job, cluster, plan, pace),
         optimizer(job, cluster, plan, pace),
@@ -143,7 +145,7 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     again = layer.recompute(cluster, job, plan, s, kind)
     device = forward.value + backward.value + again.value
     passes = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
-    shown = exposed_tensor_parallel(cluster, plan, *every_pass(job, cluster, plan, kind, passes))
+    shown = tensor.parallel(cluster, job, plan, kind, forward, backward)
     ring = [context.context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
     routed = [expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), passes)] if kind.routed else []
     inside = fold([shown, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
@@ -151,28 +153,8 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
     waits = fold([shown, *ring, *routed, sharded, *away])  # while the device waits for data the host launches on
     host = host_dispatch(job, cluster, plan, kind, forward.value, device, waits, passes)
-    return [forward, backward, again, shown, *ring, *routed, sharded, *away, host]
-
-
-def every_pass(job: Job, cluster: Cluster, plan: Plan, kind: Kind, passes: Any) -> tuple[Term, Any]:
-    """Tensor-parallel collectives of a layer and how often they run; backward may gather other bytes than forward."""
-    there = layer.tensor_parallel(cluster, job, plan, kind)
-    if not kind.trained or narrow.sent_bytes(job, backward=True) == narrow.sent_bytes(job, backward=False):
-        return there, passes
-    back = layer.tensor_parallel(cluster, job, plan, kind, backward=True)
-    return total("both ways", [total("forward passes", [there], times=passes - 1.0), total("backward pass", [back])]), 1.0
-
-
-def exposed_tensor_parallel(cluster: Cluster, plan: Plan, tensor: Term, passes: Any) -> Term:
-    """Tensor-parallel communication of every pass: waited for, or cut into pieces that run beside their GEMM."""
-    beside = (plan.overlap_tp > 0) & (plan.tp <= tiers.domain_ranks(cluster, plan))  # pieces go over scale-up links alone
-    if not np.any(beside):
-        return total("tensor parallel", [tensor], times=passes)
-    share = cluster.systems.tp_exposed
-    if not np.all(beside):
-        shown: Any = np.where(beside, share.value, 1.0)
-        share = Sourced(shown, share.unit, f"{share.text} where overlapped, else 1", share.source, share.note)
-    return leaf("tensor parallel", overlap.partly_exposed, "s", "network", communication=tensor.value * passes, share=share)
+    summed = gradients.accumulation(cluster, job, plan, *layer_trained(job, kind))
+    return [forward, backward, again, summed, shown, *ring, *routed, sharded, *away, host]
 
 
 def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, device: Any, network: Any, passes: Any) -> Term:
@@ -207,8 +189,8 @@ def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kin
         return exposed(cluster, "expert parallel", beside, whole.value)
     if not np.any(plan.overlap_ep > 0):
         return whole
-    (dispatch, combine), (gradients, _) = (experts.dispatched(term) for term in (pass_by, back))
-    return paired.exchange(cluster, job, plan, kind, computed, whole, [dispatch, combine, gradients, combine])
+    (dispatch, combine), (returned, _) = (experts.dispatched(term) for term in (pass_by, back))
+    return paired.exchange(cluster, job, plan, kind, computed, whole, [dispatch, combine, returned, combine])
 
 
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:
@@ -236,7 +218,8 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     moved = s.tokens * s.hidden * e
     reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
     frozen = job.lora_rank or job.model.frozen_layers
-    scatter = [] if frozen else [elementwise(cluster, "scatter-add", 3.0 * moved)]
+    summed = gradients.accumulation(cluster, job, plan, embedding_parameters(job.model))
+    scatter = [] if frozen else [elementwise(cluster, "scatter-add", 3.0 * moved), summed]
     return total(
         "embedding",
         [elementwise(cluster, "look-up", 2.0 * moved), *scatter, reduce],
@@ -247,23 +230,26 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Final norm, output projection and cross-entropy, forward and backward."""
     e, vocab = job.precision.activation_bytes, job.model.vocab_size / plan.tp
     logits = s.tokens * vocab
+    trained = not job.lora_rank
+    wgrad = [gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True, result=gradients.written(job))] if trained else []
     compute = [
         gemm(cluster, job, "output gemm", s.tokens, vocab, s.hidden, wide=True),
         gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab, wide=True),
-        *([] if job.lora_rank else [gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True)]),
+        *wgrad,
         elementwise(cluster, "cross-entropy", job.framework.loss_bytes.value * logits * e / 2.0),
         elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]
     busy = fold(compute)
+    summed = [] if not trained else [gradients.accumulation(cluster, job, plan, job.model.vocab_size * job.model.hidden_size)]
     weights = job.model.vocab_size * job.model.hidden_size / plan.tp
-    gradients = weights * job.framework.gradient_reduce_bytes.value
+    whole = weights * job.framework.gradient_reduce_bytes.value
     gather = tiers.collective(cluster, plan, "gather", "all_gather", plan.shard_ranks, weights * parameter_bytes(job), plan.tp)
-    scatter = tiers.collective(cluster, plan, "scatter", "reduce_scatter", plan.shard_ranks, gradients, plan.tp)
+    scatter = tiers.collective(cluster, plan, "scatter", "reduce_scatter", plan.shard_ranks, whole, plan.tp)
     sharded = np.where(plan.zero == 3, 1.0, 0.0)
-    tensor = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
+    reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
     return total(
         "output layer and loss",
-        [*compute, tensor, exposed(cluster, "exposed gather and scatter", busy, fold([gather, gather, scatter]), sharded)],
+        [*compute, *summed, reduce, exposed(cluster, "exposed gather and scatter", busy, fold([gather, gather, scatter]), sharded)],
     )
 
 
@@ -308,6 +294,24 @@ def long_hand_overs(plan: Plan, hop: Term, layers: Any, forward_share: Any) -> l
         for way, c in beside
     ]
     return [total("hand-overs beside chunks", over)]
+
+
+def lone_hand_overs(plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
+    """Hand-overs of an interleaved schedule's warm-up and flush: no pass of the other direction hides what elsewhere is hidden.
+
+    Each rank runs all its chunks but one for as many micro-batches as there are stages before its first backward, and after its last
+    forward (Megatron-LM, core/pipeline_parallel/schedules.py: without overlap_p2p_comm_warmup_flush).
+    """
+    passes = np.minimum((plan.vpp - 1.0) * plan.pp, plan.vpp * plan.num_microbatches)
+    times = np.where(plan.pp > 1, passes * _hops_beside(plan), 0.0)
+    if not np.any(times > 0):
+        return []
+    chunk = layers / plan.vpp
+    beside = (("warm-up", chunk * forward_share), ("flush", chunk * (1.0 - forward_share)))
+    shown = []
+    for way, c in beside:
+        shown.append(leaf(f"hand-overs of the {way}", overlap.hidden, "s", "network", times, communication=hop.value, window=c))
+    return [total("hand-overs of warm-up and flush", shown)]
 
 
 def _passes(held: dict[Kind, Any], per_kind: dict[Kind, list[Term]]) -> tuple[Any, Any, Any]:

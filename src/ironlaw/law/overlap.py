@@ -23,6 +23,22 @@ def exposed(communication, window):
     return inside(np.maximum(0.0, 1.0 * communication - window), communication >= 0, window >= 0)
 
 
+def hidden(communication, window):
+    """Communication that fits behind other work: ``min(communication, window)``.
+
+    Parameters
+        communication [s]: time of the communication alone, >= 0
+        window [s]: time of the work it may hide behind, >= 0
+    Returns [s]: time that does not show
+    Source: Li et al., PyTorch Distributed, VLDB 2020, section 3.2.3 (overlap of computation and communication), https://arxiv.org/abs/2006.15704
+    Leaves out: as exposed, which is the rest
+
+    >>> float(hidden(5.5, 4.0)), float(hidden(3.0, 4.0))
+    (4.0, 3.0)
+    """
+    return inside(np.minimum(1.0 * communication, window), communication >= 0, window >= 0)
+
+
 def overlapped(compute, communication, slowdown):
     """Both at once, compute slowed while they run together: ``max(compute + slowdown min(compute, communication), communication)``.
 
@@ -43,21 +59,31 @@ def overlapped(compute, communication, slowdown):
     return inside(time, compute >= 0, communication >= 0, slowdown >= 0)
 
 
-def partly_exposed(communication, share):
-    """What shows of communication that is cut into pieces and run beside its own GEMM: ``share communication``.
+def in_pieces(compute, communication, slowdown, share, pieces, launch):
+    """What a collective cut into pieces adds to its product: ``overlapped - compute + share communication + (pieces - 1) launch``.
+
+    ``overlapped`` is ``max(compute + slowdown min(compute, communication), communication)``: the longer of the two sets the pace, a
+    share of the communication has no piece to hide behind, and every piece of the product is a kernel.
 
     Parameters
-        communication [s]: time of the communication alone, >= 0
-        share [1]: what of it no piece can hide: the first chunk, the last, and what competes for the same bandwidth, >= 0
-    Returns [s]: visible time
-    Source: Chang et al., FLUX: Fast Software-based Communication Overlap on GPUs through Kernel Fusion, arXiv 2406.06858, 2024,
-        https://arxiv.org/abs/2406.06858 (why a part stays visible)
-    Leaves out: that the share falls with the size of the GEMM
+        compute [s]: time of the product alone, >= 0
+        communication [s]: time of the collective alone, >= 0
+        slowdown [1]: time the product loses for each second of overlap; 0 where copy engines move the pieces, >= 0
+        share [1]: what of the communication no piece can hide: the first, or the last, >= 0
+        pieces [1]: pieces the product is cut into, >= 1
+        launch [s]: what a product takes beside its work, once for each kernel, >= 0
+    Offset [1]: the first piece is the kernel the product had anyway
+    Returns [s]: time added; nothing where nothing is communicated
+    Source: Chang et al., FLUX: Fast Software-based Communication Overlap on GPUs through Kernel Fusion, arXiv 2406.06858, 2024, section 2,
+        https://arxiv.org/abs/2406.06858 (medium-grained overlap: what pieces cost)
+    Leaves out: that smaller pieces fill the device less well, and that pieces on several streams fill it for each other
 
-    >>> float(partly_exposed(2.0, 0.25))
-    0.5
+    >>> round(float(in_pieces(4.0, 2.0, 0.0, 0.25, 4, 0.01)), 6), round(float(in_pieces(1.0, 2.0, 0.5, 0.25, 4, 0.0)), 6)
+    (0.53, 1.5)
     """
-    return inside(1.0 * share * communication, communication >= 0, share >= 0)
+    beside = overlapped(compute, communication, slowdown) - compute
+    time = beside + 1.0 * share * communication + (1.0 * pieces - 1.0) * launch * (communication > 0)
+    return inside(time, share >= 0, pieces >= 1, launch >= 0)
 
 
 def scale_loss(time, domains, loss):

@@ -162,6 +162,24 @@ def unscale(parameters, bytes_per_element):
     return inside(2.0 * parameters * bytes_per_element, parameters >= 0, bytes_per_element >= 0)
 
 
+def accumulation(parameters, bytes_new, bytes_held):
+    """Traffic of adding the gradients of a micro-batch to those before: ``parameters (bytes_new + 2 bytes_held)``.
+
+    Parameters
+        parameters [1]: parameters whose gradients this rank adds, >= 0
+        bytes_new [B]: element of a gradient as it was computed, >= 0
+        bytes_held [B]: element of the sum, read and written, >= 0
+    Returns [B]: bytes moved
+    Source: PyTorch, torch/csrc/autograd/functions/accumulate_grad.h (a gradient is added to the one that is there),
+        https://github.com/pytorch/pytorch
+    Leaves out: products that add to the sum themselves and make no pass of their own; the first micro-batch, which adds nothing
+
+    >>> float(accumulation(1e9, 2, 4))
+    10000000000.0
+    """
+    return inside(1.0 * parameters * (bytes_new + 2.0 * bytes_held), parameters >= 0, bytes_new >= 0, bytes_held >= 0)
+
+
 def optimizer_step(parameters, bytes_read_written):
     """Traffic of one optimizer step: ``parameters bytes_read_written``.
 

@@ -147,6 +147,24 @@ def fill_sizes(found: Row, folders: tuple[str, ...]) -> None:
         found.rules.append("dimensions from the catalogue")
 
 
+_RELATIVES = {"gpt": "gpt-3-175b", "bloom": "bloom-176b", "mpt": "mpt-7b-foundry"}  # what a family shares at every size
+_TRAITS = ("position_embedding", "dropout", "query_key_value_bias", "attention_output_bias", "mlp_bias")
+
+
+def fill_traits(found: Row, folders: tuple[str, ...]) -> None:
+    """Positions, dropout and biases of the model's family, from the catalogue: a table's columns tell sizes alone."""
+    cells = found.cells
+    family = re.match(r"[a-z]*", cells.get("model_name", "").lower())
+    relative = _RELATIVES.get(family.group(0) if family else "")
+    if relative is None or not cells.get("hidden"):
+        return
+    record = load.record("models", relative, folders)
+    for name in _TRAITS:
+        value = getattr(record, name)
+        cells[name] = cells.get(name) or (value if isinstance(value, str) else "on" if value else "off")
+    found.rules.append(f"positions, dropout and biases as {relative}")
+
+
 def fill_precision(found: Row, folders: tuple[str, ...]) -> None:
     """A blank precision stays apart: 16-bit formats of one rate are bracketed by one of them, nothing else is taken."""
     cells = found.cells
@@ -310,7 +328,7 @@ def fill_groups(found: Row, folders: tuple[str, ...]) -> None:
         cells["moe_dispatcher"] = ""
 
 
-FILLS = (need_a_device, tell_kind, fill_sizes, fill_precision, fill_mesh, fill_stack, fill_chunks, fill_links, fill_groups)
+FILLS = (need_a_device, tell_kind, fill_sizes, fill_traits, fill_precision, fill_mesh, fill_stack, fill_chunks, fill_links, fill_groups)
 
 
 def variants(found: Row) -> list[Cells]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import context, layer, narrow, sharding
+from ironlaw.estimate import context, narrow, sharding, tensor
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.kinds import Kind, kinds
 from ironlaw.estimate.parts import Shapes
@@ -26,7 +26,7 @@ COLUMNS = (
     Column("alone", "alone it takes", "s"),
     Column("shown", "of it shows", "s"),
 )
-_HIDING = (overlap.exposed_after_overlap, overlap.partly_exposed)
+_HIDING = (overlap.exposed_after_overlap, overlap.in_pieces)
 
 
 def rows(group: Group, at: int) -> list[dict[str, Any]]:
@@ -46,9 +46,16 @@ def rows(group: Group, at: int) -> list[dict[str, Any]]:
             "alone": alone,
             "shown": _at(node.value, at) * runs,
         }
-        found[str(row["collective"]), str(row["where"])] = row
+        known = found.setdefault((str(row["collective"]), str(row["where"])), row)
+        if known is not row:  # the blocks of a layer have one each
+            known.update({name: _sum(known[name], row[name]) for name in ("count", "wire_bytes", "alone", "shown")})
     hop = _hops(group, at)
     return sorted([*found.values(), *([hop] if hop else [])], key=lambda row: -row["alone"])
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    """Both together; nothing where one is not known."""
+    return None if one is None or other is None else one + other
 
 
 def _hidden(node: Term, at: int, runs: float, path: tuple[str, ...]) -> Iterator[tuple[Term, float, tuple[str, ...]]]:
@@ -95,8 +102,8 @@ def _collectives(group: Group, at: int, name: str, path: tuple[str, ...]) -> lis
 
 def _of_layer(group: Group, name: str, kind: Kind) -> list[tuple[Term, float]] | None:
     job, cluster, plan = narrow.of_kind(group.job, kind), group.cluster, group.plan
-    if name == "tensor parallel":
-        return [(layer.tensor_parallel(cluster, job, plan, kind), 1.0)]
+    if name.endswith((" in pieces", " gradient")):  # "all-gather in pieces", "all-reduce beside a weight gradient"
+        return [(tensor.collectives(cluster, job, plan)[name.partition(" in pieces")[0].partition(" beside ")[0]], 1.0)]
     if name.startswith("exposed ring"):
         return [(context.ring(cluster, job, plan, Shapes.of(job, plan), backward=name.endswith("backward")), 1.0)]
     if "gather" in name or "scatter" in name:

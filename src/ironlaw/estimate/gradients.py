@@ -1,0 +1,36 @@
+"""Gradients of a step's micro-batches, summed: inside the product that makes them, or in a pass over them behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate.parts import elementwise
+from ironlaw.law import traffic
+from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.terms import Term
+
+
+def written(job: Job) -> float:
+    """Bytes a weight gradient's product moves for each weight: read and written where it adds to the stored one, else written."""
+    return 2.0 * job.framework.gradient_bytes.value if job.framework.fused_wgrad else job.precision.activation_bytes
+
+
+def accumulation(cluster: Cluster, job: Job, plan: Plan, common: Any, routed: Any = 0.0) -> Term:
+    """Gradients of one micro-batch added to those of the ones before, of ``common`` and ``routed`` parameters.
+
+    Whole gradients are summed in the type they are reduced in; with ZeRO 2 and 3 what was scattered to a rank joins its shard.
+    """
+    dense = _added(job, plan, common / plan.tp, plan.shard_ranks)
+    moved = dense if np.all(np.equal(routed, 0.0)) else dense + _added(job, plan, routed / plan.expert_ways, plan.expert_shard_ranks)
+    summed = (moved > 0.0) * (1.0 - 1.0 / plan.num_microbatches)  # the first micro-batch finds nothing to add to
+    return elementwise(cluster, "gradient accumulation", moved, times=summed)
+
+
+def _added(job: Job, plan: Plan, parameters: Any, ranks: Any) -> Any:
+    """Bytes moved to add the gradients of ``parameters``, sharded over ``ranks`` where ZeRO scatters them; none inside a product."""
+    f = job.framework
+    reduced, held = f.gradient_reduce_bytes.value, f.gradient_bytes.value
+    whole = 0.0 if f.fused_wgrad else traffic.accumulation(parameters, job.precision.activation_bytes, reduced)
+    return np.where((plan.zero >= 2) & (ranks > 1.0), traffic.accumulation(parameters / ranks, reduced, held), whole)
