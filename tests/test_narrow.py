@@ -182,6 +182,18 @@ def test_what_is_gathered_is_cast_on_its_shares_first():
     assert moved(found["forward/casts"]) == pytest.approx(2 * gathered + 4 * own, rel=1e-12)
 
 
+def test_a_stack_that_keeps_the_wide_input_turns_what_it_gathered_too():
+    """torchtitan, eager, tp 2: an input is cast on its share; backward what was gathered is turned, what was not is cast again."""
+    split = {"gpus": 2, "tp": 2, "framework": "torchtitan"}
+    found = tree(**split)
+    gathered, own = T * 2 * H, T * (HEADS * D + F) / 2
+    assert moved(found["forward/casts"]) == pytest.approx(5 * gathered / 2 + 5 * own, rel=1e-12)
+    out = T * 2 * H  # the gradients of the second products are gathered, those of the first are each rank's own
+    others = T * (D * (HEADS + 2 * KV) + 2 * F) / 2
+    by_hand = (5 * out / 2 + 2 * out) + 2 * 5 * others + 2 * gathered + 5 * own
+    assert moved(found["backward/casts"]) == pytest.approx(by_hand, rel=1e-12)
+
+
 def test_a_norm_that_writes_the_cast_input_writes_a_byte():
     """Two norms read two bytes and write one, where in bf16 and with current scaling they write two; backward as ever."""
     wide, current, delayed = (tree(**c) for c in ({"precision": "bf16"}, {}, {"fp8_scaling": "delayed"}))
@@ -214,8 +226,12 @@ def test_megatron_casts_weights_once_a_step_and_torchao_at_every_use():
         assert moved(found[f"{way}/weight casts"]) == 5 * LINEAR
     compiled = tree(framework="torchtitan-compile", fp8_param_gather="off")  # the scale is found once for both
     assert [moved(compiled[f"{way}/weight casts"]) for way in ("forward", "backward")] == [5 * LINEAR, 3 * LINEAR]
-    # gathered narrow, as torchtitan's documentation launches it: scales of all weights are found once a step
-    assert moved(tree(framework="torchtitan")["forward/weight casts"]) == 3 * LINEAR
+    # with nothing to gather, gathering narrow changes nothing; else shards are cast, and read for their scales once a step
+    assert moved(tree(framework="torchtitan")["forward/weight casts"]) == 5 * LINEAR
+    sharded = tree(framework="torchtitan", gpus=4, dp_shard=4, zero=3)
+    assert moved(sharded["forward/weight casts"]) == (4 + 1) * LINEAR / 4
+    assert moved(sharded["backward/weight casts"]) == (4 + 1) * LINEAR / 4 + 2 * LINEAR
+    assert moved(next(t for t in sharded.parts if t.name == "weight casts")) == 4 * LAYERS * LINEAR / 4
 
 
 def test_weights_that_zero_3_gathers_are_cast_every_micro_batch():

@@ -87,7 +87,10 @@ def test_every_model_has_its_blocks(name):
 def test_gradients_are_added_where_no_product_does_it():
     """Megatron's products add them; an eager stack reads what is new and reads and writes the sum, but for the first micro-batch."""
     plan = {"tp": 1, "gpus": 1, "global_batch_size": 4, "zero": 0}
-    assert one(tree(framework="megatron", **plan)["layers/gradient accumulation"].value) == 0.0
+    fused = tree(framework="megatron", **plan)
+    assert one(fused["layers/gradient accumulation"].value) == one(fused["output layer and loss/gradient accumulation"].value) == 0.0
+    looked_up = fused["embedding/gradient accumulation"]  # no product makes the gradient of an embedding
+    assert one(looked_up.inputs["traffic"]) == (2 + 2 * 4) * 128_256 * 4_096
     added = tree(framework="internevo", **plan)["layers/gradient accumulation"]
     assert times(tree(framework="internevo", **plan), "layers/gradient accumulation") == 0.75
     assert one(added.inputs["traffic"]) == pytest.approx((2 + 2 * 2) * 218_112_000, rel=1e-3)  # parameters of a layer of Llama 3 8B
@@ -100,5 +103,7 @@ def test_hand_overs_of_warm_up_and_flush_wait():
     shown = tree(**plan, overlap="pp")["hand-overs of warm-up and flush"]
     hop = one(tree(**plan, overlap="pp")["stage to stage/hand-over"].value)
     assert one(shown.value) == pytest.approx(2 * 24 * hop, rel=1e-9)
+    groups = tree(**plan, overlap="pp", microbatch_group=16)["hand-overs of warm-up and flush"]
+    assert one(groups.value) == pytest.approx(2 * 48 * hop, rel=1e-9)
     assert all(part.name != "hand-overs of warm-up and flush" for part in tree(**plan, overlap="none").parts)
     assert all(part.name != "hand-overs of warm-up and flush" for part in tree(**{**plan, "vpp": 1}, overlap="pp").parts)

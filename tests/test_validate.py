@@ -125,6 +125,12 @@ def test_families_keep_their_traits_at_every_size():
     assert (gpt["model"]["position_embedding"], gpt["model"]["dropout"], gpt["model"]["mlp_bias"]) == ("learned", "on", "on")
     assert (bloom["model"]["position_embedding"], bloom["model"]["dropout"]) == ("alibi", "off")
     assert "position_embedding" not in llama["model"]
+    for other in ("GPT-NeoX 20B", "GPT-J 6B", "gpt-oss-20b-like"):
+        assert "position_embedding" not in mapped(sharding="none", model_name=other).asked[0]["model"], other
+    (released,) = mapped(sharding="none", model_name="mpt-7b").asked  # MosaicML released it with ALiBi and without biases
+    assert (released["model"]["position_embedding"], released["model"]["mlp_bias"]) == ("alibi", "off")
+    (benchmark,) = mapped(sharding="none", model_name="MPT-7b", framework="llm-foundry").asked
+    assert (benchmark["model"]["position_embedding"], benchmark["model"]["mlp_bias"]) == ("learned", "on")
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,8 @@ class Framework(Record):
         "1", required=False
     )  # 1: with delayed scaling a norm writes the cast input of the product behind
     fused_scales: Sourced | None = quantity("1", required=False)  # 1: the kernel that makes a tensor finds its scale; absent: a pass before
-    narrow_with_one_scale: bool = False  # narrow_inputs and narrow_sequence hold where a tensor has one scale, and not elsewhere
+    casts_once: Sourced | None = quantity("1", required=False)  # 1: a tensor is cast once for all its products, whatever of it is kept
+    narrow_with_one_scale: bool = False  # what is said of narrow tensors holds where a tensor has one scale, and not elsewhere
     one_layout: tuple[str, ...] = ()  # architectures where one orientation of a tensor with one scale serves all products
     fp8_scaling: str = "current"  # what the precision fp8 means where nobody says: current | delayed
     param_gather: dict[str, Sourced] = quantities("B")  # precision -> a weight as gathered where it is kept narrow (fp8_param_gather)

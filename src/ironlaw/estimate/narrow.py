@@ -66,6 +66,11 @@ def keeps_inputs(job: Job) -> bool:
     return _does(job, job.framework.narrow_inputs)
 
 
+def casts_once(job: Job) -> bool:
+    """True where one kernel casts a tensor in all orientations that its products need."""
+    return keeps_inputs(job) or _does(job, job.framework.casts_once)
+
+
 def _does(job: Job, said: Sourced | None) -> bool:
     """True where the stack's record says that it does this with the job's format."""
     known = job.precision.one_scale or not job.framework.narrow_with_one_scale
@@ -130,8 +135,9 @@ def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bo
         split = plan.sequence_shards if gathers_cast(job) and name in gathered else 1.0
         fused = not backward and name in BEHIND_NORMS and fused_norms(job, shapes) > 0.0
         moved = moved + activation_cast(cluster, job, m, n if backward else k, split, backward, fused)
-        if backward and not keeps_inputs(job) and not job.lora_rank:
-            moved = moved + once(job, m * k, 1.0)
+        if backward and not casts_once(job) and not job.lora_rank:
+            ranks = plan.sequence_shards if gathers_cast(job) and name in GATHERED_INPUTS else 1.0
+            moved = moved + np.where(_turned(job, ranks), 2.0 * job.precision.operand_bytes * m * k, once(job, m * k, 1.0))
         weights = weights + n * k
     made = [elementwise(cluster, "casts", moved, len(shapes) * (1.0 + scale_reads(job)))]
     return made + weight_casts(cluster, job, plan, "weight casts", weights, plan.shard_ranks, backward)
@@ -151,15 +157,19 @@ def activation_cast(cluster: Cluster, job: Job, rows: Any, width: Any, split: An
     """
     p, elements = job.precision, rows * width
     both = 1.0 if job.lora_rank else layouts(job, cluster)  # frozen weights have no gradient to read the other orientation
-    if not keeps_inputs(job):
-        if backward and fuses_casts(job):
-            return once(job, elements / split, both)
-        return once(job, elements / split, 1.0) * (both if backward else 1.0)
     if fused:
         return 2.0 * (both - 1.0) * p.operand_bytes * elements
-    turned = (np.asarray(split) > 1.0) & p.one_scale & (both > 1.0)
-    local = once(job, elements / split, both) - np.where(turned, p.operand_bytes * elements / split, 0.0)
-    return local + np.where(turned, 2.0 * p.operand_bytes * elements, 0.0)
+    needed = both if backward or casts_once(job) else 1.0  # an input that is cast again is not needed by columns yet
+    turned = _turned(job, split) & (needed > 1.0)
+    one_kernel = casts_once(job) or fuses_casts(job)
+    whole = once(job, elements / split, needed) if one_kernel else needed * once(job, elements / split, 1.0)
+    gathered = once(job, elements / split, 1.0) + 2.0 * p.operand_bytes * elements
+    return np.where(turned, gathered, whole)
+
+
+def _turned(job: Job, split: Any) -> Any:
+    """True where a tensor was gathered after its cast and has one scale: its other orientation is made of what was gathered."""
+    return (np.asarray(split) > 1.0) & job.precision.one_scale
 
 
 def weight_casts(cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any, ranks: Any, backward: bool) -> list[Term]:
@@ -174,10 +184,9 @@ def weight_casts(cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any
         return [elementwise(cluster, name, whole_weights(cluster, job, weights), 2.0, times=np.where(anew, 1.0, 0.0))]
     shards = np.where(anew & job.fp8_param_gather, ranks, 1.0)
     wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else p.parameter_bytes
-    found = job.fp8_param_gather or (backward and fuses_casts(job))  # once a step for all weights, or by the forward pass
-    reads = 0.0 if found else scale_reads(job)
+    reads = 0.0 if backward and fuses_casts(job) else scale_reads(job)  # a compiler finds them once for both passes
     here = traffic.cast(weights, p.parameter_bytes, p.weight_bytes, reads, 1.0)
-    before = traffic.cast(weights / shards, wide, p.weight_bytes, reads, 1.0) + (2.0 * p.weight_bytes * weights if backward else 0.0)
+    before = traffic.cast(weights / shards, wide, p.weight_bytes, 0.0, 1.0) + (2.0 * p.weight_bytes * weights if backward else 0.0)
     return [elementwise(cluster, name, np.where(shards > 1.0, before, here), 2.0)]
 
 
@@ -192,10 +201,12 @@ def whole_weights(cluster: Cluster, job: Job, weights: Any) -> Any:
 def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
     """Once a step: weights are cast and kept for its micro-batches; shards that are gathered narrow are read for their scales before.
 
-    Those that ZeRO 3 gathers are cast with every gather instead.
+    Those that ZeRO 3 gathers are cast with every gather instead; where they are gathered narrow and not kept, scales are found once a step.
     """
-    if not keeps_weights(job) or job.frozen_weights:
+    if job.frozen_weights or not job.precision.narrow:
         return []
+    if not keeps_weights(job):
+        return _scales(cluster, job, plan, pace) if job.fp8_param_gather else []
     kept = np.where((plan.zero == 3) & (plan.shard_ranks > 1.0), 0.0, 1.0)
     kept_experts = np.where((plan.zero == 3) & (plan.expert_shard_ranks > 1.0), 0.0, 1.0) if job.model.num_experts else kept
 
@@ -210,3 +221,17 @@ def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Ter
         return moved
 
     return [elementwise(cluster, "weight casts", pace.of(local), 2.0, times=np.maximum(kept, kept_experts))]
+
+
+def _scales(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
+    """Once a step, the shards of all weights that ZeRO 3 gathers narrow read for their scales."""
+    wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else job.precision.parameter_bytes
+
+    def shards(stage: Stage) -> Any:
+        common, routed, entire = stage_linear(job.model, stage)
+        dense, experts = (common - entire) / plan.tp + entire, routed / plan.expert_ways
+        own = np.where(plan.shard_ranks > 1.0, dense / plan.shard_ranks, 0.0)
+        return own + np.where(plan.expert_shard_ranks > 1.0, experts / plan.expert_shard_ranks, 0.0)
+
+    read = scale_reads(job) * wide * pace.of(shards)
+    return [elementwise(cluster, "weight casts", read, 1.0, times=np.where((plan.zero == 3) & (read > 0.0), 1.0, 0.0))]

@@ -245,7 +245,9 @@ OPTIONS: dict[str, Option] = {
         "precision fp8: scales of tensors from their values now or from earlier steps (default: the framework's)",
         "HOW",
     ),
-    "fp8_param_gather": Option(switch, "weights of narrow linear layers are kept and gathered narrow (default: off)", "on|off"),
+    "fp8_param_gather": Option(
+        switch, "weights of narrow linear layers are kept and gathered narrow (default: off; torchtitan in fp8: on)", "on|off"
+    ),
     "bf16_layers_at_start": Option(none_or_more, "first layers that a narrow precision leaves in bf16 (default: 0)", "N"),
     "bf16_layers_at_end": Option(none_or_more, "last layers that a narrow precision leaves in bf16 (default: 0)", "N"),
     "optimizer": Option(

@@ -17,6 +17,7 @@ import numpy as np
 from ironlaw.estimate import adapters, context, experts, gradients, layer, narrow, offloading, paired, state, tensor, tiers
 from ironlaw.estimate.counts import embedding_parameters
 from ironlaw.estimate.host import held_parameters
+from ironlaw.estimate.in_flight import microbatch_group
 from ironlaw.estimate.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.parts import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.sharding import both_ends, data_parallel, exposed, fully_sharded, parameter_bytes
@@ -91,7 +92,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches),
         bubble(job, plan, pipeline_time, np.minimum(one_micro_batch + extra, pipeline_time), (forward, backward, weight)),
-        *lone_hand_overs(plan, hop, fold(layers), forward / (forward + backward)),
+        *lone_hand_overs(job, plan, hop, fold(layers), forward / (forward + backward)),
         reduced,
         *both_ends(job, cluster, plan),
         gathered,
@@ -218,7 +219,7 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     moved = s.tokens * s.hidden * e
     reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
     frozen = job.lora_rank or job.model.frozen_layers
-    summed = gradients.accumulation(cluster, job, plan, embedding_parameters(job.model))
+    summed = gradients.accumulation(cluster, job, plan, embedding_parameters(job.model), fused=False)
     scatter = [] if frozen else [elementwise(cluster, "scatter-add", 3.0 * moved), summed]
     return total(
         "embedding",
@@ -296,13 +297,13 @@ def long_hand_overs(plan: Plan, hop: Term, layers: Any, forward_share: Any) -> l
     return [total("hand-overs beside chunks", over)]
 
 
-def lone_hand_overs(plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
+def lone_hand_overs(job: Job, plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
     """Hand-overs of an interleaved schedule's warm-up and flush: no pass of the other direction hides what elsewhere is hidden.
 
-    Each rank runs all its chunks but one for as many micro-batches as there are stages before its first backward, and after its last
-    forward (Megatron-LM, core/pipeline_parallel/schedules.py: without overlap_p2p_comm_warmup_flush).
+    Each rank runs all its chunks but one for a group of micro-batches before its first backward, and after its last forward
+    (Megatron-LM, core/pipeline_parallel/schedules.py: without overlap_p2p_comm_warmup_flush).
     """
-    passes = np.minimum((plan.vpp - 1.0) * plan.pp, plan.vpp * plan.num_microbatches)
+    passes = np.minimum((plan.vpp - 1.0) * microbatch_group(job, plan), plan.vpp * plan.num_microbatches)
     times = np.where(plan.pp > 1, passes * _hops_beside(plan), 0.0)
     if not np.any(times > 0):
         return []

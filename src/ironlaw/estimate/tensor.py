@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate import narrow, tiers
 from ironlaw.estimate.kinds import Kind
 from ironlaw.estimate.products import LAST_PRODUCTS
@@ -131,9 +132,9 @@ def _in_pieces(cluster: Cluster, job: Job, plan: Plan, made: dict[str, Term], fo
     Copy engines hand gathered pieces on (Transformer Engine, initialize_ub: ring_exchange, use_ce); what is summed behind a product
     there (pipeline), kernels send. PyTorch's symmetric memory copies both.
     """
-    wide = cluster.gemm(job.precision.wide)
-    launch = wide.launch.value + (wide.fill.value if wide.fill is not None else 0.0)
-    kernels = cluster.overlap_slowdown if job.framework.async_tensor else 0.0
+    copies = Sourced(0.0, "1", "0: copy engines move the pieces", cluster.systems.overlap_slowdown.source)
+    kernels = cluster.overlap_slowdown if job.framework.async_tensor else copies
+    launch = _launch(cluster, job)
     piece = partial(leaf, law=overlap.in_pieces, unit="s", bound="network", share=cluster.systems.tp_exposed, pieces=plan.tp, launch=launch)
     on, off, again, back = (runs[name] for name in ("on", "off", "again", "back"))
     parts = []
@@ -141,13 +142,22 @@ def _in_pieces(cluster: Cluster, job: Job, plan: Plan, made: dict[str, Term], fo
         summed = 1.0 + again * float(b.summed_again)
         rows = [
             ("all-reduce", b.second, kernels, off * summed),
-            ("all-gather", b.first, 0.0, on * (1.0 + again)),
+            ("all-gather", b.first, copies, on * (1.0 + again)),
             ("reduce-scatter", b.second, kernels, on * summed),
-            ("all-gather of gradients", b.second_dgrad, 0.0, on * back),
+            ("all-gather of gradients", b.second_dgrad, copies, on * back),
         ]
         if not job.framework.async_tensor:
-            rows += [("all-reduce", b.first_dgrad, 0.0, off * back), ("reduce-scatter", b.first_dgrad, 0.0, on * back)]
+            rows += [("all-reduce", b.first_dgrad, copies, off * back), ("reduce-scatter", b.first_dgrad, copies, on * back)]
         for name, compute, slowdown, times in rows:
             sent = made[name].value
             parts.append(piece(f"{name} in pieces", times=times, compute=compute, communication=sent, slowdown=slowdown))
     return parts
+
+
+def _launch(cluster: Cluster, job: Job) -> Sourced:
+    """What each piece of a product costs beside its work: a launch, and filling and draining the device; of the 16-bit product."""
+    wide = cluster.gemm(job.precision.wide)
+    if wide.fill is None:
+        return wide.launch
+    both = wide.launch.value + wide.fill.value
+    return Sourced(both, "s", f"{wide.launch.text} to launch, {wide.fill.text} to fill", wide.launch.source, wide.launch.note)

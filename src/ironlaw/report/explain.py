@@ -57,11 +57,13 @@ def trees_of(group: Group) -> list[Term]:
 
 
 def node_lines(term: Term, at: int, depth: int = 0) -> Iterator[str]:
-    """A node and all below it: value, formula, inputs, sources."""
+    """A node and all below it: value, formula, inputs, sources; of a part that this row does not run, its name alone."""
     pad = "  " * depth
     times = number(term.times, at)
     repeated = f"  (times {times:g})" if times != 1.0 else ""
     yield f"{pad}{term.name}: {_show(number(term.value, at), term.unit)}{repeated}"
+    if times == 0.0 and depth:
+        return
     if term.law is not None:
         yield f"{pad}    = {formula(term)}   [{law_name(term)}]"
         for name, item in term.inputs.items():

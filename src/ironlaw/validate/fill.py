@@ -147,16 +147,23 @@ def fill_sizes(found: Row, folders: tuple[str, ...]) -> None:
         found.rules.append("dimensions from the catalogue")
 
 
-_RELATIVES = {"gpt": "gpt-3-175b", "bloom": "bloom-176b", "mpt": "mpt-7b-foundry"}  # what a family shares at every size
+_RELATIVES = {  # what a family shares at every size: of GPT those by number or size, not GPT-J, GPT-NeoX or gpt-oss
+    r"gpt([- ]?[23])?([- ]\d| h\d|$)": "gpt-3-175b",
+    r"bloom\b": "bloom-176b",
+    r"mpt[- ]\d": "mpt-7b-foundry",
+}
 _TRAITS = ("position_embedding", "dropout", "query_key_value_bias", "attention_output_bias", "mlp_bias")
 
 
 def fill_traits(found: Row, folders: tuple[str, ...]) -> None:
     """Positions, dropout and biases of the model's family, from the catalogue: a table's columns tell sizes alone."""
     cells = found.cells
-    family = re.match(r"[a-z]*", cells.get("model_name", "").lower())
-    relative = _RELATIVES.get(family.group(0) if family else "")
-    if relative is None or not cells.get("hidden"):
+    asked = cells.get("model_name", "")
+    relative = next((record for pattern, record in _RELATIVES.items() if re.match(pattern, asked.lower())), "")
+    released = load.fold_name(asked.partition(" (")[0])  # MosaicML released other shapes than it measured
+    if released in known_names("models", folders) and load.fold_name(cells.get("framework", "")) != "llm-foundry":
+        relative = released
+    if not relative or not cells.get("hidden"):
         return
     record = load.record("models", relative, folders)
     for name in _TRAITS:

@@ -120,7 +120,9 @@ def _hops(group: Group, at: int) -> dict[str, Any] | None:
         return None
     hop = point_to_point(job, cluster, plan)
     count = 2.0 * _at(plan.vpp, at) * _at(plan.num_microbatches, at)
-    shown = _at(group.step.tree["hand-overs beside chunks"].value, at) * _at(plan.num_microbatches, at)
+    tree = group.step.tree
+    lone = sum(_at(part.value, at) for part in tree.parts if part.name == "hand-overs of warm-up and flush")  # once a step
+    shown = _at(tree["hand-overs beside chunks"].value, at) * _at(plan.num_microbatches, at) + lone
     return {
         "collective": "stage to stage", "where": "step", "count": count, "wire_bytes": _wire(hop, at) * count,
         "alone": _at(hop.value, at) * count, "shown": shown,
