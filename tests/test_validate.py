@@ -119,6 +119,15 @@ def test_a_full_row_needs_no_rule_and_counts():
     assert (run.rules, run.apart) == ((), ())
 
 
+@pytest.mark.parametrize(("how", "part", "layers"), [("full", "0.25", 0.25), ("full", "1", 1.0), ("full", "", 1.0), ("none", "0", 0.0)])
+def test_a_share_of_layers_recomputed_in_full_is_no_more_than_that(how, part, layers):
+    """Megatron's --recompute-method block recomputes some layers whole and leaves the others."""
+    runs = [mapped(sharding="none", recompute=how, recompute_fraction=part)]
+    prepared, skipped = prepare(runs)
+    assert not skipped
+    assert float(np.ravel(prepared.batches[0].plan.recompute_layers)[0]) == layers
+
+
 def test_families_keep_their_traits_at_every_size():
     """Tables tell sizes alone; the catalogue tells what GPT, BLOOM and MPT share."""
     (gpt,), (bloom,), (llama,) = (mapped(sharding="none", model_name=name).asked for name in ("GPT 7B", "BLOOM-prelim 7B", "Llama 7B"))

@@ -178,7 +178,7 @@ def _stack(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...
 
 def _layers(named: dict[str, Any], cells: dict[str, str]) -> None:
     """A stated share of recomputed layers; layers that divide only together with embedding and loss were split that way."""
-    if named.get("recompute") == "selective" and (part := cells.get("recompute_fraction", "")) not in ("", "0", "1"):
+    if named.get("recompute") in ("selective", "full") and (part := cells.get("recompute_fraction", "")) not in ("", "0", "1"):
         named["recompute"] = f"share:{part}"
     layers, pp = cells.get("layers", ""), str(named.get("pp") or "1")
     if layers.isdecimal() and pp.isdecimal() and int(pp) and int(layers) % int(pp) and (int(layers) + 2) % int(pp) == 0:

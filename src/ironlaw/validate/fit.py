@@ -30,7 +30,7 @@ RECORD = DATA / "fit.json"
 WEIGHT = 3.4  # a family of n rows weighs 3.4 sqrt(n) in |log error| against one standard deviation of a constant
 FLOOR = 0.03  # errors below this are noise: repeated runs differ by 2 to 8 %
 NUDGE = 0.04  # log step of the finite differences
-ROUNDS = 3
+ROUNDS = 5  # more change no constant in its third digit
 FITTED_APART = {"precision unknown"}  # what a row of the fit may be apart for: 16-bit formats run at one rate
 
 
