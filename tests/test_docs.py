@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import paths
 from ironlaw.cli.main import VERBS
-from ironlaw.estimate.options import OPTIONS
 from ironlaw.estimate.rules import RULES
+from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
 from ironlaw.search.space import AXES
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = paths.ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md"), *(ROOT / "changelog.d").glob("*.md")])
 RECORDS = sorted((DOCS / "adr").glob("[0-9]*.md"))

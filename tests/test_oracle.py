@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import paths
 from ironlaw.law import (
     activations,
     collectives,
@@ -29,7 +30,7 @@ from ironlaw.law import (
 )
 from ironlaw.terms import Term, fold
 
-FOLDER = Path(__file__).parent / "data"
+FOLDER = paths.DATA
 
 
 def read(path: Path) -> Any:

@@ -6,16 +6,16 @@ import importlib
 import json
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
+import paths
 from ironlaw.cli.main import main
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = paths.ROOT
 PAGE = ROOT / "docs" / "documents" / "every-item.md"
 ROWS = re.findall(r"^\| ((?:[FE]\d{3}[.-]|X)\d+) \| (.+?) \| (.+) \|$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-ITEMS = json.loads((Path(__file__).parent / "data" / "source_items.json").read_text(encoding="utf-8"))
+ITEMS = json.loads((paths.DATA / "source_items.json").read_text(encoding="utf-8"))
 SPANS = sorted({span for _, _, how in ROWS for span in re.findall(r"`([^`]+)`", how)})
 
 

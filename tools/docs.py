@@ -232,7 +232,7 @@ def verbs() -> list[list[str]]:
 
 def options_page() -> str:
     """Every option of a question."""
-    from ironlaw.estimate.options import DEFAULTS, OPTIONS
+    from ironlaw.question.options import DEFAULTS, OPTIONS
 
     lines = [
         MADE_BY,
@@ -368,7 +368,7 @@ def catalogue_page() -> str:
     from ironlaw import units
     from ironlaw.catalog import load
     from ironlaw.catalog.records import KINDS
-    from ironlaw.estimate.counts import total_parameters
+    from ironlaw.estimate.layer.counts import total_parameters
 
     def records(kind: str) -> list[Any]:
         return [load.record(kind, name) for name in load.names(kind)]

@@ -133,7 +133,7 @@ def _data(value: Any) -> Any:
 def check(folders: tuple[str, ...]) -> int:
     """Check every record: schema, a source for every number, and values that contradict each other."""
     from ironlaw.catalog.audit import audit, unverified
-    from ironlaw.estimate.counts import count_problem
+    from ironlaw.estimate.layer.counts import count_problem
 
     problems = audit(folders)
     if not problems:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ironlaw.cli.estimate import wants_colour
-from ironlaw.estimate.options import OPTIONS
+from ironlaw.question.options import OPTIONS
 
 _EXAMPLES = """
 \b
@@ -69,7 +69,7 @@ def command(
     from ironlaw.catalog.load import given_folders
     from ironlaw.errors import QuestionError
     from ironlaw.measure.diagnose import diagnose
-    from ironlaw.report.measured import diagnosis_data, diagnosis_page
+    from ironlaw.report.diagnosis import diagnosis_data, diagnosis_page
 
     if (label is not None or store is not None) and not keep:
         raise QuestionError("--label and --store say how a diagnosis is kept: give --keep")
@@ -94,7 +94,7 @@ def command(
     if keep:
         _keep(data, label, store)
     if redact:
-        from ironlaw.measure.kept.redact import redacted
+        from ironlaw.measure.runs.redact import redacted
 
         data = redacted(data)
     text = json.dumps(data, indent=1, allow_nan=False) if as_json else diagnosis_page(data, colour=wants_colour())
@@ -111,7 +111,7 @@ def _question_of(model: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keep(data: dict[str, Any], label: str | None, store: str | None) -> None:
-    from ironlaw.measure.kept.store import keep
+    from ironlaw.measure.runs.store import keep
 
     kept = keep(data, label, store)
     click.echo(f"ironlaw: kept as {kept.id}" + (f" ({label})" if label else ""), err=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ironlaw.errors import InputError, PlanError, QuestionError
-from ironlaw.estimate.options import OPTIONS
+from ironlaw.question.options import OPTIONS
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
@@ -57,7 +57,7 @@ def command(model: str | None, rows: str | None, explain: str | None, as_json: b
     if where.endswith(_SCRIPTS):
         given = {k: v for k, v in given.items() if k not in ("on", "gpus")}
     from ironlaw.estimate.answer import answer
-    from ironlaw.estimate.options import read_options
+    from ironlaw.question.options import read_options
 
     estimate = answer({**read_options(asked, where), **read_options(given)}, catalog)
     return show(estimate, as_json, explain)
@@ -81,8 +81,8 @@ _SCRIPTS = (".sh", ".args")
 
 def read_script(path: Path, given: dict[str, Any]) -> dict[str, Any]:
     """The options of a Megatron-LM launch script, which is read and never run; the device and its count come from flags."""
-    from ironlaw.emit.megatron import options_from_arguments, read_command
-    from ironlaw.estimate.options import whole
+    from ironlaw.launch.megatron import options_from_arguments, read_command
+    from ironlaw.question.options import whole
 
     if "on" not in given:
         raise QuestionError(f"{path.name} does not say on what it runs: give --on ACCELERATOR (and --gpus N)")
@@ -129,7 +129,7 @@ def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
     from ironlaw.estimate.rules import broken
 
     if estimate.rows > 1 and not as_json and explain is None:
-        from ironlaw.report.text import row_line
+        from ironlaw.report.estimate import row_line
 
         for i in range(estimate.rows):
             click.echo(row_line(estimate, i))
@@ -140,11 +140,11 @@ def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
     if as_json:
         sys.stdout.write(json.dumps(estimate.to_json(explain is not None), indent=1, allow_nan=False) + "\n")
     elif explain is not None:
-        from ironlaw.report.explain import explain as explained
+        from ironlaw.report.explanation import explain as explained
 
         sys.stdout.write(explained(estimate, explain) + "\n")
     else:
-        from ironlaw.report.text import page
+        from ironlaw.report.estimate import page
 
         sys.stdout.write(page(estimate, colour=wants_colour()) + "\n")
     return max(row_status(estimate, i) for i in range(estimate.rows))
@@ -165,8 +165,8 @@ def wants_colour() -> bool:
 
 def _rows(path: Path, given: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:
     """Answer a CSV: one line (or JSON object) per row, in order; wrong rows say what is wrong and the rest goes on."""
-    from ironlaw.estimate.rows import answer_rows, strange_headers
-    from ironlaw.report.text import row_line
+    from ironlaw.estimate.table import answer_rows, strange_headers
+    from ironlaw.report.estimate import row_line
 
     for word in strange_headers(path, folders):
         click.echo(f"ironlaw: {word}", err=True)

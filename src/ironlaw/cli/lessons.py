@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.lessons import OPTIONS
+from ironlaw.questions.lessons.ask import OPTIONS
 
 EXAMPLES = """\
   ironlaw lessons llama-3-8b --on h100-sxm --gpus 64

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.money import OPTIONS
+from ironlaw.questions.money.ask import OPTIONS
 
 EXAMPLES = """\
   ironlaw money llama-3-70b --on h100-sxm --gpus 512 --tokens 1T

@@ -12,7 +12,7 @@ import click
 
 from ironlaw.cli.estimate import read_toml, wants_colour
 from ironlaw.errors import InputError, QuestionError, UnsupportedError
-from ironlaw.estimate.options import OPTIONS
+from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _search(
     question: Question, folders: tuple[str, ...], as_json: bool, explain: bool, csv_file: str | None, parquet_file: str | None
 ) -> int:
     """Search, then print or write what was found; 1 where no plan answers."""
-    from ironlaw.report.plans import search_data, table
+    from ironlaw.report.search import search_data, table
     from ironlaw.search.answer import run
 
     for name in (csv_file, parquet_file):
@@ -105,7 +105,7 @@ def _search(
     if as_json:
         sys.stdout.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
     elif not tables:
-        from ironlaw.report.plans_text import page
+        from ironlaw.report.search_page import page
 
         sys.stdout.write(page(data, colour=wants_colour()) + "\n" + _stages(found, data))
     elif not data["plans"]:
@@ -117,7 +117,7 @@ def _stages(found: Found, data: dict[str, Any]) -> str:
     """Megatron-LM's arguments for the stages of the best plan, where they are of unlike length."""
     from shlex import join
 
-    from ironlaw.emit.megatron_stages import stage_flags
+    from ironlaw.launch.megatron_stages import stage_flags
 
     plan = data["plans"][0]["plan"] if data["plans"] else {}
     if "layers_per_stage" not in plan or not plan["framework"].startswith("megatron"):
@@ -188,12 +188,12 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> int:
     """The axes of a space and how many meshes each setting has."""
-    from ironlaw.report.text import short
+    from ironlaw.report.estimate import short
     from ironlaw.search.answer import described
 
     data = described(question, folders)
     if as_json:
-        from ironlaw.report.data import common_keys
+        from ironlaw.estimate.as_data import common_keys
 
         sys.stdout.write(json.dumps({**common_keys([], [], folders), **data}, indent=1, allow_nan=False) + "\n")
         return 0

@@ -12,7 +12,7 @@ import click
 
 from ironlaw.cli.estimate import wants_colour
 from ironlaw.errors import QuestionError, UnknownNameError
-from ironlaw.estimate.options import Option
+from ironlaw.question.options import Option
 
 FORMS = ("table", "json", "csv", "markdown")
 
@@ -42,19 +42,19 @@ def command_of(verb: str, options: Mapping[str, Option], summary: str, examples:
 
         form, table = _form(how, as_json, explain)
         given = {name: value for name, value in flags.items() if value is not None and value != ()}
-        answer = importlib.import_module(f"ironlaw.questions.{verb}").ask(given, given_folders(catalog))
-        from ironlaw.report import questions
+        answer = importlib.import_module(f"ironlaw.questions.{verb}.ask").ask(given, given_folders(catalog))
+        from ironlaw.report import answer as report
 
         if form == "json":
-            text = json.dumps(questions.answer_data(answer, explain is not None), indent=1, allow_nan=False)
+            text = json.dumps(report.answer_data(answer, explain is not None), indent=1, allow_nan=False)
         elif explain is not None:
-            text = questions.answer_explained(answer, explain)
+            text = report.answer_explained(answer, explain)
         elif form == "csv":
-            text = questions.answer_csv(answer, table)
+            text = report.answer_csv(answer, table)
         elif form == "markdown":
-            text = questions.answer_markdown(answer, table)
+            text = report.answer_markdown(answer, table)
         else:
-            text = questions.answer_page(answer, colour=wants_colour())
+            text = report.answer_page(answer, colour=wants_colour())
         sys.stdout.write(text + "\n")
         return 0 if answer.feasible else 1
 

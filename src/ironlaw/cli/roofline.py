@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.roofline import OPTIONS
+from ironlaw.questions.roofline.ask import OPTIONS
 
 EXAMPLES = """  ironlaw roofline --on h100-sxm
   ironlaw roofline --gemm 2160,5120,5120 --on h200-sxm --measured 150us

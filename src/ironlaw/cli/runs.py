@@ -52,7 +52,7 @@ def _print(as_json: bool, data: dict[str, Any], page: Callable[..., str]) -> Non
 @_common
 def list_runs(label: str | None, most: int | None, store: str | None, as_json: bool) -> int:
     """The runs that are kept, the newest first."""
-    from ironlaw.measure.kept import store as runs
+    from ironlaw.measure.runs import store as runs
     from ironlaw.report import runs as report
 
     _print(as_json, report.list_data(runs.listed(store, label, most), str(store or runs.default_path())), report.list_page)
@@ -64,7 +64,7 @@ def list_runs(label: str | None, most: int | None, store: str | None, as_json: b
 @_common
 def show(run: str, store: str | None, as_json: bool) -> int:
     """One run: where it comes from, its steps, its window and its verdict; with --json its whole diagnosis."""
-    from ironlaw.measure.kept import store as runs
+    from ironlaw.measure.runs import store as runs
     from ironlaw.report import runs as report
 
     kept, diagnosis = runs.shown(run, store)
@@ -78,7 +78,7 @@ def show(run: str, store: str | None, as_json: bool) -> int:
 @_common
 def compare(a: str, b: str, store: str | None, as_json: bool) -> int:
     """Run B beside run A: steps and the parts of the window, ranked by the seconds between them."""
-    from ironlaw.measure.kept.differences import compared
+    from ironlaw.measure.runs.differences import compared
     from ironlaw.report import runs as report
 
     _print(as_json, report.compare_data(compared(a, b, store)), report.compare_page)
@@ -92,7 +92,7 @@ def compare(a: str, b: str, store: str | None, as_json: bool) -> int:
 @_common
 def gate(baseline: str, run: str, across: bool, store: str | None, as_json: bool) -> int:
     """RUN (the latest) against BASELINE: exit status 0 no slower, 1 slower, 4 cannot be told."""
-    from ironlaw.measure.kept import store as runs
+    from ironlaw.measure.runs import store as runs
     from ironlaw.report import runs as report
 
     found = runs.gated(baseline, run, store, across)
@@ -107,8 +107,8 @@ def gate(baseline: str, run: str, across: bool, store: str | None, as_json: bool
 @_common
 def add(diagnosis: str, label: str | None, contended: bool, store: str | None, as_json: bool) -> int:
     """Keep a diagnosis that `ironlaw diagnose --json` wrote."""
-    from ironlaw.measure.kept import recorded
-    from ironlaw.measure.kept import store as runs
+    from ironlaw.measure.runs import recorded
+    from ironlaw.measure.runs import store as runs
 
     data = recorded.checked(recorded.read(diagnosis), diagnosis)
     return _said(runs.keep(data, label, store, origin="added", contended=contended), "kept", as_json)
@@ -120,7 +120,7 @@ def add(diagnosis: str, label: str | None, contended: bool, store: str | None, a
 @_common
 def import_run(file: str, label: str | None, store: str | None, as_json: bool) -> int:
     """Keep a run that `ironlaw runs export` wrote."""
-    from ironlaw.measure.kept.exchange import imported
+    from ironlaw.measure.runs.exchange import imported
 
     return _said(imported(file, label, store), "kept", as_json)
 
@@ -134,7 +134,7 @@ def import_run(file: str, label: str | None, store: str | None, as_json: bool) -
 def export(run: str, redact: bool, names: tuple[str, ...], output: str | None, store: str | None) -> int:
     """A run as one JSON file, for `ironlaw runs import`."""
     from ironlaw.errors import QuestionError
-    from ironlaw.measure.kept.exchange import exported
+    from ironlaw.measure.runs.exchange import exported
 
     if names and not redact:
         raise QuestionError("--name hides words of a redacted export: give --redact too")
@@ -173,7 +173,7 @@ def _write(output: str, text: str) -> None:
 @_common
 def forget(run: str, store: str | None, as_json: bool) -> int:
     """Delete a run from the store."""
-    from ironlaw.measure.kept import store as runs
+    from ironlaw.measure.runs import store as runs
 
     return _said(runs.forgotten(run, store), "forgotten", as_json)
 
@@ -184,7 +184,7 @@ def forget(run: str, store: str | None, as_json: bool) -> int:
 @_common
 def label_run(run: str, name: str, store: str | None, as_json: bool) -> int:
     """Name a run; an empty NAME takes its label away."""
-    from ironlaw.measure.kept import store as runs
+    from ironlaw.measure.runs import store as runs
 
     return _said(runs.labelled(run, name or None, store), "labelled", as_json)
 

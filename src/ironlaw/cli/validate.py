@@ -78,7 +78,7 @@ def command(
     if correction is not None:
         _write_correction(found, Path(correction), path)
     if as_json:
-        from ironlaw.report.data import common_keys
+        from ironlaw.estimate.as_data import common_keys
 
         whole = {**common_keys([], far_apart(found.held_out), folders), **session.data(found, by)}
         sys.stdout.write(json.dumps(whole, indent=1, allow_nan=False, default=float) + "\n")
@@ -95,7 +95,7 @@ def command(
 
 def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
     """Published plans against the best that searches find."""
-    from ironlaw.report import published as report
+    from ironlaw.report import published_plans as report
     from ironlaw.search.published import compare
     from ironlaw.validate import plans
 

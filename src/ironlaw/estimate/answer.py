@@ -11,18 +11,30 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
+from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate import rules as rule_module
-from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_job, bind_model, bind_precision, freeze, keep_wide, plain_model
+from ironlaw.estimate.bind.records import (
+    Assumptions,
+    assume,
+    bind_cluster,
+    bind_job,
+    bind_model,
+    bind_precision,
+    freeze,
+    keep_wide,
+    plain_model,
+)
+from ironlaw.estimate.candidates import DEFAULT_SEQ_LEN, Placed, default_batch, place
 from ironlaw.estimate.cautions import cautions
-from ironlaw.estimate.counts import total_parameters
-from ironlaw.estimate.memory import Memory, memory
-from ironlaw.estimate.options import DEFAULTS, OPTIONS, flat, is_column, read_options
-from ironlaw.estimate.place import DEFAULT_SEQ_LEN, Placed, default_batch, place
+from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.memory.total import Memory, memory
 from ironlaw.estimate.rates import throughput
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
-from ironlaw.plan import PRECISIONS, Cluster, Job, Plan
+from ironlaw.job import PRECISIONS, Job
+from ironlaw.plan import Plan
+from ironlaw.question.options import DEFAULTS, OPTIONS, flat, is_column, read_options
 from ironlaw.terms import BOUNDS, Term, shares, total
 
 if TYPE_CHECKING:
@@ -121,7 +133,7 @@ class Estimate:
 
     def row(self, index: int = 0, explain: bool = False) -> dict[str, Any]:
         """One row as the JSON object of the contract; ``explain`` adds formula, inputs and sources to every node."""
-        from ironlaw.report.data import row_data
+        from ironlaw.estimate.as_data import row_data
 
         return row_data(self, index, explain)
 

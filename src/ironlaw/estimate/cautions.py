@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ironlaw.estimate.options import flat, is_column
-from ironlaw.plan import Cluster, Job
+from ironlaw.cluster import Cluster
+from ironlaw.job import Job
+from ironlaw.question.options import flat, is_column
 
 LONG = 65536  # tokens from which context parallel is worth a word
 MANY = 512  # accelerators from which failures that are not independent are worth a word

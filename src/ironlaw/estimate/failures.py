@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import ASKED, Sourced
-from ironlaw.estimate.bind import Assumptions, assume
+from ironlaw.cluster import Cluster
+from ironlaw.estimate.bind.records import Assumptions, assume
 from ironlaw.law import goodput as law
-from ironlaw.plan import Cluster
 from ironlaw.terms import Term, leaf
 
 CHECKPOINT_BYTES = 14.0  # of a parameter: 2-byte weight, fp32 master weight and two moments

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.catalog.model import Model
-from ironlaw.estimate import adapters
-from ironlaw.estimate.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
-from ironlaw.estimate.kinds import kinds
-from ironlaw.estimate.sequence import model_key_length
+from ironlaw.cluster import Cluster
+from ironlaw.estimate.layer import adapters
+from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
+from ironlaw.estimate.layer.kinds import kinds
+from ironlaw.estimate.layer.sequence import model_key_length
 from ironlaw.estimate.step import Step
+from ironlaw.job import Job
 from ironlaw.law import flops
-from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf
 
 

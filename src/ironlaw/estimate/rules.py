@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.model import Model
-from ironlaw.estimate import paired
-from ironlaw.estimate.kinds import values_of
-from ironlaw.estimate.sequence import head_ranks, key_heads
-from ironlaw.estimate.stages import stages
-from ironlaw.plan import Job, Plan
+from ironlaw.estimate.layer.kinds import values_of
+from ironlaw.estimate.layer.sequence import head_ranks, key_heads
+from ironlaw.estimate.network import overlapped_experts
+from ironlaw.estimate.pipeline.stages import stages
+from ironlaw.job import Job
+from ironlaw.plan import Plan
 
 
 def legality(job: Job, plan: Plan) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "stages_hold_all_layers": (by_rule | ((plan.pp > 1) & np.equal(placed, float(model.num_hidden_layers)))),
         "chunks_have_layers": ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
         "interleaving_groups_whole": ((plan.vpp == 1) | _groups_whole(job, plan)),
-        "micro_batches_pair": paired.possible(job, plan),
+        "micro_batches_pair": overlapped_experts.possible(job, plan),
         "zero_has_shards": ((plan.zero > 0) | (plan.dp_shard == 1)),
     }
 
@@ -120,7 +121,7 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
     values["sequence_ways"] = values["tp"] * (chunks_of(job) * values["cp"] if values["cp"] > 1 else 1.0)
     values["head_ranks"] = float(np.broadcast_to(head_ranks(job, plan), (plan.rows,))[at])
     sizes = {field: _listed(values_of(job.model, field)) for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size")}
-    missing = paired.missing(job, plan, values, at) if "micro_batches_pair" in found else ""
+    missing = overlapped_experts.missing(job, plan, values, at) if "micro_batches_pair" in found else ""
     return [_BROKEN[name].format(model=job.model, missing=missing, **sizes, **values) for name in found]
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Grid, Price, PriceList
 from ironlaw.catalog.sourced import ASKED, Sourced
+from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnknownNameError
-from ironlaw.estimate.bind import Assumptions, assume
+from ironlaw.estimate.bind.records import Assumptions, assume
 from ironlaw.law import cost, energy, run
-from ironlaw.plan import Cluster, Plan
+from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
 if TYPE_CHECKING:

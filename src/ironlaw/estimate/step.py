@@ -14,17 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import adapters, context, experts, gradients, layer, narrow, offloading, paired, state, tensor, tiers
-from ironlaw.estimate.counts import embedding_parameters
-from ironlaw.estimate.host import held_parameters
-from ironlaw.estimate.in_flight import microbatch_group
-from ironlaw.estimate.kinds import Kind, kinds, layers_of
-from ironlaw.estimate.parts import Shapes, elementwise, gemm, host_time
-from ironlaw.estimate.sharding import both_ends, data_parallel, exposed, fully_sharded, parameter_bytes
-from ironlaw.estimate.stages import Pace, Stage, slowest, stages
-from ironlaw.estimate.trained import layer_trained
+from ironlaw.cluster import Cluster
+from ironlaw.estimate import wires
+from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes, state_space
+from ironlaw.estimate.layer.counts import embedding_parameters
+from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
+from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
+from ironlaw.estimate.layer.trained import layer_trained
+from ironlaw.estimate.memory import offloading
+from ironlaw.estimate.memory.host import held_parameters
+from ironlaw.estimate.network import context, overlapped_experts, tensor
+from ironlaw.estimate.network.sharding import both_ends, data_parallel, exposed, fully_sharded, parameter_bytes
+from ironlaw.estimate.pipeline.in_flight import microbatch_group
+from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
+from ironlaw.job import Job
 from ironlaw.law import kernels, overlap, pipeline, states, traffic
-from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
 
@@ -82,7 +87,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         *long_hand_overs(plan, hop, fold(layers), forward / (forward + backward)),
     ]
     one_micro_batch = fold(micro_batch)
-    hidden = {kind: paired.hidden(parts) for kind, parts in per_kind.items()}
+    hidden = {kind: overlapped_experts.hidden(parts) for kind, parts in per_kind.items()}
     alone, extra = times, 0.0  # a pass that fills or drains the pipeline has no other micro-batch beside it
     if any(np.any(time > 0) for time in hidden.values()):
         alone = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
@@ -96,7 +101,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         reduced,
         *both_ends(job, cluster, plan),
         gathered,
-        *narrow.kept_weights(cluster, job, plan, pace),
+        *casts.kept_weights(cluster, job, plan, pace),
         *loss_scaling(job, cluster, plan, pace),
         optimizer(job, cluster, plan, pace),
         *offloading.optimizer_traffic(job, cluster, plan, pace, backward),
@@ -139,21 +144,21 @@ def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan)
 
 def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage) -> list[Term]:
     """One layer's share of a micro-batch: computation, exposed collectives, and what its host cannot launch in time."""
-    job = narrow.of_kind(job, kind)
+    job = casts.of_kind(job, kind)
     job, s = Shapes.of_kind(job, plan, s, kind)
-    forward = layer.forward(cluster, job, plan, s, kind)
-    backward = layer.backward(cluster, job, plan, s, kind)
-    again = layer.recompute(cluster, job, plan, s, kind)
+    forward = passes.forward(cluster, job, plan, s, kind)
+    backward = passes.backward(cluster, job, plan, s, kind)
+    again = passes.recompute(cluster, job, plan, s, kind)
     device = forward.value + backward.value + again.value
-    passes = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
+    pass_count = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
     shown = tensor.parallel(cluster, job, plan, kind, forward, backward)
     ring = [context.context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
-    routed = [expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), passes)] if kind.routed else []
-    inside = fold([shown, *routed]) / passes  # collectives of a layer's own ranks: weights come and gradients go beside them too
-    sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (passes - 1.0) * inside)
+    routed = [expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), pass_count)] if kind.routed else []
+    inside = fold([shown, *routed]) / pass_count  # collectives of a layer's own ranks: weights come and gradients go beside them too
+    sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (pass_count - 1.0) * inside)
     away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
     waits = fold([shown, *ring, *routed, sharded, *away])  # while the device waits for data the host launches on
-    host = host_dispatch(job, cluster, plan, kind, forward.value, device, waits, passes)
+    host = host_dispatch(job, cluster, plan, kind, forward.value, device, waits, pass_count)
     summed = gradients.accumulation(cluster, job, plan, *layer_trained(job, kind))
     return [forward, backward, again, summed, shown, *ring, *routed, sharded, *away, host]
 
@@ -191,7 +196,7 @@ def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kin
     if not np.any(plan.overlap_ep > 0):
         return whole
     (dispatch, combine), (returned, _) = (experts.dispatched(term) for term in (pass_by, back))
-    return paired.exchange(cluster, job, plan, kind, computed, whole, [dispatch, combine, returned, combine])
+    return overlapped_experts.exchange(cluster, job, plan, kind, computed, whole, [dispatch, combine, returned, combine])
 
 
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:
@@ -205,7 +210,7 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
         return 0.0
     count = f.operators_per_layer.value * kind.blocks / 2.0 * (job.cuda_graphs == "none") + beside
     if f.operators_per_layer.value:  # a compiled program launches nothing
-        count += state.launched(kind) * (job.cuda_graphs == "none")
+        count += state_space.launched(kind) * (job.cuda_graphs == "none")
     if not kind.routed:
         return count
     launches = 3.0 if job.precision.narrow else 1.0
@@ -217,7 +222,7 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Look-up forward, scatter-add backward, and the sum over the vocabulary's shards."""
     e = job.precision.activation_bytes
     moved = s.tokens * s.hidden * e
-    reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
+    reduce = wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
     frozen = job.lora_rank or job.model.frozen_layers
     summed = gradients.accumulation(cluster, job, plan, embedding_parameters(job.model), fused=False)
     scatter = [] if frozen else [elementwise(cluster, "scatter-add", 3.0 * moved), summed]
@@ -244,10 +249,10 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     summed = [] if not trained else [gradients.accumulation(cluster, job, plan, job.model.vocab_size * job.model.hidden_size)]
     weights = job.model.vocab_size * job.model.hidden_size / plan.tp
     whole = weights * job.framework.gradient_reduce_bytes.value
-    gather = tiers.collective(cluster, plan, "gather", "all_gather", plan.shard_ranks, weights * parameter_bytes(job), plan.tp)
-    scatter = tiers.collective(cluster, plan, "scatter", "reduce_scatter", plan.shard_ranks, whole, plan.tp)
+    gather = wires.collective(cluster, plan, "gather", "all_gather", plan.shard_ranks, weights * parameter_bytes(job), plan.tp)
+    scatter = wires.collective(cluster, plan, "scatter", "reduce_scatter", plan.shard_ranks, whole, plan.tp)
     sharded = np.where(plan.zero == 3, 1.0, 0.0)
-    reduce = tiers.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
+    reduce = wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
     return total(
         "output layer and loss",
         [*compute, *summed, reduce, exposed(cluster, "exposed gather and scatter", busy, fold([gather, gather, scatter]), sharded)],
@@ -261,8 +266,8 @@ def point_to_point(job: Job, cluster: Cluster, plan: Plan) -> Term:
     (Narayanan et al., SC21, section 4.1).
     """
     whole = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
-    hop = tiers.point_to_point(cluster, plan, "p2p", whole / plan.tp, plan.pp, plan.gpus / plan.pp)
-    gather = tiers.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, whole, 1.0)
+    hop = wires.point_to_point(cluster, plan, "p2p", whole / plan.tp, plan.pp, plan.gpus / plan.pp)
+    gather = wires.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, whole, 1.0)
     return total("hand-over", [hop, total("gather", [gather], times=np.where((plan.sp > 0) | (plan.tp == 1), 0.0, 1.0))])
 
 

@@ -8,25 +8,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError
-from ironlaw.estimate.options import read_options
-from ironlaw.measure.against.compare import Comparison, Measured, compare
-from ironlaw.measure.against.memory import MemoryRow, memory_compare
-from ironlaw.measure.against.parts import measured_of, pace_setter
-from ironlaw.measure.against.predicted import estimate_of, prediction
 from ironlaw.measure.communication.ranks import Ranks, align
 from ironlaw.measure.events import Trace
 from ironlaw.measure.findings import findings_of
 from ironlaw.measure.findings.finding import Finding
 from ironlaw.measure.kernels.names import read_names
-from ironlaw.measure.overhead import believed, cautions, overhead_of
 from ironlaw.measure.profile import Profile, profile
+from ironlaw.measure.profiler_cost import believed, cautions, overhead_of
 from ironlaw.measure.read.chrome import TIME_UNITS, read_chrome
 from ironlaw.measure.read.memory_timeline import Timeline, read_timeline
 from ironlaw.measure.read.nsys import read_nsys
 from ironlaw.measure.read.snapshot import Snapshot, read_snapshot
 from ironlaw.measure.read.sniff import files_of, kind_of
-from ironlaw.measure.split import Policy
 from ironlaw.measure.verdict import Verdict, verdict_of, verdict_of_ranks
+from ironlaw.measure.versus.compare import Comparison, Measured, compare
+from ironlaw.measure.versus.memory import MemoryRow, memory_compare
+from ironlaw.measure.versus.parts import measured_of, pace_setter
+from ironlaw.measure.versus.predicted import estimate_of, prediction
+from ironlaw.measure.window import Policy
+from ironlaw.question.options import read_options
 from ironlaw.units import parse
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ironlaw.measure.kernels.names import KernelNames, shipped_names
 from ironlaw.measure.kernels.operators import Linked, link
 from ironlaw.measure.kernels.table import KernelGroup, kernel_table
 from ironlaw.measure.kernels.utilisation import Utilisation, mfu_of
-from ironlaw.measure.split import Policy, Step, Window, classes, kept, step_marks, step_of, window_of, windows_of
+from ironlaw.measure.window import Policy, Step, Window, classes, kept, step_marks, step_of, window_of, windows_of
 
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Accelerator

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.measure.communication.ranks import Ranks
+from ironlaw.measure.gains import roofs, roofs_of_ranks
 from ironlaw.measure.profile import Profile
-from ironlaw.measure.recovery import roofs, roofs_of_ranks
 from ironlaw.measure.roof import SIDES, UNKNOWN, Roof
 
 ENOUGH = 0.10  # of the window: were more of it charged to nobody, what nobody knows could be the roof that binds

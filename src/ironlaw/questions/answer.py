@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import QuestionError, nearest_names
-from ironlaw.estimate.options import Option
+from ironlaw.question.options import Option
 
 if TYPE_CHECKING:  # a question's --help loads no numpy
-    from ironlaw.estimate.bind import Assumptions
+    from ironlaw.estimate.bind.records import Assumptions
     from ironlaw.terms import Term
 
 

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from ironlaw import units
-from ironlaw.measure.kept.differences import NS, window_parts
-from ironlaw.measure.kept.gate import LEAST_SAMPLES, NOISE_TIMES
-from ironlaw.measure.kept.recorded import BESIDE, TERMS, WALL, Sample, medians, paces
-from ironlaw.measure.kept.store import Gated, Kept
+from ironlaw.estimate.as_data import common_keys
 from ironlaw.measure.read.limits import printable
-from ironlaw.report.data import common_keys
-from ironlaw.report.text import Ink
+from ironlaw.measure.runs.differences import NS, window_parts
+from ironlaw.measure.runs.gate import LEAST_SAMPLES, NOISE_TIMES
+from ironlaw.measure.runs.recorded import BESIDE, TERMS, WALL, Sample, medians, paces
+from ironlaw.measure.runs.store import Gated, Kept
+from ironlaw.report.estimate import Ink
 
 NAMES = {
     "wall": "step",

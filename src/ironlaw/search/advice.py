@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
+from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.answer import Estimate, Group, answer
 from ironlaw.estimate.step import step
-from ironlaw.plan import Cluster, Job
+from ironlaw.job import Job
 from ironlaw.search.answer import Choice, Found, options_of
 
 MORE = 1.1  # of a resource

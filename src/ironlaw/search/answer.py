@@ -12,7 +12,7 @@ import numpy as np
 
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate, answer
-from ironlaw.estimate.option_words import OFFLOADS, OVERLAPS
+from ironlaw.question.words import OFFLOADS, OVERLAPS
 from ironlaw.search.best import Plans, Sweep, front, in_order, keep_pages, merged, opened, top
 from ironlaw.search.grid import choices_of
 from ironlaw.search.mesh import COLUMNS

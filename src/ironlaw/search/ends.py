@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.model import Model
-from ironlaw.estimate.counts import attention_width, matmul_per_layer
-from ironlaw.estimate.kinds import kinds
-from ironlaw.estimate.stages import stages
-from ironlaw.plan import BY_RULE, Job, Plan
+from ironlaw.estimate.layer.counts import attention_width, matmul_per_layer
+from ironlaw.estimate.layer.kinds import kinds
+from ironlaw.estimate.pipeline.stages import stages
+from ironlaw.job import Job
+from ironlaw.plan import BY_RULE, Plan
 
 Ends = tuple[float, float]
 RULE: Ends = (BY_RULE, BY_RULE)

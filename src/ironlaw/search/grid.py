@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.cluster import Cluster
 from ironlaw.estimate import rules
-from ironlaw.estimate.memory import memory
-from ironlaw.estimate.place import recompute_columns
+from ironlaw.estimate.candidates import recompute_columns
+from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.step import step_parts, whole_step
-from ironlaw.estimate.tiers import domain_ranks
-from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.estimate.wires import domain_ranks
+from ironlaw.job import Job
+from ironlaw.plan import Plan
 from ironlaw.search.mesh import Mesh, plan_of
 from ironlaw.search.space import CHOICES, ENDS, Space
 from ironlaw.terms import Term

@@ -11,7 +11,8 @@ import numpy as np
 
 from ironlaw.errors import SpaceError
 from ironlaw.estimate import rules
-from ironlaw.plan import BY_RULE, Job, Plan
+from ironlaw.job import Job
+from ironlaw.plan import BY_RULE, Plan
 from ironlaw.search.ends import Ends, balanced_ends
 from ironlaw.search.space import ENDS, Space
 

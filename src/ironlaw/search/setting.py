@@ -13,11 +13,11 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.answer import Bound, bind_question, sequences_of
-from ironlaw.estimate.bind import assume
-from ironlaw.estimate.counts import total_parameters
-from ironlaw.estimate.option_words import CP_METHODS
-from ironlaw.estimate.place import DEFAULT_SEQ_LEN, default_batch
+from ironlaw.estimate.bind.records import assume
+from ironlaw.estimate.candidates import DEFAULT_SEQ_LEN, default_batch
+from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.run import Run, bind_price, run_of
+from ironlaw.question.words import CP_METHODS
 from ironlaw.search.best import Sweep, sweep
 from ironlaw.search.grid import Task
 from ironlaw.search.mesh import Mesh, mesh_rows, plan_of

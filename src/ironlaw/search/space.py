@@ -11,8 +11,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import InputError, QuestionError, UnknownNameError, ValueRangeError
-from ironlaw.estimate.option_words import OFFLOADS, OVERLAPS
-from ironlaw.estimate.options import OPTIONS, switch
+from ironlaw.question.options import OPTIONS, switch
+from ironlaw.question.words import OFFLOADS, OVERLAPS
 
 ENDS = ("first_stage_layers", "last_stage_layers")
 MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", *ENDS)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ironlaw.catalog import load
 from ironlaw.errors import nearest_names
-from ironlaw.estimate.option_words import DISPATCHERS
-from ironlaw.estimate.rows import known_names, without_thousands
+from ironlaw.estimate.table import known_names, without_thousands
+from ironlaw.question.words import DISPATCHERS
 
 Cells = dict[str, str]
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog import load
-from ironlaw.emit.megatron import options_from_arguments  # the one sibling needed: launch arguments are what was measured
 from ironlaw.errors import IronlawError, QuestionError, UnsupportedError
 from ironlaw.estimate.answer import Estimate, answer
-from ironlaw.estimate.memory import STATES, last_stage_memory
-from ironlaw.estimate.options import read_options
-from ironlaw.estimate.rows import read_table
+from ironlaw.estimate.memory.total import STATES, last_stage_memory
+from ironlaw.estimate.table import read_table
+from ironlaw.launch.megatron import options_from_arguments  # the one sibling needed: launch arguments are what was measured
+from ironlaw.question.options import read_options
 
 LARGE = 2.0 * 2**30  # below this, libraries' workspaces and single temporaries decide
 WIDE = 4096  # hidden size from which a model is one that somebody trains

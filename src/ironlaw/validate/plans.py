@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.counts import total_parameters
+from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.validate.fit import held_out_times, read_record
 from ironlaw.validate.predict import Prepared, prepare
 from ironlaw.validate.runs import DATA, Run, read_runs

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.records import Systems
+from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
 from ironlaw.estimate import rules
 from ironlaw.estimate.answer import Estimate, Group
 from ironlaw.estimate.bands import supports
-from ironlaw.estimate.rows import answer_many
 from ironlaw.estimate.step import step
-from ironlaw.plan import Cluster, Job, Plan
+from ironlaw.estimate.table import answer_many
+from ironlaw.job import Job
+from ironlaw.plan import Plan
 from ironlaw.validate.runs import Run, Skipped, short_reason
 
 LONGEST = 1e6  # seconds: a step of more than eleven days is a slip of the keyboard

@@ -15,8 +15,8 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.options import read_options
-from ironlaw.estimate.rows import options_of, read_table
+from ironlaw.estimate.table import options_of, read_table
+from ironlaw.question.options import read_options
 from ironlaw.validate.fill import FILLS, Cells, Row, SkipError, number, positive, short, variants
 
 DATA = Path(__file__).parent / "data"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import IronlawError, QuestionError, nearest_names
-from ironlaw.estimate.rows import read_table
+from ironlaw.estimate.table import read_table
 from ironlaw.validate import peaks as peak_module
 from ironlaw.validate.fit import Fit, held_out_times, read_record
 from ironlaw.validate.predict import Prepared, prepare, times

@@ -22,7 +22,7 @@ from ironlaw.measure.communication.matching import Matched, Table, Times, match,
 from ironlaw.measure.communication.meetings import Meeting, by_size, meetings_of
 from ironlaw.measure.events import DeviceEvents, Trace
 from ironlaw.measure.intervals import Instants, union
-from ironlaw.measure.split import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of, windows_of
+from ironlaw.measure.window import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of, windows_of
 
 SAME_CLOCK = 10_000  # [ns] ends of one collective on one clock lie a few microseconds apart: less is no offset
 _RESIDUAL = 100_000  # [ns] ends that lie further apart after alignment are worth a warning

@@ -15,8 +15,8 @@ from ironlaw.measure.findings.finding import Facts, Finding
 if TYPE_CHECKING:
     from ironlaw.measure.communication.ranks import Ranks
     from ironlaw.measure.logs.reading import LogReading
-    from ironlaw.measure.overhead import Overhead
     from ironlaw.measure.profile import Profile
+    from ironlaw.measure.profiler_cost import Overhead
     from ironlaw.measure.read.snapshot import Snapshot
 
 FINDINGS = {

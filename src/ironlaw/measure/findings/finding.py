@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ironlaw.measure.communication.ranks import Ranks
     from ironlaw.measure.logs.reading import LogReading
-    from ironlaw.measure.overhead import Overhead
     from ironlaw.measure.profile import Profile
+    from ironlaw.measure.profiler_cost import Overhead
     from ironlaw.measure.read.snapshot import Snapshot
 
 WORTH = 0.02  # of the window: steps of one run differ by as much, so that nobody could see less go

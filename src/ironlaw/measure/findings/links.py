@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ironlaw.measure.against.parts import exposed_by_operation
 from ironlaw.measure.communication.collectives import BY_NAME, Collective, Link
 from ironlaw.measure.events import MEMCPY
 from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
-from ironlaw.measure.split import COMMUNICATION, COMPUTE
+from ironlaw.measure.versus.parts import exposed_by_operation
+from ironlaw.measure.window import COMMUNICATION, COMPUTE
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile

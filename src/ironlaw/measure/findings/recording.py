@@ -11,7 +11,7 @@ from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
 from ironlaw.measure.findings.host import BOUND
 from ironlaw.measure.idle import LAUNCHING, name_rows
 from ironlaw.measure.intervals import Instants, gaps, union
-from ironlaw.measure.overhead import REFUSE, WARN, Overhead
+from ironlaw.measure.profiler_cost import REFUSE, WARN, Overhead
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile

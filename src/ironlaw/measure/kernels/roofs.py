@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.sourced import held
+from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.bind import bind_cluster
-from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP
-from ironlaw.estimate.parts import sustained
+from ironlaw.estimate.bind.records import bind_cluster
+from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP
+from ironlaw.estimate.layer.sizes import sustained
 from ironlaw.law import kernels
-from ironlaw.plan import Cluster
 
 Numbers = NDArray[np.float64]
 

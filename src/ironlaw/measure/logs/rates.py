@@ -9,13 +9,13 @@ from typing import Any
 from ironlaw.catalog.load import record
 from ironlaw.catalog.records import Accelerator
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.counts import attending_layers, attention_width, matmul_parameters
+from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters
 from ironlaw.estimate.rates import recomputed, utilisation
+from ironlaw.job import PRECISIONS
 from ironlaw.law import flops
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.steps import Steps, median_of
-from ironlaw.plan import PRECISIONS
 
 AGREE = 0.03  # of what a log claims and what its times give: logs print three digits, and tools count embedding and loss differently
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.estimate.answer import estimate
-from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
+from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
+from ironlaw.job import PRECISIONS
 from ironlaw.law import traffic
-from ironlaw.plan import PRECISIONS
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.roofline import operators, roofs
 from ironlaw.terms import Term, leaf, plain, total

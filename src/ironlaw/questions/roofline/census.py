@@ -11,9 +11,9 @@ import numpy as np
 
 from ironlaw import units
 from ironlaw.errors import QuestionError
-from ironlaw.estimate import tiers
+from ironlaw.estimate import wires
 from ironlaw.estimate.answer import Estimate, Group, estimate
-from ironlaw.estimate.bind import assume
+from ironlaw.estimate.bind.records import assume
 from ironlaw.law import activations, kernels, run
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.roofline import roofs
@@ -180,7 +180,7 @@ def _at(value: Any, at: int) -> float:
 
 def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     tree = group.step.tree
-    found = items(tree, at, tiers.nic_rate(group.cluster).value)
+    found = items(tree, at, wires.nic_rate(group.cluster).value)
     step = _at(tree.value, at)
     rows = [
         {

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate import context, narrow, sharding, tensor
 from ironlaw.estimate.answer import Group
-from ironlaw.estimate.kinds import Kind, kinds
-from ironlaw.estimate.parts import Shapes
+from ironlaw.estimate.layer import casts
+from ironlaw.estimate.layer.kinds import Kind, kinds
+from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.layer.trained import layer_trained, stage_trained
+from ironlaw.estimate.network import context, sharding, tensor
 from ironlaw.estimate.step import point_to_point
-from ironlaw.estimate.trained import layer_trained, stage_trained
 from ironlaw.law import overlap
 from ironlaw.questions.answer import Column
 from ironlaw.questions.roofline.census import wire_bytes
@@ -101,7 +102,7 @@ def _collectives(group: Group, at: int, name: str, path: tuple[str, ...]) -> lis
 
 
 def _of_layer(group: Group, name: str, kind: Kind) -> list[tuple[Term, float]] | None:
-    job, cluster, plan = narrow.of_kind(group.job, kind), group.cluster, group.plan
+    job, cluster, plan = casts.of_kind(group.job, kind), group.cluster, group.plan
     if name.endswith((" in pieces", " gradient")):  # "all-gather in pieces", "all-reduce beside a weight gradient"
         return [(tensor.collectives(cluster, job, plan)[name.partition(" in pieces")[0].partition(" beside ")[0]], 1.0)]
     if name.startswith("exposed ring"):

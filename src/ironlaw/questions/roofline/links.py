@@ -6,8 +6,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
-from ironlaw.estimate import tiers
-from ironlaw.estimate.bind import Assumptions, bind_cluster, bind_precision
+from ironlaw.estimate import wires
+from ironlaw.estimate.bind.records import Assumptions, bind_cluster, bind_precision
 from ironlaw.law import collectives
 from ironlaw.plan import BY_RULE, Plan, column
 from ironlaw.questions.answer import Answer, Column, Table, need
@@ -83,10 +83,10 @@ def _links(values: dict[str, Any], factor: Term, folders: tuple[str, ...], notes
     """The link that binds, the least time over it, what collectives as measured take, and the sentence about them."""
     cluster = bind_cluster({**values, "precision": bind_precision(values["on"], folders)}, folders, notes)
     size, ranks = values["size"], values["ranks"]
-    expected = tiers.collective(cluster, _plan(ranks), "expected time", values["collective"], column(ranks), size, 1.0)
+    expected = wires.collective(cluster, _plan(ranks), "expected time", values["collective"], column(ranks), size, 1.0)
     inner = float(plain(expected.inputs["inner_ranks"])[0])
     inside = inner >= ranks
-    rate = cluster.node.scale_up_bandwidth if inside else tiers.nic_rate(cluster)
+    rate = cluster.node.scale_up_bandwidth if inside else wires.nic_rate(cluster)
     sent = size * float(factor.value) / (1.0 if inside else inner)  # out of a domain every accelerator's NIC carries its share
     roof = leaf("least time", collectives.point_to_point, "s", "network", size=sent, bandwidth=rate, latency=0.0)
     link = "scale-up" if inside else "nic"

@@ -14,12 +14,13 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
-from ironlaw.estimate.bind import Assumptions, assume, bind_precision
-from ironlaw.estimate.layer import FLASH_BACKWARD_FLOP
+from ironlaw.estimate.bind.records import Assumptions, assume, bind_precision
+from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP
 from ironlaw.law import flops, parameters, traffic
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.questions.roofline import CENSUSES, roofs
+from ironlaw.questions.roofline import roofs
+from ironlaw.questions.roofline.ask import CENSUSES
 from ironlaw.questions.roofline.operators import Operator, element
 from ironlaw.terms import Term, leaf, plain, total
 

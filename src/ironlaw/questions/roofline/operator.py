@@ -8,11 +8,12 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
-from ironlaw.estimate.bind import Assumptions, assume, bind_precision
+from ironlaw.estimate.bind.records import Assumptions, assume, bind_precision
+from ironlaw.job import PRECISIONS
 from ironlaw.law import collectives, kernels
-from ironlaw.plan import PRECISIONS
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.questions.roofline import ACTIVATIONS, attention, operators, roofs
+from ironlaw.questions.roofline import attention, operators, roofs
+from ironlaw.questions.roofline.ask import ACTIVATIONS
 from ironlaw.terms import Term, leaf, plain, total
 
 TILE = (128.0, 256.0)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
-from ironlaw.estimate.options import duration, whole
+from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, masks, traffic
 from ironlaw.law.states import OPTIMIZERS
-from ironlaw.plan import PRECISIONS
-from ironlaw.questions.roofline import OPERATORS, OPTIONS
+from ironlaw.question.options import duration, whole
+from ironlaw.questions.roofline.ask import OPERATORS, OPTIONS
 from ironlaw.terms import Term, leaf, total
 
 GATED = ("swiglu", "geglu")

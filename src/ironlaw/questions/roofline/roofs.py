@@ -10,12 +10,13 @@ from typing import Any
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
+from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
-from ironlaw.estimate import tiers
-from ironlaw.estimate.bind import Assumptions, assume, bind_cluster, bind_precision
-from ironlaw.estimate.parts import elementwise, host_time, kernel
+from ironlaw.estimate import wires
+from ironlaw.estimate.bind.records import Assumptions, assume, bind_cluster, bind_precision
+from ironlaw.estimate.layer.sizes import elementwise, host_time, kernel
+from ironlaw.job import PRECISIONS
 from ironlaw.law import kernels
-from ironlaw.plan import PRECISIONS, Cluster
 from ironlaw.questions.roofline.operators import Operator
 from ironlaw.terms import Term, leaf, plain
 
@@ -74,7 +75,7 @@ def bind(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assumptions
     if "framework" not in values:
         assume(notes, "framework", name, "default")
     host = host_time(load.record("frameworks", name, folders), cluster)
-    links = {"scale-up": cluster.node.scale_up_bandwidth, "nic": tiers.nic_rate(cluster), "pcie": record.pcie_bandwidth}
+    links = {"scale-up": cluster.node.scale_up_bandwidth, "nic": wires.nic_rate(cluster), "pcie": record.pcie_bandwidth}
     links = {"c2c": record.c2c_bandwidth, **links}
     found = {key: rate for key, rate in links.items() if rate is not None and rate.value > 0}
     return Device(record.name, bandwidth or record.hbm_bandwidth, peak or record.peak, found, count or record.sm_count, host, cluster)

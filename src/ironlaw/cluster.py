@@ -1,0 +1,67 @@
+"""The Cluster: one kind of accelerator in one kind of node on one fabric, with the calibration records of each tier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw.catalog.records import (
+    Accelerator,
+    Calibration,
+    ElementwiseConstants,
+    Fabric,
+    GemmConstants,
+    Node,
+    Systems,
+)
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.errors import CatalogError
+
+OWN_ENGINES = ("ici-torus", "neuronlink-torus")  # links whose collectives need no compute units: TPU, Trainium
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cluster:
+    """One kind of accelerator in one kind of node on one fabric, with the calibration records of each tier."""
+
+    accelerator: Accelerator
+    node: Node
+    fabric: Fabric
+    calibration: Calibration
+    reference: Accelerator  # the device the calibration was measured on
+    scale_up: Calibration
+    scale_out: Calibration
+    systems: Systems
+    clock: Any = None  # fraction of the reference's clock this part's power limit sustains; None: the reference itself
+
+    def gemm(self, precision: str) -> GemmConstants:
+        """The GEMM constants of a precision."""
+        return self.calibration.gemm[precision]
+
+    def experts(self, precision: str) -> GemmConstants:
+        """The constants of grouped products of a precision: a dense product's where none were measured."""
+        return self.calibration.experts.get(precision) or self.gemm(precision)
+
+    @property
+    def row_bandwidth(self) -> Sourced:
+        """Fraction of HBM bandwidth that copies of rows to experts and back reach: an element-wise kernel's where none were measured.
+
+        That of bf16: in narrow formats the measured operator's casts are in it.
+        """
+        measured = self.calibration.experts.get("bf16")
+        known = None if measured is None else measured.rows_bandwidth_fraction
+        return self.elementwise.bandwidth_fraction if known is None else known
+
+    @property
+    def overlap_slowdown(self) -> Sourced:
+        """What computation loses beside a collective: nothing where engines of their own move the data, not the compute units."""
+        if self.node.scale_up in OWN_ENGINES:
+            return Sourced(0.0, "1", f"0: {self.node.scale_up} moves data by engines of its own", self.systems.overlap_slowdown.source)
+        return self.systems.overlap_slowdown
+
+    @property
+    def elementwise(self) -> ElementwiseConstants:
+        """The constants of memory-bound kernels."""
+        if self.calibration.elementwise is None:
+            raise CatalogError(f"calibration record {self.calibration.name} lacks elementwise, which every device needs")
+        return self.calibration.elementwise

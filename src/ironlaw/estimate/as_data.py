@@ -1,0 +1,339 @@
+"""A row of an answer as plain data: the JSON contract."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ironlaw import __version__, units
+from ironlaw.catalog import load
+from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.job import Job
+from ironlaw.plan import Plan
+from ironlaw.terms import Term, plain
+
+if TYPE_CHECKING:
+    from ironlaw.catalog.records import Calibration
+    from ironlaw.estimate.answer import Estimate, Group
+
+SCHEMA_VERSION = 1
+_PLAN_INTEGERS = (
+    "gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "dp", "zero", "micro_batch_size", "global_batch_size",
+    "seq_len", "num_microbatches",
+)  # fmt: skip
+
+
+def number(value: Any, at: int = 0) -> Any:
+    """The plain number a column holds in one row: int where whole and a count, None where it is not finite."""
+    array = np.ravel(plain(value))
+    item = array[at if array.size > 1 else 0].item()
+    return item if not isinstance(item, float) or math.isfinite(item) else None
+
+
+def common_keys(
+    assumptions: Iterable[Mapping[str, Any]],
+    warnings: Iterable[str],
+    folders: tuple[str, ...] | None = None,
+    calibration: Calibration | None = None,
+) -> dict[str, Any]:
+    """The keys that every answer begins with; a catalogue's are None without ``folders``, for an answer that reads none.
+
+    ``calibration`` is that of the one device the answer is about; without it the versions of all records are told.
+    """
+    if folders is None:
+        version, digest = None, None
+    else:
+        version, digest = calibration.version if calibration else load.calibration_version(folders), load.catalog_hash(folders)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool_version": __version__,
+        "calibration_version": version,
+        "catalog_hash": digest,
+        "assumptions": [dict(item) for item in assumptions],
+        "warnings": list(warnings),
+    }
+
+
+def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str, Any]:
+    """One row of ``estimate`` as the JSON object of the contract."""
+    from ironlaw.estimate.bands import step_band
+
+    group, at = estimate.place_of(index)
+    step = number(group.step.tree.value, at) if number(group.legal, at) else None
+    return {
+        **common_keys(assumptions(group, at), warnings(group, at), estimate.folders, group.cluster.calibration),
+        "step": {
+            "seconds": step,
+            "band": step_band(group, at, step),
+            "tree": term_data(group.step.tree, at, explain),
+            "stage": stage_name(group, at),
+        },
+        "memory": memory_data(group, at, explain),
+        "throughput": throughput_data(group, at, step is None),
+        "bound": bound_data(group, at, step is None),
+        "run": run_data(group, at),
+        "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
+        "plan": plan_data(group, at),
+        "sources": sources(group, at),
+    }
+
+
+def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
+    """What the answer rests on: chosen axes of this row first, then what was given, defaults and overrides."""
+    plan = plan_data(group, at)
+    chosen = [{"name": name, "value": plan[name], "origin": "chosen"} for name in group.chosen[at] if name in plan]
+    return chosen + [dict(item) for item in group.assumptions]
+
+
+def warnings(group: Group, at: int) -> list[str]:
+    """What a reader must know before trusting the row."""
+    from ironlaw.estimate.bands import why_no_band
+    from ironlaw.estimate.rules import broken
+
+    unbanded = why_no_band(group, at)
+    return [
+        *group.warnings,
+        *([unbanded] if unbanded else []),
+        *_batch_warning(group, at),
+        *_rate_warning(group, at),
+        *_failure_warning(group, at),
+        *broken(group.job, group.plan, group.rules, at),
+    ]
+
+
+def _rate_warning(group: Group, at: int) -> list[str]:
+    """A utilisation above one is a convention's doing, not the machine's."""
+    mfu, causal = (number(group.throughput[n].value, at) or 0.0 for n in ("mfu", "mfu_causal"))
+    if mfu <= 1.0:
+        return []
+    return [f"MFU counts attention as the full square, which causal kernels do not compute: {mfu:.0%}, causal {causal:.0%}"]
+
+
+def _batch_warning(group: Group, at: int) -> list[str]:
+    """A default batch that starves the pipeline is worth a word."""
+    by_default = any(a["name"] == "global_batch_size" and a["origin"] == "default" for a in group.assumptions)
+    idle = number(group.shares["pipeline"], at) or 0.0
+    if not by_default or idle < 0.2:
+        return []
+    return [f"the default batch leaves {idle:.0%} of the step to the pipeline bubble: give --global-batch-size"]
+
+
+def _failure_warning(group: Group, at: int) -> list[str]:
+    """A run that fails sooner than it restarts or saves has no estimate with failures: say which of the three to change."""
+    if group.run is None or number(group.run.seconds.value, at) is None or number(group.run.failures.seconds.value, at) is not None:
+        return []
+    asked = group.run.failures.seconds.inputs
+    often, restart, every, written = (
+        units.show(number(asked[name], at), "s") for name in ("mttf", "restart_time", "checkpoint_interval", "checkpoint_time")
+    )
+    return [
+        f"no estimate with failures: one every {often} is sooner than a restart ({restart}), the next checkpoint (every {every})"
+        f" or its end ({written}) allows"
+    ]
+
+
+def stage_name(group: Group, at: int) -> str | None:
+    """The pipeline stage that sets the pace."""
+    return _stage(group, tuple(c.name for c in group.step.pace.classes), group.step.pace.which, at)
+
+
+def _stage(group: Group, names: tuple[str, ...], which: Any, at: int) -> str | None:
+    """The name of a stage class; none where there is no answer."""
+    if number(group.plan.pp, at) == 1:
+        return "only"
+    index = number(which, at)
+    return None if index is None else names[int(index)]
+
+
+def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
+    """The fullest stage's memory."""
+    from ironlaw.estimate.bands import memory_band
+
+    held = group.memory
+    host = host_data(group, at, explain)
+    return {
+        "allocated": number(held.allocated, at),
+        "reserved": number(held.reserved, at),
+        "device": number(held.device, at),
+        "capacity_bytes": held.capacity,
+        "fits": bool(number(held.fits, at)),
+        "stage": _stage(group, held.stage_names, held.which, at),
+        "band": memory_band(group, number(held.device, at)),
+        "tree": term_data(held.tree, at, explain),
+        **({} if host is None else {"host": host}),
+    }
+
+
+def host_data(group: Group, at: int, explain: bool = False) -> dict[str, Any] | None:
+    """What the host holds for one accelerator where something is offloaded; no capacity where the node record has none."""
+    held = group.memory
+    if not held.hosts:
+        return None
+    room = float(np.ravel(np.broadcast_to(held.host_capacity, held.device.shape))[at])
+    return {
+        "held": number(held.host, at),
+        "capacity_bytes": room if np.isfinite(room) else None,
+        "tree": term_data(held.host_tree, at, explain),
+    }
+
+
+def throughput_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
+    """Rates and utilisations, and the peak they refer to."""
+    peak = group.cluster.accelerator.peak[group.job.precision.peak]
+    data = {name: None if illegal else number(term.value, at) for name, term in group.throughput.items()}
+    data["peak"] = {
+        "flop_per_second": peak.value,
+        "precision": group.job.precision.peak,
+        "accelerator": group.cluster.accelerator.name,
+        "dense": True,
+        "source": peak.source.line() if peak.source else None,
+    }
+    return data
+
+
+def bound_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
+    """The roof with the largest share of the step, and all shares."""
+    if illegal:
+        return {"by": None, "shares": None}
+    shares = {name: number(column, at) for name, column in group.shares.items()}
+    known = {k: v for k, v in shares.items() if v is not None}
+    return {"by": max(known, key=lambda k: known[k]) if known else None, "shares": shares}
+
+
+def run_data(group: Group, at: int) -> dict[str, Any] | None:
+    """The whole run, where tokens were given."""
+    run = group.run
+    if run is None:
+        return None
+    legal = number(group.legal, at)
+
+    def of(term: Term, scale: float = 1.0) -> Any:
+        value = number(term.value, at)
+        return value / scale if legal and value is not None else None
+
+    return {
+        "tokens": run.tokens,
+        "days": of(run.seconds, 86400.0),
+        "gpu_hours": of(run.gpu_hours),
+        "usd": of(run.usd),
+        "kwh": of(run.joules, 3.6e6),
+        "kg_co2e": of(run.kg_co2e),
+        "days_with_failures": of(run.failures.seconds, 86400.0),
+        "usd_with_failures": of(run.usd_with_failures),
+        "kwh_with_failures": of(run.joules_with_failures, 3.6e6),
+        "kg_co2e_with_failures": of(run.kg_co2e_with_failures),
+        "goodput": of(run.failures.goodput),
+        "failures": of(run.failures.count),
+        "checkpoint_interval_seconds": of(run.failures.interval),
+        "mttf_hours": of(run.failures.mttf, 3600.0),
+    }
+
+
+def plan_data(group: Group, at: int) -> dict[str, Any]:
+    """The plan in the words of the options."""
+    plan, job, cluster = group.plan, group.job, group.cluster
+    data: dict[str, Any] = {"model": job.model.name, "accelerator": cluster.accelerator.name}
+    data |= {"node": cluster.node.name, "fabric": cluster.fabric.name, "framework": job.framework.name}
+    for name in _PLAN_INTEGERS:
+        value = number(getattr(plan, name), at)
+        data[name] = int(value) if value is not None and value == int(value) else value
+    data["sp"] = bool(number(plan.sp, at))
+    data["recompute"] = group.recompute[at]
+    data |= {"precision": job.precision.name, "optimizer": job.optimizer}
+    data["schedule"] = "interleaved" if data["vpp"] > 1 else job.schedule
+    data["flash_attention"] = "on" if job.flash else "off"
+    data["overlap"] = [
+        name
+        for name, column in (
+            ("ep", plan.overlap_ep),
+            ("grad-reduce", plan.overlap_grad_reduce),
+            ("param-gather", plan.overlap_param_gather),
+            ("pp", plan.overlap_pp),
+            ("tp", plan.overlap_tp),
+        )
+        if number(column, at)
+    ]
+    if job.layers_per_stage:
+        data["layers_per_stage"] = list(job.layers_per_stage)
+    elif np.broadcast_to(np.maximum(plan.first_stage_layers, plan.last_stage_layers), (plan.rows,))[at] >= 0.0:
+        data["layers_per_stage"] = layers_by_stage(job, plan, at)
+    if data["cp"] != 1:
+        data |= {"cp_method": job.cp_method, "cp_balance": "on" if job.cp_balance else "off"}
+        if job.cp_method == "all-to-all+ring":
+            from ironlaw.estimate.layer.sequence import head_ranks
+
+            data["cp_inner"] = number(head_ranks(job, plan), at)
+    return data
+
+
+def layers_by_stage(job: Job, plan: Plan, at: int) -> list[int]:
+    """Layers of every stage of one plan, in their order."""
+    from ironlaw.estimate.pipeline.stages import stages
+
+    one = plan.take([at])
+    classes = sorted(
+        ((float(s.index[0]), s) for s in stages(replace(job, schedule="1f1b"), one) if s.count[0] > 0), key=lambda pair: pair[0]
+    )
+    return [int(s.layers[0]) for _, s in classes for _ in range(int(s.count[0]))]
+
+
+def term_data(term: Term, at: int, explain: bool = False) -> dict[str, Any]:
+    """A Term tree as nested plain data; ``times`` only where a node repeats its parts."""
+    data: dict[str, Any] = {"name": term.name, "value": number(term.value, at), "unit": term.unit, "law": law_name(term)}
+    times = number(term.times, at)
+    if times != 1.0:
+        data["times"] = times
+    if explain and term.law is not None:
+        data["formula"] = formula(term)
+        data["inputs"] = {name: _input_data(item, at) for name, item in term.inputs.items()}
+    data["parts"] = [term_data(part, at, explain) for part in term.parts]
+    return data
+
+
+def formula(term: Term) -> str:
+    """The formula of a leaf's law: what stands in backticks in its docstring's first lines."""
+    doc = (term.law.__doc__ or "") if term.law else ""
+    start = doc.find("``")
+    return " ".join(doc[start + 2 : doc.find("``", start + 2)].split()) if start >= 0 else doc.strip().split("\n")[0]
+
+
+def _input_data(item: Any, at: int) -> dict[str, Any]:
+    if isinstance(item, Sourced):
+        return {"value": number(item.value, at), "unit": item.unit, "text": item.text, "source": item.source.key if item.source else None}
+    return {"value": number(item, at)}
+
+
+def law_name(term: Term) -> str | None:
+    """Where the law of a leaf is defined."""
+    return f"{term.law.__module__}.{term.law.__qualname__}" if term.law else None
+
+
+def sources(group: Group, at: int) -> dict[str, dict[str, str]]:
+    """Every source the answer stands on, by key."""
+    del at
+    found: dict[str, dict[str, str]] = {}
+
+    def take(source: Source | None) -> None:
+        if source is not None and source.url:
+            found[source.key] = {"title": source.title, "url": source.url, "read": source.read, "grade": source.grade}
+
+    job, cluster = group.job, group.cluster
+    for record in (job.framework, cluster.accelerator, cluster.node, cluster.fabric, cluster.systems):
+        for value in vars(record).values():
+            take(value.source if isinstance(value, Sourced) else value if isinstance(value, Source) else None)
+    trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
+    if group.memory.hosts:
+        trees.append(group.memory.host_tree)
+    if group.run is not None:
+        trees += group.run.trees()
+    take(group.job.model.source)
+    for tree in trees:
+        for node in tree.walk():
+            for item in node.inputs.values():
+                if isinstance(item, Sourced):
+                    take(item.source)
+    return dict(sorted(found.items()))

@@ -1,0 +1,182 @@
+"""Low-rank adapters: which linear layers have one, and what they compute, train and keep.
+
+An adapter is a product in, (tokens, k) by (k, r), a product out, (tokens, r) by (r, n), a scaling of its output and the
+addition to the frozen layer's, each a kernel of its own (NeMo, ``ParallelLinearAdapter.forward`` and ``LoRALinear.forward``;
+peft, ``Linear.forward``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ironlaw.catalog.model import Model
+from ironlaw.catalog.records import Framework
+from ironlaw.cluster import Cluster
+from ironlaw.errors import QuestionError, UnsupportedError
+from ironlaw.estimate.layer import experts
+from ironlaw.estimate.layer.counts import expert_width
+from ironlaw.estimate.layer.kinds import Kind, sized
+from ironlaw.estimate.layer.products import linear_shapes
+from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm
+from ironlaw.job import Job
+from ironlaw.plan import Plan
+from ironlaw.terms import Term
+
+Products = dict[str, tuple[Any, Any, Any]]
+
+WHOLE = {
+    "query-key-value": "qkv", "query down": "qkv", "query up": "qkv", "key-value down": "qkv", "key-value up": "qkv", "state in": "qkv",
+    "attention output": "proj", "state out": "proj", "mlp in": "fc1", "shared expert in": "fc1", "mlp out": "fc2",
+    "shared expert out": "fc2",
+}  # fmt: skip
+GROUPS = {"attention": ("qkv", "proj"), "mlp": ("fc1", "fc2"), "all": ("qkv", "proj", "fc1", "fc2", "experts")}
+SLICES = {"qkv": ("q", "k", "v"), "fc1": ("gate", "up")}
+SCALED, ADDED = 4.0, 6.0  # bytes of a 2-byte element: read and written; two read and one written
+OPERATORS = 4.0  # kernels of a pass: two products, the scaling, the addition
+
+
+def targets(asked: str, model: Model, framework: Framework) -> tuple[str, ...]:
+    """The operators that ``--lora-targets`` names: groups in what the framework's layers are made of, others as they stand."""
+    found: list[str] = []
+    for name in asked.split(","):
+        for one in GROUPS.get(name, (name,)):
+            whole = framework.fused_projections or one not in SLICES or not sliced(one, model)
+            found += [one] if name == one or whole else SLICES[one]
+    if not model.num_experts and not {"experts", "router"}.isdisjoint(asked.split(",")):
+        raise QuestionError(f"--lora-targets {asked}: {model.name} has no experts")
+    for whole_name, parts in SLICES.items():
+        if not set(parts).isdisjoint(found) and whole_name in found:
+            raise QuestionError(f"--lora-targets {asked}: {whole_name} is {', '.join(parts)} in one: give it or them")
+        if not set(parts).isdisjoint(found) and not sliced(whole_name, model):
+            raise UnsupportedError(f"--lora-targets {asked}: {model.name} has no {' or '.join(parts)} of its own: use {whole_name}")
+    return tuple(dict.fromkeys(n for n in found if model.num_experts or n != "experts"))
+
+
+def sliced(name: str, model: Model) -> bool:
+    """True where a model has the parts of a fused matrix: queries, keys and values of plain attention, a gate."""
+    return not model.kv_lora_rank if name == "qkv" else model.gated_mlp
+
+
+def adapted(job: Job, s: Shapes, kind: Kind) -> Products:
+    """The products (m, n, k) beside which a layer has an adapter, outside its routed experts."""
+    if not job.lora_rank or not kind.trained:
+        return {}
+    made: Products = {}
+    for name, (m, n, k) in linear_shapes(job, s, kind).items():
+        of = WHOLE.get(name, "")
+        if of in job.lora_targets or (name == "state in" and "q" in job.lora_targets):
+            made[name] = (m, n, k)
+        elif name == "query-key-value":
+            parts = {"k": s.kv_heads * s.head_dim, "v": s.kv_heads * s.head_dim}
+            parts = {"q": n - parts["k"] - parts["v"], **parts}
+            made |= {f"{LONG[one]} of attention": (m, parts[one], k) for one in SLICES["qkv"] if one in job.lora_targets}
+        elif of == "fc1":
+            made |= {f"{name.removesuffix(' in')} {one}": (m, n / 2.0, k) for one in SLICES["fc1"] if one in job.lora_targets}
+    if kind.routed and "router" in job.lora_targets:
+        made["router"] = (s.sequence_tokens, float(job.model.num_experts), s.hidden)
+    return made
+
+
+LONG = {"q": "queries", "k": "keys", "v": "values"}
+
+
+def on_experts(job: Job, kind: Kind) -> bool:
+    """True where the routed experts of a layer have adapters: each its own pair for what goes in and what comes out."""
+    return bool(job.lora_rank) and kind.trained and kind.routed and "experts" in job.lora_targets
+
+
+def parameters(job: Job, kind: Kind) -> tuple[Any, Any]:
+    """What the adapters of one layer train: (outside its experts, in them)."""
+    job = replace(job, model=sized(job.model, kind))
+    ends: Any = 0.0
+    for _, n, k in adapted(job, Shapes.whole(job), kind).values():
+        ends = ends + n + k
+    routed = job.model.num_experts * expert_ends(job) if on_experts(job, kind) else 0.0
+    return job.lora_rank * ends, job.lora_rank * routed
+
+
+def visited(job: Job, kind: Kind) -> Any:
+    """Parameters of one layer's adapters that a token meets."""
+    common, routed = parameters(job, kind)
+    return common + routed * (job.model.num_experts_per_tok / job.model.num_experts if routed else 0.0)
+
+
+def expert_ends(job: Job) -> float:
+    """Inputs and outputs of one expert's two products."""
+    wide = job.model.moe_intermediate_size * (2.0 if job.model.gated_mlp else 1.0)
+    return 2.0 * expert_width(job.model) + wide + job.model.moe_intermediate_size
+
+
+def _routed(job: Job, plan: Plan, s: Shapes) -> Products:
+    """The two products of a rank's experts, all rows in one."""
+    rows, wide, hidden = experts.rows(job, plan, s), experts.width(job, plan), float(expert_width(job.model))
+    return {"experts in": (rows, wide, hidden), "experts out": (rows, hidden, job.model.moe_intermediate_size / plan.etp)}
+
+
+def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+    """The pair of every adapter, forward."""
+    made, r, moved = [], job.lora_rank, _Moved(job)
+    for name, (m, n, k) in adapted(job, s, kind).items():
+        made.append(gemm(cluster, job, f"{name} adapter", m, r, k, wide=True))
+        made.append(gemm(cluster, job, f"{name} adapter up", m, n, r, wide=True))
+        moved.count((SCALED + ADDED) * m * n)
+    for name, (m, n, k) in (_routed(job, plan, s) if on_experts(job, kind) else {}).items():
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter", m, r, k))
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter up", m, n, r))
+        moved.count((SCALED + ADDED) * m * n)
+    return made + moved.terms(cluster)
+
+
+def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+    """Gradients of both matrices and of both inputs; the input's is added to that through the frozen weight."""
+    made, r, moved = [], job.lora_rank, _Moved(job)
+    for name, (m, n, k) in adapted(job, s, kind).items():
+        made.append(gemm(cluster, job, f"{name} adapter dgrad up", m, r, n, wide=True))
+        made.append(gemm(cluster, job, f"{name} adapter up wgrad", r, n, m, wide=True))
+        made.append(gemm(cluster, job, f"{name} adapter dgrad", m, k, r, wide=True))
+        made.append(gemm(cluster, job, f"{name} adapter wgrad", k, r, m, wide=True))
+        moved.count(SCALED * m * n + ADDED * m * k)
+    for name, (m, n, k) in (_routed(job, plan, s) if on_experts(job, kind) else {}).items():
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter dgrad up", m, r, n))
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter up wgrad", m, n, r, wgrad=True))
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter dgrad", m, k, r))
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter wgrad", m, r, k, wgrad=True))
+        moved.count(SCALED * m * n + ADDED * m * k)
+    return made + moved.terms(cluster)
+
+
+class _Moved:
+    """Bytes that scaling and addition move in one pass over a layer, and in how many kernels."""
+
+    def __init__(self, job: Job) -> None:
+        self.wide, self.moved, self.kernels = job.precision.activation_bytes / 2.0, 0.0, 0.0
+
+    def count(self, size: Any) -> None:
+        """One adapter more."""
+        self.moved, self.kernels = self.moved + self.wide * size, self.kernels + 2.0
+
+    def terms(self, cluster: Cluster) -> list[Term]:
+        """The leaf of them all."""
+        return [elementwise(cluster, "adapters scaled and added", self.moved, self.kernels)] if self.kernels else []
+
+
+def operators(job: Job, kind: Kind) -> float:
+    """Kernels that the adapters of a layer add to a pass; those of a rank's experts are grouped."""
+    pairs = len(adapted(job, Shapes.whole(job), kind)) + (2.0 if on_experts(job, kind) else 0.0)
+    return OPERATORS * pairs
+
+
+def keeps_input(job: Job, kind: Kind, *names: str) -> bool:
+    """True where a product's input stays for the backward pass: its weight is trained, or one of these has an adapter beside it."""
+    if not job.lora_rank:
+        return True
+    return any(name in job.lora_targets for name in names) or ("experts" in names and on_experts(job, kind))
+
+
+def kept_elements(job: Job, s: Shapes, kind: Kind) -> Any:
+    """Elements between the two products of each adapter outside the experts, which the gradient of the second needs."""
+    held: Any = 0.0
+    for m, _, _ in adapted(job, s, kind).values():
+        held = held + m * job.lora_rank
+    return held

@@ -1,0 +1,239 @@
+"""Narrow formats of linear layers: which tensors are cast when, in how many orientations, what of it is kept and what is sent.
+
+A product reads both operands along its inner extent, so input, weight and output gradient are each needed by rows for one product
+and by columns for another. A stack that keeps the cast input casts both orientations in one go; one that keeps the wide input
+casts each where it is used. The facts of a stack are in its framework record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.cluster import Cluster
+from ironlaw.estimate.layer.counts import stage_linear
+from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.layer.sizes import elementwise
+from ironlaw.estimate.pipeline.stages import Pace, Stage
+from ironlaw.job import PRECISIONS, Job
+from ironlaw.law import states, traffic
+from ironlaw.plan import Plan
+from ironlaw.terms import Term
+
+Products = dict[str, tuple[Any, Any, Any]]
+GATHERED_INPUTS = ("query-key-value", "query up", "key-value up", "mlp in", "shared expert in", "state in")
+BEHIND_NORMS = ("query-key-value", "mlp in")  # products in one module with the norm before them; a router stands between others
+GATHERED_GRADIENTS = ("attention output", "mlp out", "shared expert out", "state out")
+
+
+def of_kind(job: Job, kind: Kind) -> Job:
+    """The job as a kind of layer sees it: layers kept wide compute in the precision that stays around the narrow ones."""
+    return replace(job, precision=PRECISIONS[job.precision.wide], fp8_param_gather=False) if kind.wide else job
+
+
+def scale_reads(job: Job) -> float:
+    """Times a tensor is read for its scales before it is cast: with delayed scaling they come from earlier steps."""
+    return 0.0 if delayed(job) else job.precision.scale_reads
+
+
+def fuses_casts(job: Job) -> bool:
+    """True where the kernel that makes a tensor finds its scale, and one kernel writes both orientations: compiled stacks."""
+    return job.framework.fused_scales is not None and job.framework.fused_scales.value > 0
+
+
+def fused_norms(job: Job, shapes: Products) -> float:
+    """Norms of a layer that write the cast input of the product behind them: with delayed scaling their scale is known before."""
+    said = job.framework.fused_norms
+    if said is None or not delayed(job):
+        return 0.0
+    return said.value * sum(name in BEHIND_NORMS for name in shapes)
+
+
+def delayed(job: Job) -> bool:
+    """True where scales come from earlier steps."""
+    return job.precision.narrow and job.precision.one_scale and job.fp8_scaling == "delayed"
+
+
+def layouts(job: Job, cluster: Cluster) -> float:
+    """Orientations a cast tensor is held in: one where it has one scale and the device multiplies it either way, else two."""
+    one = job.precision.one_scale and cluster.accelerator.architecture in job.framework.one_layout
+    return 1.0 if one else 2.0
+
+
+def keeps_inputs(job: Job) -> bool:
+    """True where the cast input of a linear layer is kept for its weight gradient, and not the wide one."""
+    return _does(job, job.framework.narrow_inputs)
+
+
+def casts_once(job: Job) -> bool:
+    """True where one kernel casts a tensor in all orientations that its products need."""
+    return keeps_inputs(job) or _does(job, job.framework.casts_once)
+
+
+def _does(job: Job, said: Sourced | None) -> bool:
+    """True where the stack's record says that it does this with the job's format."""
+    known = job.precision.one_scale or not job.framework.narrow_with_one_scale
+    return job.precision.narrow and known and said is not None and said.value > 0
+
+
+def keeps_weights(job: Job) -> bool:
+    """True where cast weights stay from one micro-batch to the next."""
+    return job.precision.narrow and job.framework.narrow_weights is not None and job.framework.narrow_weights.value > 0
+
+
+def copy_bytes(job: Job, cluster: Cluster) -> Any:
+    """Bytes of all cast copies of a weight that stay, and who says that they do."""
+    said = job.framework.narrow_weights
+    if said is None or not keeps_weights(job):
+        return 0.0
+    p, count = job.precision, layouts(job, cluster)
+    return Sourced(p.weight_bytes * count, "B", f"{p.weight_bytes:.4g} B, copies {count:g}", said.source, said.note)
+
+
+def input_bytes(job: Job) -> float:
+    """Bytes kept for an element of a linear layer's input that nothing else keeps."""
+    return job.precision.operand_bytes if keeps_inputs(job) else job.precision.activation_bytes
+
+
+def second_copies(job: Job) -> bool:
+    """True where a tensor that another operator keeps wide is kept narrow beside it: Megatron avoids it but with delayed scaling."""
+    return keeps_inputs(job) and delayed(job)
+
+
+def gathers_cast(job: Job) -> bool:
+    """True where sequence parallelism gathers tensors after they were cast."""
+    return _does(job, job.framework.narrow_sequence)
+
+
+def sent_bytes(job: Job, backward: bool) -> float:
+    """Bytes of an element that sequence parallelism gathers.
+
+    An output gradient is gathered in both orientations where they differ, unless the wide one is no larger.
+    """
+    p = job.precision
+    if not gathers_cast(job):
+        return p.activation_bytes
+    return min(p.activation_bytes, p.operand_bytes * (2.0 if backward and not p.one_scale else 1.0))
+
+
+def gathered_bytes(job: Job) -> float:
+    """Bytes of a narrow layer's weight as data-parallel ranks gather it."""
+    if not job.fp8_param_gather or not job.precision.narrow:
+        return job.precision.parameter_bytes
+    return job.framework.param_gather[job.precision.name].value
+
+
+def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bool) -> list[Term]:
+    """Casts of one pass over a layer's linear layers outside its experts: inputs or output gradients, and weights at their use."""
+    if not job.precision.narrow:
+        return []
+    gathered = GATHERED_GRADIENTS if backward else GATHERED_INPUTS
+    moved: Any = 0.0
+    weights: Any = 0.0
+    for name, (m, n, k) in shapes.items():
+        split = plan.sequence_shards if gathers_cast(job) and name in gathered else 1.0
+        fused = not backward and name in BEHIND_NORMS and fused_norms(job, shapes) > 0.0
+        moved = moved + activation_cast(cluster, job, m, n if backward else k, split, backward, fused)
+        if backward and not casts_once(job) and not job.lora_rank:
+            ranks = plan.sequence_shards if gathers_cast(job) and name in GATHERED_INPUTS else 1.0
+            moved = moved + np.where(_turned(job, ranks), 2.0 * job.precision.operand_bytes * m * k, once(job, m * k, 1.0))
+        weights = weights + n * k
+    made = [elementwise(cluster, "casts", moved, len(shapes) * (1.0 + scale_reads(job)))]
+    return made + weight_casts(cluster, job, plan, "weight casts", weights, plan.shard_ranks, backward)
+
+
+def once(job: Job, elements: Any, orientations: float) -> Any:
+    """Bytes of one cast of an activation."""
+    reads = 0.0 if fuses_casts(job) else scale_reads(job)
+    return traffic.cast(elements, job.precision.activation_bytes, job.precision.operand_bytes, reads, orientations)
+
+
+def activation_cast(cluster: Cluster, job: Job, rows: Any, width: Any, split: Any, backward: bool, fused: bool = False) -> Any:
+    """Bytes moved to cast a tensor whose rows are cast on ``split`` ranks before they are gathered.
+
+    With one scale the gathered tensor is turned afterwards: read and written in the narrow format. One that a norm has written cast
+    (``fused``) is only turned.
+    """
+    p, elements = job.precision, rows * width
+    both = 1.0 if job.lora_rank else layouts(job, cluster)  # frozen weights have no gradient to read the other orientation
+    if fused:
+        return 2.0 * (both - 1.0) * p.operand_bytes * elements
+    needed = both if backward or casts_once(job) else 1.0  # an input that is cast again is not needed by columns yet
+    turned = _turned(job, split) & (needed > 1.0)
+    one_kernel = casts_once(job) or fuses_casts(job)
+    whole = once(job, elements / split, needed) if one_kernel else needed * once(job, elements / split, 1.0)
+    gathered = once(job, elements / split, 1.0) + 2.0 * p.operand_bytes * elements
+    return np.where(turned, gathered, whole)
+
+
+def _turned(job: Job, split: Any) -> Any:
+    """True where a tensor was gathered after its cast and has one scale: its other orientation is made of what was gathered."""
+    return (np.asarray(split) > 1.0) & job.precision.one_scale
+
+
+def weight_casts(cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any, ranks: Any, backward: bool) -> list[Term]:
+    """Casts of one micro-batch's pass: weights that are not kept, at every use; kept ones only where ZeRO 3 gathers them anew."""
+    if job.frozen_weights:  # stored as they are multiplied
+        return []
+    p = job.precision
+    anew = (plan.zero == 3) & (ranks > 1.0)
+    if keeps_weights(job):
+        if backward or not np.any(anew):
+            return []
+        return [elementwise(cluster, name, whole_weights(cluster, job, weights), 2.0, times=np.where(anew, 1.0, 0.0))]
+    shards = np.where(anew & job.fp8_param_gather, ranks, 1.0)
+    wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else p.parameter_bytes
+    reads = 0.0 if backward and fuses_casts(job) else scale_reads(job)  # a compiler finds them once for both passes
+    here = traffic.cast(weights, p.parameter_bytes, p.weight_bytes, reads, 1.0)
+    before = traffic.cast(weights / shards, wide, p.weight_bytes, 0.0, 1.0) + (2.0 * p.weight_bytes * weights if backward else 0.0)
+    return [elementwise(cluster, name, np.where(shards > 1.0, before, here), 2.0)]
+
+
+def whole_weights(cluster: Cluster, job: Job, weights: Any) -> Any:
+    """Bytes moved to have weights in the orientations they are kept in; gathered narrow, they are only turned."""
+    p, both = job.precision, layouts(job, cluster)
+    if gathered_bytes(job) < p.parameter_bytes:
+        return 2.0 * (both - 1.0) * p.weight_bytes * weights
+    return traffic.cast(weights, p.parameter_bytes, p.weight_bytes, scale_reads(job), both)
+
+
+def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
+    """Once a step: weights are cast and kept for its micro-batches; shards that are gathered narrow are read for their scales before.
+
+    Those that ZeRO 3 gathers are cast with every gather instead; where they are gathered narrow and not kept, scales are found once a step.
+    """
+    if job.frozen_weights or not job.precision.narrow:
+        return []
+    if not keeps_weights(job):
+        return _scales(cluster, job, plan, pace) if job.fp8_param_gather else []
+    kept = np.where((plan.zero == 3) & (plan.shard_ranks > 1.0), 0.0, 1.0)
+    kept_experts = np.where((plan.zero == 3) & (plan.expert_shard_ranks > 1.0), 0.0, 1.0) if job.model.num_experts else kept
+
+    def local(stage: Stage) -> Any:
+        common, routed, entire = stage_linear(job.model, stage)
+        dense, experts = kept * ((common - entire) / plan.tp + entire), kept_experts * (routed / plan.expert_ways)
+        moved = whole_weights(cluster, job, dense + experts)
+        if job.fp8_param_gather:
+            own = dense / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+            own = own + experts / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
+            moved = moved + scale_reads(job) * 4.0 * own  # of the fp32 master weights
+        return moved
+
+    return [elementwise(cluster, "weight casts", pace.of(local), 2.0, times=np.maximum(kept, kept_experts))]
+
+
+def _scales(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
+    """Once a step, the shards of all weights that ZeRO 3 gathers narrow read for their scales."""
+    wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else job.precision.parameter_bytes
+
+    def shards(stage: Stage) -> Any:
+        common, routed, entire = stage_linear(job.model, stage)
+        dense, experts = (common - entire) / plan.tp + entire, routed / plan.expert_ways
+        own = np.where(plan.shard_ranks > 1.0, dense / plan.shard_ranks, 0.0)
+        return own + np.where(plan.expert_shard_ranks > 1.0, experts / plan.expert_shard_ranks, 0.0)
+
+    read = scale_reads(job) * wide * pace.of(shards)
+    return [elementwise(cluster, "weight casts", read, 1.0, times=np.where((plan.zero == 3) & (read > 0.0), 1.0, 0.0))]

@@ -1,0 +1,373 @@
+"""Parameter counts of a catalogue model, by the laws of ``law/parameters``."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ironlaw.catalog.model import Model
+from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of, sized
+from ironlaw.estimate.pipeline.stages import Stage
+from ironlaw.law import mixers, parameters
+
+
+def norm_weights(model: Model) -> float:
+    """Vectors a norm holds: 2 with a bias, else 1."""
+    return {"layernorm": 2.0, "no-weights": 0.0}.get(model.norm, 1.0)
+
+
+def norm_parameters(model: Model) -> Any:
+    """One norm of the hidden state."""
+    weights = norm_weights(model)
+    return parameters.norm(model.hidden_size, weights) if weights else 0.0
+
+
+def attention_parameters(model: Model) -> Any:
+    """All weights of one layer's attention, multi-head or latent."""
+    if model.kv_lora_rank:
+        return parameters.latent_attention(**_latent(model)) + index_parameters(model)
+    count = parameters.attention(
+        model.hidden_size,
+        model.num_attention_heads,
+        model.num_key_value_heads,
+        model.head_dim,
+        float(model.query_key_value_bias),
+        float(model.attention_output_bias),
+        float(model.qk_norm),
+    )
+    if model.qk_norm and model.qk_norm_heads:  # a weight for each channel of each head, of which one head's are counted above
+        count = count + model.head_dim * (model.num_attention_heads + model.num_key_value_heads - 2.0)
+    if model.attention_k_eq_v:
+        count = count - model.hidden_size * model.num_key_value_heads * model.head_dim
+    gate = model.hidden_size * model.num_attention_heads * model.head_dim if model.attention_output_gate else 0.0
+    return count + gate + (model.num_attention_heads if model.attention_sinks else 0.0)
+
+
+def _latent(model: Model) -> dict[str, Any]:
+    names = ("hidden_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    return {name: getattr(model, name) for name in names}
+
+
+def mlp_parameters(model: Model, width: int) -> Any:
+    """One dense MLP of a width, shared experts included."""
+    return parameters.mlp(model.hidden_size, width, float(model.gated_mlp), float(model.mlp_bias))
+
+
+def expert_width(model: Model) -> int:
+    """Width of the rows a routed expert works on: the residual stream's, or that of the latent it is projected to."""
+    return model.moe_latent_size or model.hidden_size
+
+
+def latent_projections(model: Model) -> float:
+    """Weights of a routed layer that project rows to the experts' latent and back."""
+    return 2.0 * model.hidden_size * model.moe_latent_size
+
+
+def visited(model: Model) -> float:
+    """Experts with weights that a token visits, mean: choices that fall on experts without any are taken to be even."""
+    choices = model.num_experts + model.zero_expert_num
+    return model.num_experts_per_tok * (model.num_experts / choices) if choices else 0.0
+
+
+def router_parameters(model: Model) -> Any:
+    """What picks the experts of a routed layer, those that compute nothing among them."""
+    return parameters.router(model.hidden_size, model.num_experts + model.zero_expert_num, float(model.router_bias))
+
+
+@lru_cache(256)
+def expert_parameters(model: Model) -> Any:
+    """One routed expert."""
+    return parameters.expert(expert_width(model), model.moe_intermediate_size, float(model.gated_mlp), float(model.expert_bias))
+
+
+def _of(model: Model, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in names}
+
+
+_INDEXER = ("hidden_size", "q_lora_rank", "index_n_heads", "index_head_dim")
+_MAMBA = ("hidden_size", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "mamba_n_groups", "conv_kernel")
+_LINEAR = (
+    "hidden_size", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+)  # fmt: skip
+
+
+def index_share(model: Model) -> float:
+    """Of the layers that attend to picked keys, the share that picks them itself."""
+    return model.index_layers / model.num_hidden_layers if model.index_layers else 1.0
+
+
+def index_parameters(model: Model) -> Any:
+    """The indexer of a layer, mean over the layers."""
+    return index_share(model) * parameters.indexer(**_of(model, _INDEXER)) if model.index_topk else 0.0
+
+
+@lru_cache(256)
+def mixer_parameters(model: Model, kind: Kind) -> Any:
+    """What mixes a layer's tokens: attention, a linear-attention or Mamba state, or nothing."""
+    model = sized(model, kind)
+    if kind.mixer == "attention":
+        return attention_parameters(model)
+    if kind.mixer == "linear":
+        return mixers.linear_attention(**_of(model, _LINEAR))
+    return mixers.mamba(**_of(model, _MAMBA)) if kind.mixer == "mamba" else 0.0
+
+
+def norms_of(model: Model, kind: Kind) -> float:
+    """Norms of a layer: the model's, or one where a layer is one block, and none for a block that some layers lack."""
+    return 1.0 if model.one_block_layers else float(model.norms_per_layer) * (kind.blocks / 2.0 if model.layer_groups else 1.0)
+
+
+@lru_cache(256)
+def common_parameters(model: Model, kind: Kind) -> Any:
+    """What every rank of a layer holds a share of: all of it but the routed experts."""
+    model = sized(model, kind)
+    count = mixer_parameters(model, kind) + norms_of(model, kind) * norm_parameters(model)
+    if kind.place == "end":  # two hidden states are normed and projected to one, and normed again
+        count = count + 2.0 * model.hidden_size * model.hidden_size + 3.0 * norm_parameters(model)
+    if kind.mlp == "dense":
+        return count + mlp_parameters(model, model.intermediate_size)
+    if kind.mlp == "none":
+        return count
+    count = count + router_parameters(model) + latent_projections(model)
+    if model.shared_expert_intermediate_size:
+        count = count + mlp_parameters(model, model.shared_expert_intermediate_size)
+        count = count + (model.hidden_size if model.shared_expert_gate else 0.0)
+    return count
+
+
+def routed_parameters(model: Model, kind: Kind) -> Any:
+    """All routed experts of one layer of a kind."""
+    return model.num_experts * expert_parameters(model) if kind.routed else 0.0
+
+
+def largest_operand(model: Model, kind: Kind) -> float:
+    """The largest weight of a layer that one matrix product outside the experts reads."""
+    model = sized(model, kind)
+    wide = float(model.num_attention_heads * model.head_dim) if kind.mixer != "none" else 0.0
+    inner = {"dense": model.intermediate_size, "routed": model.shared_expert_intermediate_size, "none": 0}[kind.mlp]
+    return model.hidden_size * max(wide, float(inner))
+
+
+def largest_experts(model: Model, kind: Kind) -> float:
+    """The weights of all routed experts of a layer that one grouped product reads."""
+    return float(model.num_experts * expert_width(model) * model.moe_intermediate_size) if kind.routed else 0.0
+
+
+@lru_cache(256)
+def embedding_parameters(model: Model) -> Any:
+    """Token embedding, learned positions, and the norm some models put behind them."""
+    count = parameters.embedding(model.vocab_size, model.hidden_size)
+    if model.position_embedding == "learned":
+        count = count + parameters.learned_positions(model.max_position_embeddings, model.hidden_size)
+    if model.embedding_norm:
+        count = count + norm_parameters(model)
+    return count
+
+
+@lru_cache(256)
+def head_parameters(model: Model) -> Any:
+    """Output projection, tied or not, and the final norm: what the last stage holds."""
+    count = parameters.embedding(model.vocab_size, model.hidden_size) + norm_parameters(model)
+    return count + (model.vocab_size if model.output_bias else 0.0)
+
+
+def _tied(model: Model) -> Any:
+    return parameters.embedding(model.vocab_size, model.hidden_size) if model.tie_word_embeddings else 0.0
+
+
+def _layers(model: Model, experts: float) -> Any:
+    """All layers that every token passes, with ``experts`` of each routed layer; further-token layers are not counted."""
+    count: Any = 0.0
+    for kind in kinds(model):
+        if kind.place != "end":
+            routed = experts * expert_parameters(model) if kind.routed else 0.0
+            count = count + kind.count * (common_parameters(model, kind) + routed)
+    return count
+
+
+def total_parameters(model: Model) -> Any:
+    """Every trained parameter once; layers that predict further tokens are left out, as published counts do."""
+    return _layers(model, float(model.num_experts)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
+
+
+def active_parameters(model: Model) -> Any:
+    """Parameters a token meets: all but the experts it is not routed to; both embeddings counted."""
+    return _layers(model, visited(model)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
+
+
+def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
+    """What is wrong when the dimensions do not give the published count, else None."""
+    if model.published_parameters is None:
+        return None
+    counted = float(total_parameters(model))
+    off = counted / model.published_parameters.value - 1.0
+    if abs(off) <= tolerance:
+        return None
+    return f"{model.name}: dimensions give {counted:,.0f} parameters, {off:+.2%} from the published {model.published_parameters.text}"
+
+
+def matmul_per_layer(model: Model, kind: Kind) -> Any:
+    """Weights of one layer that multiply each token: mixer, router, the MLP or the experts it visits."""
+    model = sized(model, kind)
+    count = mixer_matmul(model, kind)
+    wide = 2.0 + float(model.gated_mlp)
+    if kind.place == "end":
+        count = count + 2.0 * model.hidden_size * model.hidden_size
+    if kind.mlp == "dense":
+        return count + wide * model.hidden_size * model.intermediate_size
+    if kind.mlp == "none":
+        return count
+    count = count + wide * expert_width(model) * visited(model) * model.moe_intermediate_size + latent_projections(model)
+    count = count + wide * model.hidden_size * model.shared_expert_intermediate_size
+    return count + model.hidden_size * (model.num_experts + model.zero_expert_num)
+
+
+def mixer_matmul(model: Model, kind: Kind) -> Any:
+    """Weights of a layer's mixer that multiply each token."""
+    model = sized(model, kind)
+    if kind.mixer == "linear":
+        return mixers.linear_attention_matmul(**_of(model, _LINEAR[:-1]))
+    if kind.mixer == "mamba":
+        return mixers.mamba_matmul(**_of(model, _MAMBA[:-1]))
+    if kind.mixer == "none":
+        return 0.0
+    if model.kv_lora_rank:
+        count = parameters.latent_attention_matmul(**_latent(model))
+        return count + (index_share(model) * parameters.indexer_matmul(**_of(model, _INDEXER)) if model.index_topk else 0.0)
+    queries = model.num_attention_heads * (2.0 if model.attention_output_gate else 1.0)
+    keys = model.num_key_value_heads * (1.0 if model.attention_k_eq_v else 2.0)
+    return model.hidden_size * model.head_dim * (queries + model.num_attention_heads + keys)
+
+
+def attending_layers(model: Model) -> float:
+    """Layers whose mixer is attention, those for further tokens included."""
+    count = 0.0
+    for kind in kinds(model):
+        count += kind.count if kind.mixer == "attention" else 0.0
+    return count
+
+
+def matmul_parameters(model: Model) -> Any:
+    """Parameters that multiply activations once a token: the layers' matrices and the output projections."""
+    count: Any = 0.0
+    for kind in kinds(model):
+        count = count + kind.count * matmul_per_layer(model, kind)
+    return count + (1.0 + model.num_nextn_predict_layers) * parameters.embedding(model.vocab_size, model.hidden_size)
+
+
+def attention_width(model: Model) -> float:
+    """Width of queries and keys, and of values, averaged over both and over the layers that attend: heads times head_dim."""
+    if not model.layer_groups:
+        return float(model.num_attention_heads) * core_head_dim(model)
+    attending = [kind for kind in kinds(model) if kind.mixer == "attention"]
+    width = sum(kind.count * sized(model, kind).num_attention_heads * core_head_dim(sized(model, kind)) for kind in attending)
+    return float(width / max(attending_layers(model), 1.0))
+
+
+def cached_heads(model: Model) -> float:
+    """Heads of keys and values that an attending layer keeps of a token, mean, of the model's head_dim; shared keys and values once."""
+    if not model.layer_groups:
+        return float(model.num_key_value_heads) * (0.5 if model.attention_k_eq_v else 1.0)
+    width = 0.0
+    for kind in kinds(model):
+        own = sized(model, kind)
+        if kind.mixer == "attention":
+            width += kind.count * own.num_key_value_heads * own.head_dim * (0.5 if own.attention_k_eq_v else 1.0)
+    return width / (model.head_dim * max(attending_layers(model), 1.0))
+
+
+def core_head_dim(model: Model) -> float:
+    """Mean of a head's query-key and value dimensions."""
+    if model.kv_lora_rank:
+        return (model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim) / 2.0
+    return float(model.head_dim)
+
+
+def stage_common(model: Model, stage: Stage) -> Any:
+    """Parameters a pipeline stage holds outside its experts; tied weights stand once where first and last stage are one."""
+    count = stage_tables(model, stage)
+    for kind in kinds(model):
+        count = count + layers_of(stage, kind, model) * common_parameters(model, kind)
+    return count
+
+
+@lru_cache(256)
+def linear_parameters(model: Model, kind: Kind) -> Any:
+    """Weights of a layer's linear layers outside its experts, which a narrow format is for: no norm, no router, no layer kept wide."""
+    if kind.wide:
+        return 0.0
+    model = sized(model, kind)
+    inner = {"dense": model.intermediate_size, "routed": model.shared_expert_intermediate_size, "none": 0}[kind.mlp]
+    count = mixer_matmul(model, kind) + (2.0 + float(model.gated_mlp)) * model.hidden_size * inner
+    count = count + (latent_projections(model) if kind.routed else 0.0)
+    return count + (2.0 * model.hidden_size * model.hidden_size if kind.place == "end" else 0.0)
+
+
+@lru_cache(256)
+def linear_experts(model: Model, kind: Kind) -> Any:
+    """Weights of the linear layers of all routed experts of a layer."""
+    if kind.wide or not kind.routed:
+        return 0.0
+    return model.num_experts * (2.0 + float(model.gated_mlp)) * expert_width(model) * model.moe_intermediate_size
+
+
+def stage_linear(model: Model, stage: Stage, trained: bool = False) -> tuple[Any, Any, Any]:
+    """Weights of a stage's narrow linear layers: outside its experts, in them, and of the first those every tensor rank holds whole."""
+    common: Any = 0.0 * stage.layers
+    routed: Any = 0.0 * stage.layers
+    entire: Any = 0.0 * stage.layers
+    for kind in kinds(model):
+        if trained and not kind.trained:
+            continue
+        held = layers_of(stage, kind, model)
+        common = common + held * linear_parameters(model, kind)
+        routed = routed + held * linear_experts(model, kind)
+        if kind.mixer == "attention" and model.kv_lora_rank and not kind.wide:
+            entire = entire + held * (model.hidden_size * (model.q_lora_rank + model.kv_lora_rank + model.qk_rope_head_dim))
+    return common, routed, entire
+
+
+@lru_cache(256)
+def replicated_parameters(model: Model, kind: Kind) -> Any:
+    """What of a layer every tensor-parallel rank holds whole: norms, router, and the down-projections of latent attention."""
+    model = sized(model, kind)
+    count = norms_of(model, kind) * norm_parameters(model)
+    if kind.mixer == "attention" and model.kv_lora_rank:
+        rope = model.qk_rope_head_dim
+        count = count + index_parameters(model)
+        count = count + (model.hidden_size + 1.0) * (model.q_lora_rank + model.kv_lora_rank) + model.hidden_size * rope
+    if kind.routed:
+        count = count + router_parameters(model) + latent_projections(model)
+    return count
+
+
+def stage_replicated(model: Model, stage: Stage) -> Any:
+    """Parameters of a stage that tensor parallelism does not split: those of its layers, learned positions, the last norm."""
+    positions = embedding_parameters(model) - parameters.embedding(model.vocab_size, model.hidden_size)
+    count = stage.embedding * positions + stage.head * norm_parameters(model)
+    for kind in kinds(model):
+        count = count + layers_of(stage, kind, model) * replicated_parameters(model, kind)
+    return count
+
+
+def stage_tables(model: Model, stage: Stage) -> Any:
+    """Embedding and output layer of a stage; layers for further tokens look tokens up, so their stage has the embedding too."""
+    count = stage.embedding * embedding_parameters(model) + stage.head * head_parameters(model)
+    count = count - np.minimum(stage.embedding, stage.head) * _tied(model)
+    if model.num_nextn_predict_layers:  # tied, the output layer's table serves where it stands; none is needed where an embedding is
+        further = stage.head if stage.further is None else stage.further
+        table = np.maximum(stage.embedding, stage.head) if model.tie_word_embeddings else stage.embedding
+        count = count + np.maximum(further - table, 0.0) * parameters.embedding(model.vocab_size, model.hidden_size)
+    return count
+
+
+def stage_routed(model: Model, stage: Stage) -> Any:
+    """Parameters of the experts a pipeline stage holds."""
+    count: Any = 0.0 * stage.layers
+    for kind in kinds(model):
+        if kind.routed:
+            count = count + layers_of(stage, kind, model) * routed_parameters(model, kind)
+    return count

@@ -1,0 +1,220 @@
+"""The routed part of a mixture-of-experts layer: router, permutation, grouped GEMMs, all-to-all.
+
+Tokens are routed from their sequence-parallel share (``tokens / tp``). Every expert-parallel rank receives as many rows as
+it sends, times the imbalance; with a capacity factor it computes that many instead, padded or dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.cluster import Cluster
+from ironlaw.estimate import wires
+from ironlaw.estimate.layer import casts, gradients
+from ironlaw.estimate.layer.counts import expert_width, visited
+from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, kernel
+from ironlaw.job import Job
+from ironlaw.law import experts, flops
+from ironlaw.plan import Plan
+from ironlaw.terms import Term, total
+
+TILE = 128.0  # rows of the tiles that grouped GEMM kernels use where the framework's record does not say
+FUSED_ROUTING = 16.0  # bytes a token and expert where the record does not say: softmax and top-k in fp32, two reads and two writes
+PERMUTATIONS = 4.0  # kernels that move rows: there, sorted by expert, and back
+BACKWARD_ROUTING = 0.5  # of the kernels of routing: maps and counts are made forward only
+# a number dispatched in fp8 with its part of a scale: 4 bytes for 128, as DeepSeek-V3 quantises activations (section 3.3.2) and
+# DeepEP sends them (deep_ep/buffer.py, dispatch), read 2026-11-22
+FP8_BYTES = 1.0 + 4.0 / 128.0
+
+
+def rows(job: Job, plan: Plan, s: Shapes) -> Any:
+    """Rows the experts of one rank compute."""
+    factor = job.capacity_factor or job.expert_imbalance
+    return experts.routed_rows(s.tokens, visited(job.model), plan.tp, plan.etp, 1.0) * factor
+
+
+def width(job: Job, plan: Plan) -> Any:
+    """Columns of an expert's first GEMM on one rank: gate and up together."""
+    return job.model.moe_intermediate_size / plan.etp * (2.0 if job.model.gated_mlp else 1.0)
+
+
+def choices(job: Job) -> float:
+    """What the router chooses from: experts, and those that compute nothing."""
+    return float(job.model.num_experts + job.model.zero_expert_num)
+
+
+def latent_shapes(job: Job, plan: Plan, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
+    """The projections to the experts' latent and back, (m, n, k), on each rank's own tokens; none where experts see the full width."""
+    latent, own = float(job.model.moe_latent_size), s.tokens / plan.tp
+    return {"latent in": (own, latent, s.hidden), "latent out": (own, s.hidden, latent)} if latent else {}
+
+
+def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: Any, k: Any, wgrad: bool = False) -> Term:
+    """One GEMM an expert of the rank, all in one kernel: ``m`` rows in all, ``n`` by ``k`` weights each."""
+    p = job.precision
+    local = job.model.num_experts / plan.ep
+    weights = local * n * k * (gradients.written(job) if wgrad else p.operand_bytes)
+    moved = weights + m * k * p.operand_bytes + m * n * (p.operand_bytes if wgrad else p.activation_bytes)
+    flop = flops.gemm(computed_rows(job, m, local), n, k)
+    return kernel(cluster, name, flop, moved, p.peak, cluster.experts(p.gemm), launches=product_launches(job, local))
+
+
+def computed_rows(job: Job, m: Any, local: Any) -> Any:
+    """Rows that the tiles of a rank's ``local`` experts compute for the ``m`` it has."""
+    f = job.framework
+    tile = TILE if f.expert_tile is None else f.expert_tile.value
+    return experts.straddling_rows(m, local, tile) if f.straddling_tiles else experts.padded_rows(m, local, tile)
+
+
+def product_launches(job: Job, local: Any) -> Any:
+    """Launches of one grouped product that follow each other: one kernel, or one an expert on some streams side by side."""
+    streams = job.framework.expert_streams
+    if streams is None:
+        return 1.0
+    return np.maximum(local / (streams.value if job.grouped_experts else 1.0), 1.0)
+
+
+def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """Router and the experts' GEMMs."""
+    m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
+    narrow = job.model.moe_intermediate_size / plan.etp
+    return [
+        gemm(cluster, job, "router gemm", s.tokens / plan.tp, choices(job), s.hidden, wide=True),
+        *(gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in latent_shapes(job, plan, s).items()),
+        grouped_gemm(cluster, job, plan, "experts in gemm", m, w, hidden),
+        grouped_gemm(cluster, job, plan, "experts out gemm", m, hidden, narrow),
+    ]
+
+
+def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """dgrad and wgrad of router and experts."""
+    m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
+    narrow, own, count = job.model.moe_intermediate_size / plan.etp, s.tokens / plan.tp, choices(job)
+    between = latent_shapes(job, plan, s)
+    made = [
+        gemm(cluster, job, "router dgrad", own, s.hidden, count, wide=True),
+        *(gemm(cluster, job, f"{name} dgrad", m, k, n) for name, (m, n, k) in between.items()),
+        grouped_gemm(cluster, job, plan, "experts in dgrad", m, hidden, w),
+        grouped_gemm(cluster, job, plan, "experts out dgrad", m, narrow, hidden),
+    ]
+    if job.lora_rank:  # router and experts are frozen
+        return made
+    return [
+        *made,
+        gemm(cluster, job, "router wgrad", s.hidden, count, own, wide=True),
+        *(gemm(cluster, job, f"{name} wgrad", k, n, m) for name, (m, n, k) in between.items()),
+        grouped_gemm(cluster, job, plan, "experts in wgrad", m, w, hidden, wgrad=True),
+        grouped_gemm(cluster, job, plan, "experts out wgrad", m, hidden, narrow, wgrad=True),
+    ]
+
+
+def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, activation: float, backward: bool) -> list[Term]:
+    """Rows copied to their experts' order and summed back, the activation function, scores and top-k.
+
+    ``activation`` is bytes for each element of the wide tensor; copies move as much back as there.
+    """
+    p, m = job.precision, rows(job, plan, s)
+    copied = p.activation_bytes * float(expert_width(job.model)) * row_copies(job, plan, s, backward)
+    made = [
+        elementwise(cluster, "permute and unpermute", copied, PERMUTATIONS, cluster.row_bandwidth),
+        elementwise(cluster, "experts' activation function", activation * m * width(job, plan)),
+        routing_scores(cluster, job, plan, s, backward),
+    ]
+    return made + expert_casts(cluster, job, plan, s, backward)
+
+
+def expert_casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:
+    """Casts of the experts' products: rows in and the activation's output forward, the gradients of both outputs backward.
+
+    Rows dispatched in fp8 are cast once where they start: with the scales of DeepSeek-V3 (fp8-block) a product takes them as they come,
+    and they are only turned for the other; with others they are cast again.
+    """
+    if not job.precision.narrow:
+        return []
+    m, sent, hidden = rows(job, plan, s), sent_narrow(job, backward), float(expert_width(job.model))
+    w, inner = width(job, plan), job.model.moe_intermediate_size / plan.etp
+    ready = sent and job.precision.name == "fp8-block" and casts.keeps_inputs(job)
+    moved = casts.activation_cast(cluster, job, m, w if backward else inner, 1.0, backward)
+    moved = moved + casts.activation_cast(cluster, job, m, hidden, 1.0, backward, fused=ready)
+    if backward and not casts.keeps_inputs(job) and not job.lora_rank:
+        moved = moved + casts.once(job, m * (hidden + inner), 1.0)
+    made = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + casts.scale_reads(job)))]
+    if sent:
+        own = s.tokens / plan.tp * hidden
+        made.append(elementwise(cluster, "casts before dispatch", (job.precision.activation_bytes + FP8_BYTES) * own))
+    weights = job.model.num_experts / plan.ep * hidden * (w + inner)
+    return made + casts.weight_casts(cluster, job, plan, "experts' weight casts", weights, plan.expert_shard_ranks, backward)
+
+
+def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
+    """Rows of the hidden state read and written between a rank's tokens and its experts, in one pass.
+
+    A dispatcher that sends a row once to each rank hands the rows over unsorted, one for all of a rank's experts; NCCL's all-to-all
+    brings one copy an expert, in the order of ranks, which are sorted by expert where a rank has several.
+    """
+    f, m, own = job.framework, rows(job, plan, s), s.tokens / plan.tp
+    padded = f.padding_copies.value if f.padding_copies is not None and job.precision.narrow else 0.0
+    stated = f.row_copies_backward if backward and f.row_copies_backward is not None else f.row_copies
+    if stated is not None:
+        return experts.rows_moved(own, m, stated.value + padded)
+    if job.moe_dispatcher in ("deepep", "hybridep"):
+        received = m * experts.distinct_share(plan.ep, *routing(job))
+        return experts.rows_moved(received, m, 2.0 + padded)
+    return experts.rows_moved(own, m, np.where(job.model.num_experts / plan.ep > 1.0, 6.0, 2.0) + padded)
+
+
+def routing_scores(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> Term:
+    """From logits to the maps of rows to places, tokens by experts in size: many small kernels where nothing fuses them."""
+    f = job.framework
+    stated = f.routing_bytes_backward if backward and f.routing_bytes_backward is not None else f.routing_bytes
+    moved = s.tokens / plan.tp * choices(job) * (FUSED_ROUTING if stated is None else stated.value)
+    launched = max(f.operators_per_routed_layer.value - PERMUTATIONS, PERMUTATIONS)
+    return elementwise(cluster, "routing scores", moved, launched * (BACKWARD_ROUTING if backward else 1.0))
+
+
+def sent_narrow(job: Job, backward: bool) -> bool:
+    """Whether what is dispatched in a pass goes in eight bits: rows forward, the gradients of what experts gave backward."""
+    return job.dispatch_precision == "fp8" or (job.dispatch_precision == "fp8-forward" and not backward)
+
+
+def routing(job: Job) -> tuple[float, float, float]:
+    """Experts of a token, and the groups they may lie in: of how many, how many."""
+    return visited(job.model), float(job.model.n_group), float(job.model.topk_group)
+
+
+def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, name: str, element: float) -> Term:
+    """Rows of ``element`` bytes a number to the ranks of their experts, or back."""
+    spread = job.capacity_factor or job.expert_imbalance
+    sent = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * element * spread
+    if job.moe_dispatcher in ("deepep", "hybridep"):
+        return wires.sent_once(cluster, plan, name, plan.ep, sent, plan.etp, routing(job))
+    return wires.all_to_all(cluster, plan, name, plan.ep, sent, plan.etp)
+
+
+def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Term:
+    """One pass: rows dispatched to their experts and combined again; with etp gathered and scattered inside an expert."""
+    e = job.precision.activation_bytes
+    combine = exchange(cluster, job, plan, s, "all-to-all", e)
+    moved = total("dispatch and combine", [combine], times=2.0)
+    if sent_narrow(job, backward):
+        moved = total("dispatch and combine", [exchange(cluster, job, plan, s, "dispatch in fp8", FP8_BYTES), combine])
+    whole = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * e * (job.capacity_factor or job.expert_imbalance) * plan.etp
+    gather = wires.collective(cluster, plan, "all-gather", "all_gather", plan.etp, whole, 1.0)
+    scatter = wires.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, whole, 1.0)
+    inside = np.where(plan.etp > 1, 1.0, 0.0)
+    return total(
+        "expert parallel",
+        [
+            moved,
+            total("gather inside experts", [gather], times=inside),
+            total("scatter inside experts", [scatter], times=inside),
+        ],
+    )
+
+
+def dispatched(one_pass: Term) -> tuple[Term, Term]:
+    """Dispatch and combine of one pass of ``communication``."""
+    moved = one_pass["dispatch and combine"].parts
+    return moved[0], moved[-1]

@@ -1,0 +1,64 @@
+"""How frozen weights are stored beside adapters: as they are multiplied, in fp8, or in four bits that every use unpacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ironlaw.cluster import Cluster
+from ironlaw.errors import QuestionError
+from ironlaw.estimate.layer import experts
+from ironlaw.estimate.layer.counts import expert_width
+from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.layer.products import linear_shapes
+from ironlaw.estimate.layer.sizes import Shapes, elementwise
+from ironlaw.job import Job, Precision
+from ironlaw.plan import Plan
+from ironlaw.terms import Term
+
+# bytes of a weight with its scales: fp8 has one a tensor; nf4 one byte for 64 weights and four for 256 of those bytes
+# (Dettmers et al., QLoRA, NeurIPS 2023, sections 3 and appendix A, https://arxiv.org/abs/2305.14314: double quantisation)
+STORED = {"fp8": 1.0, "nf4": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0)}
+ONE_LAYOUT = ("hopper", "ada")  # whose fp8 products read both operands along the sum: the backward pass needs weights transposed
+
+
+def refuse(stored: str, lora_rank: float, precision: Precision) -> None:
+    """Storage that nothing could be multiplied from."""
+    if not stored:
+        return
+    if not lora_rank:
+        raise QuestionError(f"--frozen-weights {stored}: only what adapters leave frozen is stored so, give --lora-rank")
+    if stored == "fp8" and precision.name != "fp8":
+        raise QuestionError(f"--frozen-weights fp8: weights are multiplied as they are stored, give --precision fp8, not {precision.name}")
+    if stored == "nf4" and precision.narrow:
+        raise QuestionError(f"--frozen-weights nf4: weights are unpacked to 16 bits, give --precision bf16 or fp16, not {precision.name}")
+
+
+def stored_bytes(job: Job) -> float:
+    """Bytes of a weight of a layer as it lies in memory and is gathered."""
+    return STORED.get(job.frozen_weights, job.precision.parameter_bytes)
+
+
+def weights(job: Job, plan: Plan, s: Shapes, kind: Kind) -> Any:
+    """Weights of one layer that matrix products of one rank read."""
+    count: Any = 0.0
+    for _, n, k in linear_shapes(job, s, kind).values():
+        count = count + n * k
+    if kind.routed:
+        narrow = job.model.moe_intermediate_size / plan.etp
+        count = count + job.model.num_experts / plan.ep * expert_width(job.model) * (experts.width(job, plan) + narrow)
+    return count
+
+
+def dequantised(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+    """Four-bit weights read and written as 16 bits before each product, forward and again backward (bitsandbytes, MatMul4Bit)."""
+    if job.frozen_weights != "nf4":
+        return []
+    size = STORED["nf4"] + job.precision.parameter_bytes
+    return [elementwise(cluster, "frozen weights unpacked", size * weights(job, plan, s, kind), len(linear_shapes(job, s, kind)))]
+
+
+def transposed(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+    """fp8 weights that are kept once are turned before each backward product, where the products need it: read and written."""
+    if job.frozen_weights != "fp8" or cluster.accelerator.architecture not in ONE_LAYOUT:
+        return []
+    return [elementwise(cluster, "frozen weights transposed", 2.0 * weights(job, plan, s, kind), len(linear_shapes(job, s, kind)))]

@@ -1,0 +1,186 @@
+"""The kinds of layer a model mixes, and how many of each a pipeline stage holds.
+
+A dense model has one kind. A mixture of experts may start with dense layers and route the rest, or route every so many;
+layers that predict further tokens stand at the end, on the stage with the output layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ironlaw.catalog.model import LayerGroup, Model
+from ironlaw.estimate.pipeline.stages import Stage
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Layers that are alike: how many the model has, what mixes their tokens, what MLP they have, where they stand."""
+
+    name: str
+    count: float
+    mlp: str = "dense"  # dense | routed | none
+    place: str = "spread"  # front | spread | end
+    first: float = 0.0  # the zone of the model's layers that it shares with kinds mixed into it: from this layer
+    last: float = 0.0  # to before this one
+    mixer: str = "attention"  # attention | linear | mamba | none
+    trained: bool = True  # False: forward only, nothing kept for a backward
+    wide: bool = False  # True: kept wide where the others compute in a narrow format
+    alike: float = 0.0  # layers of the kind and of the one that differs from it in being wide; 0: there is none
+    sizes: tuple[tuple[str, Any], ...] = ()  # what these layers have of their own, by field of a Model
+
+    @property
+    def routed(self) -> bool:
+        """True where the MLP is a mixture of experts."""
+        return self.mlp == "routed"
+
+    @property
+    def blocks(self) -> float:
+        """Residual blocks of a layer: mixer and MLP, or one of them."""
+        return float(self.mixer != "none") + float(self.mlp != "none")
+
+
+@lru_cache(256)
+def kinds(model: Model) -> tuple[Kind, ...]:
+    """The kinds of layer of a model, those at the front first, those for further tokens last."""
+    if model.layer_groups:
+        found = [_group(group, model) for group in model.layer_groups]
+    else:
+        found = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)
+    found = _frozen([_zoned(kind, found, model) for kind in found], float(model.frozen_layers))
+    if model.wide_layers_at_start or model.wide_layers_at_end:
+        found = _kept_wide(found, model)
+    if model.num_nextn_predict_layers:
+        mlp = "routed" if model.num_experts else "dense"
+        found.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end"))
+    return tuple(k for k in found if k.count > 0)
+
+
+@lru_cache(1024)
+def sized(model: Model, kind: Kind) -> Model:
+    """The model with the sizes that layers of a kind have; the model itself where all its layers have the same."""
+    return model.replace(**dict(kind.sizes)) if kind.sizes else model
+
+
+def values_of(model: Model, field: str) -> tuple[int, ...]:
+    """The values that a size takes in a model's layers."""
+    found = {getattr(sized(model, kind), field) for kind in kinds(model)}
+    return tuple(sorted(found))
+
+
+_OWN = ("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
+
+
+def _group(group: LayerGroup, model: Model) -> Kind:
+    """Layers with sizes of their own, named by what sets them apart."""
+    own = {field: getattr(group, field) for field in _OWN if getattr(group, field) not in (0, getattr(model, field))}
+    words = [f"{_SHORT[field]} {value}" for field, value in own.items()]
+    words += [f"window {group.sliding_window}"] if group.sliding_window else []
+    parts = {"linear": "linear-attention ", "mamba": "mamba ", "none": "attention-free "}.get(group.mixer, "")
+    parts += {"routed": "routed ", "none": "MLP-free "}.get(group.mlp, "")
+    name = f"{parts}layers" + (f" ({', '.join(words)})" if words else "")
+    own |= {"sliding_window": group.sliding_window, "sliding_window_layers": model.num_hidden_layers if group.sliding_window else 0}
+    own |= {"attention_k_eq_v": group.attention_k_eq_v, "attention_sinks": group.attention_sinks}
+    return Kind(name, float(group.count), group.mlp, mixer=group.mixer, sizes=tuple(own.items()))
+
+
+_SHORT = {"num_attention_heads": "heads", "num_key_value_heads": "key-value heads", "head_dim": "head_dim", "intermediate_size": "MLP"}
+
+
+def _by_mlp(model: Model) -> list[Kind]:
+    """Dense or routed, by the model's rule; a model of one expert is dense."""
+    if not model.num_experts:
+        return [Kind("layers", float(model.num_hidden_layers))]
+    front = min(model.first_k_dense_replace, model.num_hidden_layers)
+    behind = model.num_hidden_layers - front
+    routed = behind // model.moe_layer_freq
+    return [
+        Kind("dense layers at the front", float(front), place="front"),
+        Kind("dense layers", float(behind - routed)),
+        Kind("routed layers", float(routed), "routed"),
+    ]
+
+
+def _zoned(kind: Kind, found: list[Kind], model: Model) -> Kind:
+    """A kind with the layers it stands among: those at the front, or all behind them."""
+    front = sum(k.count for k in found if k.place == "front")
+    return replace(kind, last=front) if kind.place == "front" else replace(kind, first=front, last=float(model.num_hidden_layers))
+
+
+def _frozen(found: list[Kind], layers: float) -> list[Kind]:
+    """Each kind cut where training begins: the first ``layers`` layers, in the proportions of their zones, are not trained."""
+    if not layers:
+        return found
+    frozen, rest = [], []
+    for kind in found:
+        cut = min(max(layers, kind.first), kind.last)
+        below = kind.count * (cut - kind.first) / (kind.last - kind.first) if kind.last > kind.first else 0.0
+        frozen.append(replace(kind, name=f"frozen {kind.name}", count=below, last=cut, trained=False))
+        rest.append(replace(kind, count=kind.count - below, first=cut))
+    return [*frozen, *rest]
+
+
+def _kept_wide(found: list[Kind], model: Model) -> list[Kind]:
+    """Each kind split into layers that stay wide, at the start and the end of the model, and the others."""
+    made = []
+    for kind in (k for k in found if k.count > 0):
+        wide = float(_wide_layers(kind, model, 0.0, float(model.num_hidden_layers)))
+        made.append(replace(kind, count=kind.count - wide, alike=kind.count))
+        made.append(replace(kind, name=f"wide {kind.name}", count=wide, wide=True, alike=kind.count))
+    return made
+
+
+def _wide_layers(kind: Kind, model: Model, start: Any, layers: Any) -> Any:
+    """Layers of a kind, or of the one like it, that stay wide among ``layers`` from ``start`` on."""
+    low, high = np.maximum(start, kind.first), np.minimum(start + layers, kind.last)
+    at_start = np.maximum(np.minimum(high, model.wide_layers_at_start) - low, 0.0)
+    at_end = np.maximum(high - np.maximum(low, model.num_hidden_layers - model.wide_layers_at_end), 0.0)
+    return (at_start + at_end) * ((kind.alike or kind.count) / (kind.last - kind.first))
+
+
+def _mixed(found: list[Kind], model: Model) -> list[Kind]:
+    """Each spread kind split into layers that attend and layers that keep a state instead, in the model's proportion."""
+    spread = sum(kind.count for kind in found if kind.place == "spread")
+    linear = min(model.linear_attention_layers / spread, 1.0) if spread else 0.0
+    if not linear:
+        return found
+    made = []
+    for kind in found:
+        if kind.place != "spread":
+            made.append(kind)
+            continue
+        made.append(replace(kind, count=kind.count * (1.0 - linear)))
+        made.append(replace(kind, name=f"linear-attention {kind.name}", count=kind.count * linear, mixer="linear"))
+    return made
+
+
+def _single_blocks(model: Model) -> list[Kind]:
+    """Layers that are one block each."""
+    return [
+        Kind("mamba layers", float(model.mamba_layers), "none", mixer="mamba"),
+        Kind("attention layers", float(model.attention_layers), "none"),
+        Kind("mlp layers", float(model.mlp_layers), mixer="none"),
+        Kind("routed layers", float(model.routed_layers), "routed", mixer="none"),
+    ]
+
+
+def layers_of(stage: Stage, kind: Kind, model: Model) -> Any:
+    """Layers of ``kind`` a stage holds: of what it holds of the kind's zone, the kind's share."""
+    if kind.place == "end":
+        return (stage.head if stage.further is None else stage.further) * kind.count
+    everywhere = not kind.first and kind.last == model.num_hidden_layers
+    if stage.halves is not None and (kind.alike or not everywhere):
+        one, other = (layers_of(half, kind, model) for half in stage.halves)
+        return 0.5 * (one + other)
+    share = (kind.alike or kind.count) / (kind.last - kind.first)
+    held = stage.layers * share
+    if not everywhere:
+        inside = np.minimum(stage.start + stage.layers, kind.last) - np.maximum(stage.start, kind.first)
+        held = np.maximum(inside, 0.0) * share
+    if not kind.alike:
+        return held
+    wide = _wide_layers(kind, model, stage.start, stage.layers)
+    return wide if kind.wide else held - wide

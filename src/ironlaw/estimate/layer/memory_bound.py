@@ -1,0 +1,107 @@
+"""What runs between a layer's products and is bound by memory: norms, additions, activation functions, copies, sums of gradients.
+
+Bytes forward are the framework's record. Backward they follow from what each operator reads and writes there: the gradient of an
+addition is a sum of two gradients, that of a rotation a rotation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ironlaw.cluster import Cluster
+from ironlaw.estimate.layer import casts, experts, state_space
+from ironlaw.estimate.layer.counts import norms_of
+from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.layer.products import linear_shapes
+from ironlaw.estimate.layer.sizes import Shapes, elementwise
+from ironlaw.job import Job
+from ironlaw.plan import Plan
+from ironlaw.terms import Term
+
+FROZEN_NORM = 0.75  # of the bytes of a norm's backward pass: without the pass that sums the gradient of its weight
+DROPOUT = 5.0  # bytes of dropout as a kernel of its own, of elements of 2: read, written, and a byte of mask; backward as much
+SOFTMAX_BACKWARD = 1.5  # of its bytes forward: reads what it wrote and the gradient, writes one
+BIASED = {  # products and the field that says that they add a bias
+    "query-key-value": "query_key_value_bias",
+    "attention output": "attention_output_bias",
+    "mlp in": "mlp_bias",
+    "mlp out": "mlp_bias",
+}
+
+
+def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward: bool = False) -> list[Term]:
+    """All of one pass over a layer, forward or backward."""
+    model, f = job.model, job.framework
+    unit = job.precision.activation_bytes / 2.0
+    ratio = (f.backward_traffic_ratio.value if backward else 1.0) * unit
+    own = FROZEN_NORM if backward and job.lora_rank else 1.0
+    hidden, norms = s.sequence_tokens * s.hidden, norms_of(model, kind)
+    shapes = linear_shapes(job, s, kind)
+    normed = ratio * f.norm_bytes.value * norms * hidden
+    fused = min(casts.fused_norms(job, shapes), norms)
+    if not backward and fused:
+        normed = normed - fused * (job.precision.activation_bytes - job.precision.operand_bytes) * hidden
+    groups = [
+        elementwise(cluster, "norms", own * normed, norms),
+        elementwise(cluster, "residuals", unit * residual(job, backward) * kind.blocks * hidden, kind.blocks),
+    ]
+    wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]
+    if wide:
+        groups.append(elementwise(cluster, "activation function", unit * activation(job, backward) * s.tokens * wide[0]))
+    if kind.mixer == "attention":
+        groups += around_attention(cluster, job, s, ratio, backward)
+    if kind.mixer in ("linear", "mamba"):
+        groups.append(state_space.convolution(cluster, job, s, kind, ratio, backward))
+    if backward and not job.lora_rank:
+        groups += bias_gradients(cluster, job, shapes)
+    groups += casts.casts(cluster, job, plan, shapes, backward)
+    return groups + (experts.memory_bound(cluster, job, plan, s, unit * activation(job, backward), backward) if kind.routed else [])
+
+
+def residual(job: Job, backward: bool) -> float:
+    """Bytes for each element of a residual addition, and of dropout before it where the model has any."""
+    f = job.framework
+    alone = DROPOUT if f.dropout_bytes is None else f.dropout_bytes.value
+    return f.residual_bytes.value + float(job.model.dropout) * (DROPOUT if backward else alone)
+
+
+def activation(job: Job, backward: bool) -> float:
+    """Bytes for each element of the MLP's wide tensor: backward reads it and a gradient and writes one; gated, for half as many columns."""
+    gradient = 5.0 / 3.0 if job.model.gated_mlp else 1.5
+    return job.framework.activation_bytes.value * (gradient if backward else 1.0)
+
+
+def scores(job: Job, backward: bool) -> float:
+    """Bytes for each score of unfused attention: mask and softmax, and dropout where the model has any."""
+    softmax = job.framework.score_bytes.value * (SOFTMAX_BACKWARD if backward else 1.0)
+    return (softmax + float(job.model.dropout) * DROPOUT) * job.precision.activation_bytes / 2.0
+
+
+def around_attention(cluster: Cluster, job: Job, s: Shapes, ratio: float, backward: bool) -> list[Term]:
+    """Rotary embedding, norms of queries and keys, and copies of its tensors that a stack makes before and behind flash attention."""
+    model, f = job.model, job.framework
+    unit = job.precision.activation_bytes / 2.0
+    made = []
+    turned = s.tokens * (s.heads + s.kv_heads) * s.head_dim
+    if model.position_embedding == "rope":
+        made.append(elementwise(cluster, "rotary embedding", unit * f.rotary_bytes.value * turned))
+    if model.qk_norm:
+        made.append(elementwise(cluster, "query and key norms", ratio * f.norm_bytes.value * turned, 2.0))
+    if f.attention_copies and job.flash:
+        end = " backward" if backward else ""
+        inputs, output = (f.attention_copies[f"{name}{end}"].value for name in ("inputs", "output"))
+        copied = inputs * (s.heads + 2.0 * s.kv_heads) + output * s.heads
+        made.append(elementwise(cluster, "attention copies", unit * copied * s.tokens * s.head_dim, 4.0))
+    return made
+
+
+def bias_gradients(cluster: Cluster, job: Job, shapes: dict[str, tuple[Any, Any, Any]]) -> list[Term]:
+    """Gradients of biases: the output gradient read once more and summed over tokens, unless the product's own kernel does so."""
+    named = [name for name, field in BIASED.items() if name in shapes and getattr(job.model, field)]
+    if job.framework.fused_bias_gradients or not named:
+        return []
+    read: Any = 0.0
+    for name in named:
+        m, n, _ = shapes[name]
+        read = read + m * n
+    return [elementwise(cluster, "bias gradients", job.precision.activation_bytes * read, float(len(named)))]

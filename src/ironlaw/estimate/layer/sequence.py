@@ -1,0 +1,106 @@
+"""How one sequence is split over context ranks: who holds which tokens and heads in attention, and what a mask leaves uneven.
+
+Of ``cp`` ranks, ``head_ranks`` trade heads for tokens, and what is left, ``sequence_ranks``, hold different tokens in attention:
+
+    ring, all-gather    1 and cp        all-to-all    cp and 1        all-to-all+ring    an inner group, and cp over it
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate.layer.kinds import kinds, sized
+from ironlaw.job import Job
+from ironlaw.law import masks
+from ironlaw.plan import Plan
+
+
+def key_heads(job: Job) -> float:
+    """Key heads of a layer's attention: those of latent attention are all of its heads."""
+    model = job.model
+    return float(model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads)
+
+
+def head_ranks(job: Job, plan: Plan) -> Any:
+    """Context ranks that trade heads for tokens: none round a ring, all with all-to-all, else an inner group.
+
+    Where nobody says how large, the inner group is what divides the key heads of a tensor-parallel rank, the context ranks, and
+    what a scale-up domain has left: its all-to-all then stays on the fast links, and the ring alone leaves them.
+    """
+    if job.cp_method == "all-to-all":
+        return plan.cp
+    if job.cp_method != "all-to-all+ring":
+        return 1.0
+    known = plan.wires.get("head ranks")
+    if known is None or known[0] is not job:
+        known = plan.wires["head ranks"] = (job, _inner(job, plan))
+    return known[1]
+
+
+def _inner(job: Job, plan: Plan) -> Any:
+    if job.cp_inner:
+        return np.minimum(job.cp_inner, plan.cp)
+    heads, room = (np.maximum(np.floor(n / plan.tp), 1.0).astype(np.int64) for n in (key_heads(job), job.cp_domain))
+    return np.gcd(np.gcd(heads, room), plan.cp.astype(np.int64)).astype(np.float64)
+
+
+def sequence_ranks(job: Job, plan: Plan) -> Any:
+    """Context ranks that hold different tokens inside attention."""
+    if job.cp_method == "all-to-all":
+        return 1.0
+    return plan.cp / head_ranks(job, plan) if job.cp_method == "all-to-all+ring" else plan.cp
+
+
+def attended_span(job: Job, plan: Plan) -> Any:
+    """Tokens attention reaches over: the sequence, or the document packed into it."""
+    return np.minimum(plan.seq_len, job.document_length) if job.document_length else plan.seq_len
+
+
+def mean_key_length(job: Job, plan: Plan) -> Any:
+    """Keys a causal query sees, averaged over local and global layers; those that an indexer picked where there is one."""
+    return _key_length(job, plan, 1.0)
+
+
+def model_key_length(job: Job, plan: Plan) -> Any:
+    """The same averaged over the layers that attend, each by its width: what the model's operations are counted with."""
+    if not job.model.layer_groups:
+        return mean_key_length(job, plan)
+    seen: Any = 0.0
+    width = 0.0
+    for kind in kinds(job.model):
+        if kind.mixer == "attention":
+            own = replace(job, model=sized(job.model, kind))
+            part = kind.count * own.model.num_attention_heads * own.model.head_dim
+            seen, width = seen + part * mean_key_length(own, plan), width + part
+    return seen / width if width else mean_key_length(job, plan)
+
+
+def slowest_key_length(job: Job, plan: Plan) -> Any:
+    """Keys a query of the busiest context rank sees: the mean where each rank has two chunks, or where all hold all tokens.
+
+    Ranks that hold one piece each wait for the one with the last piece, whose queries see almost all keys.
+    """
+    ranks = sequence_ranks(job, plan)
+    if job.cp_balance or np.all(np.equal(ranks, 1.0)):
+        return mean_key_length(job, plan)
+    return _key_length(job, plan, np.maximum(ranks * (attended_span(job, plan) / plan.seq_len), 1.0))  # those that share a document
+
+
+def _key_length(job: Job, plan: Plan, ranks: Any) -> Any:
+    """Keys seen by a query of the last of ``ranks`` equal pieces, over all kinds of mask a model has."""
+    model, span = job.model, attended_span(job, plan)
+    share = model.sliding_window_layers / model.num_hidden_layers
+    everywhere = _windowed(span, model.index_topk, ranks)  # a token among the first attends to all before it
+    if share == 0.0:
+        return everywhere
+    if model.attention_chunk_size:  # pieces of whole chunks have the same work
+        return share * masks.chunked_length(span, model.attention_chunk_size) + (1.0 - share) * everywhere
+    return share * _windowed(span, model.sliding_window, ranks) + (1.0 - share) * everywhere
+
+
+def _windowed(span: Any, window: float, ranks: Any) -> Any:
+    mean = masks.attended_length(span, window)
+    return mean if np.all(np.equal(ranks, 1.0)) else mean * masks.causal_imbalance(ranks, span, window)

@@ -1,0 +1,153 @@
+"""The pieces every layer is made of: per-rank sizes, and leaves that run at the roof they meet first.
+
+Each operator is a leaf of ``max(FLOP/(e P) + fill, bytes/(b BW)) + launch`` with the constants of the device's calibration
+record. Shapes are those of one model-parallel rank: heads, the wide MLP dimension divided by ``tp``, tokens by ``cp``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ironlaw.catalog.records import Framework
+from ironlaw.catalog.sourced import Sourced, held
+from ironlaw.cluster import Cluster
+from ironlaw.estimate.layer.counts import core_head_dim
+from ironlaw.estimate.layer.kinds import Kind, sized
+from ironlaw.job import Job
+from ironlaw.law import flops, kernels, traffic
+from ironlaw.plan import Plan
+from ironlaw.terms import BOUNDS, Term, leaf
+
+_COMPUTE, _HBM = float(BOUNDS.index("compute")), float(BOUNDS.index("hbm"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Shapes:
+    """Per-rank sizes of one layer, columns over the plans."""
+
+    tokens: Any
+    sequence_tokens: Any  # tokens of the norms and residuals
+    hidden: float
+    heads: Any
+    kv_heads: Any
+    head_dim: float  # of queries and keys and of values, averaged
+    ffn: Any
+    wide: Any  # columns of the MLP's first GEMM: gate and up together
+
+    @classmethod
+    def of_kind(cls, job: Job, plan: Plan, s: Shapes, kind: Kind) -> tuple[Job, Shapes]:
+        """The job and the sizes of layers of a kind: ``job`` and ``s`` as they are where all layers have the same."""
+        if not kind.sizes:
+            return job, s
+        own = replace(job, model=sized(job.model, kind))
+        return own, cls.of(own, plan)
+
+    @classmethod
+    def whole(cls, job: Job) -> Shapes:
+        """The sizes of one token of the whole layer, sharded over nothing."""
+        model = job.model
+        key_heads = model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads
+        ffn = float(model.intermediate_size)
+        wide = ffn * (2.0 if model.gated_mlp else 1.0)
+        return cls(1.0, 1.0, float(model.hidden_size), float(model.num_attention_heads), float(key_heads), core_head_dim(model), ffn, wide)
+
+    @classmethod
+    def of(cls, job: Job, plan: Plan) -> Shapes:
+        """The sizes of one rank of every plan."""
+        model = job.model
+        ffn = model.intermediate_size / plan.tp
+        return cls(
+            tokens=plan.tokens,
+            sequence_tokens=plan.tokens / plan.sequence_shards,
+            hidden=float(model.hidden_size),
+            heads=model.num_attention_heads / plan.tp,
+            kv_heads=np.maximum((model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads) / plan.tp, 1.0),
+            head_dim=core_head_dim(model),
+            ffn=ffn,
+            wide=ffn * (2.0 if model.gated_mlp else 1.0),
+        )
+
+
+def kernel(
+    cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, constants: Any, efficiency: Any = None, launches: Any = None
+) -> Term:
+    """A leaf that runs at the roof its FLOPs and bytes meet first; an ``efficiency`` of its own has the filling in it.
+
+    ``launches``: kernels that follow each other, where it is not one.
+    """
+    rates = {
+        "peak": cluster.accelerator.peak[peak],
+        "bandwidth": cluster.accelerator.hbm_bandwidth,
+        "efficiency": sustained(cluster, constants.efficiency if efficiency is None else efficiency),
+        "bandwidth_fraction": constants.bandwidth_fraction,
+        "fill": constants.fill if efficiency is None and constants.fill is not None else 0.0,
+    }
+    slow = kernels.memory_bound(flop, moved, **{k: getattr(v, "value", v) for k, v in rates.items()})
+    bound = np.where(slow, _HBM, _COMPUTE)
+    launch = constants.launch if launches is None else constants.launch.value * launches
+    return leaf(name, kernels.kernel_time, "s", bound, flop=flop, traffic=moved, launch=launch, **rates)
+
+
+def sustained(cluster: Cluster, benchmarked: Any) -> Any:
+    """The efficiency a kernel holds inside a step, from what it reaches alone: hot, beside other kernels, under the power limit.
+
+    A device with a fixed clock, whose collectives have engines of their own, holds all of it.
+    """
+    if cluster.accelerator.fixed_clock:
+        return benchmarked
+    share = cluster.systems.compute_sustained
+    factor = share.value * (1.0 if cluster.clock is None else cluster.clock)
+    if not isinstance(benchmarked, Sourced):
+        return benchmarked * factor
+    text = f"{benchmarked.text} alone, {share.text} of it sustained" + ("" if cluster.clock is None else f" at {cluster.clock:.3f} clock")
+    return Sourced(benchmarked.value * factor, benchmarked.unit, text, benchmarked.source, benchmarked.note)
+
+
+def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bool = False, result: float | None = None) -> Term:
+    """The leaf of one GEMM of (m, k) by (k, n), narrow operands and a wide result; ``wide`` keeps all of it wide.
+
+    ``result``: bytes moved for an element of the result, where it is not written once in the type of activations.
+    """
+    p = job.precision
+    operand = p.activation_bytes if wide else p.operand_bytes
+    moved = traffic.gemm(m, n, k, operand, operand, p.activation_bytes if result is None else result)
+    peak, constants = (p.wide, p.wide) if wide else (p.peak, p.gemm)
+    return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants))
+
+
+def elementwise(
+    cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0, fraction: Sourced | None = None, times: Any = None
+) -> Term:
+    """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels, ``times`` over.
+
+    ``fraction`` is the share of HBM's bandwidth they reach, where it is not that of other kernels.
+    """
+    constants = cluster.elementwise
+    return leaf(
+        name,
+        kernels.memory_time,
+        "s",
+        "hbm",
+        times,
+        traffic=moved,
+        bandwidth=cluster.accelerator.hbm_bandwidth,
+        bandwidth_fraction=held(fraction or constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
+        launch=constants.launch.value * kernels_run,
+    )
+
+
+def host_time(framework: Framework, cluster: Cluster) -> Any:
+    """What the host needs to launch one operator: the framework's record, times what the node's processors and an old stack add."""
+    base = framework.host_time_per_operator
+    value, text = base.value, base.text
+    slower = {
+        "on this host": cluster.node.host_time_ratio,
+        "in a legacy stack": cluster.systems.legacy_host_time if framework.legacy else None,
+    }
+    for where, ratio in slower.items():
+        if ratio is not None:
+            value, text = value * ratio.value, f"{text}, {ratio.text} times that {where}"
+    return Sourced(value, base.unit, text, base.source, base.note)

@@ -1,0 +1,303 @@
+"""What one layer keeps of one micro-batch for the backward pass, tensor by tensor.
+
+Composition of ``law/activations``; how many layers and micro-batches are kept is told in ``memory``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.estimate.layer import adapters, casts, experts, state_space
+from ironlaw.estimate.layer.counts import core_head_dim, expert_width, index_share, norms_of
+from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.job import Job
+from ironlaw.law import activations
+from ironlaw.plan import Plan
+from ironlaw.terms import Term, leaf
+
+
+def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+    """What one layer keeps of one micro-batch when nothing of it is recomputed in full.
+
+    Where the cast input of a linear layer is kept, the wide one goes, unless another operator keeps it: a norm its input, the
+    attention kernel its output, the router its own.
+    """
+    job = casts.of_kind(job, kind)
+    job, s = Shapes.of_kind(job, plan, s, kind)
+    model, e = job.model, job.precision.activation_bytes
+    dropout = float(model.dropout)
+    scores_kept = 1.0 - plan.recompute_attention
+    linear_kept = 1.0 - plan.recompute_linear
+    cheap_kept = 1.0 - plan.recompute_elementwise
+    inputs = block_inputs(job, kind)
+    stay = e / (e + inputs * 2.0 / kind.blocks)  # a norm's input stays where its output is made again
+    mixer = saved_attention(job, plan, s, scores_kept) if kind.mixer == "attention" else saved_state(job, s, kind)
+    if job.lora_rank:
+        return [*saved_beside_frozen(job, plan, s, kind), *mixer, *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept)]
+    return [
+        leaf(
+            "norms and residuals",
+            activations.norms_and_residuals,
+            "B",
+            times=stay + (1.0 - stay) * cheap_kept,
+            tokens=s.tokens,
+            hidden_size=model.hidden_size,
+            norms=norms_of(model, kind),
+            dropout=dropout,
+            tp=plan.tp,
+            sp=plan.sp,
+            bytes_per_element=e,
+            input_bytes=told(job, inputs),
+        ),
+        *mixer,
+        *second_copies(job, s, kind),
+        *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept),
+    ]
+
+
+def saved_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+    """With adapters: inputs of the norms; inputs of linear layers that have one, for no other weight has a gradient; and its middle.
+
+    A frozen product needs its weight alone to pass a gradient on: autograd keeps no input for it, nor do Megatron
+    (``LinearWithFrozenWeight``) and Transformer Engine (``ln_out if weight.requires_grad else None``).
+    """
+    model, e = job.model, job.precision.activation_bytes
+    inputs = float(kind.mixer != "none" and adapters.keeps_input(job, kind, "qkv", "q", "k", "v"))
+    into_mlp = adapters.keeps_input(job, kind, "fc1", "gate", "up", "router") if kind.mlp != "none" else False
+    masks = 2.0 * float(model.dropout) / e  # one byte each, in elements
+    kept = norms_of(model, kind) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
+    middle = adapters.kept_elements(job, s, kind)
+    return [
+        leaf(
+            "norms and residuals",
+            activations.checkpoint,
+            "B",
+            times=kept,
+            tokens=s.tokens,
+            hidden_size=model.hidden_size,
+            tp=plan.tp,
+            sp=plan.sp,
+            bytes_per_element=e,
+        ),
+        leaf("inside adapters", activations.checkpoint, "B", tokens=middle, hidden_size=1.0, tp=1.0, sp=0.0, bytes_per_element=e),
+    ]
+
+
+def block_inputs(job: Job, kind: Kind) -> float:
+    """Bytes kept for an element of a linear block's input, the mean of mixer and MLP; a layer of one block has nothing for the other.
+
+    A router keeps its input wide, which serves the shared experts too. The two down-projections of latent attention keep a cast
+    input each.
+    """
+    cast, wide = casts.input_bytes(job), job.precision.activation_bytes
+    mixer = 2.0 * cast if kind.mixer == "attention" and job.model.kv_lora_rank and casts.keeps_inputs(job) else cast
+    into_mlp = wide if kind.routed else cast
+    return (mixer * float(kind.mixer != "none") + into_mlp * float(kind.mlp != "none")) / 2.0
+
+
+def told(job: Job, inputs: float) -> Any:
+    """The bytes a linear block's input takes, with who says that the cast one is kept where it is."""
+    said = job.framework.narrow_inputs
+    if said is None or not casts.keeps_inputs(job):
+        return inputs
+    return Sourced(inputs, "B", f"{inputs:.4g} B", said.source, said.note)
+
+
+def second_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
+    """Cast copies beside wide tensors that are kept anyway: the attention's output, and what router and shared experts both read."""
+    if not casts.second_copies(job):
+        return []
+    rows: Any = s.heads * s.head_dim * s.tokens if kind.mixer == "attention" and job.flash else 0.0
+    if kind.routed and job.model.shared_expert_intermediate_size:
+        rows = rows + s.hidden * s.sequence_tokens
+    return [
+        leaf(
+            "cast copies beside wide tensors",
+            activations.checkpoint,
+            "B",
+            tokens=1.0,
+            hidden_size=rows,
+            tp=1.0,
+            sp=0.0,
+            bytes_per_element=job.precision.operand_bytes,
+        )
+    ]
+
+
+def saved_attention(job: Job, plan: Plan, s: Shapes, scores_kept: Any) -> list[Term]:
+    """Queries, keys, values and output; the scores where attention is not flash."""
+    model, e = job.model, job.precision.activation_bytes
+    flash, dropout = float(job.flash), float(model.dropout)
+    return [
+        *saved_latents(job, plan, s),
+        leaf(
+            "attention",
+            activations.attention,
+            "B",
+            tokens=s.tokens,
+            num_attention_heads=model.num_attention_heads,
+            num_key_value_heads=model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads,
+            head_dim=core_head_dim(model),
+            flash=flash,
+            tp=plan.tp,
+            bytes_per_element=e,
+        ),
+        leaf(
+            "attention scores",
+            activations.attention_scores,
+            "B",
+            times=scores_kept,
+            tokens=s.tokens,
+            seq_len=plan.seq_len,
+            num_attention_heads=model.num_attention_heads,
+            flash=flash,
+            dropout=dropout,
+            tp=plan.tp,
+            bytes_per_element=e,
+        ),
+    ]
+
+
+def saved_latents(job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """Latent attention keeps each latent before its norm and, as a linear layer's input, behind it; and the key's part with position."""
+    model, both = job.model, 1.0 + cast_share(job)
+    if not model.kv_lora_rank:
+        return []
+    return [
+        leaf(
+            "latents",
+            activations.checkpoint,
+            "B",
+            tokens=s.tokens,
+            hidden_size=both * (model.q_lora_rank + model.kv_lora_rank) + model.qk_rope_head_dim,
+            tp=plan.tp,
+            sp=plan.sp,
+            bytes_per_element=job.precision.activation_bytes,
+        ),
+        *saved_index(job, plan, s),
+    ]
+
+
+def saved_index(job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """An indexer keeps its queries, its key before and behind the norm, a weight a head, and which keys it picked (4 bytes each)."""
+    model, e = job.model, job.precision.activation_bytes
+    if not model.index_topk:
+        return []
+    picked = np.minimum(plan.seq_len, model.index_topk) * 4.0 / e
+    return [
+        leaf(
+            "indexer",
+            activations.checkpoint,
+            "B",
+            times=index_share(model),
+            tokens=s.tokens,
+            hidden_size=model.index_n_heads * (model.index_head_dim + 1.0) + 2.0 * model.index_head_dim + picked,
+            tp=1.0,
+            sp=0.0,
+            bytes_per_element=e,
+        )
+    ]
+
+
+def saved_state(job: Job, s: Shapes, kind: Kind) -> list[Term]:
+    """A state layer keeps its projections before and after the convolution, and the scan's output."""
+    if kind.mixer == "none":
+        return []
+    into, mixed, out = state_space.widths(job, kind)
+    share = s.heads / job.model.num_attention_heads
+    return [
+        leaf(
+            "attention",
+            activations.mlp,
+            "B",
+            tokens=s.tokens,
+            intermediate_size=(into + mixed + (1.0 + cast_share(job)) * out) * share,
+            saved=1.0,
+            tp=1.0,
+            bytes_per_element=job.precision.activation_bytes,
+        )
+    ]
+
+
+def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, cheap_kept: Any) -> list[Term]:
+    """The wide tensors of a dense MLP, or of shared and routed experts with the rows copied to them."""
+    model, e = job.model, job.precision.activation_bytes
+    kept = saved_mlp_tensors(job, cheap_kept, input_share(job, kind, "fc2"))
+
+    def wide(name: str, tokens: Any, size: float, tp: Any, saved: Any = kept) -> Term:
+        return leaf(
+            name,
+            activations.mlp,
+            "B",
+            times=linear_kept,
+            tokens=tokens,
+            intermediate_size=size,
+            saved=saved,
+            tp=tp,
+            bytes_per_element=e,
+        )
+
+    if kind.mlp == "none":
+        return []
+    if not kind.routed:
+        return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]
+    rows, share = experts.rows(job, plan, s), input_share(job, kind, "experts")
+    # behind the activation function rows are scaled by the router's probability; the kernels of gated experts do both at once
+    scaled = saved_mlp_tensors(job, cheap_kept, share if model.gated_mlp else 1.0)
+    if not model.gated_mlp:
+        scaled = scaled + share * cheap_kept
+    made = [
+        wide("experts", rows, model.moe_intermediate_size, plan.etp, scaled),
+        leaf(
+            "rows of experts",
+            activations.checkpoint,
+            "B",
+            times=kept_rows(job, share) * linear_kept,
+            tokens=rows,
+            hidden_size=expert_width(model),
+            tp=1.0,
+            sp=0.0,
+            bytes_per_element=e,
+        ),
+    ]
+    if model.moe_latent_size:  # what goes in is kept as rows are; what comes back is projected to the residual stream's width
+        made.append(wide("latents of experts", s.tokens / plan.tp, model.moe_latent_size, 1.0, 2.0))
+    if model.shared_expert_intermediate_size:
+        made.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp))
+    return made
+
+
+def cast_share(job: Job) -> float:
+    """What a linear layer's input takes as it is kept, over what it takes wide."""
+    return casts.input_bytes(job) / job.precision.activation_bytes
+
+
+def input_share(job: Job, kind: Kind, *operators: str) -> float:
+    """The same for one operator's input: with adapters it stays wide where it has one, and not at all beside a frozen weight alone."""
+    return float(adapters.keeps_input(job, kind, *operators)) if job.lora_rank else cast_share(job)
+
+
+def kept_rows(job: Job, share: float) -> float:
+    """Copies of the rows sent to experts that stay: what goes in, and what comes out unless gated experts scale it themselves.
+
+    Where the kernel of the gated activation applies the router's probability, the sum over experts needs nothing for its backward.
+    """
+    inside = job.framework.saved_expert_rows
+    copies = inside.value if job.model.gated_mlp and inside is not None else 2.0
+    return copies - 1.0 + share
+
+
+def saved_mlp_tensors(job: Job, cheap_kept: Any, last: float) -> Any:
+    """Wide tensors an MLP keeps: gate, up and what the framework adds; plain: the activation's input and output, ReLU one.
+
+    The last is the second product's input, of which the share ``last`` is kept. ReLU's own output stays beside it where that is cast.
+    """
+    if job.model.gated_mlp:
+        return 2.0 + (job.framework.saved_activation_tensors.value - 1.0 + last) * cheap_kept
+    if job.model.hidden_act == "relu":
+        return 1.0 + (last if last < 1.0 else 0.0) * cheap_kept
+    return 1.0 + last * cheap_kept

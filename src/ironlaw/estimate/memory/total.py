@@ -1,0 +1,320 @@
+"""What one accelerator of each pipeline stage must hold at the peak of a step, as Term trees.
+
+    allocated = weights + gradients + master weights + optimizer states + activations + logits + buffers + workspace
+    reserved  = allocated + what the caching allocator keeps unused while the device has it
+    device    = reserved + context + communicators
+
+Stages differ: the first holds the embedding and most micro-batches in flight, the last the logits. Every class of equal
+stages is computed; the fullest is the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ironlaw.cluster import Cluster
+from ironlaw.estimate.layer.kinds import kinds, layers_of
+from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.memory.activations import saved_per_layer
+from ironlaw.estimate.memory.buffers import dispatcher, gather_buffers, workspace
+from ironlaw.estimate.memory.host import host_capacity, host_memory, left_on_device
+from ironlaw.estimate.memory.states import model_states
+from ironlaw.estimate.network import overlapped_experts
+from ironlaw.estimate.network.context import held_in_attention
+from ironlaw.estimate.pipeline.in_flight import in_flight_of_last_chunk, in_flight_per_layer
+from ironlaw.estimate.pipeline.stages import Stage, stages
+from ironlaw.job import Job
+from ironlaw.law import activations
+from ironlaw.plan import Plan
+from ironlaw.terms import Term, fold, leaf, total
+
+# parts of allocated that stay between steps
+STATES = (
+    "weights",
+    "low-precision copies of weights",
+    "weights of adapters",
+    "gradients",
+    "master weights",
+    "optimizer states",
+    "optimizer states, embedding and output layer",
+    "library workspace",
+    "workspace of grouped products",
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Memory:
+    """The fullest stage of every plan: what its device holds; its tree is made when it is read, as a search never does."""
+
+    trees: list[Term]  # of every class of stages
+    which: Any  # index of the fullest
+    device: Any  # [B]
+    capacity: float
+    fits: Any
+    stage_names: tuple[str, ...]
+    hosts: tuple[Term, ...] = ()  # what the host holds for an accelerator, by class of stages; empty where nothing is offloaded
+    host_capacity: Any = np.inf  # [B] for one accelerator
+
+    @cached_property
+    def host(self) -> Any:
+        """Bytes in the host for one accelerator of the stage that has most there; 0 where nothing is offloaded."""
+        most: Any = 0.0
+        for tree in self.hosts:
+            most = np.maximum(most, tree.value)
+        return most * np.ones_like(self.device)
+
+    @cached_property
+    def host_tree(self) -> Term:
+        """The breakdown of that stage."""
+        return _pick(list(self.hosts), np.argmax(np.stack([np.broadcast_to(t.value, self.device.shape) for t in self.hosts]), axis=0))
+
+    @cached_property
+    def tree(self) -> Term:
+        """The breakdown of the fullest stage."""
+        return _pick(self.trees, self.which)
+
+    @property
+    def allocated(self) -> Any:
+        """Bytes of tensors."""
+        return self.tree["allocated"].value * np.ones_like(self.device)
+
+    @property
+    def reserved(self) -> Any:
+        """Bytes the caching allocator holds."""
+        return self.tree["reserved"].value * np.ones_like(self.device)
+
+
+def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
+    """The memory of every plan of a batch at its fullest stage."""
+    classes = [stage for stage in stages(job, plan) if not stage.shadowed]
+    trees = [stage_memory(job, cluster, plan, c) for c in classes]
+    values = [np.where(c.count > 0, t.value, 0.0) for c, t in zip(classes, trees, strict=True)]
+    best, which = values[0], 0.0 * values[0]
+    for i, value in enumerate(values[1:], 1):
+        fuller = value > best
+        best, which = np.where(fuller, value, best), np.where(fuller, float(i), which)
+    usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
+    names = tuple(c.name for c in classes)
+    if not (np.any(plan.offload_optimizer > 0) or np.any(plan.offload_activations > 0)):
+        return Memory(trees, which, best, usable.value, best <= usable.value, names)
+    hosts = tuple(host_memory(job, plan, c) for c in classes)
+    room, fits = host_capacity(cluster, plan), best <= usable.value
+    for c, tree in zip(classes, hosts, strict=True):
+        fits = fits & ((tree.value <= room) | ~(c.count > 0))
+    return Memory(trees, which, best, usable.value, fits, names, hosts, room)
+
+
+def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
+    """The tree of the stage that computes the loss, which is the one that many logs report, with its allocated bytes on top."""
+    trees, which, found = [], np.zeros(plan.rows), 0
+    for stage in stages(job, plan):
+        if np.any((stage.count > 0) & (stage.head > 0)):
+            which = np.where((stage.count > 0) & (stage.head > 0), float(found), which)
+            trees.append(stage_memory(job, cluster, plan, stage))
+            found += 1
+    return _pick(trees, which)
+
+
+def _pick(trees: list[Term], which: Any) -> Term:
+    """The tree whose every node has, in each row, the value it has in the chosen tree of that row."""
+
+    def choose(columns: list[Any]) -> Any:
+        chosen = columns[0]
+        for i, item in enumerate(columns[1:], 1):
+            if item is not columns[0]:
+                chosen = np.where(which == i, item, chosen)
+        return chosen
+
+    first = trees[0]
+    inputs = {
+        key: item if hasattr(item, "source") or isinstance(item, str) else choose([t.inputs[key] for t in trees])
+        for key, item in first.inputs.items()
+    }
+    return Term(
+        first.name,
+        choose([t.value for t in trees]),
+        first.unit,
+        first.law,
+        inputs,
+        [_pick(list(parts), which) for parts in zip(*(t.parts for t in trees), strict=True)],
+        choose([t.times for t in trees]),
+        first.bound,
+    )
+
+
+def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
+    """The device memory of one class of stages."""
+    f = job.framework
+    s = Shapes.of(job, plan)
+    loss = logits(job, plan, s, stage)
+    allocated = total(
+        "allocated",
+        [
+            *model_states(job, cluster, plan, stage),
+            activation_memory(job, plan, s, stage),
+            loss,
+            *held_in_attention(job, plan, s, stage, loss),
+            *deferred_logits(job, plan, s, stage),
+            transit_buffers(job, plan, s),
+            gather_buffers(job, plan, stage),
+            *workspace(job, cluster),
+        ],
+    )
+    groups = 1.0 * (plan.tp > 1) + (plan.pp > 1) + (plan.expert_ways > 1) + (plan.cp > 1) + (plan.dp_shard > 1) + (plan.dp_replicate > 1)
+    beside = [
+        leaf("driver context", _as_is, "B", size=f.context),
+        leaf("communicators", _share, "B", size=f.communicator, fraction=groups),
+        *dispatcher(job, cluster, plan, s),
+    ]
+    usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
+    left = np.maximum(usable.value - fold([allocated, *beside]), 0.0)
+    slack = leaf("allocator slack", _slack, "B", size=allocated.value, fraction=f.allocator_slack, left=left)
+    return total("device", [total("reserved", [allocated, slack]), *beside])
+
+
+def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
+    """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed ones, and the one being redone."""
+    in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
+    saved = {kind: saved_per_layer(job, plan, s, kind) for kind in kinds(job.model)}
+    boundary = leaf(
+        "checkpoints",
+        activations.checkpoint,
+        "B",
+        times=trained_layers(job, stage) * in_flight * plan.recompute_layers,
+        tokens=s.tokens,
+        hidden_size=job.model.hidden_size,
+        tp=plan.tp,
+        sp=plan.sp,
+        bytes_per_element=job.precision.activation_bytes,
+    )
+    on_device = left_on_device(job, plan, stage)
+    working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
+    sizes = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in saved.items()}
+    return total(
+        "activations",
+        [
+            *(
+                total(
+                    f"saved {kind.name}",
+                    parts,
+                    times=float(kind.trained)
+                    * on_device
+                    * layers_of(stage, kind, job.model)
+                    * (np.where(stage.head > 0, at_end, in_flight) if kind.place == "end" else in_flight)
+                    * (1.0 - plan.recompute_layers),
+                )
+                for kind, parts in saved.items()
+            ),
+            boundary,
+            leaf("layer being recomputed", _largest, "B", times=working, **sizes),
+            *overlapped_experts.layer_in_pairs(plan, stage.layers, sizes, logits(job, plan, s, stage).value),
+        ],
+    )
+
+
+def trained_layers(job: Job, stage: Stage) -> Any:
+    """Layers of a stage that have a backward pass."""
+    layers = stage.layers
+    for kind in kinds(job.model):
+        if not kind.trained:
+            layers = layers - layers_of(stage, kind, job.model)
+    return layers
+
+
+def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
+    """On the stage that computes the loss: logits, their softmax and gradient, the last norm's and the projection's input."""
+    e = job.precision.activation_bytes
+    inputs = leaf(
+        "inputs of norm and projection",
+        activations.checkpoint,
+        "B",
+        times=2.0,
+        tokens=s.tokens,
+        hidden_size=job.model.hidden_size,
+        tp=plan.tp,
+        sp=plan.sp,
+        bytes_per_element=e,
+    )
+    scores = leaf(
+        "logits",
+        activations.logits,
+        "B",
+        tokens=s.tokens,
+        vocab_size=job.model.vocab_size,
+        tp=plan.tp,
+        bytes_per_logit=logit_bytes(job) * e / 2.0,
+    )
+    alive = (1.0 + job.model.num_nextn_predict_layers) * np.where(
+        (plan.pp > 1) & (job.schedule == "gpipe"), plan.num_microbatches, 1.0
+    )  # one set a head; GPipe computes no backward before all forwards
+    return total("logits and loss", [inputs, scores], times=np.ceil(stage.head) * alive)
+
+
+def logit_bytes(job: Job) -> Any:
+    """Bytes alive for each logit, in 2-byte elements."""
+    compiled = job.framework.fused_loss_memory
+    return (compiled if job.fused_loss and compiled is not None else job.framework.logit_memory).value
+
+
+def deferred_logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term]:
+    """Gradients of logits and inputs of the projection that wait until the pipeline drains to give its weight gradient."""
+    if not job.deferred_wgrad:
+        return []
+    e = job.precision.activation_bytes
+    waiting = np.ceil(stage.head) * np.where(plan.pp > 1, np.minimum(job.deferred_wgrad, plan.num_microbatches), 0.0)
+    gradients = leaf(
+        "gradients of logits",
+        activations.logits,
+        "B",
+        tokens=s.tokens,
+        vocab_size=job.model.vocab_size,
+        tp=plan.tp,
+        bytes_per_logit=e,
+    )
+    return [total("deferred weight gradient", [hidden_state("inputs of the projection", job, plan, s), gradients], times=waiting)]
+
+
+def transit_buffers(job: Job, plan: Plan, s: Shapes) -> Term:
+    """Hidden states between two pipeline stages: one received and one sent, forward and backward."""
+    return total("hidden states in transit", [hidden_state("hidden state", job, plan, s)], times=np.where(plan.pp > 1, 4.0, 0.0))
+
+
+def hidden_state(name: str, job: Job, plan: Plan, s: Shapes) -> Term:
+    """One hidden state of one micro-batch."""
+    return leaf(
+        name,
+        activations.checkpoint,
+        "B",
+        tokens=s.tokens,
+        hidden_size=job.model.hidden_size,
+        tp=plan.tp,
+        sp=plan.sp,
+        bytes_per_element=job.precision.activation_bytes,
+    )
+
+
+def _largest(**sizes: Any) -> Any:
+    """The largest of a layer of each kind: ``max(sizes)``."""
+    largest: Any = 0.0
+    for size in sizes.values():
+        largest = np.maximum(largest, size)
+    return largest
+
+
+def _as_is(size: Any) -> Any:
+    """A size read from the record as it stands: ``size``."""
+    return size
+
+
+def _slack(size: Any, fraction: Any, left: Any) -> Any:
+    """What the allocator keeps unused while the device has it; short of memory it gives it back: ``min(fraction size, left)``."""
+    return np.minimum(size * fraction, left)
+
+
+def _share(size: Any, fraction: Any) -> Any:
+    """A part or multiple of a size: ``fraction size``."""
+    return size * fraction

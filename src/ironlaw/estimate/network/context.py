@@ -1,0 +1,105 @@
+"""Context parallelism: what ranks that share a sequence send each other for attention, what of it shows, and what they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.cluster import Cluster
+from ironlaw.estimate import wires
+from ironlaw.estimate.layer import passes, state_space
+from ironlaw.estimate.layer.kinds import Kind, kinds
+from ironlaw.estimate.layer.sequence import head_ranks, sequence_ranks
+from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.network.sharding import exposed
+from ironlaw.estimate.pipeline.stages import Stage
+from ironlaw.job import Job
+from ironlaw.law import activations
+from ironlaw.plan import Plan
+from ironlaw.terms import Term, fold, leaf, total
+
+
+def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -> Term:
+    """What sharing a sequence adds to a layer: what a ring's passes add to the attention they run beside; all of what nothing hides.
+
+    Attention that is computed again needs its keys and values, or its heads, again.
+    """
+    active = np.where(plan.cp > 1, 1.0, 0.0)
+    back_too = float(kind.trained)
+    if kind.mixer != "attention":  # a scan needs whole sequences: heads are exchanged for tokens and back
+        there = state_space.exchange(cluster, job, plan, s, kind)
+        times = active * (1.0 + (1.0 + plan.recompute_layers) * back_too)
+        return total("context parallel", [total("heads for tokens and back", [there], times=times)])
+    rest = 1.0 - plan.recompute_layers
+    again = back_too * (plan.recompute_layers + rest * plan.recompute_attention)
+    parts = []
+    if job.cp_method in ("all-to-all", "all-to-all+ring"):  # nothing to hide behind: attention waits for its heads
+        times = active * (1.0 + back_too + again)
+        parts.append(total("heads for tokens and back", [heads_for_tokens(cluster, job, plan, s)], times=times))
+    if job.cp_method in ("ring", "all-to-all+ring"):
+        core = fold(passes.attention(cluster, job, plan, s))
+        core_backward = fold(passes.attention(cluster, job, plan, s, backward=True))
+        there, back = ring(cluster, job, plan, s), ring(cluster, job, plan, s, backward=True)
+        parts += [
+            exposed(cluster, "exposed ring, forward", core, there.value, active * (1.0 + again)),
+            exposed(cluster, "exposed ring, backward", core_backward, back.value, active * back_too),
+        ]
+    if job.cp_method == "all-gather":  # attention waits for all keys; backward gathers them anew, and adds up their gradients
+        gather, scatter = gathered(cluster, job, plan, s)
+        parts.append(total("keys and values gathered", [gather], times=active * (1.0 + back_too + again)))
+        parts.append(total("gradients of keys and values scattered", [scatter], times=active * back_too))
+    return total("context parallel", parts)
+
+
+def heads_for_tokens(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
+    """Queries, keys and values handed out by heads, and the output handed back; backward their gradients, as many bytes."""
+    size = (2.0 * s.heads + 2.0 * s.kv_heads) * s.head_dim * s.tokens * job.precision.activation_bytes
+    return wires.all_to_all(cluster, plan, "heads for tokens", head_ranks(job, plan), size, plan.tp)
+
+
+def ring(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Term:
+    """Keys and values round the ranks that hold different tokens; backward their gradients travel along.
+
+    What heads were traded for is more tokens of fewer heads: a block is as large.
+    """
+    block = key_value_bytes(job, s) * (2.0 if backward else 1.0)
+    return wires.ring_pass(cluster, plan, "keys and values round the ring", sequence_ranks(job, plan), block, _stride(job, plan))
+
+
+def gathered(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> tuple[Term, Term]:
+    """All keys and values to every rank, and their gradients back to the rank that owns them."""
+    size, n = key_value_bytes(job, s) * plan.cp, plan.cp
+    gather = wires.collective(cluster, plan, "keys and values to all", "all_gather", n, size, plan.tp)
+    return gather, wires.collective(cluster, plan, "gradients to their owners", "reduce_scatter", n, size, plan.tp)
+
+
+def key_value_bytes(job: Job, s: Shapes) -> Any:
+    """Keys and values of a rank's own tokens."""
+    return 2.0 * s.kv_heads * s.head_dim * s.tokens * job.precision.activation_bytes
+
+
+def _stride(job: Job, plan: Plan) -> Any:
+    return plan.tp * head_ranks(job, plan) if job.cp_method == "all-to-all+ring" else plan.tp
+
+
+def held_in_attention(job: Job, plan: Plan, s: Shapes, stage: Stage, loss: Term) -> list[Term]:
+    """What one layer's attention holds of other ranks while it runs; the stage with the loss, as far as it is more than the logits.
+
+    Logits come when no attention runs. With all-to-all a rank holds as much as before, in another order.
+    """
+    if job.cp_method == "all-to-all" or not np.any(plan.cp > 1) or all(kind.mixer != "attention" for kind in kinds(job.model)):
+        return []
+    shape = {
+        "tokens": s.tokens,
+        "n": sequence_ranks(job, plan),
+        "num_key_value_heads": s.kv_heads,
+        "head_dim": s.head_dim,
+        "bytes_per_element": job.precision.activation_bytes,
+    }
+    if job.cp_method == "all-gather":
+        held = leaf("keys, values and their gradients of all ranks", activations.gathered_attention, "B", **shape)
+    else:
+        held = leaf("keys, values and partial outputs of the ring", activations.ring_attention, "B", num_attention_heads=s.heads, **shape)
+    beyond = np.where(stage.head > 0, np.maximum(1.0 - loss.value / held.value, 0.0), 1.0)
+    return [total("attention over context ranks", [held], times=np.where(plan.cp > 1, beyond, 0.0))]

@@ -1,0 +1,153 @@
+"""Two micro-batches side by side: the all-to-all of one behind the computation of the other (``overlap ep``).
+
+Megatron Core's ``--overlap-moe-expert-parallel-comm`` runs the forward of one micro-batch and the backward of another layer by
+layer, on two streams (core/pipeline_parallel/combined_1f1b.py, core/models/common/model_chunk_schedule_plan.py):
+
+    communication   combine backward | dispatch forward | dispatch backward | combine forward
+    computation     attention forward | experts backward | experts forward  | attention backward
+
+``delay_wgrad_compute`` takes weight gradients out of the backward of a block: those of experts run beside dispatch backward,
+those of attention beside the next combine backward.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.cluster import Cluster
+from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.network.sharding import exposed
+from ironlaw.job import Job
+from ironlaw.law import pipeline
+from ironlaw.plan import Plan
+from ironlaw.terms import Term, fold, leaf, total
+
+_OF_EXPERTS = ("expert", "shared expert", "permute", "unpermute", "activation function")  # names of what runs behind the dispatch
+
+
+def _needs(job: Job, plan: Plan) -> dict[str, Any]:
+    """What Megatron Core refuses with --overlap-moe-expert-parallel-comm (core/transformer/transformer_config.py), and what pairs
+    nothing: by the line that says so, true where it is met.
+    """
+    model = job.model
+    return {
+        "overlap ep needs ep > 1, it is {ep:g}": plan.ep > 1,
+        f"overlap ep needs 1f1b or interleaved, schedule {job.schedule} pairs no micro-batches or does so by itself": (
+            job.schedule in ("1f1b", "interleaved")
+        ),
+        "overlap ep with pp {pp:g} needs vpp > 1: Megatron Core pairs micro-batches in the interleaved schedule alone": (
+            (plan.pp == 1) | (plan.vpp > 1)
+        ),
+        "overlap ep goes with no recomputation of whole layers or of experts, which would dispatch again": (
+            (plan.recompute_layers == 0) & (plan.recompute_linear == 0)
+        ),
+        f"overlap ep goes with one layer for further tokens at most, {model.name} has {model.num_nextn_predict_layers}": (
+            model.num_nextn_predict_layers <= 1
+        ),
+        f"overlap ep needs a model in two bytes, {job.precision.name} is wider": job.precision.parameter_bytes <= 2.0,
+        f"overlap ep needs a stack that pairs micro-batches (megatron, nemo), {job.framework.name} does not": (
+            job.framework.pairs_micro_batches
+        ),
+    }
+
+
+def possible(job: Job, plan: Plan) -> Any:
+    """True where the plan hides no all-to-all behind another micro-batch, or may."""
+    if not np.any(plan.overlap_ep > 0):
+        return np.bool_(not job.delay_wgrad_compute)
+    allowed: Any = np.True_
+    for holds in _needs(job, plan).values():
+        allowed = allowed & holds
+    return np.where(plan.overlap_ep > 0, allowed, not job.delay_wgrad_compute)
+
+
+def missing(job: Job, plan: Plan, values: dict[str, Any], at: int) -> str:
+    """The first thing that row ``at`` lacks to pair micro-batches, with its values."""
+    if not np.broadcast_to(plan.overlap_ep, (plan.rows,))[at]:
+        return "delay_wgrad_compute needs overlap ep: Megatron Core has it beside the all-to-all alone"
+    return next(text.format(**values) for text, holds in _needs(job, plan).items() if not np.broadcast_to(holds, (plan.rows,))[at])
+
+
+def lone(job: Job, plan: Plan) -> Any:
+    """Of the passes of a step, the share beside which no other micro-batch runs: all where none are paired."""
+    share = pipeline.lone_share(plan.vpp, plan.num_microbatches, job.microbatch_group or plan.pp)
+    return np.where(plan.overlap_ep > 0, share, 1.0)
+
+
+def exchange(cluster: Cluster, job: Job, plan: Plan, kind: Kind, computed: tuple[Term, Term, Term], whole: Term, moved: list[Term]) -> Term:
+    """What shows of dispatch and combine: ``whole`` where nothing runs beside them, else what two windows cannot hide.
+
+    ``computed`` are forward, backward and what it recomputes; ``moved`` dispatch and combine, forward and backward. Gathers
+    and scatters inside experts (etp) stand between dispatch and product, on the stream of the computation, and show.
+    """
+    if not kind.trained:
+        return whole
+    forward, backward, again = computed
+    before, experts = _split(forward), _split(forward, experts=True)
+    after, experts_after = _split(backward) + _split(again), _split(backward, experts=True) + _split(again, experts=True)
+    if job.delay_wgrad_compute:
+        own, wgrad = _split(backward, wgrad=True), _split(backward, experts=True, wgrad=True)
+        before, after = before + own, after - own
+        experts, experts_after = experts + wgrad, experts_after - wgrad
+    dispatch, combine, gradients, combined = (term.value for term in moved)
+    beside = [
+        exposed(cluster, "combine backward beside attention forward", before, gradients),
+        exposed(cluster, "dispatch forward beside experts backward", experts_after, dispatch),
+        exposed(cluster, "dispatch backward beside experts forward", experts, combined),
+        exposed(cluster, "combine forward beside attention backward", after, combine),
+    ]
+    inside = leaf("gather and scatter inside experts", _left, "s", "network", whole=whole.value, moved=fold(moved))
+    share = lone(job, plan)
+    return total(
+        "expert parallel",
+        [
+            total("beside no other micro-batch", [whole], times=share),
+            total("beside another micro-batch", [*beside, inside], times=1.0 - share),
+        ],
+    )
+
+
+def hidden(parts: list[Term]) -> Any:
+    """Of one layer's parts, the time of dispatch and combine that other micro-batches hide: what shows again where they fill or drain."""
+    for part in parts:
+        if part.name == "expert parallel" and part.parts and part.parts[0].name == "beside no other micro-batch":
+            return part.parts[0].parts[0].value - part.value
+    return 0.0
+
+
+def _split(term: Term, experts: bool = False, wgrad: bool = False) -> Any:
+    """The time of those operators of a pass that run behind the dispatch, or of the others; or their weight gradients alone."""
+    value: Any = 0.0
+    for part in term.parts:
+        if part.parts:
+            value = value + _split(part, experts, wgrad)
+        elif part.name.startswith(_OF_EXPERTS) == experts and (part.name.endswith("wgrad") or not wgrad):
+            value = value + part.value
+    return value * term.times
+
+
+def _left(whole: Any, moved: Any) -> Any:
+    """Communication that no stream of its own carries: ``whole - moved``."""
+    return np.maximum(whole - moved, 0.0)
+
+
+def layer_in_pairs(plan: Plan, layers: Any, sizes: dict[str, Any], head: Any) -> list[Term]:
+    """While a pair runs, one layer is held twice: forward saves it before backward of the other micro-batch has freed its like.
+
+    The warm-up forward that pairing adds stands in for the one that 1F1B runs before each backward: chunks in flight stay the same.
+    Where the loss is computed, its ``head`` bytes are freed before the layers of a pair run and come back after them.
+    """
+    if not np.any(plan.overlap_ep > 0):
+        return []
+    times = plan.overlap_ep * np.minimum(layers, 1.0)
+    return [leaf("layer of the paired micro-batch", _most, "B", times=times, freed=head, **sizes)]
+
+
+def _most(freed: Any, **sizes: Any) -> Any:
+    """The largest of a layer of each kind, beyond what the loss has freed: ``max(0, max(sizes) - freed)``."""
+    largest: Any = 0.0
+    for size in sizes.values():
+        largest = np.maximum(largest, size)
+    return np.maximum(largest - freed, 0.0)

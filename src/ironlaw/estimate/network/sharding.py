@@ -1,0 +1,170 @@
+"""What data parallelism moves: weights gathered and gradients reduced, and what of it shows beside the computation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.cluster import Cluster
+from ironlaw.estimate import wires
+from ironlaw.estimate.layer.casts import gathered_bytes
+from ironlaw.estimate.layer.counts import common_parameters, linear_experts, linear_parameters, routed_parameters, stage_linear
+from ironlaw.estimate.layer.frozen_weights import stored_bytes
+from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.layer.trained import layer_trained, stage_trained
+from ironlaw.estimate.pipeline.stages import Pace, Stage
+from ironlaw.job import Job
+from ironlaw.law import overlap
+from ironlaw.plan import Plan
+from ironlaw.terms import Term, fold, leaf, total
+
+
+def exposed(cluster: Cluster, name: str, compute: Any, communication: Any, times: Any = None) -> Term:
+    """What ``communication`` adds to ``compute`` when both run at once, on the network's account."""
+    return leaf(
+        name,
+        overlap.exposed_after_overlap,
+        "s",
+        "network",
+        times,
+        compute=compute,
+        communication=communication,
+        slowdown=cluster.overlap_slowdown,
+    )
+
+
+def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, backward: Any) -> Term:
+    """ZeRO-3: weights gathered for forward and again for backward, gradients scattered, both beside the computation.
+
+    ZeRO-2 scatters its gradients every micro-batch too.
+    """
+    gather = fold(gathers(job, cluster, plan, *layer_weights(job, kind)))
+    scatter = fold(scatters(job, cluster, plan, *layer_trained(job, kind)))
+    all_three = np.where(plan.zero == 3, 1.0, 0.0)
+    only_two = np.where(plan.zero == 2, 1.0, 0.0)
+    if not kind.trained:
+        return total("sharded data parallel", [exposed(cluster, "exposed gather, forward", forward, gather, all_three)])
+    return total(
+        "sharded data parallel",
+        [
+            exposed(cluster, "exposed gather, forward", forward, gather, all_three),
+            exposed(cluster, "exposed gather and scatter, backward", backward, gather + scatter, all_three),
+            exposed(cluster, "exposed scatter, backward", backward, scatter, only_two),
+        ],
+    )
+
+
+def layer_weights(job: Job, kind: Kind) -> tuple[Any, Any]:
+    """Bytes of one layer's weights as they are gathered: outside its experts, and in them."""
+    model = job.model
+    return (
+        weight_bytes(job, common_parameters(model, kind), linear_parameters(model, kind)),
+        weight_bytes(job, routed_parameters(model, kind), linear_experts(model, kind)),
+    )
+
+
+def stage_weights(job: Job, stage: Stage) -> tuple[Any, Any]:
+    """Bytes of a stage's trained weights as they are gathered after the update: outside its experts, and in them."""
+    common, routed = stage_trained(job, stage)
+    if job.lora_rank:  # adapters are wide
+        return common * parameter_bytes(job), routed * parameter_bytes(job)
+    linear, experts, _ = stage_linear(job.model, stage, trained=True)
+    return weight_bytes(job, common, linear), weight_bytes(job, routed, experts)
+
+
+def weight_bytes(job: Job, parameters: Any, linear: Any) -> Any:
+    """Bytes of ``parameters`` of which ``linear`` are gathered as narrow layers' weights are."""
+    return parameters * parameter_bytes(job) - linear * (parameter_bytes(job) - linear_bytes(job))
+
+
+def linear_bytes(job: Job) -> float:
+    """Bytes of a linear layer's weight as it is gathered: as it is stored beside adapters, or as the precision has it sent."""
+    return stored_bytes(job) if job.frozen_weights else gathered_bytes(job)
+
+
+def gathers(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
+    """The gathers of weights: ``common`` and ``routed`` bytes each over their own ranks."""
+    made = [wires.collective(cluster, plan, "gather weights", "all_gather", plan.shard_ranks, common / plan.tp, plan.tp)]
+    if job.model.num_experts:
+        ways, own = plan.expert_ways, routed / plan.expert_ways
+        made.append(wires.collective(cluster, plan, "gather experts", "all_gather", plan.expert_shard_ranks, own, ways))
+    return made
+
+
+def scatters(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
+    """The scatters of gradients: ``common`` and ``routed`` parameters each over their own ranks."""
+    size = job.framework.gradient_reduce_bytes.value
+    made = [wires.collective(cluster, plan, "scatter gradients", "reduce_scatter", plan.shard_ranks, common / plan.tp * size, plan.tp)]
+    if job.model.num_experts:
+        ways, own = plan.expert_ways, routed / plan.expert_ways
+        name = "scatter experts' gradients"
+        made.append(wires.collective(cluster, plan, name, "reduce_scatter", plan.expert_shard_ranks, own * size, ways))
+    return made
+
+
+def parameter_bytes(job: Job) -> float:
+    """Bytes of a weight as it is gathered and multiplied."""
+    return job.precision.parameter_bytes
+
+
+def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: Any, backward: Any) -> tuple[Term, Term]:
+    """Once a step: gradients reduced behind the last backward, weights gathered before the next forward."""
+    window = cluster.systems.gradient_window.value
+    behind, before = window * backward * plan.overlap_grad_reduce, window * forward * plan.overlap_param_gather
+    common, routed = (pace.stacked(counts) for counts in zip(*(stage_trained(job, stage) for stage in pace.classes), strict=True))
+    reduction = pace.pick(gradient_reduction(job, cluster, plan, common, routed))
+    weights = (pace.stacked(sizes) for sizes in zip(*(stage_weights(job, stage) for stage in pace.classes), strict=True))
+    gather = pace.pick(weight_gather(job, cluster, plan, *weights))
+    return (
+        exposed(cluster, "exposed gradient reduction", behind, reduction),
+        exposed(cluster, "exposed weight gather", before, gather),
+    )
+
+
+def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
+    """Time of reducing the gradients of ``common`` and ``routed`` parameters, alone on the wires."""
+    (once, some), (unsharded, whole), (sharded, replicas) = reductions(job, cluster, plan, common, routed)
+    return fold(some) * once + fold(whole) * unsharded + fold(replicas) * sharded
+
+
+def reductions(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[tuple[Any, list[Term]]]:
+    """The collectives that reduce gradients, and by plan whether they run.
+
+    With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
+    """
+    reduced = job.framework.gradient_reduce_bytes.value
+    whole = [wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
+    shards = plan.tp * plan.cp * plan.dp_shard
+    size = common / plan.tp * reduced / plan.shard_ranks
+    replicas = [wires.collective(cluster, plan, "all-reduce over replicas", "all_reduce", plan.dp_replicate, size, shards)]
+    if job.model.num_experts:
+        own = routed / plan.expert_ways * reduced
+        whole.append(wires.collective(cluster, plan, "all-reduce of experts", "all_reduce", plan.expert_ranks, own, plan.expert_ways))
+        size, apart = own / plan.expert_shard_ranks, np.maximum(shards, plan.expert_ways)  # a copy of the experts may span replicas
+        replicas.append(
+            wires.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, apart)
+        )
+    once, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
+    return [(once, scatters(job, cluster, plan, common, routed)), (unsharded, whole), (1.0 - unsharded, replicas)]
+
+
+def both_ends(job: Job, cluster: Cluster, plan: Plan) -> list[Term]:
+    """The gradient of a table that the first and the last stage both hold, summed between the two: tied, or of further tokens.
+
+    Megatron-LM does so when all other gradients are reduced, in the type they are held in (core/distributed/finalize_model_grads.py).
+    """
+    model = job.model
+    both = model.tie_word_embeddings or model.num_nextn_predict_layers
+    if not both or job.lora_rank or (model.frozen_layers and not model.tie_word_embeddings) or not np.any(plan.pp > 1):
+        return []
+    shards = np.where(plan.zero >= 2, plan.shard_ranks, 1.0)  # from ZeRO-2 on a rank holds the gradient of its shard
+    size = model.vocab_size * model.hidden_size / plan.tp / shards * job.framework.gradient_reduce_bytes.value
+    ends, apart = np.where(plan.pp > 1, 2.0, 1.0), plan.gpus / 2.0  # the two leave a domain that does not hold the whole job
+    return [wires.collective(cluster, plan, "embedding gradient of both ends", "all_reduce", ends, size, apart)]
+
+
+def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
+    """Time of gathering ``common`` and ``routed`` bytes of updated weights, alone on the wires; what was not trained did not change."""
+    gather = gathers(job, cluster, plan, common, routed)
+    return fold(gather) * np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0)

@@ -1,0 +1,172 @@
+"""Which layers a pipeline stage holds: classes of equal stages, so that no plan needs an axis of stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ironlaw.job import Job
+from ironlaw.plan import Plan
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stage:
+    """A class of equal stages: columns of its first stage's index and layer, its layers, and how many stages it stands for."""
+
+    name: str
+    index: Any
+    start: Any  # the first of its layers, counted from 0
+    layers: Any
+    count: Any
+    embedding: Any  # 1 where it holds the embedding
+    head: Any  # 1 where it holds the output layer and the loss
+    shadowed: bool = False  # never slower nor fuller than the first class: as many layers, no more in flight, no embedding
+    further: Any = None  # 1 where it holds the layers for further tokens; None: where the output layer is
+    halves: tuple[Stage, Stage] | None = None  # the two stages of one rank, of which this is the mean: DualPipe
+
+
+def stages(job: Job, plan: Plan) -> list[Stage]:
+    """The classes of equal stages of every plan.
+
+    Layers that do not divide: the remainder goes to the middle stages, one each; what is left, to the first. With
+    ``count_embedding`` the embedding and the loss take a layer's place each. Where the first or the last stage is given its
+    layers, the others share the rest by the same rule. An explicit list of layers wins.
+    """
+    classes = _explicit(job, plan) if job.layers_per_stage else _by_rule(job, plan)
+    return paired(classes, plan) if job.schedule == "dualpipe" and np.any(plan.pp > 1) else classes
+
+
+def _by_rule(job: Job, plan: Plan) -> list[Stage]:
+    one = np.ones_like(plan.pp)
+    single = np.where(plan.pp == 1, 1.0, 0.0)
+    counted = 1.0 if job.count_embedding else 0.0
+    at_first, at_last = plan.first_stage_layers, plan.last_stage_layers
+    given = bool(np.any(np.maximum(at_first, at_last) >= 0.0))
+    slots: Any = job.model.num_hidden_layers + 2.0 * counted
+    sharers = plan.pp
+    if given:
+        slots = slots - np.maximum(at_first, 0.0) - np.maximum(at_last, 0.0)
+        sharers = np.maximum(plan.pp - (at_first >= 0.0) - (at_last >= 0.0), 1.0)
+    base = np.floor(slots / sharers)
+    remainder = slots - base * sharers
+    middles = np.maximum(plan.pp - 2.0, 0.0)
+    longer = np.minimum(remainder, middles)
+    first, last = base + (remainder - longer) - counted - single * counted, base - counted
+    if given:
+        first, last = np.where(at_first >= 0.0, at_first, first), np.where(at_last >= 0.0, at_last, last)
+    plain = not given and not job.count_embedding and not np.any(remainder)
+    own = job.model.first_k_dense_replace or job.model.frozen_layers or job.model.wide_layers_at_start or job.model.wide_layers_at_end
+    alike = plain and not own
+    made = [
+        Stage("first", 0.0 * one, 0.0 * one, first, one, one, single),
+        Stage("longer middle", one, first, base + one, longer, 0.0 * one, 0.0 * one),
+        Stage("middle", 1.0 + longer, first + longer * (base + one), base, middles - longer, 0.0 * one, 0.0 * one, alike),
+        Stage("last", plan.pp - 1.0, job.model.num_hidden_layers - last, last, 1.0 - single, 0.0 * one, one),
+    ]
+    return made[:1] + [stage for stage in made[1:] if (stage.count > 0).any()]  # a class no plan of the batch has costs nothing
+
+
+def _explicit(job: Job, plan: Plan) -> list[Stage]:
+    one = np.ones_like(plan.pp)
+    listed = job.layers_per_stage
+    last = len(listed) - 1
+    further = last if job.mtp_stage is None else job.mtp_stage
+    return [
+        Stage(f"stage {i}", i * one, sum(listed[:i]) * one, n * one, one, one * (i == 0), one * (i == last), further=one * (i == further))
+        for i, n in enumerate(listed)
+    ]
+
+
+def paired(classes: list[Stage], plan: Plan) -> list[Stage]:
+    """The classes of ranks that run two stages each, one from either end, as the mean of the two (DualPipe).
+
+    Half of the micro-batches enter at each end, so a rank spends on one of its stages half of what it would alone.
+    """
+    if len(classes) > 1 and not any(c.name in ("middle", "longer middle", "last") for c in classes):  # an explicit list
+        pairs = [_mean(a, b, 2.0 * a.count, plan) for a, b in zip(classes, classes[::-1], strict=True)]
+        return pairs[: (len(pairs) + 1) // 2]
+    found = {c.name: c for c in classes}
+    first, last = found["first"], found.get("last", found["first"])
+    made = [_mean(first, last, np.where(plan.pp > 1, 2.0, 1.0), plan)]
+    long, short = found.get("longer middle"), found.get("middle")
+    longer = long.count if long is not None else 0.0 * plan.pp
+    middles = longer + (short.count if short is not None else 0.0)
+    long, short = long or short, short or long
+    if long is None or short is None:
+        return made
+    both, mixed, neither = np.maximum(2.0 * longer - middles, 0.0), 2.0 * np.minimum(longer, middles - longer), middles - 2.0 * longer
+    for a, b, count in ((long, long, both), (long, short, mixed), (short, short, np.maximum(neither, 0.0))):
+        if np.any(count > 0.0):
+            made.append(_mean(a, b, count, plan))
+    return made
+
+
+def _mean(a: Stage, b: Stage, count: Any, plan: Plan) -> Stage:
+    """Two stages of one rank as one that has half of both; without a pipeline the first alone."""
+
+    other = replace(b, start=np.where(plan.pp > 1, b.start, a.start), layers=np.where(plan.pp > 1, b.layers, a.layers))
+
+    def half(name: str) -> Any:
+        one, two = getattr(a, name), getattr(b, name)
+        return np.where(plan.pp > 1, 0.5 * (one + two), one)
+
+    return Stage(
+        a.name if a.name == b.name else f"{a.name} and {b.name}",
+        a.index,
+        a.start,
+        half("layers"),
+        count,
+        half("embedding"),
+        half("head"),
+        further=None if a.further is None else half("further"),
+        halves=(a, other),
+    )
+
+
+def offloaded_share(job: Job, stage: Stage) -> Any:
+    """Of a stage's layers, the share whose activations go to the host."""
+    if not job.offload_layers:
+        return 1.0
+    return np.minimum(job.offload_layers / np.maximum(stage.layers, 1.0), 1.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pace:
+    """The class of stages that sets the pace, by row: an index into ``classes``."""
+
+    classes: tuple[Stage, ...]
+    which: Any
+
+    def of(self, read: Callable[[Stage], Any]) -> Any:
+        """``read`` of the pace-setting class of every row. Each class is read at its own shape, then one is picked."""
+        return self.pick([read(stage) for stage in self.classes])
+
+    def pick(self, values: Sequence[Any]) -> Any:
+        """Of one value a class, the pace-setting class's in every row."""
+        chosen = values[0]
+        for mask, value in zip(self._masks, values[1:], strict=True):
+            chosen = np.where(mask, value, chosen)
+        return chosen
+
+    def stacked(self, values: Sequence[Any]) -> Any:
+        """One value a class on an axis in front of all others: a law that takes them is called once for all classes."""
+        column = np.stack(np.broadcast_arrays(*values))
+        return column.reshape((len(values), *(1,) * (np.ndim(self.which) + 1 - column.ndim), *column.shape[1:]))
+
+    @cached_property
+    def _masks(self) -> list[Any]:
+        return [self.which == i for i in range(1, len(self.classes))]
+
+
+def slowest(classes: list[Stage], times: list[Any]) -> Pace:
+    """The class with the largest of ``times`` in every row; the first of equals."""
+    running = [(stage, time) for stage, time in zip(classes, times, strict=True) if not stage.shadowed]
+    best, which = np.where(classes[0].count > 0, times[0], -1.0), 0.0 * times[0]
+    for i, (stage, time) in enumerate(running[1:], 1):
+        better = (stage.count > 0) & (time > best)
+        best, which = np.where(better, time, best), np.where(better, float(i), which)
+    return Pace(tuple(stage for stage, _ in running), which)

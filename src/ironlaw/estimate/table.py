@@ -1,0 +1,279 @@
+"""Many questions from one CSV: a header of option names (or their aliases), one question a line.
+
+Besides the options of ``options.OPTIONS`` a column may name a model dimension (``hidden_size``), and the headers of
+published-run tables are understood through ``aliases.toml``. Blank cells are not given. Other columns are carried along.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ironlaw.catalog import load
+from ironlaw.errors import InputError, IronlawError, QuestionError
+from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.question.options import OPTIONS, read_options
+
+MAX_BYTES = 200_000_000
+_DIMENSIONS = (
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
+    "gated_mlp", "sliding_window", "tie_word_embeddings", "max_position_embeddings", "num_experts", "num_experts_per_tok",
+    "moe_intermediate_size", "shared_expert_intermediate_size", "first_k_dense_replace", "position_embedding",
+    "dropout", "query_key_value_bias", "attention_output_bias", "mlp_bias",
+)  # fmt: skip
+_YES = {"y": "on", "n": "off"}
+_GRAPHS = {"y": "full", "n": "none"}
+_KERNELS = {"fa1": "flash-1", "flash-1": "flash-1", "fa2": "flash-2", "fa3": "flash-3", "flash-2": "flash-2", "flash-3": "flash-3"}
+_SHARDING = {"none": "0", "zero1": "1", "zero2": "2", "zero3": "3", "fsdp": "3"}
+
+
+@dataclass(frozen=True)
+class RowAnswer:
+    """One line's answer: its number in the file, its label, and the row of an Estimate that answers it, or the error."""
+
+    line: int
+    label: str
+    estimate: Estimate | None
+    index: int
+    error: IronlawError | None
+
+
+def read_table(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """(line number, cells by header) of a CSV with or without BOM, LF or CRLF; what a line has too much is under ``""``."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_BYTES} this reads")
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, restkey="", strict=True)
+            _check_header(path, [h.strip() for h in reader.fieldnames or []])
+            lines = [(reader.line_num, {k.strip(): _text(v) for k, v in cells.items()}) for cells in reader]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: cannot be read as CSV: byte {error.start} is no UTF-8: save it as CSV UTF-8") from None
+    except csv.Error as error:
+        raise InputError(f"{path}: cannot be read as CSV: line {reader.line_num}: {error} (a quote that is not closed?)") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read as CSV: {error.strerror}") from None
+    if not lines:
+        raise InputError(f"{path}: has a header and no rows")
+    return lines
+
+
+def _check_header(path: Path, headers: list[str]) -> None:
+    """Refuse a header that is empty, names a column twice, or is separated by something else than commas."""
+    if not any(headers):
+        raise InputError(f"{path}: is empty, expected a header of option names such as model,on,gpus")
+    if len(headers) == 1 and (mark := next((m for m in (";", "\t") if m in headers[0]), "")):
+        told = "tabs" if mark == "\t" else "semicolons"
+        raise InputError(f"{path}: cells are separated by {told}: save it with commas between cells and points for decimals")
+    twice = next((h for h in headers if h and headers.count(h) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}: the header names {twice!r} twice")
+
+
+def _text(value: Any) -> str:
+    return ",".join(value).strip() if isinstance(value, list) else (value or "").strip()
+
+
+def strange_headers(path: Path, folders: tuple[str, ...] = ()) -> list[str]:
+    """Headers that name no option but look like one: probably a slip, so worth a word."""
+    known = {*OPTIONS, *_DIMENSIONS}
+    aliases = load.aliases(folders).get("columns", {})
+    found = []
+    for header in read_table(path)[0][1]:
+        folded = header.replace("-", "_").lower()
+        if folded and folded not in known and load.fold_name(header) not in aliases:
+            near = difflib.get_close_matches(folded, known, n=1, cutoff=0.85)
+            if near:
+                found.append(f"column {header!r} is no option and is carried along; did you mean {near[0]}?")
+    return found
+
+
+def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
+    """The options one line gives, by header, alias and the rules of published-run tables."""
+    aliases = load.aliases(folders).get("columns", {})
+    named: dict[str, str] = {}
+    for header, cell in cells.items():
+        folded = header.replace("-", "_").lower()
+        name = folded if folded in OPTIONS or folded in _DIMENSIONS else aliases.get(load.fold_name(header), "")
+        if name and cell and (name not in named or folded.endswith("_filled")):
+            named[name] = _number(name, cell)
+    dimensions = {n: _YES.get(named[n], named[n]) for n in _DIMENSIONS if n in named}
+    for n in _DIMENSIONS:
+        named.pop(n, None)
+    if "model" in named:
+        named["model"] = named["model"].partition(" (")[0].strip() or named["model"]
+    told_by_name = cells.get("mla") == "y" or _whole(dimensions.get("num_experts", "")) > 1
+    if told_by_name and _catalogued(named.get("model", ""), folders):
+        dimensions = {}  # a table's columns do not tell latent attention's dimensions, nor which layers are routed
+    if cells.get("shared_experts", "0") not in ("", "0") and "moe_intermediate_size" in dimensions:
+        dimensions["shared_expert_intermediate_size"] = str(_whole(cells["shared_experts"]) * _whole(dimensions["moe_intermediate_size"]))
+    if {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"} <= set(dimensions):
+        given: Any = {**dimensions, "name": load.fold_name(named.get("model", "custom")) or "custom"}
+        named["model"] = given
+        if "gated_mlp" in dimensions and dimensions["gated_mlp"] in ("on", "true", "1"):
+            given.setdefault("tie_word_embeddings", "off")
+    return _published(named, cells, folders)
+
+
+def _whole(cell: str) -> int:
+    """A cell as a whole number; 0 where it is none, which whoever checks the value refuses."""
+    text = without_thousands(cell)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
+
+
+def _catalogued(name: str, folders: tuple[str, ...]) -> bool:
+    return load.fold_name(name) in known_names("models", folders)
+
+
+@cache
+def known_names(kind: str, folders: tuple[str, ...]) -> frozenset[str]:
+    """Names and aliases of a kind of record, folded; listed once, because tables ask for every line."""
+    return frozenset({*(load.fold_name(n) for n in load.names(kind, folders)), *load.aliases(folders)[kind]})
+
+
+def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
+    """Spellings and habits of published-run tables, turned into options."""
+    for name in ("sp", "flash_attention"):
+        named[name] = _YES.get(named.get(name, ""), named.get(name))
+    named["zero"] = _SHARDING.get(named.get("zero", ""), named.get("zero"))
+    if named.get("sp") == "off" or named.get("tp") == "1":
+        named["sp"] = "off"
+    if cells.get("attention_kernel") == "unfused":
+        named["flash_attention"] = "off"
+    named["attention_kernel"] = _KERNELS.get(cells.get("attention_kernel", ""))
+    named["cuda_graphs"] = _GRAPHS.get(named.get("cuda_graphs", ""), named.get("cuda_graphs"))
+    if named.get("offload") in ("n", "none"):
+        named["offload"] = None
+    if precision := str(named.get("precision") or "").split(" ")[0].rstrip("?"):
+        named["precision"] = precision
+    _device(named, cells, folders)
+    _stack(named, cells, folders)
+    _layers(named, cells)
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _device(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
+    """A memory size tells two parts of one name apart."""
+    memory = cells.get("gpu_mem_gb", "")
+    if named.get("on") and memory:
+        spelled = f"{named['on']} {memory}GB"
+        if load.fold_name(spelled) in load.aliases(folders)["accelerators"]:
+            named["on"] = spelled
+
+
+def _stack(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
+    """A compiled stack is a record of its own, where there is one."""
+    framework = named.get("framework")
+    if framework and cells.get("compile") == "y":
+        compiled = load.fold_name(framework) + "-compile"
+        if compiled in load.names("frameworks", folders):
+            named["framework"] = compiled
+
+
+def _layers(named: dict[str, Any], cells: dict[str, str]) -> None:
+    """A stated share of recomputed layers; layers that divide only together with embedding and loss were split that way."""
+    if named.get("recompute") in ("selective", "full") and (part := cells.get("recompute_fraction", "")) not in ("", "0", "1"):
+        named["recompute"] = f"share:{part}"
+    layers, pp = cells.get("layers", ""), str(named.get("pp") or "1")
+    if layers.isdecimal() and pp.isdecimal() and int(pp) and int(layers) % int(pp) and (int(layers) + 2) % int(pp) == 0:
+        named["count_embedding"] = "on"
+
+
+_THOUSANDS = re.compile(r"^[0-9]{1,3}(?:([,'\u2019 \u00a0\u202f])[0-9]{3}(?:\1[0-9]{3})*)(\.[0-9]+)?$")
+
+
+def without_thousands(cell: str) -> str:
+    """A number without the separators a spreadsheet puts between thousands; anything else unchanged.
+
+    >>> without_thousands("1,536"), without_thousands("2 048.5"), without_thousands("1,53")
+    ('1536', '2048.5', '1,53')
+    """
+    return re.sub(r"[^0-9.]", "", cell) if _THOUSANDS.match(cell) else cell
+
+
+def _number(name: str, cell: str) -> str:
+    """A cell of a count without a spreadsheet's thousands separators; lists and prices keep their commas."""
+    is_count = name in _DIMENSIONS or (name in OPTIONS and OPTIONS[name].column) or name in ("tokens", "global_batch_tokens")
+    return without_thousands(cell) if is_count else cell
+
+
+def answer_rows(path: Path, defaults: dict[str, Any], folders: tuple[str, ...] = ()) -> Iterator[RowAnswer]:
+    """The answers of a CSV in its order; ``defaults`` are options for what a line leaves blank.
+
+    Lines that differ only in options Python takes as columns are answered in one call.
+    """
+    asked: list[dict[str, Any] | IronlawError] = []
+    table = read_table(path)
+    for line, cells in table:
+        try:
+            asked.append(_asked(line, cells, path, defaults, folders))
+        except IronlawError as error:
+            asked.append(error)
+    answered, wrong = answer_many(asked, folders)
+    for i, (line, cells) in enumerate(table):
+        label = cells.get("id") or cells.get("name") or str(line)
+        estimate, index = answered.get(i, (None, 0))
+        yield RowAnswer(line, label, estimate, index, wrong.get(i))
+
+
+def answer_many(
+    asked: list[dict[str, Any] | IronlawError], folders: tuple[str, ...] = ()
+) -> tuple[dict[int, tuple[Estimate, int]], dict[int, IronlawError]]:
+    """Answers of checked options by their index, as an Estimate and a row of it, and the errors of the rest.
+
+    Questions that differ only in options Python takes as columns are answered in one call.
+    """
+    answered: dict[int, tuple[Estimate, int]] = {}
+    wrong: dict[int, IronlawError] = {i: a for i, a in enumerate(asked) if isinstance(a, IronlawError)}
+    for members in _alike(asked).values():
+        _answer_together(members, asked, folders, answered, wrong)
+    return answered, wrong
+
+
+def _asked(line: int, cells: dict[str, str], path: Path, defaults: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
+    """The checked options of one line."""
+    if cells.get(""):
+        raise QuestionError(f"line {line} of {path.name} has more cells than the header: {cells['']}")
+    options = {**defaults, **options_of(cells, folders)}
+    if not options:
+        raise QuestionError(f"no column names an option; columns are {', '.join(list(cells)[:6])}")
+    return read_options(options, f"line {line} of {path.name}")
+
+
+def _alike(asked: list[dict[str, Any] | IronlawError]) -> dict[str, list[int]]:
+    """Lines by everything but the values of their column options."""
+    groups: dict[str, list[int]] = {}
+    for i, options in enumerate(asked):
+        if not isinstance(options, IronlawError):
+            fixed = {k: v for k, v in options.items() if not OPTIONS[k].column}
+            columns = sorted(k for k in options if OPTIONS[k].column)
+            groups.setdefault(repr((sorted(fixed.items(), key=lambda item: item[0]), columns)), []).append(i)
+    return groups
+
+
+def _answer_together(
+    members: list[int],
+    asked: list[Any],
+    folders: tuple[str, ...],
+    answered: dict[int, tuple[Estimate, int]],
+    wrong: dict[int, IronlawError],
+) -> None:
+    """Answer lines as one batch; where that is refused, in halves, so that only the wrong ones fail and the rest stay together."""
+    first = asked[members[0]]
+    batch = {k: [asked[i][k] for i in members] if OPTIONS[k].column and len(members) > 1 else v for k, v in first.items()}
+    try:
+        estimate = answer(batch, folders)
+        answered.update({i: (estimate, at) for at, i in enumerate(members)})
+    except IronlawError as error:
+        if len(members) == 1:
+            wrong[members[0]] = error
+            return
+        middle = len(members) // 2
+        for half in (members[:middle], members[middle:]):
+            _answer_together(half, asked, folders, answered, wrong)

@@ -1,0 +1,99 @@
+"""The Job: one model trained by one framework in one precision with one optimizer, in plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ironlaw.catalog.model import Model
+from ironlaw.catalog.records import Framework
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What is stored, computed and moved in what.
+
+    ``gemm`` names the linear layers' calibration constants and ``peak`` their roof; attention and the output projection stay in
+    ``wide``. ``operand_bytes`` counts a GEMM operand with its scales. Where a format is ``narrow`` its operands are cast from
+    ``wide``: ``weight_bytes`` is a cast weight in one orientation, ``scale_reads`` how often a tensor is read to find its scales
+    before it is cast, and ``one_scale`` says that a tensor has one, so that both orientations hold the same numbers.
+    What a training stack keeps and sends narrow is in its framework record.
+    """
+
+    name: str
+    gemm: str
+    peak: str
+    wide: str
+    parameter_bytes: float
+    activation_bytes: float
+    operand_bytes: float
+    master_weights: bool
+    narrow: bool = False
+    weight_bytes: float = 0.0
+    scale_reads: float = 0.0
+    one_scale: bool = False
+
+
+def _wide(name: str, size: float, master: bool) -> Precision:
+    return Precision(name, name, name, name, size, size, size, master)
+
+
+def _narrow(name: str, gemm: str, peak: str, operand: float, weight: float, scale_reads: float = 0.0, one_scale: bool = False) -> Precision:
+    """Linear layers in eight or four bits over a bf16 model."""
+    return Precision(name, gemm, peak, "bf16", 2.0, 2.0, operand, True, True, weight, scale_reads, one_scale)
+
+
+PRECISIONS = {
+    p.name: p
+    for p in (
+        _wide("fp32", 4.0, master=False),
+        _wide("tf32", 4.0, master=False),
+        _wide("fp16", 2.0, master=True),
+        _wide("bf16", 2.0, master=True),
+        # Transformer Engine's recipes: a scale of the whole tensor needs its largest element first, that of a block comes with the cast;
+        # weights by block have a scale for 128 x 128
+        _narrow("fp8", "fp8", "fp8", 1.0, 1.0, scale_reads=1.0, one_scale=True),
+        _narrow("fp8-row", "fp8", "fp8", 1.0, 1.0),
+        _narrow("fp8-block", "fp8-block", "fp8", 1.0 + 4.0 / 128.0, 1.0 + 4.0 / 128.0**2),
+        _narrow("mxfp8", "mxfp8", "fp8", 1.0 + 1.0 / 32.0, 1.0 + 1.0 / 32.0),
+        _narrow("nvfp4", "nvfp4", "nvfp4", 0.5 + 1.0 / 16.0, 0.5 + 1.0 / 16.0, scale_reads=1.0),
+    )
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Job:
+    """One model trained by one framework in one precision with one optimizer."""
+
+    model: Model
+    framework: Framework
+    precision: Precision
+    optimizer: str
+    flash: bool
+    count_embedding: bool = False
+    expert_imbalance: float = 1.0  # rows of the busiest expert rank over the mean
+    moe_dispatcher: str = "alltoall"  # alltoall | deepep | hybridep: the last two send a row once to each domain
+    dispatch_precision: str = "wide"  # wide | fp8 (rows and their gradients) | fp8-forward: what rows are in on their way to experts
+    capacity_factor: float = 0.0  # rows an expert is padded or cut to, over the mean; 0: dropless
+    layers_per_stage: tuple[int, ...] = ()
+    mtp_stage: int | None = None  # of layers_per_stage, the one with the layers for further tokens; None: that with the loss
+    cp_method: str = "ring"  # ring | all-to-all | all-gather | all-to-all+ring
+    cp_inner: float = 0.0  # with all-to-all+ring: ranks that trade heads; 0: as many as divide the heads and share a domain
+    cp_domain: float = 8.0  # accelerators of a scale-up domain, which the inner group keeps to
+    cp_balance: bool = True  # a context rank has a chunk from either end of the sequence; False: one piece
+    document_length: float = 0.0  # tokens of a packed document; 0: a sequence is one
+    offload_layers: float = 0.0  # of a stage, whose activations are offloaded; 0: all
+    offload_fraction: float = 1.0  # of the optimizer's states that offloading moves to the host
+    offload_overlap: bool = False  # the host updates tensor by tensor, beside the copies of others
+    lora_rank: float = 0.0  # 0: everything is trained
+    lora_targets: tuple[str, ...] = ()  # operators that have an adapter: qkv or q, k, v; proj; fc1 or gate, up; fc2; experts; router
+    frozen_weights: str = ""  # how adapters' frozen layers are stored: fp8 | nf4; "": as the precision stores weights
+    attention_kernel: str = ""  # generation of the flash kernel; "": the framework's on this architecture
+    cuda_graphs: str = "none"  # none | partial (all but routed experts) | full: launches the host does not make
+    microbatch_group: float = 0.0  # micro-batches a chunk runs before the next one's turn; 0: pp
+    deferred_wgrad: float = 0.0  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
+    fused_loss: bool = False
+    fp8_scaling: str = "current"  # current | delayed: where the scale of a tensor in fp8 comes from
+    fp8_param_gather: bool = False  # weights of narrow linear layers are kept and gathered in the narrow format
+    delay_wgrad_compute: bool = False  # with overlap ep: weight gradients computed beside the all-to-all, apart from the rest of backward
+    grouped_experts: bool = True  # one grouped product for a rank's experts; False: one after the other
+    schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe

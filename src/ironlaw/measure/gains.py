@@ -1,0 +1,283 @@
+"""What each roof costs a window and what taking it away would give, as an interval: charged and replayed below, Amdahl above.
+
+A roof's lost time is what the partition charges it with. The gain lies between the least and the most that two ways of counting say:
+the charged time simply gone (nothing else changes), and the window replayed without it (the host runs ahead, compute takes the place of
+what it had hidden). What the device is busy with bounds every gain of the host's. The lower end also allows for the noise of the steps
+themselves: two medians of the same run differ by as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ironlaw.measure import roof
+from ironlaw.measure.communication.ranks import Ranks
+from ironlaw.measure.events import Column
+from ironlaw.measure.idle import HOST, LOADING, STREAM, loading
+from ironlaw.measure.intervals import NOTHING, Instants, union
+from ironlaw.measure.kernels.names import COMPUTE_CLASSES
+from ironlaw.measure.kernels.table import KernelGroup
+from ironlaw.measure.noise import NORMAL_MAD, deviation
+from ironlaw.measure.profile import Profile
+from ironlaw.measure.replay import Replay, replay
+from ironlaw.measure.roof import Roof
+from ironlaw.measure.window import COMMUNICATION, COMPUTE, COPY
+
+
+def roofs(profile: Profile) -> list[Roof]:
+    """The roofs of one rank, the one with most recoverable time (the middle of its interval) first."""
+    found = [_data(profile), _dispatch(profile), *_links(profile), _copy(profile), *_device(profile), _waits(profile)]
+    return ranked([r for r in found if r is not None], profile.window.wall)
+
+
+def ranked(found: list[Roof], wall: int) -> list[Roof]:
+    """By recoverable time, the middle of the interval, most first."""
+    return sorted(found, key=lambda r: -sum(r.recoverable(wall)))
+
+
+def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
+    """The roofs of a job: the mean over its ranks, and waiting for a late rank charged to what that rank was doing.
+
+    What the late ranks waited for or worked on is the least a roof can give, with the waiting it caused the most; nothing is replayed.
+    Waiting for a neighbouring stage is the pipeline's own: the stage that comes late has only done its work.
+    """
+    wall = sum(p.window.wall for p in profiles) / len(profiles)
+    own = _mean([_charges(p) for p in profiles])
+    assumed = _mean([_assumed(p) for p in profiles])
+    skew = sum(t.exposed_wait for t in ranks.totals) / len(ranks.totals)
+    between = skew * _between_stages(ranks)
+    caused = _causes(profiles, ranks)
+    own[roof.NETWORK] = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
+    unmatched = sum(t.exposed_unmatched for t in ranks.totals) / len(ranks.totals)
+    if ranks.partial:  # a late rank that is not here hides in what looks like transfer
+        own[roof.NETWORK], unmatched = 0.0, unmatched + own[roof.NETWORK]
+    others = {roof.NETWORK: unmatched, roof.PIPELINE: between}
+    found = []
+    for name in dict.fromkeys([*own, *caused, *assumed, *others]):
+        alone, late = own.get(name, 0.0), (skew - between) * caused.get(name, 0.0) + others.get(name, 0.0)
+        open_ = assumed.get(name, 0.0)
+        if name == roof.STREAM_WAIT:  # as on one rank: nothing may be won by it
+            alone, late = 0.0, alone + late
+        if not alone + late + open_:
+            continue
+        says = f"{alone / 1e6:.2f} ms a rank"
+        if open_:
+            says += f", up to {open_ / 1e6:.2f} ms in kernels without sizes"
+        if late:
+            says += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank it held up')}"
+        if name == roof.NETWORK and ranks.partial:
+            says += "; not all ranks are here, so a late one among the others may hide in it"
+        gain = _without(int(wall), alone), _without(int(wall), alone + late + open_)
+        found.append(Roof(name, round(alone + late + open_ / 2), gain, says, assumed=2 * open_ > alone + late + open_))
+    return ranked(found, int(wall))
+
+
+def _charges(profile: Profile) -> dict[str, float]:
+    """Nanoseconds of one rank by roof, from the partition and the kernels of known sizes; communication is left to the ranks together."""
+    alone = profile.alone
+    found = {
+        roof.DATA: float(profile.idle.by_reason[LOADING]),
+        roof.DISPATCH: float(sum(profile.idle.by_reason[r] for r in HOST)),
+        roof.COPY: float(profile.window.exposed_copy),
+        roof.STREAM_WAIT: float(profile.idle.by_reason[STREAM]),
+    }
+    for k in profile.kernels:
+        if k.roof_ns is not None:
+            found[roof_of(k)] = found.get(roof_of(k), 0.0) + (k.total_ns - k.roof_ns) * alone
+    return found
+
+
+def _assumed(profile: Profile) -> dict[str, float]:
+    """Nanoseconds of kernels whose roof is that of their class: anything from nothing to all of it is above the roof."""
+    found: dict[str, float] = {}
+    for k in profile.kernels:
+        if k.roof_ns is None:
+            found[roof_of(k)] = found.get(roof_of(k), 0.0) + k.total_ns * profile.alone
+    return found
+
+
+def _between_stages(ranks: Ranks) -> float:
+    """The share of all waiting that is for the message of a neighbouring stage."""
+    waited = max(sum(m.skew for m in ranks.meetings), 1)
+    return sum(m.skew for m in ranks.meetings if m.operation == "send_recv") / waited
+
+
+def _mean(charges: list[dict[str, float]]) -> dict[str, float]:
+    return {name: sum(c.get(name, 0.0) for c in charges) / len(charges) for name in dict.fromkeys(n for c in charges for n in c)}
+
+
+def _causes(profiles: Sequence[Profile], ranks: Ranks) -> dict[str, float]:
+    """Shares of the waiting by what the late ranks were doing: their idle time by its reasons, their kernels, their copies."""
+    idle = {rank: profiles[place].idle.by_reason for rank, place in zip(ranks.ranks, ranks.places, strict=True)}
+    found: dict[str, float] = {}
+    for total in ranks.totals:
+        did = max(sum(total.while_late.values()), 1)
+        for what, ns in total.while_late.items():
+            for name, share in _roofs_of(what, idle.get(total.rank, {})).items():
+                found[name] = found.get(name, 0.0) + total.made_others_wait * ns / did * share
+    everything = sum(found.values())
+    return {name: part / everything for name, part in found.items()} if everything else {}
+
+
+_WAITING = {
+    roof.SKEW: "for a rank that came late before its trace begins",
+    roof.NETWORK: "or transfer that met no other rank, or that held a rank up",
+    roof.STREAM_WAIT: "for streams, or for a rank that waited so",
+    roof.PIPELINE: "for the message of a neighbouring stage",
+}
+_STATES = {"compute": roof.COMPUTE, "copy": roof.COPY, "communication": roof.NETWORK, "before_its_trace": roof.SKEW}
+
+
+def _roofs_of(what: str, idle: Mapping[str, int]) -> dict[str, float]:
+    """The roofs a state of the late rank stands for."""
+    if what != "idle":
+        return {_STATES[what]: 1.0}
+    all_of_it = max(sum(idle.values()), 1)
+    shares = {roof.DATA: idle.get(LOADING, 0), roof.DISPATCH: sum(idle.get(r, 0) for r in HOST), roof.STREAM_WAIT: idle.get(STREAM, 0)}
+    found = {name: ns / all_of_it for name, ns in shares.items()}
+    return found | {roof.UNKNOWN: max(0.0, 1 - sum(found.values()))}
+
+
+def step_noise(profile: Profile) -> float:
+    """The spread of the host's step times: a standard deviation, by their absolute deviations, over the median; 0 for fewer than 3."""
+    walls = np.array([s.host_end - s.host_start for s in profile.steps], float)
+    if len(walls) < 3:
+        return 0.0
+    middle = float(np.median(walls))
+    if not middle:  # steps marked and not lasting
+        return 0.0
+    return NORMAL_MAD * deviation(walls) / middle
+
+
+def _interval(profile: Profile, gains: list[float], most: float | None = None) -> tuple[float, float]:
+    """The least of ``gains``, less twice the noise of a step, and the greatest, at most ``most``."""
+    high = max(gains) if most is None else min(max(gains), most)
+    low = min(*gains, high) * (1 - 2 * step_noise(profile))
+    return max(1.0, low), max(1.0, high)
+
+
+def _without(wall: int, time: float) -> float:
+    return wall / max(wall - time, 1.0)
+
+
+def _busy(profile: Profile) -> float:
+    """No gain of the host's goes beyond it: the device has this much to do in all its steps, and waits before each of them."""
+    return profile.paced / max(profile.window.busy, 1)
+
+
+def _replayed(profile: Profile, removed: Instants = NOTHING, shorter: Column | None = None) -> Replay:
+    events = profile.events
+    since = min([int(events.start.min())] + [s.host_start for s in profile.steps[:1]])
+    return replay(profile.trace, events, since, removed, shorter)
+
+
+def _data(profile: Profile) -> Roof | None:
+    charged = profile.idle.by_reason[LOADING]
+    if not charged:
+        return None
+    wall = profile.window.wall
+    spent = loading(profile.trace)
+    gains = [_without(wall, charged), _replayed(profile, removed=spent).gain]
+    inside = [(s.host_end - s.host_start, (spent & union(np.array([s.host_start]), np.array([s.host_end]))).length) for s in profile.steps]
+    if len(inside) > 1:  # Amdahl on the steps as the host saw them: the whole fetch gone
+        step, load = (float(np.median([i[k] for i in inside])) for k in (0, 1))
+        gains.append(_without(int(step), load))
+    share = spent.length and charged / wall
+    return Roof(
+        roof.DATA,
+        charged,
+        _interval(profile, gains, _busy(profile)),
+        f"the device starved {charged / 1e6:.1f} ms ({share:.0%} of the window) while the host fetched batches",
+    )
+
+
+def _dispatch(profile: Profile) -> Roof | None:
+    reasons = {reason: profile.idle.by_reason[reason] for reason in HOST}
+    charged = sum(reasons.values())
+    if not charged:
+        return None
+    wall = profile.window.wall
+    host = profile.idle.host - profile.idle.starved
+    gains = [_without(wall, charged), _replayed(profile, removed=host).gain]
+    most = max(reasons, key=lambda r: reasons[r])
+    return Roof(
+        roof.DISPATCH,
+        charged,
+        _interval(profile, gains, _busy(profile)),
+        f"the device waited {charged / 1e6:.1f} ms ({charged / wall:.0%} of the window) for the host, most of it for {most}",
+    )
+
+
+def _links(profile: Profile) -> list[Roof]:
+    """Exposed communication: of the pipeline where stages pass activations on, of the network otherwise."""
+    if not profile.window.exposed_comm:
+        return []
+    passes = sum(c.duration for c in profile.collectives if c.operation == "send_recv")
+    total = max(sum(c.duration for c in profile.collectives), 1)
+    found = []
+    for name, share in ((roof.PIPELINE, passes / total), (roof.NETWORK, 1 - passes / total)):
+        charged = round(profile.window.exposed_comm * share)
+        if charged <= 0:
+            continue
+        lasts = profile.events.end - profile.events.start
+        lasts = np.where(profile.classes == COMMUNICATION, (lasts * (1 - share)).astype(np.int64), lasts)
+        gains = [_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
+        says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) of communication is not hidden"
+        says += "; one rank cannot tell transfer from waiting for a late rank: give all ranks"
+        found.append(Roof(name, charged, _interval(profile, gains), says))
+    return found
+
+
+def _copy(profile: Profile) -> Roof | None:
+    charged = profile.window.exposed_copy
+    if not charged:
+        return None
+    lasts = np.where(profile.classes == COPY, 0, profile.events.end - profile.events.start)
+    gains = [_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
+    return Roof(roof.COPY, charged, _interval(profile, gains), f"{charged / 1e6:.1f} ms of copies and memsets with nothing beside them")
+
+
+def _waits(profile: Profile) -> Roof | None:
+    """Work that was launched and did not start; the file does not say for what, so that nothing may be won by it."""
+    charged = profile.idle.by_reason[STREAM]
+    if not charged:
+        return None
+    says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) in which work was launched and had not started:"
+    says += " for an event, for another stream, or for the launch call itself"
+    return Roof(roof.STREAM_WAIT, charged, (1.0, _without(profile.window.wall, charged)), says)
+
+
+def _device(profile: Profile) -> list[Roof]:
+    """Kernels of each roof brought to it; where only the name says which roof, anything from nothing to all of their time."""
+    wall, compute = profile.window.wall, profile.window.compute
+    alone = profile.alone
+    lasts = profile.events.end - profile.events.start
+    found = []
+    for name in (roof.COMPUTE, roof.HBM):
+        mine = [k for k in profile.kernels if roof_of(k) == name]
+        spent = sum(k.total_ns for k in mine) * alone
+        if not spent:
+            continue
+        over = sum(k.total_ns - k.roof_ns for k in mine if k.roof_ns is not None) * alone
+        unknown = sum(k.total_ns for k in mine if k.roof_ns is None) * alone
+        gains = []
+        for gone in (over, over + unknown):
+            left = 1 - gone / max(compute, 1)  # spread over all compute kernels: which of them it is changes the replay little
+            shorter = np.where(profile.classes == COMPUTE, (lasts * left).astype(np.int64), lasts)
+            gains.append((_replayed(profile, shorter=shorter).gain, _without(wall, gone)))
+        gain = (max(1.0, min(gains[0])), max(1.0, *gains[1]))
+        says = f"kernels under it take {spent / 1e6:.1f} ms ({spent / wall:.0%} of the window), {over / 1e6:.1f} ms more than"
+        says += " they need at the rates measured for such sizes"
+        if unknown:
+            says += f"; {unknown / 1e6:.1f} ms of them have no sizes, their roof is assumed by name"
+        found.append(Roof(name, round(spent), gain, says, assumed=2 * unknown > spent))
+    return found
+
+
+def roof_of(kernel: KernelGroup) -> str:
+    """``compute`` or ``hbm``: the roof that binds it, or that of its class where it is far from both."""
+    if kernel.roof in (roof.COMPUTE, roof.HBM):
+        return kernel.roof
+    return roof.COMPUTE if kernel.kind in COMPUTE_CLASSES else roof.HBM

@@ -1,0 +1,121 @@
+"""The measured step as parts that sum to it, under the names the prediction's parts have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ironlaw.measure.events import Column, Shape
+from ironlaw.measure.idle import idle_of
+from ironlaw.measure.intervals import union
+from ironlaw.measure.kernels.costs import is_causal
+from ironlaw.measure.kernels.names import UNKNOWN
+from ironlaw.measure.kernels.table import kernel_table
+from ironlaw.measure.kernels.utilisation import mfu_of
+from ironlaw.measure.profile import Profile
+from ironlaw.measure.versus.compare import Measured
+from ironlaw.measure.versus.compare import parts as known_parts
+from ironlaw.measure.window import COMMUNICATION, COMPUTE, window_of
+
+CLASSES = {"gemm": "gemm", "attention": "attention", "conv": "convolution", "optimizer": "optimizer", UNKNOWN: "other kernels"}
+NO_SHAPE = Shape(())
+
+
+def measured_of(profile: Profile) -> Measured:
+    """A mean step in seconds by class, over the whole steps of the trace (see `whole_steps`).
+
+    Kernels that ran beside each other share the time in which they did; communication is charged where no compute kernel ran.
+    """
+    start, end, steps = whole_steps(profile)
+    inside = (profile.events.start < end) & (profile.events.end > start)
+    window = window_of(profile.events, profile.communicates, (start, end))
+    kernels, idle, used = profile.kernels, profile.idle, profile.utilisation
+    if not inside.all():
+        counted = np.zeros(len(profile.trace.events), bool)
+        counted[profile.rows[inside & ~profile.communicates]] = True
+        kernels = tuple(kernel_table(profile.trace, counted, profile.accelerator, profile.folders, profile.names, profile.linked))
+        # what begins at the end of the last whole step is what the host was on its way to in the gap before it
+        idle = idle_of(profile.trace, profile.events.rows(inside | (profile.events.start == end)))
+        used = mfu_of(kernels, window.wall, steps, profile.accelerator)
+    scale = 1e-9 / steps
+    parts: dict[str, float] = {}
+
+    def add(name: str, ns: float) -> None:
+        parts[name] = parts.get(name, 0.0) + ns * scale
+
+    total = max(sum(k.total_ns for k in kernels), 1)
+    for kernel in kernels:
+        add(CLASSES.get(kernel.kind, "memory operators"), kernel.total_ns / total * window.compute)
+    for operation, ns in exposed_by_operation(profile, (start, end)).items():
+        part = f"exposed {operation}"
+        add(part if part in known_parts() else "exposed other communication", ns)
+    add("exposed copy", window.exposed_copy)
+    for reason, ns in idle.by_reason.items():
+        add(f"idle: {reason}", ns)
+    again = sum(k.total_ns for k in kernels if k.recompute) / total * window.compute
+    return Measured(
+        step_seconds=window.wall * scale,
+        parts=parts,
+        recompute_seconds=again * scale,
+        mfu=used.mfu,
+        hfu=used.hfu,
+        causal=says_causal(profile),
+        device=profile.accelerator.name if profile.accelerator else profile.trace.device_name,
+        world_size=profile.trace.world_size,
+        steps=max(1, sum(step.device is not None for step in profile.steps)),
+        rank=profile.trace.rank,
+    )
+
+
+def says_causal(profile: Profile) -> bool | None:
+    """Whether the attention operators say that their mask is causal; None where there are none with sizes."""
+    names, operators = profile.trace.names, profile.trace.operators
+    attends = [i for i, name in enumerate(names) if is_causal(name, NO_SHAPE) is not None]
+    rows = np.isin(operators.name, attends) & (operators.shapes >= 0)
+    calls = set(zip(operators.name[rows].tolist(), operators.shapes[rows].tolist(), strict=True))
+    return any(is_causal(names[n], profile.trace.shapes[s]) for n, s in calls) if calls else None
+
+
+def pace_setter(profiles: Sequence[Profile]) -> Profile:
+    """The rank that waits least for the others: a late rank, or the stage of a pipeline with most to do. Its step is what an estimate is
+    of; the other ranks show the same time as waiting in collectives. Of ranks that wait alike, the one with the longest window."""
+
+    def waits(profile: Profile) -> tuple[float, int]:
+        return round(profile.window.exposed_comm / max(profile.window.wall, 1), 3), -profile.window.wall
+
+    return min(profiles, key=waits)
+
+
+def whole_steps(profile: Profile) -> tuple[int, int, int]:
+    """From where to where [ns] the trace holds whole steps, and how many: from the first kernel of a step to the first of the next.
+
+    Of the last step nobody knows when the next would have begun, and n steps have n - 1 gaps between them, so the last one counts only
+    where it is alone: then the window of its events is all there is.
+    """
+    begins = [step.device.start for step in profile.steps if step.device is not None]
+    if len(begins) < 2 or begins[-1] <= begins[0]:
+        return profile.window.start, profile.window.end, max(1, len(begins))
+    return begins[0], begins[-1], len(begins) - 1
+
+
+def exposed_by_operation(profile: Profile, span: tuple[int, int] | None = None) -> dict[str, int]:
+    """Nanoseconds of exposed communication by operation, in the window or in ``span``; where two overlap, the first in order has them."""
+    kinds = profile.classes
+    left = profile.ran(kinds == COMMUNICATION) - profile.ran(kinds == COMPUTE)
+    if span is not None:
+        left = left & union(*(np.array([at], np.int64) for at in span))
+    named = np.full(len(profile.trace.events), -1, np.int64)
+    operations = sorted({c.operation for c in profile.collectives})
+    for c in profile.collectives:
+        named[c.row] = operations.index(c.operation)
+    mine: Column = named[profile.rows]
+    found: dict[str, int] = {}
+    for at, operation in enumerate(operations):
+        now = left & profile.ran(mine == at)
+        left = left - now
+        if now.length:
+            found[operation] = now.length
+    if left.length:
+        found["other communication"] = left.length
+    return found

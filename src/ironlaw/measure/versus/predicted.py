@@ -1,0 +1,275 @@
+"""What an estimate says of a step, whether it was made just now or saved by ``ironlaw estimate --json``.
+
+Both come through one reader: a saved file is nobody's word, so its size, its depth and every number in it are checked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ironlaw.errors import InputError, PlanError, QuestionError
+from ironlaw.measure.read.limits import open_bytes
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Estimate
+
+SCHEMA = 1  # of an estimate as JSON
+LARGEST = 8 << 20  # [B] an estimate with every formula explained takes 0.3 MB
+DEEPEST = 24  # levels of a step tree; the deepest of today's has 7
+MOST_NODES = 20_000
+LONGEST_NAME = 120
+CLOSES = 1e-6  # of the step: how far the sum of its terms may be from it before the file is not believed
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The step of one estimate, its leaves in exclusive seconds, and what says whether it is the run that was measured."""
+
+    where: str  # how to call it in a message
+    seconds: float
+    leaves: Mapping[str, float]  # by name; they sum to the step
+    recompute_seconds: float
+    band: tuple[float, float, float] | None  # low, high [s], coverage
+    plan: Mapping[str, Any]
+    stage: str | None  # which pipeline stage sets the pace; "only" without a pipeline
+    layers: float  # of that stage
+    rates: Mapping[str, float | None]  # mfu, mfu_causal, hfu, model_flop_per_second_per_gpu
+    peak: Mapping[str, Any]
+    assumed: tuple[str, ...]  # axes of the plan that the estimate chose because nobody gave them
+    unfit: str = ""  # what speaks against its memory
+
+    @property
+    def model_flop(self) -> float | None:
+        """Model FLOPs of one step on one accelerator."""
+        rate = self.rates.get("model_flop_per_second_per_gpu")
+        return None if rate is None else rate * self.seconds
+
+
+def prediction(options: Mapping[str, Any], against: str | Path | None = None, folders: tuple[str, ...] = ()) -> Predicted | None:
+    """What to compare with: the options of an estimate, a saved one, or nothing; both at once contradict each other."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if against is not None:
+        if given:
+            named = ", ".join(f"--{name.replace('_', '-')}" for name in list(given)[:4])
+            raise QuestionError(f"--against {against} has its own model and plan: give it or {named}, not both")
+        return read_predicted(against)
+    return predicted_of(estimate_of(given, folders)) if given else None
+
+
+def estimate_of(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
+    """The estimate of one run, from the same options as ``ironlaw estimate`` takes."""
+    from ironlaw.estimate.answer import answer
+    from ironlaw.question.options import read_options
+
+    if options.get("model") is None:
+        raise QuestionError("the prediction lacks --model: name the model that ran, with --on and --gpus, or give --against estimate.json")
+    estimate = answer(read_options(options), folders)
+    _one_that_can_be(estimate)
+    return estimate
+
+
+def _one_that_can_be(estimate: Estimate) -> None:
+    """Refuse what no run can be compared with: many rows, a plan that breaks a rule, a step without a value."""
+    from ironlaw.estimate.rules import broken
+
+    if estimate.rows != 1:
+        raise QuestionError(f"the prediction has {estimate.rows} rows: give the options of the one run that was measured")
+    group, at = estimate.place_of(0)
+    if problems := broken(group.job, group.plan, group.rules, at):
+        raise PlanError(f"no such plan, so nothing to compare with: {'; '.join(problems)}")
+    if not math.isfinite(float(estimate.step_seconds[0])):
+        raise QuestionError("the prediction has no step time: a value is outside the domain of its law; give other options")
+
+
+def predicted_of(estimate: Estimate) -> Predicted:
+    """What an estimate of one row says of its step."""
+    _one_that_can_be(estimate)
+    return _read(estimate.row(0), "the prediction")
+
+
+def read_predicted(path: str | Path) -> Predicted:
+    """What a file of ``ironlaw estimate --json`` says of its step."""
+    with open_bytes(path, LARGEST) as stream:
+        text = stream.read()
+    try:
+        found = json.loads(text.decode("utf-8-sig"), parse_constant=_no_number)
+    except RecursionError:
+        raise InputError(f"{path}: nested deeper than any estimate; give a file of ironlaw estimate --json") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is no UTF-8; give a file of ironlaw estimate --json") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error}); give a file of ironlaw estimate --json") from None
+    if isinstance(found, list):
+        raise InputError(f"{path}: a list of {len(found)} answers; save the one of the run that was measured")
+    return _read(found, str(path))
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _read(data: Any, where: str) -> Predicted:
+    """The estimate in ``data``, or an InputError that says what is wrong with it."""
+    if not isinstance(data, dict) or not {"schema_version", "step", "plan"} <= set(data):
+        raise InputError(f"{where}: no estimate: it lacks schema_version, step or plan; give a file of ironlaw estimate --json")
+    if data["schema_version"] != SCHEMA or isinstance(data["schema_version"], bool):
+        version = _brief(data["schema_version"])
+        raise InputError(f"{where}: an estimate of schema version {version}, this reads {SCHEMA}: run ironlaw estimate --json again")
+    step, plan = _table(data, "step", where), _table(data, "plan", where)
+    if step.get("seconds") is None:
+        raise InputError(f"{where}: the estimate has no step time (its plan cannot be): estimate a plan that can")
+    seconds = _number(step["seconds"], "step.seconds", where)
+    if seconds <= 0:
+        raise InputError(f"{where}: step.seconds is {seconds:g}, must be more than 0")
+    leaves, again = _leaves(step.get("tree"), where)
+    _refuse_open(leaves, seconds, where)
+    rates = _table(data, "throughput", where)
+    peak = _table(rates, "peak", where)
+    return Predicted(
+        where=where,
+        seconds=seconds,
+        leaves=leaves,
+        recompute_seconds=again,
+        band=_band(step.get("band"), where),
+        plan=_plan(plan, where),
+        stage=step["stage"] if isinstance(step.get("stage"), str) else None,
+        layers=_layers(step["tree"]),
+        rates={name: _rate(rates, name, where) for name in ("mfu", "mfu_causal", "hfu", "model_flop_per_second_per_gpu")},
+        peak={"flop_per_second": _rate(peak, "flop_per_second", where), "precision": _text(peak, "precision", where), "dense": True},
+        assumed=_assumed(data.get("assumptions"), where),
+        unfit=_unfit(data, where),
+    )
+
+
+def _refuse_open(leaves: dict[str, float], seconds: float, where: str) -> None:
+    """Refuse terms that are negative or do not sum to the step."""
+    below = next((name for name, value in leaves.items() if value < -CLOSES * seconds), None)
+    if below is not None:
+        raise InputError(f"{where}: {below!r} takes {leaves[below]:g} s, must be at least 0")
+    whole = sum(leaves.values())
+    if not abs(whole - seconds) <= CLOSES * seconds:
+        raise InputError(f"{where}: its terms sum to {whole:g} s and its step is {seconds:g} s: it was changed by hand")
+
+
+def _unfit(data: dict[str, Any], where: str) -> str:
+    """The estimate's memory where it says that the run, which was measured, cannot be."""
+    memory = data.get("memory")
+    if not isinstance(memory, dict) or memory.get("fits") is not False:
+        return ""
+    size, room = (_number(memory.get(key), f"memory.{key}", where) for key in ("device", "capacity_bytes"))
+    return f"the estimate needs {size / 2**30:.1f} GiB of {room / 2**30:.1f} GiB, and the run ran: another plan, or a wrong estimate"
+
+
+def _table(data: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    found = data.get(key)
+    if not isinstance(found, dict):
+        raise InputError(f"{where}: {key} is {_brief(found)}, expected a table; give a file of ironlaw estimate --json")
+    return found
+
+
+def _number(value: Any, key: str, where: str) -> float:
+    """A finite number, and nothing that Python merely takes for one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{where}: {key} is {_brief(value)}, expected a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InputError(f"{where}: {key} is not finite")
+    return number
+
+
+def _rate(data: dict[str, Any], key: str, where: str) -> float | None:
+    return None if data.get(key) is None else _number(data[key], key, where)
+
+
+def _text(data: dict[str, Any], key: str, where: str) -> str:
+    found = data.get(key)
+    if not isinstance(found, str) or not 0 < len(found) <= LONGEST_NAME:
+        raise InputError(f"{where}: {key} is {_brief(found)}, expected a name")
+    return found
+
+
+def _bare(value: Any) -> str:
+    return value[:40] if isinstance(value, str) else _brief(value)
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return "a table" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and abs(value) >= 10**18:
+        return "astronomical"
+    return repr(value)[:40]
+
+
+def _band(value: Any, where: str) -> tuple[float, float, float] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 3:
+        raise InputError(f"{where}: step.band is {_brief(value)}, expected low, high and coverage")
+    low, high, coverage = (_number(v, "step.band", where) for v in value)
+    return low, high, coverage
+
+
+_COUNTS = ("gpus", "tp", "pp", "zero", "num_microbatches")
+
+
+def _plan(plan: dict[str, Any], where: str) -> dict[str, Any]:
+    """The parts of the plan that decide what is compared."""
+    found: dict[str, Any] = {name: _number(plan.get(name), f"plan.{name}", where) for name in _COUNTS}
+    return found | {"sp": plan.get("sp") is True, "model": _text(plan, "model", where), "accelerator": _text(plan, "accelerator", where)}
+
+
+def _assumed(items: Any, where: str) -> tuple[str, ...]:
+    """Axes the estimate chose by itself, as ``name=value``."""
+    if not isinstance(items, list):
+        raise InputError(f"{where}: assumptions is {_brief(items)}, expected a list")
+    chosen = [i for i in items[:1000] if isinstance(i, dict) and i.get("origin") == "chosen"]
+    return tuple(f"{_bare(i.get('name'))}={_bare(i.get('value'))}" for i in chosen)
+
+
+def _leaves(tree: Any, where: str) -> tuple[dict[str, float], float]:
+    """Exclusive seconds by name of leaf, and those of them that are computed a second time."""
+    found: dict[str, list[float]] = {}
+    again: list[float] = []
+    for name, seconds, recomputed in _walk(tree, where):
+        found.setdefault(name, []).append(seconds)
+        if recomputed:
+            again.append(seconds)
+    return {name: sum(values) for name, values in found.items()}, sum(again)
+
+
+def _walk(tree: Any, where: str) -> Iterator[tuple[str, float, bool]]:
+    """The leaves of a step tree, each times what all above it repeat."""
+    left: list[tuple[Any, float, int, bool]] = [(tree, 1.0, 0, False)]
+    count = 0
+    while left:
+        node, factor, depth, again = left.pop()
+        count += 1
+        if depth > DEEPEST or count > MOST_NODES:
+            raise InputError(f"{where}: the step tree is larger than any estimate's (over {DEEPEST} levels or {MOST_NODES} terms)")
+        if not isinstance(node, dict):
+            raise InputError(f"{where}: a term of the step is {_brief(node)}, expected a table")
+        name, parts = _text(node, "name", where), node.get("parts")
+        if not isinstance(parts, list):
+            raise InputError(f"{where}: parts of {name!r} is {_brief(parts)}, expected a list")
+        if not parts:  # what a leaf repeats is in its value already
+            value = _number(node.get("value"), f"the value of {name!r}", where)
+            yield name, _number(value * factor, f"{name!r} in all", where), again
+        times = _number(_number(node.get("times", 1.0), f"times of {name!r}", where) * factor, f"times of {name!r}", where)
+        left += [(part, times, depth + 1, again or name == "recompute") for part in reversed(parts)]
+
+
+def _layers(tree: dict[str, Any]) -> float:
+    """How many layers the stage holds that sets the pace: a node with a forward pass in it is a kind of layer."""
+    for part in tree["parts"]:
+        if part["name"] == "micro-batches":
+            kinds = [k for k in part["parts"] if any(inner["name"] == "forward" for inner in k["parts"])]
+            return math.fsum(float(k.get("times", 1.0)) for k in kinds)
+    return 0.0

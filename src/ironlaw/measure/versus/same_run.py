@@ -1,0 +1,166 @@
+"""Signs that a measured step and an estimate are not the same run, each as a line of warning."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ironlaw.catalog import load
+from ironlaw.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from ironlaw.measure.versus.compare import Measured
+    from ironlaw.measure.versus.predicted import Predicted
+
+OF_CONVOLUTION = 0.05  # of the measured step: transformers convolve for a few thousandths of theirs
+OF_RECOMPUTE = 0.03  # of the time in computation: less is a matter of how kernels are told apart
+FEWEST_STEPS = 3  # of fewer no median leaves out the odd one
+NUMERATORS_AGREE = 0.02  # counts of one model by sizes and by formula differ by about a percent
+STAGES_AGREE = 0.5  # one stage of a pipeline and the mean of all: with few layers the output layer alone is half of one
+
+
+def warnings(measured: Measured, predicted: Predicted) -> list[str]:
+    """What speaks against comparing the two, and what the comparison rests on."""
+    found = [
+        _device(measured, predicted),
+        _world(measured, predicted),
+        _layers(measured, predicted),
+        _microbatches(measured, predicted),
+        _transformer(measured, predicted),
+        _recompute(measured, predicted),
+        _utilisation(measured, predicted),
+        _steps(measured),
+        _stage(measured, predicted),
+        _chosen(predicted),
+        predicted.unfit,
+    ]
+    return [line for line in found if line]
+
+
+def same_device(said: str, accelerator: str) -> bool | None:
+    """Whether what a file calls its device can be this accelerator of the catalogue; None where it says nothing.
+
+    >>> same_device("NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"), same_device("NVIDIA A100-SXM4-40GB", "a100-sxm-80gb")
+    (True, False)
+    >>> same_device("NVIDIA H100 80GB HBM3", "h100-sxm"), same_device("Tesla V100-SXM2-32GB", "h100-sxm"), same_device("", "h100-sxm")
+    (True, False, None)
+    """
+    if not said.strip():
+        return None
+    try:
+        return load.resolve("accelerators", said) == accelerator
+    except UnknownNameError:
+        words, known = load.fold_name(said).split("-"), load.fold_name(accelerator).split("-")
+    family = next((word for word in known if re.search(r"\d", word)), known[0])
+    sizes, room = ({w for w in one if re.fullmatch(r"\d+gb", w)} for one in (words, known))
+    if family == "gh200":  # its name counts the memory of the host's half
+        sizes = set()
+    if {"sxm", "pcie"} & set(known) and ("pcie" in words) != ("pcie" in known):
+        return False
+    return family in words and not (sizes and room and sizes != room)
+
+
+def same_work(measured: Measured, predicted: Predicted) -> bool:
+    """Whether nothing says that an accelerator of the two did other work or has another peak."""
+    return same_device(measured.device, predicted.plan["accelerator"]) is not False and not _world(measured, predicted)
+
+
+def _device(measured: Measured, predicted: Predicted) -> str:
+    accelerator = predicted.plan["accelerator"]
+    same = same_device(measured.device, accelerator)
+    if same is None:
+        return f"the measured file does not name its device: whether it is the predicted {accelerator} is not checked"
+    return "" if same else f"not the same device: measured on {measured.device[:80]!r}, predicted for {accelerator}"
+
+
+def _world(measured: Measured, predicted: Predicted) -> str:
+    gpus = int(predicted.plan["gpus"])
+    if measured.world_size is None or measured.world_size == gpus:
+        return ""
+    return f"not the same number of accelerators: measured on {measured.world_size}, predicted for {gpus}"
+
+
+def _layers(measured: Measured, predicted: Predicted) -> str:
+    """Stages of a pipeline may differ by a layer, an unsplit model may not."""
+    allowed = 0.0 if predicted.stage == "only" else 1.0
+    if measured.layers is None or not predicted.layers or abs(measured.layers - predicted.layers) <= allowed:
+        return ""
+    return f"not the same layers: {measured.layers:g} on the measured rank, {predicted.layers:g} on the predicted stage"
+
+
+def _microbatches(measured: Measured, predicted: Predicted) -> str:
+    count = predicted.plan["num_microbatches"]
+    if measured.microbatches is None or measured.microbatches == count:
+        return ""
+    return f"not the same micro-batches: {measured.microbatches:g} a step measured, {count:g} predicted"
+
+
+def _transformer(measured: Measured, predicted: Predicted) -> str:
+    seen = measured.parts.get("convolution", 0.0) / measured.step_seconds
+    if seen < OF_CONVOLUTION or "convolution and gates" in predicted.leaves:
+        return ""
+    return f"not a transformer: {seen:.0%} of the measured step is convolutions, and an estimate knows transformers only"
+
+
+def _recompute(measured: Measured, predicted: Predicted) -> str:
+    """Held to the time in computation, so that slow kernels and long waits look like neither more nor less of it."""
+    from ironlaw.measure.versus.compare import computing
+
+    computed, expected = measured.computing, computing(predicted)
+    if measured.recompute_seconds is None or not (computed and expected):
+        return ""
+    seen, said = measured.recompute_seconds / computed, predicted.recompute_seconds / expected
+    if abs(seen - said) < OF_RECOMPUTE:
+        return ""
+    line = f"not the same recomputation: {seen:.1%} of the computation measured, {said:.1%} predicted; give the run's --recompute"
+    return line if seen > said else f"{line} (products that compiled code computes again look like any others in a trace)"
+
+
+def _utilisation(measured: Measured, predicted: Predicted) -> str:
+    """One rank of a pipeline computes its stage, and an estimate's rates are those of the whole plan: they agree less closely."""
+    if measured.mfu is None or not predicted.rates.get("mfu"):
+        return ""
+    if measured.mfu > 1.0:
+        return f"the measured MFU is {measured.mfu:.0%}, above 100 %: a sparse peak, another device, or FLOPs that are not computed"
+    slower = predicted.seconds / measured.step_seconds
+    said = predicted.rates.get(counted_as(measured, predicted)) or 0.0
+    near = NUMERATORS_AGREE if predicted.stage in (None, "only") else STAGES_AGREE
+    if not said or abs(measured.mfu / (said * slower) - 1.0) < near:
+        return ""
+    return (
+        f"the two MFU count differently: {measured.mfu:.1%} as measured, {said * slower:.1%} with the estimate's FLOPs and peak over the "
+        "same step"
+    )
+
+
+def counted_as(measured: Measured, predicted: Predicted) -> str:
+    """Which MFU of an estimate counts attention as the trace does: the full square, or what a causal mask leaves of it.
+
+    Where that is not known, the nearer of the two is meant.
+    """
+    slower = predicted.seconds / measured.step_seconds
+    known = {name: said * slower for name in ("mfu_causal", "mfu") if (said := predicted.rates.get(name))}
+    if measured.causal is not None:
+        return "mfu_causal" if measured.causal else "mfu"
+    seen = measured.mfu
+    return min(known, key=lambda name: abs(known[name] - seen)) if seen is not None and known else "mfu"
+
+
+def _steps(measured: Measured) -> str:
+    if measured.steps is None or measured.steps >= FEWEST_STEPS:
+        return ""
+    return f"{measured.steps} measured step{'s' if measured.steps != 1 else ''}: too few to tell a difference from noise; profile 3 or more"
+
+
+def _stage(measured: Measured, predicted: Predicted) -> str:
+    if not measured.parts or predicted.stage in (None, "only"):
+        return ""
+    pace = f"the pipeline stage that sets the pace ({predicted.stage})"
+    which = "" if measured.rank is None else f"rank {measured.rank} is compared, and "
+    return f"the estimate is of {pace}: {which}a trace of another stage computes less and waits more"
+
+
+def _chosen(predicted: Predicted) -> str:
+    if not predicted.assumed:
+        return ""
+    return f"the estimate chose what nobody gave: {', '.join(predicted.assumed[:12])}; give what the run had"

@@ -1,0 +1,316 @@
+"""A diagnosis as a page: the verdict, where the window went, what each roof would give, what was found, and the comparison.
+
+It reads the plain data of the JSON, so a diagnosis kept from another day prints as it did then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ironlaw.estimate.as_data import common_keys
+from ironlaw.questions.answer import Column, Table
+from ironlaw.report.answer import table_lines
+from ironlaw.report.estimate import Ink, bar
+from ironlaw.report.logs import efficiency_lines, log_lines, logs_lines, memory_lines, snapshot_lines, timeline_lines
+
+MOST_ROWS = 12
+LEAST_SHARE = 0.0005  # of the predicted step: a smaller difference is not shown
+PARTS = (
+    ("compute", "compute_us"),
+    ("exposed communication", "exposed_comm_us"),
+    ("exposed copy", "exposed_memcpy_us"),
+    ("idle", "idle_us"),
+)
+
+
+def diagnosis_data(
+    data: Mapping[str, Any], assumptions: Iterable[Mapping[str, Any]], warnings: Iterable[str], folders: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """``data`` with the keys every answer has."""
+    return {**common_keys(assumptions, warnings, folders), **data}
+
+
+def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
+    """The page of a diagnosis."""
+    ink, data = Ink(colour), _printable(data)
+    parts = [list(_headline(data, ink))]
+    files = data["files"]
+    if len(files) > 1:
+        parts.append(list(_overview(files, ink)))
+    else:
+        parts += [list(block) for file in files for block in _file(file, ink)]
+    parts += [
+        list(_ranks(data.get("ranks"), ink)),
+        list(_roofs(data["verdict"], ink)),
+        list(_findings(data["findings"], ink)),
+        list(_comparison(data, ink)),
+        list(memory_lines(data.get("memory") or [], ink)),
+        list(efficiency_lines(data.get("parallel_efficiency") or [], ink)),
+        [ink.bad("warning: ") + w for w in data.get("warnings", [])],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _printable(data: Any) -> Any:
+    """``data`` with every text, such as a kernel's name, without what a terminal would obey."""
+    if isinstance(data, str):
+        return data if data.isprintable() else "".join(c if c.isprintable() else "?" for c in data)
+    if isinstance(data, Mapping):
+        return {key: _printable(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_printable(value) for value in data]
+    return data
+
+
+def _utilisation(file: Mapping[str, Any]) -> str | None:
+    """MFU and HFU with what they are shares of, or why there are none."""
+    found = file.get("utilisation")
+    if not found:
+        return None
+    if found["mfu"] is None:
+        return f"no MFU: {found['reason']}"
+    return f"MFU {found['mfu']:.1%}, HFU {found['hfu']:.1%} of {found['denominator']}: {found['numerator']}"
+
+
+def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    for file in data["files"][:1] if len(data["files"]) > 1 else data["files"]:
+        yield ink.bold(_title(file))
+    if len(data["files"]) > 1:
+        yield f"and {len(data['files']) - 1} more files"
+    verdict = data["verdict"]
+    yield (ink.good if verdict["roof"] else ink.bad)(verdict["says"])
+    if verdict["roof"]:
+        line = f"next: {verdict['next'] or 'nothing'}; {verdict['unattributed']:.1%} of the window is charged to nobody"
+        yield line + (f"; not told apart from {verdict['mixed_with']}" if verdict.get("mixed_with") else "")
+
+
+def _title(file: Mapping[str, Any]) -> str:
+    words = [str(file["path"]).rsplit("/", 1)[-1]]
+    if "log" in file:
+        return f"{words[0]}: {file['log']['format']} log"
+    if "snapshot" in file:
+        return f"{words[0]}: memory snapshot"
+    if "memory_timeline" in file:
+        return f"{words[0]}: memory timeline"
+    device = file["device"] or "a device without a name"
+    accelerator = f" ({file['accelerator']})" if file.get("accelerator") else ""
+    rank = "" if file["rank"] is None else f", rank {file['rank']}" + (f" of {file['world_size']}" if file.get("world_size") else "")
+    policy = file["policy"]
+    steps = f"{len(file['steps'])} step" + ("s" if len(file["steps"]) != 1 else "")
+    return f"{words[0]}: {device}{accelerator}{rank}; {steps}; unlinked {policy['unlinked']}, last step {policy['last_step']}"
+
+
+def _file(file: Mapping[str, Any], ink: Ink) -> Iterator[Iterator[str]]:
+    if "log" in file:
+        yield log_lines(file["log"], ink)
+    elif "snapshot" in file:
+        yield snapshot_lines(file["snapshot"], ink)
+    elif "memory_timeline" in file:
+        yield timeline_lines(file["memory_timeline"], ink)
+    else:
+        yield _window(file, ink)
+        yield _steps(file["steps"], ink)
+        yield _collectives(file["collectives"], ink)
+        yield _kernels(file["kernels"], ink)
+
+
+def _window(file: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    window = file["window"]
+    wall = max(window["wall_us"], 1e-9)
+    yield ink.bold(f"Where the window of {_time(window['wall_us'])} went")
+
+    def line(name: str, us: float, depth: int = 1) -> str:
+        return f"{'  ' * depth}{name:<{32 - 2 * depth}}{_time(us):>12} {us / wall:>6.1%} {bar(us / wall)}".rstrip()
+
+    for name, key in PARTS:
+        yield line(name, window[key])
+        if name == "idle":
+            for reason, us in file["idle"].items():
+                if us:
+                    yield line(reason.removesuffix("_us").replace("_", " "), us, 2)
+    if (said := _utilisation(file)) is not None:
+        yield f"  {said}"
+    hidden = window["comm_us"] - window["exposed_comm_us"]
+    if window["comm_us"]:
+        yield ink.dim(f"  communication {_time(window['comm_us'])} in all, {_time(hidden)} of it behind compute")
+    for name, why in list(file["communication"]["reasons"].items())[:3]:
+        yield ink.dim(f"  communication: {_short(name)}, {why}")
+    for one in file["communication"]["unclassified"][:3]:
+        yield f"  not counted as communication, though its name has {one['suspect']!r}: {_short(one['name'])} ({_time(one['us'])})"
+
+
+def _steps(steps: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    if len(steps) < 2:
+        return
+    rows = []
+    for step in steps[:MOST_ROWS]:
+        shown = {k: _seconds(step.get(k)) for _, k in (("", "device_us"), *PARTS)}
+        rows.append({"number": str(step["number"]), "host": step["wall_us"] / 1e6, **shown})
+    columns = [Column("number", "step"), Column("host", "host", "s"), Column("device_us", "device", "s")]
+    columns += [Column(key, name, "s") for name, key in PARTS]
+    yield from table_lines(Table("steps", "Steps", tuple(columns), rows), ink)
+
+
+def _seconds(us: float | None) -> float | None:
+    return None if us is None else us / 1e6
+
+
+def _collectives(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    if not found:
+        return
+    rows = [_row(c) for c in found[:MOST_ROWS]]
+    columns = (
+        Column("operation", "collective"),
+        Column("bytes", "bytes", "B"),
+        Column("ranks", "ranks"),
+        Column("count", "calls"),
+        Column("best", "best", "s"),
+        Column("median", "median", "s"),
+        Column("algbw", "algbw", "B/s"),
+        Column("busbw", "busbw", "B/s"),
+        Column("says", "rates are a"),
+    )
+    yield from table_lines(Table("collectives", "Collectives, by size", columns, rows), ink)
+
+
+def _row(c: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "operation": c["operation"],
+        "bytes": c["bytes"],
+        "ranks": c["ranks"],
+        "count": c["count"],
+        "best": c["kernel_ns"]["best"] * 1e-9,
+        "median": c["kernel_ns"]["median"] * 1e-9,
+        "algbw": c["algbw"]["best"],
+        "busbw": c["busbw"]["best"],
+        "says": c["label"],
+    }
+
+
+def _kernels(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    if not found:
+        return
+    rows = []
+    for k in found[:MOST_ROWS]:
+        rows.append({**k, "name": _short(k["kernel"]), "total": k["total_ns"] * 1e-9, "roof": _roof(k)})
+    columns = (
+        Column("kind", "kind"),
+        Column("name", "kernel"),
+        Column("count", "calls"),
+        Column("total", "total", "s"),
+        Column("flop_per_second", "FLOP/s", "FLOP/s"),
+        Column("bytes_per_second", "B/s", "B/s"),
+        Column("of_peak", "of peak", "%"),
+        Column("of_achievable", "of achievable", "%"),
+        Column("roof", "roof"),
+    )
+    yield from table_lines(Table("kernels", "Kernels, longest first", columns, rows), ink)
+
+
+def _short(name: str, most: int = 40) -> str:
+    return name if len(name) <= most else name[: most - 3] + "..."
+
+
+def _roof(kernel: Mapping[str, Any]) -> str:
+    return str(kernel["roof"]) + (" (assumed)" if kernel.get("assumed") else "") + (" again" if kernel.get("recompute") else "")
+
+
+def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    yield from logs_lines([file for file in files if "log" in file], ink)
+    rows = []
+    for file in files:
+        if "log" in file:
+            continue
+        window = file.get("window") or {}
+        rows.append(
+            {"file": str(file["path"]).rsplit("/", 1)[-1], "rank": None if file["rank"] is None else str(file["rank"])}
+            | {key: _seconds(window.get(key)) for key in ("wall_us", *(k for _, k in PARTS))}
+            | {"roof": (file.get("verdict") or {}).get("roof")}
+        )
+    columns = [Column("file", "file"), Column("rank", "rank"), Column("wall_us", "window", "s")]
+    columns += [Column(key, name, "s") for name, key in PARTS] + [Column("roof", "roof")]
+    if rows:
+        yield from table_lines(Table("files", "Files", tuple(columns), rows), ink)
+
+
+def _ranks(ranks: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
+    if not ranks:
+        return
+    clock = ranks["clock"]["ends_apart_ns"]
+    yield (
+        f"{len(ranks['ranks'])} ranks, {ranks['collectives']} collectives together: {ranks['transfer_ns'] / 1e3:,.1f} us of transfer,"
+        f" {ranks['skew_ns'] / 1e6:,.2f} ms of waiting (all ranks summed); ends lie at most {clock['max'] / 1e3:g} us apart"
+    )
+    rows = ranks["meetings"][:MOST_ROWS]
+    if not rows:
+        return
+    columns = (
+        Column("operation", "collective"),
+        Column("bytes", "bytes", "B"),
+        Column("transfer", "transfer", "s"),
+        Column("skew", "longest wait", "s"),
+        Column("late_rank", "late rank"),
+        Column("busbw", "busbw", "B/s"),
+    )
+    shown = [
+        {**r, "transfer": r["transfer_ns"] * 1e-9, "skew": max(r["wait_ns"].values()) * 1e-9, "late_rank": str(r["late_rank"])}
+        for r in rows
+    ]
+    yield from table_lines(Table("ranks", "Collectives over all ranks", columns, shown), ink)
+
+
+def _roofs(verdict: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    rows = [
+        {**r, "charged": r["charged_us"] / 1e6, "least": f"{r['gain'][0]:.2f}x", "most": f"{r['gain'][1]:.2f}x", "says": r["says"]}
+        for r in verdict["ranking"]
+    ]
+    if rows:
+        columns = (
+            Column("roof", "roof"),
+            Column("charged", "charged", "s"),
+            Column("least", "least"),
+            Column("most", "most"),
+            Column("says", "why"),
+        )
+        yield from table_lines(Table("roofs", "What each roof gone would give", columns, rows), ink)
+
+
+def _findings(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """Findings of one name together: the worst is told, the other files are counted."""
+    if found:
+        yield ink.bold("Findings")
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
+    for finding in found:
+        by_name.setdefault(finding["name"], []).append(finding)
+    for name, same in by_name.items():
+        first = same[0]
+        lost = f" ({first['seconds_lost'] * 1e3:.1f} ms lost)" if first.get("seconds_lost") else ""
+        more = f"; so do {len(same) - 1} more files" if len(same) > 1 else ""
+        yield f"  {ink.bold(name)}{lost}: {first['says']}{more}"
+        yield f"    try: {first['advice']} ({first['docs']})"
+
+
+def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    comparison = data.get("comparison")
+    if not comparison:
+        return
+    yield ink.bold(comparison["sentence"])
+    if len(data["files"]) > 1 and comparison["rank"] is not None:
+        yield f"of rank {comparison['rank']}, which waits least for the others"
+    rows = [r for r in data["compare"] or [] if abs(r["share"]) >= LEAST_SHARE][:MOST_ROWS]
+    columns = (
+        Column("term", "term"),
+        Column("measured_seconds", "measured", "s"),
+        Column("predicted_seconds", "predicted", "s"),
+        Column("difference_seconds", "difference", "s"),
+        Column("share", "of the step", "%"),
+    )
+    if rows:
+        yield from table_lines(Table("compare", "Measured against predicted", columns, rows), ink)
+
+
+def _time(us: float) -> str:
+    if us >= 1e6:
+        return f"{us / 1e6:,.3f} s"
+    return f"{us / 1e3:,.3f} ms" if us >= 1e3 else f"{us:,.3f} us"

@@ -1,0 +1,169 @@
+"""What a log or a memory snapshot says, as lines of a page; from the plain data of the JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ironlaw import units
+from ironlaw.questions.answer import Column, Table
+from ironlaw.report.answer import table_lines
+from ironlaw.report.estimate import Ink
+
+MOST_ROWS = 12
+
+
+def logs_lines(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """Several logs, a line each."""
+    if not files:
+        return
+    rows = []
+    for file in files:
+        log = file["log"]
+        steps, rates = log["steps"] or {}, log["rates"] or {}
+        rows.append(
+            {
+                "file": str(file["path"]).rsplit("/", 1)[-1],
+                "format": log["format"],
+                "gpus": log["world_size"],
+                "median": steps.get("median_seconds"),
+                "tokens": rates.get("tokens_per_second"),
+                "flops": rates.get("model_flops"),
+                "mfu": rates.get("mfu"),
+                "hfu": rates.get("hfu"),
+            }
+        )
+    columns = (
+        Column("file", "log"),
+        Column("format", "format"),
+        Column("gpus", "GPUs"),
+        Column("median", "median step", "s"),
+        Column("tokens", "tokens/s/GPU"),
+        Column("flops", "model FLOP/s/GPU", "FLOP/s"),
+        Column("mfu", "MFU", "%"),
+        Column("hfu", "HFU", "%"),
+    )
+    yield from table_lines(Table("logs", "Logs", columns, rows), ink)
+
+
+def efficiency_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """Throughput of one model at several sizes."""
+    columns = (
+        Column("gpus", "GPUs"),
+        Column("per_gpu", "tokens/s/GPU"),
+        Column("efficiency", "parallel efficiency", "%"),
+    )
+    if rows:
+        yield from table_lines(Table("efficiency", "Of one model at several sizes", columns, rows), ink)
+
+
+def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """Step times, rates with what they are divided by, what the log rules out, and where its numbers came from."""
+    steps, rates = log["steps"], log["rates"]
+    if steps is not None:
+        yield ink.bold("Steps")
+        spread = f"5 to 95 of 100 within {_s(steps['p5_seconds'])} and {_s(steps['p95_seconds'])}" if steps["lines"] > 1 else "one line"
+        yield f"  median {_s(steps['median_seconds'])} an {steps['per']} over {steps['iterations']} ({steps['lines']} lines); {spread}"
+    for aside in log["aside"]:
+        yield f"  left out: {aside['lines']} lines, {aside['reason']}" + (
+            f" ({_s(aside['median_seconds'])})" if aside["median_seconds"] else ""
+        )
+    if rates is not None:
+        yield ink.bold("Rates of one GPU")
+        yield f"  {rates['tokens_per_second']:,.1f} tokens/s"
+        yield f"  model    {_tflops(rates['model_flops'])}{_of(rates['mfu'], 'MFU')}: {rates['formula']}"
+        yield f"  hardware {_tflops(rates['hardware_flops'])}{_of(rates['hfu'], 'HFU')}: with recomputation, {rates['recompute_formula']}"
+        if rates["peak"]:
+            yield f"  over {_tflops(rates['peak'])} dense {rates['dtype']} of {rates['device']}"
+        if rates["claim"]:
+            yield f"  the log claims {_tflops(rates['claimed_flops'])}, which {rates['claim']}"
+    if log["collectives"]:
+        yield from _collective(log["collectives"], ink)
+        return  # a benchmark of collectives: it has no model, and needs none
+    for why in (log["why_no_rates"], log["why_no_mfu"]):
+        if why:
+            yield ink.dim(f"  {why}")
+    for out in log["excluded"]:
+        yield f"  not {out['roof']}: {out['why']}"
+    if log["memory"]:
+        yield f"  memory at most {log['memory'] / 2**30:.1f} GiB"
+    for said in log["said"]:
+        yield ink.dim(f"  {said}")
+
+
+def _collective(found: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    rows = [{**s, "where": "in place" if s["in_place"] else "out of place"} for s in found["sizes"][:MOST_ROWS]]
+    columns = (
+        Column("size", "bytes", "B"),
+        Column("where", ""),
+        Column("calls", "calls"),
+        Column("seconds", "time", "s"),
+        Column("algorithm_bandwidth", "algbw", "B/s"),
+        Column("bus_bandwidth", "busbw", "B/s"),
+    )
+    yield from table_lines(
+        Table("sizes", f"{found['collective']} over {found['ranks'] or 'an unknown number of'} ranks, medians", columns, rows), ink
+    )
+    for fit in found["fits"]:
+        yield f"  {_fit(fit)}" + (f"; {fit['why']}" if fit["why"] else "")
+    for note in found["notes"]:
+        yield ink.dim(f"  {note}")
+
+
+def _fit(fit: Mapping[str, Any]) -> str:
+    """Latency and bandwidth with their error; None where the sizes do not show it."""
+    rate, error = fit["bandwidth"], fit["bandwidth_error"]
+    if rate is None:
+        return f"fit over {fit['sizes']} sizes: no bandwidth"
+    bus = "" if fit["bus_bandwidth"] is None else f" (bus {units.show(fit['bus_bandwidth'], 'B/s', 4)})"
+    spread = units.show(error or 0.0, "B/s", 2)
+    return (
+        f"fit over {fit['sizes']} sizes: {_s(fit['latency_seconds'])} and {units.show(rate, 'B/s', 4)} +- {spread}{bus},"
+        f" half of it at {units.show(fit['half_size'], 'B')}; off by {fit['error']:.1%}, {fit['worst']:.1%} at worst"
+    )
+
+
+def snapshot_lines(snapshot: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """What each device's allocator held."""
+    for device in snapshot["devices"]:
+        yield ink.bold(f"Memory of device {device.get('device', 0)}")
+        for key, value in device.items():
+            if isinstance(value, int) and not isinstance(value, bool) and value > 1 << 20:
+                yield f"  {key.replace('_', ' '):<28} {value / 2**30:9.3f} GiB"
+            elif isinstance(value, float):
+                yield f"  {key.replace('_', ' '):<28} {value:9.1%}"
+        for holder in (device.get("holders") or [])[:MOST_ROWS]:
+            yield f"    {holder['size'] / 2**30:9.3f} GiB  {holder.get('frame') or holder.get('name') or ''}"
+
+
+def timeline_lines(timeline: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """The peak of a memory timeline and what it was made of."""
+    yield ink.bold(f"Peak {timeline['peak'] / 2**30:.3f} GiB")
+    for category, size in timeline["at_peak"].items():
+        if size:
+            yield f"  {category:<24} {size / 2**30:9.3f} GiB"
+
+
+def memory_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """Measured memory against the estimate's."""
+    columns = (
+        Column("term", "memory"),
+        Column("measured", "measured", "B"),
+        Column("predicted", "predicted", "B"),
+        Column("error", "error", "%"),
+        Column("note", ""),
+    )
+    if rows:
+        yield from table_lines(Table("memory", "Memory measured against predicted", columns, rows), ink)
+
+
+def _s(seconds: float) -> str:
+    return units.show(seconds, "s", 5)
+
+
+def _tflops(rate: float) -> str:
+    return f"{rate / 1e12:.2f} TFLOP/s"
+
+
+def _of(share: float | None, name: str) -> str:
+    return "" if share is None else f" = {name} {share:.1%}"

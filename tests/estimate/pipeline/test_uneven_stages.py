@@ -1,0 +1,248 @@
+"""Pipeline stages of unlike length: what each holds, which one sets the pace, and which the search tries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ironlaw
+from ironlaw.catalog import load
+from ironlaw.errors import QuestionError
+from ironlaw.estimate.pipeline.stages import stages
+from ironlaw.launch.megatron import options_from_arguments
+from ironlaw.launch.megatron_patterns import layers_by_stage
+from ironlaw.launch.megatron_stages import stage_flags
+from ironlaw.search.answer import estimate_of
+from ironlaw.search.ends import RULE, balanced_ends, loss_in_layers
+
+ASK = {
+    "on": "h100-sxm", "framework": "megatron", "gpus": 32, "tp": 1, "pp": 4, "vpp": 1, "zero": 1, "micro_batch_size": 1,
+    "global_batch_size": 64, "seq_len": 8192, "recompute": "none",
+}  # fmt: skip
+
+
+def group(model: Any = "llama-3-8b", **changes: Any) -> Any:
+    (found,) = ironlaw.estimate(model, **{**ASK, **changes}).groups
+    return found
+
+
+def listed(**changes: Any) -> Any:
+    return ironlaw.estimate("llama-3-8b", **{**ASK, **changes}).row()["plan"].get("layers_per_stage")
+
+
+def test_given_ends_leave_the_rest_to_the_others():
+    assert listed() is None  # by the rule nothing is said
+    assert listed(last_stage_layers=5) == [9, 9, 9, 5]
+    assert listed(last_stage_layers=6) == [8, 9, 9, 6]
+    assert listed(first_stage_layers=5) == [5, 9, 9, 9]
+    assert listed(first_stage_layers=7, last_stage_layers=7) == [7, 9, 9, 7]
+    assert listed(pp=2, last_stage_layers=10) == [22, 10]
+    assert listed(last_stage_layers=0) == [10, 11, 11, 0]  # the loss alone
+
+
+@pytest.mark.parametrize("last", [5, 6, 7])
+def test_a_given_end_is_the_explicit_list(last):
+    layers = listed(last_stage_layers=last)
+    one, other = group(last_stage_layers=last), group(layers_per_stage=layers)
+    assert one.step.tree.value[0] == pytest.approx(other.step.tree.value[0], rel=1e-12)
+    assert one.memory.device[0] == pytest.approx(other.memory.device[0], rel=1e-12)
+
+
+def test_both_ends_counted_are_what_counting_embedding_makes_of_them():
+    """(32 + 2) / 2 stages: 17 places each, one of them taken."""
+    counted, given = group(pp=2, count_embedding=True), group(pp=2, first_stage_layers=16, last_stage_layers=16)
+    assert counted.step.tree.value[0] == given.step.tree.value[0]
+    assert counted.memory.device[0] == given.memory.device[0]
+
+
+@pytest.mark.parametrize(
+    "ends", [{"first_stage_layers": 30, "last_stage_layers": 4}, {"last_stage_layers": 30}, {"pp": 1, "last_stage_layers": 8}]
+)
+def test_ends_that_leave_no_layers_are_no_plan(ends):
+    assert not ironlaw.estimate("llama-3-8b", **{**ASK, **ends}).legal[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"last_stage_layers": 5, "layers_per_stage": "9,9,9,5"}, "give one of them"),
+        ({"first_stage_layers": 5, "count_embedding": True}, "give one of them"),
+        ({"mtp_stage": 1}, "needs --layers-per-stage"),
+        ({"mtp_stage": 4, "layers_per_stage": "8,8,8,8"}, "is one of its stages"),
+    ],
+)
+def test_two_words_for_one_thing_are_told(more, words):
+    with pytest.raises(QuestionError, match=words):
+        ironlaw.estimate("llama-3-8b", **{**ASK, **more})
+
+
+# layers for further tokens
+
+
+def test_further_tokens_are_counted_where_they_stand():
+    """Two layers more of work and memory on their own stage, two heads more where the loss is."""
+    lists = {"layers_per_stage": "9,9,8,6", "mtp_layers": 1}
+    end, apart = group(**lists), group(**lists, mtp_stage=2)
+    held = {name: [c.further[0] for c in stages(g.job, g.plan)] for name, g in (("end", end), ("apart", apart))}
+    assert held == {"end": [0, 0, 0, 1], "apart": [0, 0, 1, 0]}
+    # where the loss stage sets the pace, it is shorter by one layer; its two heads stay
+    assert apart.step.tree.value[0] < end.step.tree.value[0]
+    heads = [g.step.tree["output layer and loss"] for g in (end, apart)]
+    assert [float(np.ravel(h.times)[0]) for h in heads if h.times is not None][:1] == [2.0]
+
+
+def test_a_layout_says_where_they_stand():
+    assert layers_by_stage("Ett|tt|ttm|tL", 4, 7) == ([2, 2, 2, 1], 1, 2)
+    assert layers_by_stage("Ett|tt|tt|tmL", 4, 7) == ([2, 2, 2, 1], 1, 3)
+    made, _ = options_from_arguments(MEGATRON | {"pipeline_model_parallel_layout": "Ett|tt|ttm|tL"}, gpus=8, on="h100-sxm")
+    assert (made["layers_per_stage"], made["mtp_stage"]) == ([2, 2, 2, 1], 2)
+    alone, _ = options_from_arguments(MEGATRON | {"pipeline_model_parallel_layout": "Ett|tt|tttm|L"}, gpus=8, on="h100-sxm")
+    assert alone["layers_per_stage"] == [2, 2, 3, 0]
+    assert ironlaw.estimate(**alone).legal[0]
+
+
+MEGATRON = {
+    "num_layers": 7, "hidden_size": 1024, "num_attention_heads": 16, "seq_length": 2048, "max_position_embeddings": 2048,
+    "micro_batch_size": 1, "global_batch_size": 16, "vocab_size": 32000, "bf16": True, "pipeline_model_parallel_size": 4,
+    "mtp_num_layers": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("layers", "vpp", "further"),
+    [
+        ([9, 9, 9, 5], 1, 0), ([5, 9, 9, 9], 1, 0), ([7, 9, 9, 7], 1, 1), ([22, 10], 1, 0), ([8, 9, 9, 6], 1, 1), ([10, 11, 11, 0], 1, 2),
+        ([8, 10, 10, 4], 2, 0), ([4, 4, 4, 1], 2, 1), ([8, 8, 8, 8], 2, 0), ([8, 9, 9, 6], 3, 0),
+    ],
+)  # fmt: skip
+def test_megatrons_words_for_stages_are_read_back(layers, vpp, further):
+    flags = stage_flags(layers, vpp, further)
+    given = MEGATRON | {"num_layers": sum(layers), "pipeline_model_parallel_size": len(layers), "mtp_num_layers": further}
+    if vpp > 1:
+        given["num_virtual_stages_per_pipeline_rank"] = vpp
+    given |= dict(zip((f[2:].replace("-", "_") for f in flags[::2]), flags[1::2], strict=True))
+    made, _ = options_from_arguments(given, gpus=8, on="h100-sxm")
+    assert made.get("layers_per_stage", layers) == layers
+    assert made["vpp"] == vpp
+    assert bool(flags) == (len(set(layers)) > 1)
+
+
+# DualPipe: a rank runs a stage from either end
+
+
+DUAL = {"schedule": "dualpipe", "global_batch_size": 128}
+
+
+def paired(**changes: Any) -> dict[str, float]:
+    g = group(**{**DUAL, **changes})
+    return {c.name: float(c.layers[0]) for c in stages(g.job, g.plan) if c.count[0] > 0}
+
+
+def test_a_rank_of_dualpipe_runs_the_mean_of_its_two_stages():
+    assert paired() == {"first and last": 8.0, "middle": 8.0}
+    # 32 layers on 6 stages by the rule: 5 6 6 5 5 5; the ranks run 5 + 5, 6 + 5, 6 + 5
+    assert paired(gpus=48, pp=6, global_batch_size=96) == {"first and last": 5.0, "longer middle and middle": 5.5}
+    assert paired(layers_per_stage="10,8,8,6") == {"stage 0 and stage 3": 8.0, "stage 1 and stage 2": 8.0}
+
+
+def test_stages_of_one_rank_even_out():
+    """What the first has more the last has less: the pair is as fast as two equal stages, but for nothing."""
+    even, uneven = group(**DUAL, layers_per_stage="8,8,8,8"), group(**DUAL, layers_per_stage="10,8,8,6")
+    assert even.step.tree.value[0] == uneven.step.tree.value[0]
+    assert group(**DUAL).step.tree.value[0] == pytest.approx(even.step.tree.value[0], rel=1e-12)
+
+
+def test_unequal_pairs_wait_for_the_longest():
+    even, uneven = group(**DUAL, layers_per_stage="8,8,8,8"), group(**DUAL, layers_per_stage="6,10,10,6")
+    assert uneven.step.tree.value[0] > even.step.tree.value[0]
+
+
+def test_dualpipe_counts_embedding_and_loss_half_on_their_rank():
+    """Half of the micro-batches pass the loss on one rank, half on the other: the pair does the work of one stage with half a head."""
+    tree = group(**DUAL, vpp=1).step.tree
+    assert float(np.ravel(tree["embedding"].value)[0]) >= 0.0
+    head = next(t for t in tree["micro-batches"].parts if t.name == "output layer and loss")
+    assert float(np.ravel(head.times)[0]) in (0.0, 0.5)
+
+
+def test_deepseek_v3_on_sixteen_stages_has_an_answer_of_pairs():
+    g = group("deepseek-v3", on="h800-sxm", gpus=2048, pp=16, ep=64, schedule="dualpipe", global_batch_size=15360, seq_len=4096)
+    layers = {c.name: (float(c.layers[0]), float(c.count[0])) for c in stages(g.job, g.plan) if c.count[0] > 0}
+    assert sum(n * count for n, count in layers.values()) == 61.0
+    assert sum(count for _, count in layers.values()) == 16.0
+    assert np.isfinite(g.step.tree.value[0])
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "zero-bubble", "dualpipe"])
+@pytest.mark.parametrize("model", ["llama-3-8b", "deepseek-v2-lite", "nemotron-h-8b"])
+def test_schedules_agree_without_a_pipeline(model, schedule):
+    alone = {"pp": 1, "gpus": 8, "global_batch_size": 8}
+    plain, other = group(model, **alone), group(model, **alone, schedule=schedule)
+    assert other.step.tree.value[0] == plain.step.tree.value[0]
+    assert other.memory.device[0] == plain.memory.device[0]
+
+
+# the search
+
+
+def test_the_work_of_the_loss_in_layers_by_hand():
+    """Llama 3 8B: 2 h (h + 2 kv) + 2 h h + 6 h f FLOP a token of a layer, 2 s h of causal attention; 2 h V of the output layer."""
+    h, kv, f, v, s = 4096.0, 1024.0, 14336.0, 128256.0, 8192.0
+    layer = 2 * h * (h + 2 * kv) + 2 * h * h + 6 * h * f + 2 * s * h
+    assert loss_in_layers(load.record("models", "llama-3-8b"), s) == pytest.approx(2 * h * v / layer)
+
+
+def ends_of(model: str, pp: float, seq_len: float = 8192.0, **more: Any) -> list[Any]:
+    return balanced_ends(group(model, pp=1, gpus=8, global_batch_size=8, **more).job, pp, seq_len)
+
+
+def test_stages_are_balanced_where_the_last_one_is_slowest():
+    assert ends_of("llama-3-8b", 1.0) == [RULE]
+    # 61 layers, two heads and a layer more: fifteen stages of four, and one
+    assert ends_of("deepseek-v3", 16.0, 4096.0) == [(-1.0, 1.0)]
+    # 96 layers on 8 with a head worth a third of a layer: 12 each already is best
+    assert ends_of("gpt-3-175b", 8.0, 2048.0) == [RULE]
+    for model, pp in (("llama-3-8b", 4.0), ("llama-3-8b", 8.0), ("llama-3-70b", 8.0), ("gemma-3-4b", 2.0)):
+        for first, last in ends_of(model, pp):
+            assert first == -1.0 or first >= 0.0
+            assert last <= load.record("models", model).num_hidden_layers
+
+
+def test_what_was_given_is_not_balanced_again():
+    assert ends_of("llama-3-8b", 4.0, count_embedding=True) == [RULE]
+
+
+SEARCH = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 32, "global_batch_size": 64, "seq_len": 8192, "fix": "tp=1,pp=4,cp=1"}
+
+
+def test_the_search_finds_them_and_says_what_the_estimate_says():
+    found = ironlaw.search(**SEARCH)
+    choices = found.first(50)
+    assert any(c.values["last_stage_layers"] >= 0 for c in choices)
+    for ends in {c.values["last_stage_layers"] for c in choices}:
+        alike = [c for c in choices if c.values["last_stage_layers"] == ends]
+        answer = estimate_of(alike, ())
+        np.testing.assert_array_equal(answer.step_seconds, [c.seconds for c in alike])
+        np.testing.assert_array_equal(answer.device_bytes, [c.device for c in alike])
+    mixed = estimate_of(choices, ())
+    np.testing.assert_array_equal(mixed.step_seconds, [c.seconds for c in choices])
+
+
+def test_a_balanced_space_is_never_slower_than_an_even_one(tmp_path):
+    from pathlib import Path
+
+    import ironlaw.search.space as space
+
+    text = (Path(space.__file__).parent / "spaces" / "default.toml").read_text(encoding="utf-8")
+    even = tmp_path / "even.toml"
+    even.write_text(text.replace('last_stage_layers = "balanced"\n', ""), encoding="utf-8")
+    for model in ("llama-3-8b", "gemma-3-4b"):
+        question = {**SEARCH, "model": model}
+        assert ironlaw.search(**question).first(1)[0].seconds <= ironlaw.search(**question, space=str(even)).first(1)[0].seconds
+
+
+def test_a_held_end_holds():
+    found = ironlaw.search(**SEARCH, last_stage_layers=6)
+    assert {c.values["last_stage_layers"] for c in found.first(20)} == {6.0}

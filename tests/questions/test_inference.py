@@ -1,0 +1,78 @@
+"""``ironlaw inference``: worked numbers, relations, refusals, the command."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ironlaw.catalog import load
+from ironlaw.cli.main import main
+from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.law import inference as law
+from ironlaw.questions.inference.ask import inference
+
+
+def test_operations_of_a_token_are_two_for_each_weight():
+    assert float(law.forward_flop(1, 70e9, 0, 80, 8192)) == 140e9  # oracle S000-11
+
+
+def test_cache_of_a_token():
+    """Llama 3 70B: 2 x 80 layers x 8 heads x 128 x 2 B = 320 KiB; DeepSeek-V3: 61 x (512 + 64) x 2 B."""
+    assert inference("llama-3-70b", on="h100-sxm", gpus=8)["cache_room"][0]["cache"] == 320 * 1024
+    assert inference("deepseek-v3", on="h200-sxm", gpus=16)["cache_room"][0]["cache"] == 61 * 576 * 2
+
+
+def test_one_sequence_reads_every_weight_once_a_token():
+    """A token of a dense model cannot be faster than its weights and cache pass through the memory."""
+    answer = inference("llama-3-8b", on="h100-sxm", batch=1)
+    weights = 2.0 * float(total_parameters(load.record("models", "llama-3-8b")))
+    bandwidth = load.record("accelerators", "h100-sxm").hbm_bandwidth.value
+    assert 1.0 / answer["tokens_per_second"] > weights / bandwidth
+    assert 1.0 / answer["tokens_per_second"] < 1.6 * weights / bandwidth
+
+
+def test_relations():
+    rate = {b: inference("llama-3-8b", on="h100-sxm", batch=b)["tokens_per_second"] for b in (1, 8, 64)}
+    assert rate[1] < rate[8] < rate[64]
+    assert rate[64] / 64 < rate[8] / 8 <= rate[1]
+    narrow, wide = (inference("llama-3-8b", on="h100-sxm", weight_dtype=d)["tokens_per_second"] for d in ("fp8", "bf16"))
+    assert narrow > 1.5 * wide
+    short, long = (inference("llama-3-8b", on="h100-sxm", prompt=p, batch=32)["tokens_per_second"] for p in (512, 8192))
+    assert short > long
+
+
+def test_few_tokens_of_a_mixture_read_few_of_its_experts():
+    one, many = (float(inference("mixtral-8x7b", on="h200-sxm", batch=b)["one token"][0]) for b in (1, 64))
+    dense = 2.0 * 46.7e9 / load.record("accelerators", "h200-sxm").hbm_bandwidth.value
+    assert one < 0.6 * dense < many
+
+
+def test_what_does_not_fit_is_the_answer_no(capsys):
+    assert main(["inference", "llama-3-70b", "--on", "h100-sxm"]) == 1
+    assert "does not fit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["llama-3-8b"], "lacks --on"),
+        (["llama-3-8b", "--on", "h1000"], "nearest"),
+        (["llama-3-8b", "--on", "h100-sxm", "--gpus", "7"], "does not divide"),
+        (["llama-3-8b", "--on", "h100-sxm", "--batch", "0"], "--batch"),
+        (["llama-3-8b", "--on", "h100-sxm", "--weight-dtype", "fp2"], "--weight-dtype"),
+    ],
+)
+def test_wrong_questions(capsys, arguments, says):
+    assert main(["inference", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert says in err and not out
+
+
+def test_the_command(capsys):
+    base = ["inference", "llama-3-70b", "--on", "h100-sxm", "--gpus", "8", "--batch", "32"]
+    assert main([*base, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["fits"] and told["tokens_per_second"] > 0 and told["terms"]["cache"]["unit"] == "B"
+    assert main([*base, "--explain", "cache"]) == 0
+    assert "2 tokens layers heads head_dim bytes" in capsys.readouterr().out

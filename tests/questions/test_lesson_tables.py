@@ -1,0 +1,172 @@
+"""``ironlaw lessons --table``: formats, communication tax, fallacies, eras, joules; each number by its law, each source with its grade."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+
+from ironlaw.catalog import load
+from ironlaw.catalog.sourced import GRADES, Sourced
+from ironlaw.cli.main import main
+from ironlaw.errors import IronlawError, QuestionError
+from ironlaw.estimate.answer import answer as estimated
+from ironlaw.law import formats, run, states
+from ironlaw.questions.lessons.ask import OWN_TABLES, lessons
+from ironlaw.questions.lessons.tables import numbers
+from ironlaw.questions.lessons.tables.formats import FORMATS
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("fp32", np.float32), ("fp16", np.float16)])
+def test_formats_agree_with_those_numpy_has(name, dtype):
+    row = next(row for row in lessons(table="formats")["formats"] if row["format"] == name)
+    known = np.finfo(dtype)
+    assert (row["largest"], row["normal"], row["subnormal"]) == (known.max, known.smallest_normal, known.smallest_subnormal)
+    assert (row["exponent"], row["mantissa"]) == (known.nexp, known.nmant)
+
+
+@pytest.mark.parametrize("one", FORMATS, ids=lambda one: one.name)
+def test_formats_agree_with_every_code_counted(one):
+    """Every code of the narrow formats written out; of the wide ones the last and the first."""
+    exponents, steps = 2 ** int(one.exponent_bits), 2 ** int(one.mantissa_bits)
+    bias = 2 ** (int(one.exponent_bits) - 1) - 1
+    last = (exponents - 1) * steps - 1 if one.infinities else exponents * steps - 1 - int(one.nan_code)
+    codes = range(1, last + 1) if last < 1000 else (1, steps - 1, steps, last)
+    values = [
+        (1 + code % steps / steps) * 2.0 ** (code // steps - bias) if code >= steps else code / steps * 2.0 ** (1 - bias) for code in codes
+    ]
+    assert float(formats.largest(one.exponent_bits, one.mantissa_bits, one.infinities, one.nan_code)) == max(values)
+    assert float(formats.least_subnormal(one.exponent_bits, one.mantissa_bits)) == min(values)
+    assert float(formats.least_normal(one.exponent_bits)) == values[codes.index(steps)]
+
+
+def test_rates_of_formats_are_the_catalogues_dense_ones():
+    found = lessons(table="formats")
+    assert {row["accelerator"] for row in found["rates"]} == set(load.names("accelerators"))
+    row = next(row for row in found["rates"] if row["accelerator"] == "h100-sxm")
+    device = load.record("accelerators", "h100-sxm")
+    assert row["fp8"] == device.peak["fp8"].value and row["nvfp4"] is None and row["loss_scaling"] == "no"
+    (volta,) = lessons(table="formats", on="v100-sxm-32gb")["rates"]
+    assert volta["chosen"] == "fp16" and volta["loss_scaling"] == "of the loss" and volta["bf16"] is None
+    assert found["loss scale of fp16"] == 2**15
+    assert not lessons(table="formats", on="h100-sxm").warnings and lessons(table="formats", on="mi300x").warnings
+
+
+def test_the_communication_tax_is_both_readings():
+    """E003-23: at 256 the curve keeps 7.3, 2.5 and 1.0 % of in proportion, a constant share 95, 85 and 60 %."""
+    found = lessons(table="communication-tax")
+    curve, share = found["curve"][-1], found["constant_share"][-1]
+    assert [round(100 * curve[f"r{r}"] / 256, 1) for r in (0.05, 0.15, 0.4)] == [7.3, 2.5, 1.0]
+    assert [share[f"r{r}"] for r in (0.05, 0.15, 0.4)] == pytest.approx([243.2, 217.6, 153.6])
+    assert curve["r0"] == share["r0"] == 256
+    limits = [float(run.amdahl_speedup(1e12, r)) for r in (0.05, 0.15, 0.4)]
+    assert limits == pytest.approx([20.0, 1 / 0.15, 2.5], rel=1e-6)
+
+
+def test_the_estimate_stands_beside_the_tax():
+    found = lessons("llama-3-8b", on="h100-sxm", table="communication-tax", gpus=16, global_batch_size=64, shares="5%")
+    rows = {row["gpus"]: row for row in found["estimate"]}
+    assert rows[1.0]["why_not"] == "does not fit" and rows[1.0]["speedup"] is None
+    ask = {"model": "llama-3-8b", "on": "h100-sxm", "global_batch_size": 64.0}
+    rates = [estimated({**ask, "gpus": n}).row(0)["throughput"]["tokens_per_second"] for n in (2.0, 16.0)]
+    assert rows[16.0]["speedup"] == pytest.approx(rates[1] / rates[0])
+    for row in rows.values():
+        if row["r"]:
+            more = row["gpus"] / 2.0
+            assert more * float(run.amdahl_speedup(more, row["r"])) / more == pytest.approx(row["speedup"])
+
+
+def test_fallacies_are_the_models_own_numbers():
+    rows = {row["key"]: row for row in lessons(table="fallacies")["fallacies"]}
+    assert set(rows) == {"size", "memory", "count", "learning_rate", "precision", "half_memory", "accumulation", "data"}
+    assert rows["memory"]["bytes"] == float(states.training_static(20e9)) == 320e9
+    assert rows["size"]["large"] > rows["size"]["small"]
+    ask = {"model": "gpt-2", "on": "a100-sxm-80gb", "global_batch_size": 64.0}
+    rates = [estimated({**ask, "gpus": n}).row(0)["throughput"]["tokens_per_second"] for n in (1.0, 8.0)]
+    assert rows["count"]["speedup"] == pytest.approx(rates[1] / rates[0]) and rows["count"]["speedup_small"] < rows["count"]["speedup"] < 8
+    assert rows["learning_rate"]["linear"] == pytest.approx(0.8) and rows["learning_rate"]["root"] == pytest.approx(0.1 * 8**0.5)
+    assert 0 < rows["half_memory"]["saved"] < 0.5 and rows["precision"]["faster"] > 1
+    assert rows["accumulation"]["memory_times"] > 1 and rows["accumulation"]["longer"] >= 0
+    assert (rows["data"]["serial"], rows["data"]["overlapped"]) == (90.0, 55.0)
+
+
+@pytest.mark.parametrize("command", [row["command"] for row in lessons(table="fallacies")["fallacies"]])
+def test_the_command_beside_a_fallacy_runs(command, capsys):
+    assert main(shlex.split(command)[1:]) in (0, 1), capsys.readouterr().err
+    capsys.readouterr()
+
+
+def test_eras_compute_their_operations():
+    rows = {row["run"]: row for row in lessons(table="eras", price=2)["eras"]}
+    assert rows["AlexNet"]["flop"] == pytest.approx(3 * 2 * 724.4e6 * 1.2e6 * 90, rel=0.01)
+    assert rows["PaLM 540B"]["flop"] == 6 * 540.35e9 * 780e9
+    assert rows["PaLM 540B"]["today"] == pytest.approx(6 * 540.35e9 * 780e9 / (0.4 * 989e12) / 3600 * 2)
+    assert rows["GPT-4"]["flop"] is None and rows["GPT-4"]["today"] is None
+    years = [int(row["year"]) for row in rows.values()]
+    assert years == sorted(years)
+
+
+@pytest.mark.parametrize("name", ["eras", "joules"])
+def test_every_number_of_a_table_has_a_source_of_a_grade(name):
+    found, sources = numbers(name)
+    items = found["run"] if name == "eras" else [*found["tier"], found["arithmetic"]]
+    used = {item[key] for item in items for key in ("source", "tokens_source") if key in item}
+    assert used == set(sources)
+    for source in sources.values():
+        assert source.grade in GRADES and source.url.startswith("https://") and source.read
+    for item in items:
+        assert ("tokens" in item) == ("tokens_source" in item)
+
+
+def test_joules_of_a_step_are_bytes_times_their_energy():
+    found = lessons("llama-3-8b", on="h100-sxm", gpus=64, tp=4, pp=2, global_batch_size=128, table="joules")
+    rows = {row["what"]: row for row in found["step"]}
+    tiers = {row["tier"]: row for row in found["joules"]}
+    moving = found["energy of moving"]
+    assert sum(row["joules"] for row in rows.values()) == pytest.approx(float(found["energy of the board"]))
+    assert sum(row["share"] for row in rows.values()) == pytest.approx(1.0)
+    parts = [row["joules"] for name, row in rows.items() if name != "all else on the board"]
+    assert sum(parts) == pytest.approx(float(moving))
+    assert tiers["HBM2E"]["joules_per_byte"] == pytest.approx(48e-12)
+    term = next(t for t in found.terms if t.name == "a gigabyte through HBM2E")
+    assert isinstance(term.inputs["energy_per_byte"], Sourced) and term.inputs["energy_per_byte"].source.grade == "vendor"
+    one = lessons("llama-3-8b", on="h100-sxm", gpus=8, tp=8, global_batch_size=128, table="joules")
+    assert "over nic" not in {row["what"] for row in one["step"]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"shares": "0.1"}, "no effect without --table communication-tax"),
+        ({"table": "communication-tax", "shares": "1.5"}, "100 %"),
+        ({"table": "communication-tax", "model": "llama-3-8b"}, "lacks --on"),
+        ({"table": "fallacies", "gpus": 8}, "leave out --gpus"),
+        ({"table": "joules", "model": "llama-3-8b", "on": "h100-sxm"}, "lacks --gpus"),
+        ({"table": "formats", "on": "nosuch"}, "unknown accelerator"),
+        ({"table": "format"}, "formats"),
+    ],
+)
+def test_what_is_refused(asked, says):
+    with pytest.raises(IronlawError, match=says):
+        lessons(**asked)
+
+
+def test_a_share_of_the_wrong_kind_is_a_question_error():
+    with pytest.raises(QuestionError):
+        lessons("llama-3-8b", on="h100-sxm", gpus=8, shares="0.2")
+
+
+@pytest.mark.parametrize("name", OWN_TABLES)
+def test_the_command(name, capsys):
+    assert main(["lessons", "--table", name]) == 0
+    page = capsys.readouterr().out
+    assert page.splitlines()[0] and "nan" not in page
+    assert main(["lessons", "--table", name, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["headline"] and told["terms"]
+    assert main(["lessons", "--table", name, "--explain"]) == 0
+    assert "=" in capsys.readouterr().out
+    assert main(["lessons", "--table", name, "--format", "csv"]) == 0
+    assert capsys.readouterr().out

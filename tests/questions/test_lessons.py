@@ -1,0 +1,134 @@
+"""``ironlaw lessons``: techniques tried by the model itself, composed, classified; tables; refusals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import ironlaw
+import paths
+from ironlaw import units
+from ironlaw.cli.main import main
+from ironlaw.errors import IronlawError
+from ironlaw.questions.lessons.ask import CLASSES, classify, lessons, scale_of
+from ironlaw.questions.lessons.techniques import TECHNIQUES
+from ironlaw.terms import BOUNDS
+
+CASES = {c["id"]: c for c in json.loads((paths.DATA / "oracle_lessons.json").read_text(encoding="utf-8"))}
+ASK = {"on": "h100-sxm", "gpus": 64, "tp": 8, "pp": 2, "vpp": 1, "recompute": "full", "global_batch_size": 256, "micro_batch_size": 1}
+
+
+@pytest.fixture(scope="module")
+def answer():
+    return lessons("llama-3-70b", **ASK, zero=1)
+
+
+def test_the_scaling_table_of_document_003():
+    case = CASES["S003-67"]
+    read = [scale_of(units.parse_count(model, "model"), units.parse(data, "B", "data")) for model, data in case["inputs"]["cases"]]
+    assert read == case["expected"]["answers"]
+
+
+def test_the_flowchart_of_document_003():
+    case = CASES["S003-68"]
+    read = [classify({"gpu_utilization": busy / 100.0, "memory_used": used}) for busy, used in case["inputs"]["cases"]]
+    assert read == case["expected"]["answers"]
+
+
+def test_every_roof_has_a_class_and_every_technique_a_term_of_the_iron_law():
+    assert set(CLASSES) == set(BOUNDS)
+    for technique in TECHNIQUES:
+        assert technique.moves in ("operations", "peak", "efficiency", "memory") and technique.axis in ("algorithm", "machine", "data")
+        assert set(technique.roofs) <= set(BOUNDS)
+    assert len({t.name for t in TECHNIQUES}) == len(TECHNIQUES)
+
+
+def test_a_gain_is_what_estimate_says_of_the_changed_plan(answer):
+    row = next(t for t in answer["techniques"] if t["technique"] == "no recomputation")
+    rates = [ironlaw.estimate("llama-3-70b", **{**ASK, "recompute": how}, zero=1).tokens_per_second[0] for how in ("full", "none")]
+    assert row["gain"] == pytest.approx(rates[1] / rates[0] - 1.0, rel=1e-12)
+
+
+def test_gains_keep_to_amdahls_bound(answer):
+    for row in answer["techniques"]:
+        if row["gain"] is not None and row["at_best"] is not None and row["moves"] == "efficiency":
+            assert row["gain"] <= row["at_best"] + 1e-9, row
+
+
+def test_composing_gains_step_by_step_and_the_whole_is_the_product(answer):
+    together = 1.0
+    for step in answer["composed"]:
+        together *= 1.0 + step["gain"]
+        assert step["together"] == pytest.approx(together - 1.0, rel=1e-9)
+    assert [s["step"] for s in answer["composed"]] == list(range(1, len(answer["composed"]) + 1))
+    assert answer["composed"][0]["technique"] == next(t["technique"] for t in answer["techniques"] if t["fits"])
+
+
+def test_techniques_that_set_one_option_clash(answer):
+    rows = {t["technique"]: t for t in answer["techniques"]}
+    assert "selective recomputation" in rows["no recomputation"]["clashes"]
+    assert "no recomputation" in rows["selective recomputation"]["clashes"]
+
+
+def test_seven_billion_on_24_gb():
+    """Weights, gradients and states of 7B parameters are 112 GB: what alone makes them fit in 24 GB is said, or that nothing does."""
+    answer = lessons("llama-2-7b", on="rtx-4090", gpus=1, recompute="none", micro_batch_size=1)
+    assert "does not fit" in answer.headline[1]
+    freed = {t["technique"]: t["memory"] for t in answer["techniques"] if t["memory"] is not None}
+    assert freed["optimizer in the host"] < freed["8-bit Adam"] < 0
+
+
+def test_accumulation_saves_memory_and_no_money():
+    """A batch by four times the micro-batches on a quarter of the accelerators takes at least as many accelerator hours."""
+    ask = {
+        "on": "h100-sxm",
+        "global_batch_size": 256,
+        "tokens": "10B",
+        "zero": 1,
+        "tp": 1,
+        "pp": 1,
+        "micro_batch_size": 1,
+        "dp_replicate": 1,
+    }
+    hours = [ironlaw.estimate("llama-3-8b", gpus=gpus, **ask).row(0)["run"]["gpu_hours"] for gpus in (32, 8)]
+    assert hours[1] == pytest.approx(hours[0], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "the question lacks --model"),
+        (["llama-3-8b"], "the question lacks --on"),
+        (["llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--most", "0"], "--most"),
+        (["--gpu-utilization", "145%"], "--gpu-utilization"),
+        (["--table", "recipes"], "--table"),
+        (["llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--tp", "3"], "no such plan"),
+    ],
+)
+def test_wrong_questions_are_one_line(capsys, arguments, says):
+    assert main(["lessons", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and says in err and err.count("\n") == 1
+
+
+def test_the_command(capsys):
+    base = ["lessons", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8"]
+    assert main(base) == 0
+    page = capsys.readouterr().out
+    assert "Profile, select, compose" in page or "at its best" in page
+    assert main([*base, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {"schema_version", "assumptions", "warnings", "techniques", "roofs", "bound", "dam", "terms"} <= set(told)
+    assert main([*base, "--explain", "optimizer"]) == 0
+    assert "=" in capsys.readouterr().out
+    for table in ("optimizers", "checkpoints"):
+        assert main(["lessons", "gpt-3-175b", "--table", table, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)[table]
+    assert main(["lessons", "--gpu-utilization", "45%", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "data-bound"
+
+
+def test_an_unknown_option_is_told_its_nearest():
+    with pytest.raises(IronlawError, match="nearest"):
+        lessons("llama-3-8b", on="h100-sxm", gpu=8)

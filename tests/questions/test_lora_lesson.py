@@ -1,0 +1,72 @@
+"""``lessons --table lora``: what adapters train, hold and compute beside full fine-tuning."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ironlaw.cli.main import main
+from ironlaw.errors import QuestionError
+from ironlaw.estimate.answer import estimate
+from ironlaw.questions.lessons.ask import lessons
+
+ASKED = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "global_batch_size": 64, "tp": 1, "pp": 1, "micro_batch_size": 1}
+
+
+def table(**more):
+    return lessons(**(ASKED | {"table": "lora"} | more))
+
+
+def test_adapters_are_counted_by_hand():
+    """Rank times input and output: queries and output 4096 to 4096, keys and values 4096 to 1024, in each of 32 layers."""
+    row = table(lora_rank=16, lora_targets="attention")["methods"][1]
+    apart = 16 * 32 * ((4096 + 4096) + 2 * (4096 + 1024) + (4096 + 4096))  # torch: queries, keys and values are three layers
+    assert row["trainable"] == apart
+    assert row["share"] == pytest.approx(apart / 8.03e9, rel=1e-3)
+    fused = 16 * 32 * ((4096 + 4096 + 2 * 1024) + (4096 + 4096))  # Megatron: they are one
+    assert table(lora_rank=16, lora_targets="attention", framework="nemo")["methods"][1]["trainable"] == fused
+
+
+def test_first_order_is_two_bytes_for_what_is_frozen_and_four_flop():
+    full, one = table(lora_rank=16, lora_targets="attention")["methods"]
+    every = full["trainable"]
+    assert full["first_memory"] == 16 * every
+    assert one["first_memory"] == 2 * every + 16 * one["trainable"]
+    assert one["first_flop"] == 4 * every + 6 * one["trainable"]
+
+
+def test_the_full_answer_is_the_estimate():
+    full, one = table(lora_rank=16, lora_targets="all")["methods"]
+    for row, more in ((full, {}), (one, {"lora_rank": 16, "lora_targets": "all"})):
+        told = estimate(**ASKED, **more).row(0)
+        assert (row["memory"], row["step"]) == (told["memory"]["device"], told["step"]["seconds"])
+
+
+def test_more_is_trained_at_a_higher_rank_and_everywhere():
+    rows = {row["method"]: row for row in table()["methods"]}
+    assert (
+        rows["rank 8, attention"]["trainable"] < rows["rank 64, attention"]["trainable"] < rows["rank 64, all linear layers"]["trainable"]
+    )
+    assert rows["rank 64, all linear layers"]["memory"] < rows["full fine-tuning"]["memory"]
+    assert 1.0 < rows["rank 64, all linear layers"]["speed"] <= rows["rank 64, attention"]["speed"]
+
+
+def test_a_speed_is_not_compared_with_what_does_not_fit():
+    found = lessons("llama-2-70b", on="h100-sxm", gpus=8, table="lora", lora_rank=16)
+    assert not found["methods"][0]["fits"]
+    assert found["methods"][1]["speed"] is None
+
+
+@pytest.mark.parametrize("more", [{"frozen_layers": 2}, {"gpus": None}])
+def test_what_is_refused(more):
+    with pytest.raises(QuestionError):
+        table(**more)
+
+
+def test_the_command(capsys):
+    asked = ["lessons", "llama-3-8b", "--table", "lora", "--on", "h100-sxm", "--gpus", "8", "--lora-rank", "16"]
+    assert main([*asked, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["methods"][1]["method"] == "rank 16, attention"
+    assert main([*asked, "--explain", "adapters to first order"]) == 0
+    assert "training_static" in capsys.readouterr().out

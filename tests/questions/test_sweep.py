@@ -1,0 +1,114 @@
+"""``sweep``: document 004's rows as it printed them but for the rounding, every row an estimate, accumulation against all at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import paths
+from ironlaw.cli.main import main
+from ironlaw.errors import QuestionError, SpaceError, UnitError, ValueRangeError
+from ironlaw.estimate.answer import estimate
+from ironlaw.questions.sites.ask import sites
+from ironlaw.questions.sweep.ask import sweep
+
+CASES = {
+    case["id"]: case
+    for case in json.loads((paths.DATA / "oracle_cases.json").read_text(encoding="utf-8"))["cases"]
+    if case["id"].startswith("S004-03-20T")
+}
+STUDY = {"parameters": 70e9, "on": "h100-sxm", "step_time": "1s", "mfu": 0.4, "price": 2}
+
+
+def test_document_004_rows_with_counts_rounded_up():
+    batches = [case["inputs"]["gbs"] for case in CASES.values()]
+    rows = sweep(**STUDY, tokens="20T", global_batch_tokens=batches)["rows"]
+    for case, row in zip(CASES.values(), rows, strict=True):
+        assert row["gpus"] == case["expected"]["gpus"] + 1  # the document rounds down, so its steps take more than a second (E004-8)
+        assert row["step"] <= 1.0
+        assert row["step_flop"] / 1e15 == pytest.approx(case["expected"]["flops_per_step_pflops"], rel=case["rel_tol"])
+        assert row["flop"] / 1e18 == pytest.approx(case["expected"]["total_eflops"], rel=case["rel_tol"])
+        assert row["seconds"] * row["gpus"] == pytest.approx(case["expected"]["total_days"] * 86400 * case["expected"]["gpus"], rel=1e-3)
+
+
+def test_the_rule_of_tokens_for_each_parameter():
+    rows = sweep(**STUDY, tokens="20x,20T", global_batch_tokens="1M")["rows"]
+    assert [row["tokens"] for row in rows] == [1.4e12, 20e12]
+
+
+def test_accumulation_trades_accelerators_for_time_and_keeps_the_cost():
+    found = sweep("gpt-3-175b", **{k: v for k, v in STUDY.items() if k != "parameters"}, tokens="300B", global_batch_tokens=2**21)
+    one, *more = found["accumulated"]
+    states = one["memory"] - one["activations"]
+    for row in more:
+        assert row["usd"] == one["usd"]
+        assert row["gpus"] * row["seconds"] == pytest.approx(one["gpus"] * one["seconds"])
+        assert row["activations"] == pytest.approx(one["activations"] / row["accumulate"])
+        assert row["memory"] - row["activations"] == pytest.approx(states)
+
+
+def test_a_sequence_is_not_cut():
+    rows = sweep(**STUDY, tokens="20T", global_batch_tokens="8192", accumulate="1,2,5")["accumulated"]
+    assert [row["accumulate"] for row in rows] == [1]
+
+
+def test_a_row_is_the_estimate():
+    rows = sweep("llama-3-8b", "h100-sxm", gpus="64", tokens="1T", seq_len="4096,8192", global_batch_tokens=2**22)["rows"]
+    for row in rows:
+        told = estimate("llama-3-8b", on="h100-sxm", gpus=64, seq_len=row["seq_len"], global_batch_tokens=2**22, tokens="1T").row(0)
+        assert (row["step"], row["memory"], row["usd"]) == (told["step"]["seconds"], told["memory"]["device"], told["run"]["usd"])
+        assert row["at_once"] > row["memory"]
+
+
+def test_all_at_once_needs_no_more_where_nothing_is_accumulated():
+    row = sweep(
+        "llama-3-8b", "h100-sxm", gpus=64, tokens="1T", seq_len=8192, global_batch_tokens=64 * 8192, micro_batch_size=1, tp=1, pp=1
+    )["rows"][0]
+    assert (row["accumulated"], row["at_once"]) == (1, None)
+
+
+def test_sites_are_those_of_the_question_sites():
+    given = {"tokens": "20T", "global_batch_tokens": 1e6, "mfu": 0.4, "price": 2, "wan_bandwidth": "10GB/s"}
+    row = sweep("llama-3-70b", "h100-sxm", gpus=1000, sites=10, **given)["exchanges"][0]
+    alone = sites("llama-3-70b", on="h100-sxm", gpus=1000, sites=10, **given)
+    assert row["share"] == pytest.approx(float(alone["communication share"]))
+    assert row["usd"] == pytest.approx(float(alone["cost"]))
+
+
+def test_a_row_without_a_plan_says_why_and_the_rest_goes_on():
+    rows = sweep("llama-3-8b", "h100-sxm", gpus="1013,64", tokens="1T", global_batch_tokens=2**22)["rows"]
+    assert rows[0]["why_not"]
+    assert rows[1]["fits"]
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "word"),
+    [
+        ({}, QuestionError, "--gpus"),
+        ({"gpus": 64, "accumulate": "1,2"}, QuestionError, "--mfu"),
+        ({"gpus": 64, "mfu": 0.4, "step_time": "1s", "global_batch_tokens": "1M"}, QuestionError, "either"),
+        ({"mfu": 0.4, "step_time": "1s"}, QuestionError, "--global-batch-tokens"),
+        ({"mfu": 0.4, "step_time": "1s", "global_batch_tokens": "1M", "tp": 2}, QuestionError, "--tp"),
+        ({"mfu": 1.4, "step_time": "1s", "global_batch_tokens": "1M"}, ValueRangeError, "--mfu"),
+        ({"mfu": 0.4, "step_time": "1s", "global_batch_tokens": "2T"}, ValueRangeError, "more than"),
+        ({"gpus": 64, "wan_bandwidth": "1GB/s"}, QuestionError, "--sites"),
+        ({"gpus": list(range(1, 500))}, SpaceError, "rows"),
+        ({"gpus": 64, "parameters": "7B"}, QuestionError, "instead of MODEL"),
+        ({"gpus": 64, "tokens": "abcx"}, UnitError, "20x"),
+        ({"gpus": 0}, ValueRangeError, "--gpus"),
+    ],
+)
+def test_what_is_refused(more, error, word):
+    with pytest.raises(error, match=word):
+        sweep("llama-3-8b", "h100-sxm", **({"tokens": "1T"} | more))
+
+
+def test_the_command(capsys):
+    asked = ["sweep", "--parameters", "7B", "--on", "h100-sxm", "--tokens", "20x", "--global-batch-tokens", "1M,4M", "--step-time", "1s"]
+    assert main([*asked, "--mfu", "0.4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["batch"] for row in found["rows"]] == [1e6, 4e6]
+    assert main([*asked, "--mfu", "0.4", "--explain", "static memory"]) == 0
+    assert "training_static" in capsys.readouterr().out
+    assert main(["sweep", "--help"]) == 0

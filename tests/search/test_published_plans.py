@@ -1,0 +1,124 @@
+"""Published plans against ours: which rows are picked, the verdict each needs, what the page says, and the order of measured plans."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import paths
+from ironlaw.catalog import load
+from ironlaw.report.published_plans import plan_words
+from ironlaw.search.published import compare
+from ironlaw.validate import plans
+from ironlaw.validate.fit import held_out_times, read_record
+from ironlaw.validate.predict import prepare
+from ironlaw.validate.runs import read_runs
+
+PAGE = paths.ROOT / "docs" / "plans-against-published.md"
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    return prepare(read_runs()[0])[0]
+
+
+@pytest.fixture(scope="module")
+def cases(prepared):
+    return {case["id"]: case for case in plans.published(prepared)}
+
+
+def ratios() -> dict[str, float]:
+    """The ratio of every row of the page, which ``tools/docs.py --check`` keeps current."""
+    lines = [line.split("|") for line in PAGE.read_text(encoding="utf-8").splitlines() if re.match(r"\| [\w-]+-\d{3} \| .* s \|", line)]
+    return {cells[1].strip(): float(cells[6]) for cells in lines}
+
+
+def test_the_rule_spreads_over_devices_and_kinds(cases):
+    assert len(cases) >= 10
+    devices = {case["on"] for case in cases.values()}
+    assert any("tpu" in d for d in devices) and any("a100" in d for d in devices) and any("h100" in d for d in devices)
+    assert any(d.startswith(("b200", "gb200")) for d in devices)
+    assert any(case["place"][0].job.model.num_experts for case in cases.values())
+    assert max(case["gpus"] for case in cases.values()) >= 2048
+    assert all(case["gpus"] >= plans.LEAST_GPUS and case["stack"] for case in cases.values())
+
+
+def test_the_page_shows_the_rows_that_the_rule_picks(cases):
+    assert list(ratios()) == list(cases)
+
+
+def test_a_verdict_stands_where_one_is_needed_and_nowhere_else():
+    beyond = {name for name, ratio in ratios().items() if ratio > 1.0 + plans.CLOSE}
+    assert set(plans.notes()["verdict"]) == beyond
+    page = PAGE.read_text(encoding="utf-8")
+    for name, verdict in plans.notes()["verdict"].items():
+        assert f"**{name}**" in page
+        assert verdict in page
+
+
+def test_a_row_beyond_is_judged_by_the_file_and_one_within_by_the_number():
+    row = {"id": "megatron-papers-010"}
+    assert plans.judged({**row, "ratio": 1.05})["verdict"] == "within 10 %"
+    assert plans.judged({**row, "ratio": 0.80})["verdict"] == "within 10 %"
+    assert plans.judged({**row, "ratio": 1.50})["verdict"] == plans.notes()["verdict"]["megatron-papers-010"]
+    assert plans.judged({"id": "nobody", "ratio": 1.50})["verdict"] == ""
+
+
+@pytest.mark.parametrize("name", ["llm-foundry-053", "bigscience-041"])
+def test_a_published_plan_is_set_against_searches(cases, name):
+    row = compare(cases[name])
+    assert row["ratio"] == pytest.approx(ratios()[name], abs=0.006)
+    # what a stack could vary is a part of the default space, and caution only takes away
+    assert row["ratio_own"] <= row["ratio"]
+    assert row["ratio_cautious"] <= row["ratio"]
+    assert row["cautious"]["plan"]["offload_optimizer"] == 0.0
+    assert row["own"]["bytes"] <= row["of_bytes"]
+    assert row["terms"][0]["term"] == "recompute"
+    json.dumps(row, default=sorted, allow_nan=False)
+
+
+def test_the_published_plan_is_among_those_its_own_stack_could_run(cases):
+    row = compare(cases["llm-foundry-053"])
+    assert row["fits"]
+    assert row["ratio_own"] >= 1.0 - 1e-9
+
+
+def test_an_even_stack_splits_layers_evenly(cases):
+    plan = compare(cases["bigscience-041"])["own"]["plan"]
+    assert cases["bigscience-041"]["place"][0].job.model.num_hidden_layers % (plan["pp"] * plan["vpp"]) == 0.0
+    assert plan["cp"] == plan["vpp"] == 1.0
+    assert plan["sp"] == 0.0
+
+
+def test_orders_counts_pairs_of_one_job(prepared):
+    by_measured = plans.orders(prepared, prepared.measured)
+    assert all(f["right"] == f["pairs"] and f["worst_regret"] == 0.0 for f in by_measured["families"])
+    reversed_ = plans.orders(prepared, 1.0 / prepared.measured)
+    assert all(f["right"] == 0 for f in reversed_["families"])
+    told = plans.orders(prepared, held_out_times(prepared, read_record()[0]))
+    for kind in (by_measured, told):
+        assert sum(a["pairs"] for a in kind["axes"]) == sum(f["pairs"] for f in kind["families"])
+    assert sum(f["right"] for f in told["families"]) > 0.7 * sum(f["pairs"] for f in told["families"])
+    assert np.isfinite([f["median_regret"] for f in told["families"]]).all()
+
+
+def test_a_plan_in_words_names_what_is_in_the_host():
+    plan = {"tp": 2.0, "micro_batch_size": 1.0, "zero": 1.0, "recompute": "none", "offload_optimizer": 1.0}
+    assert plan_words(plan) == "tp 2, ZeRO 1, micro-batch 1, recompute none, optimizer in the host"
+
+
+def test_the_difference_from_which_plans_are_told_apart_is_what_the_pairs_say(prepared):
+    """Closer than the record's value about half of the pairs are in order, further apart most are; its note has the counts."""
+    orders = plans.orders(prepared, held_out_times(prepared, read_record()[0]))
+    record = load.record("bands", "default")
+    edge = record.told_apart.value
+    counts = {
+        far: [sum(b[key] for b in orders["apart"] if (b["from"] >= edge) == far) for key in ("pairs", "right")] for far in (False, True)
+    }
+    assert 0.35 < counts[False][1] / counts[False][0] < 0.65
+    assert counts[True][1] / counts[True][0] > 0.8
+    told = [int(n) for n in re.findall(r"\d+", record.told_apart.note)]
+    assert told == [*counts[False], *counts[True]]
