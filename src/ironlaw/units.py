@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
-from ironlaw.errors import UnitError, nearest_names
+from ironlaw.errors import UnitError, ValueRangeError, nearest_names
 
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 1024.0, "Mi": 1024.0**2, "Gi": 1024.0**3, "Ti": 1024.0**4, "Pi": 1024.0**5}
@@ -105,6 +106,46 @@ def parse_count(text: str | float, what: str = "count") -> float:
     if not match or match[2] not in _COUNT_SUFFIX:
         raise UnitError(f"{what}: {text!r} is not a count (examples: 300B, 15T, 1.5e12)")
     return float(match[1].replace("_", "").replace(" ", "")) * _COUNT_SUFFIX[match[2]]
+
+
+LARGEST = 1e12  # a larger count is a typing error
+
+
+def parse_whole(value: Any, what: str = "count", least: int = 1) -> float:
+    """A whole number from ``least`` to 1e12, with an optional magnitude.
+
+    >>> parse_whole("4k")
+    4000.0
+    """
+    if isinstance(value, bool):
+        raise ValueRangeError(f"{what} is {value}, must be a number")
+    try:
+        number = parse_count(value, what)
+    except OverflowError:
+        number = math.inf
+    if not least <= number <= LARGEST or number != int(number):
+        raise ValueRangeError(f"{what} is {shorten(value)}, must be a whole number from {least} to {LARGEST:g}")
+    return number
+
+
+def shorten(value: Any) -> str:
+    """``value`` as an error message quotes it, at most 40 characters."""
+    text = "astronomical" if isinstance(value, int) and abs(value) >= 10**18 else str(value)
+    return text if len(text) < 40 else text[:37] + "..."
+
+
+def parse_switch(value: Any, what: str = "switch") -> bool:
+    """``on`` or ``off``, in any of the usual spellings.
+
+    >>> parse_switch("yes"), parse_switch("off")
+    (True, False)
+    """
+    text = str(value).strip().lower()
+    if text in ("on", "yes", "y", "true", "1", "1.0"):
+        return True
+    if text in ("off", "no", "n", "false", "0", "0.0"):
+        return False
+    raise ValueRangeError(f"{what} is {value!r}, must be on or off")
 
 
 _SCALES = {

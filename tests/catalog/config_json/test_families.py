@@ -13,11 +13,11 @@ import pytest
 import ironlaw
 import paths
 from ironlaw.catalog import load
+from ironlaw.catalog.config_json.dimensions import model_from_dimensions
 from ironlaw.catalog.config_json.read import READERS, load_config, model_from_config
 from ironlaw.catalog.model import LayerGroup
 from ironlaw.errors import InputError, IronlawError, UnsupportedError
 from ironlaw.estimate import rules
-from ironlaw.estimate.bind.records import model_from_dimensions
 from ironlaw.estimate.layer.counts import active_parameters, cached_heads, matmul_parameters, total_parameters, visited
 from ironlaw.law import masks, parameters
 

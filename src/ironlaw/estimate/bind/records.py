@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
+from ironlaw.catalog.config_json.dimensions import model_from_dimensions
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Calibration, Framework, Node, Systems
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.cluster import Cluster
-from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
+from ironlaw.errors import CatalogError, InputError, QuestionError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
 from ironlaw.job import PRECISIONS, Job, Precision
@@ -31,10 +32,8 @@ def assume(assumptions: Assumptions, name: str, value: Any, origin: str) -> None
 
 def bind_model(asked: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[str]]:
     """The model a question names: a catalogue name, a config.json, or dimensions; and what of it is left out."""
-    if isinstance(asked, Mapping):
+    if isinstance(asked, Mapping) or asked.startswith("hidden_size=") or ("=" in asked and "," in asked):
         return model_from_dimensions(asked), []
-    if asked.startswith("hidden_size=") or ("=" in asked and "," in asked):
-        return model_from_dimensions(dict(_pairs(asked))), []
     path = Path(asked).expanduser()
     if path.suffix == ".json" or path.is_dir() or (path.exists() and "/" in asked):
         from ironlaw.catalog.config_json import read
@@ -48,120 +47,6 @@ def bind_model(asked: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
     if min(model.hidden_size, model.num_hidden_layers, model.num_attention_heads, model.num_key_value_heads, model.vocab_size) < 1:
         raise CatalogError(f"model {model.name}: sizes must be at least 1 (ironlaw catalog check says which are not)")
     return model, []
-
-
-def _pairs(text: str) -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
-    for item in text.split(","):
-        key, equals, value = item.partition("=")
-        if not equals:
-            raise QuestionError(f"model dimensions are field=value pairs, {item!r} in {text!r} is none")
-        if key.strip() in dict(pairs):
-            raise QuestionError(f"the model's dimensions give {key.strip()} twice")
-        pairs.append((key.strip(), value.strip()))
-    return pairs
-
-
-_NO_DIMENSIONS = ("source", "published_parameters", "published_active_parameters", "layer_groups", "frozen_layers")
-_BLOCKS = ("mamba_layers", "attention_layers", "mlp_layers", "routed_layers")
-_LINEAR = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim")
-_MAMBA = ("mamba_num_heads", "mamba_head_dim", "ssm_state_size", "mamba_n_groups", "conv_kernel")
-_COMPANIONS = {  # what a dimension means nothing without
-    "num_experts": ("num_experts_per_tok", "moe_intermediate_size"),
-    "moe_latent_size": ("num_experts",),
-    "zero_expert_num": ("num_experts",),
-    "shared_expert_intermediate_size": ("num_experts",),
-    "kv_lora_rank": ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
-    "q_lora_rank": ("kv_lora_rank",),
-    "index_topk": ("kv_lora_rank", "q_lora_rank", "index_n_heads", "index_head_dim"),
-    "index_layers": ("index_topk",),
-    "linear_attention_layers": _LINEAR,
-    "mamba_layers": ("one_block_layers", *_MAMBA),
-    "attention_layers": ("one_block_layers",),
-    "mlp_layers": ("one_block_layers",),
-    "routed_layers": ("one_block_layers", "num_experts"),
-    "qk_norm_heads": ("qk_norm",),
-}
-_NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-
-
-def model_from_dimensions(table: Mapping[str, Any]) -> Model:
-    """A model from its dimensions; what is not given follows from what is, as in GPT (plain MLP of 4 h, MHA, tied)."""
-    known = Model.fields
-    for key in table:
-        if key not in known or key in _NO_DIMENSIONS:
-            alias = load.aliases()["columns"].get(load.fold_name(str(key)))
-            offered = [name for name in known if name not in _NO_DIMENSIONS]
-            raise UnknownNameError("model field", str(key), [alias] if alias in known else offered, "the model's dimensions")
-    missing = [n for n in _NEEDED if n not in table]
-    if missing:
-        raise QuestionError(f"the model's dimensions lack {', '.join(missing)}")
-    values: dict[str, Any] = {key: _dimension(key, item, known[key].type) for key, item in table.items()}
-    values.setdefault("num_key_value_heads", values["num_attention_heads"])
-    if "head_dim" not in values:
-        if values["hidden_size"] % values["num_attention_heads"]:
-            raise ValueRangeError(
-                f"num_attention_heads {values['num_attention_heads']} does not divide hidden_size {values['hidden_size']}: give head_dim"
-            )
-        values["head_dim"] = values["hidden_size"] // values["num_attention_heads"]
-    values.setdefault("gated_mlp", False)
-    values.setdefault("intermediate_size", 4 * values["hidden_size"])
-    values.setdefault("max_position_embeddings", 2048)
-    values.setdefault("tie_word_embeddings", True)
-    values.setdefault("hidden_act", "silu" if values["gated_mlp"] else "gelu")
-    values.setdefault("norm", "rmsnorm" if values["gated_mlp"] else "layernorm")
-    values.setdefault("name", "custom")
-    values.setdefault("title", "model given by its dimensions")
-    if values.get("sliding_window") and "sliding_window_layers" not in values:
-        values["sliding_window_layers"] = values["num_hidden_layers"]
-    if values.get("attention_chunk_size"):
-        values.setdefault("sliding_window_layers", values["num_hidden_layers"])
-    _check_dimensions(values)
-    if values["num_attention_heads"] % values["num_key_value_heads"]:
-        raise ValueRangeError(
-            f"num_key_value_heads {values['num_key_value_heads']} does not divide num_attention_heads {values['num_attention_heads']}"
-        )
-    return Model(**values)
-
-
-def _check_dimensions(values: Mapping[str, Any]) -> None:
-    """Dimensions that mean something only together, and counts that exceed what they are counts of."""
-    for name, companions in _COMPANIONS.items():
-        needed = [n for n in companions if not values.get(n)]
-        if values.get(name) and needed:
-            raise QuestionError(f"a model with {name} needs {', '.join(needed)}")
-    for name in ("sliding_window_layers", "linear_attention_layers", "first_k_dense_replace", "index_layers"):
-        if values.get(name, 0) > values["num_hidden_layers"]:
-            raise ValueRangeError(f"{name} {values[name]} exceeds num_hidden_layers {values['num_hidden_layers']}")
-    if values.get("num_experts") and values["num_experts_per_tok"] > values["num_experts"]:
-        raise ValueRangeError(f"num_experts_per_tok {values['num_experts_per_tok']} exceeds num_experts {values['num_experts']}")
-    blocks = sum(values.get(n, 0) for n in _BLOCKS)
-    if values.get("one_block_layers") and blocks != values["num_hidden_layers"]:
-        raise ValueRangeError(
-            f"with one_block_layers, {', '.join(_BLOCKS)} add up to num_hidden_layers {values['num_hidden_layers']}, not to {blocks}"
-        )
-
-
-def _dimension(key: str, item: Any, wanted: str) -> Any:
-    if wanted == "bool":
-        from ironlaw.question.options import switch
-
-        return switch(item, key)
-    if wanted == "int":
-        from ironlaw.question.options import whole
-
-        return int(whole(item, key)) if str(item) != "0" else 0
-    allowed = TEXTS.get(key)
-    if allowed and str(item) not in allowed:
-        raise UnknownNameError(key, str(item), allowed, "the model's dimensions")
-    return str(item)
-
-
-TEXTS = {
-    "norm": ("rmsnorm", "layernorm", "layernorm-no-bias", "no-weights"),
-    "position_embedding": ("rope", "learned", "alibi", "none"),
-    "hidden_act": ("silu", "gelu", "relu", "relu2", "swiglu", "geglu"),
-}
 
 
 def plain_model(model: Model) -> Model:
