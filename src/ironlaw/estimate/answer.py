@@ -25,7 +25,7 @@ from ironlaw.estimate.bind.records import (
     keep_wide,
     plain_model,
 )
-from ironlaw.estimate.candidates import DEFAULT_SEQ_LEN, Placed, default_batch, place
+from ironlaw.estimate.candidates import Placed, place
 from ironlaw.estimate.cautions import cautions
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.memory.total import Memory, memory
@@ -34,6 +34,7 @@ from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
 from ironlaw.job import PRECISIONS, Job
 from ironlaw.plan import Plan
+from ironlaw.question import defaults
 from ironlaw.question.options import DEFAULTS, OPTIONS, flat, is_column, read_options
 from ironlaw.terms import BOUNDS, Term, shares, total
 
@@ -270,7 +271,7 @@ def _items(value: Any) -> list[Any]:
 def _rows(given: dict[str, Any], model: Model, assumptions: Assumptions) -> list[dict[str, Any]]:
     """The question's column options as one table of values per row; what has a simple default gets it here."""
     if "seq_len" not in given:
-        given["seq_len"] = float(min(model.max_position_embeddings, DEFAULT_SEQ_LEN))
+        given["seq_len"] = defaults.seq_len(model.max_position_embeddings)
         assume(assumptions, "seq_len", given["seq_len"], "default")
     if "global_batch_tokens" in given:
         sequences = [sequences_of(given["global_batch_tokens"], s) for s in _items(given["seq_len"])]
@@ -284,7 +285,7 @@ def _rows(given: dict[str, Any], model: Model, assumptions: Assumptions) -> list
     rows = [{name: c[i if len(c) > 1 else 0] for name, c in columns.items()} for i in range(n)]
     for row in rows:
         if "global_batch_size" not in row:
-            row["global_batch_size"] = default_batch(row["gpus"], row["seq_len"], row.get("micro_batch_size") or 1.0)
+            row["global_batch_size"] = defaults.batch(row["gpus"], row["seq_len"], row.get("micro_batch_size") or 1.0)
         if row.get("sp") is not None:
             row["sp"] = float(row["sp"])
         row["derived"] = ()

@@ -22,16 +22,13 @@ from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.step import step
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, Plan, flags
-from ironlaw.question.words import OFFLOADS, OVERLAPS
+from ironlaw.question import defaults
+from ironlaw.question.defaults import CHUNKS, EXPERT_RANKS, HEADROOM, MICRO_BATCHES, OFFLOADS, OVERLAPS, RECOMPUTES
 
 MESH = ("tp", "pp", "vpp", "ep", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp")
-MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0)
-CHUNKS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0)
-HEADROOM = 0.05  # of the capacity a choice keeps free where it can: memory is predicted no better than that
 _BLOCK = 16384  # candidates per evaluation
-RECOMPUTES = ("none", "selective", "every:4", "every:2", "full")
-DEFAULT_BATCH_TOKENS = 4 * 1024 * 1024
-DEFAULT_SEQ_LEN = 8192
+DEFAULT_BATCH_TOKENS = defaults.BATCH_TOKENS
+DEFAULT_SEQ_LEN = defaults.SEQ_LEN
 
 
 def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, float, float, float]:
@@ -52,13 +49,6 @@ def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, floa
     operators = tuple(tail.split(",")) if tail else selective
     linear = 1.0 if "linear" in operators else 0.5 if "half-linear" in operators else 0.0
     return (0.0, float("attention" in operators), linear, float("elementwise" in operators))
-
-
-def default_batch(gpus: float, seq_len: float, micro_batch_size: float = 1.0) -> float:
-    """Sequences per step when none are given: about 4 Mi tokens, a whole number for every GPU or every 128th of them."""
-    sequences = float(np.ceil(DEFAULT_BATCH_TOKENS / seq_len))
-    unit = micro_batch_size * (gpus if gpus <= sequences else gpus / np.gcd(int(gpus), 128))
-    return float(np.ceil(sequences / unit) * unit)
 
 
 def open_axes(given: dict[str, Any], model: Model) -> list[str]:
@@ -171,8 +161,7 @@ def _expert_parallel(job: Job, ranks: float) -> list[float]:
     """Usual expert-parallel sizes: powers of two that divide the experts and the ranks of a stage."""
     if not job.model.num_experts:
         return [1.0]
-    sizes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
-    return [v for v in sizes if job.model.num_experts % v == 0 and ranks % v == 0]
+    return [v for v in EXPERT_RANKS if job.model.num_experts % v == 0 and ranks % v == 0]
 
 
 def _data_parallel(job: Job, given: dict[str, Any], dp: float, pp: float) -> list[tuple[float, float, float]]:

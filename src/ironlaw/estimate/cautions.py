@@ -6,10 +6,9 @@ from typing import Any
 
 from ironlaw.cluster import Cluster
 from ironlaw.job import Job
+from ironlaw.question.defaults import MANY_ACCELERATORS, WARN_SEQUENCE
 from ironlaw.question.options import flat, is_column
 
-LONG = 65536  # tokens from which context parallel is worth a word
-MANY = 512  # accelerators from which failures that are not independent are worth a word
 _ONLY_IN_A_RUN = (
     "price",
     "grid",
@@ -37,10 +36,10 @@ def cautions(given: dict[str, Any], given_cp: bool, job: Job, cluster: Cluster) 
     if longest > model.max_position_embeddings:
         kind = "table of learned positions" if model.position_embedding == "learned" else "stated range"
         made.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
-    if longest >= LONG and not given_cp and max(_items(given["gpus"])) > 1:
+    if longest >= WARN_SEQUENCE and not given_cp and max(_items(given["gpus"])) > 1:
         made.append(f"cp is not searched: at seq_len {longest:g} context parallel (--cp, or ironlaw plan, which searches it) may be faster")
     made += [f"--{name.replace('_', '-')} has no effect {why}" for name, why in _idle(given, job) if name in given]
-    if "tokens" in given and "mttf" not in given and max(_items(given["gpus"])) >= MANY:
+    if "tokens" in given and "mttf" not in given and max(_items(given["gpus"])) >= MANY_ACCELERATORS:
         made.append(
             "failures are counted as independent and accelerators as alike, which is optimistic: on Meta's RSC 1,024 GPUs ran 7.9 h between"
             " failures where the rate of its nodes says 28.8 h; give --mttf measured in jobs of this size"

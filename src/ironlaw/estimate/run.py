@@ -15,6 +15,7 @@ from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.estimate.bind.records import Assumptions, assume
 from ironlaw.law import cost, energy, run
 from ironlaw.plan import Plan
+from ironlaw.question import defaults
 from ironlaw.terms import Term, fold, leaf, total
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def bind_grid(asked: Any, folders: tuple[str, ...], assumptions: Assumptions) ->
     """Carbon per energy: the number given, the region named, or the world average."""
     if isinstance(asked, (int, float)):
         return Sourced(asked / 3.6e9, "kg/J", f"{asked} g/kWh", ASKED)
-    grid: Grid = load.record("grids", asked or "world", folders)
+    grid: Grid = load.record("grids", asked or defaults.GRID, folders)
     assume(assumptions, "grid", f"{grid.title}: {grid.intensity.text} ({grid.year})", "given" if asked else "default")
     return grid.intensity
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnitError, UnknownNameError, UnsupportedError, ValueRangeError, nearest_names
-from ironlaw.question.words import CP_METHODS, DISPATCHED, DISPATCHERS, GRAPHS, adapter_targets, offload, overlap, recompute
+from ironlaw.question import defaults
+from ironlaw.question.words import adapter_targets, offload, overlap, recompute
 
 
 @dataclass(frozen=True)
@@ -214,10 +215,12 @@ OPTIONS: dict[str, Option] = {
     "etp": Option(whole, "tensor parallel inside an expert", column=True),
     "expert_imbalance": Option(at_least_one, "rows of the busiest expert rank over the mean (default 1, balanced)", "X"),
     "moe_dispatcher": Option(
-        one_of(DISPATCHERS), "how rows reach experts (default: alltoall; deepep and hybridep send once a domain)", "HOW"
+        one_of(defaults.DISPATCHERS), "how rows reach experts (default: alltoall; deepep and hybridep send once a domain)", "HOW"
     ),
     "dispatch_precision": Option(
-        one_of(DISPATCHED), "rows on their way to experts: wide (two bytes, default), fp8 (gradients too), fp8-forward (rows alone)", "NAME"
+        one_of(defaults.DISPATCH_PRECISIONS),
+        "rows on their way to experts: wide (two bytes, default), fp8 (gradients too), fp8-forward (rows alone)",
+        "NAME",
     ),
     "capacity_factor": Option(positive("1"), "rows each expert is padded or cut to, over the mean (default: dropless)", "X"),
     "dp_replicate": Option(whole, "data parallel, replicas", column=True),
@@ -227,7 +230,7 @@ OPTIONS: dict[str, Option] = {
         recompute, "none, selective[:OPERATORS], full, every:K (one layer in K), share:F (of the layers)", "HOW", column=True
     ),
     "precision": Option(
-        one_of(("fp32", "tf32", "fp16", "bf16", "fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")),
+        one_of(defaults.PRECISIONS),
         "fp32, tf32, fp16, bf16, fp8 (per tensor), fp8-block, fp8-row, mxfp8, nvfp4: what the linear layers compute in",
         "NAME",
     ),
@@ -242,12 +245,12 @@ OPTIONS: dict[str, Option] = {
     "bf16_layers_at_start": Option(none_or_more, "first layers that a narrow precision leaves in bf16 (default: 0)", "N"),
     "bf16_layers_at_end": Option(none_or_more, "last layers that a narrow precision leaves in bf16 (default: 0)", "N"),
     "optimizer": Option(
-        one_of(("sgd", "momentum", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")),
+        one_of(defaults.OPTIMIZERS),
         "sgd, momentum, adamw, adamw-bf16, adam8bit, adafactor, muon",
         "NAME",
     ),
     "schedule": Option(
-        one_of(("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")),
+        one_of(defaults.SCHEDULES),
         "1f1b, interleaved, gpipe, zero-bubble, dualpipe (default: 1f1b, interleaved when vpp > 1)",
         "NAME",
     ),
@@ -265,7 +268,7 @@ OPTIONS: dict[str, Option] = {
     "attention_kernel": Option(
         one_of(("flash-1", "flash-2", "flash-3")), "generation of the flash kernel (default: the framework's)", "NAME"
     ),
-    "cuda_graphs": Option(one_of(GRAPHS), "what CUDA graphs replay: none, partial (all but routed experts), full", "WHAT"),
+    "cuda_graphs": Option(one_of(defaults.CUDA_GRAPHS), "what CUDA graphs replay: none, partial (all but routed experts), full", "WHAT"),
     "layers_per_stage": Option(stage_layers, "explicit comma list of layers per pipeline stage", "LIST"),
     "first_stage_layers": Option(none_or_more, "layers of the first pipeline stage; the others share the rest", column=True),
     "last_stage_layers": Option(none_or_more, "layers of the last pipeline stage; the others share the rest", column=True),
@@ -273,7 +276,9 @@ OPTIONS: dict[str, Option] = {
     "count_embedding": Option(switch, "embedding and loss take a layer's place each when layers are split", "on|off"),
     "mtp_layers": Option(none_or_more, "layers that predict further tokens (default: the model's own)", "N"),
     "cp_method": Option(
-        one_of(CP_METHODS), "how context ranks share attention: ring, all-to-all, all-gather, all-to-all+ring (default: ring)", "HOW"
+        one_of(defaults.CP_METHODS),
+        "how context ranks share attention: ring, all-to-all, all-gather, all-to-all+ring (default: ring)",
+        "HOW",
     ),
     "cp_inner": Option(
         whole, "with all-to-all+ring: ranks that trade heads (default: what divides the key heads inside a scale-up domain)"
@@ -312,7 +317,7 @@ OPTIONS: dict[str, Option] = {
     "pue": Option(at_least_one, "power usage effectiveness of the data centre", "X"),
 }
 DEFAULTS: dict[str, Any] = {
-    "optimizer": "adamw",
+    "optimizer": defaults.OPTIMIZER,
     "count_embedding": False,
     "cp": 1.0,
     "etp": 1.0,

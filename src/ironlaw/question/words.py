@@ -6,6 +6,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 
 RECOMPUTABLE = ("attention", "linear", "half-linear", "elementwise")
 
@@ -36,7 +37,6 @@ def _not_empty(value: Any, flag: str) -> None:
         raise ValueRangeError(f"{flag} is empty: say none, or name what it is to be")
 
 
-OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 ALWAYS = frozenset(OVERLAPS) - {"ep"}  # ep is no habit but another schedule, which not every plan can run
 
 
@@ -71,13 +71,6 @@ def adapter_targets(value: Any, flag: str) -> str:
             raise UnknownNameError(flag, item.strip(), TARGETS)
         names.append(name)
     return ",".join(dict.fromkeys(names))
-
-
-DISPATCHED = ("wide", "fp8", "fp8-forward")
-CP_METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
-DISPATCHERS = ("alltoall", "deepep", "hybridep")
-GRAPHS = ("none", "partial", "full")
-OFFLOADS = ("optimizer", "activations")
 
 
 def offload(value: Any, flag: str) -> frozenset[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ironlaw import units
+from ironlaw.question.defaults import LONG_SEQUENCE
 from ironlaw.report.estimate import Ink, dollars, short, uneven
 
 _GOALS = {
@@ -77,13 +78,10 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         yield ink.dim(f"  it leaves {plan['headroom']:.1%} of the memory{more}")
 
 
-LONG = 16384  # tokens of a sequence from which the page says why it is not shared
-
-
 def _shared(data: dict[str, Any]) -> Iterator[str]:
     """Why sequences are shared over context ranks, or not."""
     c = data["context_parallel"]
-    if c["cp"] == 1 and data["question"]["seq_len"] < LONG:
+    if c["cp"] == 1 and data["question"]["seq_len"] < LONG_SEQUENCE:
         return
     mine = f"cp {c['cp']} by {c['method']}" if c["cp"] > 1 else "cp 1"
     if c["other_seconds"] is not None:

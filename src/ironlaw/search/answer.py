@@ -12,7 +12,7 @@ import numpy as np
 
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate, answer
-from ironlaw.question.words import OFFLOADS, OVERLAPS
+from ironlaw.question.defaults import HEADROOM, OFFLOADS, OVERLAPS
 from ironlaw.search.best import Plans, Sweep, front, in_order, keep_pages, merged, opened, top
 from ironlaw.search.grid import choices_of
 from ironlaw.search.mesh import COLUMNS
@@ -22,7 +22,6 @@ from ironlaw.search.sizing import admits, narrowed
 from ironlaw.search.space import ENDS, WORDS
 
 FEW = 5  # plans listed when nobody says how many
-SPARE = 0.05  # of memory: what a plan should leave, as memory is predicted no better
 # options that change what plans are worth, and not the plans
 AGAIN = (
     "price", "grid", "pue", "tokens", "budget", "deadline", "target_tokens_per_second", "minimize", "pareto", "top", "failures", "mttf",
@@ -149,7 +148,7 @@ class Found:
 
     def spacious(self, best: Choice) -> Choice | None:
         """The fastest plan of the best setting that leaves memory to spare, where the best does not."""
-        limit = best.setting.capacity * (1.0 - SPARE)
+        limit = best.setting.capacity * (1.0 - HEADROOM)
         if best.device <= limit:
             return None
         found = [c for s in best.setting.sweeps for c in choices_of_plans(best.setting, front(s), s.task.job.framework.name)]

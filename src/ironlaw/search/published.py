@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.question.words import OFFLOADS, OVERLAPS
+from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.search.answer import Choice, Found, run
 from ironlaw.search.mesh import divisors
 from ironlaw.search.question import read_question

@@ -8,8 +8,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
+from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.options import OPTIONS, Option, is_column, one_of, positive, price, read_options, switch, text, whole
-from ironlaw.question.words import OFFLOADS, OVERLAPS
 from ironlaw.search.space import MESH, VARIANTS, Space, axis_value, read_fixed, read_forbidden, read_space
 
 GOALS = ("time", "cost", "energy", "carbon", "gpus")

@@ -14,15 +14,14 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.answer import Bound, bind_question, sequences_of
 from ironlaw.estimate.bind.records import assume
-from ironlaw.estimate.candidates import DEFAULT_SEQ_LEN, default_batch
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.run import Run, bind_price, run_of
-from ironlaw.question.words import CP_METHODS
+from ironlaw.question import defaults
 from ironlaw.search.best import Sweep, sweep
 from ironlaw.search.grid import Task
 from ironlaw.search.mesh import Mesh, mesh_rows, plan_of
 from ironlaw.search.question import Question
-from ironlaw.search.space import LONG, VARIANTS, Space, context_ranks
+from ironlaw.search.space import VARIANTS, Space, context_ranks
 
 FORWARD_SHARE = 1.0 / 3.0  # of a step, for what evaluations cost when plans are ranked; an answer has its plan's own
 
@@ -168,8 +167,8 @@ def methods_of(question: Question) -> tuple[str, ...]:
     methods = question.space.of("cp_method")
     if methods != "by length":
         return methods or ("ring",)
-    many = question.space.of("cp") not in (None, (1.0,)) and question.options.get("seq_len", 0.0) >= LONG
-    return CP_METHODS if many else CP_METHODS[:1]
+    many = question.space.of("cp") not in (None, (1.0,)) and question.options.get("seq_len", 0.0) >= defaults.LONG_SEQUENCE
+    return defaults.CP_METHODS if many else defaults.CP_METHODS[:1]
 
 
 def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bound, dict[str, Any]]]:
@@ -193,12 +192,12 @@ def with_batch(bound: Bound) -> Bound:
     """A bound question whose sequence length and batch are known: given, or the defaults of an estimate."""
     given, notes = dict(bound.given), list(bound.assumptions)
     if "seq_len" not in given:
-        given["seq_len"] = float(min(bound.model.max_position_embeddings, DEFAULT_SEQ_LEN))
+        given["seq_len"] = defaults.seq_len(bound.model.max_position_embeddings)
         assume(notes, "seq_len", given["seq_len"], "default")
     if "global_batch_tokens" in given:
         given["global_batch_size"] = sequences_of(given["global_batch_tokens"], given["seq_len"])
     if "global_batch_size" not in given:
-        given["global_batch_size"] = default_batch(1.0, given["seq_len"])
+        given["global_batch_size"] = defaults.batch(1.0, given["seq_len"])
         assume(notes, "global_batch_size", given["global_batch_size"], "default")
     return replace(bound, given=given, assumptions=notes)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import InputError, QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.question.defaults import FEWEST_CONTEXT_TOKENS, OFFLOADS, OVERLAPS, USUAL_CONTEXT_RANKS
 from ironlaw.question.options import OPTIONS, switch
-from ironlaw.question.words import OFFLOADS, OVERLAPS
 
 ENDS = ("first_stage_layers", "last_stage_layers")
 MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", *ENDS)
@@ -41,9 +41,6 @@ WORDS = {
     ("last_stage_layers", "balanced"): "by the rule, and what makes the slowest stage shorter (the first stage's along)",
     ("cp_method", "by length"): "ring; from sequences of 16,384 tokens on all of them",
 }
-FEWEST_TOKENS = 1024.0  # of one sequence that more than USUAL_RANKS context ranks leave each
-USUAL_RANKS = 8.0
-LONG = 16384.0  # tokens of a sequence from which the methods of context parallelism are told apart
 _MOST_VALUES = 1000
 _MOST_BYTES = 1_000_000
 
@@ -141,7 +138,7 @@ def context_ranks(seq_len: float, gpus: float) -> tuple[float, ...]:
     ((1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0))
     """
     tried, ranks = [], 1.0
-    while ranks <= gpus and (ranks <= USUAL_RANKS or seq_len / ranks >= FEWEST_TOKENS):
+    while ranks <= gpus and (ranks <= USUAL_CONTEXT_RANKS or seq_len / ranks >= FEWEST_CONTEXT_TOKENS):
         tried.append(ranks)
         ranks *= 2.0
     return tuple(tried)

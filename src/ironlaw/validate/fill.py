@@ -15,7 +15,7 @@ from pathlib import Path
 from ironlaw.catalog import load
 from ironlaw.errors import nearest_names
 from ironlaw.estimate.table import known_names, without_thousands
-from ironlaw.question.words import DISPATCHERS
+from ironlaw.question.defaults import DISPATCHERS
 
 Cells = dict[str, str]
 

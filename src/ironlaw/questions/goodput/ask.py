@@ -95,7 +95,7 @@ def goodput(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The Answer of a question about failures; QuestionError where it contradicts itself."""
-    from ironlaw.estimate.cautions import MANY
+    from ironlaw.question.defaults import MANY_ACCELERATORS
     from ironlaw.questions.goodput.published import CHECKS, checks
 
     values = read(options, OPTIONS, "goodput")
@@ -117,7 +117,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         )
     elif "one_in" in values:
         raise QuestionError("--one-in has no effect without --repair-time: give both")
-    if "mttf" not in values and largest.gpus >= MANY:
+    if "mttf" not in values and largest.gpus >= MANY_ACCELERATORS:
         warnings.append(
             "the rate of single machines is optimistic for large jobs: on Meta's RSC 1,024 GPUs ran 7.9 h between failures where"
             " independent nodes say 28.8 h; give --mttf measured in jobs of this size"

@@ -1,0 +1,85 @@
+"""Every default of a question, every policy value, and the names an option may have: each once, with its reason.
+
+Imports nothing heavy, so that help texts, the command line and the laws' callers read the same values.
+"""
+
+from __future__ import annotations
+
+import math
+
+# --- names an option may have
+
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")
+OPTIMIZERS = ("sgd", "momentum", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")
+SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
+CP_METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
+DISPATCHERS = ("alltoall", "deepep", "hybridep")
+DISPATCH_PRECISIONS = ("wide", "fp8", "fp8-forward")
+CUDA_GRAPHS = ("none", "partial", "full")
+OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
+OFFLOADS = ("optimizer", "activations")
+
+# --- the job
+
+SEQ_LEN = 8192.0  # tokens; most models of the last years are pre-trained at this length or half of it
+BATCH_TOKENS = 4 * 1024 * 1024  # what published runs of 7 to 70 billion parameters use
+OPTIMIZER = "adamw"
+SCHEDULE = "1f1b"  # interleaved where vpp > 1
+CP_METHOD = CP_METHODS[0]
+DISPATCHER = DISPATCHERS[0]
+DISPATCH_PRECISION = DISPATCH_PRECISIONS[0]
+CUDA_GRAPH = CUDA_GRAPHS[0]
+FRAMEWORK = "megatron"
+FLAT_FRAMEWORK = "fsdp"  # without tensor and pipeline parallel
+GRID = "world"
+
+# --- what is tried where an axis is left open
+
+MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0)
+CHUNKS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0)
+EXPERT_RANKS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+RECOMPUTES = ("none", "selective", "every:4", "every:2", "full")
+HEADROOM = 0.05  # of device memory a chosen plan keeps free where it can: memory is predicted no better than that
+
+# --- context parallel
+
+USUAL_CONTEXT_RANKS = 8.0  # tried at any length, as a small batch may need them
+FEWEST_CONTEXT_TOKENS = 1024.0  # of a sequence on a rank, where more ranks than the usual are tried
+LONG_SEQUENCE = 16384.0  # tokens from which the methods of context parallelism differ enough to try each of them
+WARN_SEQUENCE = 65536.0  # tokens from which an estimate without context parallel is worth a warning
+
+# --- warnings
+
+MANY_ACCELERATORS = 512.0  # from which failures that are not independent are worth a warning
+
+
+def seq_len(max_position_embeddings: int) -> float:
+    """Tokens of a sequence when none are given: the model's maximum, at most 8192.
+
+    >>> seq_len(131072), seq_len(2048)
+    (8192.0, 2048.0)
+    """
+    return float(min(max_position_embeddings, SEQ_LEN))
+
+
+def batch(gpus: float, seq_len: float, micro_batch_size: float = 1.0) -> float:
+    """Sequences per step when none are given: about 4 Mi tokens, a whole number for every accelerator or every 128th of them.
+
+    >>> batch(512, 8192), batch(768, 8192), batch(2048, 8192)
+    (512.0, 516.0, 512.0)
+    """
+    sequences = float(math.ceil(BATCH_TOKENS / seq_len))
+    unit = micro_batch_size * (gpus if gpus <= sequences else gpus / math.gcd(int(gpus), 128))
+    return float(math.ceil(sequences / unit) * unit)
+
+
+def framework(usual: str, gpus: float | None = None, tp: float | None = None, pp: float | None = None) -> str:
+    """The framework when none is given: the accelerator's usual one; fsdp for one accelerator or tp 1 and pp 1; else megatron.
+
+    ``tp`` and ``pp`` are what the question itself gives: a plan that the tool chooses does not change the framework.
+
+    >>> framework("", gpus=1), framework("", 64, tp=1, pp=1), framework("", 64, tp=1), framework("maxtext", 1)
+    ('fsdp', 'fsdp', 'megatron', 'maxtext')
+    """
+    flat = gpus == 1 or (tp == 1 and pp == 1)
+    return usual or (FLAT_FRAMEWORK if flat else FRAMEWORK)
