@@ -18,16 +18,6 @@ ASK = ["estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "64", "--global-b
 CONFIGS = paths.DATA / "hf_configs"
 
 
-@pytest.fixture
-def ask(capsys):
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
-
-
 def refused(result: tuple[int, str, str], status: int, *words: str) -> None:
     """One clear line on stderr, nothing on stdout."""
     code, out, err = result
@@ -403,3 +393,15 @@ def test_help_and_plain_import_load_nothing_heavy():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for heavy in ("torch", "matplotlib", "pandas", "pyarrow", "scipy", "rich", "pydantic"):
         assert f"'{heavy}'" not in loaded, heavy
+
+
+@pytest.mark.parametrize(("verb", "known"), [("runs", "gate"), ("catalog", "check")])
+def test_a_verb_without_its_action_lists_the_actions(ask, verb, known):
+    status, out, err = ask(verb)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"ironlaw: ironlaw {verb} lacks what to do") and known in err
+
+
+def test_the_bare_command_prints_its_help(ask):
+    status, out, err = ask()
+    assert (status, err) == (0, "") and out.startswith("Usage: ironlaw")

@@ -273,3 +273,10 @@ def test_groups_of_experts_are_read():
 def test_groups_that_megatron_refuses(groups, limit):
     with pytest.raises(QuestionError, match="moe-router-num-groups"):
         options_from_arguments(read_command(GROUPED.format(groups=groups, limit=limit)), gpus=1, on="h100-sxm")
+
+
+def test_a_flag_without_its_value_is_refused(ask, tmp_path):
+    script = tmp_path / "train.sh"
+    script.write_text("torchrun pretrain_gpt.py --num-layers 32 --hidden-size --num-attention-heads 32 --vocab-size 32000\n")
+    status, _, err = ask("estimate", script, "--on", "h100-sxm", "--gpus", "8")
+    assert status == 2 and "--hidden-size has no value" in err

@@ -18,7 +18,7 @@ import pytest
 import paths
 from ironlaw.cli.main import main
 from ironlaw.estimate.as_data import SCHEMA_VERSION
-from measure.read.test_snapshot import worked
+from made_snapshots import worked
 
 MEASURED = paths.DATA / "measured"
 PAGE = paths.ROOT / "docs" / "rules.md"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -239,3 +240,25 @@ def test_what_three_roofs_leave_out_is_named():
     warnings = " ".join(compare("mixtral-8x7b", on="h100-sxm", gpus=64).warnings)
     assert "routing of experts" in warnings
     assert "tensor" in warnings
+
+
+def test_a_target_rate_may_be_written_short():
+    asked = {"on": "h100-sxm", "tp": 2, "three_roof": "off"}
+    assert compare("llama-3-8b", target_tokens_per_second="500k", **asked).headline == (
+        compare("llama-3-8b", target_tokens_per_second=500e3, **asked).headline
+    )
+
+
+def test_prices_at_a_given_peak_are_compared_with_costs_at_that_peak():
+    """The estimate uses the catalogue's peak, so its costs cannot be ranked beside prices at a given peak."""
+    asked = {"gpus": 64, "price": "h100-sxm=3.93,h200-sxm=4.33"}
+    own = compare("llama-3-8b", on="h100-sxm,h200-sxm", peak="h100-sxm=900TFLOP/s,h200-sxm=1000TFLOP/s", **asked)
+    plain = compare("llama-3-8b", on="h100-sxm,h200-sxm", **asked)
+    orders = [next(line for line in answer.headline if line.startswith("USD per PFLOP/s")) for answer in (own, plain)]
+    assert "orders them" in orders[0] and "by three roofs" in orders[0]
+    assert "by estimate" in orders[1]
+
+
+def test_a_peak_above_the_dense_one_is_warned_of(capsys):
+    assert main(shlex.split("compare llama-3-8b --on h100-sxm --gpus 64 --peak 2PFLOP/s")) == 0
+    assert "times its dense peak" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from itertools import pairwise
 
 import numpy as np
@@ -213,3 +214,21 @@ def test_the_timeline():
     assert rows["overlapped", "step"]["ends"] - 3 * orders["overlapped"] == pytest.approx(35.0, rel=1e-3)  # filling
     assert set(rows["serial", "step"]["bar"]) == set(".123") and len(rows["serial", "step"]["bar"]) == 72
     assert any("one after the other" in line for line in found.headline)
+
+
+def test_an_explanation_prints_none_for_a_stage_that_is_not_counted(ask):
+    out = ask(
+        "data", "--step-time", "100ms", "--batch", "256", "--sample-size", "150KB", "--transform-time", "8ms", "--on", "h100-sxm",
+        "--disk", "3.5GB/s", "--explain",
+    )[1]  # fmt: skip
+    assert "network = none" in out and "nan" not in out
+
+
+def test_a_storage_that_is_not_given_is_not_explained(capsys):
+    assert main(shlex.split("data llama-3-8b --on h100-sxm --gpus 8 --explain")) == 0
+    assert "nan" not in capsys.readouterr().out
+
+
+def test_a_step_of_no_time_is_refused(capsys):
+    assert main(shlex.split("data --step-time 0s --batch 1 --on h100-sxm --sample-size 1KB")) == 2
+    assert capsys.readouterr().err == "ironlaw: --step-time is 0s, must be more than 0 and at most 1e+15 s\n"

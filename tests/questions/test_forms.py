@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import json
 import re
@@ -11,15 +10,14 @@ import shlex
 
 import pytest
 
-from ironlaw.cli.main import VERBS, main
+from ironlaw.cli.main import main
+from verbs import QUESTIONS, example, examples
 
-QUESTIONS = [verb for verb, (module, _) in VERBS.items() if hasattr(importlib.import_module(module), "EXAMPLES")]
-ASKED = {verb: importlib.import_module(f"ironlaw.cli.{verb}").EXAMPLES.strip().splitlines()[0].strip() for verb in QUESTIONS}
 GEMM = ["roofline", "--gemm", "4096,4096,4096", "--on", "h100-sxm"]
 
 
 def printed(capsys, command, *more):
-    assert main([*(shlex.split(command)[1:] if isinstance(command, str) else command), *more]) in (0, 1), capsys.readouterr().err
+    assert main([*command, *more]) in (0, 1), capsys.readouterr().err
     return capsys.readouterr().out
 
 
@@ -29,8 +27,8 @@ def test_the_questions_are_found():
 
 @pytest.mark.parametrize("verb", QUESTIONS)
 def test_csv_holds_the_numbers_of_the_json(verb, capsys):
-    told = json.loads(printed(capsys, ASKED[verb], "--json"))
-    text = printed(capsys, ASKED[verb], "--format", "csv")
+    told = json.loads(printed(capsys, example(verb), "--json"))
+    text = printed(capsys, example(verb), "--format", "csv")
     blocks = text.strip("\n").split("\n\n")
     for block in blocks:
         lines = block.splitlines()
@@ -51,7 +49,7 @@ def test_csv_holds_the_numbers_of_the_json(verb, capsys):
 
 @pytest.mark.parametrize("verb", QUESTIONS)
 def test_markdown_is_whole(verb, capsys):
-    text = printed(capsys, ASKED[verb], "--format", "markdown")
+    text = printed(capsys, example(verb), "--format", "markdown")
     assert text.startswith("# ")
     width = None
     for line in text.splitlines():
@@ -94,3 +92,19 @@ def test_what_is_refused(more, capsys):
 def test_an_answer_without_a_table_says_so(capsys):
     assert main(["lessons", "--gpu-utilization", "45%", "--format", "csv"]) == 2
     assert "no table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["sites", "money", "goodput"])
+def test_help_promises_no_answer_without_tokens_where_there_is_none(ask, verb):
+    assert "absent: no run section" not in " ".join(ask(verb, "--help")[1].split())
+
+
+@pytest.mark.parametrize("verb", QUESTIONS)
+def test_help_shows_the_examples(verb, ask):
+    shown = re.findall(r"^ +ironlaw (.+)$", ask(verb, "--help")[1], re.MULTILINE)
+    assert shown and [shlex.split(line) for line in shown] == examples(verb)
+
+
+@pytest.mark.parametrize("words", [words for verb in QUESTIONS for words in examples(verb)], ids=" ".join)
+def test_examples_of_the_help_are_answered(words, capsys):
+    assert main(words) in (0, 1), capsys.readouterr().err

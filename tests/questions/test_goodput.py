@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
@@ -130,3 +131,9 @@ def test_the_command(capsys):
     capsys.readouterr()
     assert main(["goodput", *ask[1:-1], "1024", "--mttf", "100h", "--restart-time", "60min", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["sizes"][0]["seconds"] is None
+
+
+def test_a_run_that_never_ends_is_a_no(capsys):
+    assert main(shlex.split("goodput --work 10days --parameters 7B --on h100-sxm --gpus 131072 --mttf 2000h")) == 1
+    assert "no: it fails faster than it restarts" in capsys.readouterr().out
+    assert main(shlex.split("goodput --work 10days --parameters 7B --on h100-sxm --gpus 64,131072 --mttf 2000h")) == 0

@@ -76,3 +76,8 @@ def test_the_command(capsys):
     assert told["fits"] and told["tokens_per_second"] > 0 and told["terms"]["cache"]["unit"] == "B"
     assert main([*base, "--explain", "cache"]) == 0
     assert "2 tokens layers heads head_dim bytes" in capsys.readouterr().out
+
+
+def test_long_prompts_are_not_printed_in_millions_of_milliseconds():
+    first = " ".join(inference("llama-3-70b", "h100-sxm", gpus=8, batch=100_000).headline)
+    assert "(100000 together)" in first and ",000 ms" not in first and "ms (100000" not in first

@@ -132,3 +132,13 @@ def test_the_command(capsys):
 def test_an_unknown_option_is_told_its_nearest():
     with pytest.raises(IronlawError, match="nearest"):
         lessons("llama-3-8b", on="h100-sxm", gpu=8)
+
+
+def test_flash_attention_is_tried_where_it_is_off_and_only_there():
+    """A plan stores the option as "on" or "off"; an estimate stores it as a bool."""
+    plan = {"on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "most": 1}
+    off = lessons("llama-3-8b", flash_attention="off", **plan)
+    on = lessons("llama-3-8b", **plan)
+    names = [[row["technique"] for row in answer.tables[0].rows] for answer in (off, on)]
+    assert names[0][0] == "flash attention"
+    assert "flash attention" not in names[1]

@@ -176,3 +176,9 @@ def test_laws_at_their_edges():
     assert str(float(ownership.payback_time(100.0, 1.0, 1.0))) == "nan"  # nothing is saved: never
     assert float(energy.power_at_load(500.0, 900.0, 1.0)) == 900
     assert float(ownership.owned_cost(2, 3600, 1 / 3600, 0, 1)) == float(cost.rental(2, 3600, 1 / 3600))
+
+
+def test_hours_of_accelerators_are_shown_as_hours(ask):
+    # 1,024 accelerators for 1.2 million GPU-hours; the explanation said 333.3 h, hours divided by 3,600 once more
+    out = ask("money", "--gpu-hours", "1.2M", "--gpus", "1024", "--on", "h100-sxm", "--explain", "gpu hours")[1]
+    assert out.splitlines()[0] == "gpu hours: 1,200,000 h"

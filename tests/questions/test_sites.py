@@ -328,3 +328,8 @@ def test_help_tells_every_option():
     done = command("--help")
     assert "--wan-bandwidth" in done.stdout
     assert "ten-sites" in done.stdout
+
+
+def test_sites_take_a_batch_of_tokens_in_the_usual_sequences():
+    asked = {"sites": 2, "on": "h100-sxm", "gpus": 64, "tokens": 200e9, "global_batch_tokens": 2**21, "wan_bandwidth": 1e9}
+    assert sites("llama-3-8b", **asked).headline == sites("llama-3-8b", seq_len=8192, **asked).headline

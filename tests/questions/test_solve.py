@@ -224,3 +224,13 @@ def test_causes_of_a_low_mfu_are_the_whole_step():
     rows = next(table.rows for table in answer.tables if table.name == "causes")
     assert sum(row["share"] for row in rows) == pytest.approx(1.0, abs=2e-3)
     assert rows[0]["share"] == pytest.approx(answer["checks"]["predicted_mfu"])
+
+
+def test_a_budget_pays_for_a_run_that_ends_before_the_deadline():
+    """Accelerators are paid until the run ends: 48 of them until the deadline would exceed the budget."""
+    asked = {"model": "llama-3-8b", "on": "h100-sxm", "tokens": 1e12, "deadline": 28, "price": 3.78}
+    enough, short = solve(**asked, budget=115e3), solve(**asked, budget=100e3)
+    assert enough.feasible and not short.feasible
+    values = enough.values
+    assert values["run_usd"] == pytest.approx(values["gpus"] * values["run_days"] * 24 * 3.78)
+    assert values["run_days"] < 28 and values["run_usd"] < 115e3 < values["gpus"] * 28 * 24 * 3.78

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -112,3 +113,10 @@ def test_the_command(capsys):
     assert main([*asked, "--mfu", "0.4", "--explain", "static memory"]) == 0
     assert "training_static" in capsys.readouterr().out
     assert main(["sweep", "--help"]) == 0
+
+
+def test_steps_are_whole_and_the_last_tokens_are_not_dropped():
+    estimated = sweep("llama-3-8b", on="h100-sxm", gpus=64, tokens=200e9, global_batch_tokens=2**21)
+    by_hand = sweep(parameters=8e9, on="h100-sxm", gpus=64, tokens=200e9, global_batch_tokens=2**21, mfu=0.4)
+    for answer in (estimated, by_hand):
+        assert answer.tables[0].rows[0]["steps"] == math.ceil(200e9 / 2**21)

@@ -402,3 +402,9 @@ def test_tables_are_flat(data):
 def test_a_wrong_library_call_raises_ours():
     with pytest.raises(IronlawError, match="unknown option"):
         ironlaw.search("llama-3-8b", on="h100-sxm", gpus=8, gbs=12)
+
+
+def test_a_price_for_an_accelerator_outside_the_question_is_refused(ask):
+    asked = ["plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--tokens", "1T"]
+    status, _, err = ask(*asked, "--price", "b200-sxm=1")
+    assert status == 2 and "--price names b200-sxm" in err and "h100-sxm" in err

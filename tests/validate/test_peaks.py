@@ -435,3 +435,10 @@ def test_arguments_reach_these_options():
     assert "fused_loss" not in fused
     with pytest.raises(IronlawError):
         module.options_from_arguments({**arguments, "--wgrad-deferral-limit": -1}, gpus=4, on="h100-sxm")
+
+
+def test_a_missing_table_of_peaks_is_refused_before_the_runs_are_scored(ask, tmp_path, monkeypatch):
+    from ironlaw.validate import session
+
+    monkeypatch.setattr(session, "prepare", lambda *a: pytest.fail("the runs were scored first"))
+    assert ask("validate", "--peaks", tmp_path / "none.csv")[0] == 3

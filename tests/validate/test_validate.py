@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import ironlaw
-from ironlaw.cli.main import main
 from ironlaw.errors import InputError, QuestionError
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.correction import read_correction, write_correction
@@ -64,16 +63,6 @@ def table(tmp_path):
         return path
 
     return write
-
-
-@pytest.fixture
-def ask(capsys):
-    def run(*arguments):
-        status = main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 # --- blanks: every rule writes what it says and says what it wrote -----------------------------------------------------------
@@ -652,3 +641,11 @@ def test_maxtext_splits_experts_over_its_tensor_axis_and_keeps_only_what_custom_
     assert float(found["maxtext-045"].asked[0]["etp"]) == 4.0
     assert any("tensor axis" in rule for rule in found["maxtext-045"].rules)
     assert float(found["maxtext-044"].asked[0]["etp"]) == 1.0
+
+
+def test_counts_and_families_of_prepared_runs_are_computed_once():
+    from ironlaw.validate.predict import prepare
+    from ironlaw.validate.runs import RUNS, read_runs
+
+    prepared, _ = prepare(read_runs(RUNS)[0][:20])
+    assert prepared.counts is prepared.counts and prepared.families is prepared.families

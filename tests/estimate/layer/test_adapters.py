@@ -202,3 +202,20 @@ def test_the_page_and_the_json(capsys):
     main([*asked, "--json"])
     names = json.dumps(json.loads(capsys.readouterr().out)["step"])
     assert "adapters scaled and added" in names
+
+
+@pytest.mark.parametrize("options", [{"lora_rank": 8}, {"optimizer": "adamw-bf16"}])
+def test_weights_without_a_master_copy_are_not_stored_in_fp32(options):
+    """Sharded stacks keep fp32 weights as masters; frozen weights and an optimizer of bf16 parameters have none."""
+    held = [
+        float(next(node for node in group.memory.tree.walk() if node.name == "weights").value.ravel()[0])
+        for asked in ({}, options)
+        for group in ironlaw.estimate("llama-2-7b", on="rtx-4090", gpus=1, global_batch_size=1, **asked).groups
+    ]
+    assert held[0] == pytest.approx(4 * 6738415616)
+    assert held[1] == pytest.approx(2 * 6738415616)
+
+
+def test_low_rank_adapters_of_7b_fit_into_24_gb():
+    assert not ironlaw.estimate("llama-2-7b", on="rtx-4090", gpus=1, global_batch_size=1).fits[0]
+    assert ironlaw.estimate("llama-2-7b", on="rtx-4090", gpus=1, global_batch_size=1, lora_rank=8).fits[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from itertools import pairwise
 
 import numpy as np
@@ -497,3 +498,8 @@ def test_generations_of_flash_are_in_order():
 def test_a_device_without_a_generation_does_not_show_it():
     shown = [row["version"] for row in roofline(attention=(8, 16, 4096, 128), on="a100-sxm-80gb")["versions"]]
     assert shown == ["unfused", "flash-1", "flash-2"]
+
+
+def test_time_that_falls_with_size_is_warned_of(capsys):
+    assert main(shlex.split("roofline --scaling 1:1ms,2:0.5ms")) == 0
+    assert "time falls as size grows" in capsys.readouterr().out

@@ -1,54 +1,37 @@
-"""Inputs that cannot be, verb by verb: refused in one line with exit 2 and the reason, or answered no with exit 1."""
+"""Impossible inputs, verb by verb: refused in one line with exit 2 and the reason, or answered no with exit 1."""
 
 from __future__ import annotations
 
-import importlib
 import re
 import shlex
 
 import pytest
 
 from ironlaw.cli.main import main
+from verbs import QUESTIONS, example, options
 
-BASE = {
-    "compare": "llama-3-8b --on h100-sxm --gpus 64",
-    "solve": "llama-3-8b --on h100-sxm --gpus 64 --tokens 1T",
-    "sweep": "llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --global-batch-tokens 4194304",
-    "roofline": "--gemm 128,128,128 --on h100-sxm",
-    "lessons": "llama-3-8b --on h100-sxm --gpus 8 --most 1",
-    "money": "llama-3-8b --on h100-sxm --gpus 64 --tokens 1T",
-    "goodput": "llama-3-8b --on h100-sxm --gpus 64 --tokens 1T",
-    "data": "llama-3-8b --on h100-sxm --gpus 8",
-    "sites": "llama-3-8b --sites jean-zay,lumi --on h100-sxm --gpus 64 --wan-bandwidth 10GB/s --tokens 1T",
-    "scaling": "--parameters 7B --tokens 1T",
-    "inference": "llama-3-8b --on h100-sxm",
-}
 ODD = ("", "nan", "inf", "-1", "1e400", "abc", "5 bananas", "1,2,,3")
 FILES = ("correction", "shapes", "census")  # a text that names a file is exit 3
 
 
-def asked(verb: str, flag: str, value: str) -> list[str]:
-    """The verb's usual question with one option changed."""
-    words = shlex.split(BASE[verb])
+def changed(verb: str, flag: str, value: str) -> list[str]:
+    """The first example of the verb's help with one option changed."""
+    words = example(verb)
     if flag in words:
         words[words.index(flag) + 1] = value
     else:
         words.append(f"{flag}={value}")
-    return [verb, *words]
+    return words
 
 
-def options(verb):
-    return [name for name in importlib.import_module(f"ironlaw.questions.{verb}.ask").OPTIONS if name not in ("model", *FILES)]
-
-
-@pytest.mark.parametrize(("verb", "name"), [(verb, name) for verb in BASE for name in options(verb)])
+@pytest.mark.parametrize(("verb", "name"), [(verb, name) for verb in QUESTIONS for name in options(verb) if name not in FILES])
 def test_every_option_of_every_verb_refuses_nonsense(verb, name, capsys):
     for value in ODD:
-        status = main(asked(verb, f"--{name.replace('_', '-')}", value))
-        told = capsys.readouterr()
-        assert status == 2, (value, told.out[:200])
-        assert len(told.err.strip().splitlines()) == 1, (value, told.err)
-        assert told.err.startswith("ironlaw: "), value
+        status = main(changed(verb, f"--{name.replace('_', '-')}", value))
+        printed = capsys.readouterr()
+        assert status == 2, (value, printed.out[:200])
+        assert len(printed.err.strip().splitlines()) == 1, (value, printed.err)
+        assert printed.err.startswith("ironlaw: "), value
 
 
 REFUSED = [  # throughput above the roof
@@ -119,7 +102,7 @@ REFUSED = [  # throughput above the roof
 
 
 @pytest.mark.parametrize(("command", "word"), REFUSED)
-def test_what_cannot_be_is_refused_with_the_reason(command, word, capsys):
+def test_an_impossible_question_is_refused_with_the_reason(command, word, capsys):
     assert main(shlex.split(command)) == 2
     told = capsys.readouterr()
     assert not told.out
@@ -145,13 +128,25 @@ NO = [  # understood, and the answer is no
 
 
 @pytest.mark.parametrize(("command", "word"), NO)
-def test_what_does_not_work_out_is_answered_no(command, word, capsys):
+def test_a_question_without_a_solution_is_answered_no(command, word, capsys):
     assert main(shlex.split(command)) == 1
     out = capsys.readouterr().out
     assert word in out
     assert not re.search(r"\b(nan|inf)\b", out)
 
 
-def test_a_peak_above_the_dense_one_is_said(capsys):
-    assert main(shlex.split("compare llama-3-8b --on h100-sxm --gpus 64 --peak 2PFLOP/s")) == 0
-    assert "times its dense peak" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    "question",
+    [
+        "money llama-3-8b --on h100-sxm --gpus 16 --tokens 100B --mtp-layers 1e300",
+        "money llama-3-8b --on h100-sxm --gpus 16 --tokens 100B --pue 1e300",
+        "compare llama-3-8b --on h100-sxm --gpus 16 --peak 1e300",
+        "sites llama-3-8b --sites 2 --on h100-sxm --gpus 16 --wan-bandwidth 1GB/s --tokens 1B --latency 1e300",
+        "lessons llama-3-8b --on h100-sxm --gpus 8 --frozen-layers 1e300",
+    ],
+)
+def test_a_number_far_too_large_is_refused_before_it_overflows(question, capsys):
+    assert main(shlex.split(question)) == 2
+    told = capsys.readouterr()
+    assert "at most" in told.err or "to 1e+12" in told.err
+    assert len(told.err.splitlines()) == 1 and len(told.err) < 200

@@ -1,0 +1,27 @@
+"""The verbs that ask a question: found in the program, so that a new verb is tested without being added to a list."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+
+from ironlaw.cli.main import VERBS
+
+MODULES = {verb: importlib.import_module(module) for verb, (module, _) in VERBS.items()}
+QUESTIONS = [verb for verb, module in MODULES.items() if hasattr(module, "EXAMPLES")]
+GENERAL = ("model", "as_json", "catalog", "explain", "how")  # options that every question has
+
+
+def examples(verb: str) -> list[list[str]]:
+    """The examples of the verb's help, as words from the verb on."""
+    return [shlex.split(line)[1:] for line in MODULES[verb].EXAMPLES.strip().splitlines()]
+
+
+def example(verb: str) -> list[str]:
+    """The first example of the verb's help, as words from the verb on."""
+    return examples(verb)[0]
+
+
+def options(verb: str) -> list[str]:
+    """The names of the verb's own options."""
+    return [option.name for option in MODULES[verb].command.params if option.name not in GENERAL]
