@@ -10,7 +10,7 @@ import pytest
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.law import goodput as law
-from ironlaw.questions.goodput.ask import goodput
+from ironlaw.questions.goodput import goodput
 
 ASK = {"on": "h100-sxm", "work": "54days", "parameters": "405B"}
 LLAMA = {"on": "h100-sxm", "tp": 8, "pp": 16, "global_batch_size": 2048, "tokens": "15.6T"}
@@ -95,7 +95,7 @@ def test_a_run_that_hardly_gets_on_has_no_number():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"on": "h100-sxm", "gpus": 8}, "lacks a run"),
+        ({"on": "h100-sxm", "gpus": 8}, "missing run"),
         ({**ASK}, "--gpus"),
         ({**ASK, "gpus": "8,zero"}, "--gpus"),
         ({**ASK, "gpus": ""}, "--gpus"),

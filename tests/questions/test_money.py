@@ -10,7 +10,7 @@ import paths
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.law import cost, energy, ownership
-from ironlaw.questions.money.ask import money
+from ironlaw.questions.money import money
 
 CASES = {c["id"]: c for c in json.loads((paths.DATA / "oracle_money.json").read_text(encoding="utf-8"))}
 BILL = {"on": "h100-sxm", "gpus": 1000, "gpu_hours": 471857.0947084598, "price": 3}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.goodput.ask import OPTIONS
+from ironlaw.questions.goodput.options import OPTIONS
 
 EXAMPLES = """\
   ironlaw goodput llama-3.1-405b --on h100-sxm --gpus 4096,16384 --tp 8 --pp 16 --global-batch-size 2048 --tokens 15.6T

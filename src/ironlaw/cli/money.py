@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.money.ask import OPTIONS
+from ironlaw.questions.money.options import OPTIONS
 
 EXAMPLES = """\
   ironlaw money llama-3-70b --on h100-sxm --gpus 512 --tokens 1T
   ironlaw money --gpu-hours 1.2M --gpus 1024 --on h100-sxm --purchase-price 30000 --utilisation 60%
 """
-command = command_of("money", OPTIONS, "What a run costs to rent, reserve or own; its energy and carbon.", EXAMPLES, positional="model")
+command = command_of("money", OPTIONS, "Cost of a run on rented, reserved or bought machines; its energy and carbon.", EXAMPLES, "model")

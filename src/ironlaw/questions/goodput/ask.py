@@ -1,58 +1,40 @@
-"""How often a run fails at several sizes, by which components, and what checkpoints and restarts leave of its time."""
+"""Answer ``ironlaw goodput``: failures by size and component, and the time checkpoints, restarts and repeated work take."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ironlaw import units
-from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, at_least_one, duration, tokens, whole
+from ironlaw.catalog import load
+from ironlaw.cluster import Cluster
+from ironlaw.errors import QuestionError
+from ironlaw.estimate.bind.records import Assumptions, assume, bind_cluster, bind_precision
+from ironlaw.estimate.failures import Failures, failures_of
+from ironlaw.law import goodput as law
+from ironlaw.law import overlap
+from ironlaw.question.defaults import MANY_ACCELERATORS
 from ironlaw.questions.answer import Answer, Column, Table, need, read
 from ironlaw.questions.asked_run import estimated, one, without_effect
+from ironlaw.questions.goodput.options import OPTIONS
+from ironlaw.questions.goodput.published import CHECKS, check_published, time_per_failure
+from ironlaw.terms import Term, leaf, plain
 
-if TYPE_CHECKING:
-    from ironlaw.cluster import Cluster
-    from ironlaw.estimate.bind.records import Assumptions
-    from ironlaw.estimate.failures import Failures
-    from ironlaw.terms import Term
-
-MOST_SIZES = 50
-
-
-def sizes(value: Any, flag: str) -> tuple[float, ...]:
-    """A comma list of counts, each once, in order."""
-    items = value if isinstance(value, (list, tuple)) else str(value).split(",") if isinstance(value, str) else [value]
-    found = tuple(sorted({whole(item, flag) for item in items}))
-    if not 0 < len(found) <= MOST_SIZES:
-        raise ValueRangeError(f"{flag} lists {len(found)} sizes, must be from 1 to {MOST_SIZES}")
-    return found
-
-
-OPTIONS: dict[str, Option] = {
-    **ESTIMATE,
-    "gpus": Option(sizes, "accelerators in all: one count, or a comma list such as 1024,4096,16384", "LIST"),
-    "tokens": replace(ESTIMATE["tokens"], help="tokens of the whole run, such as 15T"),
-    "parameters": Option(tokens, "parameters a checkpoint holds, with --work instead of MODEL, such as 405B", "N"),
-    "work": Option(duration, "time of the run without failures, at every size, instead of MODEL and --tokens, such as 54days", "TIME"),
-    "repair_time": Option(duration, "time a machine is away after a failure: asks for spares", "TIME"),
-    "one_in": Option(at_least_one, "one time in how many a spare may be lacking (default 100)", "N"),
-}
-RUN = (
+SIZES = (
     Column("gpus", "GPUs", "1"),
     Column("mttf", "failure every", "s"),
     Column("failures", "failures", "1"),
-    Column("useful", "work", "s"),
+    Column("useful", "useful time", "s"),
     Column("seconds", "with failures", "s"),
     Column("goodput", "goodput", "%"),
-    Column("checkpoints", "lost writing", "%"),
-    Column("restarts", "restarting", "%"),
-    Column("again", "doing again", "%"),
+    Column("checkpoints", "checkpoints", "%"),
+    Column("restarts", "restarts", "%"),
+    Column("again", "repeated work", "%"),
     Column("stragglers", "stragglers", "%"),
 )
+SPARES = Column("spares", "spare nodes", "1")
 CHECKPOINTS = (
     Column("gpus", "GPUs", "1"),
     Column("checkpoint_time", "write", "s"),
@@ -60,16 +42,16 @@ CHECKPOINTS = (
     Column("daly", "Daly", "s"),
     Column("interval", "used", "s"),
 )
-CAUSES = (
+COMPONENTS = (
     Column("component", "component"),
-    Column("seen", "seen", "1"),
+    Column("seen", "Llama 3", "1"),
     Column("share", "share", "%"),
-    Column("gpu_hours", "GPU-hours for each", "1"),
+    Column("gpu_hours", "GPU-hours per failure", "1"),
     Column("expected", "expected here", "1"),
 )
 SITES = (
-    Column("site", "where"),
-    Column("gpu_hours", "GPU-hours for each failure", "1"),
+    Column("site", "site"),
+    Column("gpu_hours", "GPU-hours per failure", "1"),
     Column("mttf", "failure every", "s"),
     Column("goodput", "goodput", "%"),
 )
@@ -80,155 +62,148 @@ class Size:
     """The run on one count of accelerators."""
 
     gpus: float
-    useful: float
+    useful: float  # time without failures [s]
     failures: Failures
-    stragglers: float  # share of a step; it is in ``useful`` already
+    stragglers: float  # share of a step; ``useful`` includes it
     fits: bool = True
 
 
-def goodput(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
-    """What failures make of a run: ``goodput("llama-3.1-405b", on="h100-sxm", gpus=[4096, 16384], tokens="15.6T", tp=8, pp=16)``."""
-    from ironlaw.catalog import load
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """The run at every size, smallest first."""
 
-    return ask({"model": model, "on": on, **options}, load.given_folders(catalog))
+    cluster: Cluster
+    sizes: list[Size]
+    assumptions: Assumptions
+    warnings: list[str]
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
-    """The Answer of a question about failures; QuestionError where it contradicts itself."""
-    from ironlaw.question.defaults import MANY_ACCELERATORS
-    from ironlaw.questions.goodput.published import CHECKS, checks
-
+    """Answer a question about failures; QuestionError where its options contradict each other."""
     values = read(options, OPTIONS, "goodput")
     need(values, "on", "gpus")
-    notes: Assumptions = []
-    warnings: list[str] = []
-    cluster, runs = _runs(values, folders, notes, warnings)
-    largest = runs[-1]
-    lines = [_sentence(size) for size in runs]
-    terms = [*largest.failures.trees(), *(term for size in runs[:-1] for term in _named(size))]
-    mttf = largest.failures.mttf.inputs["mttf_per_accelerator"]
-    rows = [_row(size) for size in runs]
-    columns: tuple[Column, ...] = RUN
-    if "repair_time" in values:
-        columns = (*RUN, Column("spares", "spares", "1"))
-        terms += _spares(values, runs, rows, mttf, notes)
+    run = _bind_run(values, folders)
+    largest = run.sizes[-1]
+    spares = _count_spares(values, run)
+    rows = [_size_row(size) for size in run.sizes]
+    lines = [_size_sentence(size) for size in run.sizes]
+    if spares:
+        rows = [{**row, "spares": one(term.value)} for row, term in zip(rows, spares, strict=True)]
         lines.append(
-            f"{rows[-1]['spares']:,.0f} spare nodes suffice for {largest.gpus:,.0f} but one time in {values.get('one_in', 100.0):g}"
+            f"{rows[-1]['spares']:,.0f} spare nodes are enough for {largest.gpus:,.0f} accelerators,"
+            f" except one time in {values.get('one_in', 100.0):g}"
         )
-    elif "one_in" in values:
-        raise QuestionError("--one-in has no effect without --repair-time: give both")
+    tables = [
+        Table("sizes", "The run by size (useful time includes stragglers)", (*SIZES, SPARES) if spares else SIZES, rows),
+        Table("checkpoints", "Checkpoint interval that loses least time", CHECKPOINTS, [_checkpoint_row(size) for size in run.sizes]),
+        Table("components", "Failures by component, as in Llama 3's 54 days", COMPONENTS, _component_rows(largest, folders)),
+        Table("sites", f"With the failure rates of other sites, on {largest.gpus:,.0f} accelerators", SITES, _site_rows(largest, folders)),
+        Table("checks", "These laws with default inputs, against published runs", CHECKS, check_published(run.cluster, folders)),
+    ]
+    fits = any(size.fits for size in run.sizes)
+    if not fits:
+        lines.insert(0, "no: the plan does not fit in memory at any of these sizes; if it did, the run would take:")
+    finishes = any(not math.isnan(one(size.failures.goodput.value)) for size in run.sizes)
+    if not finishes:
+        lines.insert(0, "no: at each of these sizes the run fails sooner than it restarts and writes a checkpoint")
+    return Answer(
+        f"Failures of a run on {', '.join(f'{size.gpus:,.0f}' for size in run.sizes)} {run.cluster.accelerator.title}",
+        lines,
+        tables,
+        [*largest.failures.trees(), *(term for size in run.sizes[:-1] for term in _terms_with_size(size)), *spares],
+        {},
+        run.assumptions,
+        [*run.warnings, *_warnings(values, largest)],
+        fits and finishes,
+        folders,
+    )
+
+
+def _warnings(values: Mapping[str, Any], largest: Size) -> list[str]:
+    warnings = []
     if "mttf" not in values and largest.gpus >= MANY_ACCELERATORS:
         warnings.append(
-            "the rate of single machines is optimistic for large jobs: on Meta's RSC 1,024 GPUs ran 7.9 h between failures where"
-            " independent nodes say 28.8 h; give --mttf measured in jobs of this size"
+            "failure rates of single machines are optimistic for large jobs: on Meta's RSC 1,024 GPUs ran 7.9 h between failures,"
+            " independent nodes would run 28.8 h; give --mttf measured in jobs of this size"
         )
-    warnings.append("goodput is not validated: no published run gives its rate, restart time, interval and goodput together")
-    tables = [
-        Table("sizes", "The run by size; stragglers are in the work already, as a share of each step", columns, rows),
-        Table("checkpoints", "Work between checkpoints that loses least", CHECKPOINTS, [_checkpoint(size) for size in runs]),
-        Table("components", "Failures by component, as in Llama 3's 54 days", CAUSES, list(_causes(largest, folders))),
-        Table(
-            "sites",
-            f"At {largest.gpus:,.0f} accelerators with the rates of others",
-            SITES,
-            list(_sites(largest, folders)),
-        ),
-        Table("checks", "What is checked of these laws, with defaults, and what is not", CHECKS, checks(cluster, folders)),
-    ]
-    title = f"Failures of a run on {', '.join(f'{s.gpus:,.0f}' for s in runs)} {cluster.accelerator.title}"
-    fits = any(size.fits for size in runs)
-    if not fits:
-        lines.insert(0, "no: the plan does not fit in memory at any of these sizes; what its run would be:")
-    ends = any(not math.isnan(one(size.failures.goodput.value)) for size in runs)
-    if not ends:
-        lines.insert(0, "no: it fails faster than it restarts and saves, at any of these sizes")
-    return Answer(title, lines, tables, terms, {}, notes, warnings, fits and ends, folders)
+    warnings.append("goodput is not validated: no published run gives its failure rate, restart time, interval and goodput together")
+    return warnings
 
 
-def _runs(values: dict[str, Any], folders: tuple[str, ...], notes: Assumptions, warnings: list[str]) -> tuple[Cluster, list[Size]]:
-    """The run at every size: estimated, or the same work at each."""
+def _bind_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
+    """The run at every size: estimated, or of the same useful time at each."""
     given = [name for name in ("work", "parameters") if name in values]
     if "model" in values and given:
-        raise QuestionError(f"give MODEL (the work is estimated) or --work with --parameters, not both: --{given[0]} is given too")
+        raise QuestionError(f"give MODEL (the time is estimated) or --work with --parameters, not both: --{given[0]} is given too")
     if "model" in values:
         need(values, "tokens")
-        return _estimated(values, folders, notes, warnings)
+        return _estimate_run(values, folders)
     if len(given) < 2:
-        raise QuestionError("the question lacks a run: give MODEL with --tokens, or --work with --parameters")
-    return _same_work(values, folders, notes)
+        raise QuestionError("missing run: give MODEL with --tokens, or --work with --parameters")
+    return _run_of_given_time(values, folders)
 
 
-def _estimated(values: dict[str, Any], folders: tuple[str, ...], notes: Assumptions, warnings: list[str]) -> tuple[Cluster, list[Size]]:
-    runs: list[Size] = []
+def _estimate_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
+    sizes, assumptions, warnings = [], [], []
     for gpus in values["gpus"]:
         group = estimated({**values, "gpus": gpus}, folders)
         assert group.run is not None
         tree = group.step.tree
-        late = one(tree["stragglers and jitter"].value) / one(tree.value)
-        runs.append(Size(gpus, one(group.run.failures.seconds.inputs["seconds"]), group.run.failures, late, bool(group.memory.fits[0])))
-        if not runs[-1].fits:
-            warnings.append(f"on {gpus:,.0f} accelerators the plan does not fit in memory: see ironlaw estimate")
-    notes += group.assumptions
+        stragglers = one(tree["stragglers and jitter"].value) / one(tree.value)
+        fits = bool(group.memory.fits[0])
+        sizes.append(Size(gpus, one(group.run.failures.seconds.inputs["seconds"]), group.run.failures, stragglers, fits))
+        if not fits:
+            warnings.append(f"on {gpus:,.0f} accelerators the plan does not fit in memory: ironlaw estimate says by how much")
+    assumptions += group.assumptions
     warnings += [text for text in group.warnings if not text.startswith("failures are counted")]
-    return group.cluster, runs
+    return Run(group.cluster, sizes, assumptions, warnings)
 
 
-def _same_work(values: dict[str, Any], folders: tuple[str, ...], notes: Assumptions) -> tuple[Cluster, list[Size]]:
-    from ironlaw.estimate.bind.records import bind_cluster, bind_precision
-    from ironlaw.estimate.failures import failures_of
-    from ironlaw.law import overlap
-
+def _run_of_given_time(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
     if "checkpoint_every" in values:
         raise QuestionError("--checkpoint-every counts steps, and --work has none: give MODEL with --tokens")
     without_effect(values, ("on", "gpus", "node", "fabric", "scale_up_size", "mttf", "restart_time", "checkpoint_bandwidth"), "--work")
-    cluster = bind_cluster({"precision": bind_precision(values["on"], folders), **values}, folders, notes)
-    runs: list[Size] = []
+    assumptions: Assumptions = []
+    cluster = bind_cluster({"precision": bind_precision(values["on"], folders), **values}, folders, assumptions)
+    sizes: list[Size] = []
     for gpus in values["gpus"]:
-        found = failures_of(values, cluster, gpus, values["work"], 1.0, values["parameters"], [] if runs else notes)
+        failures = failures_of(values, cluster, gpus, values["work"], 1.0, values["parameters"], [] if sizes else assumptions)
         domains = max(gpus / cluster.node.scale_up_size.value, 1.0)
         late = one(overlap.scale_loss(1.0, domains, cluster.systems.scale_loss.value))
-        runs.append(Size(gpus, values["work"], found, late / (1.0 + late)))
-    return cluster, runs
+        sizes.append(Size(gpus, values["work"], failures, late / (1.0 + late)))
+    return Run(cluster, sizes, assumptions, [])
 
 
-def _sentence(size: Size) -> str:
-    found = size.failures
-    share, every = one(found.goodput.value), units.show(one(found.mttf.value), "s")
-    if math.isnan(share):
-        return f"{size.gpus:,.0f}: a failure every {every}: never finishes in any useful time"
+def _size_sentence(size: Size) -> str:
+    failures = size.failures
+    goodput, every = one(failures.goodput.value), units.show(one(failures.mttf.value), "s")
+    if math.isnan(goodput):
+        return f"{size.gpus:,.0f}: a failure every {every}: the run never finishes"
     return (
-        f"{size.gpus:,.0f}: a failure every {every} ({one(found.count.value):,.0f} in all), goodput {share:.1%},"
-        f" {units.show(size.useful, 's')} of work take {units.show(one(found.seconds.value), 's')}"
+        f"{size.gpus:,.0f}: a failure every {every} ({one(failures.count.value):,.0f} in the run), goodput {goodput:.1%},"
+        f" {units.show(size.useful, 's')} of useful time take {units.show(one(failures.seconds.value), 's')}"
     )
 
 
-def _named(size: Size) -> Iterator[Term]:
-    """The terms of a smaller size, by names of their own."""
-    from ironlaw.terms import Term
-
-    for term in size.failures.trees():
-        yield Term(f"{term.name} of {size.gpus:,.0f}", term.value, term.unit, term.law, term.inputs)
+def _terms_with_size(size: Size) -> list[Term]:
+    """The terms of a smaller size, with the size in their names."""
+    return [Term(f"{term.name} of {size.gpus:,.0f}", term.value, term.unit, term.law, term.inputs) for term in size.failures.trees()]
 
 
-def _row(size: Size) -> dict[str, Any]:
-    """What the time of the run went into; what is neither work, checkpoint nor restart is work done again."""
-    from ironlaw.law import goodput as law
-
-    found = size.failures
-    wall, restart = one(found.seconds.value), found.seconds.inputs["restart_time"]
-    written = size.useful / one(found.interval.value) * one(found.checkpoint_time.value) / wall
-    restarts = float(law.restart_share(getattr(restart, "value", restart), one(found.mttf.value)))
-    restarts = math.nan if math.isnan(wall) else restarts
+def _size_row(size: Size) -> dict[str, Any]:
+    """Shares of the run's time; what is neither useful, checkpoint nor restart is repeated work."""
+    failures = size.failures
+    wall, restart = one(failures.seconds.value), plain(failures.seconds.inputs["restart_time"])
+    written = size.useful / one(failures.interval.value) * one(failures.checkpoint_time.value) / wall
+    restarts = math.nan if math.isnan(wall) else float(law.restart_share(restart, one(failures.mttf.value)))
     return {
-        "gpus": size.gpus, "mttf": one(found.mttf.value), "failures": one(found.count.value), "useful": size.useful, "seconds": wall,
-        "goodput": one(found.goodput.value), "checkpoints": written, "restarts": restarts,
-        "again": 1.0 - one(found.goodput.value) - written - restarts, "stragglers": size.stragglers,
+        "gpus": size.gpus, "mttf": one(failures.mttf.value), "failures": one(failures.count.value), "useful": size.useful, "seconds": wall,
+        "goodput": one(failures.goodput.value), "checkpoints": written, "restarts": restarts,
+        "again": 1.0 - one(failures.goodput.value) - written - restarts, "stragglers": size.stragglers,
     }  # fmt: skip
 
 
-def _checkpoint(size: Size) -> dict[str, Any]:
-    from ironlaw.law import goodput as law
-
+def _checkpoint_row(size: Size) -> dict[str, Any]:
     written, mttf = one(size.failures.checkpoint_time.value), one(size.failures.mttf.value)
     return {
         "gpus": size.gpus, "checkpoint_time": written, "young": float(law.checkpoint_interval_young(written, mttf)),
@@ -236,55 +211,53 @@ def _checkpoint(size: Size) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _spares(values: dict[str, Any], runs: list[Size], rows: list[dict[str, Any]], mttf: Any, notes: Assumptions) -> list[Term]:
-    """Spares of every size into its row; the terms."""
-    from ironlaw.estimate.bind.records import assume
-    from ironlaw.law import goodput as law
-    from ironlaw.terms import leaf
-
+def _count_spares(values: dict[str, Any], run: Run) -> list[Term]:
+    """Spare nodes at every size; none where no repair time is given."""
+    if "repair_time" not in values:
+        if "one_in" in values:
+            raise QuestionError("--one-in has no effect without --repair-time: give both")
+        return []
     if "one_in" not in values:
-        assume(notes, "one_in", "100", "default")
-    made = []
-    for size, row in zip(runs, rows, strict=True):
-        term = leaf(
+        assume(run.assumptions, "one_in", "100", "default")
+    mttf = run.sizes[-1].failures.mttf.inputs["mttf_per_accelerator"]
+    return [
+        leaf(
             f"spares of {size.gpus:,.0f}", law.spares, "1", gpus=size.gpus, mttf_per_accelerator=mttf,
             repair_time=values["repair_time"], one_in=values.get("one_in", 100.0),
-        )  # fmt: skip
-        row["spares"] = one(term.value)
-        made.append(term)
-    return made
+        )
+        for size in run.sizes
+    ]  # fmt: skip
 
 
-def _causes(size: Size, folders: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Llama 3's components, and how many of each this run would see if its machines failed alike."""
-    from ironlaw.catalog import load
-
+def _component_rows(size: Size, folders: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Llama 3's failures by component, and how many this run expects at the same shares."""
     log = load.record("failures", "llama-3-405b", folders)
     assert log.failures is not None
     assert log.time is not None
-    known = {name: item.value for name, item in log.causes.items()}
-    known["all others"] = log.failures.value - sum(known.values())
-    for name, seen in known.items():
-        share = seen / log.failures.value
-        yield {
-            "component": name, "seen": seen, "share": share, "gpu_hours": log.gpus.value * log.time.value / seen / 3600.0,
+    seen = {name: item.value for name, item in log.causes.items()}
+    seen["all others"] = log.failures.value - sum(seen.values())
+    rows = []
+    for name, count in seen.items():
+        share = count / log.failures.value
+        rows.append({
+            "component": name, "seen": count, "share": share, "gpu_hours": log.gpus.value * log.time.value / count / 3600.0,
             "expected": one(size.failures.count.value) * share,
-        }  # fmt: skip
+        })  # fmt: skip
+    return rows
 
 
-def _sites(size: Size, folders: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The same run at the rate of every site whose failures were counted."""
-    from ironlaw.catalog import load
-    from ironlaw.law import goodput as law
-    from ironlaw.questions.goodput.published import rate_of
-
+def _site_rows(size: Size, folders: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The same run at the failure rate of every site that published a count."""
+    restart = plain(size.failures.seconds.inputs["restart_time"])
+    written = one(size.failures.checkpoint_time.value)
+    rows = []
     for name in load.names("failures", folders):
         log = load.record("failures", name, folders)
-        rate = rate_of(log)
+        rate = time_per_failure(log)
         if rate is None:
             continue
-        found, mttf = size.failures.seconds.inputs, float(law.cluster_mttf(rate, size.gpus))
-        written = one(size.failures.checkpoint_time.value)
+        mttf = float(law.cluster_mttf(rate, size.gpus))
         every = min(float(law.checkpoint_interval_daly(written, mttf)), size.useful)
-        wall = law.time_with_failures(size.useful, every, written, getattr(found["restart_time"], "value", found["restart_time"]), mttf)
-        yield {"site": log.title, "gpu_hours": rate / 3600.0, "mttf": mttf, "goodput": float(law.goodput(size.useful, wall))}
+        wall = law.time_with_failures(size.useful, every, written, restart, mttf)
+        rows.append({"site": log.title, "gpu_hours": rate / 3600.0, "mttf": mttf, "goodput": float(law.goodput(size.useful, wall))})
+    return rows

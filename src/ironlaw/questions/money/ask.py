@@ -1,91 +1,72 @@
-"""What a run costs to rent, to reserve, on spot machines, or on machines of one's own; its energy and carbon."""
+"""Answer ``ironlaw money``: the cost of a run on demand, reserved, on spot machines or on bought ones; its energy and carbon."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError
-from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, duration, positive, price
+from ironlaw.law import cost
 from ironlaw.questions.answer import Answer, Table, read
-from ironlaw.questions.asked_run import amount, one, share, with_unit, work_of
-
-OWN: dict[str, Option] = {
-    "gpu_hours": Option(amount, "accelerator hours of the run, failures in them, instead of MODEL and --tokens", "HOURS"),
-    "tokens": replace(ESTIMATE["tokens"], help="tokens of the whole run, such as 15T"),
-    "idle": Option(duration, "time the accelerators are held and nothing runs, such as 12h", "TIME"),
-    "reserved_price": Option(price, "USD per accelerator hour for a term, used or not, or provider/term", "PRICE"),
-    "spot_price": Option(price, "USD per accelerator hour of machines that may be taken back, or provider/term", "PRICE"),
-    "spot_mttf": Option(duration, "time of one spot accelerator between interruptions that stop the job, such as 20000h", "TIME"),
-    "utilisation": Option(share, "share of the time that reserved or owned accelerators work (default 1)", "SHARE"),
-    "purchase_price": Option(positive("USD"), "USD for one accelerator with its share of server and network", "USD"),
-    "residual": Option(share, "share of the purchase price one sells for at the end of --life (default: nothing)", "SHARE"),
-    "life": Option(duration, "time over which a purchase is written off, such as 5years", "TIME"),
-    "electricity_price": Option(with_unit("USD/J", "0.08USD/kWh"), "price of energy, such as 0.08USD/kWh", "PRICE"),
-    "hosting_price": Option(with_unit("USD/J", "180USD/kW/month"), "rent of the room, such as 180USD/kW/month", "PRICE"),
-    "staff": Option(with_unit("USD/s", "500USD/year"), "staff and repairs for one accelerator, such as 500USD/year", "PRICE"),
-    "power": Option(positive("W"), "your measured power of a node, for each accelerator, such as 850W", "POWER"),
-    "network_power": Option(positive("W"), "power of switches, for each accelerator (default: left out)", "POWER"),
-    "load": Option(share, "share of the time accelerators compute (default: of the estimate)", "SHARE"),
-}
-OPTIONS: dict[str, Option] = {**ESTIMATE, **OWN}
-
-
-def money(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
-    """What a run costs in every way to pay: ``money("llama-3-70b", on="h100-sxm", gpus=512, tokens="1T")``."""
-    from ironlaw.catalog import load
-
-    return ask({"model": model, "on": on, **options}, load.given_folders(catalog))
+from ironlaw.questions.asked_run import one, work_of
+from ironlaw.questions.money.energy import ENERGY, MEASURED_POWER, bind_power, count_energy, list_measured_runs
+from ironlaw.questions.money.options import OPTIONS
+from ironlaw.questions.money.rent_or_own import BREAK_EVEN, PAYMENTS, price_purchase, price_rent
+from ironlaw.terms import leaf
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
-    """The Answer of a question about money; QuestionError where it contradicts itself."""
-    from ironlaw.law import cost
-    from ironlaw.questions.money.energy import ENERGY, Watts
-    from ironlaw.questions.money.rent_or_own import BREAK_EVEN, HOUR, WAYS, Owning, Paid
-    from ironlaw.terms import leaf
-
+    """Answer a question about money; QuestionError where its options contradict each other."""
     values = read(options, OPTIONS, "money")
-    _refuse(values)
-    work = work_of(values, folders)
-    held = work.wall + values.get("idle", 0.0)
-    watts = Watts(values, work, folders)
-    paid = Paid(values, work, folders, held)
-    hours = leaf("gpu hours", cost.gpu_hours, "h", gpus=work.gpus, seconds=held)
-    own = Owning(values, work, watts, paid, folders)
-    energy_rows, energy_terms = watts.table(held)
+    _check(values)
+    run = work_of(values, folders)
+    seconds = run.wall + values.get("idle", 0.0)
+    power = bind_power(values, run, folders)
+    rent = price_rent(values, run, folders, seconds)
+    hours = leaf("gpu hours", cost.gpu_hours, "h", gpus=run.gpus, seconds=seconds)
+    bought = price_purchase(values, run, power, rent, folders)
+    energy_rows, energy_terms = count_energy(run, power, seconds)
     first = energy_rows[0]
     lines = [
-        f"{units.show(held, 's', 4)} on {work.gpus:,.0f} accelerators, {one(hours.value):,.0f} GPU-hours",
-        f"{_usd(paid.rent.value)} on demand at {one(paid.price.value) * HOUR:.4g} USD/h",
-        own.line(),
+        f"{units.show(seconds, 's', 4)} on {run.gpus:,.0f} accelerators, {one(hours.value):,.0f} GPU-hours",
+        f"{_show_usd(one(rent.on_demand.value))} on demand at {one(rent.price.value) * 3600.0:.4g} USD/h",
+        bought.sentence,
         f"{units.show(first['energy'], 'J', 4)}, {first['carbon'] / 1e3:,.4g} t CO2e ({first['basis']} power)",
     ]
-    ways = Table("ways", "Ways to pay for it", WAYS, [*paid.rows(), *own.rows()])
-    tables = [ways, Table("rent_or_buy", "Rent or buy: when a purchase has paid for itself", BREAK_EVEN, own.break_even())]
-    tables += [Table("energy_and_carbon", "Energy and carbon", ENERGY, energy_rows), *watts.measured()]
-    duration_terms = [work.group.run.failures.seconds] if work.group and work.group.run else []
-    terms = [*duration_terms, hours, paid.rent, *paid.terms, *own.terms, *energy_terms]
-    warnings = [*work.warnings, *paid.warnings, *own.warnings, *watts.warnings]
-    fits = work.group is None or bool(work.group.memory.fits[0])
+    tables = [
+        Table("ways", "Cost of the run by way to pay", PAYMENTS, [*rent.payments, *bought.payments]),
+        Table("rent_or_buy", "Rent or buy: when a purchase has paid for itself", BREAK_EVEN, bought.break_even),
+        Table("energy_and_carbon", "Energy and carbon", ENERGY, energy_rows),
+    ]
+    if power.record is not None:
+        runs = list_measured_runs(power.record)
+        tables.append(Table("measured_power", "Measured node power per accelerator, before PUE", MEASURED_POWER, runs))
+    time = [run.group.run.failures.seconds] if run.group and run.group.run else []
+    fits = run.group is None or bool(run.group.memory.fits[0])
     if not fits:
-        lines.insert(0, "no: the plan does not fit in memory, so this run cannot be; what it would take:")
-    values_of = {"gpus": work.gpus, "seconds": held}
-    return Answer(work.title, lines, tables, terms, values_of, work.assumptions, warnings, fits, folders)
+        lines.insert(0, "no: the plan does not fit in memory; if it did, the run would take:")
+    return Answer(
+        run.title,
+        lines,
+        tables,
+        [*time, hours, rent.on_demand, *rent.terms, *bought.terms, *energy_terms],
+        {"gpus": run.gpus, "seconds": seconds},
+        run.assumptions,
+        [*run.warnings, *rent.warnings, *bought.warnings, *power.warnings],
+        fits,
+        folders,
+    )
 
 
-def _refuse(values: Mapping[str, Any]) -> None:
-    """Options that contradict each other or have no effect."""
+def _check(values: Mapping[str, Any]) -> None:
+    """Refuse options that contradict each other or have no effect."""
     for name, other in (("spot_mttf", "spot_price"), ("residual", "purchase_price")):
         if name in values and other not in values:
             raise QuestionError(f"--{name.replace('_', '-')} has no effect without --{other.replace('_', '-')}: give both")
     if "power" in values and "load" in values:
-        raise QuestionError("--power is measured under its own load: give --power or --load, not both")
+        raise QuestionError("--power was measured at its own load: give --power or --load, not both")
 
 
-def _usd(value: Any) -> str:
-    number = one(value)
-    return f"{number:,.0f} USD" if number >= 100 else f"{number:.4g} USD"
+def _show_usd(usd: float) -> str:
+    return f"{usd:,.0f} USD" if usd >= 100 else f"{usd:.4g} USD"

@@ -1,26 +1,30 @@
-"""The ways to pay for a run: rented on demand, reserved, on spot machines, or bought; and when a purchase has paid for itself."""
+"""Cost of a run by way to pay: on demand, reserved, spot or bought; and when a purchase has paid for itself."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
+from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate.bind.records import assume
+from ironlaw.estimate.run import bind_price
+from ironlaw.law import cost, goodput, ownership
 from ironlaw.questions.answer import Column
 from ironlaw.questions.asked_run import Work, asked, one
-from ironlaw.questions.money.energy import Watts
-from ironlaw.terms import Term, leaf, total
+from ironlaw.questions.money.energy import Power
+from ironlaw.terms import Term, leaf, plain, total
 
 HOUR, MONTH = 3600.0, 365.25 / 12.0 * 86400.0
-WAYS = (
-    Column("way", "way"),
+PAYMENTS = (
+    Column("way", "payment"),
     Column("usd_per_hour", "USD/h", "USD"),
     Column("seconds", "time", "s"),
     Column("usd", "USD", "USD"),
-    Column("note", "what it is"),
+    Column("note", "note"),
 )
 BREAK_EVEN = (
     Column("model", "model"),
@@ -31,215 +35,182 @@ BREAK_EVEN = (
 )
 
 
-class Paid:
-    """What is paid to others: on demand, reserved, spot, and what of it nothing came of."""
+@dataclass(frozen=True, eq=False)
+class Rent:
+    """Cost of a run on rented machines."""
 
-    def __init__(self, values: Mapping[str, Any], work: Work, folders: tuple[str, ...], held: float) -> None:
-        from ironlaw.estimate.run import bind_price
-        from ironlaw.law import cost
+    price: Sourced  # on demand [USD/s]
+    seconds: float  # that are paid
+    on_demand: Term
+    payments: list[dict[str, Any]]  # rows of the table
+    terms: list[Term]  # all but ``on_demand``
+    warnings: list[str]
 
-        self.values, self.work, self.held = values, work, held
-        self.warnings: list[str] = []
-        self.price = bind_price(values.get("price"), work.cluster, folders, [] if work.group else work.assumptions)
-        self.reserved = self._bind("reserved_price", folders)
-        self.spot = self._bind("spot_price", folders)
-        self.rent = self._rent("cost on demand", held, self.price)
-        self.terms: list[Term] = []
-        self.lost = [("failures and checkpoints", work.wall - work.useful), ("idle", held - work.wall)]
-        restart = values.get("restart_time") or work.cluster.systems.restart_time.value
-        self.restart = leaf("cost of a restart", cost.rental, "USD", gpus=work.gpus, seconds=restart, price=self.price)
 
-    def _bind(self, name: str, folders: tuple[str, ...]) -> Sourced | None:
-        from ironlaw.estimate.run import bind_price
+@dataclass(frozen=True, eq=False)
+class Purchase:
+    """Cost of a run on bought machines, against rent."""
 
-        if name not in self.values:
-            return None
-        notes: list[Any] = []
-        found = bind_price(self.values[name], self.work.cluster, folders, notes)
-        self.work.assumptions.extend({**note, "name": name} for note in notes)
-        return found
+    sentence: str
+    payments: list[dict[str, Any]]
+    break_even: list[dict[str, Any]]
+    terms: list[Term]
+    warnings: list[str]
 
-    def _rent(self, name: str, seconds: float, per_second: Sourced) -> Term:
-        from ironlaw.law import cost
 
-        return leaf(name, cost.rental, "USD", gpus=self.work.gpus, seconds=seconds, price=per_second)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The rented ways, and what of the rent was lost."""
-        yield _way("on demand", self.price, self.held, self.rent, "paid while held")
-        for name, seconds in self.lost:
-            if seconds > 0:
-                lost = self._rent(f"cost of {name}", seconds, self.price)
-                self.terms.append(lost)
-                yield _way(f"  of it {name}", self.price, seconds, lost, "held, and brought nothing on")
-        self.terms.append(self.restart)
-        yield _way(
-            "  one restart",
-            self.price,
-            one(self.restart.inputs["seconds"]),
-            self.restart,
-            "of all accelerators, work done again not counted",
-        )
-        if self.reserved is not None:
-            yield self._reserved(self.reserved)
-        if self.spot is not None:
-            yield self._spot(self.spot)
-
-    def _reserved(self, rate: Sourced) -> dict[str, Any]:
-        from ironlaw.law import ownership
-
-        used = self.values.get("utilisation", 1.0)
+def price_rent(values: Mapping[str, Any], run: Work, folders: tuple[str, ...], seconds: float) -> Rent:
+    """Cost on demand, what of it went into failures and idle time, and cost reserved and on spot machines."""
+    price = bind_price(values.get("price"), run.cluster, folders, [] if run.group else run.assumptions)
+    on_demand = _rental("cost on demand", run, seconds, price)
+    payments, terms, warnings = [_payment_row("on demand", price, seconds, on_demand, "all time the machines are rented")], [], []
+    for name, lost in (("failures and checkpoints", run.wall - run.useful), ("idle", seconds - run.wall)):
+        if lost > 0:
+            terms.append(_rental(f"cost of {name}", run, lost, price))
+            payments.append(_payment_row(f"  of it {name}", price, lost, terms[-1], "paid, without training progress"))
+    restart = _rental("cost of a restart", run, values.get("restart_time") or run.cluster.systems.restart_time.value, price)
+    terms.append(restart)
+    note = "all accelerators, repeated work not counted"
+    payments.append(_payment_row("  one restart", price, one(restart.inputs["seconds"]), restart, note))
+    reserved, spot = _bind_named_price("reserved_price", values, run, folders), _bind_named_price("spot_price", values, run, folders)
+    if reserved is not None:
+        used = values.get("utilisation", 1.0)
         term = leaf(
-            "cost reserved",
-            ownership.owned_cost,
-            "USD",
-            gpus=self.work.gpus,
-            seconds=self.held,
-            standing=rate,
-            running_rate=0.0,
+            "cost reserved", ownership.owned_cost, "USD", gpus=run.gpus, seconds=seconds, standing=reserved, running_rate=0.0,
             utilisation=used,
-        )
-        self.terms.append(term)
-        return _way("reserved", rate, self.held, term, f"paid all the term, {used:.0%} of it used")
-
-    def _spot(self, rate: Sourced) -> dict[str, Any]:
-        """Longer by what interruptions cost: failures and interruptions stop the job alike."""
-        from ironlaw.law import goodput
-
-        if "spot_mttf" not in self.values or self.work.group is None:
-            lack = "no --spot-mttf is given" if "spot_mttf" not in self.values else "--gpu-hours do not say what a stop costs: give MODEL"
-            self.warnings.append(f"spot is counted without interruptions, which is a lower bound: {lack}")
-            term = self._rent("cost on spot", self.held, rate)
-            self.terms.append(term)
-            return _way("spot", rate, self.held, term, "without interruptions: at least this")
-        run = self.work.group.run
-        assert run is not None
-        fails = run.failures
-        stops = leaf(
-            "time between stops", goodput.either_mttf, "s", mttf=one(fails.mttf.value),
-            interruption_mttf=one(goodput.cluster_mttf(self.values["spot_mttf"], self.work.gpus)),
         )  # fmt: skip
-        written = one(fails.checkpoint_time.value)
-        seconds = leaf(
-            "time on spot", goodput.time_with_failures, "s", seconds=one(fails.seconds.inputs["seconds"]),
-            checkpoint_interval=one(goodput.checkpoint_interval_daly(written, one(stops.value))),
-            checkpoint_time=written, restart_time=fails.seconds.inputs["restart_time"], mttf=one(stops.value),
-        )  # fmt: skip
-        took = one(seconds.value) + self.held - self.work.wall
-        term = self._rent("cost on spot", took, rate)
-        self.terms += [stops, seconds, term]
-        if math.isnan(took):
-            self.warnings.append("on spot machines the job hardly gets on: it is stopped sooner than it restarts or writes a checkpoint")
-        return _way("spot", rate, took, term, f"a stop every {units.show(one(stops.value), 's')}")
+        terms.append(term)
+        payments.append(_payment_row("reserved", reserved, seconds, term, f"the whole term is paid, {used:.0%} of it used"))
+    if spot is not None:
+        row, more, lower = _price_spot(values, run, seconds, spot)
+        payments.append(row)
+        terms += more
+        warnings += lower
+    return Rent(price, seconds, on_demand, payments, terms, warnings)
 
 
-def _way(way: str, rate: Sourced | float, seconds: float, term: Term, note: str) -> dict[str, Any]:
-    return {"way": way, "usd_per_hour": one(getattr(rate, "value", rate)) * HOUR, "seconds": seconds, "usd": one(term.value), "note": note}
+def _bind_named_price(name: str, values: Mapping[str, Any], run: Work, folders: tuple[str, ...]) -> Sourced | None:
+    """The price of an option, listed under the option's name; None where it was not given."""
+    if name not in values:
+        return None
+    notes: list[Any] = []
+    price = bind_price(values[name], run.cluster, folders, notes)
+    run.assumptions.extend({**note, "name": name} for note in notes)
+    return price
 
 
-class Owning:
-    """Machines of one's own against rent: the simplified model by its name, the same with electricity, and in full."""
-
-    def __init__(self, values: Mapping[str, Any], work: Work, watts: Watts, paid: Paid, folders: tuple[str, ...]) -> None:
-        from ironlaw.catalog import load
-        from ironlaw.law import ownership as law
-
-        self.values, self.work, self.paid, self.law = values, work, paid, law
-        self.terms: list[Term] = []
-        self.warnings: list[str] = []
-        record = load.record("ownership", "default", folders)
-        self.life = self._given("life", record.life, "s")
-        power_price = self._given("electricity_price", record.electricity_price, "USD/J")
-        room_price = self._given("hosting_price", record.hosting_price, "USD/J")
-        self.used = values.get("utilisation", 1.0)
-        if "utilisation" not in values:
-            assume(work.assumptions, "utilisation", "1", "default")
-        limit = max(watts.rated, watts.drawn - watts.network) + watts.network
-        self.hosting = leaf("hosting", law.hosting, "USD/s", power_limit=limit, hosting_price=room_price)
-        self.staff = values.get("staff", 0.0)
-        if "staff" not in values:
-            self.warnings.append("staff and repairs of owned machines are left out: give --staff for each accelerator and year")
-        self.running = leaf("electricity", law.electricity, "USD/s", power=watts.drawn, pue=watts.pue, electricity_price=power_price)
-        self.rate, self.upkeep = one(paid.price.value), one(self.hosting.value) + self.staff
-        self.saved = leaf("saving", law.saving, "USD/s", price=paid.price, running_rate=one(self.running.value), utilisation=self.used)
-        self.most = leaf(
-            "break-even purchase price",
-            law.break_even_purchase,
-            "USD",
-            saved_rate=one(self.saved.value),
-            standing=self.upkeep,
-            life=self.life,
-        )
-        self.terms += [self.hosting, self.running, self.saved, self.most]
-        self.bought = values.get("purchase_price")
-
-    def _given(self, name: str, default: Sourced, unit: str) -> Sourced:
-        if name in self.values:
-            return asked(self.values[name], unit, f"{self.values[name]:g} {unit}")
-        assume(self.work.assumptions, name, default.text, "default")
-        return default
-
-    def line(self) -> str:
-        """The sentence of the headline."""
-        most = one(self.most.value)
-        if math.isnan(most):
-            return "buying never pays: hosting, staff and electricity alone cost more than the rent saved"
-        years = self.life.value / (12 * MONTH)
-        return (
-            f"buying pays below {most:,.0f} USD an accelerator, server and network in it, if it works {self.used:.0%} of {years:.3g} years"
-        )
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The owned way to pay for this work."""
-        if self.bought is None:
-            return
-        lost = leaf(
-            "depreciation", self.law.depreciation, "USD/s", purchase=self.bought,
-            residual=self.bought * self.values.get("residual", 0.0), life=self.life,
-        )  # fmt: skip
-        parts = [lost, self.hosting, *([leaf("staff", _same, "USD/s", standing=self.staff)] if self.staff else [])]
-        self.standing = total("standing cost", parts)
-        term = leaf(
-            "cost if bought", self.law.owned_cost, "USD", gpus=self.work.gpus, seconds=self.paid.held,
-            standing=one(self.standing.value), running_rate=one(self.running.value), utilisation=self.used,
-        )  # fmt: skip
-        self.terms += [self.standing, term]
-        hourly = one(self.standing.value) / self.used + one(self.running.value)
-        yield _way("bought", hourly, self.paid.held, term, f"depreciation, hosting, staff, electricity; works {self.used:.0%} of its life")
-
-    def break_even(self) -> list[dict[str, Any]]:
-        """Runs and months until the purchase is paid: simplified, with electricity, in full."""
-        if self.bought is None:
-            return []
-        whole, rent = self.bought * self.work.gpus, one(self.paid.rent.value)
-        running = one(self.running.value) * self.work.gpus * self.paid.held
-        out = []
-        for name, cost, note in (
-            ("simplified", 0.0, "purchase over rent, back to back, nothing else: a lower bound"),
-            ("with electricity", running, "the same less electricity"),
-        ):
-            term = leaf(f"break-even runs {name}", self.law.break_even_runs, "1", purchase=whole, rent=rent, running=cost)
-            self.terms.append(term)
-            runs = one(term.value)
-            out.append({"model": name, "runs": runs, "months": runs * self.paid.held / MONTH, "utilisation": None, "note": note})
-        time = leaf(
-            "payback time", self.law.payback_time, "s", purchase=self.bought, saved_rate=one(self.saved.value), standing=self.upkeep
-        )
-        least = leaf(
-            "break-even utilisation", self.law.break_even_utilisation, "1", standing=one(self.standing.value), price=self.paid.price,
-            running_rate=one(self.running.value),
-        )  # fmt: skip
-        self.terms += [time, least]
-        paid, share_of = one(time.value), one(least.value)
-        if not share_of <= 1:
-            self.warnings.append("bought accelerators cost more than rent even if they work all the time")
-        out.append({
-            "model": "in full", "runs": paid * self.used / self.paid.held, "months": paid / MONTH, "utilisation": share_of,
-            "note": f"electricity, hosting, staff; works {self.used:.0%} of the time",
-        })  # fmt: skip
-        return out
+def _rental(name: str, run: Work, seconds: float, price: Sourced) -> Term:
+    return leaf(name, cost.rental, "USD", gpus=run.gpus, seconds=seconds, price=price)
 
 
-def _same(standing: Any) -> Any:
-    """Given: ``standing``."""
+def _price_spot(values: Mapping[str, Any], run: Work, seconds: float, price: Sourced) -> tuple[dict[str, Any], list[Term], list[str]]:
+    """Cost on spot machines, which interruptions lengthen as failures do: its row, terms and warnings."""
+    if "spot_mttf" not in values or run.group is None:
+        lack = "no --spot-mttf is given" if "spot_mttf" not in values else "--gpu-hours do not say what a stop costs: give MODEL"
+        term = _rental("cost on spot", run, seconds, price)
+        row = _payment_row("spot", price, seconds, term, "lower bound: no interruptions")
+        return row, [term], [f"spot is counted without interruptions, which is a lower bound: {lack}"]
+    assert run.group.run is not None
+    failures = run.group.run.failures
+    stops = leaf(
+        "time between stops", goodput.either_mttf, "s", mttf=one(failures.mttf.value),
+        interruption_mttf=one(goodput.cluster_mttf(values["spot_mttf"], run.gpus)),
+    )  # fmt: skip
+    written = one(failures.checkpoint_time.value)
+    wall = leaf(
+        "time on spot", goodput.time_with_failures, "s", seconds=one(failures.seconds.inputs["seconds"]),
+        checkpoint_interval=one(goodput.checkpoint_interval_daly(written, one(stops.value))),
+        checkpoint_time=written, restart_time=failures.seconds.inputs["restart_time"], mttf=one(stops.value),
+    )  # fmt: skip
+    paid = one(wall.value) + seconds - run.wall
+    term = _rental("cost on spot", run, paid, price)
+    warnings = []
+    if math.isnan(paid):
+        warnings.append("on spot machines the run makes no progress: it is stopped sooner than it restarts or writes a checkpoint")
+    row = _payment_row("spot", price, paid, term, f"a stop every {units.show(one(stops.value), 's')}")
+    return row, [stops, wall, term], warnings
+
+
+def _payment_row(way: str, rate: Sourced | float, seconds: float, term: Term, note: str) -> dict[str, Any]:
+    return {"way": way, "usd_per_hour": one(plain(rate)) * HOUR, "seconds": seconds, "usd": one(term.value), "note": note}
+
+
+def price_purchase(values: Mapping[str, Any], run: Work, power: Power, rent: Rent, folders: tuple[str, ...]) -> Purchase:
+    """The purchase price that breaks even with rent; with --purchase-price the cost of the run and the time to pay back."""
+    record = load.record("ownership", "default", folders)
+    life, power_price, room_price = (
+        _given_or_default(name, getattr(record, name), unit, values, run)
+        for name, unit in (("life", "s"), ("electricity_price", "USD/J"), ("hosting_price", "USD/J"))
+    )
+    used = values.get("utilisation", 1.0)
+    if "utilisation" not in values:
+        assume(run.assumptions, "utilisation", "1", "default")
+    warnings = [] if "staff" in values else ["staff and repairs of owned machines are not counted: give --staff per accelerator"]
+    staff = values.get("staff", 0.0)
+    hosting = leaf("hosting", ownership.hosting, "USD/s", power_limit=power.limit, hosting_price=room_price)
+    running = leaf("electricity", ownership.electricity, "USD/s", power=power.drawn, pue=power.pue, electricity_price=power_price)
+    running_rate, upkeep = one(running.value), one(hosting.value) + staff
+    saving = leaf("saving", ownership.saving, "USD/s", price=rent.price, running_rate=running_rate, utilisation=used)
+    saved_rate = one(saving.value)
+    most = leaf("break-even purchase price", ownership.break_even_purchase, "USD", saved_rate=saved_rate, standing=upkeep, life=life)
+    sentence = _break_even_sentence(one(most.value), used, life.value)
+    terms = [hosting, running, saving, most]
+    bought = values.get("purchase_price")
+    if bought is None:
+        return Purchase(sentence, [], [], terms, warnings)
+
+    lost = leaf("depreciation", ownership.depreciation, "USD/s", purchase=bought, residual=bought * values.get("residual", 0.0), life=life)
+    standing = total("standing cost", [lost, hosting, *([leaf("staff", _as_given, "USD/s", standing=staff)] if staff else [])])
+    whole_run = leaf(
+        "cost if bought", ownership.owned_cost, "USD", gpus=run.gpus, seconds=rent.seconds, standing=one(standing.value),
+        running_rate=running_rate, utilisation=used,
+    )  # fmt: skip
+    note = f"depreciation, hosting, staff, electricity; used {used:.0%} of its life"
+    payment = _payment_row("bought", one(standing.value) / used + running_rate, rent.seconds, whole_run, note)
+    rows, counted = _time_to_break_even(bought, run, rent, running_rate)
+    payback = leaf("payback time", ownership.payback_time, "s", purchase=bought, saved_rate=saved_rate, standing=upkeep)
+    least = leaf(
+        "break-even utilisation", ownership.break_even_utilisation, "1", standing=one(standing.value), price=rent.price,
+        running_rate=running_rate,
+    )  # fmt: skip
+    if not one(least.value) <= 1:
+        warnings.append("bought accelerators cost more than rent even when used all the time")
+    paid = one(payback.value)
+    in_full = {
+        "model": "in full", "runs": paid * used / rent.seconds, "months": paid / MONTH, "utilisation": one(least.value),
+        "note": f"electricity, hosting, staff; used {used:.0%} of the time",
+    }  # fmt: skip
+    return Purchase(sentence, [payment], [*rows, in_full], [*terms, standing, whole_run, *counted, payback, least], warnings)
+
+
+def _time_to_break_even(bought: float, run: Work, rent: Rent, running_rate: float) -> tuple[list[dict[str, Any]], list[Term]]:
+    """Runs and months until rent of back-to-back runs equals the purchase price, without and with electricity."""
+    rows, terms = [], []
+    price, rent_of_run = bought * run.gpus, one(rent.on_demand.value)
+    for name, electricity, note in (
+        ("simplified", 0.0, "purchase price over rent of back-to-back runs: a lower bound"),
+        ("with electricity", running_rate * run.gpus * rent.seconds, "the same, less electricity"),
+    ):
+        count = leaf(f"break-even runs {name}", ownership.break_even_runs, "1", purchase=price, rent=rent_of_run, running=electricity)
+        terms.append(count)
+        runs = one(count.value)
+        rows.append({"model": name, "runs": runs, "months": runs * rent.seconds / MONTH, "utilisation": None, "note": note})
+    return rows, terms
+
+
+def _given_or_default(name: str, default: Sourced, unit: str, values: Mapping[str, Any], run: Work) -> Sourced:
+    if name in values:
+        return asked(values[name], unit, f"{values[name]:g} {unit}")
+    assume(run.assumptions, name, default.text, "default")
+    return default
+
+
+def _break_even_sentence(most: float, used: float, life: float) -> str:
+    if math.isnan(most):
+        return "buying never pays: hosting, staff and electricity alone cost more than the rent saved"
+    years = life / (12 * MONTH)
+    return f"break-even purchase price {most:,.0f} USD per accelerator, server and network included ({years:.3g} years, {used:.0%} used)"
+
+
+def _as_given(standing: Any) -> Any:
+    """A rate given in the question: ``standing``."""
     return 1.0 * standing

@@ -1,0 +1,32 @@
+"""Options of ``ironlaw goodput``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ironlaw.errors import ValueRangeError
+from ironlaw.question.options import OPTIONS as ESTIMATE
+from ironlaw.question.options import Option, at_least_one, duration, tokens, whole
+
+MOST_SIZES = 50
+
+
+def sizes(value: Any, flag: str) -> tuple[float, ...]:
+    """Read a comma list of counts: sorted, each once."""
+    items = value if isinstance(value, (list, tuple)) else str(value).split(",") if isinstance(value, str) else [value]
+    found = tuple(sorted({whole(item, flag) for item in items}))
+    if not 0 < len(found) <= MOST_SIZES:
+        raise ValueRangeError(f"{flag} lists {len(found)} sizes, must be from 1 to {MOST_SIZES}")
+    return found
+
+
+OPTIONS: dict[str, Option] = {
+    **ESTIMATE,
+    "gpus": Option(sizes, "total accelerators: one count, or a comma list such as 1024,4096,16384", "LIST"),
+    "tokens": replace(ESTIMATE["tokens"], help="tokens of the whole run, such as 15T"),
+    "parameters": Option(tokens, "parameters of the model, with --work instead of MODEL, such as 405B", "N"),
+    "work": Option(duration, "run time without failures, the same at every size, instead of MODEL and --tokens, such as 54days", "TIME"),
+    "repair_time": Option(duration, "repair time of a failed machine: also computes the spare nodes needed", "TIME"),
+    "one_in": Option(at_least_one, "accept too few spare nodes one time in N (default 100)", "N"),
+}
