@@ -135,5 +135,5 @@ def test_the_command(capsys):
 
 def test_a_run_that_never_ends_is_a_no(capsys):
     assert main(shlex.split("goodput --work 10days --parameters 7B --on h100-sxm --gpus 131072 --mttf 2000h")) == 1
-    assert "no: it fails faster than it restarts" in capsys.readouterr().out
+    assert "the run fails sooner than it restarts" in capsys.readouterr().out
     assert main(shlex.split("goodput --work 10days --parameters 7B --on h100-sxm --gpus 64,131072 --mttf 2000h")) == 0
