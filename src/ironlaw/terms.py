@@ -66,6 +66,12 @@ def plain(value: Any) -> Any:
     return getattr(value, "value", value)
 
 
+def scalar(value: Any, row: int = 0) -> float:
+    """The number that a Term, a sourced value or a column has in one row; a column of length one is the same in every row."""
+    column = np.ravel(plain(value))
+    return float(column[row if column.size > 1 else 0])
+
+
 def leaf(name: str, law: Callable[..., Any], unit: str, bound: Any = None, times: Any = None, **inputs: Any) -> Term:
     """The node whose value is ``law(**inputs) * times``; sourced inputs keep their source for the explanation."""
     value = law(**{key: plain(item) for key, item in inputs.items()})

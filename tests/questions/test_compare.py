@@ -11,7 +11,8 @@ import pytest
 import paths
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
-from ironlaw.questions.compare.ask import OPTIONS, compare
+from ironlaw.questions.compare import compare
+from ironlaw.questions.compare.options import OPTIONS
 
 CASES = {
     case["id"]: case
@@ -255,7 +256,7 @@ def test_prices_at_a_given_peak_are_compared_with_costs_at_that_peak():
     own = compare("llama-3-8b", on="h100-sxm,h200-sxm", peak="h100-sxm=900TFLOP/s,h200-sxm=1000TFLOP/s", **asked)
     plain = compare("llama-3-8b", on="h100-sxm,h200-sxm", **asked)
     orders = [next(line for line in answer.headline if line.startswith("USD per PFLOP/s")) for answer in (own, plain)]
-    assert "orders them" in orders[0] and "by three roofs" in orders[0]
+    assert "ranks them" in orders[0] and "by the three-roof model" in orders[0]
     assert "by estimate" in orders[1]
 
 

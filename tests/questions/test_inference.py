@@ -56,7 +56,7 @@ def test_what_does_not_fit_is_the_answer_no(capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["llama-3-8b"], "lacks --on"),
+        (["llama-3-8b"], "missing option --on"),
         (["llama-3-8b", "--on", "h1000"], "nearest"),
         (["llama-3-8b", "--on", "h100-sxm", "--gpus", "7"], "does not divide"),
         (["llama-3-8b", "--on", "h100-sxm", "--batch", "0"], "--batch"),

@@ -98,8 +98,8 @@ def test_accumulation_saves_memory_and_no_money():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "the question lacks --model"),
-        (["llama-3-8b"], "the question lacks --on"),
+        ([], "missing MODEL"),
+        (["llama-3-8b"], "missing option --on"),
         (["llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--most", "0"], "--most"),
         (["--gpu-utilization", "145%"], "--gpu-utilization"),
         (["--table", "recipes"], "--table"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.compare.ask import OPTIONS
+from ironlaw.questions.compare.options import OPTIONS
 
 EXAMPLES = """\
   ironlaw compare llama-3-70b --on h100-sxm,h200-sxm,b200-sxm --gpus 256

@@ -1,4 +1,4 @@
-"""The command of a question: its flags from its options, its answer as a page, JSON or an explanation."""
+"""The command of a question: flags from its options; the answer as a page, JSON, CSV, Markdown or an explanation."""
 
 from __future__ import annotations
 
@@ -18,33 +18,35 @@ FORMS = ("table", "json", "csv", "markdown")
 
 
 def _form(how: str | None, as_json: bool, explain: str | None) -> tuple[str, str]:
-    """The form of the answer, and the table it is asked for (all where none is named)."""
+    """The form of the answer, and the name of the table to print ("" for all)."""
     form, _, table = (("json" if as_json else "table") if how is None else how.strip()).partition(":")
     if form not in FORMS:
         raise UnknownNameError("--format", form, FORMS)
     if as_json and form != "json":
-        raise QuestionError(f"--json and --format {form}: leave one of them out")
+        raise QuestionError(f"--json and --format {form} contradict each other: leave one out")
     if form in ("csv", "markdown"):
         if explain is not None:
-            raise QuestionError(f"--explain is a text or JSON, not {form}")
+            raise QuestionError(f"--explain prints text or JSON, not {form}: leave --format out")
         if how and ":" in how and not table:
-            raise QuestionError(f"--format {how}: the name of a table is missing")
+            raise QuestionError(f"--format {how}: name a table after the colon")
     elif table:
-        raise QuestionError(f"--format {how}: only csv and markdown take the name of a table")
+        raise QuestionError(f"--format {how}: only csv and markdown take a table's name")
     return form, table
 
 
 def command_of(verb: str, options: Mapping[str, Option], summary: str, examples: str, positional: str | None = None) -> click.Command:
-    """The click command of ``ironlaw.questions.VERB``; ``positional`` names the option that may stand without its flag."""
+    """The click command of ``ironlaw.questions.VERB``; ``positional`` names the option that needs no flag.
+
+    ``options`` come from ``ironlaw.questions.VERB.options``, which is light; ``ironlaw.questions.VERB.ask`` is imported when it runs.
+    """
 
     def run(explain: str | None, as_json: bool, how: str | None, catalog: tuple[str, ...], **flags: Any) -> int:
         from ironlaw.catalog.load import given_folders
+        from ironlaw.report import answer as report
 
         form, table = _form(how, as_json, explain)
         given = {name: value for name, value in flags.items() if value is not None and value != ()}
         answer = importlib.import_module(f"ironlaw.questions.{verb}.ask").ask(given, given_folders(catalog))
-        from ironlaw.report import answer as report
-
         if form == "json":
             text = json.dumps(report.answer_data(answer, explain is not None), indent=1, allow_nan=False)
         elif explain is not None:
@@ -64,14 +66,18 @@ def command_of(verb: str, options: Mapping[str, Option], summary: str, examples:
             params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help))
     params += [
         click.Option(
-            ["--explain"], is_flag=False, flag_value="all", metavar="[TERM]", help="formula, inputs and sources of TERM, or of everything"
+            ["--explain"],
+            is_flag=False,
+            flag_value="all",
+            metavar="[TERM]",
+            help="formula, inputs and sources of TERM (default: every term)",
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="print JSON"),
         click.Option(
             ["--format", "how"],
             metavar="HOW",
-            help="table (default), json; csv or markdown: of every table, or csv:NAME of one by its JSON key",
+            help="table, json, csv or markdown; csv:NAME prints one table, by its JSON key (default: table)",
         ),
-        click.Option(["--catalog"], multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships"),
+        click.Option(["--catalog"], multiple=True, metavar="DIR", help="folder with your own records, which replace those that ship"),
     ]
     return click.Command(verb, params=params, callback=run, help=summary, epilog="\b\nExamples:\n" + examples)

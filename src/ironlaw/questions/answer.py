@@ -1,4 +1,4 @@
-"""What every question answers with: a headline, tables of columns with units, trees that explain, assumptions and warnings."""
+"""The answer of every question: headline, tables with units, Terms that explain the numbers, assumptions and warnings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain SI values by key; a value of None has no answer."""
+    """Rows of plain SI values by key; None where there is no answer."""
 
     name: str  # its key in JSON
     title: str
@@ -35,13 +35,13 @@ class Table:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
-    """One answer. ``feasible`` False is the answer no (exit 1)."""
+    """One answer; where ``feasible`` is False the answer is no (exit status 1)."""
 
     title: str
     headline: Sequence[str]  # sentences, the answer first
     tables: Sequence[Table] = ()
-    terms: Sequence[Term] = ()  # every number that stands in the headline, as the node that made it
-    values: Mapping[str, Any] = field(default_factory=dict)  # further plain values of the JSON
+    terms: Sequence[Term] = ()  # the Term of every number in the headline
+    values: Mapping[str, Any] = field(default_factory=dict)  # more plain values for the JSON
     assumptions: Assumptions = field(default_factory=list)
     warnings: Sequence[str] = ()
     feasible: bool = True
@@ -59,7 +59,7 @@ class Answer:
 
 
 def read(given: Mapping[str, Any], options: Mapping[str, Option], verb: str) -> dict[str, Any]:
-    """The values of ``given`` read and checked by their options; an unknown name is told its nearest."""
+    """Read and check the values of ``given``; the error of an unknown name lists the nearest ones."""
     values: dict[str, Any] = {}
     for raw, value in given.items():
         name = raw.replace("-", "_")
@@ -73,7 +73,7 @@ def read(given: Mapping[str, Any], options: Mapping[str, Option], verb: str) -> 
 
 
 def need(values: Mapping[str, Any], *names: str) -> None:
-    """Refuse a question that lacks one of these."""
+    """Refuse a question without one of these options."""
     for name in names:
         if name not in values:
-            raise QuestionError(f"the question lacks --{name.replace('_', '-')}")
+            raise QuestionError("missing MODEL" if name == "model" else f"missing option --{name.replace('_', '-')}")

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.question import options as known
-from ironlaw.question.options import Option, duration, one_of, price, tokens, whole
+from ironlaw.question.options import Option, duration, one_of, price, share, tokens, whole
 from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.compare.ask import utilisation
 
 if TYPE_CHECKING:
     from ironlaw.questions.solve.job import Job
@@ -50,7 +49,7 @@ OPTIONS: dict[str, Option] = {
     "gpus": Option(whole, "accelerators"),
     "deadline": Option(days, "time the run may take, in days or with a unit", "DAYS"),
     "tokens": Option(tokens, "tokens of the run, such as 2T", "TOKENS"),
-    "mfu": Option(utilisation, "model FLOPs utilisation, such as 0.45 (default: predicted)", "X"),
+    "mfu": Option(share, "model FLOPs utilisation, such as 0.45 (default: predicted)", "X"),
     "budget": Option(money, "what the run may cost, such as 2M", "USD"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
     "work": Option(one_of(("model", "6n")), "FLOP of a token: the model's with attention, or 6 N (default: the model's)", "HOW"),

@@ -14,9 +14,8 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import IronlawError, QuestionError, SpaceError, UnitError, UnknownNameError, ValueRangeError
 from ironlaw.question import options as known
-from ironlaw.question.options import Option, duration, tokens, whole
+from ironlaw.question.options import Option, duration, share, tokens, whole
 from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.compare.ask import utilisation
 
 MOST = 400  # rows; a table longer than this is a search, which is ``ironlaw plan``
 
@@ -75,7 +74,7 @@ OPTIONS: dict[str, Option] = {
     "global_batch_tokens": Option(several(tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
     "seq_len": Option(several(whole), "comma list of tokens per sequence", "LIST"),
     "step_time": Option(duration, "instead of --gpus, simplified: how long a step may take, such as 1s", "TIME"),
-    "mfu": Option(utilisation, "simplified: every row at this share of the peak", "X"),
+    "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
     "accumulate": Option(several(whole), "simplified: comma list of micro-batches in turn (default: 1,5,10,100)", "LIST"),
     "price": known.OPTIONS["price"],
     "pue": known.OPTIONS["pue"],

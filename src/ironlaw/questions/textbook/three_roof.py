@@ -14,7 +14,7 @@ BOUNDS = ("compute", "memory", "network")  # the first of equals binds
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Work:
+class Knobs:
     """What a token costs, by the knobs of the model."""
 
     parameters: Any  # total: optimizer, gradients, memory
@@ -91,81 +91,81 @@ class Roofs:
         return plain(self.terms[name].value) if name in self.terms else math.nan
 
 
-def replica(work: Work, device: Device) -> float:
+def replica(knobs: Knobs, device: Device) -> float:
     """The fewest accelerators whose memory holds weights, gradients and Adam's states of one replica; only the weights to infer."""
-    held = states.training_static(work.parameters) if work.trains else states.state(work.parameters, work.element, 1)
+    held = states.training_static(knobs.parameters) if knobs.trains else states.state(knobs.parameters, knobs.element, 1)
     return math.ceil(float(held) / float(plain(device.capacity)))
 
 
-def printed(work: Work, device: Device, ranks: float, target: float | None, gpus: float | None) -> Roofs:
+def printed(knobs: Knobs, device: Device, ranks: float, target: float | None, gpus: float | None) -> Roofs:
     """As document 000 prints it: a network term that is the same for every number of ranks, no look at memory."""
     sent = None
-    if work.trains and ranks > 1:
+    if knobs.trains and ranks > 1:
         sent = leaf(
             f"{device.name} network bytes per token",
             law.network_as_printed,
             "B/token",
-            parameters=work.parameters,
-            bytes_per_element=work.gradient,
-            tokens_per_step=work.tokens_per_step,
+            parameters=knobs.parameters,
+            bytes_per_element=knobs.gradient,
+            tokens_per_step=knobs.tokens_per_step,
         )
-    terms = _rates(work, device, sent)
+    terms = _rates(knobs, device, sent)
     rate = terms["rate"].value
     count = float(law.gpus_for(target, rate)) if target else gpus or ranks
     return Roofs(terms, _bound(terms), count, 1.0)
 
 
-def corrected(work: Work, device: Device, gpus_per_replica: float, target: float | None, gpus: float | None) -> Roofs:
+def corrected(knobs: Knobs, device: Device, gpus_per_replica: float, target: float | None, gpus: float | None) -> Roofs:
     """With what each rank really sends for its own tokens; the count of accelerators and of ranks is one number.
 
     The fixed point is in closed form: arithmetic and HBM ask for a least count, and more replicas only lower what the network allows
     the cluster, so either that least count reaches the target or none does.
     """
     if target:
-        alone = _rates(work, device, None)["rate"].value
+        alone = _rates(knobs, device, None)["rate"].value
         gpus = math.ceil(float(law.gpus_for(target, alone)) / gpus_per_replica) * gpus_per_replica
     ranks = (gpus or gpus_per_replica) / gpus_per_replica
     sent = None
-    if work.trains and ranks > 1:
+    if knobs.trains and ranks > 1:
         sent = leaf(
             f"{device.name} network bytes per token",
             law.network_per_token,
             "B/token",
-            parameters=work.parameters,
-            bytes_per_element=work.gradient,
-            tokens_per_step=work.tokens_per_step,
+            parameters=knobs.parameters,
+            bytes_per_element=knobs.gradient,
+            tokens_per_step=knobs.tokens_per_step,
             n=ranks,
         )
-    terms = _rates(work, device, sent)
+    terms = _rates(knobs, device, sent)
     count = gpus or gpus_per_replica
     if target and count * terms["rate"].value < target * (1.0 - 1e-12):
         count = math.nan
     return Roofs(terms, _bound(terms), count, gpus_per_replica)
 
 
-def limits(work: Work, device: Device, gpus_per_replica: float, target: float | None, ranks: float) -> dict[str, Term]:
+def limits(knobs: Knobs, device: Device, gpus_per_replica: float, target: float | None, ranks: float) -> dict[str, Term]:
     """Where the bound changes: batches at which memory and network begin to bind, and what data parallelism can reach at most."""
     found: dict[str, Term] = {}
-    if not work.trains:
+    if not knobs.trains:
         return found
-    efficiency = work.efficiency
-    if work.each is not None:  # what each resource gives takes the place of its roof
-        compute, hbm, network = work.each
+    efficiency = knobs.efficiency
+    if knobs.each is not None:  # what each resource gives takes the place of its roof
+        compute, hbm, network = knobs.each
         rates = plain(device.peak) * compute, plain(device.bandwidth) * hbm, plain(device.nic) * network
         device, efficiency = Device(device.name, *rates, device.capacity), 1.0
-    flop = work.flop().value
+    flop = knobs.flop().value
     ridge = flop * plain(device.bandwidth) / plain(device.peak)
     found["memory_batch"] = leaf(
         f"{device.name} batch below which memory binds",
         law.memory_crossover,
         "token",
-        parameters=work.parameters,
-        optimizer_traffic=work.optimizer_traffic,
+        parameters=knobs.parameters,
+        optimizer_traffic=knobs.optimizer_traffic,
         ridge_traffic=ridge,
-        activation_traffic=work.activations(),
+        activation_traffic=knobs.activations(),
     )
     if plain(device.nic) > 0:
-        shared = {"line_rate": device.nic, "parameters": work.parameters, "bytes_per_element": work.gradient}
+        shared = {"line_rate": device.nic, "parameters": knobs.parameters, "bytes_per_element": knobs.gradient}
         found["network_batch"] = leaf(
             f"{device.name} batch below which the network binds",
             law.network_crossover,
@@ -182,7 +182,7 @@ def limits(work: Work, device: Device, gpus_per_replica: float, target: float | 
             "token/s",
             **shared,
             **used,
-            tokens_per_step=work.tokens_per_step,
+            tokens_per_step=knobs.tokens_per_step,
         )
         if target:
             found["batch_for_target"] = leaf(
@@ -191,28 +191,28 @@ def limits(work: Work, device: Device, gpus_per_replica: float, target: float | 
     return found
 
 
-def _rates(work: Work, device: Device, sent: Term | None) -> dict[str, Term]:
+def _rates(knobs: Knobs, device: Device, sent: Term | None) -> dict[str, Term]:
     """The three roofs and the rate below them."""
     on = device.name
-    flop, moved = work.flop(), work.moved()
+    flop, moved = knobs.flop(), knobs.moved()
     terms = {"flop": flop, "moved": moved}
     terms["compute"] = leaf(f"{on} compute roof", law.compute_roof, "token/s", peak=device.peak, flop_per_token=flop.value)
     terms["memory"] = leaf(f"{on} HBM roof", law.hbm_roof, "token/s", bandwidth=device.bandwidth, traffic_per_token=moved.value)
     network: Any = math.inf
-    efficiency = work.efficiency
+    efficiency = knobs.efficiency
     if sent is not None and plain(device.nic) > 0:  # a device without a NIC sends nothing, as the document takes it
         terms["sent"] = sent
         terms["network"] = leaf(f"{on} network roof", law.network_roof, "token/s", line_rate=device.nic, network_per_token=sent.value)
         network = terms["network"].value
-    if work.each is not None:
-        for name, share in zip(BOUNDS, work.each, strict=True):
+    if knobs.each is not None:
+        for name, share in zip(BOUNDS, knobs.each, strict=True):
             if name in terms:
                 terms[name] = leaf(f"{terms[name].name} reached", law.reached, "token/s", roof=terms[name].value, efficiency=share)
         network = terms["network"].value if "network" in terms else network
         efficiency = 1.0
     terms["rate"] = leaf(
         f"{on} three-roof rate of one",
-        law.rate_serial if work.serial else law.rate,
+        law.rate_serial if knobs.serial else law.rate,
         "token/s",
         compute_roof=terms["compute"].value,
         hbm_roof=terms["memory"].value,

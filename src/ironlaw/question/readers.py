@@ -1,0 +1,84 @@
+"""Readers of option values that several questions share: lists, values by name, days, dollars, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ironlaw import units
+from ironlaw.errors import ValueRangeError
+from ironlaw.question.options import duration, positive, text
+
+
+def list_of(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], tuple[Any, ...]]:
+    """A reader of a comma list, or of a sequence, whose items ``reader`` reads."""
+
+    def read(value: Any, flag: str) -> tuple[Any, ...]:
+        items = value if isinstance(value, (list, tuple)) else str(value).split(",") if isinstance(value, str) else [value]
+        if not items:
+            raise ValueRangeError(f"{flag} is empty: give at least one value")
+        return tuple(reader(item.strip() if isinstance(item, str) else item, flag) for item in items)
+
+    return read
+
+
+names = list_of(text)
+
+
+def by_name(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
+    """A reader of ``A=..,B=..`` as values by name, or of one value for all names, whose key is ``""``."""
+
+    def read(value: Any, flag: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            items = [item.partition("=") for item in str(value).split(",")] if "=" in str(value) else [("", "=", value)]
+            value = {name.strip(): item for name, _, item in items}
+        return {name: reader(item.strip() if isinstance(item, str) else item, f"{flag} {name}".strip()) for name, item in value.items()}
+
+    return read
+
+
+def zero_or_more(unit: str) -> Callable[[Any, str], float]:
+    """A reader of quantities in ``unit``, 0 for none."""
+
+    def read(value: Any, flag: str) -> float:
+        return 0.0 if str(value).strip() in ("0", "0.0", "none") else positive(unit)(value, flag)
+
+    return read
+
+
+def with_unit(unit: str, example: str) -> Callable[[Any, str], float]:
+    """A reader of quantities whose unit must be written, because two units are usual."""
+
+    def read(value: Any, flag: str) -> float:
+        if isinstance(value, (int, float)) or str(value).strip()[-1:].isdecimal():
+            raise ValueRangeError(f"{flag} is {value}, which has no unit: write it as {example}")
+        number = units.parse(value, unit, flag)
+        if not 0 <= number <= 1e15:
+            raise ValueRangeError(f"{flag} is {value}, must be from 0 to 1e15")
+        return number
+
+    return read
+
+
+def days(value: Any, flag: str) -> float:
+    """A time in seconds; a bare number is days."""
+    try:
+        return duration(f"{float(value)} days", flag)
+    except (TypeError, ValueError):
+        return duration(value, flag)
+
+
+def money(value: Any, flag: str) -> float:
+    """US dollars: a number, ``2M``, ``USD 2M``."""
+    number = units.parse_count(str(value).upper().replace("USD", "").replace("$", "").replace(",", "").strip(), flag)
+    if not 0 < number < 1e15:
+        raise ValueRangeError(f"{flag} is {value}, must be more than 0 and below 1e15 USD")
+    return number
+
+
+def amount(value: Any, flag: str) -> float:
+    """A count above zero that need not be whole, such as 1.2M."""
+    number = units.parse_count(value, flag)
+    if not 0 < number <= 1e15:
+        raise ValueRangeError(f"{flag} is {value}, must be more than 0 and at most 1e15")
+    return number

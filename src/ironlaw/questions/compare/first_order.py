@@ -1,0 +1,152 @@
+"""The three-roof model of a comparison: its knobs from the options, its answer for one accelerator."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ironlaw.catalog.model import Model
+from ironlaw.errors import UnknownNameError, ValueRangeError
+from ironlaw.estimate.candidates import DEFAULT_BATCH_TOKENS
+from ironlaw.estimate.layer.counts import active_parameters, attending_layers, cached_heads, total_parameters
+from ironlaw.law import cost, kernels, run, states, traffic
+from ironlaw.law import three_roof as law
+from ironlaw.law.flops import per_token
+from ironlaw.questions.compare.candidates import FirstOrder, RealRanks
+from ironlaw.questions.compare.options import RESOURCES
+from ironlaw.questions.textbook import three_roof
+from ironlaw.questions.textbook.three_roof import Device, Knobs, Roofs
+from ironlaw.terms import Term, leaf, plain
+
+PRINTED_BATCH, PRINTED_ALPHA = 512e3, 16.0  # the defaults of the cost-of-bandwidth note; 16 is what Adam stores, not what it moves
+HOUR, MILLION = 3600.0, 1e6
+
+
+def knobs_of(values: dict[str, Any], model: Model) -> Knobs:
+    """The knobs of the three-roof model; to run a model forward: ``kappa`` 2, no optimizer, no recomputation."""
+    training = values.get("task", "training") == "training"
+    seq_len = values["seq_len"]
+    as_printed = values.get("three_roof") == "as-printed"
+    default_batch = PRINTED_BATCH if as_printed else float(DEFAULT_BATCH_TOKENS)
+    batch = values.get("global_batch_tokens") or values.get("global_batch_size", 0.0) * seq_len or default_batch
+    moved = PRINTED_ALPHA if as_printed else states.OPTIMIZERS[values.get("optimizer", "adamw")].traffic_bytes
+    utilization = _utilization(values.get("utilization", {}))
+    cached = 2.0 * cached_heads(model) * model.head_dim * attending_layers(model)
+    return Knobs(
+        parameters=values.get("parameters", total_parameters(model)),
+        active=values.get("parameters", active_parameters(model)),
+        layers=float(model.num_hidden_layers),
+        width=float(model.hidden_size),
+        kappa=values.get("kappa", 6.0 if training else 2.0),
+        gamma=values.get("gamma", 1.0),
+        optimizer_traffic=values.get("alpha_opt", moved) if training else 0.0,
+        activation_passes=values.get("c_act", 6.0),
+        tokens_per_step=batch,
+        element=2.0,
+        gradient=values.get("gradient_bytes", 2.0),
+        efficiency=utilization[-1],
+        each=None if len(set(utilization)) == 1 else utilization,
+        serial=values.get("roofs") == "serial",
+        cache=0.0 if training else cached * seq_len,
+    )
+
+
+def _utilization(given: dict[str, float]) -> tuple[float, float, float]:
+    """The share of the compute, HBM and network roof that is reached: one for all, or one each."""
+    if unknown := [name for name in given if name not in ("", *RESOURCES)]:
+        raise UnknownNameError("resource of --utilization", unknown[0], RESOURCES)
+    common = given.get("", 0.75)
+    return given.get("compute", common), given.get("hbm", common), given.get("network", common)
+
+
+def check_feasible(values: dict[str, Any], knobs: Knobs, device: Device, dense_peak: float) -> None:
+    """Refuse a replica larger than the memory it is given, and a target rate above the peak."""
+    needed, capacity = float(states.training_static(knobs.parameters)), plain(device.capacity)
+    share = values.get("gpus_per_replica")
+    if share and knobs.trains and share * capacity < needed:
+        raise ValueRangeError(
+            f"--gpus-per-replica {share:g} is too few: {share:g} x {device.name} have {share * capacity / 1e9:,.0f} GB; weights, gradients"
+            f" and Adam's states need {needed / 1e9:,.0f} GB: give at least {math.ceil(needed / capacity)}"
+        )
+    gpus, target = values.get("gpus"), values.get("target_tokens_per_second")
+    if gpus and target and knobs.trains:
+        most = gpus * max(dense_peak, plain(device.peak)) / float(per_token(knobs.active))
+        if target > most:
+            raise ValueRangeError(
+                f"--target-tokens-per-second {target:g} is too high: {gpus:g} x {device.name} reach at most {most:,.0f} at their peak:"
+                " give more --gpus"
+            )
+
+
+def answer_first_order(
+    values: dict[str, Any], knobs: Knobs, device: Device, price: Any, dense_peak: float
+) -> tuple[FirstOrder, RealRanks | None, list[Term], list[str]]:
+    """The numbers of the three-roof model with their Terms and warnings; its MFU is of the dense peak, whatever ``--peak`` is given."""
+    target, gpus = values.get("target_tokens_per_second"), values.get("gpus")
+    share = values.get("gpus_per_replica") or three_roof.replica(knobs, device)
+    warnings, real = [], None
+    if values.get("three_roof") == "as-printed":
+        given = values.get("dp", 8.0)
+        roofs = three_roof.printed(knobs, device, given, target, gpus)
+        ranks = 2.0  # the printed term is that of two ranks
+        warnings.append(
+            f"as printed, {device.name}: the network term ignores the number of ranks, and one accelerator of"
+            f" {plain(device.capacity) / 1e9:,.0f} GB is assumed to fit a replica that needs {share:g}"
+        )
+        real = _with_real_ranks(knobs, device, roofs, given)
+        share = 1.0
+    else:
+        roofs = three_roof.corrected(knobs, device, share, target, gpus)
+        ranks = (roofs.gpus if math.isfinite(roofs.gpus) else share) / share
+        if gpus and gpus < share:
+            warnings.append(f"{device.name}: a replica needs {share:g}, {gpus:g} are given: the three-roof model has no answer")
+            roofs = Roofs(roofs.terms, roofs.bound, math.nan, share)
+    limits = three_roof.limits(knobs, device, share, target, ranks)
+    terms = [*roofs.terms.values(), *limits.values()]
+    count, reached = roofs.gpus, roofs.gpus * roofs["rate"]
+    per_million = None
+    if math.isfinite(count):
+        name = f"{device.name} three-roof price of a token"
+        token = leaf(name, cost.per_token, "USD/token", gpus=count, price=price, tokens_per_second=target or reached)
+        per_million = float(token.value) * MILLION
+        terms.append(token)
+    numbers = FirstOrder(
+        compute=roofs["compute"],
+        memory=roofs["memory"],
+        network=roofs["network"],
+        rate=roofs["rate"],
+        bound=roofs.bound,
+        gpus=count,
+        mfu=float(run.mfu(float(per_token(knobs.active)) * roofs["rate"], 1.0, 1.0, dense_peak)),
+        gpus_per_replica=roofs.gpus_per_replica,
+        tokens_per_second=reached,
+        cluster_hbm=float(law.cluster_traffic(target or reached, roofs["moved"])),
+        usd_per_hour=count * plain(price) * HOUR,
+        usd_per_million_tokens=per_million,
+        **{key: float(term.value) for key, term in limits.items()},
+    )
+    return numbers, real, terms, warnings
+
+
+def _with_real_ranks(knobs: Knobs, device: Device, printed: Roofs, ranks: float) -> RealRanks:
+    """The network roof and the bound at the given ranks, and at the count that the printed answer asks for."""
+    given, planned = (three_roof.corrected(knobs, device, 1.0, None, n) for n in (ranks, printed.gpus))
+    return RealRanks(given["network"], given.bound, planned["network"], planned.bound)
+
+
+def intensities(knobs: Knobs, values: dict[str, Any]) -> list[Term]:
+    """FLOP per byte as the three-roof model counts; in training a second Term with the weights that the model leaves out.
+
+    Every micro-batch reads all weights three times: forward, input gradient, weight gradient.
+    """
+    flop, moved = float(knobs.flop().value), float(knobs.moved().value)
+    found = [leaf("three-roof intensity", kernels.intensity, "FLOP/B", flop=flop, traffic=moved)]
+    if knobs.trains:
+        weights = float(traffic.elementwise(knobs.parameters, knobs.element, 3.0)) / micro_batch_tokens(values)
+        found.append(leaf("intensity with weights", kernels.intensity, "FLOP/B", flop=flop, traffic=moved + weights))
+    return found
+
+
+def micro_batch_tokens(values: dict[str, Any]) -> float:
+    """Tokens of a micro-batch."""
+    return float(values.get("micro_batch_size", 1.0) * values["seq_len"])
