@@ -13,7 +13,7 @@ import paths
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.law import collectives, dataloading, traffic
-from ironlaw.questions.data.ask import data
+from ironlaw.questions.data import data
 
 CASES = {c["id"]: c for c in json.loads((paths.DATA / "oracle_data.json").read_text(encoding="utf-8"))}
 ASK = {"step_time": "10ms", "batch": 1, "sample_size": "1MB", "transfer_rate": "16GB/s"}
@@ -149,7 +149,7 @@ def test_cores_limit_workers():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "lacks a step"),
+        ({}, "missing step"),
         ({"step_time": "1s"}, "--batch"),
         ({"step_time": "1s", "batch": 8, "transfer_rate": "1GB/s"}, "--sample-size"),
         ({"step_time": "1s", "batch": 8, "sample_size": "1MB"}, "--transfer-rate"),
@@ -190,7 +190,7 @@ def test_three_batches_drawn_agree_with_the_orders():
 
     times = {"storage": 20.0, "workers": 10.0, "transfer": 5.0, "step": 55.0}
     one, beside = serial(times), overlapped(times)
-    assert one[-1][3] == BATCHES * 90.0  # document 003: 90 s a batch in series
+    assert one[-1].end == BATCHES * 90.0  # the stages add up to 90 s
     ends = [span[3] for span in beside if span[0] == "step"]
     assert [later - sooner for sooner, later in pairwise(ends)] == [55.0, 55.0]  # and 55 s beside each other
     for spans in (one, beside):
@@ -203,7 +203,7 @@ def test_three_batches_drawn_agree_with_the_orders():
 
 
 def test_the_timeline():
-    from ironlaw.questions.data.ask import data
+    from ironlaw.questions.data import data
 
     asked = {"step_time": "55s", "batch": 1, "sample_size": "1MB", "transform_time": "35s", "workers": 1, "on": "a100-sxm-80gb"}
     assert "timeline" not in [table.name for table in data(**asked).tables]

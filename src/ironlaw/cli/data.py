@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.data.ask import OPTIONS
+from ironlaw.questions.data.options import OPTIONS
 
 EXAMPLES = """\
   ironlaw data llama-3-8b --on h100-sxm --gpus 64 --token-rate 500k --shared-storage 10GB/s

@@ -1,67 +1,72 @@
-"""Three batches through the stages of an input pipeline, drawn: one after the other, and beside each other."""
+"""Draw three batches through the stages of an input pipeline, serial and overlapped."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ironlaw import units
 from ironlaw.questions.answer import Column, Table
 
 BATCHES, WIDTH = 3, 72
 COLUMNS = (Column("order", "stages"), Column("stage", "stage"), Column("bar", "batches 1 to 3"), Column("ends", "ends", "s"))
-Span = tuple[str, int, float, float]  # stage, batch, from, to
+
+
+class Span(NamedTuple):
+    """One batch in one stage, from start to end [s]."""
+
+    stage: str
+    batch: int
+    start: float
+    end: float
 
 
 def serial(times: Mapping[str, float], batches: int = BATCHES) -> list[Span]:
-    """Every stage of a batch waits for the one before, and a batch for the whole batch before it."""
-    found, now = [], 0.0
+    """One stage at a time: a stage waits for the stage before it, a batch for the batch before it."""
+    spans, now = [], 0.0
     for batch in range(1, batches + 1):
-        for stage, took in times.items():
-            found.append((stage, batch, now, now + took))
-            now += took
-    return found
+        for stage, time in times.items():
+            spans.append(Span(stage, batch, now, now + time))
+            now += time
+    return spans
 
 
 def overlapped(times: Mapping[str, float], batches: int = BATCHES) -> list[Span]:
-    """A stage takes a batch as soon as the stage before is done with it and its own batch before is out."""
-    found, free = [], dict.fromkeys(times, 0.0)
+    """All stages at once: a stage starts a batch when the stage before has finished it and it has finished its own batch before."""
+    spans, free = [], dict.fromkeys(times, 0.0)
     for batch in range(1, batches + 1):
         ready = 0.0
-        for stage, took in times.items():
+        for stage, time in times.items():
             start = max(ready, free[stage])
-            ready = free[stage] = start + took
-            found.append((stage, batch, start, ready))
-    return found
+            ready = free[stage] = start + time
+            spans.append(Span(stage, batch, start, ready))
+    return spans
 
 
-def drawn(times: Mapping[str, float]) -> tuple[str, Table]:
-    """A sentence with both times, and the bars at one scale; a stage too short to see is one mark wide."""
-    spans = {"serial": serial(times), "overlapped": overlapped(times)}
-    ends = {order: max(span[3] for span in found) for order, found in spans.items()}
+def draw_timeline(times: Mapping[str, float]) -> tuple[str, Table]:
+    """A sentence with both times, and bars at one scale; the shortest stage is one mark wide."""
+    orders = {"serial": serial(times), "overlapped": overlapped(times)}
+    ends = {order: max(span.end for span in spans) for order, spans in orders.items()}
     scale = WIDTH / max(ends.values())
-    rows = [
-        {
-            "order": order,
-            "stage": stage,
-            "bar": _bar([span for span in found if span[0] == stage], scale, ends[order]),
-            "ends": max(span[3] for span in found if span[0] == stage),
-        }
-        for order, found in spans.items()
-        for stage, took in times.items()
-        if took > 0.0
-    ]
+    rows = []
+    for order, spans in orders.items():
+        for stage, time in times.items():
+            if time > 0.0:
+                mine = [span for span in spans if span.stage == stage]
+                bar = _bar(mine, scale, ends[order])
+                rows.append({"order": order, "stage": stage, "bar": bar, "ends": max(span.end for span in mine)})
     each, slowest = sum(times.values()), max(times.values())
-    told = (
-        f"three batches take {units.show(ends['serial'], 's', 4)} one after the other and {units.show(ends['overlapped'], 's', 4)} beside "
-        f"each other; each further one {units.show(each, 's', 4)} and {units.show(slowest, 's', 4)}"
+    sentence = (
+        f"three batches take {units.show(ends['serial'], 's', 4)} one after the other and {units.show(ends['overlapped'], 's', 4)}"
+        f" overlapped; each further batch {units.show(each, 's', 4)} and {units.show(slowest, 's', 4)}"
     )
-    return told, Table("timeline", "Three batches, at one scale (a dot waits)", COLUMNS, rows)
+    return sentence, Table("timeline", "Three batches at one scale (a dot is waiting)", COLUMNS, rows)
 
 
 def _bar(spans: list[Span], scale: float, end: float) -> str:
     line = ["."] * max(round(end * scale), 1)
-    for _, batch, start, stop in spans:
-        first = min(int(round(start * scale, 6)), len(line) - 1)
-        for at in range(first, min(max(int(round(stop * scale, 6)), first + 1), len(line))):
-            line[at] = str(batch)
+    for span in spans:
+        first = min(int(round(span.start * scale, 6)), len(line) - 1)
+        for at in range(first, min(max(int(round(span.end * scale, 6)), first + 1), len(line))):
+            line[at] = str(span.batch)
     return "".join(line)
