@@ -35,16 +35,15 @@ import os
 import pkgutil
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 100
-TIMEOUT = 120  # seconds a command of a page may take
 MADE_BY = "<!-- written by tools/docs.py; edit the code it reads, not this page -->"
 PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/*.md", "docs/documents/*.md")
 _HEADLINE = re.compile(r"(?<=<!-- headline -->\n).*?(?=<!-- /headline -->)", re.DOTALL)
@@ -137,36 +136,42 @@ def shipped(name: str) -> str:
 
 
 def run(command: str, folder: Path) -> tuple[int, str]:
-    """Exit status and output, errors included, of an ``ironlaw`` command in ``folder``."""
+    """Run an ``ironlaw`` command in ``folder``, in this process; return its exit status and all it prints."""
+    from ironlaw.cli import main as command_line
+
     words = shlex.split(command)
     target = words.pop() if len(words) > 1 and words[-2] == ">" else ""
     if target:
         words.pop()
     if words[0] != "ironlaw":
         raise BrokenError(f"{command}: only ironlaw is run")
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "ironlaw", *words[1:]],
-            cwd=folder,
-            env=quiet(folder),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=TIMEOUT,
-            check=False,
-            encoding="utf-8",
-        )
-    except subprocess.TimeoutExpired:
-        raise BrokenError(f"{command}: not done after {TIMEOUT} s") from None
+    printed = io.StringIO()
+    with contextlib.chdir(folder), environment(quiet(folder)), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            status = command_line.main(words[1:])
+        except Exception as error:
+            raise BrokenError(f"{command}: {type(error).__qualname__}: {error}") from error
     if target:
-        (folder / target).write_text(done.stdout, encoding="utf-8")
-        return done.returncode, ""
-    return done.returncode, done.stdout
+        (folder / target).write_text(printed.getvalue(), encoding="utf-8")
+        return status, ""
+    return status, printed.getvalue()
+
+
+@contextlib.contextmanager
+def environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set these environment variables; restore the old ones at the end."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def quiet(folder: Path) -> dict[str, str]:
-    """An environment in which every machine prints the same."""
-    fixed = {"NO_COLOR": "1", "COLUMNS": str(WIDTH), "LINES": "50", "PYTHONUTF8": "1", "IRONLAW_CATALOG": str(folder / "no-catalogue")}
-    return {**os.environ, **fixed}
+    """Environment variables that make every machine print the same."""
+    return {"NO_COLOR": "1", "COLUMNS": str(WIDTH), "LINES": "50", "PYTHONUTF8": "1", "IRONLAW_CATALOG": str(folder / "no-catalogue")}
 
 
 def _cut(printed: list[str], lines: str = "", match: str = "") -> list[str]:
@@ -195,7 +200,8 @@ def _python(body: str, names: dict[str, Any]) -> str:
         first, *more = example.source.rstrip("\n").split("\n")
         shown += [f">>> {first}", *(f"... {line}" for line in more)]
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
+        with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # a page's example may leave a file for the interpreter to close
             try:
                 exec(compile(ast.Interactive(ast.parse(example.source).body), "<page>", "single"), names)
             except Exception as error:
@@ -439,7 +445,7 @@ REFERENCE: dict[str, Callable[[], str]] = {
 
 
 def computed() -> Iterator[tuple[Path, Callable[[], str]]]:
-    """Every file this tool answers for, and what makes its text."""
+    """Every file that this tool writes, with the function that makes its text."""
     for name, make in REFERENCE.items():
         yield ROOT / name, make
     for path in pages():
@@ -451,12 +457,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write or check what in the documentation is computed.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name what is stale")
     check = parser.parse_args(arguments).check
-    os.environ["IRONLAW_CATALOG"] = str(ROOT / "no-catalogue")
     status = 0
     for path, make in computed():
         name = path.relative_to(ROOT)
         try:
-            text = make()
+            text = current(make)
         except BrokenError as error:
             sys.stderr.write(f"{error}\n")
             status = 1
@@ -471,6 +476,12 @@ def main(arguments: list[str] | None = None) -> int:
             path.write_text(text, encoding="utf-8")
             sys.stdout.write(f"wrote {name}\n")
     return status
+
+
+def current(make: Callable[[], str]) -> str:
+    """The text of a file as the program makes it now, without the user's own catalogue."""
+    with environment({"IRONLAW_CATALOG": str(ROOT / "no-catalogue")}):
+        return make()
 
 
 if __name__ == "__main__":
