@@ -109,7 +109,7 @@ def questions(draw):
     }  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(questions())
 def test_every_answer_hangs_together(question):
     """Any model on any device by any legal plan: finite parts, shares of one, a named bound, a band around, alike alone and in a column."""

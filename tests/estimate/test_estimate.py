@@ -324,7 +324,7 @@ _ODD = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     options=_ODD,
     gpus=st.sampled_from([1, 2, 7, 64, 96, 1024]),
@@ -376,7 +376,7 @@ _PLANS = st.fixed_dictionaries(
 _COLUMNS = ("step_seconds", "device_bytes", "allocated_bytes", "mfu", "tokens_per_second", "fits", "legal")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     rows=st.lists(_PLANS, min_size=2, max_size=40),
     at=st.integers(0, 39),

@@ -370,13 +370,15 @@ class TestCommand:
         status, out, _ = run(capsys, "llama-3-70b", "--on", "h100-sxm", "--gpus", "1009", "--global-batch-size", "256")
         assert status == 1 and "No plan answers" in out and "1,009 to 1,008" in out
 
-    def test_a_time_limit_gives_the_best_so_far_marked_partial(self, capsys):
+    def test_a_time_limit_gives_the_best_so_far_marked_partial(self, capsys, budget):
         ask = ("deepseek-v3", "--on", "h800", "--gpus", "2048", "--global-batch-size", "15360", "--time-limit", "0.3", "--json")
-        status, out, _ = run(capsys, *ask)
+        with budget(5.0):
+            status, out, _ = run(capsys, *ask)
         told = json.loads(out)
         assert told["partial"] and told["space"]["partial"] and any(w.startswith("partial") for w in told["warnings"])
-        assert status in (0, 1) and told["space"]["seconds"] < 5.0
+        assert status in (0, 1)
 
+    @pytest.mark.slow
     def test_interrupted_prints_the_best_so_far(self):
         handler = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
         ask = ["-c", f"{handler}; runpy.run_module('ironlaw', None, '__main__')"]  # a suite in the background is deaf to the signal
@@ -388,7 +390,7 @@ class TestCommand:
             ) as child:
                 time.sleep(delay)
                 child.send_signal(signal.SIGINT)
-                out, err = child.communicate(timeout=60)
+                out, err = child.communicate(timeout=600)
             if out and json.loads(out)["partial"]:
                 break
         assert json.loads(out)["partial"] and err == ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -159,20 +158,19 @@ def test_any_text_has_a_function(name):
     assert isinstance(function_of(name), str) and isinstance(function_of("_ZN" + name), str)
 
 
-def test_the_worst_pattern_on_the_worst_name_takes_no_time():
-    start = time.perf_counter()
-    assert not Pattern("a*" * 100 + "b", "").fits("a" * 4096)
-    function_of("_ZN" + "9" * 100_000)
-    function_of("<" * 1_000_000)
-    assert time.perf_counter() - start < 0.5
+def test_the_worst_pattern_on_the_worst_name_takes_no_time(budget):
+    with budget(0.5):
+        assert not Pattern("a*" * 100 + "b", "").fits("a" * 4096)
+        function_of("_ZN" + "9" * 100_000)
+        function_of("<" * 1_000_000)
 
 
-def test_names_are_judged_once_each_however_many_events_have_them():
+def test_names_are_judged_once_each_however_many_events_have_them(budget):
     kernels = [(i, i + 1, i % 2) for i in range(400_000)]
     trace = made(kernels, (ALL_REDUCE, GEMM))
-    start = time.perf_counter()
-    found = classify(trace)
-    assert time.perf_counter() - start < 1.0 and found.mask.sum() == 200_000
+    with budget(1.0):
+        found = classify(trace)
+    assert found.mask.sum() == 200_000
 
 
 def test_only_kernels_communicate():
@@ -494,7 +492,7 @@ def iterations(count, ranks, *, late=0, seed=1, world=None, shift=None, gap=10 *
     return [rank_trace(rank, calls[rank], gemms=gemms[rank], world=world or len(ranks), shift=shift.get(rank, 0)) for rank in ranks]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(-(10**15), 10**15).filter(lambda d: abs(d) > 10**5), min_size=3, max_size=3), st.integers(0, 3))
 def test_clocks_of_several_hosts_are_recovered_to_the_nanosecond(shifts, late):
     ranks = (0, 1, 2, 3)
@@ -740,7 +738,6 @@ def test_ranks_interleaved_in_one_file_are_told_apart(tmp_path):
 intervals = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 60), st.integers(0, 2)), min_size=1, max_size=25)
 
 
-@settings(deadline=None)
 @given(st.lists(intervals, min_size=2, max_size=4), st.booleans())
 def test_exposed_parts_sum_to_the_exposed_communication_of_every_rank(jobs, counted):
     traces = []
@@ -757,9 +754,9 @@ def test_exposed_parts_sum_to_the_exposed_communication_of_every_rank(jobs, coun
     assert all(m.transfer >= 0 and min(m.waits) >= 0 for m in found.meetings)
 
 
-def test_many_ranks_and_many_calls_are_aligned_in_seconds():
+def test_many_ranks_and_many_calls_are_aligned_in_seconds(budget):
     traces = iterations(500, tuple(range(16)), late=5)
-    start = time.perf_counter()
-    found = align(traces)
-    assert time.perf_counter() - start < 8 and len(found.meetings) == 1000
+    with budget(8):
+        found = align(traces)
+    assert len(found.meetings) == 1000
     assert found.late_ranking[0].rank == 5 and found.late_ranking[0].late == 1000

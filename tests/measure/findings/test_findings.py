@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ironlaw.measure.logs.remarks
@@ -563,7 +563,7 @@ kernels = st.tuples(st.sampled_from(NAMES), times, st.integers(0, 500), times, s
 spans = st.tuples(st.sampled_from((*CALLS, *MARKS, "Buffer Flush")), times, st.integers(0, 800))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(st.lists(kernels, min_size=1, max_size=30), st.lists(spans, max_size=20), st.sampled_from((None, V100, A100, "unheard of")))
 def test_whatever_a_trace_holds_seconds_stay_within_its_window(tmp_path, ran, called, device):
     made = Made(device or "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -118,18 +117,17 @@ def test_a_users_file_that_is_wrong_is_told_in_one_line(tmp_path, text, says):
 
 
 @given(st.text(max_size=3000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_name_is_classified_and_shortened(name):
     assert shipped_names().named(name).kind.name
     assert len(short_name(name)) <= 80
 
 
-def test_a_hostile_name_takes_no_time():
-    started = time.process_time()
-    for name in ("thrust::" * 5000, "cutlass" * 9000, "xmma_" * 9000, "_s1688" * 9000, "<" * 50_000, "a::" * 30_000):
-        shipped_names().named(name)
-        short_name(name)
-    assert time.process_time() - started < 2.0
+def test_a_hostile_name_takes_no_time(budget):
+    with budget(2.0):
+        for name in ("thrust::" * 5000, "cutlass" * 9000, "xmma_" * 9000, "_s1688" * 9000, "<" * 50_000, "a::" * 30_000):
+            shipped_names().named(name)
+            short_name(name)
 
 
 # FLOPs and bytes of operators
@@ -253,7 +251,7 @@ VALUES = st.sampled_from(["", "[1, 1]", "[-1]", "[999999999999999]", "True", "[x
 
 
 @given(st.sampled_from(sorted(rules())), st.lists(DIMS, max_size=12), st.lists(TYPES, max_size=12), st.lists(VALUES, max_size=12))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_any_sizes_give_a_finite_cost_or_none(name, dims, types, values):
     found = cost_of(name, Shape(tuple(dims), tuple(types), tuple(values)))
     assert found is None or (0 <= found.flop < 2**62 and 0 <= (found.traffic or 0) < 2**62)
@@ -269,7 +267,7 @@ def spans(rows):
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, 9), min_size=1, max_size=4)), min_size=1, max_size=25), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_innermost_span_is_the_one_a_walk_down_finds(paths, data):
     rows = []
     for thread, path in paths:  # a path is a place in a tree of ten children a node: spans nest by construction
@@ -486,7 +484,7 @@ def test_no_kernels_no_groups():
     assert mfu_of([], 10).reason.startswith("no matrix product")
 
 
-def test_a_million_kernels_take_a_second_or_so():
+def test_a_million_kernels_take_a_second_or_so(budget):
     t = trace("h100_owlv2_bmm")
     times, length = 750, int(t.events.end.max() - t.operators.start.min()) + 1000
     many = replace(
@@ -495,11 +493,9 @@ def test_a_million_kernels_take_a_second_or_so():
         launches=tiled(t.launches, times, length),
         operators=tiled(t.operators, times, length),
     )
-    started = time.process_time()
-    found = kernel_table(many, None, load.record("accelerators", "h100-sxm"))
-    took = time.process_time() - started
+    with budget(2.5):
+        found = kernel_table(many, None, load.record("accelerators", "h100-sxm"))
     assert len(many.events) > 270_000 and found[0].count == 120 * times
-    assert took < 2.5  # a quarter of a second where nothing else runs
 
 
 def tiled(rows, times, length, launches=0):
@@ -560,7 +556,7 @@ def test_what_the_user_names_is_taken_or_refused():
     st.text(max_size=300),
     st.dictionaries(st.sampled_from(["totalGlobalMem", "numSms", "device"]), st.none() | st.floats() | st.text(max_size=4)),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_device_name_is_answered(name, properties):
     found = device_named(name, properties)
     assert found.record is not None or found.warning

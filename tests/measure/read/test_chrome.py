@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import paths
@@ -114,11 +113,10 @@ class TestTimes:
             b"\xff",
         ],
     )
-    def test_what_is_no_time_is_an_arithmetic_or_value_error_at_once(self, text):
-        start = time.process_time()
-        with pytest.raises((ValueError, ArithmeticError)):
-            nanoseconds(text)
-        assert time.process_time() - start < 0.5
+    def test_what_is_no_time_is_an_arithmetic_or_value_error_at_once(self, text, budget):
+        with budget(0.5):
+            with pytest.raises((ValueError, ArithmeticError)):
+                nanoseconds(text)
 
     @pytest.mark.parametrize(
         ("unit", "start", "length"),
@@ -143,7 +141,7 @@ class TestBlocks:
         for size in (1, 2, 3, 7, 64, 1000, 4096):
             assert stream_of(REAL, size) == expected
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(st.lists(st.integers(1, 30_000), min_size=1, max_size=6))
     def test_blocks_of_any_size_give_the_same_events(self, sizes):
         assert stream_of(REAL, *sizes) == stream_of(REAL, len(REAL))
@@ -324,7 +322,6 @@ def slowly_scanned(text):
     return found
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(alphabet='\\\\\\"[]{}x', max_size=12), max_size=4), st.booleans())
 def test_brackets_are_counted_outside_strings_whatever_the_pieces(pieces, begins_inside):
     pieces = [piece.encode() for piece in ['"'] * begins_inside + pieces]
@@ -351,7 +348,7 @@ def whatever_is_read(path):
     return traces
 
 
-FUZZ = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=80)
 
 
 class TestHostile:
@@ -438,53 +435,48 @@ class TestHostile:
         ],
         ids=["text", "objects", "false cuts", "blanks", "escapes"],
     )
-    def test_one_large_event_takes_seconds(self, tmp_path, inner, size):
+    def test_one_large_event_takes_seconds(self, tmp_path, inner, size, budget):
         text = trace_of(kernel(), kernel(b"20", more=b',"a":' + inner(size)), kernel(b"30"))
-        start = time.process_time()
-        (trace,) = read(tmp_path, text)
-        assert trace.events.start.tolist() == [10_500, 20_000, 30_000]
-        assert time.process_time() - start < 20
+        with budget(20):
+            (trace,) = read(tmp_path, text)
+            assert trace.events.start.tolist() == [10_500, 20_000, 30_000]
 
     @pytest.mark.parametrize("piece", [b"x", b" ", b"{},", b'"', b"\\", b"[", b'},{"', b'\\"'])
-    def test_an_event_larger_than_any_is_refused(self, tmp_path, monkeypatch, piece):
+    def test_an_event_larger_than_any_is_refused(self, tmp_path, monkeypatch, piece, budget):
         monkeypatch.setattr(json_stream, "LARGEST_EVENT", 8 << 20)
         text = HEAD + b'{"args":["' + piece * ((9 << 20) // len(piece))
-        start = time.process_time()
-        with pytest.raises(InputError):
-            read(tmp_path, text)
-        assert time.process_time() - start < 10
+        with budget(10):
+            with pytest.raises(InputError):
+                read(tmp_path, text)
 
     @pytest.mark.parametrize(
         "before",
         [b'{"a":"' + b"x" * (20 << 20), b'{"a":[' + b'{"traceEvents":[]},' * (1 << 20), b"{" * (20 << 20), b" " * (20 << 20)],
         ids=range(4),
     )
-    def test_a_header_larger_than_any_is_refused(self, tmp_path, before):
-        start = time.process_time()
-        with pytest.raises(InputError, match="no traceEvents"):
-            read(tmp_path, before)
-        assert time.process_time() - start < 10
+    def test_a_header_larger_than_any_is_refused(self, tmp_path, before, budget):
+        with budget(10):
+            with pytest.raises(InputError, match="no traceEvents"):
+                read(tmp_path, before)
 
     def test_what_follows_the_events_is_limited(self, tmp_path):
         with pytest.raises(InputError, match="follow its events"):
             read(tmp_path, HEAD + kernel() + b"]," + b" " * (json_stream.LARGEST_HEADER + (3 << 20)) + b'"a":1}')
 
-    def test_a_million_small_events(self, tmp_path):
-        start = time.process_time()
-        (trace,) = read(tmp_path, HEAD + b"{}," * 1_000_000 + kernel() + TAIL)
-        assert len(trace.events) == 1
-        assert time.process_time() - start < 20
+    def test_a_million_small_events(self, tmp_path, budget):
+        with budget(20):
+            (trace,) = read(tmp_path, HEAD + b"{}," * 1_000_000 + kernel() + TAIL)
+            assert len(trace.events) == 1
 
-    def test_thousands_of_launching_threads_are_charged_in_seconds(self, tmp_path):
+    def test_thousands_of_launching_threads_are_charged_in_seconds(self, tmp_path, budget):
         events = []
         for i in range(3000):
             call = b'{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":%d,"ts":%d,"dur":5,"args":{"correlation":%d}}'
             run = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%d,"dur":50,"args":{"device":0,"stream":7,"correlation":%d}}'
             events += [call % (i, 100 * i + 60, i), run % (100 * i + 65, i)]
         (trace,) = read(tmp_path, trace_of(*events))
-        start = time.process_time()
-        found = idle_of(trace, trace.events)
-        assert time.process_time() - start < 5
+        with budget(5):
+            found = idle_of(trace, trace.events)
         assert found.total == 2999 * 50_000
         assert found.by_reason["launch latency"] == 2999 * 5_000
         assert sum(found.by_reason[r] for r in ("host launch", "unknown")) == 2999 * 45_000

@@ -10,12 +10,11 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 import types
 import zlib
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironlaw.errors import InputError, IronlawError
@@ -87,7 +86,7 @@ def test_garbage_after_the_last_member_is_corrupt(tmp_path):
         read(put(tmp_path / "a.gz", gzip.compress(TEXT) + b"garbage"))
 
 
-def test_what_is_not_a_file_is_refused_without_waiting(tmp_path):
+def test_what_is_not_a_file_is_refused_without_waiting(tmp_path, budget):
     with pytest.raises(InputError, match="a folder, not a file"):
         open_bytes(tmp_path)
     with pytest.raises(InputError, match="No such file"):
@@ -99,10 +98,9 @@ def test_what_is_not_a_file_is_refused_without_waiting(tmp_path):
     with pytest.raises(InputError, match="a device, not a file"):
         open_bytes(os.devnull)
     os.mkfifo(tmp_path / "fifo")
-    started = time.monotonic()
-    with pytest.raises(InputError, match="a FIFO, not a file"):
-        open_bytes(tmp_path / "fifo")
-    assert time.monotonic() - started < 5
+    with budget(5):
+        with pytest.raises(InputError, match="a FIFO, not a file"):
+            open_bytes(tmp_path / "fifo")
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(InputError, match="a folder, not a file"):
         open_bytes(tmp_path / "link")
@@ -148,7 +146,7 @@ def test_blanks_pack_well_and_harm_nobody(tmp_path):
     assert len(read(put(tmp_path / "a.gz", gzip.compress(bytes(8 << 20))))) == 8 << 20
 
 
-def test_a_zip_bomb_costs_little_memory_and_time(tmp_path):
+def test_a_zip_bomb_costs_little_memory_and_time(tmp_path, budget):
     """A gigabyte of zeros in a megabyte, read in another process that reports its own peaks."""
     bomb = tmp_path / "bomb.gz"
     packer = zlib.compressobj(9, wbits=31)
@@ -170,19 +168,17 @@ def test_a_zip_bomb_costs_little_memory_and_time(tmp_path):
             assert "zip bomb" in str(error) and "\\n" not in str(error), error
             print(taken, tracemalloc.get_traced_memory()[1], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     """
-    started = time.monotonic()
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=60)
-    taken, traced, resident = map(int, run.stdout.split())
-    assert taken < 80 << 20
-    assert traced < 4 << 20 and resident < 16 << 10  # KiB
-    assert time.monotonic() - started < 30
+    with budget(30):
+        run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=600)
+        taken, traced, resident = map(int, run.stdout.split())
+        assert taken < 80 << 20
+        assert traced < 4 << 20 and resident < 16 << 10  # KiB
 
 
-def test_a_member_every_twenty_bytes_is_read_in_time(tmp_path):
+def test_a_member_every_twenty_bytes_is_read_in_time(tmp_path, budget):
     path = put(tmp_path / "a.gz", gzip.compress(b"") * 100_000)
-    started = time.monotonic()
-    assert read(path) == b""
-    assert time.monotonic() - started < 30
+    with budget(30):
+        assert read(path) == b""
 
 
 def test_zstd_says_what_is_missing(tmp_path, monkeypatch):
@@ -244,7 +240,7 @@ def test_deadline_and_printable():
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=200, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 def test_any_bytes_are_read_or_refused_by_us(tmp_path, data):
     for start in (b"", limits.GZIP, limits.GZIP + b"\x08\x00\x00\x00\x00\x00\x00\x03", limits.ZSTD):
         try:
@@ -254,7 +250,7 @@ def test_any_bytes_are_read_or_refused_by_us(tmp_path, data):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 def test_any_damage_to_gzip_is_told_or_harmless(tmp_path, data):
     packed = bytearray(gzip.compress(TEXT[:2000], mtime=0) + gzip.compress(TEXT[:500], mtime=0))
     for _ in range(data.draw(st.integers(1, 4))):

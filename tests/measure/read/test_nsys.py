@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironlaw.errors import InputError, IronlawError
@@ -302,7 +302,7 @@ def test_link_takes_the_first_call_and_no_absent_one():
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 def test_a_damaged_database_is_an_error_of_ours_or_a_trace(tmp_path, data):
     good = tmp_path / "good.sqlite"
     if not good.exists():
@@ -333,7 +333,7 @@ WHOLE = st.one_of(st.none(), st.integers(-3, 9), st.sampled_from([1 << 62, -(1 <
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 def test_sound_databases_of_odd_tables_and_values(tmp_path, data):
     path = tmp_path / "odd.sqlite"
     tables = {}

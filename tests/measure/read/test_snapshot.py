@@ -12,12 +12,11 @@ import struct
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ironlaw
@@ -245,11 +244,10 @@ def test_objects_that_plain_data_never_needs_are_refused(tmp_path):
         (b"\x80\x02V\\ud8\n.", "not well formed"),
     ],
 )
-def test_pickles_that_are_too_much_or_too_little(tmp_path, raw, said):
-    started = time.monotonic()
-    with pytest.raises(InputError, match=said):
-        read_snapshot(put(tmp_path / "a", raw))
-    assert time.monotonic() - started < 5
+def test_pickles_that_are_too_much_or_too_little(tmp_path, raw, said, budget):
+    with budget(5):
+        with pytest.raises(InputError, match=said):
+            read_snapshot(put(tmp_path / "a", raw))
 
 
 def test_truncated_at_every_byte(tmp_path):
@@ -270,19 +268,18 @@ def doubled(levels):
     return tree
 
 
-def test_lists_shared_without_end_are_not_walked(tmp_path, monkeypatch):
-    started = time.monotonic()
-    with pytest.raises(InputError, match="segments of a memory snapshot are dicts"):
-        read_snapshot(put(tmp_path / "a", {"segments": doubled(300)}))
-    with pytest.raises(InputError, match="is \\[\\["):
-        read_snapshot(put(tmp_path / "a", {"segments": [segment(A, block(5)) | {"total_size": doubled(3)}]}))
-    kept = read_snapshot(put(tmp_path / "a", worked() | {"allocator_settings": {"a": doubled(300), "b": {"c": doubled(300)}, "d": 1}}))
-    assert kept.settings == {"b": {}, "d": 1}
-    monkeypatch.setattr(snapshot, "ROWS", 100_000)
-    shared = segment(A, *[block(5)] * 1000)
-    with pytest.raises(InputError, match="more than 100000 blocks and entries"):
-        read_snapshot(put(tmp_path / "a", {"segments": [shared] * 1000}))
-    assert time.monotonic() - started < 20
+def test_lists_shared_without_end_are_not_walked(tmp_path, monkeypatch, budget):
+    with budget(20):
+        with pytest.raises(InputError, match="segments of a memory snapshot are dicts"):
+            read_snapshot(put(tmp_path / "a", {"segments": doubled(300)}))
+        with pytest.raises(InputError, match="is \\[\\["):
+            read_snapshot(put(tmp_path / "a", {"segments": [segment(A, block(5)) | {"total_size": doubled(3)}]}))
+        kept = read_snapshot(put(tmp_path / "a", worked() | {"allocator_settings": {"a": doubled(300), "b": {"c": doubled(300)}, "d": 1}}))
+        assert kept.settings == {"b": {}, "d": 1}
+        monkeypatch.setattr(snapshot, "ROWS", 100_000)
+        shared = segment(A, *[block(5)] * 1000)
+        with pytest.raises(InputError, match="more than 100000 blocks and entries"):
+            read_snapshot(put(tmp_path / "a", {"segments": [shared] * 1000}))
 
 
 def test_values_that_hold_themselves(tmp_path):
@@ -295,7 +292,7 @@ def test_values_that_hold_themselves(tmp_path):
 
 
 @pytest.mark.parametrize(("piece", "times"), [(b"]", 20), (b"}", 20), (b"N0", 20), (b"]\x94", 10), (b"((tt", 5)])
-def test_a_small_pickle_cannot_fill_the_memory(tmp_path, piece, times):
+def test_a_small_pickle_cannot_fill_the_memory(tmp_path, piece, times, budget):
     """Objects are charged for; the reader stops at its sum. The process reports its own peak, above the pickle it holds."""
     path = tmp_path / "a"
     path.write_bytes(b"\x80\x04" + piece * (times * 1_000_000))
@@ -311,10 +308,9 @@ def test_a_small_pickle_cannot_fill_the_memory(tmp_path, piece, times):
         except InputError as error:
             print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     """
-    started = time.monotonic()
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True, timeout=120)
-    assert int(run.stdout) < 320 << 10  # KiB: 40 MB of file, read in one piece, and the objects
-    assert time.monotonic() - started < 60
+    with budget(60):
+        run = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True, timeout=600)
+        assert int(run.stdout) < 320 << 10  # KiB: 40 MB of file, read in one piece, and the objects
 
 
 def test_limits_of_steps_memo_and_bytes(tmp_path, monkeypatch):
@@ -344,7 +340,7 @@ plain = st.recursive(st.one_of(st.none(), st.booleans(), numbers, st.text(max_si
 
 
 @given(plain, st.integers(0, 5))
-@settings(max_examples=300, deadline=5000)
+@settings(max_examples=300)
 def test_plain_data_is_what_the_standard_reader_gives(tree, protocol):
     raw = pickle.dumps([tree, tree], protocol)
     mine, theirs = load_plain(io.BytesIO(raw), "a"), pickle.loads(raw)
@@ -352,7 +348,7 @@ def test_plain_data_is_what_the_standard_reader_gives(tree, protocol):
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400)
 def test_damaged_snapshots_are_read_or_refused_by_us(tmp_path, data):
     raw = bytearray(pickle.dumps(worked(), data.draw(st.integers(0, 5))))
     for _ in range(data.draw(st.integers(1, 6))):
@@ -365,7 +361,7 @@ def test_damaged_snapshots_are_read_or_refused_by_us(tmp_path, data):
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=400, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400)
 def test_any_bytes_are_refused_by_us(tmp_path, data):
     for start in (b"", b"\x80\x04", b"\x80\x02}(", b'{"segments":', b"[["):
         for read in (read_snapshot, read_timeline):
@@ -378,7 +374,7 @@ odd = st.recursive(leaf, containers, max_leaves=5)
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400)
 def test_snapshots_with_one_value_exchanged_are_read_or_refused_by_us(tmp_path, data):
     tree = copy.deepcopy(worked())
     places = []

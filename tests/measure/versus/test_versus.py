@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ironlaw
@@ -281,7 +281,7 @@ def test_what_has_no_name_is_unexplained_with_what_it_was(rows):
     assert set(made.rows[0].measured_parts) == {"other kernels", "idle: unknown"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_rows_close_whatever_was_measured(data):
     case = data.draw(st.sampled_from(["dense", "fully sharded", "mixture"]))
@@ -528,7 +528,7 @@ _ANY = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(data=st.data())
 def test_no_change_of_a_file_raises_anything_else(data, tmp_path, rows):
     row = rows("dense")
