@@ -87,11 +87,6 @@ class Plan:
         return ranks if np.all(self.zero > 0) else np.where(self.zero > 0, ranks, 1.0)
 
     @cached_property
-    def wires(self) -> dict[Any, Any]:
-        """What collectives of this plan have found out about their wires, by operation, group and stride."""
-        return {}
-
-    @cached_property
     def expert_ways(self) -> Any:
         """Ways one copy of the experts is split."""
         return self.ep * self.etp

@@ -87,7 +87,7 @@ def between(name: str, gpus: int, n: int, operation: str = "point_to_point") -> 
     if operation == "point_to_point":
         return float((size / wires.point_to_point(group.cluster, group.plan, "x", size, ranks, one).value)[0])
     made = wires.collective(group.cluster, group.plan, "x", operation, ranks, size, one)
-    return float((size * wires.FACTORS[operation](ranks) / made.value)[0])
+    return float((size * wires.COLLECTIVES[operation].factor(ranks) / made.value)[0])
 
 
 def test_two_neighbours_of_a_mesh_have_one_link() -> None:

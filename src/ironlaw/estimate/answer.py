@@ -29,6 +29,7 @@ from ironlaw.estimate.candidates import Placed, place
 from ironlaw.estimate.cautions import cautions
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.memory.total import Memory, memory
+from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.rates import throughput
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
@@ -216,8 +217,8 @@ def answer(options: dict[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
 
 def _refuse(given: dict[str, Any]) -> None:
     """Options that contradict each other."""
-    schedule = given.get("schedule", "interleaved")
-    if schedule != "interleaved" and any(v != 1 for v in _items(given.get("vpp", 1.0))):
+    schedule = given.get("schedule")
+    if one_chunk(schedule) and any(v != 1 for v in _items(given.get("vpp", 1.0))):
         raise QuestionError(f"--schedule {schedule} has one chunk per rank, --vpp is {_plain(given['vpp'])}: use interleaved")
     ends = [name for name in ("first_stage_layers", "last_stage_layers") if name in given]
     for name in ("layers_per_stage", "count_embedding"):
@@ -289,7 +290,7 @@ def _rows(given: dict[str, Any], model: Model, assumptions: Assumptions) -> list
         if row.get("sp") is not None:
             row["sp"] = float(row["sp"])
         row["derived"] = ()
-        if given.get("schedule", "interleaved") != "interleaved" or row.get("pp") == 1.0:
+        if one_chunk(given.get("schedule")) or row.get("pp") == 1.0:
             _derive(row, "vpp", 1.0)
         _dependent(row)
     if "global_batch_size" not in given:

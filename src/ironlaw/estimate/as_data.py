@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -235,6 +234,9 @@ def run_data(group: Group, at: int) -> dict[str, Any] | None:
 
 def plan_data(group: Group, at: int) -> dict[str, Any]:
     """The plan in the words of the options."""
+    from ironlaw.estimate.layer.context_methods import method_of
+    from ironlaw.estimate.pipeline.schedules import name_in_plan
+
     plan, job, cluster = group.plan, group.job, group.cluster
     data: dict[str, Any] = {"model": job.model.name, "accelerator": cluster.accelerator.name}
     data |= {"node": cluster.node.name, "fabric": cluster.fabric.name, "framework": job.framework.name}
@@ -244,7 +246,7 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
     data["sp"] = bool(number(plan.sp, at))
     data["recompute"] = group.recompute[at]
     data |= {"precision": job.precision.name, "optimizer": job.optimizer}
-    data["schedule"] = "interleaved" if data["vpp"] > 1 else job.schedule
+    data["schedule"] = name_in_plan(job, data["vpp"])
     data["flash_attention"] = "on" if job.flash else "off"
     data["overlap"] = [
         name
@@ -263,7 +265,7 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
         data["layers_per_stage"] = layers_by_stage(job, plan, at)
     if data["cp"] != 1:
         data |= {"cp_method": job.cp_method, "cp_balance": "on" if job.cp_balance else "off"}
-        if job.cp_method == "all-to-all+ring":
+        if method_of(job).has_two_levels:
             from ironlaw.estimate.layer.sequence import head_ranks
 
             data["cp_inner"] = number(head_ranks(job, plan), at)
@@ -272,12 +274,10 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
 
 def layers_by_stage(job: Job, plan: Plan, at: int) -> list[int]:
     """Layers of every stage of one plan, in their order."""
-    from ironlaw.estimate.pipeline.stages import stages
+    from ironlaw.estimate.pipeline.stages import unpaired_stages
 
     one = plan.take([at])
-    classes = sorted(
-        ((float(s.index[0]), s) for s in stages(replace(job, schedule="1f1b"), one) if s.count[0] > 0), key=lambda pair: pair[0]
-    )
+    classes = sorted(((float(s.index[0]), s) for s in unpaired_stages(job, one) if s.count[0] > 0), key=lambda pair: pair[0])
     return [int(s.layers[0]) for _, s in classes for _ in range(int(s.count[0]))]
 
 

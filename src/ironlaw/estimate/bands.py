@@ -12,6 +12,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Bands
+from ironlaw.estimate.pipeline.schedules import schedule_of
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Group
@@ -44,7 +45,7 @@ def _if_measured(group: Group, at: int) -> str:
     held_away = (group.plan.offload_optimizer, group.plan.offload_activations)
     offloads = any(np.broadcast_to(flag, group.index.shape)[at] for flag in held_away)
     staged = np.broadcast_to(group.plan.pp, group.index.shape)[at] > 1  # one stage has no schedule
-    unscored = staged and job.schedule in ("zero-bubble", "dualpipe")
+    unscored = staged and not schedule_of(job).scored
     if job.lora_rank or offloads or model.frozen_layers or model.mamba_layers or unscored:
         return ""
     if model.num_experts or model.linear_attention_layers:

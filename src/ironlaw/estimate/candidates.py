@@ -19,6 +19,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import rules
 from ironlaw.estimate.memory.total import memory
+from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.step import step
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, Plan, flags
@@ -149,12 +150,12 @@ def _usual_divisors(number: float, also: float) -> list[float]:
 
 def _chunks(job: Job, pp: float) -> list[float]:
     """Chunk counts that split a stage's layers evenly, or at least leave none empty where the stages are uneven."""
-    if job.schedule not in ("1f1b", "interleaved"):
+    if not schedule_of(job).takes_chunks:
         return [1.0]
     layers = np.floor(job.model.num_hidden_layers / pp)
     even = job.model.num_hidden_layers % pp == 0
     usual = [v for v in CHUNKS if v == 1 or (pp > 1 and v <= layers and (not even or layers % v == 0))]
-    return [v for v in usual if v > 1 or job.schedule != "interleaved"]
+    return [v for v in usual if v > 1 or not schedule_of(job).needs_chunks]
 
 
 def _expert_parallel(job: Job, ranks: float) -> list[float]:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.model import Model
+from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.kinds import values_of
 from ironlaw.estimate.layer.sequence import head_ranks, key_heads
 from ironlaw.estimate.network import overlapped_experts
+from ironlaw.estimate.pipeline.schedules import microbatch_group, schedule_of
 from ironlaw.estimate.pipeline.stages import stages
 from ironlaw.job import Job
 from ironlaw.plan import Plan
@@ -40,7 +42,8 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
     traded = head_ranks(job, plan)
     heads_divide = _divide_all(plan.tp * traded, values_of(model, "num_attention_heads")) & _divides(plan.tp * traded, key_heads(job))
     in_levels = (traded > 1.0) & (traded < plan.cp) & _divides(traded, plan.cp)
-    coupled = _divides(2.0, plan.pp) & (plan.num_microbatches >= 2.0 * plan.pp)
+    stages_per_rank = schedule_of(job).stages_per_rank
+    coupled = _divides(stages_per_rank, plan.pp) & (plan.num_microbatches >= stages_per_rank * plan.pp)
     return {
         "gpus_factor": (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
         "tp_divides_heads": _divide_all(plan.tp, values_of(model, "num_attention_heads")),
@@ -50,8 +53,8 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "ep_divides_ranks": _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp) & _nests(plan),
         "sequence_divides": _divides(plan.tp * np.where(plan.cp > 1, chunks_of(job) * plan.cp, 1.0), plan.seq_len),
         "cp_divides_heads": ((plan.cp == 1) | np.equal(traded, 1.0) | heads_divide),
-        "cp_has_two_levels": ((plan.cp == 1) | (job.cp_method != "all-to-all+ring") | in_levels),
-        "stages_paired": ((plan.pp == 1) | (job.schedule != "dualpipe") | coupled),
+        "cp_has_two_levels": ((plan.cp == 1) | (not method_of(job).has_two_levels) | in_levels),
+        "stages_paired": ((plan.pp == 1) | (stages_per_rank == 1.0) | coupled),
         "micro_batches_whole": _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": smallest >= 1.0,
         "stages_hold_all_layers": (by_rule | ((plan.pp > 1) & np.equal(placed, float(model.num_hidden_layers)))),
@@ -159,7 +162,7 @@ def _nests(plan: Plan) -> Any:
 
 
 def _groups_whole(job: Job, plan: Plan) -> Any:
-    group = job.microbatch_group or plan.pp
+    group = microbatch_group(job, plan)
     return (group >= plan.pp) & _divides(group, plan.num_microbatches)
 
 

@@ -25,10 +25,11 @@ from ironlaw.estimate.memory import offloading
 from ironlaw.estimate.memory.host import held_parameters
 from ironlaw.estimate.network import context, overlapped_experts, tensor
 from ironlaw.estimate.network.sharding import both_ends, data_parallel, exposed, fully_sharded, parameter_bytes
-from ironlaw.estimate.pipeline.in_flight import microbatch_group
+from ironlaw.estimate.pipeline import hand_overs
+from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
 from ironlaw.job import Job
-from ironlaw.law import kernels, overlap, pipeline, states, traffic
+from ironlaw.law import kernels, overlap, states, traffic
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
@@ -67,7 +68,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     one_layer = {kind: fold(parts) for kind, parts in per_kind.items()}
     embedding, head = embedding_term(job, cluster, plan, s), head_term(job, cluster, plan, s)
     heads = 1.0 + job.model.num_nextn_predict_layers
-    hop = point_to_point(job, cluster, plan)
+    hop = hand_overs.hand_over(job, cluster, plan)
 
     def through(layers: dict[Kind, Any]) -> list[Any]:
         return [_stage_time(job, c, layers) + c.embedding * embedding.value + c.head * heads * head.value for c in classes]
@@ -83,8 +84,8 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         *layers,
         total("embedding", [embedding], times=pace.of(lambda stage: stage.embedding)),
         total("output layer and loss", [head], times=with_head * heads),
-        total("stage to stage", [hop], times=np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - _hops_beside(plan)), 0.0)),
-        *long_hand_overs(plan, hop, fold(layers), forward / (forward + backward)),
+        total("stage to stage", [hop], times=np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - hand_overs.overlapped(plan)), 0.0)),
+        *hand_overs.beside_chunks(plan, hop, fold(layers), forward / (forward + backward)),
     ]
     one_micro_batch = fold(micro_batch)
     hidden = {kind: overlapped_experts.hidden(parts) for kind, parts in per_kind.items()}
@@ -96,8 +97,10 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     reduced, gathered = data_parallel(job, cluster, plan, pace, forward, backward)
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches),
-        bubble(job, plan, pipeline_time, np.minimum(one_micro_batch + extra, pipeline_time), (forward, backward, weight)),
-        *lone_hand_overs(job, plan, hop, fold(layers), forward / (forward + backward)),
+        schedule_of(job).bubble(
+            plan, MicroBatch(pipeline_time, np.minimum(one_micro_batch + extra, pipeline_time), forward, backward, weight)
+        ),
+        *hand_overs.of_warm_up_and_flush(job, plan, hop, fold(layers), forward / (forward + backward)),
         reduced,
         *both_ends(job, cluster, plan),
         gathered,
@@ -112,18 +115,6 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
 def _as_is(seconds: Any) -> Any:
     """A time read from the record as it stands: ``seconds``."""
     return seconds
-
-
-def bubble(job: Job, plan: Plan, pipeline_time: Any, slowest: Any, passes: tuple[Any, Any, Any]) -> Term:
-    """What the schedule leaves a stage waiting for."""
-    forward, backward, weight = passes
-    waiting = {"pipeline_time": pipeline_time, "slowest_stage_time": slowest}
-    if job.schedule == "dualpipe":
-        times = {"forward_time": forward, "backward_time": backward, "weight_time": weight}
-        return leaf("pipeline bubble", pipeline.dualpipe_time, "s", "pipeline", pp=plan.pp, **times)
-    if job.schedule == "zero-bubble":
-        return leaf("pipeline bubble", pipeline.zero_bubble_time, "s", "pipeline", pp=plan.pp, weight_time=weight, **waiting)
-    return leaf("pipeline bubble", pipeline.bubble_time, "s", "pipeline", vpp=plan.vpp, **waiting)
 
 
 def _stage_time(job: Job, stage: Stage, one_layer: dict[Kind, Any]) -> Any:
@@ -190,7 +181,7 @@ def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kin
         trained = float(kind.trained)
         ways = [total("forward", [pass_by], times=passes - trained), total("backward", [back], times=trained)]
         whole = total("expert parallel", ways)
-    if job.schedule == "dualpipe":
+    if schedule_of(job).pairs_micro_batches:
         beside = fold(list(computed)) * (plan.pp > 1)  # one stage alone runs one micro-batch at a time
         return exposed(cluster, "expert parallel", beside, whole.value)
     if not np.any(plan.overlap_ep > 0):
@@ -257,67 +248,6 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
         "output layer and loss",
         [*compute, *summed, reduce, exposed(cluster, "exposed gather and scatter", busy, fold([gather, gather, scatter]), sharded)],
     )
-
-
-def point_to_point(job: Job, cluster: Cluster, plan: Plan) -> Term:
-    """One hand-over of a micro-batch's activations to the next stage: each tensor-parallel rank sends its share.
-
-    Without sequence parallel every rank holds all of it: one share each goes over, and the receivers gather the rest
-    (Narayanan et al., SC21, section 4.1).
-    """
-    whole = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
-    hop = wires.point_to_point(cluster, plan, "p2p", whole / plan.tp, plan.pp, plan.gpus / plan.pp)
-    gather = wires.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, whole, 1.0)
-    return total("hand-over", [hop, total("gather", [gather], times=np.where((plan.sp > 0) | (plan.tp == 1), 0.0, 1.0))])
-
-
-def _hops_beside(plan: Plan) -> Any:
-    """1 where hand-overs run beside computation: another chunk of an interleaved schedule is there to compute."""
-    return plan.overlap_pp * (plan.vpp > 1)
-
-
-def long_hand_overs(plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
-    """What of the hand-overs beside computation takes longer than the chunk they run beside, forward and backward.
-
-    Copies between two ranks take few channels, so computation beside them is not slowed.
-    """
-    hidden = np.where(plan.pp > 1, plan.vpp * _hops_beside(plan), 0.0)
-    if not np.any(hidden > 0):
-        return []
-    chunk = layers / plan.vpp
-    beside = (("forward", chunk * forward_share), ("backward", chunk * (1.0 - forward_share)))
-    over = [
-        leaf(
-            f"longer than a chunk {way}",
-            overlap.exposed_after_overlap,
-            "s",
-            "network",
-            hidden,
-            compute=c,
-            communication=hop.value,
-            slowdown=0.0,
-        )
-        for way, c in beside
-    ]
-    return [total("hand-overs beside chunks", over)]
-
-
-def lone_hand_overs(job: Job, plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
-    """Hand-overs of an interleaved schedule's warm-up and flush: no pass of the other direction hides what elsewhere is hidden.
-
-    Each rank runs all its chunks but one for a group of micro-batches before its first backward, and after its last forward
-    (Megatron-LM, core/pipeline_parallel/schedules.py: without overlap_p2p_comm_warmup_flush).
-    """
-    passes = np.minimum((plan.vpp - 1.0) * microbatch_group(job, plan), plan.vpp * plan.num_microbatches)
-    times = np.where(plan.pp > 1, passes * _hops_beside(plan), 0.0)
-    if not np.any(times > 0):
-        return []
-    chunk = layers / plan.vpp
-    beside = (("warm-up", chunk * forward_share), ("flush", chunk * (1.0 - forward_share)))
-    shown = []
-    for way, c in beside:
-        shown.append(leaf(f"hand-overs of the {way}", overlap.hidden, "s", "network", times, communication=hop.value, window=c))
-    return [total("hand-overs of warm-up and flush", shown)]
 
 
 def _passes(held: dict[Kind, Any], per_kind: dict[Kind, list[Term]]) -> tuple[Any, Any, Any]:

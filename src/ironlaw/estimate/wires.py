@@ -8,6 +8,8 @@ fabric, one NIC rail per accelerator.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,13 +19,42 @@ from ironlaw.catalog.sourced import Sourced, held
 from ironlaw.cluster import Cluster
 from ironlaw.law import collectives, exchanges, experts
 from ironlaw.plan import Plan
-from ironlaw.terms import Term, leaf
+from ironlaw.terms import Term, leaf, plain
 
-FACTORS: dict[str, Callable[[Any], Any]] = {  # bus over algorithm bandwidth, by operation
-    "all_reduce": collectives.all_reduce_factor,
-    "all_gather": collectives.one_way_factor,
-    "reduce_scatter": collectives.one_way_factor,
-    "all_to_all": collectives.one_way_factor,
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective operation: the laws of its traffic and of its start-ups. docs/how-to/add-a-collective-algorithm.md."""
+
+    name: str
+    factor: Callable[[Any], Any]  # bytes each of n ranks sends for each byte of the tensor
+    start_ups: Callable[[Any], Any]  # on the fabric, by the domains spanned, over those between two domains
+    time: Callable[..., Any] = collectives.two_tier
+    fills_torus: bool = True  # in a torus it uses the links of all axes that its group fills
+    measured_as: str = ""  # the operation whose measured constants it takes; "": its own
+
+    @property
+    def constants(self) -> str:
+        """The name of its measured constants in a calibration record."""
+        return self.measured_as or self.name
+
+
+def _steps_of_a_tree(domains: Any) -> Any:
+    return np.log2(np.maximum(domains, 2.0))
+
+
+def _steps_of_a_ring(domains: Any) -> Any:
+    return np.maximum(domains - 1.0, 1.0)
+
+
+COLLECTIVES = {
+    row.name: row
+    for row in (
+        Collective("all_reduce", collectives.all_reduce_factor, _steps_of_a_tree),
+        Collective("all_gather", collectives.one_way_factor, _steps_of_a_ring),
+        Collective("reduce_scatter", collectives.one_way_factor, _steps_of_a_ring),
+        Collective("all_to_all", collectives.one_way_factor, np.ones_like, fills_torus=False),  # each message goes straight
+    )
 }
 
 
@@ -69,75 +100,65 @@ def by_ranks(constants: CollectiveConstants, n: Any) -> dict[str, Any]:
     largest = (constants.bandwidth_fraction, constants.half_size, constants.latency)
     if constants.ranks is None or not constants.smaller:
         return dict(zip(names, largest, strict=True))
+    counts, columns = _by_measured_ranks(constants)
+    place = np.log(np.maximum(n, 1.0))
+    return {
+        name: Sourced(np.interp(place, counts, values), most.unit, text, most.source, most.note)
+        for name, (values, text, most) in zip(names, columns, strict=True)
+    }
+
+
+@lru_cache(256)
+def _by_measured_ranks(constants: CollectiveConstants) -> tuple[Any, list[tuple[list[float], str, Sourced]]]:
+    """Logs of the measured numbers of ranks; and for each constant its values among them, their text, and that of the largest."""
     groups = sorted((int(key), (c.bandwidth_fraction, c.half_size, c.latency)) for key, c in constants.smaller.items())
-    groups.append((int(constants.ranks.value), largest))
-    counts, place = np.log([float(count) for count, _ in groups]), np.log(np.maximum(n, 1.0))
-    found = {}
-    for name, column in zip(names, zip(*(values for _, values in groups), strict=True), strict=True):
-        value = np.interp(place, counts, [known.value for known in column])
+    groups.append((int(plain(constants.ranks)), (constants.bandwidth_fraction, constants.half_size, constants.latency)))
+    columns = []
+    for column in zip(*(values for _, values in groups), strict=True):
         text = ", ".join(f"{known.text} among {count}" for (count, _), known in zip(groups, column, strict=True))
-        found[name] = Sourced(value, column[-1].unit, text, column[-1].source, column[-1].note)
-    return found
+        columns.append(([known.value for known in column], text, column[-1]))
+    return np.log([float(count) for count, _ in groups]), columns
 
 
-def _wires(cluster: Cluster, plan: Plan, operation: str, n: Any, stride: Any) -> dict[str, Any]:
-    """What a collective over ``n`` ranks ``stride`` apart finds on its two tiers, by the names the laws give it.
-
-    A step has several collectives over one group: what they find is kept with the plan, and so are the columns it is kept by.
-    """
-    known = plan.wires.get((operation, id(n), id(stride)))
-    if known is None or known[0] is not cluster:
-        known = plan.wires[operation, id(n), id(stride)] = (cluster, n, stride, _find_wires(cluster, plan, operation, n, stride))
-    return dict(known[3])
-
-
-def _find_wires(cluster: Cluster, plan: Plan, operation: str, n: Any, stride: Any) -> dict[str, Any]:
-    inside, outside = cluster.scale_up.collective[operation], cluster.scale_out.collective[operation]
+def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -> dict[str, Any]:
+    """What a collective over ``n`` ranks ``stride`` apart finds on its two tiers of links, by the names that the laws give it."""
+    inside, outside = cluster.scale_up.collective[row.constants], cluster.scale_out.collective[row.constants]
     inner = inner_ranks(cluster, plan, n, stride)
     across = n / inner
     near, far = by_ranks(inside, inner), by_ranks(outside, across)
     near["fraction"] = held(near["fraction"], cluster.systems.scale_up_sustained)
     far["fraction"] = held(far["fraction"], cluster.systems.fabric_sustained)
-    far["latency"] = far["latency"].value * HOPS[operation](across)
+    far["latency"] = far["latency"].value * row.start_ups(across)
     return {
         "inner_ranks": inner,
         "outer_ranks": across,
-        "inner_rate": scale_up_rate(cluster, inner, None if operation == "all_to_all" else domain_ranks(cluster, plan)),
+        "inner_rate": scale_up_rate(cluster, inner, domain_ranks(cluster, plan) if row.fills_torus else None),
         **{f"inner_{name}": value for name, value in near.items()},
         "outer_rate": nic_rate(cluster),
         **{f"outer_{name}": value for name, value in far.items()},
     }
 
 
-# start-ups on the fabric, over those between two domains: rings step from domain to domain, trees halve, others go straight
-HOPS: dict[str, Callable[[Any], Any]] = {
-    "all_reduce": lambda domains: np.log2(np.maximum(domains, 2.0)),
-    "all_gather": lambda domains: np.maximum(domains - 1.0, 1.0),
-    "reduce_scatter": lambda domains: np.maximum(domains - 1.0, 1.0),
-    "all_to_all": np.ones_like,
-}
-
-
 def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
     """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
-    wires = _wires(cluster, plan, operation, n, stride)
-    return leaf(name, collectives.two_tier, "s", bound="network", size=size, factor=FACTORS[operation](n), **wires)
+    row = COLLECTIVES[operation]
+    return leaf(name, row.time, "s", bound="network", size=size, factor=row.factor(n), **_tiers(cluster, plan, row, n, stride))
 
 
 def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:
     """The time in which each of ``n`` ranks ``stride`` apart hands ``size`` bytes out in equal parts, as a network leaf."""
-    wires = _wires(cluster, plan, "all_to_all", n, stride)
-    return leaf(name, exchanges.two_tier_all_to_all, "s", bound="network", size=size, **wires)
+    tiers = _tiers(cluster, plan, COLLECTIVES["all_to_all"], n, stride)
+    return leaf(name, exchanges.two_tier_all_to_all, "s", bound="network", size=size, **tiers)
 
 
 def sent_once(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any, routing: tuple[float, float, float]) -> Term:
-    """The same where a row goes once to a domain and once to a rank, whichever of its experts are there, as a network leaf.
+    """The time of an all-to-all that sends one copy of a row per domain and per rank, however many of its experts live there.
 
     ``size`` counts a copy for each expert; ``routing`` is experts a token, groups of experts, and groups a token.
     """
-    wires = _wires(cluster, plan, "all_to_all", n, stride)
-    distinct, ranks = (experts.distinct_share(places, *routing) for places in (wires["outer_ranks"], n))
-    return leaf(name, exchanges.two_tier_forwarded, "s", "network", size=size, distinct=distinct, distinct_ranks=ranks, **wires)
+    tiers = _tiers(cluster, plan, COLLECTIVES["all_to_all"], n, stride)
+    distinct, ranks = (experts.distinct_share(count, *routing) for count in (tiers["outer_ranks"], n))
+    return leaf(name, exchanges.two_tier_forwarded, "s", "network", size=size, distinct=distinct, distinct_ranks=ranks, **tiers)
 
 
 def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, n: Any, stride: Any) -> Term:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ironlaw.errors import SpaceError
 from ironlaw.estimate import rules
+from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, Plan
 from ironlaw.search.ends import Ends, balanced_ends
@@ -90,7 +91,7 @@ def _inside(
     """What may vary inside one choice of tp, pp and cp: replicas and shards, micro-batches, chunks, experts."""
     _, tp, pp, cp = placed
     shards, chunks = space.of("dp_shard"), [v for v in _tried(space, "vpp", 1.0) if v == 1 or pp > 1]
-    if job.schedule not in ("1f1b", "interleaved"):
+    if not schedule_of(job).takes_chunks:
         chunks = [v for v in chunks if v == 1]
     split = [(r, dp / r) for r in _tried(space, "dp_replicate", dp) if dp % r == 0 and (shards in (None, "all") or dp / r in shards)]
     micros = [m for m in _tried(space, "micro_batch_size", 1.0) if (global_batch_size / dp) % m == 0]

@@ -15,6 +15,7 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.answer import Bound, bind_question, sequences_of
 from ironlaw.estimate.bind.records import assume
 from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.run import Run, bind_price, run_of
 from ironlaw.question import defaults
 from ironlaw.search.best import Sweep, sweep
@@ -139,8 +140,8 @@ class Setting:
         if self.variant.get("cp_method", methods_of(self.question)[0]) != methods_of(self.question)[0]:
             # one rank shares nothing: its plans are the same under every method, and stand under the first
             values["cp"] = tuple(ranks for ranks in values.get("cp", ()) if ranks > 1.0)
-        schedule = given.get("schedule", "interleaved")
-        if "vpp" in values and schedule != "interleaved":  # a schedule given by name has one chunk a rank, but for interleaved
+        schedule = given.get("schedule")
+        if "vpp" in values and one_chunk(schedule):
             if 1.0 not in values["vpp"]:
                 raise QuestionError(f"--schedule {schedule} has one chunk per rank, vpp is held at {values['vpp'][0]:g}: use interleaved")
             values["vpp"] = (1.0,)

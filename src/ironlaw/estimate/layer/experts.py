@@ -14,6 +14,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
 from ironlaw.estimate.layer import casts, gradients
 from ironlaw.estimate.layer.counts import expert_width, visited
+from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, kernel
 from ironlaw.job import Job
 from ironlaw.law import experts, flops
@@ -159,7 +160,7 @@ def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
     stated = f.row_copies_backward if backward and f.row_copies_backward is not None else f.row_copies
     if stated is not None:
         return experts.rows_moved(own, m, stated.value + padded)
-    if job.moe_dispatcher in ("deepep", "hybridep"):
+    if dispatcher_of(job).sends_once:
         received = m * experts.distinct_share(plan.ep, *routing(job))
         return experts.rows_moved(received, m, 2.0 + padded)
     return experts.rows_moved(own, m, np.where(job.model.num_experts / plan.ep > 1.0, 6.0, 2.0) + padded)
@@ -188,7 +189,7 @@ def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, name: str, eleme
     """Rows of ``element`` bytes a number to the ranks of their experts, or back."""
     spread = job.capacity_factor or job.expert_imbalance
     sent = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * element * spread
-    if job.moe_dispatcher in ("deepep", "hybridep"):
+    if dispatcher_of(job).sends_once:
         return wires.sent_once(cluster, plan, name, plan.ep, sent, plan.etp, routing(job))
     return wires.all_to_all(cluster, plan, name, plan.ep, sent, plan.etp)
 

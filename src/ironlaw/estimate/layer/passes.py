@@ -6,6 +6,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import AttentionConstants
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import adapters, experts, frozen_weights, gradients, memory_bound, state_space
+from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.counts import index_share
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import LAST_PRODUCTS, linear_shapes
@@ -70,7 +71,7 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
         flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, slowest_key_length(job, plan), s.heads, width)
         moved = traffic.flash_attention(plan.micro_batch_size, plan.seq_len / plan.cp, s.heads, s.kv_heads, s.head_dim, e)
         # a ring splits a kernel's keys, all-to-all its heads; where keys are gathered a kernel has all of them
-        ranks = 1.0 if job.cp_method == "all-gather" else sequence_ranks(job, plan)
+        ranks = 1.0 if method_of(job).gathers_keys else sequence_ranks(job, plan)
         efficiency = kernels.saturating_efficiency(
             attended_span(job, plan) / ranks, c.forward_efficiency.value * kept, c.saturation_length.value
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.kinds import kinds, sized
 from ironlaw.job import Job
 from ironlaw.law import masks
@@ -30,17 +31,11 @@ def head_ranks(job: Job, plan: Plan) -> Any:
     Where nobody says how large, the inner group is what divides the key heads of a tensor-parallel rank, the context ranks, and
     what a scale-up domain has left: its all-to-all then stays on the fast links, and the ring alone leaves them.
     """
-    if job.cp_method == "all-to-all":
-        return plan.cp
-    if job.cp_method != "all-to-all+ring":
+    method = method_of(job)
+    if not method.trades_heads:
         return 1.0
-    known = plan.wires.get("head ranks")
-    if known is None or known[0] is not job:
-        known = plan.wires["head ranks"] = (job, _inner(job, plan))
-    return known[1]
-
-
-def _inner(job: Job, plan: Plan) -> Any:
+    if not method.passes_blocks:
+        return plan.cp
     if job.cp_inner:
         return np.minimum(job.cp_inner, plan.cp)
     heads, room = (np.maximum(np.floor(n / plan.tp), 1.0).astype(np.int64) for n in (key_heads(job), job.cp_domain))
@@ -49,9 +44,10 @@ def _inner(job: Job, plan: Plan) -> Any:
 
 def sequence_ranks(job: Job, plan: Plan) -> Any:
     """Context ranks that hold different tokens inside attention."""
-    if job.cp_method == "all-to-all":
-        return 1.0
-    return plan.cp / head_ranks(job, plan) if job.cp_method == "all-to-all+ring" else plan.cp
+    method = method_of(job)
+    if method.has_two_levels:
+        return plan.cp / head_ranks(job, plan)
+    return 1.0 if method.trades_heads else plan.cp
 
 
 def attended_span(job: Job, plan: Plan) -> Any:

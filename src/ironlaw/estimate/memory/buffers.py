@@ -8,13 +8,12 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.counts import common_parameters, largest_experts, largest_operand, routed_parameters
+from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.network.sharding import layer_weights, linear_bytes
 from ironlaw.estimate.pipeline.stages import Stage
-from ironlaw.estimate.wires import inner_ranks
 from ironlaw.job import Job
-from ironlaw.law import exchanges
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf
 
@@ -51,28 +50,12 @@ def workspace(job: Job, cluster: Cluster) -> list[Term]:
     return made
 
 
-# DeepEP's own configurations (deep_ep/buffer.py, get_dispatch_config and get_combine_config): 20 multiprocessors, which Megatron Core
-# takes too (--moe-deepep-num-sms), 128 tokens a queue between nodes, and by ranks of the group the tokens of a queue inside one
-NODE, CHANNELS, OUTER_SLOTS = 8.0, 10.0, 128.0
-SLOTS = ((8.0, 256.0), (64.0, 288.0), (128.0, 560.0), (np.inf, 720.0))
-
-
-def dispatcher(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> list[Term]:
-    """What DeepEP and HybridEP allocate for themselves, beside what the framework's allocator holds."""
-    if not job.model.num_experts or job.moe_dispatcher == "alltoall":
+def dispatcher_buffers(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> list[Term]:
+    """What a dispatcher such as DeepEP allocates for itself, beside what the framework's allocator holds."""
+    allocate = dispatcher_of(job).buffers
+    if not job.model.num_experts or allocate is None:
         return []
-    sent, name = np.where(plan.ep > 1, 1.0, 0.0), f"buffers of {job.moe_dispatcher}"
-    hidden = float(job.model.hidden_size)
-    if job.moe_dispatcher == "deepep":
-        inner = np.minimum(plan.ep, NODE)
-        slots = np.select([plan.ep <= ranks for ranks, _ in SLOTS], [tokens for _, tokens in SLOTS])
-        held = {"channels": CHANNELS, "slots": slots, "outer_slots": OUTER_SLOTS}
-        ways = {"hidden_size": hidden, "inner_ranks": inner, "outer_ranks": np.maximum(plan.ep / NODE, 1.0)}
-        return [leaf(name, exchanges.deepep_buffers, "B", times=sent, **ways, **held)]
-    inner = inner_ranks(cluster, plan, plan.ep, plan.etp)
-    own, count = s.tokens / plan.tp, float(job.model.num_experts)
-    ways = {"num_experts": count, "inner_ranks": inner, "outer_ranks": plan.ep / inner}
-    return [leaf(name, exchanges.hybridep_buffers, "B", times=sent, tokens=own, hidden_size=hidden, **ways)]
+    return [allocate(f"buffers of {job.moe_dispatcher}", job, cluster, plan, s)]
 
 
 def _as_is(size: Any) -> Any:

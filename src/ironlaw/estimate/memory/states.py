@@ -11,6 +11,7 @@ from ironlaw.estimate.layer.casts import copy_bytes, keeps_weights
 from ironlaw.estimate.layer.counts import stage_common, stage_linear, stage_replicated, stage_routed, stage_tables
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
 from ironlaw.estimate.layer.trained import stage_trained
+from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
 from ironlaw.law import states
@@ -31,7 +32,7 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[T
     separate_master = precision.master_weights and f.parameter_bytes is None
     gradient = f.gradient_bytes.value
 
-    twice = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)  # DualPipe runs two stages on a rank
+    copies_a_rank = np.where(plan.pp > 1, schedule_of(job).stages_per_rank, 1.0)
     held = stage_common(job.model, stage), stage_routed(job.model, stage)
     trained = stage_trained(job, stage)
     on_device = 1.0 - plan.offload_optimizer * job.offload_fraction
@@ -44,7 +45,7 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[T
 
     def kind(name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any] = (*trained, entire_trained)) -> Term:
         common_count, routed_count, entire = counts
-        copies = twice if from_stage > 1.0 else 1.0  # whose states the two ranks of a stage share
+        copies = copies_a_rank if from_stage > 1.0 else 1.0  # whose states the two ranks of a stage share
         entire = np.minimum(entire, common_count)
         local = copies * ((common_count - entire) / plan.tp + entire)
         own = copies * routed_count / plan.expert_ways
@@ -78,19 +79,19 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[T
 
 def frozen_weights(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     """Weights of layers as adapters' frozen ones are stored; embedding and output layer stay as the precision has them."""
-    twice = np.where((plan.pp > 1) & (job.schedule == "dualpipe"), 2.0, 1.0)
+    copies_a_rank = np.where(plan.pp > 1, schedule_of(job).stages_per_rank, 1.0)
     tables = stage_tables(job.model, stage)
     shards, apart = (states.zero_shards(3.0, plan.zero, ranks) for ranks in (plan.shard_ranks, plan.expert_shard_ranks))
     wide, small = job.precision.parameter_bytes, stored_bytes(job)
     layers = stage_common(job.model, stage) - tables
     made = [
-        leaf("weights of layers", states.state, "B", parameters=twice * layers / plan.tp, bytes_per_parameter=small, shards=shards),
+        leaf("weights of layers", states.state, "B", parameters=copies_a_rank * layers / plan.tp, bytes_per_parameter=small, shards=shards),
         leaf(
             "weights of embedding and output layer", states.state, "B", parameters=tables / plan.tp, bytes_per_parameter=wide, shards=shards
         ),
     ]
     if job.model.num_experts:
-        own = twice * stage_routed(job.model, stage) / plan.expert_ways
+        own = copies_a_rank * stage_routed(job.model, stage) / plan.expert_ways
         made.append(leaf("weights of experts", states.state, "B", parameters=own, bytes_per_parameter=small, shards=apart))
     return [total("weights", made)]
 

@@ -20,12 +20,13 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.kinds import kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory.activations import saved_per_layer
-from ironlaw.estimate.memory.buffers import dispatcher, gather_buffers, workspace
+from ironlaw.estimate.memory.buffers import dispatcher_buffers, gather_buffers, workspace
 from ironlaw.estimate.memory.host import host_capacity, host_memory, left_on_device
 from ironlaw.estimate.memory.states import model_states
 from ironlaw.estimate.network import overlapped_experts
 from ironlaw.estimate.network.context import held_in_attention
 from ironlaw.estimate.pipeline.in_flight import in_flight_of_last_chunk, in_flight_per_layer
+from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage, stages
 from ironlaw.job import Job
 from ironlaw.law import activations
@@ -168,7 +169,7 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     beside = [
         leaf("driver context", _as_is, "B", size=f.context),
         leaf("communicators", _share, "B", size=f.communicator, fraction=groups),
-        *dispatcher(job, cluster, plan, s),
+        *dispatcher_buffers(job, cluster, plan, s),
     ]
     usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
     left = np.maximum(usable.value - fold([allocated, *beside]), 0.0)
@@ -249,8 +250,8 @@ def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         bytes_per_logit=logit_bytes(job) * e / 2.0,
     )
     alive = (1.0 + job.model.num_nextn_predict_layers) * np.where(
-        (plan.pp > 1) & (job.schedule == "gpipe"), plan.num_microbatches, 1.0
-    )  # one set a head; GPipe computes no backward before all forwards
+        (plan.pp > 1) & schedule_of(job).forwards_first, plan.num_microbatches, 1.0
+    )  # one set a head; the logits of all micro-batches where no backward runs before all forwards
     return total("logits and loss", [inputs, scores], times=np.ceil(stage.head) * alive)
 
 

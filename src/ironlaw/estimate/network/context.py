@@ -9,6 +9,7 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
 from ironlaw.estimate.layer import passes, state_space
+from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.kinds import Kind, kinds
 from ironlaw.estimate.layer.sequence import head_ranks, sequence_ranks
 from ironlaw.estimate.layer.sizes import Shapes
@@ -33,11 +34,11 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
         return total("context parallel", [total("heads for tokens and back", [there], times=times)])
     rest = 1.0 - plan.recompute_layers
     again = back_too * (plan.recompute_layers + rest * plan.recompute_attention)
-    parts = []
-    if job.cp_method in ("all-to-all", "all-to-all+ring"):  # nothing to hide behind: attention waits for its heads
+    parts, method = [], method_of(job)
+    if method.trades_heads:  # nothing to hide behind: attention waits for its heads
         times = active * (1.0 + back_too + again)
         parts.append(total("heads for tokens and back", [heads_for_tokens(cluster, job, plan, s)], times=times))
-    if job.cp_method in ("ring", "all-to-all+ring"):
+    if method.passes_blocks:
         core = fold(passes.attention(cluster, job, plan, s))
         core_backward = fold(passes.attention(cluster, job, plan, s, backward=True))
         there, back = ring(cluster, job, plan, s), ring(cluster, job, plan, s, backward=True)
@@ -45,7 +46,7 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
             exposed(cluster, "exposed ring, forward", core, there.value, active * (1.0 + again)),
             exposed(cluster, "exposed ring, backward", core_backward, back.value, active * back_too),
         ]
-    if job.cp_method == "all-gather":  # attention waits for all keys; backward gathers them anew, and adds up their gradients
+    if method.gathers_keys:  # attention waits for all keys; backward gathers them anew, and adds up their gradients
         gather, scatter = gathered(cluster, job, plan, s)
         parts.append(total("keys and values gathered", [gather], times=active * (1.0 + back_too + again)))
         parts.append(total("gradients of keys and values scattered", [scatter], times=active * back_too))
@@ -80,7 +81,7 @@ def key_value_bytes(job: Job, s: Shapes) -> Any:
 
 
 def _stride(job: Job, plan: Plan) -> Any:
-    return plan.tp * head_ranks(job, plan) if job.cp_method == "all-to-all+ring" else plan.tp
+    return plan.tp * head_ranks(job, plan) if method_of(job).has_two_levels else plan.tp
 
 
 def held_in_attention(job: Job, plan: Plan, s: Shapes, stage: Stage, loss: Term) -> list[Term]:
@@ -88,7 +89,9 @@ def held_in_attention(job: Job, plan: Plan, s: Shapes, stage: Stage, loss: Term)
 
     Logits come when no attention runs. With all-to-all a rank holds as much as before, in another order.
     """
-    if job.cp_method == "all-to-all" or not np.any(plan.cp > 1) or all(kind.mixer != "attention" for kind in kinds(job.model)):
+    method = method_of(job)
+    attends = any(kind.mixer == "attention" for kind in kinds(job.model))
+    if not attends or not np.any(plan.cp > 1) or not (method.passes_blocks or method.gathers_keys):
         return []
     shape = {
         "tokens": s.tokens,
@@ -97,7 +100,7 @@ def held_in_attention(job: Job, plan: Plan, s: Shapes, stage: Stage, loss: Term)
         "head_dim": s.head_dim,
         "bytes_per_element": job.precision.activation_bytes,
     }
-    if job.cp_method == "all-gather":
+    if method.gathers_keys:
         held = leaf("keys, values and their gradients of all ranks", activations.gathered_attention, "B", **shape)
     else:
         held = leaf("keys, values and partial outputs of the ring", activations.ring_attention, "B", num_attention_heads=s.heads, **shape)

@@ -19,6 +19,7 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.network.sharding import exposed
+from ironlaw.estimate.pipeline.schedules import microbatch_group, schedule_of
 from ironlaw.job import Job
 from ironlaw.law import pipeline
 from ironlaw.plan import Plan
@@ -35,7 +36,7 @@ def _needs(job: Job, plan: Plan) -> dict[str, Any]:
     return {
         "overlap ep needs ep > 1, it is {ep:g}": plan.ep > 1,
         f"overlap ep needs 1f1b or interleaved, schedule {job.schedule} pairs no micro-batches or does so by itself": (
-            job.schedule in ("1f1b", "interleaved")
+            schedule_of(job).overlaps_experts
         ),
         "overlap ep with pp {pp:g} needs vpp > 1: Megatron Core pairs micro-batches in the interleaved schedule alone": (
             (plan.pp == 1) | (plan.vpp > 1)
@@ -72,7 +73,7 @@ def missing(job: Job, plan: Plan, values: dict[str, Any], at: int) -> str:
 
 def lone(job: Job, plan: Plan) -> Any:
     """Of the passes of a step, the share beside which no other micro-batch runs: all where none are paired."""
-    share = pipeline.lone_share(plan.vpp, plan.num_microbatches, job.microbatch_group or plan.pp)
+    share = pipeline.lone_share(plan.vpp, plan.num_microbatches, microbatch_group(job, plan))
     return np.where(plan.overlap_ep > 0, share, 1.0)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 
@@ -36,8 +37,13 @@ def stages(job: Job, plan: Plan) -> list[Stage]:
     ``count_embedding`` the embedding and the loss take a layer's place each. Where the first or the last stage is given its
     layers, the others share the rest by the same rule. An explicit list of layers wins.
     """
-    classes = _explicit(job, plan) if job.layers_per_stage else _by_rule(job, plan)
-    return paired(classes, plan) if job.schedule == "dualpipe" and np.any(plan.pp > 1) else classes
+    classes = unpaired_stages(job, plan)
+    return pair_stages(classes, plan) if schedule_of(job).stages_per_rank > 1.0 and np.any(plan.pp > 1) else classes
+
+
+def unpaired_stages(job: Job, plan: Plan) -> list[Stage]:
+    """The classes of equal stages, also where a rank runs two of them."""
+    return _explicit(job, plan) if job.layers_per_stage else _by_rule(job, plan)
 
 
 def _by_rule(job: Job, plan: Plan) -> list[Stage]:
@@ -81,7 +87,7 @@ def _explicit(job: Job, plan: Plan) -> list[Stage]:
     ]
 
 
-def paired(classes: list[Stage], plan: Plan) -> list[Stage]:
+def pair_stages(classes: list[Stage], plan: Plan) -> list[Stage]:
     """The classes of ranks that run two stages each, one from either end, as the mean of the two (DualPipe).
 
     Half of the micro-batches enter at each end, so a rank spends on one of its stages half of what it would alone.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.catalog import load
-from ironlaw.estimate.wires import FACTORS, by_ranks
+from ironlaw.estimate.wires import COLLECTIVES, by_ranks
 from ironlaw.law.collectives import algorithm_bandwidth, bus_bandwidth
 from ironlaw.measure.communication.classify import Classified, external_of
 from ironlaw.measure.communication.patterns import function_of
@@ -122,8 +122,8 @@ def traffic_factor(operation: str, n: int | None) -> float | None:
     """
     if operation in ("broadcast", "reduce", "send_recv"):
         return 1.0
-    law = FACTORS.get(operation)
-    return None if law is None or n is None or n < 1 else float(law(n))
+    known = COLLECTIVES.get(operation)
+    return None if known is None or n is None or n < 1 else float(known.factor(n))
 
 
 def rates(size: int | None, time: int, factor: float | None) -> tuple[float | None, float | None]:

@@ -13,7 +13,7 @@ from ironlaw.estimate.layer.kinds import Kind, kinds
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import layer_trained, stage_trained
 from ironlaw.estimate.network import context, sharding, tensor
-from ironlaw.estimate.step import point_to_point
+from ironlaw.estimate.pipeline import hand_overs
 from ironlaw.law import overlap
 from ironlaw.questions.answer import Column
 from ironlaw.questions.roofline.census import wire_bytes
@@ -119,7 +119,7 @@ def _hops(group: Group, at: int) -> dict[str, Any] | None:
     job, cluster, plan = group.job, group.cluster, group.plan
     if not (_at(plan.pp, at) > 1 and _at(plan.vpp, at) > 1 and _at(plan.overlap_pp, at)):
         return None
-    hop = point_to_point(job, cluster, plan)
+    hop = hand_overs.hand_over(job, cluster, plan)
     count = 2.0 * _at(plan.vpp, at) * _at(plan.num_microbatches, at)
     tree = group.step.tree
     lone = sum(_at(part.value, at) for part in tree.parts if part.name == "hand-overs of warm-up and flush")  # once a step

@@ -22,7 +22,6 @@ ROWS = (
     Column("fraction", "of the roof", "%"),
     Column("all", "all of them", "s"),
 )
-_FACTORS: dict[str, Any] = {"all_reduce": collectives.all_reduce_factor}
 
 
 def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
@@ -35,7 +34,7 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
     if "on" not in values:
         need(values, "measured")  # without links a time is all there is to know
     notes: Assumptions = []
-    factor = leaf("traffic factor", _FACTORS.get(operation, collectives.one_way_factor), "1", n=ranks)
+    factor = leaf("traffic factor", wires.COLLECTIVES[operation].factor, "1", n=ranks)
     headline = [
         f"{operation} of {units.show(size, 'B', 4)} ({size / 1e6:,.4g} MB) among {ranks:.0f}: "
         f"each rank sends {float(factor.value):.4g} times that"

@@ -1,0 +1,74 @@
+"""Hidden states handed from one pipeline stage to the next: what one hand-over costs, and what of all of them shows in a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.cluster import Cluster
+from ironlaw.estimate import wires
+from ironlaw.estimate.pipeline.schedules import microbatch_group
+from ironlaw.job import Job
+from ironlaw.law import overlap
+from ironlaw.plan import Plan
+from ironlaw.terms import Term, leaf, total
+
+BESIDE_CHUNKS = "hand-overs beside chunks"
+WARM_UP_AND_FLUSH = "hand-overs of warm-up and flush"
+
+
+def hand_over(job: Job, cluster: Cluster, plan: Plan) -> Term:
+    """One hand-over of a micro-batch's activations to the next stage: each tensor-parallel rank sends its share.
+
+    Without sequence parallel every rank holds all of it: one share each goes over, and the receivers gather the rest
+    (Narayanan et al., SC21, section 4.1).
+    """
+    whole = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
+    hop = wires.point_to_point(cluster, plan, "p2p", whole / plan.tp, plan.pp, plan.gpus / plan.pp)
+    gather = wires.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, whole, 1.0)
+    return total("hand-over", [hop, total("gather", [gather], times=np.where((plan.sp > 0) | (plan.tp == 1), 0.0, 1.0))])
+
+
+def overlapped(plan: Plan) -> Any:
+    """1 where hand-overs run beside computation: another chunk of an interleaved schedule is there to compute."""
+    return plan.overlap_pp * (plan.vpp > 1)
+
+
+def beside_chunks(plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
+    """What of the hand-overs beside computation takes longer than the chunk they run beside, forward and backward.
+
+    Copies between two ranks take few channels, so computation beside them is not slowed.
+    """
+    times = np.where(plan.pp > 1, plan.vpp * overlapped(plan), 0.0)
+    if not np.any(times > 0):
+        return []
+    parts = [
+        leaf(f"longer than a chunk {direction}", overlap.exposed_after_overlap, "s", "network", times,
+             compute=chunk, communication=hop.value, slowdown=0.0)
+        for direction, chunk in zip(("forward", "backward"), _chunk(plan, layers, forward_share), strict=True)
+    ]  # fmt: skip
+    return [total(BESIDE_CHUNKS, parts)]
+
+
+def of_warm_up_and_flush(job: Job, plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
+    """Hand-overs of an interleaved schedule's warm-up and flush, which no pass in the other direction hides.
+
+    Each rank runs all its chunks but one for a group of micro-batches before its first backward, and after its last forward
+    (Megatron-LM, core/pipeline_parallel/schedules.py: without overlap_p2p_comm_warmup_flush).
+    """
+    passes = np.minimum((plan.vpp - 1.0) * microbatch_group(job, plan), plan.vpp * plan.num_microbatches)
+    times = np.where(plan.pp > 1, passes * overlapped(plan), 0.0)
+    if not np.any(times > 0):
+        return []
+    parts = [
+        leaf(f"hand-overs of the {phase}", overlap.hidden, "s", "network", times, communication=hop.value, window=chunk)
+        for phase, chunk in zip(("warm-up", "flush"), _chunk(plan, layers, forward_share), strict=True)
+    ]
+    return [total(WARM_UP_AND_FLUSH, parts)]
+
+
+def _chunk(plan: Plan, layers: Any, forward_share: Any) -> tuple[Any, Any]:
+    """Computation of one chunk of layers: forward, and backward."""
+    chunk = layers / plan.vpp
+    return chunk * forward_share, chunk * (1.0 - forward_share)
