@@ -62,7 +62,7 @@ def attention(tokens, num_attention_heads, num_key_value_heads, head_dim, flash,
         FlashAttention, NeurIPS 2022, algorithm 1 (logsumexp), https://arxiv.org/abs/2205.14135
     Leaves out: key and value heads held more than once when tp exceeds them; latent attention; norms of q and k
 
-    >>> float(attention(32 * 1024, 25, 25, 64, 0, 1, 2))  # oracle S003-09
+    >>> float(attention(32 * 1024, 25, 25, 64, 0, 1, 2))  # worked in the training chapter
     419430400.0
     """
     rows = 1.0 * bytes_per_element * head_dim * (2.0 * num_attention_heads + 2.0 * num_key_value_heads)
@@ -144,7 +144,7 @@ def attention_scores(tokens, seq_len, num_attention_heads, flash, dropout, tp, b
     Source: Korthikanti et al., Reducing Activation Recomputation, MLSys 2023, section 4.1, https://arxiv.org/abs/2205.05198
     Leaves out: causal halving: unfused kernels store the full square; selective recomputation, which keeps none of it
 
-    >>> float(attention_scores(4096, 4096, 1, 0, 0, 1, 4))  # fp32 scores of one head; oracle S003-44
+    >>> float(attention_scores(4096, 4096, 1, 0, 0, 1, 4))  # fp32 scores of one head; worked in the training chapter
     67108864.0
     """
     each = 1.0 * bytes_per_element + dropout * (1.0 + bytes_per_element)
@@ -201,7 +201,7 @@ def checkpoint(tokens, hidden_size, tp, sp, bytes_per_element):
     Source: Korthikanti et al., Reducing Activation Recomputation, MLSys 2023, table 2 (2 s b h), https://arxiv.org/abs/2205.05198
     Leaves out: the layer being recomputed, whose activations live during its backward pass; random-number states
 
-    >>> float(checkpoint(8192, 8192, 1, 0, 2)) * 80  # oracle S004-14
+    >>> float(checkpoint(8192, 8192, 1, 0, 2)) * 80  # worked in the study of ten sites
     10737418240.0
     """
     kept = ratio(1.0 * tokens * hidden_size * bytes_per_element, np.where(np.equal(sp, 1), 1.0 * tp, 1.0))
@@ -224,7 +224,7 @@ def korthikanti_layer(batch, seq_len, hidden_size, num_attention_heads, tp, sp):
     Source: Korthikanti et al., Reducing Activation Recomputation, MLSys 2023, eq. 1, 2 and 4, https://arxiv.org/abs/2205.05198
     Leaves out: grouped heads, gated blocks, models without dropout, fused attention: see the other laws here
 
-    >>> round(float(korthikanti_layer(8, 4096, 5120, 40, 4, 0)) / 1e9, 3)  # oracle S001-19
+    >>> round(float(korthikanti_layer(8, 4096, 5120, 40, 4, 0)) / 1e9, 3)  # worked in the estimation exercises
     9.395
     """
     scores = ratio(5.0 * num_attention_heads * seq_len, 1.0 * hidden_size)
@@ -244,7 +244,7 @@ def checkpointed_simple(layers, interval, per_layer):
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, section 4.1, https://arxiv.org/abs/1604.06174
     Leaves out: that a checkpoint is a small part of a layer's activations, which checkpointed_exact counts; too large by several times
 
-    >>> round(float(checkpointed_simple(48, 7, 1.0)), 3)  # oracle S003-51
+    >>> round(float(checkpointed_simple(48, 7, 1.0)), 3)  # worked in the training chapter
     13.857
     """
     kept = (ratio(1.0 * layers, 1.0 * interval) + interval) * per_layer
@@ -281,7 +281,7 @@ def optimal_interval(layers):
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, section 4.1, https://arxiv.org/abs/1604.06174
     Leaves out: what checkpointed_simple leaves out: with checkpoints of their true size the best interval is near 1
 
-    >>> float(optimal_interval(40))  # oracle S001-18
+    >>> float(optimal_interval(40))  # worked in the estimation exercises
     6.324555320336759
     """
     with np.errstate(invalid="ignore"):
@@ -299,7 +299,7 @@ def recomputed_layers(layers, checkpoints):
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, section 3, https://arxiv.org/abs/1604.06174
     Leaves out: frameworks that run every layer of a segment again, which is layers
 
-    >>> float(recomputed_layers(48, 7))  # oracle S003-52
+    >>> float(recomputed_layers(48, 7))  # worked in the training chapter
     41.0
     """
     return inside(np.maximum(0.0, 1.0 * layers - checkpoints), layers >= 0, checkpoints >= 0)
@@ -337,7 +337,7 @@ def batch_memory(batch, per_sequence, fixed):
         https://arxiv.org/abs/2205.05198; Rajbhandari et al., ZeRO, SC 2020, section 3 (states are not)
     Leaves out: workspaces and fragmentation
 
-    >>> float(batch_memory(4, 10 + 20 + 30 + 1 + 2 + 3, 0))  # oracle S003-11
+    >>> float(batch_memory(4, 10 + 20 + 30 + 1 + 2 + 3, 0))  # worked in the training chapter
     264.0
     """
     return inside(1.0 * fixed + 1.0 * batch * per_sequence, batch >= 0, per_sequence >= 0, fixed >= 0)

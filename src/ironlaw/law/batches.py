@@ -17,7 +17,7 @@ def batch_tokens(batch, seq_len):
     Source: count; errata E003-29: batches of 256 to 4,096 are sequences, not tokens
     Leaves out: padding
 
-    >>> float(batch_tokens(512, 1024))  # GPT-2; oracle S003-71
+    >>> float(batch_tokens(512, 1024))  # GPT-2; worked in the training chapter
     524288.0
     """
     return inside(1.0 * batch * seq_len, batch >= 0, seq_len >= 0)
@@ -33,7 +33,7 @@ def deepseek_batch(operations):
     Source: DeepSeek LLM, 2024, section 3.1, equation 1, https://arxiv.org/abs/2401.02954; fitted on 1e17 to 2e19 FLOP
     Leaves out: data and models unlike theirs; that the valley around the best batch is wide
 
-    >>> round(float(deepseek_batch(5.88e23)) / 1e6, 3)  # oracle S004-02
+    >>> round(float(deepseek_batch(5.88e23)) / 1e6, 3)  # worked in the study of ten sites
     17.392
     >>> round(float(deepseek_batch(6 * 67e9 * 2e12)) / 1e6, 1)  # they trained with 4,608 sequences of 4,096: 18.9 M
     19.3
@@ -58,7 +58,7 @@ def deepseek_learning_rate(operations):
 
 
 def batch_of_parameters(parameters, seq_len):
-    """The same power law put to the wrong use of document 004: ``0.2920 N^0.3271 seq_len``.
+    """The power law of ``deepseek_batch`` with parameters in the place of compute, as the study of ten sites uses it by mistake: ``0.2920 N^0.3271 seq_len``.
 
     It takes parameters for compute and tokens for sequences. Use deepseek_batch.
 
@@ -66,10 +66,10 @@ def batch_of_parameters(parameters, seq_len):
         parameters [1]: parameters N, > 0
         seq_len [token]: tokens of a sequence, >= 0
     Returns [token]: what the document calls the critical batch
-    Source: document 004 of the project, section "Critical batch size"; errata E004-1
+    Source: the study of ten sites, section "Critical batch size"; errata E004-1
     Leaves out: the compute, on which the law is
 
-    >>> round(float(batch_of_parameters(70e9, 4096)))  # oracle S004-01
+    >>> round(float(batch_of_parameters(70e9, 4096)))  # worked in the study of ten sites
     4218658
     """
     units = 0.2920 * np.power(np.where(parameters > 0, 1.0 * parameters, np.nan), 0.3271)
@@ -119,7 +119,7 @@ def linear_learning_rate(learning_rate, tokens_per_step, base_tokens_per_step):
     Source: Goyal et al., Accurate, Large Minibatch SGD, 2017, section 2.1, https://arxiv.org/abs/1706.02677
     Leaves out: that it fails near and above the critical batch, and the warm-up it needs
 
-    >>> float(linear_learning_rate(0.1, 2048, 256))  # oracle S003-74
+    >>> float(linear_learning_rate(0.1, 2048, 256))  # worked in the training chapter
     0.8
     """
     rate = 1.0 * learning_rate * ratio(1.0 * tokens_per_step, 1.0 * base_tokens_per_step)
@@ -162,7 +162,7 @@ def warmup_cosine(step, learning_rate, final_share, warmup_steps, steps):
         Goyal et al., Accurate, Large Minibatch SGD, 2017, section 2.2, https://arxiv.org/abs/1706.02677 (the warm-up)
     Leaves out: other schedules: warm-up, stable, decay
 
-    >>> float(warmup_cosine(250, 2.5e-4, 0, 500, 50000)), round(float(warmup_cosine(25250, 2.5e-4, 0, 500, 50000)), 9)  # oracle S003-74
+    >>> float(warmup_cosine(250, 2.5e-4, 0, 500, 50000)), round(float(warmup_cosine(25250, 2.5e-4, 0, 500, 50000)), 9)
     (0.000125, 0.000125)
     """
     rising = step < warmup_steps

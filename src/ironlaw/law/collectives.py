@@ -16,7 +16,7 @@ def all_reduce_factor(n):
     Source: NVIDIA, nccl-tests, PERFORMANCE.md, "AllReduce", https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
     Leaves out: reduction in the switch (NVLS, SHARP), which sends each byte once
 
-    >>> float(all_reduce_factor(8))  # oracle S003-59
+    >>> float(all_reduce_factor(8))  # worked in the training chapter
     1.75
     """
     return inside(ratio(2.0 * (n - 1.0), 1.0 * n), n >= 1)
@@ -50,7 +50,7 @@ def ring_all_gather(n, size, bandwidth, latency):
         https://doi.org/10.1177/1094342005051521
     Leaves out: start-up, protocols that trade bandwidth for latency, contention
 
-    >>> float(ring_all_gather(128, 140e9, 50e9, 0.0))  # half of oracle S001-07
+    >>> float(ring_all_gather(128, 140e9, 50e9, 0.0))  # half of the all-reduce of the estimation exercises
     2.778125
     """
     time = (n - 1.0) * latency + ratio(ratio(n - 1.0, 1.0 * n) * size, 1.0 * bandwidth)
@@ -70,7 +70,7 @@ def ring_reduce_scatter(n, size, bandwidth, latency):
         https://doi.org/10.1177/1094342005051521
     Leaves out: the additions, start-up, contention
 
-    >>> float(ring_reduce_scatter(128, 140e9, 50e9, 0.0))  # oracle S001-07, t_half
+    >>> float(ring_reduce_scatter(128, 140e9, 50e9, 0.0))  # worked in the estimation exercises
     2.778125
     """
     time = (n - 1.0) * latency + ratio(ratio(n - 1.0, 1.0 * n) * size, 1.0 * bandwidth)
@@ -90,7 +90,7 @@ def ring_all_reduce(n, size, bandwidth, latency):
         https://doi.org/10.1016/j.jpdc.2008.09.002
     Leaves out: trees, reduction in the switch, the additions, start-up, contention
 
-    >>> float(ring_all_reduce(128, 140e9, 50e9, 0.0))  # 70B gradients in bf16; oracle S001-07
+    >>> float(ring_all_reduce(128, 140e9, 50e9, 0.0))  # 70B gradients in bf16; worked in the estimation exercises
     5.55625
     """
     time = 2.0 * (n - 1.0) * latency + ratio(ratio(2.0 * (n - 1.0), 1.0 * n) * size, 1.0 * bandwidth)
@@ -128,7 +128,7 @@ def point_to_point(size, bandwidth, latency):
     Source: Hockney, The Communication Challenge for MPP, Parallel Computing 1994, eq. 1, https://doi.org/10.1016/S0167-8191(06)80021-9
     Leaves out: contention, protocols for small messages
 
-    >>> float(point_to_point(28e9, 12.5e9, 0.0))  # oracle S003-25
+    >>> float(point_to_point(28e9, 12.5e9, 0.0))  # worked in the training chapter
     2.24
     """
     time = 1.0 * latency + ratio(1.0 * size, 1.0 * bandwidth)
@@ -334,7 +334,7 @@ def bus_bandwidth(size, time, factor):
     Source: NVIDIA, nccl-tests, PERFORMANCE.md, "Bus bandwidth", https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
     Leaves out: latency, which small tensors mostly measure
 
-    >>> round(float(bus_bandwidth(22118400, 0.113e-3, 1.0)) / 1e9, 2)  # 2 ranks; oracle S002-01
+    >>> round(float(bus_bandwidth(22118400, 0.113e-3, 1.0)) / 1e9, 2)  # 2 ranks; worked in the bandwidth-accounting note
     195.74
     """
     return inside(ratio(1.0 * size * factor, 1.0 * time), size >= 0, time > 0, factor >= 0)
@@ -350,7 +350,7 @@ def algorithm_bandwidth(size, time):
     Source: NVIDIA, nccl-tests, PERFORMANCE.md, "Algorithm bandwidth", https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
     Leaves out: the number of ranks
 
-    >>> round(float(algorithm_bandwidth(22118400, 0.113e-3)) / 1e9, 2)  # oracle S002-01
+    >>> round(float(algorithm_bandwidth(22118400, 0.113e-3)) / 1e9, 2)  # worked in the bandwidth-accounting note
     195.74
     """
     return inside(ratio(1.0 * size, 1.0 * time), size >= 0, time > 0)

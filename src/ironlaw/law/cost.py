@@ -16,7 +16,7 @@ def gpu_hours(gpus, seconds):
     Source: BIPM, The International System of Units, 9th ed., 2019, table 8 (1 h = 3600 s), https://www.bipm.org/en/publications/si-brochure
     Leaves out: the minimum term of a contract
 
-    >>> float(gpu_hours(32, 336 * 3600))  # 32 accelerators for 14 days; oracle S003-50
+    >>> float(gpu_hours(32, 336 * 3600))  # 32 accelerators for 14 days; worked in the training chapter
     10752.0
     """
     return inside(ratio(1.0 * gpus * seconds, 3600.0), gpus >= 0, seconds >= 0)
@@ -33,7 +33,7 @@ def rental(gpus, seconds, price):
     Source: product of the three; on-demand prices are linear in both counts (Google Cloud, GPU pricing, https://cloud.google.com/compute/gpus-pricing)
     Leaves out: storage, traffic, support, idle time, discounts for a term
 
-    >>> round(float(rental(640, 30 * 86400, 4 / 3600)))  # oracle S001-22
+    >>> round(float(rental(640, 30 * 86400, 4 / 3600)))  # worked in the estimation exercises
     1843200
     """
     return inside(1.0 * gpus * seconds * price, gpus >= 0, seconds >= 0, price >= 0)
@@ -46,10 +46,10 @@ def per_bandwidth(price, bandwidth):
         price [USD/s]: price of one accelerator, >= 0
         bandwidth [B/s]: its HBM bandwidth, > 0
     Returns [USD/B]: price of a byte; times 3600e12 it reads as USD/h for each TB/s
-    Source: document 000 of the project, section 7 ($/TB/s/h)
+    Source: the cost-of-bandwidth note, section 7 ($/TB/s/h)
     Leaves out: that work bound by compute does not follow it: see per_flop
 
-    >>> round(float(per_bandwidth(3.93 / 3600, 3.35e12)) * 3600 * 1e12, 4)  # H100; oracle S000-05
+    >>> round(float(per_bandwidth(3.93 / 3600, 3.35e12)) * 3600 * 1e12, 4)  # H100; worked in the cost-of-bandwidth note
     1.1731
     """
     return inside(ratio(1.0 * price, 1.0 * bandwidth), price >= 0, bandwidth > 0)
@@ -79,10 +79,10 @@ def per_token(gpus, price, tokens_per_second):
         price [USD/s]: price of one accelerator, >= 0
         tokens_per_second [token/s]: tokens all of them train on in a second, > 0
     Returns [USD/token]: price of a token
-    Source: document 000 of the project, section 7 ($/hr over tokens/s)
+    Source: the cost-of-bandwidth note, section 7 ($/hr over tokens/s)
     Leaves out: failures and idle time
 
-    >>> round(float(per_token(150, 3.93 / 3600, 200e3)) * 1e6, 5)  # H100; oracle S000-05
+    >>> round(float(per_token(150, 3.93 / 3600, 200e3)) * 1e6, 5)  # H100; worked in the cost-of-bandwidth note
     0.81875
     """
     rate = ratio(1.0 * gpus * price, 1.0 * tokens_per_second)
@@ -100,7 +100,7 @@ def affordable_gpus(budget, seconds, price):
     Source: rental solved for the accelerators
     Leaves out: whole nodes, idle time
 
-    >>> round(float(affordable_gpus(2e6, 30 * 86400, 4 / 3600)), 4)  # oracle S001-22
+    >>> round(float(affordable_gpus(2e6, 30 * 86400, 4 / 3600)), 4)  # worked in the estimation exercises
     694.4444
     """
     return inside(ratio(1.0 * budget, 1.0 * seconds * price), budget >= 0, seconds > 0, price > 0)
@@ -117,7 +117,7 @@ def affordable_time(budget, gpus, price):
     Source: rental solved for the time
     Leaves out: idle time
 
-    >>> round(float(affordable_time(2e6, 1, 4 / 3600)) / 3600)  # accelerator hours; oracle S001-22
+    >>> round(float(affordable_time(2e6, 1, 4 / 3600)) / 3600)  # accelerator hours; worked in the estimation exercises
     500000
     """
     return inside(ratio(1.0 * budget, 1.0 * gpus * price), budget >= 0, gpus > 0, price > 0)

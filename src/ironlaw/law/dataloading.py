@@ -22,10 +22,10 @@ def storage_rate(disk, network, sustained_fraction, access_factor):
         sustained_fraction [1]: share of the datasheet rate that is held, in [0, 1]
         access_factor [1]: 1 for sequential reads, about 0.1 for small random ones, in [0, 1]
     Returns [B/s]: rate
-    Source: document 003 of the project, data pipeline (storage bandwidth, sequential and random)
+    Source: the training chapter, data pipeline (storage bandwidth, sequential and random)
     Leaves out: caches of the operating system, latency of metadata
 
-    >>> [round(float(storage_rate(3.5, np.inf, *held)), 3) for held in ((1, 0.1), (0.5, 1), (0.5, 0.1))]  # GB/s; oracle S003-17
+    >>> [round(float(storage_rate(3.5, np.inf, *held)), 3) for held in ((1, 0.1), (0.5, 1), (0.5, 0.1))]  # GB/s
     [0.35, 1.75, 0.175]
     """
     rate = np.minimum(1.0 * disk, 1.0 * network) * sustained_fraction * access_factor
@@ -39,10 +39,10 @@ def workers_rate(workers, transform_time):
         workers [1]: processes that prepare batches, >= 0
         transform_time [s]: time of one worker for one batch, > 0
     Returns [1/s]: batches in a second
-    Source: document 003 of the project, data pipeline (preprocessing throughput)
+    Source: the training chapter, data pipeline (preprocessing throughput)
     Leaves out: workers that share too few cores
 
-    >>> round(float(workers_rate(4, 0.03)), 2)  # oracle S003-19
+    >>> round(float(workers_rate(4, 0.03)), 2)  # worked in the training chapter
     133.33
     """
     return inside(ratio(1.0 * workers, 1.0 * transform_time), workers >= 0, transform_time > 0)
@@ -55,10 +55,10 @@ def workers_needed(transform_time, step_time):
         transform_time [s]: time of one worker for one batch, >= 0
         step_time [s]: time of a step that waits for nothing, > 0
     Returns [1]: workers, a whole number
-    Source: document 003 of the project, data pipeline; workers_rate solved for the workers
+    Source: the training chapter, data pipeline; workers_rate solved for the workers
     Leaves out: spread of the times; one more worker than this hides it
 
-    >>> float(workers_needed(0.03, 0.01))  # oracle S003-19
+    >>> float(workers_needed(0.03, 0.01))  # worked in the training chapter
     3.0
     """
     quotient = ratio(1.0 * transform_time, 1.0 * step_time)
@@ -73,10 +73,10 @@ def tokenise_time(tokens, token_rate, workers):
         token_rate [token/s]: tokens one worker makes in a second, > 0
         workers [1]: workers that share the batch, > 0
     Returns [s]: time
-    Source: document 003 of the project, the input pipeline of GPT-2
+    Source: the training chapter, the input pipeline of GPT-2
     Leaves out: batches that are stored as tokens, for which there is nothing to do
 
-    >>> [round(float(tokenise_time(32768, 5e5, n)) * 1e3, 3) for n in (1, 8)]  # ms; oracle S003-16
+    >>> [round(float(tokenise_time(32768, 5e5, n)) * 1e3, 3) for n in (1, 8)]  # ms; worked in the training chapter
     [65.536, 8.192]
     """
     return inside(ratio(1.0 * tokens, 1.0 * token_rate * workers), tokens >= 0, token_rate > 0, workers > 0)
@@ -107,10 +107,10 @@ def buffer_memory(prefetch, processing, in_transfer, size):
         in_transfer [1]: batches on their way to the accelerator, >= 0
         size [B]: one batch in host memory, >= 0
     Returns [B]: memory
-    Source: document 003 of the project, data pipeline (memory of the buffers)
+    Source: the training chapter, data pipeline (memory of the buffers)
     Leaves out: the workers' own memory
 
-    >>> float(buffer_memory(2, 1, 1, 100e6)) / 1e6  # MB; oracle S003-22
+    >>> float(buffer_memory(2, 1, 1, 100e6)) / 1e6  # MB; worked in the training chapter
     400.0
     """
     batches = 1.0 * prefetch + processing + in_transfer
@@ -126,10 +126,10 @@ def supply_time(fetch, process, transfer, overlapped):
         transfer [s]: time to copy it to the accelerator, >= 0
         overlapped [1]: whether the stages run beside each other, 0 or 1
     Returns [s]: time from one batch to the next
-    Source: document 003 of the project, data pipeline (time of an iteration)
+    Source: the training chapter, data pipeline (time of an iteration)
     Leaves out: filling the pipeline at the start
 
-    >>> [float(supply_time(10.0, 15.0, 5.0, at)) for at in (0, 1)]  # ms; oracle S003-24
+    >>> [float(supply_time(10.0, 15.0, 5.0, at)) for at in (0, 1)]  # ms; worked in the training chapter
     [30.0, 15.0]
     """
     slowest = np.maximum(np.maximum(1.0 * fetch, 1.0 * process), 1.0 * transfer)
@@ -145,7 +145,7 @@ def waiting(supply_time, step_time, overlapped):
         step_time [s]: time of a step that waits for nothing, >= 0
         overlapped [1]: whether batches are prepared beside the step, 0 or 1
     Returns [s]: time lost in every step
-    Source: document 003 of the project, data pipeline (time of an iteration)
+    Source: the training chapter, data pipeline (time of an iteration)
     Leaves out: batches ready at the start, which run out
 
     >>> [float(waiting(15.0, 10.0, at)) for at in (0, 1)]
@@ -162,10 +162,10 @@ def fed(step_time, waited):
         step_time [s]: time of a step that waits for nothing, > 0
         waited [s]: time it waits for its batch, >= 0
     Returns [1]: share; overlapped, it is the rate of the pipeline over that of the accelerators, at most 1
-    Source: document 003 of the project, data pipeline (utilisation of starved accelerators)
+    Source: the training chapter, data pipeline (utilisation of starved accelerators)
     Leaves out: how well a step uses the machine: see run.mfu
 
-    >>> [round(float(fed(1 / rate, 1 / 200 - 1 / rate)), 3) for rate in (1000, 2000)]  # 200 a second; oracle S003-18
+    >>> [round(float(fed(1 / rate, 1 / 200 - 1 / rate)), 3) for rate in (1000, 2000)]  # 200 a second; worked in the training chapter
     [0.2, 0.1]
     """
     return inside(ratio(1.0 * step_time, 1.0 * step_time + waited), step_time > 0, waited >= 0)

@@ -17,7 +17,7 @@ def cluster_power(gpus, accelerator_power, host_power_per_accelerator, pue):
     Source: Patterson et al., Carbon Emissions and Large Neural Network Training, 2021, section 2, https://arxiv.org/abs/2104.10350
     Leaves out: load that varies within a step
 
-    >>> float(cluster_power(100000, 700, 575, 1.0))  # oracle S004-12
+    >>> float(cluster_power(100000, 700, 575, 1.0))  # worked in the study of ten sites
     127500000.0
     """
     power = 1.0 * gpus * (1.0 * accelerator_power + host_power_per_accelerator) * pue
@@ -34,7 +34,7 @@ def energy(power, seconds):
     Source: BIPM, The International System of Units, 9th ed., 2019, table 4 (W = J/s), https://www.bipm.org/en/publications/si-brochure
     Leaves out: start-up and idle nodes
 
-    >>> round(float(energy(435200, 273437.5)) / 3.6e6, 3)  # kWh; oracle S003-60
+    >>> round(float(energy(435200, 273437.5)) / 3.6e6, 3)  # kWh; worked in the training chapter
     33055.556
     """
     return inside(1.0 * power * seconds, power >= 0, seconds >= 0)
@@ -50,7 +50,7 @@ def carbon(energy, intensity):
     Source: Patterson et al., Carbon Emissions and Large Neural Network Training, 2021, section 2, https://arxiv.org/abs/2104.10350
     Leaves out: emissions of manufacture; hourly variation of the grid
 
-    >>> round(float(carbon(16527.7778 * 3.6e6, 0.4 / 3.6e6)), 2)  # oracle S003-60
+    >>> round(float(carbon(16527.7778 * 3.6e6, 0.4 / 3.6e6)), 2)  # worked in the training chapter
     6611.11
     """
     return inside(1.0 * energy * intensity, energy >= 0, intensity >= 0)
@@ -83,10 +83,10 @@ def household_months(energy, household_energy):
         energy [J]: energy from the grid, >= 0
         household_energy [J]: what a household takes in a month, > 0
     Returns [1]: months
-    Source: document 003 of the project, the carbon footprint of a run, at 900 kWh a month
+    Source: the training chapter, the carbon footprint of a run, at 900 kWh a month
     Leaves out: everything a household burns besides
 
-    >>> round(float(household_months(33055.5555556, 900.0)), 3)  # kWh; oracle S003-60
+    >>> round(float(household_months(33055.5555556, 900.0)), 3)  # kWh; worked in the training chapter
     36.728
     """
     return inside(ratio(1.0 * energy, 1.0 * household_energy), energy >= 0, household_energy > 0)

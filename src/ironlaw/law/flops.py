@@ -43,7 +43,7 @@ def gemm(m, n, k):
     Source: Golub and Van Loan, Matrix Computations, 4th ed., 2013, section 1.1
     Leaves out: bias and activation, which cost m n each
 
-    >>> float(gemm(4096, 4096, 4096))  # oracle S002-02
+    >>> float(gemm(4096, 4096, 4096))  # worked in the bandwidth-accounting note
     137438953472.0
     """
     return inside(2.0 * m * n * k, m >= 0, n >= 0, k >= 0)
@@ -122,7 +122,7 @@ def attention_core(batch, seq_len, key_length, num_attention_heads, head_dim):
     Source: Dao, FlashAttention-2, 2023, section 4.1, https://arxiv.org/abs/2307.08691
     Leaves out: the softmax; a value width that differs from head_dim (MLA)
 
-    >>> float(attention_core(32, 1024, 1024, 25, 64))  # GPT-2 XL: twice the score product of oracle S003-01
+    >>> float(attention_core(32, 1024, 1024, 25, 64))  # GPT-2 XL: twice the training chapter's score product
     214748364800.0
     """
     flop = 4.0 * batch * seq_len * key_length * num_attention_heads * head_dim
@@ -234,7 +234,7 @@ def dense_layer_forward(
     Source: Narayanan et al., Megatron-LM, SC 2021, appendix, https://arxiv.org/abs/2104.04473
     Leaves out: norms, activations and softmax; the output head
 
-    >>> float(dense_layer_forward(32, 1024, 1024, 1600, 6400, 25, 25, 64, 0)) * 48 * 3  # oracle S003-03: 320.8 TFLOP
+    >>> float(dense_layer_forward(32, 1024, 1024, 1600, 6400, 25, 25, 64, 0)) * 48 * 3  # 320.8 TFLOP in the training chapter
     320834057011200.0
     """
     projections = 2.0 * hidden_size * head_dim * (1.0 * num_attention_heads + num_key_value_heads)
@@ -306,7 +306,7 @@ def per_token(parameters):
     Source: Kaplan et al., Scaling Laws, 2020, section 2.1, https://arxiv.org/abs/2001.08361
     Leaves out: attention scores, which add 12 L w s; that embeddings multiply nothing
 
-    >>> float(per_token(70e9))  # oracle S001-04
+    >>> float(per_token(70e9))  # worked in the estimation exercises
     420000000000.0
     """
     return inside(6.0 * parameters, parameters >= 0)
@@ -322,7 +322,7 @@ def forward_per_token(parameters):
     Source: Kaplan et al., Scaling Laws, 2020, section 2.1, https://arxiv.org/abs/2001.08361
     Leaves out: attention scores; that embeddings multiply nothing
 
-    >>> float(forward_per_token(70e9))  # oracle S001-04
+    >>> float(forward_per_token(70e9))  # worked in the estimation exercises
     140000000000.0
     """
     return inside(2.0 * parameters, parameters >= 0)
@@ -338,7 +338,7 @@ def backward_per_token(parameters):
     Source: Kaplan et al., Scaling Laws, 2020, section 2.1, https://arxiv.org/abs/2001.08361
     Leaves out: attention scores, recompute; frozen parameters
 
-    >>> float(backward_per_token(70e9))  # oracle S001-04
+    >>> float(backward_per_token(70e9))  # worked in the estimation exercises
     280000000000.0
     """
     return inside(4.0 * parameters, parameters >= 0)
@@ -355,7 +355,7 @@ def training(parameters, tokens):
     Source: Kaplan et al., Scaling Laws, 2020, section 2.1, https://arxiv.org/abs/2001.08361
     Leaves out: attention scores, recompute, evaluation runs
 
-    >>> float(training(70e9, 2e12))  # Llama 2 70B on 2 T tokens; oracle S003-35
+    >>> float(training(70e9, 2e12))  # Llama 2 70B on 2 T tokens; worked in the training chapter
     8.4e+23
     """
     return inside(6.0 * parameters * tokens, parameters >= 0, tokens >= 0)

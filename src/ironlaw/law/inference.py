@@ -62,7 +62,7 @@ def forward_flop(tokens, matmul_parameters, attended, num_hidden_layers, attenti
         scores and values beside that of queries and keys
     Leaves out: norms, softmax, sampling
 
-    >>> float(forward_flop(1, 70e9, 0, 80, 8192))  # oracle S000-11: kappa 2
+    >>> float(forward_flop(1, 70e9, 0, 80, 8192))  # kappa 2; worked in the cost-of-bandwidth note
     140000000000.0
     """
     flop = tokens * (2.0 * matmul_parameters + 4.0 * num_hidden_layers * attention_width * attended)

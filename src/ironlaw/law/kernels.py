@@ -37,7 +37,7 @@ def memory_time(traffic, bandwidth, bandwidth_fraction, launch):
     Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
     Leaves out: cache hits, small messages that cannot fill the memory pipeline, fusion with a neighbour
 
-    >>> float(memory_time(4e10, 4.8e12, 1.0, 0.0))  # oracle S002-07 at full bandwidth
+    >>> float(memory_time(4e10, 4.8e12, 1.0, 0.0))  # at full bandwidth; worked in the bandwidth-accounting note
     0.008333333333333333
     """
     time = ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth) + launch
@@ -114,7 +114,7 @@ def ridge_point(peak, bandwidth):
     Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
     Leaves out: that real kernels reach neither roof, and not in the same proportion
 
-    >>> round(float(ridge_point(989e12, 3.35e12)), 4)  # H100 SXM, bf16 dense; oracle S003-12
+    >>> round(float(ridge_point(989e12, 3.35e12)), 4)  # H100 SXM, bf16 dense; worked in the training chapter
     295.2239
     """
     return inside(ratio(1.0 * peak, 1.0 * bandwidth), peak > 0, bandwidth > 0)
@@ -130,7 +130,7 @@ def intensity(flop, traffic):
     Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
     Leaves out: which level of the memory hierarchy the bytes cross
 
-    >>> round(float(intensity(2 * 4096 * 4096 * 4096, 100663296)), 4)  # oracle S002-02
+    >>> round(float(intensity(2 * 4096 * 4096 * 4096, 100663296)), 4)  # worked in the bandwidth-accounting note
     1365.3333
     """
     return inside(ratio(1.0 * flop, 1.0 * traffic), flop >= 0, traffic > 0)
@@ -147,7 +147,7 @@ def attainable_rate(intensity, peak, bandwidth):
     Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
     Leaves out: efficiencies below one
 
-    >>> float(attainable_rate(50, 312e12, 2e12))  # unfused attention on an A100; oracle S003-13
+    >>> float(attainable_rate(50, 312e12, 2e12))  # unfused attention on an A100; worked in the training chapter
     100000000000000.0
     """
     rate = np.minimum(1.0 * peak, 1.0 * intensity * bandwidth)
@@ -261,7 +261,7 @@ def wave_efficiency(tiles, multiprocessors):
     Source: NVIDIA, Matrix Multiplication Background User's Guide, "Wave Quantization", https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication
     Leaves out: persistent and split-K schedules; which tile the library picks
 
-    >>> float(wave_efficiency(512, 132))  # 4096 x 4096 in 128 x 256 tiles on an H100; oracle S003-31
+    >>> float(wave_efficiency(512, 132))  # 4096 x 4096 in 128 x 256 tiles on an H100; worked in the training chapter
     0.9696969696969697
     """
     rounds = np.ceil(ratio(1.0 * tiles, 1.0 * multiprocessors))

@@ -17,7 +17,7 @@ def bubble_fraction(pp, num_microbatches):
     Source: Huang et al., GPipe, NeurIPS 2019, section 2.3, https://arxiv.org/abs/1811.06965
     Leaves out: unequal stages, communication, interleaving
 
-    >>> float(bubble_fraction(8, 32))  # oracle S001-11
+    >>> float(bubble_fraction(8, 32))  # worked in the estimation exercises
     0.1794871794871795
     """
     return inside(ratio(pp - 1.0, num_microbatches + (pp - 1.0)), pp >= 1, num_microbatches >= 1)

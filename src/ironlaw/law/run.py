@@ -31,11 +31,11 @@ def iron_law(operations, peak, efficiency):
         peak [FLOP/s]: peak rate of all accelerators together, > 0
         efficiency [1]: fraction of it that is reached, > 0
     Returns [s]: time
-    Source: document 003 of the project, section "The iron law of training performance";
+    Source: the training chapter, section "The iron law of training performance";
         after Patterson and Hennessy, Computer Organization and Design, section 1.6
     Leaves out: where the efficiency comes from, which is what the rest of ironlaw answers
 
-    >>> float(iron_law(1e20, 1e15, 0.4))  # oracle S003-69
+    >>> float(iron_law(1e20, 1e15, 0.4))  # worked in the training chapter
     250000.0
     """
     time = ratio(1.0 * operations, 1.0 * peak * efficiency)
@@ -54,7 +54,7 @@ def mfu(model_flop, seconds, gpus, peak):
     Source: Chowdhery et al., PaLM, 2022, appendix B, https://arxiv.org/abs/2204.02311
     Leaves out: what kept it below 1
 
-    >>> float(mfu(294.912e12, 1.0, 8, 125e12))  # oracle S003-37
+    >>> float(mfu(294.912e12, 1.0, 8, 125e12))  # worked in the training chapter
     0.294912
     """
     value = ratio(1.0 * model_flop, 1.0 * seconds * gpus * peak)
@@ -71,7 +71,7 @@ def operations(flop_per_token, tokens):
     Source: product of the two
     Leaves out: recomputation, steps done again after failures
 
-    >>> float(operations(6 * 30e9, 600e9))  # oracle S001-23
+    >>> float(operations(6 * 30e9, 600e9))  # worked in the estimation exercises
     1.08e+23
     """
     return inside(1.0 * flop_per_token * tokens, flop_per_token >= 0, tokens >= 0)
@@ -90,7 +90,7 @@ def gpus_needed(operations, seconds, peak, efficiency):
     Source: iron_law solved for the peak; errata E001-6
     Leaves out: an efficiency that falls with their number
 
-    >>> float(gpus_needed(3.6e23, 30 * 86400, 989e12, 0.45))  # oracle S001-24
+    >>> float(gpus_needed(3.6e23, 30 * 86400, 989e12, 0.45))  # worked in the estimation exercises
     313.0
     """
     count = np.ceil(ratio(1.0 * operations, 1.0 * seconds * peak * efficiency))
@@ -110,7 +110,7 @@ def tokens_done(gpus, seconds, peak, efficiency, flop_per_token):
     Source: iron_law solved for the operations
     Leaves out: failures
 
-    >>> float(tokens_done(128, 1.0, 989e12, 0.45, 6 * 30e9))  # of a second; oracle S001-12
+    >>> float(tokens_done(128, 1.0, 989e12, 0.45, 6 * 30e9))  # of a second; worked in the estimation exercises
     316480.0
     """
     done = ratio(1.0 * gpus * seconds * peak * efficiency, 1.0 * flop_per_token)
@@ -124,7 +124,7 @@ def amdahl_speedup(gpus, serial_fraction):
         gpus [1]: accelerators, >= 1
         serial_fraction [1]: share of the work of one that more of them do not shorten, in [0, 1]
     Returns [1]: speed-up over one, at most 1 / serial_fraction
-    Source: Amdahl, Validity of the single processor approach, AFIPS 1967; document 003 of the project, communication tax
+    Source: Amdahl, Validity of the single processor approach, AFIPS 1967; the training chapter, communication tax
     Leaves out: communication that grows with the accelerators, and what hides beside computation; errata E003-23
 
     >>> [round(float(amdahl_speedup(256, r)), 2) for r in (0.05, 0.15, 0.4)]  # errata E003-23

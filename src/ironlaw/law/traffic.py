@@ -19,7 +19,7 @@ def gemm(m, n, k, bytes_a, bytes_b, bytes_c):
     Source: NVIDIA, Matrix Multiplication Background User's Guide, "Math And Memory Bounds", https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication
     Leaves out: operands read again because the cache cannot hold a wave's panels; scale factors of fp8
 
-    >>> float(gemm(4096, 4096, 4096, 2, 2, 2))  # oracle S002-02
+    >>> float(gemm(4096, 4096, 4096, 2, 2, 2))  # worked in the bandwidth-accounting note
     100663296.0
     """
     moved = 1.0 * m * k * bytes_a + 1.0 * k * n * bytes_b + 1.0 * m * n * bytes_c
@@ -72,7 +72,7 @@ def unfused_attention(batch, seq_len, num_attention_heads, head_dim, bytes_per_e
     Source: Dao et al., FlashAttention, NeurIPS 2022, algorithm 0, https://arxiv.org/abs/2205.14135
     Leaves out: key and value heads fewer than query heads (counted as equal)
 
-    >>> 4 * 4096 * 4096 * 64 / float(unfused_attention(1, 4096, 1, 64, 2, 4))  # intensity; oracle S003-15b
+    >>> 4 * 4096 * 4096 * 64 / float(unfused_attention(1, 4096, 1, 64, 2, 4))  # intensity; worked in the training chapter
     31.50769230769231
     """
     moved = 1.0 * batch * seq_len * num_attention_heads * bytes_per_element * (1.0 * seq_len * passes + 4.0 * head_dim)
@@ -99,7 +99,7 @@ def tiled_attention(seq_len, head_dim, on_chip_elements):
     Source: Dao et al., FlashAttention, NeurIPS 2022, theorem 2, https://arxiv.org/abs/2205.14135
     Leaves out: the constant of the bound; the L2 cache, which serves most of these reads
 
-    >>> round(float(tiled_attention(4096, 64, 50000)), 5)  # oracle S003-46
+    >>> round(float(tiled_attention(4096, 64, 50000)), 5)  # worked in the training chapter
     1374389.53472
     """
     moved = ratio(1.0 * seq_len * seq_len * head_dim * head_dim, 1.0 * on_chip_elements)
@@ -117,7 +117,7 @@ def elementwise(elements, bytes_per_element, passes):
     Source: NVIDIA, Memory-Limited Layers User's Guide, https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited
     Leaves out: cache hits between neighbouring operators; vectors such as norm weights
 
-    >>> float(elementwise(2160 * 5120, 2, 1))  # oracle S002-01
+    >>> float(elementwise(2160 * 5120, 2, 1))  # worked in the bandwidth-accounting note
     22118400.0
     """
     moved = 1.0 * elements * bytes_per_element * passes
@@ -190,7 +190,7 @@ def optimizer_step(parameters, bytes_read_written):
     Source: count of tensors; Rajbhandari et al., ZeRO, SC 2020, section 3.1, https://arxiv.org/abs/1910.02054
     Leaves out: gradient clipping and norms (one more read of the gradients)
 
-    >>> float(optimizer_step(70e9, 28)) / 512000  # bytes a token; oracle S000-12
+    >>> float(optimizer_step(70e9, 28)) / 512000  # bytes a token; worked in the cost-of-bandwidth note
     3828125.0
     """
     return inside(1.0 * parameters * bytes_read_written, parameters >= 0, bytes_read_written >= 0)
@@ -206,7 +206,7 @@ def adam_mixed_precision(parameters):
     Source: Kingma and Ba, Adam, ICLR 2015, algorithm 1, https://arxiv.org/abs/1412.6980; Rajbhandari et al., ZeRO, SC 2020, section 3.1
     Leaves out: fp32 gradients (2 more), clipping, unfused implementations (several times as much)
 
-    >>> float(adam_mixed_precision(70e9))  # oracle S000-12
+    >>> float(adam_mixed_precision(70e9))  # worked in the cost-of-bandwidth note
     1960000000000.0
     """
     return inside(28.0 * parameters, parameters >= 0)

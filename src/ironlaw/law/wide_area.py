@@ -24,7 +24,7 @@ def great_circle(latitude, longitude, other_latitude, other_longitude):
         radius: Moritz, Geodetic Reference System 1980, Journal of Geodesy 2000, https://doi.org/10.1007/s001900050278
     Leaves out: that the Earth is no sphere (at most 0.6 %), and that no cable runs straight
 
-    >>> round(float(great_circle(48.7071906, 2.1753469, 37.6869634, -121.7084555)) / 1e3, 1)  # km; oracle S004-08
+    >>> round(float(great_circle(48.7071906, 2.1753469, 37.6869634, -121.7084555)) / 1e3, 1)  # km; worked in the study of ten sites
     8930.9
     """
     north, other = np.radians(1.0 * latitude), np.radians(1.0 * other_latitude)
@@ -43,7 +43,7 @@ def light_time(distance):
     Source: BIPM, The International System of Units, 9th ed., 2019, section 2.2, https://www.bipm.org/en/publications/si-brochure
     Leaves out: the glass, the route, every device on it: see fibre_time
 
-    >>> round(1e3 * float(light_time(8930918.10836962)), 4)  # ms; oracle S004-08
+    >>> round(1e3 * float(light_time(8930918.10836962)), 4)  # ms; worked in the study of ten sites
     29.7903
     """
     return inside(1.0 * distance / _LIGHT, distance >= 0)
@@ -61,7 +61,7 @@ def fibre_time(distance, route_factor, refractive_index):
     Source: Saleh and Teich, Fundamentals of Photonics, 3rd ed., 2019, section 10.3 (group velocity in a fibre)
     Leaves out: switches, amplifiers, queues, protocols that wait for an answer
 
-    >>> round(1e3 * float(fibre_time(8930918.10836962, 1.0, 1.49896229)), 3)  # ms at 200,000 km/s; oracle S004-08
+    >>> round(1e3 * float(fibre_time(8930918.10836962, 1.0, 1.49896229)), 3)  # ms at 200,000 km/s; worked in the study of ten sites
     44.655
     """
     time = 1.0 * distance * route_factor * refractive_index / _LIGHT
@@ -90,17 +90,17 @@ def tree_all_reduce(n, size, bandwidth, latency):
 
 
 def shared_pipe(n, size, bandwidth):
-    """Exchange through one pipe that n sites share, the simplified model of document 004: ``size / (bandwidth / n)``.
+    """Exchange through one pipe that n sites share, the simplified model of the study of ten sites: ``size / (bandwidth / n)``.
 
     Parameters
         n [1]: sites, >= 1
         size [B]: bytes each site sends, >= 0
         bandwidth [B/s]: of the pipe, shared, > 0
     Returns [s]: time
-    Source: document 004 of the project, section "Communication time of data parallelism"; errata E004-6
+    Source: the study of ten sites, section "Communication time of data parallelism"; errata E004-6
     Leaves out: the way back, latency, an algorithm: a ring over links of this bandwidth takes 2 (n - 1) / n size / bandwidth
 
-    >>> round(float(shared_pipe(10, 140e9, 10 * 1024**3)), 4)  # oracle S004-06
+    >>> round(float(shared_pipe(10, 140e9, 10 * 1024**3)), 4)  # worked in the study of ten sites
     130.3852
     """
     return inside(ratio(1.0 * size, ratio(1.0 * bandwidth, 1.0 * n)), n >= 1, size >= 0, bandwidth > 0)
@@ -136,10 +136,10 @@ def communication_share(communication, compute):
         communication [s]: exposed communication of a step, >= 0
         compute [s]: time of the step without it, > 0
     Returns [1]: share, below 1; one less it is the compute utilisation
-    Source: document 004 of the project, section "Communication time of data parallelism" (its comm/compute ratio)
+    Source: the study of ten sites, section "Communication time of data parallelism" (its comm/compute ratio)
     Leaves out: waiting for anything else
 
-    >>> round(100 * float(communication_share(23.46932888031006, 1.0000503596788266)), 3)  # oracle S004-07
+    >>> round(100 * float(communication_share(23.46932888031006, 1.0000503596788266)), 3)  # worked in the study of ten sites
     95.913
     """
     return inside(ratio(1.0 * communication, 1.0 * compute + communication), communication >= 0, compute > 0)
@@ -155,7 +155,7 @@ def effective_accelerators(gpus, communication_share):
     Source: errata E003-23: with a constant share r of communication the efficiency is 1 - r for any number of accelerators
     Leaves out: that the share grows with the number of accelerators
 
-    >>> float(effective_accelerators(256, 0.15))  # oracle S003-58
+    >>> float(effective_accelerators(256, 0.15))  # worked in the training chapter
     217.6
     """
     return inside(gpus * (1.0 - communication_share), gpus >= 0, fraction(communication_share))
