@@ -65,7 +65,7 @@ def test_twice_the_utilisation_halves_time_and_energy():
 
 
 def test_a_plan_that_cannot_be_is_refused():
-    with pytest.raises(IronlawError, match="cannot exist"):
+    with pytest.raises(IronlawError, match="not possible"):
         money("llama-3-8b", on="h100-sxm", gpus=8, tp=16, pp=1, tokens="1T")
 
 
@@ -132,7 +132,7 @@ def test_a_model_brings_its_run():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"on": "h100-sxm", "gpus": 8}, "lacks a run"),
+        ({"on": "h100-sxm", "gpus": 8}, "missing MODEL"),
         ({"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}, "--tokens"),
         ({"gpu_hours": 10, "on": "h100-sxm"}, "--gpus"),
         ({**BILL, "model": "llama-3-8b"}, "not both"),

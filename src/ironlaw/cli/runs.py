@@ -1,4 +1,4 @@
-"""``ironlaw runs list|show|compare|gate|add|export|import|forget|label``: measured runs kept on this machine."""
+"""``ironlaw runs list|show|compare|gate|add|export|import|forget|label``: measured runs stored on this machine."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ _EXAMPLES = """
 Examples:
   ironlaw diagnose trace.json.gz --keep --label main
   ironlaw runs add diagnosis.json --label candidate
-  ironlaw runs gate main                          (the latest run against the newest labelled main)
+  ironlaw runs gate main                          (compare the latest run with the newest one labelled main)
   ironlaw runs compare main latest
-  ironlaw runs export main --redact -o run.json   (names hashed; then: ironlaw runs import run.json)
+  ironlaw runs export main --redact -o run.json   (names are hashed; on the other machine: ironlaw runs import run.json)
 
-RUN is an id, the start of one, a label (its newest run) or `latest`.
+RUN is an id, the start of an id, a label (the newest run with it) or `latest`.
 """
 
 
 @click.group("runs", epilog=_EXAMPLES)
 def command() -> None:
-    """Keep measured runs on this machine: list, show, compare, gate. Nothing leaves it."""
+    """Store measured runs on this machine: list, show, compare, gate."""
 
 
 def _common(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every verb here takes."""
+    """Add the options of every verb."""
     verb = click.option("--json", "as_json", is_flag=True, help="print JSON")(verb)
     return click.option(
-        "--store", metavar="FILE", help="the store, an SQLite file (default: $IRONLAW_STORE, else the folder for a user's data)"
+        "--store", metavar="FILE", help="the store, an SQLite file (default: $IRONLAW_STORE, else the folder for user data)"
     )(verb)
 
 
 def _print(as_json: bool, data: dict[str, Any], page: Callable[..., str]) -> None:
-    """The answer as JSON with the keys every answer has, or as a page."""
+    """Print the answer, as JSON with the keys of every answer or as a page."""
     from ironlaw.cli.estimate import wants_colour
-    from ironlaw.report.runs import with_common_keys
+    from ironlaw.report.runs import add_common_keys
 
     if as_json:
-        sys.stdout.write(json.dumps(with_common_keys(data), indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(add_common_keys(data), indent=1, allow_nan=False) + "\n")
     else:
         sys.stdout.write(page(data, wants_colour()) + "\n")
 
 
 @command.command("list")
-@click.option("--label", metavar="NAME", help="only runs of this label")
+@click.option("--label", metavar="NAME", help="only runs with this label")
 @click.option("-n", "--most", type=click.IntRange(min=1), metavar="N", help="only the N newest")
 @_common
 def list_runs(label: str | None, most: int | None, store: str | None, as_json: bool) -> int:
-    """The runs that are kept, the newest first."""
+    """List the stored runs, the newest first."""
     from ironlaw.measure.runs import store as runs
     from ironlaw.report import runs as report
 
-    _print(as_json, report.list_data(runs.listed(store, label, most), str(store or runs.default_path())), report.list_page)
+    _print(as_json, report.list_data(runs.list_runs(store, label, most), str(store or runs.default_path())), report.list_page)
     return 0
 
 
@@ -63,12 +63,12 @@ def list_runs(label: str | None, most: int | None, store: str | None, as_json: b
 @click.argument("run")
 @_common
 def show(run: str, store: str | None, as_json: bool) -> int:
-    """One run: where it comes from, its steps, its window and its verdict; with --json its whole diagnosis."""
+    """Show one run: origin, steps, window and verdict; with --json the whole diagnosis."""
     from ironlaw.measure.runs import store as runs
     from ironlaw.report import runs as report
 
-    kept, diagnosis = runs.shown(run, store)
-    _print(as_json, report.show_data(kept, diagnosis, runs.samples(kept.id, store)), report.show_page)
+    stored, diagnosis = runs.load_run(run, store)
+    _print(as_json, report.show_data(stored, diagnosis, runs.load_samples(stored.id, store)), report.show_page)
     return 0
 
 
@@ -77,78 +77,78 @@ def show(run: str, store: str | None, as_json: bool) -> int:
 @click.argument("b")
 @_common
 def compare(a: str, b: str, store: str | None, as_json: bool) -> int:
-    """Run B beside run A: steps and the parts of the window, ranked by the seconds between them."""
-    from ironlaw.measure.runs.differences import compared
+    """Compare run B with run A: steps and parts of the window, the largest difference first."""
+    from ironlaw.measure.runs.differences import compare_runs
     from ironlaw.report import runs as report
 
-    _print(as_json, report.compare_data(compared(a, b, store)), report.compare_page)
+    _print(as_json, report.compare_data(compare_runs(a, b, store)), report.compare_page)
     return 0
 
 
 @command.command("gate")
 @click.argument("baseline")
 @click.argument("run", default="latest")
-@click.option("--across", is_flag=True, help="compare runs of different fingerprints, or of a machine that others used")
+@click.option("--across", is_flag=True, help="compare even if the fingerprints differ or others used the machine")
 @_common
 def gate(baseline: str, run: str, across: bool, store: str | None, as_json: bool) -> int:
-    """RUN (the latest) against BASELINE: exit status 0 no slower, 1 slower, 4 cannot be told."""
+    """Check RUN (default: latest) against BASELINE. Exit status: 0 not slower, 1 slower, 4 inconclusive."""
     from ironlaw.measure.runs import store as runs
     from ironlaw.report import runs as report
 
-    found = runs.gated(baseline, run, store, across)
+    found = runs.gate_run(baseline, run, store, across)
     _print(as_json, report.gate_data(found, across), report.gate_page)
     return found.gate.exit_status
 
 
 @command.command("add")
 @click.argument("diagnosis")
-@click.option("--label", metavar="NAME", help="a name for the run; several runs may bear it, and it means the newest")
-@click.option("--contended", is_flag=True, help="others used the machine: a gate takes the run only with --across")
+@click.option("--label", metavar="NAME", help="a label for the run; several runs may share one, which then means the newest")
+@click.option("--contended", is_flag=True, help="others used the machine: gate then needs --across")
 @_common
 def add(diagnosis: str, label: str | None, contended: bool, store: str | None, as_json: bool) -> int:
-    """Keep a diagnosis that `ironlaw diagnose --json` wrote."""
-    from ironlaw.measure.runs import recorded
+    """Store a diagnosis from `ironlaw diagnose --json`."""
+    from ironlaw.measure.runs import saved_diagnosis
     from ironlaw.measure.runs import store as runs
 
-    data = recorded.checked(recorded.read(diagnosis), diagnosis)
-    return _said(runs.keep(data, label, store, origin="added", contended=contended), "kept", as_json)
+    data = saved_diagnosis.check_diagnosis(saved_diagnosis.read_diagnosis(diagnosis), diagnosis)
+    return _report_change(runs.save_run(data, label, store, origin="added", contended=contended), "kept", as_json)
 
 
 @command.command("import")
 @click.argument("file")
-@click.option("--label", metavar="NAME", help="a name for the run, in place of the one it was exported with")
+@click.option("--label", metavar="NAME", help="a label for the run (default: the label it was exported with)")
 @_common
 def import_run(file: str, label: str | None, store: str | None, as_json: bool) -> int:
-    """Keep a run that `ironlaw runs export` wrote."""
-    from ironlaw.measure.runs.exchange import imported
+    """Store a run from `ironlaw runs export`."""
+    from ironlaw.measure.runs.exchange import import_run
 
-    return _said(imported(file, label, store), "kept", as_json)
+    return _report_change(import_run(file, label, store), "kept", as_json)
 
 
 @command.command("export")
 @click.argument("run")
-@click.option("--redact", is_flag=True, help="hash paths, hosts, users and names that are not of public libraries; numbers stay")
-@click.option("--name", "names", multiple=True, metavar="WORD", help="with --redact: hide this word too, wherever it stands")
+@click.option("--redact", is_flag=True, help="hash paths, hosts, users and all names but those of public libraries; numbers stay")
+@click.option("--name", "names", multiple=True, metavar="WORD", help="with --redact: also hide this word everywhere")
 @click.option("-o", "--output", metavar="FILE", help="write to this file (default: print)")
-@click.option("--store", metavar="FILE", help="the store, an SQLite file (default: $IRONLAW_STORE, else the folder for a user's data)")
+@click.option("--store", metavar="FILE", help="the store, an SQLite file (default: $IRONLAW_STORE, else the folder for user data)")
 def export(run: str, redact: bool, names: tuple[str, ...], output: str | None, store: str | None) -> int:
-    """A run as one JSON file, for `ironlaw runs import`."""
+    """Export a run as one JSON file, for `ironlaw runs import`."""
     from ironlaw.errors import QuestionError
-    from ironlaw.measure.runs.exchange import exported
+    from ironlaw.measure.runs.exchange import export_run
 
     if names and not redact:
-        raise QuestionError("--name hides words of a redacted export: give --redact too")
-    text = json.dumps(exported(run, store, redact, names), indent=1, allow_nan=False) + "\n"
+        raise QuestionError("--name needs --redact")
+    text = json.dumps(export_run(run, store, redact, names), indent=1, allow_nan=False) + "\n"
     if output is None:
         sys.stdout.write(text)
         return 0
     _write(output, text)
-    click.echo(f"ironlaw: wrote {output}{', names hashed: read it before you send it' if redact else ''}", err=True)
+    click.echo(f"ironlaw: wrote {output}{'; names are hashed: read the file before you send it' if redact else ''}", err=True)
     return 0
 
 
 def _write(output: str, text: str) -> None:
-    """The whole file or none of it."""
+    """Write the whole file or nothing."""
     import contextlib
     import os
     import tempfile
@@ -156,15 +156,15 @@ def _write(output: str, text: str) -> None:
 
     from ironlaw.errors import InputError
 
-    made = ""
+    temporary = ""
     try:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=Path(output).parent, prefix=".ironlaw-", delete=False) as file:
-            made = file.name
+            temporary = file.name
             file.write(text)
-        os.replace(made, output)
+        os.replace(temporary, output)
     except (OSError, ValueError) as error:
         with contextlib.suppress(OSError):
-            os.unlink(made)
+            os.unlink(temporary)
         raise InputError(f"{output}: cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
 
@@ -175,7 +175,7 @@ def forget(run: str, store: str | None, as_json: bool) -> int:
     """Delete a run from the store."""
     from ironlaw.measure.runs import store as runs
 
-    return _said(runs.forgotten(run, store), "forgotten", as_json)
+    return _report_change(runs.delete_run(run, store), "forgotten", as_json)
 
 
 @command.command("label")
@@ -183,14 +183,14 @@ def forget(run: str, store: str | None, as_json: bool) -> int:
 @click.argument("name")
 @_common
 def label_run(run: str, name: str, store: str | None, as_json: bool) -> int:
-    """Name a run; an empty NAME takes its label away."""
+    """Set the label of a run; an empty NAME removes it."""
     from ironlaw.measure.runs import store as runs
 
-    return _said(runs.labelled(run, name or None, store), "labelled", as_json)
+    return _report_change(runs.label_run(run, name or None, store), "labelled", as_json)
 
 
-def _said(kept: Any, done: str, as_json: bool) -> int:
+def _report_change(run: Any, done: str, as_json: bool) -> int:
     from ironlaw.report import runs as report
 
-    _print(as_json, report.kept_data(kept, done), report.kept_page)
+    _print(as_json, report.change_data(run, done), report.change_page)
     return 0

@@ -1,4 +1,4 @@
-"""Kept runs as plain data and as pages: the list, one run, two side by side, a gate."""
+"""Stored runs as plain data and as pages: the list, one run, a comparison, a gate."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ironlaw.estimate.as_data import common_keys
 from ironlaw.measure.read.limits import printable
 from ironlaw.measure.runs.differences import NS, window_parts
 from ironlaw.measure.runs.gate import LEAST_SAMPLES, NOISE_TIMES
-from ironlaw.measure.runs.recorded import BESIDE, TERMS, WALL, Sample, medians, paces
-from ironlaw.measure.runs.store import Gated, Kept
+from ironlaw.measure.runs.saved_diagnosis import BESIDE, TERMS, WALL, Sample, medians, values_by_step
+from ironlaw.measure.runs.store import GatedRun, StoredRun
 from ironlaw.report.estimate import Ink
 
 NAMES = {
@@ -27,15 +27,15 @@ NAMES = {
 }
 
 
-def with_common_keys(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer with the keys that every answer has; no catalogue is read for these."""
+def add_common_keys(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the keys of every answer, without reading the catalogue."""
     common = common_keys(data.get("assumptions", []), data.get("warnings", []))
     return common | {key: value for key, value in data.items() if key not in common}
 
 
-def run_data(kept: Kept) -> dict[str, Any]:
-    """A run as the store lists it."""
-    data = asdict(kept)
+def run_data(run: StoredRun) -> dict[str, Any]:
+    """A stored run as plain data."""
+    data = asdict(run)
     step = data.pop("step_ns")
     return {**{k: v for k, v in data.items() if k not in ("number", "store", "new")}, "step_seconds": None if step is None else step * NS}
 
@@ -43,22 +43,22 @@ def run_data(kept: Kept) -> dict[str, Any]:
 # The list
 
 
-def list_data(runs: Sequence[Kept], store: str) -> dict[str, Any]:
-    """All runs."""
-    return {"store": store, "runs": [run_data(kept) for kept in runs]}
+def list_data(runs: Sequence[StoredRun], store: str) -> dict[str, Any]:
+    """The list of runs as plain data."""
+    return {"store": store, "runs": [run_data(run) for run in runs]}
 
 
 def list_page(data: Mapping[str, Any], colour: bool = False) -> str:
-    """One line a run."""
+    """One line for each run."""
     ink, runs = Ink(colour), data["runs"]
     if not runs:
-        return f"no runs are kept in {plain(data['store'])}: `ironlaw diagnose FILE --keep` or `ironlaw runs add` keeps one"
-    head = ["run", "label", "kept (UTC)", "step", "steps", "bound by", "device", "ranks", ""]
+        return f"no runs in {plain(data['store'])}: store one with `ironlaw diagnose FILE --keep` or `ironlaw runs add`"
+    head = ["run", "label", "stored (UTC)", "step", "steps", "bottleneck", "device", "ranks", ""]
     rows = [
         [
             r["id"],
             r["label"] or "-",
-            _when(r["kept_at"]),
+            _date(r["kept_at"]),
             _seconds(r["step_seconds"]),
             str(r["steps"]),
             r["roof"] or "-",
@@ -80,14 +80,14 @@ def _setting(run: Mapping[str, Any], part: str, key: str) -> Any:
 # One run
 
 
-def show_data(kept: Kept, diagnosis: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
-    """A run with its diagnosis, and the medians of its steps."""
-    middle = {name: value * NS for name, value in medians(paces(samples)).items()}
-    return {"run": run_data(kept), "store": kept.store, "step_medians": middle, "diagnosis": dict(diagnosis)}
+def show_data(run: StoredRun, diagnosis: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
+    """A run with its diagnosis and the medians of its steps, as plain data."""
+    middle = {name: value * NS for name, value in medians(values_by_step(samples)).items()}
+    return {"run": run_data(run), "store": run.store, "step_medians": middle, "diagnosis": dict(diagnosis)}
 
 
 def show_page(data: Mapping[str, Any], colour: bool = False) -> str:
-    """A run in a screen: what, on what, how long, where it goes, what it was bound by."""
+    """One run on one screen: origin, step time, bottleneck, files, parts of the window."""
     ink = Ink(colour)
     return "\n\n".join("\n".join(lines) for lines in (list(_head(data, ink)), list(_files(data, ink)), list(_parts(data, ink))) if lines)
 
@@ -95,16 +95,16 @@ def show_page(data: Mapping[str, Any], colour: bool = False) -> str:
 def _head(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     run, diagnosis = data["run"], data["diagnosis"]
     yield ink.bold(f"run {_name(run)}")
-    yield f"kept {_when(run['kept_at'])} UTC, {run['origin']}, by ironlaw {plain(run['tool_version'])}; fingerprint {run['fingerprint']}"
+    yield f"stored {_date(run['kept_at'])} UTC, {run['origin']}, by ironlaw {plain(run['tool_version'])}; fingerprint {run['fingerprint']}"
     if run["step_seconds"] is not None:
-        yield f"step {ink.bold(_seconds(run['step_seconds']))}, the median of {run['steps']}"
+        yield f"step {ink.bold(_seconds(run['step_seconds']))}, median of {run['steps']}"
     verdict = diagnosis.get("verdict") or {}
     if run["roof"]:
         gain = verdict.get("gain")
         pair = isinstance(gain, list) and len(gain) == 2 and all(isinstance(g, (int, float)) for g in gain)
-        told = f", gain {gain[0]:.2f}x to {gain[1]:.2f}x" if pair and gain is not None else ""
+        faster = f", {gain[0]:.2f}x to {gain[1]:.2f}x faster without it" if pair and gain is not None else ""
         after = f", then {plain(str(verdict['next']))}" if verdict.get("next") else ""
-        yield f"bound by {ink.bold(plain(run['roof']))}{told}{after}"
+        yield f"bound by {ink.bold(plain(run['roof']))}{faster}{after}"
     if run["contended"]:
         yield ink.bad("contended: others used the machine")
     if diagnosis.get("redacted") is True:
@@ -140,38 +140,38 @@ def _parts(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     rows = [[NAMES[t], _seconds(window[t]), f"{window[t] / wall:.1%}" if wall else "-"] for t in TERMS if t in window]
     rows += [["window", _seconds(wall), ""]]
     rows += [[f"({NAMES[t]})", _seconds(window[t]), f"{window[t] / wall:.1%}" if wall else "-"] for t in BESIDE[:2] if t in window]
-    yield from table(["the window, mean over ranks", "time", "share"], rows, ink, right={1, 2})
+    yield from table(["window, mean over ranks", "time", "share"], rows, ink, right={1, 2})
 
 
 # Two runs
 
 
 def compare_data(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Two runs side by side."""
+    """The comparison of two runs as plain data."""
     warnings = []
     if found["settings_that_differ"]:
-        warnings.append(f"the fingerprints differ in {', '.join(found['settings_that_differ'])}: not all of the difference is the change's")
+        warnings.append(f"the fingerprints differ in {', '.join(found['settings_that_differ'])}: your change is not the only difference")
     if any(run.contended for run in (found["a"], found["b"])):
         warnings.append("others used the machine during one of the runs")
     return {**found, "a": run_data(found["a"]), "b": run_data(found["b"]), "warnings": warnings}
 
 
 def compare_page(data: Mapping[str, Any], colour: bool = False) -> str:
-    """The verdict first, then parts by the seconds they differ by."""
+    """The step times first, then the parts, the largest difference first."""
     ink, a, b = Ink(colour), data["a"], data["b"]
     difference = data["step"]["difference"]
-    first = [ink.bold(f"{_name(b)} against {_name(a)}")]
+    first = [ink.bold(f"{_name(b)} compared with {_name(a)}")]
     if difference is None:
-        first.append("no step times in both runs: windows only")
+        first.append("one of the runs has no step times: only windows are compared")
     else:
         shift = difference["shift"]
         word = "slower" if difference["seconds"] > 0 else "faster"
-        told = f" ({_percent(shift)})" if shift is not None else ""
+        relative = f" ({_percent(shift)})" if shift is not None else ""
         first.append(
-            f"the median step is {_seconds(abs(difference['seconds']))} {word}{told}; `ironlaw runs gate` says whether that is noise"
+            f"the median step is {_seconds(abs(difference['seconds']))} {word}{relative}; `ironlaw runs gate` checks whether this is noise"
         )
     if data["roof"]["a"] or data["roof"]["b"]:
-        first.append(f"bound by {plain(data['roof']['a'] or '-')}, then by {plain(data['roof']['b'] or '-')}")
+        first.append(f"bottleneck of A: {plain(data['roof']['a'] or '-')}; of B: {plain(data['roof']['b'] or '-')}")
     parts = [first, _spread_lines(data, ink)]
     window = data["window"]
     if window["terms"]:
@@ -211,8 +211,8 @@ def _term_lines(title: str, rows: Sequence[Mapping[str, Any]], ink: Ink) -> list
 # A gate
 
 
-def gate_data(found: Gated, across: bool) -> dict[str, Any]:
-    """The verdict, why, and every check."""
+def gate_data(found: GatedRun, across: bool) -> dict[str, Any]:
+    """The verdict of a gate, its reasons and its checks, as plain data."""
     checks = [
         {
             "quantity": c.quantity,
@@ -242,10 +242,10 @@ def gate_data(found: Gated, across: bool) -> dict[str, Any]:
 
 
 def gate_page(data: Mapping[str, Any], colour: bool = False) -> str:
-    """The verdict, why, and the table of checks."""
+    """The verdict, its reasons, and a table of the checks."""
     ink = Ink(colour)
     mark = {"slower": ink.bad, "inconclusive": ink.bold}.get(data["verdict"], ink.good)
-    parts = [[f"{mark(data['verdict'])}: {_name(data['run'])} against {_name(data['baseline'])}", *map(plain, data["reasons"])]]
+    parts = [[f"{mark(data['verdict'])}: {_name(data['run'])} compared with {_name(data['baseline'])}", *map(plain, data["reasons"])]]
     if data["checks"]:
         rows = [
             [
@@ -255,47 +255,47 @@ def gate_page(data: Mapping[str, Any], colour: bool = False) -> str:
                 _percent(c["shift"]),
                 f"{c['threshold']:.1%}",
                 f"{c['p_slower']:.2g}",
-                "within the gate" if c["verdict"] == "inconclusive" and c["quantity"] != WALL else c["verdict"],
+                "within the limit" if c["verdict"] == "inconclusive" and c["quantity"] != WALL else c["verdict"],
             ]
             for c in data["checks"]
         ]
-        head = ["of a step", "baseline", "run", "shift", "gate at", "p slower", ""]
+        head = ["part of a step", "baseline", "run", "shift", "limit", "p slower", ""]
         parts.append(list(table(head, rows, ink, right={1, 2, 3, 4, 5})))
         c = data["checks"][0]
         if c["noise"] is not None:
             parts[-1].append(
-                f"gate at the larger of 3.0% and {NOISE_TIMES:g} x noise {c['noise']:.2%}, learned from {c['noise_from_runs']} other runs;"
+                f"limit: the larger of 3.0% and {NOISE_TIMES:g} x noise {c['noise']:.2%}, learned from {c['noise_from_runs']} other runs;"
                 f" {c['samples'][0]} and {c['samples'][1]} steps, at least {LEAST_SAMPLES} each"
             )
     parts.append([ink.bad("warning: ") + w for w in data["warnings"]])
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
-# A run that was kept, labelled or forgotten
+# A run that was stored, labelled or deleted
 
 
-def kept_data(kept: Kept, done: str) -> dict[str, Any]:
-    """What was done to a run."""
-    again = done == "kept" and not kept.new
-    warnings = ["the same diagnosis is kept already: nothing was added"] if again else []
-    if kept.renamed:
-        warnings[-1] += f"; it was labelled {plain(kept.renamed)}, which no longer names it"
-    return {"done": done, "new": kept.new, "store": kept.store, "run": run_data(kept), "warnings": warnings}
+def change_data(run: StoredRun, done: str) -> dict[str, Any]:
+    """What was done to a run, as plain data."""
+    again = done == "kept" and not run.new
+    warnings = ["the store already has this diagnosis: nothing was added"] if again else []
+    if run.renamed:
+        warnings[-1] += f"; its label was {plain(run.renamed)} and is now replaced"
+    return {"done": done, "new": run.new, "store": run.store, "run": run_data(run), "warnings": warnings}
 
 
-def kept_page(data: Mapping[str, Any], colour: bool = False) -> str:
-    """One line, and a warning where there is one."""
+def change_page(data: Mapping[str, Any], colour: bool = False) -> str:
+    """One line, and warnings."""
     ink, run = Ink(colour), data["run"]
     step = f", step {_seconds(run['step_seconds'])} over {run['steps']}" if run["step_seconds"] is not None else ""
     lines = [f"{data['done']}: run {_name(run)}{step}, in {plain(data['store'])}"]
     return "\n".join(lines + [ink.bad("warning: ") + w for w in data["warnings"]])
 
 
-# Setting
+# Layout
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], ink: Ink, right: set[int]) -> Iterator[str]:
-    """Rows under their heads; the columns in ``right`` are set to the right."""
+    """Lay out rows under their heads; the columns in ``right`` are aligned to the right."""
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(len(title), *(len(row[i]) for row in cells), 0) for i, title in enumerate(head)]
 
@@ -309,7 +309,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], ink: Ink, right: s
 
 
 def plain(text: str) -> str:
-    """Text from a file without what a terminal would obey."""
+    """Text from a file without control characters of a terminal."""
     return printable(text, None)
 
 
@@ -317,7 +317,7 @@ def _name(run: Mapping[str, Any]) -> str:
     return f"{run['id']} ({plain(run['label'])})" if run["label"] else str(run["id"])
 
 
-def _when(text: str) -> str:
+def _date(text: str) -> str:
     return plain(text[:19].replace("T", " "))
 
 
@@ -326,7 +326,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _percent(value: float) -> str:
-    """A signed share, where nothing is +0.0%."""
+    """A signed percentage; zero is +0.0%."""
     return f"{round(value, 3) + 0.0:+.1%}"
 
 

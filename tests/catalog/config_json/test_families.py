@@ -320,7 +320,7 @@ def test_tensor_parallel_must_divide_the_heads_of_every_layer():
     assert "tp 8 does not divide num_attention_heads 12, 16, 20" in rules.broken(group.job, group.plan, group.rules, 0)
 
 
-# --- what is not understood ----------------------------------------------------------------------------------------
+# --- what is not modelled ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_a_field_without_weights_is_no_reason_to_refuse(harmless):
 
 
 def test_an_unknown_type_is_named_with_what_is_near():
-    with pytest.raises(UnsupportedError, match=r"model_type 'llama5' is not understood; nearest understood: .*llama"):
+    with pytest.raises(UnsupportedError, match=r"unknown model_type 'llama5'; nearest known: .*llama"):
         model_from_config(LLAMA | {"model_type": "llama5"}, "config.json", "x")
 
 
@@ -419,6 +419,7 @@ def test_a_wrong_value_is_named(name, change, says):
         ({"moe_latent_size": 64}, "moe_latent_size needs num_experts"),
         ({"mamba_layers": 2}, "mamba_layers needs one_block_layers"),
         ({"layer_groups": "x"}, "unknown model field 'layer_groups'"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0, must be a whole number from 1"),
     ],
 )  # fmt: skip
 def test_a_dimension_that_needs_another_says_which(given, says):

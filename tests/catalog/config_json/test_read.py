@@ -168,6 +168,8 @@ def test_explicit_head_dim_wins():
         ({"num_nextn_predict_layers": 1}, "num_nextn_predict_layers"),
         ({"add_swa_attention_sink_bias": True}, "add_swa_attention_sink_bias"),
         ({"model_type": "never_heard_of"}, "never_heard_of"),
+        ({"model_type": "mamba", "state_size": 16}, "not modelled: Mamba-1 (model_type 'mamba')"),
+        ({"state_size": 16}, "not modelled: Mamba-1 (field 'state_size' = 16)"),
         ({"model_type": "roberta"}, "is an encoder"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "encoder-decoder"),
         ({"is_encoder_decoder": True}, "encoder-decoder"),
@@ -223,6 +225,7 @@ def test_a_missing_field_names_field_and_file(field, absent):
         ({"text_config": {"model_type": "llama"}}, "'text_config.hidden_size'"),
         ({"layer_types": ["full_attention"]}, "layer_types"),
         ({"layer_types": "full_attention"}, "layer_types"),
+        ({"model_type": "qwen3_moe", "mlp_only_layers": 3}, "'mlp_only_layers' is 3, expected a list"),
     ],
 )
 def test_a_contradiction_names_the_field(change, says):

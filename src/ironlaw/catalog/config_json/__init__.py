@@ -1,1 +1,1 @@
-"""Hugging Face ``config.json`` files read into a Model, one small function a ``model_type``."""
+"""Read a model from a Hugging Face ``config.json``, or from dimensions."""

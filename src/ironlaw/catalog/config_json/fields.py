@@ -17,38 +17,39 @@ class Fields:
 
     def __init__(self, config: dict[str, Any], where: str, prefix: str = "") -> None:
         self.config, self.where, self.prefix = config, where, prefix
-        self.understood: set[str] = set()  # every field that was asked for
-        self.left_out: list[str] = []  # what a reader knows of and a Model does not hold
+        self.read: set[str] = set()  # names of the fields that were read or ignored
+        self.left_out: list[str] = []  # parts of the model that a Model cannot describe
 
     def with_defaults(self, defaults: dict[str, Any]) -> Fields:
         """The same fields, with ``defaults`` for those that are absent or null."""
         present = {name: value for name, value in self.config.items() if value is not None}
-        other = Fields(defaults | present, self.where, self.prefix)
-        other.understood, other.left_out = self.understood, self.left_out
-        return other
+        return self._replace(defaults | present)
 
     def with_values(self, values: dict[str, Any]) -> Fields:
-        """The same fields, with ``values`` in the place of what the file says."""
-        other = Fields(self.config | values, self.where, self.prefix)
-        other.understood, other.left_out = self.understood, self.left_out
+        """The same fields, with ``values`` in place of those in the file."""
+        return self._replace(self.config | values)
+
+    def _replace(self, config: dict[str, Any]) -> Fields:
+        other = Fields(config, self.where, self.prefix)
+        other.read, other.left_out = self.read, self.left_out
         return other
 
-    def weightless(self, *names: str) -> None:
-        """Says that the fields ``names`` hold no parameters, whatever their values."""
-        self.understood.update(names)
+    def ignore(self, *names: str) -> None:
+        """Accept the fields ``names`` with any value: they have no parameters of their own."""
+        self.read.update(names)
 
     def size(self, *names: str, default: int | None = None) -> int:
         """A whole number above zero, under the first of ``names`` that the file has."""
         name, value = self._find(names)
         if value is None:
             if default is None:
-                raise InputError(f"{self.where}: required field '{self.prefix}{names[0]}' is missing")
+                raise self.missing(names[0])
             return default
         whole = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
         if isinstance(value, bool) or not whole or not 0 < value <= LARGEST_COUNT or value != int(value):
-            raise InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(value)}, a whole number above 0 is expected")
+            raise self.wrong(name, "a whole number above 0")
         if name in LAYER_COUNTS and value > MOST_LAYERS:
-            raise InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(value)}, at most {MOST_LAYERS:,} layers are expected")
+            raise self.wrong(name, f"at most {MOST_LAYERS:,} layers")
         return int(value)
 
     def count(self, *names: str, default: int = 0) -> int:
@@ -60,60 +61,88 @@ class Fields:
 
     def flag(self, name: str, default: bool | None = None) -> bool:
         """True or false."""
-        self.understood.add(name)
-        value = self.config.get(name)
+        name, value = self._find((name,))
         if value is None:
             if default is None:
-                raise InputError(f"{self.where}: required field '{self.prefix}{name}' is missing")
+                raise self.missing(name)
             return default
         if not isinstance(value, bool):
-            raise InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(value)}, true or false is expected")
+            raise self.wrong(name, "true or false")
         return value
 
     def text(self, *names: str, default: str | None = None) -> str:
         """A string, under the first of ``names`` that the file has."""
         name, value = self._find(names)
-        if value is None and default is not None:
-            return default
         if value is None:
-            raise InputError(f"{self.where}: required field '{self.prefix}{names[0]}' is missing")
+            if default is None:
+                raise self.missing(names[0])
+            return default
         if not isinstance(value, str):
-            raise InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(value)}, a text is expected")
+            raise self.wrong(name, "a string")
         return value
+
+    def numbers(self, name: str, count: int, whole: bool = False) -> list[float]:
+        """A list of ``count`` numbers from above 0 to 1e6, whole ones with ``whole``."""
+        _, listed = self._find((name,))
+        if not isinstance(listed, list) or len(listed) != count or not all(_is_positive(item, whole) for item in listed):
+            raise self.wrong(name, f"a list of {count} {'whole ' if whole else ''}numbers above 0")
+        return [float(item) for item in listed]
+
+    def number(self, name: str) -> float:
+        """A number from above 0 to 1e6."""
+        _, value = self._find((name,))
+        if not _is_positive(value):
+            raise self.wrong(name, "a number above 0")
+        return float(value)
 
     def any_dropout(self, *names: str, default: float = 0.0) -> bool:
         """Whether one of the dropout rates is above zero."""
-        rates = [self._rate(name, default) for name in names]
-        return any(rate > 0.0 for rate in rates)
+        return max([self._rate(name, default) for name in names]) > 0.0
 
     def inner(self, name: str) -> Fields:
         """The object under ``name``; an absent one is empty."""
         value = self.config.get(name)
         if value is not None and not isinstance(value, dict):
-            raise InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(value)}, an object is expected")
+            raise self.wrong(name, "an object")
         return Fields(value or {}, self.where, f"{self.prefix}{name}.")
 
-    def refuse(self, name: str, because: str) -> UnsupportedError:
-        """The error for a field that is understood and not modelled."""
-        return UnsupportedError(f"{self.where}: field '{self.prefix}{name}' = {shown(self.config.get(name))} is not understood: {because}")
+    def missing(self, name: str, instead: str = "") -> InputError:
+        """The error for a field that the file must have."""
+        return InputError(f"{self.where}: required field '{self.prefix}{name}'{f' (or {instead!r})' if instead else ''} is missing")
+
+    def wrong(self, name: str, expected: str) -> InputError:
+        """The error for a field whose value has the wrong type or size."""
+        return InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(self.config.get(name))}, expected {expected}")
+
+    def refuse(self, name: str, what: str) -> UnsupportedError:
+        """The error for a field that describes something a Model cannot describe."""
+        return UnsupportedError(f"{self.where}: not modelled: {what} (field '{self.prefix}{name}' = {shown(self.config.get(name))})")
+
+    def contradict(self, name: str, because: str) -> UnsupportedError:
+        """The error for a field that contradicts another."""
+        return UnsupportedError(f"{self.where}: field '{self.prefix}{name}' is {shown(self.config.get(name))}, but {because}")
 
     def _find(self, names: tuple[str, ...]) -> tuple[str, Any]:
-        self.understood.update(names)
-        present = [name for name in names if self.config.get(name) is not None]
-        return (present[0], self.config[present[0]]) if present else (names[0], None)
+        self.read.update(names)
+        return next(((name, self.config[name]) for name in names if self.config.get(name) is not None), (names[0], None))
 
     def _rate(self, name: str, default: float) -> float:
-        self.understood.add(name)
-        value = self.config.get(name)
+        _, value = self._find((name,))
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-            raise InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(value)}, a rate from 0 to 1 is expected")
+            raise self.wrong(name, "a rate from 0 to 1")
         return float(value)
 
 
+def _is_positive(value: Any, whole: bool = False) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return 0.0 < value < 1e6 and not (whole and value != int(value))
+
+
 def shown(value: Any) -> str:
-    """A value as an error shows it, never long."""
+    """A value as an error quotes it, at most 60 characters."""
     if isinstance(value, int) and abs(value) > LARGEST_COUNT**2:
         return "a number of astronomical size"
     text = repr(value)

@@ -1,15 +1,17 @@
-"""What readers of ``config.json`` share: the fields that many model types spell the same."""
+"""What readers of ``config.json`` share: fields that many model types spell alike, and how experts and windows are spelled."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from ironlaw.catalog.config_json.fields import Fields, shown
+from ironlaw.catalog.model import LayerGroup
 from ironlaw.errors import InputError, UnsupportedError
 
-Kwargs = dict[str, Any]
+Kwargs = dict[str, Any]  # keywords of a Model
 
-BIASED: Kwargs = {
+GPT_FIELDS: Kwargs = {
     "gated_mlp": False,
     "norm": "layernorm",
     "query_key_value_bias": True,
@@ -19,17 +21,17 @@ BIASED: Kwargs = {
 
 
 def multi_head(f: Fields, hidden: int, heads: int) -> Kwargs:
-    """Attention with as many key-value heads as query heads, hidden / heads wide each."""
+    """Attention with one key-value head for each query head, each hidden / heads wide."""
     return {
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "num_key_value_heads": heads,
-        "head_dim": _divided(f, hidden, heads),
+        "head_dim": _divide_by_heads(f, hidden, heads),
     }
 
 
-def rotary(f: Fields, tie: bool, head_dim: int | None = None) -> Kwargs:
-    """The fields that every Llama-like type spells the same; ``head_dim`` is the type's default, None for hidden / heads."""
+def llama_fields(f: Fields, tie: bool, head_dim: int | None = None) -> Kwargs:
+    """The fields that Llama-like types spell alike; ``tie`` and ``head_dim`` are the type's defaults (None: hidden / heads)."""
     hidden, heads = f.size("hidden_size"), f.size("num_attention_heads")
     kv_heads = f.size("num_key_value_heads", default=heads)
     if heads % kv_heads:
@@ -40,36 +42,68 @@ def rotary(f: Fields, tie: bool, head_dim: int | None = None) -> Kwargs:
         "num_hidden_layers": f.size("num_hidden_layers"),
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
-        "head_dim": f.size("head_dim", default=head_dim) if explicit else _divided(f, hidden, heads),
+        "head_dim": f.size("head_dim", default=head_dim) if explicit else _divide_by_heads(f, hidden, heads),
         "intermediate_size": f.size("intermediate_size"),
         "vocab_size": f.size("vocab_size"),
         "max_position_embeddings": f.size("max_position_embeddings"),
         "tie_word_embeddings": f.flag("tie_word_embeddings", tie),
         "gated_mlp": True,
-        "hidden_act": act(f.text("hidden_activation", "hidden_act", default="silu")),
+        "hidden_act": activation(f.text("hidden_activation", "hidden_act", default="silu")),
         "dropout": f.any_dropout("attention_dropout"),
     }
 
 
+def _divide_by_heads(f: Fields, hidden: int, heads: int) -> int:
+    if hidden % heads:
+        raise InputError(f"{f.where}: hidden size {hidden} is not a multiple of {heads} attention heads and no head_dim is given")
+    return hidden // heads
+
+
+def with_llama_names(f: Fields, **names: str) -> Fields:
+    """The same fields under Llama's names, for a file that uses the names given as values."""
+    f.ignore(*names.values())
+    return f.with_defaults({name: f.config.get(other) for name, other in names.items() if f.config.get(other) is not None})
+
+
+def activation(name: str) -> str:
+    """The activation function without its variants."""
+    return "gelu" if name.startswith("gelu") else {"swish": "silu"}.get(name, name)
+
+
+def latent_attention(f: Fields) -> Kwargs:
+    """Multi-head latent attention in DeepSeek's fields, and the fields that Llama-like types spell alike."""
+    if f.flag("attention_bias", False):
+        raise f.refuse("attention_bias", "latent attention with biases")
+    f.ignore("qk_head_dim")  # the sum of its two parts
+    nope, rope = f.size("qk_nope_head_dim"), f.size("qk_rope_head_dim")
+    return llama_fields(f, tie=False, head_dim=nope + rope) | {
+        "head_dim": nope + rope,  # width over which a query and a key are multiplied
+        "q_lora_rank": f.count("q_lora_rank"),
+        "kv_lora_rank": f.size("kv_lora_rank"),
+        "qk_nope_head_dim": nope,
+        "qk_rope_head_dim": rope,
+        "v_head_dim": f.size("v_head_dim"),
+    }
+
+
 def attention_bias(f: Fields) -> Kwargs:
-    """One field for the biases of all four projections."""
+    """One field for the biases of all four projections of attention."""
     bias = f.flag("attention_bias", False)
     return {"query_key_value_bias": bias, "attention_output_bias": bias}
 
 
-def qwen_window(f: Fields) -> Kwargs:
-    """The window of the layers behind the first ``max_window_layers``."""
-    f.weightless("layer_types", "sliding_window")  # which state a window that is switched off, too
-    if not f.flag("use_sliding_window", False):
-        return {}
-    layers = f.size("num_hidden_layers")
-    full = min(layers, f.size("max_window_layers")) if f.config.get("max_window_layers") != 0 else 0
-    return layer_types(f, layers - full)
+def linear_biases(f: Fields, name: str, default: bool = False) -> Kwargs:
+    """One field for the biases of all linear layers."""
+    bias = f.flag(name, default)
+    return {"query_key_value_bias": bias, "attention_output_bias": bias, "mlp_bias": bias}
 
 
-def layer_types(f: Fields, local_layers: int) -> Kwargs:
+# --- layers that differ --------------------------------------------------------------------------------------------
+
+
+def local_window(f: Fields, local_layers: int) -> Kwargs:
     """Window and count of local layers: from ``layer_types`` where the file lists them, else ``local_layers``."""
-    listed = kinds_listed(f, "layer_types", ("full_attention", "sliding_attention"))
+    listed = layer_kinds(f, "layer_types", ("full_attention", "sliding_attention"))
     if listed:
         local_layers = listed.count("sliding_attention")
     if f.config.get("sliding_window") is None or local_layers == 0:
@@ -77,45 +111,113 @@ def layer_types(f: Fields, local_layers: int) -> Kwargs:
     return {"sliding_window": f.size("sliding_window"), "sliding_window_layers": local_layers}
 
 
-def kinds_listed(f: Fields, name: str, known: tuple[str, ...], layers: int | None = None) -> list[str]:
-    """What the file says of each layer under ``name``, every word among ``known``; empty where it says nothing."""
-    f.weightless(name)
+def window_except_every(f: Fields, every: int, *names: str) -> Kwargs:
+    """Every n-th layer is global and the others local; n is under one of ``names``, else ``every``."""
+    layers = f.size("num_hidden_layers")
+    return local_window(f, layers - layers // f.size(*names, default=every))
+
+
+def qwen_window(f: Fields) -> Kwargs:
+    """Layers after the first ``max_window_layers`` are local."""
+    f.ignore("layer_types", "sliding_window")  # present even where use_sliding_window is false
+    if not f.flag("use_sliding_window", False):
+        return {}
+    layers = f.size("num_hidden_layers")
+    full = min(layers, f.size("max_window_layers")) if f.config.get("max_window_layers") != 0 else 0
+    return local_window(f, layers - full)
+
+
+def layer_kinds(f: Fields, name: str, known: tuple[str, ...]) -> list[str]:
+    """The kind of each layer as listed under ``name``, all among ``known``; empty where the file has no such list."""
+    f.ignore(name)
     listed: Any = f.config.get(name)
     if listed is None:
         return []
-    layers = f.size("num_hidden_layers") if layers is None else layers
+    layers = f.size("num_hidden_layers")
     if not isinstance(listed, list) or len(listed) != layers:
-        raise InputError(f"{f.where}: field '{f.prefix}{name}' is expected to be a list of {layers} texts")
-    for kind in listed:
-        if kind not in known:
-            raise UnsupportedError(f"{f.where}: field '{f.prefix}{name}' holds {shown(kind)}, which is not understood")
+        raise f.wrong(name, f"a list of {layers} strings")
+    refuse_other_kinds(f, name, listed, known)
     return listed
 
 
-def pattern(f: Fields, every: int, *names: str) -> Kwargs:
-    """Windows where all layers are local but one in so many; the number under one of ``names``, else ``every``."""
-    layers = f.size("num_hidden_layers")
-    return layer_types(f, layers - layers // f.size(*names, default=every))
+def refuse_other_kinds(f: Fields, name: str, listed: Any, known: Any) -> None:
+    """Refuse a list of layers or a pattern that has an entry outside ``known``."""
+    for kind in listed:
+        if not isinstance(kind, str) or kind not in known:
+            raise UnsupportedError(f"{f.where}: not modelled: a layer of kind {shown(kind)} (field '{f.prefix}{name}')")
 
 
-def biased(f: Fields, name: str, default: bool = False) -> Kwargs:
-    """One field for the biases of all linear layers."""
-    bias = f.flag(name, default)
-    return {"query_key_value_bias": bias, "attention_output_bias": bias, "mlp_bias": bias}
+def group_layers(layers: list[dict[str, Any]]) -> tuple[LayerGroup, ...]:
+    """Groups of equal layers, in the order of each group's first layer."""
+    counted = Counter(tuple(sorted(layer.items())) for layer in layers)
+    return tuple(LayerGroup(count=count, **dict(layer)) for layer, count in counted.items())
 
 
-def tensors_of_rotary(f: Fields, **names: str) -> Fields:
-    """The same fields under the names of Llama, for files that spell them otherwise."""
-    f.weightless(*names.values())
-    return f.with_defaults({name: f.config.get(other) for name, other in names.items() if f.config.get(other) is not None})
+# --- mixtures of experts -------------------------------------------------------------------------------------------
+
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
-def _divided(f: Fields, hidden: int, heads: int) -> int:
-    if hidden % heads:
-        raise InputError(f"{f.where}: hidden size {hidden} is not a multiple of {heads} attention heads and no head_dim is given")
-    return hidden // heads
+def routed(
+    f: Fields, number: str, inner: int, experts: int | None = None, per_token: int | None = None, per: str = "num_experts_per_tok"
+) -> Kwargs:
+    """Experts ``inner`` wide, counted by the fields ``number`` and ``per``; ``experts`` and ``per_token`` are the type's defaults."""
+    f.ignore("moe_router_dtype")
+    count, chosen = f.size(number, default=experts), f.size(per, default=per_token)
+    f.ignore(*(name for name in EXPERT_COUNTS if f.config.get(name) == count))  # the same number under another name
+    if chosen > count:
+        raise f.contradict(per, f"there are {count} experts")
+    return {"num_experts": count, "num_experts_per_tok": chosen, "moe_intermediate_size": inner}
 
 
-def act(name: str) -> str:
-    """The activation function without its variants."""
-    return "gelu" if name.startswith("gelu") else {"swish": "silu"}.get(name, name)
+def expert_groups(f: Fields) -> Kwargs:
+    """Groups of experts, and how many of them a token's experts may come from."""
+    count, chosen = f.count("n_group", default=1) or 1, f.count("topk_group", default=1) or 1
+    if chosen > count:
+        raise f.contradict("topk_group", f"there are {count} groups")
+    return {"n_group": count, "topk_group": chosen}
+
+
+def shared_experts(f: Fields) -> Kwargs:
+    """Shared experts as wide as routed ones."""
+    return {"shared_expert_intermediate_size": f.count("n_shared_experts") * f.size("moe_intermediate_size")}
+
+
+def dense_first(f: Fields) -> Kwargs:
+    """Dense layers at the front, all others routed."""
+    dense, layers = f.count("first_k_dense_replace"), f.size("num_hidden_layers")
+    f.ignore("moe_layer_freq", "decoder_sparse_step")
+    freq = f.config.get("moe_layer_freq")
+    for name, listed in (("mlp_layer_types", layer_kinds(f, "mlp_layer_types", ("dense", "sparse"))), ("moe_layer_freq", freq)):
+        if isinstance(listed, list) and listed:
+            front = next((i for i, kind in enumerate(listed) if kind in ("sparse", 1)), len(listed))
+            ordered = len(listed) == layers and all(kind in ("sparse", 1) for kind in listed[front:])
+            if not ordered or any(kind not in ("dense", 0) for kind in listed[:front]):
+                raise f.refuse(name, "dense layers elsewhere than at the front")
+            dense = front
+    if not isinstance(freq, list) and freq not in (None, 1):
+        raise f.refuse("moe_layer_freq", "dense layers between routed ones")
+    if dense > layers:
+        raise f.contradict("first_k_dense_replace", f"there are {layers} layers")
+    return {"first_k_dense_replace": dense}
+
+
+def qwen_placement(f: Fields) -> Kwargs:
+    """Every ``decoder_sparse_step``-th layer is routed, but for a list of dense ones at the front."""
+    step = f.size("decoder_sparse_step", default=1)
+    f.ignore("mlp_only_layers")
+    listed: Any = f.config.get("mlp_only_layers") or []
+    if not isinstance(listed, list):
+        raise f.wrong("mlp_only_layers", "a list of layers")
+    if listed and (step != 1 or listed != list(range(len(listed)))):
+        raise f.refuse("mlp_only_layers", "dense layers elsewhere than at the front")
+    return {"moe_layer_freq": step, "first_k_dense_replace": len(listed)}
+
+
+def qwen_experts(f: Fields, inner: int, experts: int, per_token: int, shared: int) -> Kwargs:
+    """Qwen's routed experts and a shared one behind a gate; the numbers are the type's defaults."""
+    return (
+        routed(f, "num_experts", f.size("moe_intermediate_size", default=inner), experts, per_token)
+        | qwen_placement(f)
+        | {"shared_expert_intermediate_size": f.size("shared_expert_intermediate_size", default=shared), "shared_expert_gate": True}
+    )

@@ -131,7 +131,10 @@ def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool 
 
 
 def _least_squares(design: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Coefficients that bring ``design`` nearest to one in every row, and their covariance; columns are scaled first."""
+    """Fit ``design`` times the coefficients to one in every row: the coefficients and their covariance.
+
+    By hand, because ``np.polyfit`` raises LinAlgError where the sizes of a log are nearly equal.
+    """
     scale = np.sqrt(np.sum(design * design, axis=0))
     scale[scale == 0] = 1.0
     scaled = design / scale

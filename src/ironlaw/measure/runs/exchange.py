@@ -1,4 +1,4 @@
-"""A kept run as a file for somebody else, and such a file kept here."""
+"""Export a stored run as a file for others, and import such a file."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import InputError, QuestionError
-from ironlaw.measure.runs import recorded, store
-from ironlaw.measure.runs.redact import redacted
+from ironlaw.measure.runs import saved_diagnosis, store
+from ironlaw.measure.runs.redact import redact_diagnosis
 
 FORMAT = 1
 
 
-def exported(run: str, path: str | Path | None = None, redact: bool = False, names: Sequence[str] = ()) -> dict[str, Any]:
-    """The run as one JSON object that ``imported`` reads; a redacted one says neither its label nor when it was kept."""
-    kept, diagnosis = store.shown(run, path)
-    told: dict[str, Any] = {"label": kept.label, "kept_at": kept.kept_at}
+def export_run(run: str, path: str | Path | None = None, redact: bool = False, names: Sequence[str] = ()) -> dict[str, Any]:
+    """A stored run as one JSON object. A redacted one has neither a label nor the time at which it was stored."""
+    stored, diagnosis = store.load_run(run, path)
+    private: dict[str, Any] = {"label": stored.label, "kept_at": stored.kept_at}
     if redact:
-        told, diagnosis = {"label": None, "kept_at": None}, redacted(diagnosis, names)
-    return {"ironlaw_run": FORMAT, "tool_version": kept.tool_version, "redacted": redact, "contended": kept.contended, **told} | {
+        private, diagnosis = {"label": None, "kept_at": None}, redact_diagnosis(diagnosis, names)
+    return {"ironlaw_run": FORMAT, "tool_version": stored.tool_version, "redacted": redact, "contended": stored.contended, **private} | {
         "diagnosis": diagnosis
     }
 
 
-def imported(file: str | Path, label: str | None = None, path: str | Path | None = None) -> store.Kept:
-    """Keep the run that ``file`` holds, under ``label`` or the one it was exported with."""
+def import_run(file: str | Path, label: str | None = None, path: str | Path | None = None) -> store.StoredRun:
+    """Store the run in ``file``, under ``label`` or the label it was exported with."""
     where = str(file)
-    diagnosis, told, contended = read_export(recorded.read(file), where)
-    return store.keep(diagnosis, label if label is not None else told, path, origin="imported", contended=contended)
+    diagnosis, exported_label, contended = read_export(saved_diagnosis.read_diagnosis(file), where)
+    return store.save_run(diagnosis, label if label is not None else exported_label, path, origin="imported", contended=contended)
 
 
 def read_export(data: Mapping[str, Any], where: str) -> tuple[dict[str, Any], str | None, bool]:
-    """The diagnosis of an exported run, its label, and whether its machine was shared."""
+    """The diagnosis of an exported run, its label, and whether others used the machine."""
     version = data.get("ironlaw_run")
     if version is None:
-        raise InputError(f"{where}: not an exported run (no ironlaw_run); a diagnosis is kept with `ironlaw runs add`")
+        raise InputError(f"{where}: not an exported run (no key ironlaw_run); store a diagnosis with `ironlaw runs add`")
     if version != FORMAT or isinstance(version, bool):
-        raise InputError(f"{where}: exported in format {str(version)[:20]!r}, and this ironlaw reads {FORMAT}: update ironlaw")
+        raise InputError(f"{where}: export format {str(version)[:20]!r}, this ironlaw reads {FORMAT}: update ironlaw")
     label = data.get("label")
     if label is not None and not isinstance(label, str):
         raise InputError(f"{where}: label is not text")
     try:
-        store.good_label(label)
+        store.check_label(label)
     except QuestionError as error:
         raise InputError(f"{where}: {error}") from None
-    return recorded.checked(data.get("diagnosis"), where), label, data.get("contended") is True
+    return saved_diagnosis.check_diagnosis(data.get("diagnosis"), where), label, data.get("contended") is True

@@ -1,8 +1,8 @@
-"""A run against a baseline: slower, faster, neither, or not to be told.
+"""Decide whether a run is slower than a baseline, faster, neither, or whether that is inconclusive.
 
-A run fails when the median of its steps is later than the baseline's by more than the noise allows and a rank test says that this is
-not chance. The same is asked of the parts of a step, as shares of the baseline's step, since a slower kernel that a faster exchange
-hides is a regression too. The noise is learned from the machine's own runs.
+A run fails when its median step is slower than the baseline's by more than the noise and a rank test says that this is not chance. The
+parts of a step are checked likewise, as shares of the baseline's step, because a slower kernel is a regression even where faster
+communication hides it. The noise is learned from earlier runs on the same machine.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from statistics import median
 
 from ironlaw.measure.noise import NORMAL_MAD
 from ironlaw.measure.runs.ranktest import mann_whitney
-from ironlaw.measure.runs.recorded import TERMS, WALL, medians
+from ironlaw.measure.runs.saved_diagnosis import TERMS, WALL, medians
 
 LEAST_SAMPLES = 5
-LEAST_SHIFT = 0.03  # a shift below it fails no run, however steady the machine
+LEAST_SHIFT = 0.03  # a smaller shift never fails a run, however steady the machine is
 NOISE_TIMES = 3.0
-LEARNED_FROM = 4  # runs: the fewest whose successive shifts have a median that one real change does not move
-# The most chance one test may take: five tests then fail an unchanged run once in fifty, and samples of five that do not overlap
-# (one of 252 orders) still pass it.
+LEARNED_FROM = 4  # runs: with fewer, one real change moves the median of the shifts from run to run
+# The largest p that counts as no chance: five tests then fail an unchanged run once in fifty, and two samples of five that do not
+# overlap (one of 252 orders) are still significant.
 CHANCE = 0.004
 
 PASSED, FASTER, SLOWER, INCONCLUSIVE = "passed", "faster", "slower", "inconclusive"
@@ -30,15 +30,15 @@ EXIT = {PASSED: 0, FASTER: 0, SLOWER: 1, INCONCLUSIVE: 4}
 
 @dataclass(frozen=True)
 class Check:
-    """One quantity against the baseline."""
+    """One quantity compared with the baseline."""
 
     quantity: str
     baseline_ns: float  # medians
     candidate_ns: float
     shift: float  # of the medians, over the median of the baseline's step
     threshold: float
-    noise: float | None  # None where too few runs were there to learn it
-    learned_from: int  # runs the noise was learned from, or that were there
+    noise: float | None  # None where too few runs are stored
+    learned_from: int  # number of runs the noise was learned from, or found in the store
     samples: tuple[int, int]
     p_slower: float
     p_faster: float
@@ -47,7 +47,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Gate:
-    """The verdict with everything it was decided by."""
+    """The verdict with its reasons and checks."""
 
     verdict: str
     reasons: tuple[str, ...]
@@ -56,15 +56,15 @@ class Gate:
 
     @property
     def exit_status(self) -> int:
-        """0 passed or faster, 1 slower, 4 inconclusive."""
+        """0: passed or faster; 1: slower; 4: inconclusive."""
         return EXIT[self.verdict]
 
 
-def learned_noise(history: Sequence[Mapping[str, float]], quantity: str) -> tuple[float | None, int]:
-    """The usual shift of ``quantity`` from one run to the next, over a step, and the number of runs it was learned from.
+def learn_noise(history: Sequence[Mapping[str, float]], quantity: str) -> tuple[float | None, int]:
+    """The usual shift of ``quantity`` from one run to the next, as a share of a step, and the number of runs it comes from.
 
-    It is the median of absolute shifts between successive runs (a MAD about no change), scaled to a standard deviation. Successive
-    runs, so that a lasting change counts once and an old regression does not widen the gate for ever.
+    It is the median absolute shift between successive runs, scaled to a standard deviation. Successive runs are compared so that a
+    lasting change counts once: an old regression does not widen the gate for ever.
     """
     runs = [r for r in history if quantity in r and r.get(WALL, 0) > 0]
     if len(runs) < LEARNED_FROM:
@@ -79,18 +79,19 @@ def gate(
     history: Sequence[Mapping[str, float]] = (),
     doubts: Sequence[str] = (),
 ) -> Gate:
-    """``candidate`` against ``baseline``: quantity to one value a step [ns]. ``history`` holds medians of other runs, oldest first.
+    """Compare ``candidate`` with ``baseline``; both map a quantity to one value for each step [ns].
 
-    ``doubts`` are reasons not to compare the two at all; with any of them the answer is inconclusive, and the checks are shown.
+    ``history`` has the medians of other runs, oldest first. ``doubts`` are reasons not to compare the two: with any of them the answer is
+    inconclusive, and the checks are still shown.
     """
     step = medians(baseline).get(WALL, 0.0)
     few = [
-        f"{whose} has {len(samples.get(WALL, ()))} step samples, and {LEAST_SAMPLES} are needed: keep a run of more steps"
+        f"{whose} has {len(samples.get(WALL, ()))} steps, and {LEAST_SAMPLES} are needed: measure more steps"
         for whose, samples in (("the baseline", baseline), ("the run", candidate))
         if len(samples.get(WALL, ())) < LEAST_SAMPLES
     ]
     if few or step <= 0:
-        reasons = [*doubts, *few] or ["the baseline's step takes no time"]
+        reasons = [*doubts, *few] or ["the step of the baseline takes no time"]
         return Gate(INCONCLUSIVE, tuple(reasons), ())
     checks = tuple(
         _check(name, baseline[name], candidate[name], step, history)
@@ -104,7 +105,7 @@ def gate(
 
 
 def _check(name: str, before: Sequence[float], after: Sequence[float], step: float, history: Sequence[Mapping[str, float]]) -> Check:
-    noise, runs = learned_noise(history, name)
+    noise, runs = learn_noise(history, name)
     threshold = max(LEAST_SHIFT, NOISE_TIMES * (noise or 0.0))
     a, b = median(before), median(after)
     shift = (b - a) / step
@@ -118,29 +119,31 @@ def _check(name: str, before: Sequence[float], after: Sequence[float], step: flo
 
 
 def _verdict(checks: Sequence[Check]) -> tuple[str, list[str]]:
-    """The step decides; unless it got faster, a part that got slower fails it too."""
+    """The step decides. Unless it got faster, a part that got slower fails the run too."""
     step, parts = checks[0], [c for c in checks[1:] if c.verdict == SLOWER]
     if step.verdict == SLOWER:
-        return SLOWER, [f"the step is {step.shift:.1%} slower, more than {step.threshold:.1%}, and not by chance (p {step.p_slower:.1g})"]
-    hidden = [f"{c.quantity} takes {c.shift:.1%} of a step more, more than {c.threshold:.1%}" for c in parts]
+        return SLOWER, [
+            f"the step is {step.shift:.1%} slower, more than the limit of {step.threshold:.1%}, and not by chance (p {step.p_slower:.1g})"
+        ]
+    hidden = [f"{c.quantity} takes {c.shift:.1%} of a step more than before, above the limit of {c.threshold:.1%}" for c in parts]
     if step.verdict == FASTER:
-        told = [f"the step is {-step.shift:.1%} faster, more than {step.threshold:.1%}"]
-        return FASTER, told + [f"although {line}" for line in hidden]
+        faster = [f"the step is {-step.shift:.1%} faster, more than the limit of {step.threshold:.1%}"]
+        return FASTER, faster + [f"although {line}" for line in hidden]
     if hidden:
-        return SLOWER, [f"{line}, and the step hides it" for line in hidden]
+        return SLOWER, [f"{line}; other parts hide it in the step time" for line in hidden]
     if step.verdict == INCONCLUSIVE:
-        return INCONCLUSIVE, [f"the step is {step.shift:.1%} slower, which may be chance (p {step.p_slower:.1g}): keep runs of more steps"]
-    return PASSED, [f"the step's median moved by {step.shift:+.1%}; the gate is at {step.threshold:.1%}"]
+        return INCONCLUSIVE, [f"the step is {step.shift:.1%} slower, which may be chance (p {step.p_slower:.1g}): measure more steps"]
+    return PASSED, [f"the median step moved by {step.shift:+.1%}; the limit is {step.threshold:.1%}"]
 
 
 def _warnings(checks: Sequence[Check]) -> list[str]:
-    """What a reader must know of the noise and of the parts."""
+    """Warn where the noise is not known, and where the parts of a step are not compared."""
     step, found = checks[0], []
     if step.noise is None:
         found.append(
-            f"noise not learned: {step.learned_from} other runs of this fingerprint are kept, {LEARNED_FROM} are needed;"
-            f" the gate is at {LEAST_SHIFT:.0%}"
+            f"noise not known: the store has {step.learned_from} other runs of this fingerprint, {LEARNED_FROM} are needed;"
+            f" the limit is {LEAST_SHIFT:.0%}"
         )
     if len(checks) == 1:
-        found.append("only the step's time is checked: its parts are not in both runs")
+        found.append("only the step time is checked: the parts of a step are not in both runs")
     return found

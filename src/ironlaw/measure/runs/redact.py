@@ -1,8 +1,8 @@
-"""A diagnosis that can be shown to others: names hashed, numbers kept.
+"""Replace private names in a diagnosis by hashes, so that it can be shown to others. Numbers stay.
 
-What is not known to be public is hidden. Public are the words of ironlaw's own sentences and keys, numbers, and names that public
-libraries give (``data/public_names.toml``). Everything else becomes a hash that is the same throughout one export and differs in the
-next, since its salt is thrown away: two exports cannot be joined, and a guessed name cannot be tried.
+Public are the words of ironlaw's sentences and keys, numbers, and the names of public libraries (``data/public_names.toml``). Everything
+else becomes a hash: the same throughout one export, different in the next one, because the salt is thrown away. So two exports cannot be
+joined, and a guessed name cannot be checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ironlaw.measure.read.toml import DATA, shipped
 
 HERE = Path(__file__).parents[1]
 PUBLIC = "public_names.toml"
-ROOMS = ("measure", "estimate", "report")  # the code whose words a diagnosis is made of
+ROOMS = ("measure", "estimate", "report")  # packages whose strings appear in a diagnosis
 PATH_KEYS = frozenset({"path", "paths", "folder", "against", "trace", "source_path"})
 HIDDEN_KEYS = frozenset(
     {
@@ -47,7 +47,7 @@ HIDDEN_KEYS = frozenset(
 DEVICE_KEYS = frozenset({"device", "devices", "device_name"})
 KEPT_KEYS = frozenset({"tool_version"})
 _SUFFIX = re.compile(r"(\.(json|gz|zst|txt|log|out|err|sqlite|pickle|pkl|csv|toml))+$")
-# a path or address as it stands in a sentence: with a slash or backslash inside, or an @
+# a path or address in a sentence: text with a slash, a backslash or an @ in it
 _PATHLIKE = re.compile(r"[^\s'\"`(),;<>|=]*[/\\@][^\s'\"`(),;<>|=]*")
 _HOSTLIKE = re.compile(r"\b(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){3,7})\b")
 _QUALIFIED = re.compile(r"(?:(?:\(anonymous namespace\)|\w+)::?)*\w+")
@@ -56,7 +56,7 @@ _UNITS = re.compile(r"(?:\w+/)+s|\w{1,5}(?:/\w{1,5}){1,3}|/")
 
 
 class Redactor:
-    """One export: its salt, and the paths and names that it hides wherever they stand."""
+    """One export: its salt, and the paths and names that it hides in every text."""
 
     def __init__(self, told: Sequence[str] = (), paths: Iterable[str] = (), names: Iterable[str] = ()) -> None:
         self._salt = secrets.token_bytes(32)
@@ -66,18 +66,18 @@ class Redactor:
         self._names = _any_of([*names, *_of_this_machine()], r"\w*(?<![^\W_]){}(?![^\W_])\w*")
 
     def hashed(self, text: str, kind: str = "name") -> str:
-        """A short name for ``text``, the same each time within this export."""
+        """A short hash of ``text``, the same each time within this export."""
         short = hmac.new(self._salt, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:10]
         self._issued.add(short)
         return f"{kind}-{short}"
 
     def path(self, text: str) -> str:
-        """A path as one hash with its usual suffix: no folder of it stays."""
+        """A path as one hash with its usual suffix; no folder of it stays."""
         suffix = _SUFFIX.search(PurePosixPath(text).name.lower())
         return self.hashed(text, "file") + (suffix[0] if suffix else "")
 
     def text(self, text: str) -> str:
-        """A sentence or a name with what is not public hashed."""
+        """A sentence or a name in which every word that is not public is hashed."""
         if text in literals() and not (self._told and self._told.search(text)):
             return text
         text = self._paths.sub(lambda m: self.path(m[0]), text) if self._paths else text
@@ -88,12 +88,12 @@ class Redactor:
         return _QUALIFIED.sub(lambda m: self._name(m[0]), text)
 
     def is_device(self, text: str) -> bool:
-        """Whether this is the name of a product."""
+        """Whether ``text`` is the name of a product."""
         whole = text.startswith(tuple(public()["devices"])) and re.fullmatch(r"[\w .()-]{1,60}", text) is not None
         return whole and not (self._told and self._told.search(text))
 
     def _pathlike(self, text: str) -> str:
-        """A unit like GB/s or a public library's file as it is, anything else as a hash."""
+        """Leave a unit like GB/s or a file of a public library as it is; hash anything else."""
         if _UNITS.fullmatch(text) and all(is_public(part) for part in text.split("/") if part):
             return text
         if re.fullmatch(r"docs/[\w-]+\.md(#[\w-]+)?", text) and all(is_public(word) for word in re.findall(r"\w+", text)):
@@ -109,15 +109,15 @@ class Redactor:
 
 
 def _any_of(names: Iterable[str], around: str) -> re.Pattern[str] | None:
-    """A pattern that finds any of ``names``, the longest first, in either case."""
+    """A pattern that finds any of ``names``, the longest first, in upper or lower case."""
     wanted = sorted({name for name in names if name.strip()}, key=lambda name: (-len(name), name))
     return re.compile("|".join(around.replace("{}", re.escape(name)) for name in wanted), re.IGNORECASE) if wanted else None
 
 
-def redacted(diagnosis: Mapping[str, Any], names: Sequence[str] = ()) -> dict[str, Any]:
-    """``diagnosis`` with paths, hosts, users and names that are not public replaced by hashes; ``names`` are hidden wherever they stand.
+def redact_diagnosis(diagnosis: Mapping[str, Any], names: Sequence[str] = ()) -> dict[str, Any]:
+    """Hash paths, hosts, users and names that are not public; also every word in ``names``.
 
-    A file's sha256 is left out: it would tell whoever holds the file that it is the same.
+    The sha256 of a file is left out, because whoever has the file could recognise it.
     """
     paths = {text for key, text in _strings(diagnosis, "") if key in PATH_KEYS}
     found = _walk(dict(diagnosis), "", Redactor(names, paths, _components(diagnosis, paths)))
@@ -143,7 +143,7 @@ def _walk(item: Any, key: str, redactor: Redactor) -> Any:
 
 
 def _key(name: str, redactor: Redactor) -> str:
-    """A key of the format as it is; a key that is somebody's name, hashed."""
+    """Leave a key of the format as it is; hash a key that is a private name."""
     unit = re.search(r"_(us|ns|seconds|bytes)$", name)
     base = name[: unit.start()] if unit else name
     ours = base in public()["keys"] or (unit is not None and all(is_public(part) for part in base.split("_")))
@@ -151,7 +151,7 @@ def _key(name: str, redactor: Redactor) -> str:
 
 
 def _components(diagnosis: Mapping[str, Any], paths: Iterable[str]) -> set[str]:
-    """Folders and names of the files that were read, and values under keys that are hidden: they stand in sentences too."""
+    """Names of folders and files in the diagnosis, and values under hidden keys: sentences may repeat them."""
     found = {text for key, text in _strings(diagnosis, "") if key in HIDDEN_KEYS and text not in literals()}
     found |= {part for path in paths for part in re.split(r"[/\\]", path)}
     return {name for name in found if len(name) > 2 and not is_public(name)}
@@ -170,7 +170,7 @@ def _strings(item: Any, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_this_machine() -> list[str]:
-    """The names of this host and of its user, which are hidden even where they are common words."""
+    """The names of this host and of its user; they are hidden even where they are common words."""
     found = []
     for ask in (getpass.getuser, socket.gethostname, lambda: Path.home().name):
         try:
@@ -182,10 +182,10 @@ def _of_this_machine() -> list[str]:
 
 @functools.lru_cache(1 << 16)
 def is_public(word: str) -> bool:
-    """Whether a word may stand: one of ironlaw's own, a number, or a name that a public library gives."""
+    """Whether a word may stay: a word of ironlaw, a number, or a name of a public library."""
     if word in words() or _NUMBER.fullmatch(word) or _public_name().fullmatch(word):
         return True
-    for family in public()["built"]:  # names that libraries put together from known parts
+    for family in public()["built"]:  # names that libraries build from known parts
         if found := re.match(family["prefix"], word):
             allowed, pieces = set(family["parts"]), word[found.end() :].split("_")
             return all(p in allowed or not p or re.fullmatch(family["pattern"], p) is not None for p in pieces)
@@ -194,7 +194,7 @@ def is_public(word: str) -> bool:
 
 @functools.cache
 def public() -> dict[str, Any]:
-    """The names that public libraries give, from the data file."""
+    """The names of public libraries, from the data file."""
     return shipped(PUBLIC)
 
 
@@ -205,7 +205,7 @@ def _public_name() -> re.Pattern[str]:
 
 @functools.cache
 def words() -> frozenset[str]:
-    """The words that a diagnosis is written in: those of the strings in ironlaw's own code and of the names in its catalogue."""
+    """All words of the strings in ironlaw's code and of the names in its catalogue."""
     found = {*public()["words"], *public()["namespaces"], *public()["packages"]}
     found |= {word for text in literals() for word in re.findall(r"\w+", text)}
     for path in (HERE.parent / "catalog" / "data").rglob("*.toml"):
@@ -215,7 +215,7 @@ def words() -> frozenset[str]:
 
 @functools.cache
 def literals() -> frozenset[str]:
-    """The strings in ironlaw's own code and data of which a diagnosis is made."""
+    """All strings in ironlaw's code and data from which a diagnosis is written."""
     found: set[str] = set()
     for room in ROOMS:
         for path in sorted((HERE.parent / room).rglob("*.py")):

@@ -13,11 +13,11 @@ from ironlaw.errors import QuestionError
 from ironlaw.estimate.bind.records import Assumptions
 from ironlaw.law import dataloading
 from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.asked_run import estimated, one, without_effect
+from ironlaw.questions.asked_run import estimate_plan, refuse_unused
 from ironlaw.questions.data.input_stages import STAGES, InputPipeline, Step, bind_pipeline, checkpoint_stage, list_stages
 from ironlaw.questions.data.options import OPTIONS
 from ironlaw.questions.data.timeline import draw_timeline
-from ironlaw.terms import Term, leaf
+from ironlaw.terms import Term, leaf, scalar
 
 ORDERS = (Column("order", "stages"), Column("seconds", "per step", "s"), Column("fed", "time with a batch", "%"))
 WORKERS = (
@@ -52,7 +52,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if step.group is not None:
         row, write = checkpoint_stage(values, step, step.group, notes)
         stages, written = [*stages, row], [write]
-    enough = one(supply.fed.value) > ENOUGH
+    enough = scalar(supply.fed) > ENOUGH
     lines = _headline(pipeline, supply, memory, slowest["stage"], enough)
     tables = [
         Table("stages", "Stages of one accelerator's batches (rates are its share)", STAGES, stages),
@@ -60,8 +60,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         Table("by_workers", "By number of workers per accelerator", WORKERS, _worker_rows(pipeline, values.get("stages", "overlapped"))),
     ]
     if values.get("timeline"):
-        times = {"storage": one(pipeline.fetch.value), "workers": pipeline.process_time(pipeline.workers)}
-        sentence, table = draw_timeline({**times, "transfer": one(pipeline.transfer.value), "step": step.seconds})
+        times = {"storage": scalar(pipeline.fetch), "workers": pipeline.process_time(pipeline.workers)}
+        sentence, table = draw_timeline({**times, "transfer": scalar(pipeline.transfer), "step": step.seconds})
         lines.append(sentence)
         tables.append(table)
     fetch = [pipeline.fetch] if math.isfinite(pipeline.storage_rate) else []  # storage that is not counted has no rate to explain
@@ -85,15 +85,15 @@ def _bind_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assum
     if clash := [name for name in ("step_time", "batch") if name in values]:
         flag = clash[0].replace("_", "-")
         raise QuestionError(f"give MODEL (the step is estimated) or --step-time with --batch, not both: --{flag} is given")
-    group = estimated(values, folders)
+    group = estimate_plan(values, folders)
     notes += group.assumptions
-    gpus = one(group.plan.gpus)
+    gpus = scalar(group.plan.gpus)
     device, node = group.cluster.accelerator, group.cluster.node
     return Step(
         f"Input pipeline of {group.job.model.title} on {gpus:,.0f} {device.title}",
-        one(group.step.tree.value),
-        one(group.plan.global_batch_size) / gpus,
-        one(group.plan.seq_len),
+        scalar(group.step.tree),
+        scalar(group.plan.global_batch_size) / gpus,
+        scalar(group.plan.seq_len),
         gpus,
         values.get("accelerators_per_node", min(node.accelerators.value, gpus)),
         values.get("transfer_rate", device.c2c_bandwidth or device.pcie_bandwidth),
@@ -105,7 +105,7 @@ def _given_step(values: Mapping[str, Any], folders: tuple[str, ...]) -> Step:
     if "step_time" not in values:
         raise QuestionError("missing step: give MODEL, or --step-time with --batch")
     need(values, "batch")
-    without_effect(values, ("on", "gpus", "node", "seq_len"), "--step-time")
+    refuse_unused(values, ("on", "gpus", "node", "seq_len"), "--step-time")
     per_node, link = 1.0, None
     if "on" in values:
         device = load.record("accelerators", values["on"], folders)
@@ -122,34 +122,34 @@ def _given_step(values: Mapping[str, Any], folders: tuple[str, ...]) -> Step:
 def _supply(pipeline: InputPipeline, workers: float, order: str) -> Supply:
     """What the step waits with so many workers, stages overlapped or serial."""
     overlapped = 1.0 if order == "overlapped" else 0.0
-    fetch, transfer, step_time = one(pipeline.fetch.value), one(pipeline.transfer.value), pipeline.step.seconds
+    fetch, transfer, step_time = scalar(pipeline.fetch), scalar(pipeline.transfer), pipeline.step.seconds
     process = pipeline.process_time(workers)
     time = leaf("supply time", dataloading.supply_time, "s", fetch=fetch, process=process, transfer=transfer, overlapped=overlapped)
-    waiting = leaf("waiting", dataloading.waiting, "s", supply_time=one(time.value), step_time=step_time, overlapped=overlapped)
-    return Supply(time, waiting, leaf("fed", dataloading.fed, "1", step_time=step_time, waited=one(waiting.value)))
+    waiting = leaf("waiting", dataloading.waiting, "s", supply_time=scalar(time), step_time=step_time, overlapped=overlapped)
+    return Supply(time, waiting, leaf("fed", dataloading.fed, "1", step_time=step_time, waited=scalar(waiting)))
 
 
 def _headline(pipeline: InputPipeline, supply: Supply, memory: Term, slowest: str, enough: bool) -> list[str]:
-    late, count = one(supply.waiting.value), one(pipeline.needed.value)
+    late, count = scalar(supply.waiting), scalar(pipeline.needed)
     keep_up = f"{count:,.0f} {'worker keeps' if count == 1 else 'workers keep'} up" if count else "no preparation: any worker keeps up"
     return [
-        f"accelerators have a batch {one(supply.fed.value):.1%} of the time; slowest: {slowest}{', fast enough' if enough else ''}",
+        f"accelerators have a batch {scalar(supply.fed):.1%} of the time; slowest: {slowest}{', fast enough' if enough else ''}",
         f"a step takes {units.show(pipeline.step.seconds + late, 's', 4)}, {units.show(late, 's', 4) if late else 'none'} of it waiting"
         " for data",
         f"{keep_up} for each accelerator, {pipeline.workers:,.0f} counted; their batches take"
-        f" {units.show(one(memory.value), 'B')} of a node's memory",
+        f" {units.show(scalar(memory), 'B')} of a node's memory",
     ]
 
 
 def _worker_rows(pipeline: InputPipeline, order: str) -> list[dict[str, Any]]:
-    trial = sorted({1.0, 2.0, 4.0, 8.0, 16.0, pipeline.workers, max(one(pipeline.needed.value), 1.0)})
+    trial = sorted({1.0, 2.0, 4.0, 8.0, 16.0, pipeline.workers, max(scalar(pipeline.needed), 1.0)})
     return [
         {
             "workers": workers,
             "process": pipeline.process_time(workers),
-            "fed": one(_supply(pipeline, workers, order).fed.value),
+            "fed": scalar(_supply(pipeline, workers, order).fed.value),
             "batches": pipeline.batches_ahead(workers),
-            "memory": one(pipeline.memory(workers).value),
+            "memory": scalar(pipeline.memory(workers).value),
         }
         for workers in trial
     ]
@@ -159,5 +159,5 @@ def _order_rows(pipeline: InputPipeline) -> list[dict[str, Any]]:
     rows = []
     for order in ("overlapped", "serial"):
         supply = _supply(pipeline, pipeline.workers, order)
-        rows.append({"order": order, "seconds": pipeline.step.seconds + one(supply.waiting.value), "fed": one(supply.fed.value)})
+        rows.append({"order": order, "seconds": pipeline.step.seconds + scalar(supply.waiting), "fed": scalar(supply.fed)})
     return rows

@@ -15,8 +15,7 @@ from ironlaw.estimate.failures import checkpoint_size, storage_bandwidth
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import collectives, dataloading, goodput, traffic
 from ironlaw.questions.answer import Column
-from ironlaw.questions.asked_run import one
-from ironlaw.terms import Term, leaf, plain
+from ironlaw.terms import Term, leaf, plain, scalar
 
 STAGES = (
     Column("stage", "stage"),
@@ -61,11 +60,11 @@ class InputPipeline:
 
     def process_time(self, workers: float) -> float:
         """Time between two batches of so many workers [s]."""
-        return 1.0 / one(dataloading.workers_rate(workers, self.one_worker)) if self.one_worker else 0.0
+        return 1.0 / scalar(dataloading.workers_rate(workers, self.one_worker)) if self.one_worker else 0.0
 
     def batches_ahead(self, workers: float) -> float:
         """Batches of one accelerator that are prefetched or in preparation."""
-        return one(dataloading.batches_ahead(workers, self.prefetch))
+        return scalar(dataloading.batches_ahead(workers, self.prefetch))
 
     def memory(self, workers: float) -> Term:
         """Host memory of a node for the batches of all its accelerators."""
@@ -76,9 +75,9 @@ class InputPipeline:
 def bind_pipeline(values: Mapping[str, Any], step: Step, notes: Assumptions) -> InputPipeline:
     """The pipeline that the options describe, for a step."""
     stored_sample, memory_sample = _sample_sizes(values, step, notes)
-    stored, batch = (one(traffic.elementwise(step.samples, size, 1)) for size in (stored_sample, memory_sample))
+    stored, batch = (scalar(traffic.elementwise(step.samples, size, 1)) for size in (stored_sample, memory_sample))
     storage, warnings = _bind_storage(values, step, notes)
-    rate = math.inf if storage is None else one(storage.value) / step.per_node
+    rate = math.inf if storage is None else scalar(storage) / step.per_node
     fetch = leaf("fetch", collectives.point_to_point, "s", size=stored, bandwidth=rate, latency=0.0)
     if step.link is None:
         raise QuestionError("missing link to the accelerator: give --on, or --transfer-rate such as 16GB/s")
@@ -90,13 +89,13 @@ def bind_pipeline(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
             raise QuestionError("--token-rate needs tokens: give --seq-len, or MODEL")
         tokens, name = step.samples * step.seq_len, "tokenisation of one worker"
         terms.append(leaf(name, dataloading.tokenise_time, "s", tokens=tokens, token_rate=values["token_rate"], workers=1.0))
-        tokenise = one(terms[-1].value)
+        tokenise = scalar(terms[-1].value)
     one_worker = step.samples * values.get("transform_time", 0.0) + tokenise
     needed = leaf("workers needed", dataloading.workers_needed, "1", transform_time=one_worker, step_time=step.seconds)
     workers = values.get("workers")
     most = max(math.floor(values["cores"] / step.per_node), 1.0) if "cores" in values else math.inf
     if workers is None:
-        workers = min(max(one(needed.value), 1.0), most)
+        workers = min(max(scalar(needed), 1.0), most)
         assume(notes, "workers", f"{workers:g} for each accelerator", "chosen")
     elif workers > most:
         warnings.append(f"{workers * step.per_node:,.0f} workers of a node share {values['cores']:,.0f} cores: they will be slower")
@@ -146,14 +145,14 @@ def list_stages(pipeline: InputPipeline) -> list[dict[str, Any]]:
     read_rate = pipeline.stored * step.per_node / step.seconds
     return [
         _stage_row(
-            "storage", step, pipeline.stored, rate if math.isfinite(rate) else None, one(pipeline.fetch.value),
+            "storage", step, pipeline.stored, rate if math.isfinite(rate) else None, scalar(pipeline.fetch),
             f"to keep up, a node must read {units.show(read_rate, 'B/s')}",
         ),
         _stage_row(
             "workers", step, pipeline.batch, None, pipeline.process_time(pipeline.workers),
             f"one worker takes {units.show(pipeline.one_worker, 's')} per batch",
         ),
-        _stage_row("transfer", step, pipeline.batch, plain(step.link), one(pipeline.transfer.value), "host to accelerator"),
+        _stage_row("transfer", step, pipeline.batch, plain(step.link), scalar(pipeline.transfer), "host to accelerator"),
     ]  # fmt: skip
 
 
@@ -168,11 +167,11 @@ def checkpoint_stage(values: Mapping[str, Any], step: Step, group: Group, notes:
     if "checkpoint_bandwidth" not in values:
         assume(notes, "checkpoint_bandwidth", f"{group.cluster.systems.checkpoint_bandwidth.text} for each accelerator", "default")
     written = leaf("checkpoint write", goodput.write_time, "s", size=size, bandwidth=rate)
-    write = f"one takes {units.show(one(written.value), 's')}"
+    write = f"one takes {units.show(scalar(written), 's')}"
     share = rate / step.gpus
     if "checkpoint_every" not in values:
         note = f"{write}; give --checkpoint-every"
         return {"stage": "checkpoint", "size": None, "rate": share, "seconds": None, "of_step": None, "note": note}, written
     every = values["checkpoint_every"]
     note = f"{write}, every {every:g} steps"
-    return _stage_row("checkpoint", step, size / step.gpus / every, share, one(written.value) / every, note), written
+    return _stage_row("checkpoint", step, size / step.gpus / every, share, scalar(written) / every, note), written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, duration, none_or_more, one_of, positive, share, switch, whole
-from ironlaw.questions.asked_run import amount, with_unit
+from ironlaw.question.readers import amount, with_unit
 
 WITHOUT_EFFECT = ("price", "grid", "pue", "mttf", "restart_time")  # options of an estimate about money and failures
 OPTIONS: dict[str, Option] = {

@@ -17,10 +17,10 @@ from ironlaw.law import goodput as law
 from ironlaw.law import overlap
 from ironlaw.question.defaults import MANY_ACCELERATORS
 from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.asked_run import estimated, one, without_effect
+from ironlaw.questions.asked_run import estimate_plan, refuse_unused
 from ironlaw.questions.goodput.options import OPTIONS
 from ironlaw.questions.goodput.published import CHECKS, check_published, time_per_failure
-from ironlaw.terms import Term, leaf, plain
+from ironlaw.terms import Term, leaf, plain, scalar
 
 SIZES = (
     Column("gpus", "GPUs", "1"),
@@ -88,7 +88,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     rows = [_size_row(size) for size in run.sizes]
     lines = [_size_sentence(size) for size in run.sizes]
     if spares:
-        rows = [{**row, "spares": one(term.value)} for row, term in zip(rows, spares, strict=True)]
+        rows = [{**row, "spares": scalar(term)} for row, term in zip(rows, spares, strict=True)]
         lines.append(
             f"{rows[-1]['spares']:,.0f} spare nodes are enough for {largest.gpus:,.0f} accelerators,"
             f" except one time in {values.get('one_in', 100.0):g}"
@@ -103,7 +103,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     fits = any(size.fits for size in run.sizes)
     if not fits:
         lines.insert(0, "no: the plan does not fit in memory at any of these sizes; if it did, the run would take:")
-    finishes = any(not math.isnan(one(size.failures.goodput.value)) for size in run.sizes)
+    finishes = any(not math.isnan(scalar(size.failures.goodput)) for size in run.sizes)
     if not finishes:
         lines.insert(0, "no: at each of these sizes the run fails sooner than it restarts and writes a checkpoint")
     return Answer(
@@ -146,12 +146,12 @@ def _bind_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
 def _estimate_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
     sizes, assumptions, warnings = [], [], []
     for gpus in values["gpus"]:
-        group = estimated({**values, "gpus": gpus}, folders)
+        group = estimate_plan({**values, "gpus": gpus}, folders)
         assert group.run is not None
         tree = group.step.tree
-        stragglers = one(tree["stragglers and jitter"].value) / one(tree.value)
+        stragglers = scalar(tree["stragglers and jitter"].value) / scalar(tree)
         fits = bool(group.memory.fits[0])
-        sizes.append(Size(gpus, one(group.run.failures.seconds.inputs["seconds"]), group.run.failures, stragglers, fits))
+        sizes.append(Size(gpus, scalar(group.run.failures.seconds.inputs["seconds"]), group.run.failures, stragglers, fits))
         if not fits:
             warnings.append(f"on {gpus:,.0f} accelerators the plan does not fit in memory: ironlaw estimate says by how much")
     assumptions += group.assumptions
@@ -162,26 +162,26 @@ def _estimate_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
 def _run_of_given_time(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
     if "checkpoint_every" in values:
         raise QuestionError("--checkpoint-every counts steps, and --work has none: give MODEL with --tokens")
-    without_effect(values, ("on", "gpus", "node", "fabric", "scale_up_size", "mttf", "restart_time", "checkpoint_bandwidth"), "--work")
+    refuse_unused(values, ("on", "gpus", "node", "fabric", "scale_up_size", "mttf", "restart_time", "checkpoint_bandwidth"), "--work")
     assumptions: Assumptions = []
     cluster = bind_cluster({"precision": bind_precision(values["on"], folders), **values}, folders, assumptions)
     sizes: list[Size] = []
     for gpus in values["gpus"]:
         failures = failures_of(values, cluster, gpus, values["work"], 1.0, values["parameters"], [] if sizes else assumptions)
         domains = max(gpus / cluster.node.scale_up_size.value, 1.0)
-        late = one(overlap.scale_loss(1.0, domains, cluster.systems.scale_loss.value))
+        late = scalar(overlap.scale_loss(1.0, domains, cluster.systems.scale_loss.value))
         sizes.append(Size(gpus, values["work"], failures, late / (1.0 + late)))
     return Run(cluster, sizes, assumptions, [])
 
 
 def _size_sentence(size: Size) -> str:
     failures = size.failures
-    goodput, every = one(failures.goodput.value), units.show(one(failures.mttf.value), "s")
+    goodput, every = scalar(failures.goodput), units.show(scalar(failures.mttf), "s")
     if math.isnan(goodput):
         return f"{size.gpus:,.0f}: a failure every {every}: the run never finishes"
     return (
-        f"{size.gpus:,.0f}: a failure every {every} ({one(failures.count.value):,.0f} in the run), goodput {goodput:.1%},"
-        f" {units.show(size.useful, 's')} of useful time take {units.show(one(failures.seconds.value), 's')}"
+        f"{size.gpus:,.0f}: a failure every {every} ({scalar(failures.count):,.0f} in the run), goodput {goodput:.1%},"
+        f" {units.show(size.useful, 's')} of useful time take {units.show(scalar(failures.seconds), 's')}"
     )
 
 
@@ -193,21 +193,21 @@ def _terms_with_size(size: Size) -> list[Term]:
 def _size_row(size: Size) -> dict[str, Any]:
     """Shares of the run's time; what is neither useful, checkpoint nor restart is repeated work."""
     failures = size.failures
-    wall, restart = one(failures.seconds.value), plain(failures.seconds.inputs["restart_time"])
-    written = size.useful / one(failures.interval.value) * one(failures.checkpoint_time.value) / wall
-    restarts = math.nan if math.isnan(wall) else float(law.restart_share(restart, one(failures.mttf.value)))
+    wall, restart = scalar(failures.seconds), plain(failures.seconds.inputs["restart_time"])
+    written = size.useful / scalar(failures.interval) * scalar(failures.checkpoint_time) / wall
+    restarts = math.nan if math.isnan(wall) else float(law.restart_share(restart, scalar(failures.mttf)))
     return {
-        "gpus": size.gpus, "mttf": one(failures.mttf.value), "failures": one(failures.count.value), "useful": size.useful, "seconds": wall,
-        "goodput": one(failures.goodput.value), "checkpoints": written, "restarts": restarts,
-        "again": 1.0 - one(failures.goodput.value) - written - restarts, "stragglers": size.stragglers,
+        "gpus": size.gpus, "mttf": scalar(failures.mttf), "failures": scalar(failures.count), "useful": size.useful, "seconds": wall,
+        "goodput": scalar(failures.goodput), "checkpoints": written, "restarts": restarts,
+        "again": 1.0 - scalar(failures.goodput) - written - restarts, "stragglers": size.stragglers,
     }  # fmt: skip
 
 
 def _checkpoint_row(size: Size) -> dict[str, Any]:
-    written, mttf = one(size.failures.checkpoint_time.value), one(size.failures.mttf.value)
+    written, mttf = scalar(size.failures.checkpoint_time), scalar(size.failures.mttf)
     return {
         "gpus": size.gpus, "checkpoint_time": written, "young": float(law.checkpoint_interval_young(written, mttf)),
-        "daly": float(law.checkpoint_interval_daly(written, mttf)), "interval": one(size.failures.interval.value),
+        "daly": float(law.checkpoint_interval_daly(written, mttf)), "interval": scalar(size.failures.interval),
     }  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def _component_rows(size: Size, folders: tuple[str, ...]) -> list[dict[str, Any]
         share = count / log.failures.value
         rows.append({
             "component": name, "seen": count, "share": share, "gpu_hours": log.gpus.value * log.time.value / count / 3600.0,
-            "expected": one(size.failures.count.value) * share,
+            "expected": scalar(size.failures.count) * share,
         })  # fmt: skip
     return rows
 
@@ -249,7 +249,7 @@ def _component_rows(size: Size, folders: tuple[str, ...]) -> list[dict[str, Any]
 def _site_rows(size: Size, folders: tuple[str, ...]) -> list[dict[str, Any]]:
     """The same run at the failure rate of every site that published a count."""
     restart = plain(size.failures.seconds.inputs["restart_time"])
-    written = one(size.failures.checkpoint_time.value)
+    written = scalar(size.failures.checkpoint_time)
     rows = []
     for name in load.names("failures", folders):
         log = load.record("failures", name, folders)

@@ -11,7 +11,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.failures import checkpoint_size, failures_of
 from ironlaw.law import goodput as law
 from ironlaw.questions.answer import Column
-from ironlaw.questions.asked_run import one
+from ironlaw.terms import scalar
 
 CHECKS = (
     Column("where", "run"),
@@ -68,7 +68,7 @@ def _check_log(log: FailureLog, cluster: Cluster) -> list[tuple[str, str, str, s
         checks.append(("time spent on checkpoints", log.checkpoint_share.text, f"{share:.2%}", verdict))
     if log.goodput is not None and log.parameters is not None:
         time = log.time.value if log.time else MONTH
-        predicted = one(failures_of({}, cluster, log.gpus.value, time, 1.0, log.parameters.value).goodput.value)
+        predicted = scalar(failures_of({}, cluster, log.gpus.value, time, 1.0, log.parameters.value).goodput.value)
         off = abs(predicted - log.goodput.value)
         verdict = "agrees" if off <= LIKE else f"misses by {off:.2f}: hangs, bugs and queues stop runs too"
         checks.append(("goodput", f"{log.goodput.value:.2f}", f"{predicted:.2f}", SAME_NUMBER if is_default else verdict))

@@ -9,18 +9,18 @@ from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.law import cost
 from ironlaw.questions.answer import Answer, Table, read
-from ironlaw.questions.asked_run import one, work_of
+from ironlaw.questions.asked_run import run_of
 from ironlaw.questions.money.energy import ENERGY, MEASURED_POWER, bind_power, count_energy, list_measured_runs
 from ironlaw.questions.money.options import OPTIONS
 from ironlaw.questions.money.rent_or_own import BREAK_EVEN, PAYMENTS, price_purchase, price_rent
-from ironlaw.terms import leaf
+from ironlaw.terms import leaf, scalar
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about money; QuestionError where its options contradict each other."""
     values = read(options, OPTIONS, "money")
     _check(values)
-    run = work_of(values, folders)
+    run = run_of(values, folders)
     seconds = run.wall + values.get("idle", 0.0)
     power = bind_power(values, run, folders)
     rent = price_rent(values, run, folders, seconds)
@@ -29,8 +29,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     energy_rows, energy_terms = count_energy(run, power, seconds)
     first = energy_rows[0]
     lines = [
-        f"{units.show(seconds, 's', 4)} on {run.gpus:,.0f} accelerators, {one(hours.value):,.0f} GPU-hours",
-        f"{_show_usd(one(rent.on_demand.value))} on demand at {one(rent.price.value) * 3600.0:.4g} USD/h",
+        f"{units.show(seconds, 's', 4)} on {run.gpus:,.0f} accelerators, {scalar(hours):,.0f} GPU-hours",
+        f"{_show_usd(scalar(rent.on_demand))} on demand at {scalar(rent.price) * 3600.0:.4g} USD/h",
         bought.sentence,
         f"{units.show(first['energy'], 'J', 4)}, {first['carbon'] / 1e3:,.4g} t CO2e ({first['basis']} power)",
     ]

@@ -12,8 +12,8 @@ from ironlaw.estimate.bind.records import assume
 from ironlaw.estimate.run import bind_grid, bind_pue
 from ironlaw.law import energy
 from ironlaw.questions.answer import Column
-from ironlaw.questions.asked_run import Work, one
-from ironlaw.terms import Term, leaf, plain
+from ironlaw.questions.asked_run import AskedRun
+from ironlaw.terms import Term, leaf, plain, scalar
 
 ENERGY = (
     Column("basis", "power"),
@@ -39,7 +39,7 @@ class NodePower:
     @property
     def watts(self) -> float:
         """The power as a number [W]."""
-        return one(plain(self.power))
+        return scalar(plain(self.power))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Power:
         return max(self.nodes[-1].watts, self.drawn - self.network) + self.network
 
 
-def bind_power(values: Mapping[str, Any], run: Work, folders: tuple[str, ...]) -> Power:
+def bind_power(values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...]) -> Power:
     """Find given, measured and rated power, the grid and the PUE of a run."""
     notes: list[Any] = [] if run.group else run.assumptions  # an estimate has listed grid and PUE already
     intensity = bind_grid(values.get("grid"), folders, notes)
@@ -89,7 +89,7 @@ def bind_power(values: Mapping[str, Any], run: Work, folders: tuple[str, ...]) -
     return Power(tuple(nodes), network, pue, intensity, household, record, warnings)
 
 
-def _bind_load(values: Mapping[str, Any], run: Work) -> float:
+def _bind_load(values: Mapping[str, Any], run: AskedRun) -> float:
     """Share of the time accelerators compute: given, from the estimate, or 1."""
     if "load" in values:
         return float(values["load"])
@@ -99,7 +99,7 @@ def _bind_load(values: Mapping[str, Any], run: Work) -> float:
     return min(run.busy * run.useful / run.wall, 1.0)
 
 
-def count_energy(run: Work, power: Power, seconds: float) -> tuple[list[dict[str, Any]], list[Term]]:
+def count_energy(run: AskedRun, power: Power, seconds: float) -> tuple[list[dict[str, Any]], list[Term]]:
     """Energy and carbon of the run, a row for each basis of power; the terms of the first row."""
     rows: list[dict[str, Any]] = []
     terms: list[Term] = []
@@ -108,12 +108,12 @@ def count_energy(run: Work, power: Power, seconds: float) -> tuple[list[dict[str
             "power", energy.cluster_power, "W", gpus=run.gpus, accelerator_power=node.watts,
             host_power_per_accelerator=power.network, pue=power.pue,
         )  # fmt: skip
-        joules = leaf("energy", energy.energy, "J", power=one(total_power.value), seconds=seconds)
-        carbon = leaf("carbon", energy.carbon, "kg", energy=one(joules.value), intensity=power.intensity)
-        months = leaf("household months", energy.household_months, "1", energy=one(joules.value), household_energy=power.household)
+        joules = leaf("energy", energy.energy, "J", power=scalar(total_power), seconds=seconds)
+        carbon = leaf("carbon", energy.carbon, "kg", energy=scalar(joules), intensity=power.intensity)
+        months = leaf("household months", energy.household_months, "1", energy=scalar(joules), household_energy=power.household)
         rows.append({
-            "basis": node.basis, "node": node.watts, "network": power.network, "pue": power.pue.value, "energy": one(joules.value),
-            "carbon": one(carbon.value), "carbon_t": one(carbon.value) / 1e3, "household_months": one(months.value), "note": node.note,
+            "basis": node.basis, "node": node.watts, "network": power.network, "pue": power.pue.value, "energy": scalar(joules),
+            "carbon": scalar(carbon), "carbon_t": scalar(carbon) / 1e3, "household_months": scalar(months), "note": node.note,
         })  # fmt: skip
         if not terms:
             terms = [*([node.power] if isinstance(node.power, Term) else []), total_power, joules, carbon, months]

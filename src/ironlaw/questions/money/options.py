@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, duration, positive, price, share
-from ironlaw.questions.asked_run import amount, with_unit
+from ironlaw.question.readers import amount, with_unit
 
 OPTIONS: dict[str, Option] = {
     **ESTIMATE,

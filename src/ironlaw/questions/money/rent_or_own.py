@@ -9,14 +9,14 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
-from ironlaw.catalog.sourced import Sourced
+from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.estimate.bind.records import assume
 from ironlaw.estimate.run import bind_price
 from ironlaw.law import cost, goodput, ownership
 from ironlaw.questions.answer import Column
-from ironlaw.questions.asked_run import Work, asked, one
+from ironlaw.questions.asked_run import AskedRun
 from ironlaw.questions.money.energy import Power
-from ironlaw.terms import Term, leaf, plain, total
+from ironlaw.terms import Term, leaf, plain, scalar, total
 
 HOUR, MONTH = 3600.0, 365.25 / 12.0 * 86400.0
 PAYMENTS = (
@@ -58,7 +58,7 @@ class Purchase:
     warnings: list[str]
 
 
-def price_rent(values: Mapping[str, Any], run: Work, folders: tuple[str, ...], seconds: float) -> Rent:
+def price_rent(values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...], seconds: float) -> Rent:
     """Cost on demand, what of it went into failures and idle time, and cost reserved and on spot machines."""
     price = bind_price(values.get("price"), run.cluster, folders, [] if run.group else run.assumptions)
     on_demand = _rental("cost on demand", run, seconds, price)
@@ -70,7 +70,7 @@ def price_rent(values: Mapping[str, Any], run: Work, folders: tuple[str, ...], s
     restart = _rental("cost of a restart", run, values.get("restart_time") or run.cluster.systems.restart_time.value, price)
     terms.append(restart)
     note = "all accelerators, repeated work not counted"
-    payments.append(_payment_row("  one restart", price, one(restart.inputs["seconds"]), restart, note))
+    payments.append(_payment_row("  one restart", price, scalar(restart.inputs["seconds"]), restart, note))
     reserved, spot = _bind_named_price("reserved_price", values, run, folders), _bind_named_price("spot_price", values, run, folders)
     if reserved is not None:
         used = values.get("utilisation", 1.0)
@@ -88,7 +88,7 @@ def price_rent(values: Mapping[str, Any], run: Work, folders: tuple[str, ...], s
     return Rent(price, seconds, on_demand, payments, terms, warnings)
 
 
-def _bind_named_price(name: str, values: Mapping[str, Any], run: Work, folders: tuple[str, ...]) -> Sourced | None:
+def _bind_named_price(name: str, values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...]) -> Sourced | None:
     """The price of an option, listed under the option's name; None where it was not given."""
     if name not in values:
         return None
@@ -98,11 +98,11 @@ def _bind_named_price(name: str, values: Mapping[str, Any], run: Work, folders: 
     return price
 
 
-def _rental(name: str, run: Work, seconds: float, price: Sourced) -> Term:
+def _rental(name: str, run: AskedRun, seconds: float, price: Sourced) -> Term:
     return leaf(name, cost.rental, "USD", gpus=run.gpus, seconds=seconds, price=price)
 
 
-def _price_spot(values: Mapping[str, Any], run: Work, seconds: float, price: Sourced) -> tuple[dict[str, Any], list[Term], list[str]]:
+def _price_spot(values: Mapping[str, Any], run: AskedRun, seconds: float, price: Sourced) -> tuple[dict[str, Any], list[Term], list[str]]:
     """Cost on spot machines, which interruptions lengthen as failures do: its row, terms and warnings."""
     if "spot_mttf" not in values or run.group is None:
         lack = "no --spot-mttf is given" if "spot_mttf" not in values else "--gpu-hours do not say what a stop costs: give MODEL"
@@ -112,29 +112,29 @@ def _price_spot(values: Mapping[str, Any], run: Work, seconds: float, price: Sou
     assert run.group.run is not None
     failures = run.group.run.failures
     stops = leaf(
-        "time between stops", goodput.either_mttf, "s", mttf=one(failures.mttf.value),
-        interruption_mttf=one(goodput.cluster_mttf(values["spot_mttf"], run.gpus)),
+        "time between stops", goodput.either_mttf, "s", mttf=scalar(failures.mttf),
+        interruption_mttf=scalar(goodput.cluster_mttf(values["spot_mttf"], run.gpus)),
     )  # fmt: skip
-    written = one(failures.checkpoint_time.value)
+    written = scalar(failures.checkpoint_time)
     wall = leaf(
-        "time on spot", goodput.time_with_failures, "s", seconds=one(failures.seconds.inputs["seconds"]),
-        checkpoint_interval=one(goodput.checkpoint_interval_daly(written, one(stops.value))),
-        checkpoint_time=written, restart_time=failures.seconds.inputs["restart_time"], mttf=one(stops.value),
+        "time on spot", goodput.time_with_failures, "s", seconds=scalar(failures.seconds.inputs["seconds"]),
+        checkpoint_interval=scalar(goodput.checkpoint_interval_daly(written, scalar(stops))),
+        checkpoint_time=written, restart_time=failures.seconds.inputs["restart_time"], mttf=scalar(stops),
     )  # fmt: skip
-    paid = one(wall.value) + seconds - run.wall
+    paid = scalar(wall) + seconds - run.wall
     term = _rental("cost on spot", run, paid, price)
     warnings = []
     if math.isnan(paid):
         warnings.append("on spot machines the run makes no progress: it is stopped sooner than it restarts or writes a checkpoint")
-    row = _payment_row("spot", price, paid, term, f"a stop every {units.show(one(stops.value), 's')}")
+    row = _payment_row("spot", price, paid, term, f"a stop every {units.show(scalar(stops), 's')}")
     return row, [stops, wall, term], warnings
 
 
 def _payment_row(way: str, rate: Sourced | float, seconds: float, term: Term, note: str) -> dict[str, Any]:
-    return {"way": way, "usd_per_hour": one(plain(rate)) * HOUR, "seconds": seconds, "usd": one(term.value), "note": note}
+    return {"way": way, "usd_per_hour": scalar(plain(rate)) * HOUR, "seconds": seconds, "usd": scalar(term), "note": note}
 
 
-def price_purchase(values: Mapping[str, Any], run: Work, power: Power, rent: Rent, folders: tuple[str, ...]) -> Purchase:
+def price_purchase(values: Mapping[str, Any], run: AskedRun, power: Power, rent: Rent, folders: tuple[str, ...]) -> Purchase:
     """The purchase price that breaks even with rent; with --purchase-price the cost of the run and the time to pay back."""
     record = load.record("ownership", "default", folders)
     life, power_price, room_price = (
@@ -148,11 +148,11 @@ def price_purchase(values: Mapping[str, Any], run: Work, power: Power, rent: Ren
     staff = values.get("staff", 0.0)
     hosting = leaf("hosting", ownership.hosting, "USD/s", power_limit=power.limit, hosting_price=room_price)
     running = leaf("electricity", ownership.electricity, "USD/s", power=power.drawn, pue=power.pue, electricity_price=power_price)
-    running_rate, upkeep = one(running.value), one(hosting.value) + staff
+    running_rate, upkeep = scalar(running), scalar(hosting) + staff
     saving = leaf("saving", ownership.saving, "USD/s", price=rent.price, running_rate=running_rate, utilisation=used)
-    saved_rate = one(saving.value)
+    saved_rate = scalar(saving)
     most = leaf("break-even purchase price", ownership.break_even_purchase, "USD", saved_rate=saved_rate, standing=upkeep, life=life)
-    sentence = _break_even_sentence(one(most.value), used, life.value)
+    sentence = _break_even_sentence(scalar(most), used, life.value)
     terms = [hosting, running, saving, most]
     bought = values.get("purchase_price")
     if bought is None:
@@ -161,45 +161,45 @@ def price_purchase(values: Mapping[str, Any], run: Work, power: Power, rent: Ren
     lost = leaf("depreciation", ownership.depreciation, "USD/s", purchase=bought, residual=bought * values.get("residual", 0.0), life=life)
     standing = total("standing cost", [lost, hosting, *([leaf("staff", _as_given, "USD/s", standing=staff)] if staff else [])])
     whole_run = leaf(
-        "cost if bought", ownership.owned_cost, "USD", gpus=run.gpus, seconds=rent.seconds, standing=one(standing.value),
+        "cost if bought", ownership.owned_cost, "USD", gpus=run.gpus, seconds=rent.seconds, standing=scalar(standing),
         running_rate=running_rate, utilisation=used,
     )  # fmt: skip
     note = f"depreciation, hosting, staff, electricity; used {used:.0%} of its life"
-    payment = _payment_row("bought", one(standing.value) / used + running_rate, rent.seconds, whole_run, note)
+    payment = _payment_row("bought", scalar(standing) / used + running_rate, rent.seconds, whole_run, note)
     rows, counted = _time_to_break_even(bought, run, rent, running_rate)
     payback = leaf("payback time", ownership.payback_time, "s", purchase=bought, saved_rate=saved_rate, standing=upkeep)
     least = leaf(
-        "break-even utilisation", ownership.break_even_utilisation, "1", standing=one(standing.value), price=rent.price,
+        "break-even utilisation", ownership.break_even_utilisation, "1", standing=scalar(standing), price=rent.price,
         running_rate=running_rate,
     )  # fmt: skip
-    if not one(least.value) <= 1:
+    if not scalar(least) <= 1:
         warnings.append("bought accelerators cost more than rent even when used all the time")
-    paid = one(payback.value)
+    paid = scalar(payback)
     in_full = {
-        "model": "in full", "runs": paid * used / rent.seconds, "months": paid / MONTH, "utilisation": one(least.value),
+        "model": "in full", "runs": paid * used / rent.seconds, "months": paid / MONTH, "utilisation": scalar(least),
         "note": f"electricity, hosting, staff; used {used:.0%} of the time",
     }  # fmt: skip
     return Purchase(sentence, [payment], [*rows, in_full], [*terms, standing, whole_run, *counted, payback, least], warnings)
 
 
-def _time_to_break_even(bought: float, run: Work, rent: Rent, running_rate: float) -> tuple[list[dict[str, Any]], list[Term]]:
+def _time_to_break_even(bought: float, run: AskedRun, rent: Rent, running_rate: float) -> tuple[list[dict[str, Any]], list[Term]]:
     """Runs and months until rent of back-to-back runs equals the purchase price, without and with electricity."""
     rows, terms = [], []
-    price, rent_of_run = bought * run.gpus, one(rent.on_demand.value)
+    price, rent_of_run = bought * run.gpus, scalar(rent.on_demand)
     for name, electricity, note in (
         ("simplified", 0.0, "purchase price over rent of back-to-back runs: a lower bound"),
         ("with electricity", running_rate * run.gpus * rent.seconds, "the same, less electricity"),
     ):
         count = leaf(f"break-even runs {name}", ownership.break_even_runs, "1", purchase=price, rent=rent_of_run, running=electricity)
         terms.append(count)
-        runs = one(count.value)
+        runs = scalar(count)
         rows.append({"model": name, "runs": runs, "months": runs * rent.seconds / MONTH, "utilisation": None, "note": note})
     return rows, terms
 
 
-def _given_or_default(name: str, default: Sourced, unit: str, values: Mapping[str, Any], run: Work) -> Sourced:
+def _given_or_default(name: str, default: Sourced, unit: str, values: Mapping[str, Any], run: AskedRun) -> Sourced:
     if name in values:
-        return asked(values[name], unit, f"{values[name]:g} {unit}")
+        return Sourced(values[name], unit, f"{values[name]:g} {unit}", ASKED)
     assume(run.assumptions, name, default.text, "default")
     return default
 

@@ -1,7 +1,7 @@
-"""A diagnosis as it is kept: read from a file nobody vouches for, checked, and what of it identifies a run and samples its steps.
+"""Read and check a saved diagnosis; extract the settings that identify its run, and the times of its steps.
 
-Times are counted in int64 nanoseconds. A diagnosis holds them as microseconds or seconds in decimal text or float; they are read by
-their decimal digits, so three digits after a microsecond's point survive.
+The file may come from anybody, so every value is checked. Times become int64 nanoseconds by their decimal digits: a diagnosis has them in
+microseconds or seconds, and three digits after the point of a microsecond survive.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 from ironlaw.errors import InputError
 from ironlaw.measure.read.limits import blocks, open_bytes
 
-MOST_BYTES = 64 << 20  # of a diagnosis; one of 64 ranks and 1000 steps is a tenth of it
+MOST_BYTES = 64 << 20  # of a diagnosis; 64 ranks and 1000 steps take a tenth of it
 MOST_DEPTH = 64
 MOST_SAMPLES = 2_000_000
 WALL = "wall"
-DEVICE = "device"  # how long the device was in the step, where the wall is the host's
+DEVICE = "device"  # time of the step on the device, where the wall time is the host's
 TERMS = ("compute", "exposed_comm", "exposed_memcpy", "idle")  # they sum to the wall
 BESIDE = ("comm", "memcpy", "busy")  # they overlap with the terms
 QUANTITIES = (WALL, *TERMS, *BESIDE)  # of a window
@@ -34,7 +34,7 @@ _NS = {"us": 1000, "seconds": 1_000_000_000}
 
 @dataclass(frozen=True)
 class Sample:
-    """One quantity of one step, with the file and the rank it comes from."""
+    """One quantity of one step, from one file."""
 
     file: int  # position in the diagnosis
     rank: int | None
@@ -44,15 +44,15 @@ class Sample:
     ns: int
 
 
-def read(path: str | Path) -> dict[str, Any]:
-    """The JSON object in ``path``, plain or compressed, within limits of size and depth; nothing in it is executed."""
+def read_diagnosis(path: str | Path) -> dict[str, Any]:
+    """Read the JSON object in ``path``, plain or compressed, within limits of size and depth."""
     with open_bytes(path, MOST_BYTES) as stream:
         data = b"".join(blocks(stream))
-    return parse(data, str(path))
+    return parse_object(data, str(path))
 
 
-def parse(data: bytes | str, where: str) -> dict[str, Any]:
-    """``data`` as a JSON object; ``where`` names it in a message."""
+def parse_object(data: bytes | str, where: str) -> dict[str, Any]:
+    """Parse ``data`` as a JSON object; ``where`` names it in error messages."""
 
     def constant(word: str) -> Any:
         raise ValueError(f"{word} is not a JSON number")
@@ -62,36 +62,36 @@ def parse(data: bytes | str, where: str) -> dict[str, Any]:
     except RecursionError:
         raise InputError(f"{where}: nested deeper than {MOST_DEPTH} levels; not a diagnosis") from None
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, an integer of thousands of digits
-        raise InputError(f"{where}: not JSON: {error}; give what `ironlaw diagnose --json` or `ironlaw runs export` wrote") from None
+        raise InputError(f"{where}: not JSON: {error}; give a file from `ironlaw diagnose --json` or `ironlaw runs export`") from None
     if not isinstance(found, dict):
-        raise InputError(f"{where}: a JSON {_kind(found)}, not an object; give what `ironlaw diagnose --json` wrote")
+        raise InputError(f"{where}: a JSON {_kind(found)}, not an object; give a file from `ironlaw diagnose --json`")
     _check_tree(found, where)
     return found
 
 
-def checked(diagnosis: Any, where: str) -> dict[str, Any]:
-    """``diagnosis`` if it has the shape that the store reads; what it does not read is kept as it is."""
+def check_diagnosis(diagnosis: Any, where: str) -> dict[str, Any]:
+    """Check the parts of ``diagnosis`` that the store reads, and return it unchanged."""
     if not isinstance(diagnosis, dict):
         raise InputError(f"{where}: the diagnosis is a {_kind(diagnosis)}, not an object")
     if "ironlaw_run" in diagnosis:
-        raise InputError(f"{where}: an exported run, not a diagnosis: use `ironlaw runs import`")
+        raise InputError(f"{where}: an exported run, not a diagnosis: store it with `ironlaw runs import`")
     version = diagnosis.get("schema_version")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise InputError(f"{where}: schema_version is {_told(version)}, not a whole number: not written by `ironlaw diagnose --json`")
-    _need(diagnosis, "tool_version", str, where)
-    files = _need(diagnosis, "files", list, where)
+        raise InputError(f"{where}: schema_version is {_brief(version)}, not a whole number; give a file from `ironlaw diagnose --json`")
+    _require(diagnosis, "tool_version", str, where)
+    files = _require(diagnosis, "files", list, where)
     if not files:
-        raise InputError(f"{where}: files is empty: nothing was measured")
+        raise InputError(f"{where}: files is empty: the diagnosis measured nothing")
     _check_tree(diagnosis, where)
     for i, entry in enumerate(files):
         _check_file(entry, f"{where}: files[{i}]")
     for key in ("verdict", "settings"):
         if diagnosis.get(key) is not None:
-            _need(diagnosis, key, dict, where)
+            _require(diagnosis, key, dict, where)
     for key in ("findings", "warnings", "assumptions"):
         if diagnosis.get(key) is not None:
-            _need(diagnosis, key, list, where)
-    for count, _ in enumerate(series(diagnosis, where)):
+            _require(diagnosis, key, list, where)
+    for count, _ in enumerate(step_samples(diagnosis, where)):
         if count >= MOST_SAMPLES:
             raise InputError(f"{where}: more than {MOST_SAMPLES} step samples; diagnose fewer steps at a time")
     return diagnosis
@@ -100,28 +100,28 @@ def checked(diagnosis: Any, where: str) -> dict[str, Any]:
 def _check_file(entry: Any, where: str) -> None:
     if not isinstance(entry, dict):
         raise InputError(f"{where} is a {_kind(entry)}, not an object")
-    _need(entry, "path", str, where)
+    _require(entry, "path", str, where)
     for key, kind in (("device", str), ("rank", int), ("policy", dict), ("window", dict), ("steps", list), ("log", dict)):
         if entry.get(key) is not None:
-            _need(entry, key, kind, where)
+            _require(entry, key, kind, where)
     if (entry.get("rank") or 0) not in range(1 << 32):
-        raise InputError(f"{where}: rank is {_told(entry['rank'])}, which no rank is")
+        raise InputError(f"{where}: rank is {_brief(entry['rank'])}, not the number of a rank")
     for quantity in QUANTITIES:
         value = (entry.get("window") or {}).get(f"{quantity}_us")
         if value is not None:
             nanoseconds(value, "us", f"{where}.window.{quantity}_us")
 
 
-def _need(owner: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+def _require(owner: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
     value = owner.get(key)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         names = {str: "text", list: "a list", dict: "an object", int: "a whole number"}
-        raise InputError(f"{where}: {key} is {_told(value)}, not {names[kind]}")
+        raise InputError(f"{where}: {key} is {_brief(value)}, not {names[kind]}")
     return value
 
 
 def _check_tree(data: Any, where: str) -> None:
-    """Depth, finite numbers, text keys; by a stack of its own, so that depth cannot end the process."""
+    """Check depth, finite numbers and text keys; without recursion, so that depth cannot crash the process."""
     left = [(data, 0)]
     while left:
         item, depth = left.pop()
@@ -130,36 +130,36 @@ def _check_tree(data: Any, where: str) -> None:
         if isinstance(item, dict):
             strange = next((k for k in item if not isinstance(k, str)), None)
             if strange is not None:
-                raise InputError(f"{where}: a key is {_told(strange)}, not text")
+                raise InputError(f"{where}: a key is {_brief(strange)}, not text")
             left += [(value, depth + 1) for value in item.values()]
         elif isinstance(item, (list, tuple)):
             left += [(value, depth + 1) for value in item]
         elif isinstance(item, float):
             if not math.isfinite(item):
-                raise InputError(f"{where}: a number is {item}, which JSON cannot hold")
+                raise InputError(f"{where}: a number is {item}, which JSON does not allow")
         elif isinstance(item, int) and not -(1 << 1023) < item < 1 << 1023:
-            raise InputError(f"{where}: a number of {item.bit_length() * 3 // 10} digits, which no time or size has")
+            raise InputError(f"{where}: a number of {item.bit_length() * 3 // 10} digits, too large for a time or a size")
         elif item is not None and not isinstance(item, (str, int)):
-            raise InputError(f"{where}: holds a {type(item).__name__}, which JSON cannot hold")
+            raise InputError(f"{where}: has a {type(item).__name__}, which JSON does not allow")
 
 
 def nanoseconds(value: Any, unit: str, where: str) -> int:
-    """``value`` in ``us`` or ``seconds`` as whole nanoseconds, by its decimal digits; finer than a nanosecond goes to the nearest.
+    """Convert ``value`` from ``us`` or ``seconds`` to whole nanoseconds by its decimal digits, rounded to the nearest.
 
     >>> nanoseconds(0.001, "us", "x"), nanoseconds(126.64, "seconds", "x"), nanoseconds(9007199254740.993, "us", "x")
     (1, 126640000000, 9007199254740992)
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"{where} is {_told(value)}, not a number of {unit}")
+        raise InputError(f"{where} is {_brief(value)}, not a number of {unit}")
     exact = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
     found = int((exact * _NS[unit]).to_integral_value(ROUND_HALF_EVEN))
     if not 0 <= found < 1 << 63:
-        raise InputError(f"{where} is {_told(value)} {unit}, which is no length of time")
+        raise InputError(f"{where} is {_brief(value)} {unit}, not a length of time")
     return found
 
 
-def series(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> Iterator[Sample]:
-    """The samples of steps in a diagnosis: of traces each quantity of each step, of logs their step times."""
+def step_samples(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> Iterator[Sample]:
+    """Yield the step samples of a diagnosis: every quantity of each step of a trace, the step times of a log."""
     for i, entry in enumerate(diagnosis["files"]):
         rank, at = entry.get("rank"), f"{where}: files[{i}]"
         for k, step in enumerate(entry.get("steps") or ()):
@@ -167,26 +167,26 @@ def series(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> Iterat
                 raise InputError(f"{at}.steps[{k}] is a {_kind(step)}, not an object")
             number = step.get("number", k)
             if isinstance(number, bool) or not isinstance(number, int) or abs(number) >= 1 << 63:
-                raise InputError(f"{at}.steps[{k}].number is {_told(number)}, not a whole number")
+                raise InputError(f"{at}.steps[{k}].number is {_brief(number)}, not a whole number")
             for quantity in STEP_QUANTITIES:
                 value = step.get(f"{quantity}_us")
                 if value is not None:
                     yield Sample(i, rank, "trace", quantity, number, nanoseconds(value, "us", f"{at}.steps[{k}].{quantity}_us"))
         times = (entry.get("log") or {}).get("samples_seconds")
         if times is not None and not isinstance(times, list):
-            raise InputError(f"{at}.log.samples_seconds is {_told(times)}, not a list")
+            raise InputError(f"{at}.log.samples_seconds is {_brief(times)}, not a list")
         for k, value in enumerate(times or ()):
             if value is not None:
                 yield Sample(i, rank, "log", WALL, k, nanoseconds(value, "seconds", f"{at}.log.samples_seconds[{k}]"))
 
 
-def paces(samples: Sequence[Sample]) -> dict[str, list[float]]:
-    """Quantity to one value a step of the job [ns]: a step lasts as long as on its slowest rank, terms are the mean over ranks.
+def values_by_step(samples: Sequence[Sample]) -> dict[str, list[float]]:
+    """Map each quantity to one value for each step of the job [ns]: step times of the slowest rank, other quantities as means over ranks.
 
-    On one rank a step lasts as long as the host was in it or as the device took from its first event to its last, whichever is longer:
-    the device's time leaves out what it waited before its first event, and the host's ends before the device does where it runs ahead.
-    Step times come from logs where there are any, since a profiler slows what it watches; terms come from traces. Ranks of one job
-    wait for each other, so they are one sample together, while files without a rank, and a rank seen twice, are runs of their own.
+    The step time of a rank is the longer of two: the time the host spent in the step, and the time on the device from its first event to
+    its last. The device's leaves out the wait before its first event; the host's ends too early where the host runs ahead.
+    Step times come from logs where there are any, because a profiler slows the run; the parts come from traces. The ranks of one job wait
+    for each other, so they give one sample together. A file without a rank, or a rank seen twice, counts as another run.
     """
     groups: dict[str, dict[tuple[Any, int], list[int]]] = defaultdict(lambda: defaultdict(list))
     source = "log" if any(s.source == "log" for s in samples) else "trace"
@@ -210,10 +210,10 @@ def medians(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     return {name: median(column) for name, column in values.items() if column}
 
 
-def settings(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
-    """What two runs must share to be compared: hardware, software, workload and how the files were read.
+def comparable_settings(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that must be equal for two runs to be compared: hardware, software, workload, and the options of the diagnosis.
 
-    The commit is left out, since it is what changes between a baseline and a run; so is the version of this tool.
+    Left out are the commit, which differs between a baseline and a run, and the version of ironlaw.
     """
     files = diagnosis["files"]
     ranks = {entry["rank"] for entry in files if entry.get("rank") is not None}
@@ -236,12 +236,12 @@ def settings(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _distinct(values: Iterator[Any] | Any) -> list[Any]:
-    """Each value once, in an order that does not depend on that of the files."""
-    return [json.loads(text) for text in sorted({canonical(value) for value in values if value is not None})]
+    """Each value once, in an order that does not depend on the order of the files."""
+    return [json.loads(text) for text in sorted({canonical_json(value) for value in values if value is not None})]
 
 
-def contended(diagnosis: Mapping[str, Any]) -> bool:
-    """Whether the diagnosis says that others used the machine meanwhile: a mark on it or a file, or a finding of that name."""
+def is_contended(diagnosis: Mapping[str, Any]) -> bool:
+    """Whether a mark on the diagnosis or on a file, or a finding of that name, says that others used the machine."""
     marks = [diagnosis, *diagnosis["files"]]
     findings = [f for f in diagnosis.get("findings") or () if isinstance(f, dict)]
     return any(m.get("contended") is True for m in marks) or any(
@@ -249,28 +249,28 @@ def contended(diagnosis: Mapping[str, Any]) -> bool:
     )
 
 
-def roof(diagnosis: Mapping[str, Any]) -> str | None:
-    """The roof of the verdict, where there is one."""
+def verdict_roof(diagnosis: Mapping[str, Any]) -> str | None:
+    """The bottleneck of the verdict, None where there is no verdict."""
     found = (diagnosis.get("verdict") or {}).get("roof")
     return found if isinstance(found, str) else None
 
 
-def canonical(data: Any) -> str:
-    """``data`` as JSON that is equal for equal data."""
+def canonical_json(data: Any) -> str:
+    """JSON text that is the same for equal data."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def digest(data: Any) -> str:
-    """The sha256 of ``data`` as canonical JSON."""
-    return hashlib.sha256(canonical(data).encode()).hexdigest()
+def sha256_of(data: Any) -> str:
+    """The sha256 of the canonical JSON of ``data``."""
+    return hashlib.sha256(canonical_json(data).encode()).hexdigest()
 
 
-def contents(diagnosis: Mapping[str, Any], from_disk: bool) -> list[str | None]:
-    """The sha256 of each file's content: as the diagnosis says it, else, where asked, of the file if it is still there."""
-    return [_told_digest(e.get("sha256")) or (_file_digest(e["path"]) if from_disk else None) for e in diagnosis["files"]]
+def file_digests(diagnosis: Mapping[str, Any], from_disk: bool) -> list[str | None]:
+    """The sha256 of each file: from the diagnosis, else, with ``from_disk``, of the file if it still exists."""
+    return [_valid_digest(e.get("sha256")) or (_file_digest(e["path"]) if from_disk else None) for e in diagnosis["files"]]
 
 
-def _told_digest(text: Any) -> str | None:
+def _valid_digest(text: Any) -> str | None:
     whole = isinstance(text, str) and len(text) == 64 and set(text) <= set("0123456789abcdef")
     return text if whole else None
 
@@ -290,8 +290,8 @@ def _kind(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def _told(value: Any) -> str:
-    """A value in a message: short, on one line."""
+def _brief(value: Any) -> str:
+    """A value for a message, cut to 60 characters."""
     try:
         text = repr(value)
     except ValueError:  # an integer too long to print
