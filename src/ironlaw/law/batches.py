@@ -58,7 +58,7 @@ def deepseek_learning_rate(operations):
 
 
 def batch_of_parameters(parameters, seq_len):
-    """The power law of ``deepseek_batch`` with parameters in the place of compute, as the study of ten sites uses it by mistake: ``0.2920 N^0.3271 seq_len``.
+    """``deepseek_batch`` with parameters where compute belongs, a mistake of the study of ten sites: ``0.2920 N^0.3271 seq_len``.
 
     It takes parameters for compute and tokens for sequences. Use deepseek_batch.
 
