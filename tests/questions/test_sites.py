@@ -16,8 +16,9 @@ import paths
 from ironlaw.catalog import audit, load
 from ironlaw.errors import IronlawError
 from ironlaw.law import collectives, wide_area
-from ironlaw.questions.sites.ask import sites
-from ironlaw.questions.sites.places import places_of, read_places, ring
+from ironlaw.questions.sites import sites
+from ironlaw.questions.sites.options import read_places
+from ironlaw.questions.sites.places import bind_places, order_ring
 from ironlaw.questions.textbook.ten_sites import study
 
 DAY, YEAR = 86400.0, 365.25 * 86400.0
@@ -42,7 +43,7 @@ def ten():
     return study()
 
 
-# The worked cases of document 004
+# Worked cases of the ten-sites study
 
 
 def row_of(ten, table, case):
@@ -209,7 +210,7 @@ def test_the_simplified_step_is_six_flop_a_parameter_and_token():
 
 def test_the_ring_has_the_shortest_longest_link():
     asked = read_places("jean-zay,el-capitan,lumi,frontier", "--sites")
-    order = [place.name for place in ring(places_of(asked, None, ()))]
+    order = [place.name for place in order_ring(bind_places(asked, None, ()))]
     assert order.index("frontier") in (order.index("el-capitan") - 1, order.index("el-capitan") + 1)
 
 
@@ -244,8 +245,8 @@ def test_a_wrong_site_is_found(tmp_path, line, said):
     [
         ({"sites": "jean-zay"}, "at least two"),
         ({"sites": "jean-zay,jean-zay"}, "twice"),
-        ({"sites": "jean-zay,48.7"}, "stands alone"),
-        ({"sites": "jean-zay,98.7,2"}, "no place"),
+        ({"sites": "jean-zay,48.7"}, "has no longitude"),
+        ({"sites": "jean-zay,98.7,2"}, "out of range"),
         ({"sites": "jean-zay,jolio-curie"}, "joliot-curie"),
         ({"sites": "5000"}, "more than 1000"),
         ({"gpus": 129}, "evenly"),
@@ -263,7 +264,7 @@ def test_a_wrong_site_is_found(tmp_path, line, said):
         ({"wan_bandwidth": "10GB"}, "expected B/s"),
         ({"site_power": "0MW"}, "more than 0"),
         ({"model_of": "ten-sites"}, "leave out"),
-        ({"sites": [("a", "b")]}, "no LAT,LON"),
+        ({"sites": [("a", "b")]}, "not a LAT,LON"),
         ({"gpus": []}, "empty"),
         ({"route_factor": 1.2, "latency": "10ms"}, "leave one"),
         ({"sites": "2", "route_factor": 1.2}, "needs places"),

@@ -11,7 +11,7 @@ import paths
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError, SpaceError, UnitError, ValueRangeError
 from ironlaw.estimate.answer import estimate
-from ironlaw.questions.sites.ask import sites
+from ironlaw.questions.sites import sites
 from ironlaw.questions.sweep.ask import sweep
 
 CASES = {

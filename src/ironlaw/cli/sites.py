@@ -1,7 +1,9 @@
 """``ironlaw sites``: training across data centres."""
 
+from __future__ import annotations
+
 from ironlaw.cli.question import command_of
-from ironlaw.questions.sites.ask import OPTIONS
+from ironlaw.questions.sites.options import OPTIONS
 
 EXAMPLES = """\
   ironlaw sites llama-3-70b --sites jean-zay,el-capitan --on h100-sxm --gpus 2048 --wan-bandwidth 10GB/s --tokens 1.4T

@@ -8,16 +8,16 @@ from typing import Any
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, at_least_one, duration, tokens, whole
+from ironlaw.question.readers import list_of
 
 MOST_SIZES = 50
 
 
 def sizes(value: Any, flag: str) -> tuple[float, ...]:
     """Read a comma list of counts: sorted, each once."""
-    items = value if isinstance(value, (list, tuple)) else str(value).split(",") if isinstance(value, str) else [value]
-    found = tuple(sorted({whole(item, flag) for item in items}))
-    if not 0 < len(found) <= MOST_SIZES:
-        raise ValueRangeError(f"{flag} lists {len(found)} sizes, must be from 1 to {MOST_SIZES}")
+    found = tuple(sorted(set(list_of(whole)(value, flag))))
+    if len(found) > MOST_SIZES:
+        raise ValueRangeError(f"{flag} lists {len(found)} sizes, must be at most {MOST_SIZES}")
     return found
 
 

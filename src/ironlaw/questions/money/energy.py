@@ -13,7 +13,7 @@ from ironlaw.estimate.run import bind_grid, bind_pue
 from ironlaw.law import energy
 from ironlaw.questions.answer import Column
 from ironlaw.questions.asked_run import AskedRun
-from ironlaw.terms import Term, leaf, plain, scalar
+from ironlaw.terms import Term, leaf, scalar
 
 ENERGY = (
     Column("basis", "power"),
@@ -39,7 +39,7 @@ class NodePower:
     @property
     def watts(self) -> float:
         """The power as a number [W]."""
-        return scalar(plain(self.power))
+        return scalar(self.power)
 
 
 @dataclass(frozen=True, eq=False)

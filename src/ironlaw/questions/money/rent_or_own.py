@@ -16,7 +16,7 @@ from ironlaw.law import cost, goodput, ownership
 from ironlaw.questions.answer import Column
 from ironlaw.questions.asked_run import AskedRun
 from ironlaw.questions.money.energy import Power
-from ironlaw.terms import Term, leaf, plain, scalar, total
+from ironlaw.terms import Term, leaf, scalar, total
 
 HOUR, MONTH = 3600.0, 365.25 / 12.0 * 86400.0
 PAYMENTS = (
@@ -131,7 +131,7 @@ def _price_spot(values: Mapping[str, Any], run: AskedRun, seconds: float, price:
 
 
 def _payment_row(way: str, rate: Sourced | float, seconds: float, term: Term, note: str) -> dict[str, Any]:
-    return {"way": way, "usd_per_hour": scalar(plain(rate)) * HOUR, "seconds": seconds, "usd": scalar(term), "note": note}
+    return {"way": way, "usd_per_hour": scalar(rate) * HOUR, "seconds": seconds, "usd": scalar(term), "note": note}
 
 
 def price_purchase(values: Mapping[str, Any], run: AskedRun, power: Power, rent: Rent, folders: tuple[str, ...]) -> Purchase:

@@ -1,4 +1,4 @@
-"""Where sites are: names and coordinates of a question become places, places a ring and its links."""
+"""Places of sites, the distances between them, and the ring that joins them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from itertools import pairwise, permutations
 from typing import Any
 
+from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.terms import Term
+from ironlaw.law import wide_area
+from ironlaw.terms import Term, leaf
 
-MOST = 1000  # sites of a question; more is a slip of the keyboard
-TRIED = 8  # sites up to which every ring is tried; more go to the nearest next
+MOST = 1000  # sites of a question; more is a typing error
+TRIED = 8  # up to this many sites every ring is tried; with more, each site is followed by its nearest
 
 
 @dataclass(frozen=True)
 class Place:
-    """One site: where it is (unless only its number is known), its grid and its power (unless nobody knows)."""
+    """One site. A site given by number has no coordinates; one given by coordinates has no known power."""
 
     name: str
     latitude: float | None = None
@@ -25,85 +27,41 @@ class Place:
     power: Sourced | None = None
 
 
-def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] | int:
-    """A comma list of site names and LAT,LON pairs; or how many sites, nothing known of them."""
-    items = list(value) if isinstance(value, (list, tuple)) else [i.strip() for i in str(value).split(",") if i.strip()]
-    if len(items) == 1 and str(items[0]).isdecimal():
-        return int(str(items[0])[:9])
-    found: list[str | tuple[float, float]] = []
-    waiting: float | None = None
-    for item in items:
-        pair = tuple(_number(part) for part in item) if isinstance(item, (list, tuple)) else None
-        if pair is not None and (len(pair) != 2 or None in pair):
-            raise QuestionError(f"{flag}: {item} is no LAT,LON pair of degrees")
-        number = None if pair else _number(item)
-        if pair is None and number is None and waiting is None:
-            found.append(str(item))
-            continue
-        if pair is None and waiting is None:
-            waiting = number
-            continue
-        if pair is None and number is None:
-            break
-        latitude, longitude = pair or (waiting, number)
-        assert latitude is not None and longitude is not None
-        if not (-90.0 <= latitude <= 90.0 and -180.0 <= longitude <= 180.0):
-            raise ValueRangeError(f"{flag}: {latitude:g},{longitude:g} is no place: LAT is -90 to 90 degrees north, LON -180 to 180 east")
-        found.append((latitude, longitude))
-        waiting = None
-    if waiting is not None:
-        raise QuestionError(f"{flag}: {waiting:g} stands alone; coordinates are LAT,LON pairs of degrees, such as 48.71,2.18")
-    return tuple(found)
-
-
-def _number(item: Any) -> float | None:
-    try:
-        return float(item)
-    except (TypeError, ValueError):
-        return None
-
-
-def places_of(asked: tuple[str | tuple[float, float], ...] | int, grid: Any, folders: tuple[str, ...]) -> list[Place]:
-    """The places of what was asked, at least two and no two the same."""
-    from ironlaw.catalog import load
-
+def bind_places(asked: tuple[str | tuple[float, float], ...] | int, grid: Any, folders: tuple[str, ...]) -> list[Place]:
+    """The places of a question: at least two, all different."""
     if (asked if isinstance(asked, int) else len(asked)) > MOST:
         raise ValueRangeError(f"--sites: more than {MOST} sites; give fewer")
-    if isinstance(asked, int):
-        found = [Place(f"site {i + 1}", grid=grid) for i in range(asked)]
-    else:
-        found = []
-        for item in asked:
-            if isinstance(item, tuple):
-                found.append(Place(f"{item[0]:g},{item[1]:g}", *item, grid=grid))
-            else:
-                record = load.record("sites", item, folders)
-                if record.power is not None and record.power.value <= 0.0:
-                    raise ValueRangeError(f"--sites: {record.name} has no power, so nothing runs there; leave it out")
-                found.append(Place(record.name, record.latitude, record.longitude, record.grid, record.power))
-    if len(found) < 2:
-        raise QuestionError(f"--sites names {len(found)} site: give at least two, or ask ironlaw estimate")
+    names: list[Any] = [f"site {i + 1}" for i in range(asked)] if isinstance(asked, int) else list(asked)
+    places = [Place(name, grid=grid) if isinstance(asked, int) else _bind_place(name, grid, folders) for name in names]
+    if len(places) < 2:
+        raise QuestionError(f"--sites names {len(places)} site: give at least two, or ask ironlaw estimate")
     seen: set[str] = set()
-    for place in found:
+    for place in places:
         if place.name in seen:
             raise QuestionError(f"--sites names {place.name} twice: leave one out")
         seen.add(place.name)
-    return found
+    return places
+
+
+def _bind_place(asked: str | tuple[float, float], grid: Any, folders: tuple[str, ...]) -> Place:
+    if isinstance(asked, tuple):
+        return Place(f"{asked[0]:g},{asked[1]:g}", *asked, grid=grid)
+    record = load.record("sites", asked, folders)
+    if record.power is not None and record.power.value <= 0.0:
+        raise ValueRangeError(f"--sites: {record.name} has no power, so no accelerator runs there; leave it out")
+    return Place(record.name, record.latitude, record.longitude, record.grid, record.power)
 
 
 def distance(a: Place, b: Place) -> Term:
-    """The way over the ground between two places."""
-    from ironlaw.law import wide_area
-    from ironlaw.terms import leaf
-
+    """The great-circle distance between two places."""
     return leaf(
         f"{a.name} to {b.name}", wide_area.great_circle, "m",
         latitude=a.latitude, longitude=a.longitude, other_latitude=b.latitude, other_longitude=b.longitude,
     )  # fmt: skip
 
 
-def ring(places: list[Place]) -> list[Place]:
-    """The order whose longest link is shortest, then whose way round is: every order of few sites, else each time the nearest next."""
+def order_ring(places: list[Place]) -> list[Place]:
+    """The order with the shortest longest link, then the shortest sum; of many sites the nearest next one each time."""
     metres = {(a.name, b.name): float(distance(a, b).value) for a in places for b in places if a is not b}
     if len(places) > TRIED:
         order, left = [places[0]], list(places[1:])
@@ -112,15 +70,15 @@ def ring(places: list[Place]) -> list[Place]:
             left.remove(order[-1])
         return order
 
-    def length(order: tuple[Place, ...]) -> tuple[float, float]:
+    def lengths(order: tuple[Place, ...]) -> tuple[float, float]:
         links = [metres[a.name, b.name] for a, b in pairwise((*order, order[0]))]
         return max(links), sum(links)
 
     orders: list[tuple[Place, ...]] = [(places[0], *rest) for rest in permutations(places[1:])]
-    return list(sorted(orders, key=length)[0])
+    return list(sorted(orders, key=lengths)[0])
 
 
-def links(order: list[Place]) -> list[tuple[Place, Place]]:
+def ring_links(order: list[Place]) -> list[tuple[Place, Place]]:
     """Neighbours on the ring, each pair once."""
     if len(order) == 2:
         return [(order[0], order[1])]

@@ -268,11 +268,11 @@ def exchanges(values: dict[str, Any], rows: list[dict[str, Any]], asked_models: 
     """Each row again at so many sites, as ``ironlaw sites`` answers it."""
     if "sites" not in values:
         return []
-    from ironlaw.questions.sites import ask
+    from ironlaw.questions.sites import ask, options
 
     if "parameters" in values:
         raise QuestionError("--sites needs a MODEL: what is exchanged are its gradients")
-    passed = [name for name in (*EXCHANGE, *PASSED, "on", "price", "pue", "mfu") if name in values and name in ask.OPTIONS]
+    passed = [name for name in (*EXCHANGE, *PASSED, "on", "price", "pue", "mfu") if name in values and name in options.OPTIONS]
     made = []
     for row, model in zip(rows, asked_models, strict=True):
         told = {name: row.get(name) for name in ("model", "batch", "seq_len", "gpus")}

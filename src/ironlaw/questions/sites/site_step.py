@@ -1,0 +1,87 @@
+"""The step inside a site: from an estimate of each size of site, or at a constant MFU (simplified)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw.cluster import Cluster
+from ironlaw.errors import PlanError, QuestionError, ValueRangeError
+from ironlaw.estimate.answer import estimate, sequences_of
+from ironlaw.estimate.bind.records import Assumptions, assume, bind_cluster, bind_model, bind_precision, plain_model
+from ironlaw.estimate.layer.counts import active_parameters, total_parameters
+from ironlaw.job import PRECISIONS
+from ironlaw.law import flops, run
+from ironlaw.question import defaults
+from ironlaw.questions.answer import need
+from ironlaw.questions.sites.options import PLAN
+from ironlaw.terms import Term, leaf, scalar
+
+
+@dataclass(frozen=True, eq=False)
+class SiteStep:
+    """The step that sites compute between exchanges."""
+
+    cluster: Cluster
+    parameters: float
+    batch: float  # tokens of a step, all sites together
+    compute: Term  # time of the slowest site
+    mfu: float
+    fits: bool
+    warnings: list[str]
+
+
+def step_at_constant_mfu(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...], notes: Assumptions) -> SiteStep:
+    """Simplified: a step at a constant MFU, whatever the plan."""
+    unused = [name for name in (*PLAN, "global_batch_size", "seq_len") if name in given and name not in ("node", "fabric", "precision")]
+    if unused:
+        raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect with --mfu, which sets the step time: leave one out")
+    need(given, "global_batch_tokens")
+    if given["global_batch_tokens"] < sum(gpus):
+        raise ValueRangeError(f"--global-batch-tokens is {given['global_batch_tokens']:g}, must be at least one per accelerator")
+    if given["mfu"] > 1:
+        raise ValueRangeError(f"--mfu is {given['mfu']:g}, must be at most 1")
+    record = plain_model(bind_model(given["model"], folders)[0])
+    asked = {**given, "precision": given.get("precision") or bind_precision(given["on"], folders)}
+    cluster = bind_cluster(asked, folders, notes)
+    peak = cluster.accelerator.peak[PRECISIONS[asked["precision"]].peak]
+    work = flops.training(float(active_parameters(record)), given["global_batch_tokens"])
+    compute = leaf("compute", run.iron_law, "s", operations=work, peak=peak.value * sum(gpus), efficiency=given["mfu"])
+    warning = f"simplified: every step runs at {given['mfu']:.0%} MFU, whatever the plan; leave --mfu out for an estimate"
+    return SiteStep(cluster, float(total_parameters(record)), given["global_batch_tokens"], compute, given["mfu"], True, [warning])
+
+
+def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...], notes: Assumptions) -> SiteStep:
+    """The step of the slowest site, from one estimate per size of site; sites split the batch by accelerators."""
+    options = {name: given[name] for name in (*PLAN, "seq_len") if name in given}
+    sequences = _batch_sequences(given, folders)
+    groups = {}
+    for n in dict.fromkeys(gpus):
+        share = None if sequences is None else sequences * n / sum(gpus)
+        if share is not None and (share != int(share) or share < 1):
+            raise QuestionError(f"a batch of {sequences:g} sequences gives {share:.2f} to a site of {n:g} of {sum(gpus):g}: must be whole")
+        group = estimate(given["model"], given["on"], gpus=n, catalog=folders, global_batch_size=share, **options).groups[0]
+        if not bool(group.legal[0]):
+            broken = next(name for name, kept in group.rules.items() if name != "fits" and not bool(kept[0]))
+            raise PlanError(f"this plan breaks the rule {broken} at a site of {n:g} {given['on']}: ironlaw estimate --gpus {n:g} says why")
+        groups[n] = group
+    slowest = max(groups.values(), key=lambda group: scalar(group.step.tree))
+    for item in slowest.assumptions:
+        if item["name"] not in ("gpus", "global_batch_size", "model", "on"):
+            assume(notes, item["name"], item["value"], item["origin"])
+    batch = sum(float(groups[n].plan.global_batch_size[0]) for n in gpus)
+    assume(notes, "global_batch_size", batch, "given" if sequences else "default")
+    return SiteStep(
+        slowest.cluster, float(total_parameters(slowest.job.model)), batch * float(slowest.plan.seq_len[0]), slowest.step.tree,
+        float(slowest.throughput["mfu"].value[0]), all(bool(group.memory.fits[0]) for group in groups.values()), list(slowest.warnings),
+    )  # fmt: skip
+
+
+def _batch_sequences(given: dict[str, Any], folders: tuple[str, ...]) -> float | None:
+    """Sequences in the batch of all sites; None where no batch is given."""
+    if "global_batch_tokens" not in given:
+        return given.get("global_batch_size")
+    if "global_batch_size" in given:
+        raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
+    seq_len = given.get("seq_len") or defaults.seq_len(bind_model(given["model"], folders)[0].max_position_embeddings)
+    return sequences_of(given["global_batch_tokens"], seq_len)
