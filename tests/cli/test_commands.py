@@ -119,7 +119,7 @@ def test_does_not_fit_is_status_1(ask):
             ["estimate", "hidden_size=4096,layers=32", "--on", "h100-sxm", "--gpus", "8"],
             ["unknown model field 'layers'", "num_hidden_layers"],
         ),
-        (["estimate", "hidden_size=4096,num_hidden_layers=32", "--on", "h100-sxm", "--gpus", "8"], ["lack", "num_attention_heads"]),
+        (["estimate", "hidden_size=4096,num_hidden_layers=32", "--on", "h100-sxm", "--gpus", "8"], ["missing", "num_attention_heads"]),
         (["catalog", "show", "h100-sx"], ["unknown record", "h100-sxm"]),
         (["catalog", "list", "modes"], ["kind of record", "models"]),
     ],
