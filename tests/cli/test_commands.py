@@ -314,7 +314,7 @@ def test_a_launch_script_is_read_and_never_run(ask):
     assert status == 0
     plan = json.loads(out)["plan"]
     assert (plan["tp"], plan["sp"], plan["zero"], plan["global_batch_size"]) == (2, True, 1, 1024)
-    assert "blank vocabulary" in err
+    assert "no --vocab-size" in err
     status, out, _ = ask("estimate", SCRIPT, "--on", "h100-sxm", "--gpus", "64", "--tp", "4", "--json")
     assert json.loads(out)["plan"]["tp"] == 4
     refused(ask("estimate", SCRIPT, "--gpus", "64"), 2, "--on")

@@ -54,8 +54,6 @@ def command(model: str | None, rows: str | None, explain: str | None, as_json: b
     if rows is not None:
         return _rows(Path(rows), {**given, **({"model": model} if model else {})}, catalog, as_json)
     asked, where = question_of(model, given)
-    if where.endswith(_SCRIPTS):
-        given = {k: v for k, v in given.items() if k not in ("on", "gpus")}
     from ironlaw.estimate.answer import answer
     from ironlaw.question.options import read_options
 
@@ -69,34 +67,22 @@ def question_of(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any
         if given:
             raise QuestionError("the question lacks MODEL: a catalogue name, a config.json, dimensions or a run.toml")
         raise QuestionError("nothing asked; try: ironlaw estimate llama-3-8b --on h100-sxm --gpus 8")
-    if model.endswith(_SCRIPTS):
-        return read_script(Path(model), given), Path(model).name
+    if (launched := read_launch_file(Path(model), given)) is not None:
+        return launched, Path(model).name
     if not model.endswith(".toml"):
         return {"model": model}, ""
     return read_toml(Path(model)), Path(model).name
 
 
-_SCRIPTS = (".sh", ".args")
-
-
-def read_script(path: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """The options of a Megatron-LM launch script, which is read and never run; the device and its count come from flags."""
-    from ironlaw.launch.megatron import options_from_arguments, read_command
+def read_launch_file(path: Path, given: dict[str, Any]) -> dict[str, Any] | None:
+    """The options of a launch script or configuration of another framework; None for any other file. Nothing in it is run."""
+    from ironlaw.launch import readers
     from ironlaw.question.options import whole
 
-    if "on" not in given:
-        raise QuestionError(f"{path.name} does not say on what it runs: give --on ACCELERATOR (and --gpus N)")
-    try:
-        if path.stat().st_size > _MAX_TOML:
-            raise InputError(f"{path}: {path.stat().st_size} bytes is no launch script (limit {_MAX_TOML})")
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    gpus = int(whole(given["gpus"], "--gpus")) if "gpus" in given else None
-    options, rules = options_from_arguments(read_command(text), gpus=gpus, on=given["on"])
-    for rule in rules:
+    launched = readers.read_launch_file(path, int(whole(given["gpus"], "--gpus")) if "gpus" in given else None, given.get("on"))
+    for rule in launched[1] if launched else ():
         click.echo(f"ironlaw: {path.name}: {rule}", err=True)
-    return options
+    return launched[0] if launched else None
 
 
 def read_toml(path: Path) -> dict[str, Any]:

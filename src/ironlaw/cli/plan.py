@@ -117,7 +117,7 @@ def _stages(found: Found, data: dict[str, Any]) -> str:
     """Megatron-LM's arguments for the stages of the best plan, where they are of unlike length."""
     from shlex import join
 
-    from ironlaw.launch.megatron_stages import stage_flags
+    from ironlaw.launch.megatron.patterns import stage_flags
 
     plan = data["plans"][0]["plan"] if data["plans"] else {}
     if "layers_per_stage" not in plan or not plan["framework"].startswith("megatron"):

@@ -1,1 +1,1 @@
-"""Between plans and the launch arguments of training stacks: text -> options. Nothing here is executed."""
+"""Read launch scripts and configurations of other frameworks; ``readers`` has one row a framework."""

@@ -22,7 +22,7 @@ from ironlaw.errors import IronlawError, QuestionError, UnsupportedError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.memory.total import STATES, last_stage_memory
 from ironlaw.estimate.table import read_table
-from ironlaw.launch.megatron import options_from_arguments  # the one sibling needed: launch arguments are what was measured
+from ironlaw.launch.megatron.options import options_from_arguments  # the one sibling needed: launch arguments are what was measured
 from ironlaw.question.options import read_options
 
 LARGE = 2.0 * 2**30  # below this, libraries' workspaces and single temporaries decide

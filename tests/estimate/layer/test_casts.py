@@ -13,7 +13,7 @@ import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.network import sharding
-from ironlaw.launch.megatron import options_from_arguments
+from ironlaw.launch.megatron.options import options_from_arguments
 from ironlaw.law import kernels
 from ironlaw.terms import plain
 

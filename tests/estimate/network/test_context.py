@@ -9,7 +9,7 @@ import pytest
 
 import ironlaw
 from ironlaw.errors import QuestionError
-from ironlaw.launch.megatron import options_from_arguments
+from ironlaw.launch.megatron.options import options_from_arguments
 from ironlaw.law import masks
 
 METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")

@@ -8,7 +8,7 @@ import pytest
 import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
-from ironlaw.launch import megatron
+from ironlaw.launch.megatron import options as megatron
 from ironlaw.law import pipeline
 
 MIXTURE = {

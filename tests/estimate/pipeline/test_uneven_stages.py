@@ -11,9 +11,8 @@ import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.pipeline.stages import stages
-from ironlaw.launch.megatron import options_from_arguments
-from ironlaw.launch.megatron_patterns import layers_by_stage
-from ironlaw.launch.megatron_stages import stage_flags
+from ironlaw.launch.megatron.options import options_from_arguments
+from ironlaw.launch.megatron.patterns import layers_by_stage, stage_flags
 from ironlaw.search.answer import estimate_of
 from ironlaw.search.ends import RULE, balanced_ends, loss_in_layers
 

@@ -1,8 +1,8 @@
-"""The arguments a launch script or command line gives, read as text. Nothing is executed.
+"""Read the arguments in a launch script or command line as text. Nothing is executed.
 
 Words are split as a shell splits them: quotes, comments, line continuations, ``NAME=value`` and ``NAME=(...)`` with
-``$NAME``, ``${NAME[@]}`` and ``${NAME:-default}``. Assignments count in the order they stand in, inside ``if`` and loops too.
-What only a running shell knows (``$(...)``, ``$((...))``, names never assigned) stays as it is written.
+``$NAME``, ``${NAME[@]}`` and ``${NAME:-default}``. Assignments apply in the order of the text, also inside ``if`` and loops.
+What only a running shell can compute (``$(...)``, ``$((...))``, names never assigned) stays as it is written.
 """
 
 from __future__ import annotations
@@ -17,58 +17,58 @@ MAX_CHARACTERS = 1_000_000
 _BREAK = "\n"  # a word that ends a command
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?(?::?-([^{}]*))?\})")
-_LITERAL = "\0"  # stands for a dollar sign between single quotes
+_LITERAL = "\0"  # replaces a dollar sign between single quotes
 
 
 def read_command(text: str) -> dict[str, Any]:
     """The arguments of a command: ``--flag value``, ``--flag=value``, a list for many values, True for none.
 
-    Where the text runs a Python file, the arguments are those behind it (those before it are the launcher's own); else all.
+    Where the text runs a Python file, the arguments are those after it (those before it belong to the launcher); else all.
 
     >>> read_command("torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 \\\\\\n  --bf16  # two bytes")
     {'--num-layers': '32', '--bf16': True}
     """
     if len(text) > MAX_CHARACTERS:
-        raise InputError(f"launch script of {len(text):,} characters, more than the {MAX_CHARACTERS:,} this reads")
+        raise InputError(f"launch script of {len(text):,} characters; the limit is {MAX_CHARACTERS:,}")
     commands = list(_commands(text))
-    launched = [c[at + 1 :] for c in commands if (at := _program(c)) is not None]
-    found: dict[str, Any] = {}
+    launched = [c[at + 1 :] for c in commands if (at := _program_position(c)) is not None]
+    arguments: dict[str, Any] = {}
     for words in launched or commands:
-        found.update(_arguments(words))
-    return found
+        arguments.update(_arguments(words))
+    return arguments
 
 
-def _program(words: list[str]) -> int | None:
+def _program_position(words: list[str]) -> int | None:
     return next((i for i, word in enumerate(words) if word.endswith(".py") and not word.startswith("-")), None)
 
 
 def _arguments(words: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     name = ""
     for word in words:
         if re.match(r"--?[A-Za-z]", word):
             name, equals, value = word.partition("=")
-            found[name] = value if equals else True
+            arguments[name] = value if equals else True
         elif name:
-            held = found[name]
-            found[name] = word if held is True else [*held, word] if isinstance(held, list) else [held, word]
-    return found
+            before = arguments[name]
+            arguments[name] = word if before is True else [*before, word] if isinstance(before, list) else [before, word]
+    return arguments
 
 
 def _commands(text: str) -> Iterator[list[str]]:
-    """Commands as lists of words, variables put in; assignments are kept and are no words."""
-    known: dict[str, str] = {}
-    budget = [MAX_CHARACTERS]  # what variables may grow the text by: they can double it each time
+    """Commands as lists of words, with variables replaced and assignments removed."""
+    variables: dict[str, str] = {}
+    budget = [MAX_CHARACTERS]  # characters that variables may add: each can double the text
     words: list[str] = []
     array: list[str] | None = None
     name, adds = "", False
     for word, quoted in _words(text):
         if array is not None:
             if word == ")" and not quoted:
-                known[name] = " ".join(([known.get(name, "")] if adds else []) + array)
+                variables[name] = " ".join(([variables.get(name, "")] if adds else []) + array)
                 array = None
             elif word != _BREAK or quoted:
-                array += _filled(word, quoted, known, budget)
+                array += _expand_word(word, quoted, variables, budget)
             continue
         if word == _BREAK and not quoted:
             if words:
@@ -77,34 +77,34 @@ def _commands(text: str) -> Iterator[list[str]]:
             continue
         assigned = None if words and words != ["export"] else _ASSIGNMENT.fullmatch(word)
         if assigned is None:
-            words += _filled(word, quoted, known, budget)
+            words += _expand_word(word, quoted, variables, budget)
             continue
         name, adds = assigned[1], assigned[2] == "+"
         if assigned[3] == "(" and not quoted:
             array = []
         else:
-            value = _put_in(assigned[3], known, budget)
-            known[name] = known.get(name, "") + value if adds else value
+            value = _expand(assigned[3], variables, budget)
+            variables[name] = variables.get(name, "") + value if adds else value
     if words:
         yield words
 
 
-def _filled(word: str, quoted: bool, known: dict[str, str], budget: list[int]) -> list[str]:
-    """A word with its variables put in: one word where it was quoted, else split at blanks; arrays are always split."""
-    value = _put_in(word, known, budget)
+def _expand_word(word: str, quoted: bool, variables: dict[str, str], budget: list[int]) -> list[str]:
+    """A word with its variables replaced: one word where it was quoted, else split at blanks; arrays are always split."""
+    value = _expand(word, variables, budget)
     if "$" not in word or (quoted and "[@]" not in word) or "$(" in word:
         return [value.replace(_LITERAL, "$")]
     return [v.replace(_LITERAL, "$") for v in value.split()]
 
 
-def _put_in(word: str, known: dict[str, str], budget: list[int]) -> str:
+def _expand(word: str, variables: dict[str, str], budget: list[int]) -> str:
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[2]
-        made = known.get(name, match[3] if match[3] is not None else match[0])
-        budget[0] -= len(made)
+        text = variables.get(name, match[3] if match[3] is not None else match[0])
+        budget[0] -= len(text)
         if budget[0] < 0:
-            raise InputError(f"variables of the launch script grow beyond {MAX_CHARACTERS:,} characters")
-        return made
+            raise InputError(f"variables of the launch script grow to more than {MAX_CHARACTERS:,} characters")
+        return text
 
     return _VARIABLE.sub(value, word)
 
@@ -115,7 +115,7 @@ _LEXEME = re.compile(
     r"|(?P<plain>[^\\'\"$#\s;&|()<>=]+|.)",
     re.DOTALL,
 )
-_PARTING = {"comment", "blank", "redirect", "close", "end"}
+_SEPARATORS = {"comment", "blank", "redirect", "close", "end"}
 
 
 def _words(text: str) -> Iterator[tuple[str, bool]]:
@@ -124,16 +124,16 @@ def _words(text: str) -> Iterator[tuple[str, bool]]:
     quoted, at = False, 0
     while at < len(text):
         match = _LEXEME.match(text, at)
-        if match is None:  # cannot be: the last alternative takes any character
+        if match is None:  # never: the last alternative matches any character
             break
         kind, at = str(match.lastgroup), match.end()
         if kind == "inner":
-            at = _closing(text, at)
+            at = _find_closing(text, at)
             word.append(text[match.start() : at])
         elif kind == "array" and not quoted:
             yield "".join(word) + "=(", False
             word = []
-        elif kind in _PARTING and not (kind in ("comment", "redirect") and word and not match[0].startswith((">", "<"))):
+        elif kind in _SEPARATORS and not (kind in ("comment", "redirect") and word and not match[0].startswith((">", "<"))):
             if word:
                 yield "".join(word), quoted
             word, quoted = [], False
@@ -147,7 +147,7 @@ def _words(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _part(kind: str, match: re.Match[str]) -> list[str]:
-    """What a lexeme adds to a word; nothing at all where a line is continued."""
+    """The text that a lexeme adds to a word; nothing where a line is continued."""
     if kind == "join":
         return []
     if kind in ("escaped", "single"):
@@ -157,8 +157,8 @@ def _part(kind: str, match: re.Match[str]) -> list[str]:
     return [match[0]]
 
 
-def _closing(text: str, at: int) -> int:
-    """Where the parenthesis that was opened before ``at`` is closed."""
+def _find_closing(text: str, at: int) -> int:
+    """The position after the parenthesis that closes the one opened before ``at``."""
     depth = 1
     while at < len(text) and depth:
         depth += (text[at] == "(") - (text[at] == ")")

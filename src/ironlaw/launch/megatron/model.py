@@ -1,99 +1,33 @@
-"""A model's dimensions out of Megatron-LM arguments, with Megatron's own defaults for absent ones."""
+"""A model's dimensions from Megatron-LM arguments; an absent argument has Megatron's default."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping
 from typing import Any
 
-from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
-from ironlaw.launch.megatron_patterns import MAX_LENGTH, routed_layers, whole_number
+from ironlaw.errors import QuestionError, UnsupportedError, ValueRangeError
+from ironlaw.launch.megatron.arguments import Arguments, whole_number
+from ironlaw.launch.megatron.patterns import MAX_LENGTH, routed_layers
 
 GPT2_VOCABULARY = 50257
 
 
-class Arguments:
-    """Arguments by name, with Megatron's own defaults for those that are absent, and the rules applied so far."""
-
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self.given: dict[str, Any] = {}
-        for name, value in given.items():
-            if value is not None and value is not False:
-                self.given["--" + str(name).lstrip("-").replace("_", "-")] = value
-        self.rules: list[str] = []
-
-    def rule(self, text: str) -> None:
-        """Write down a rule, once."""
-        if text not in self.rules:
-            self.rules.append(text)
-
-    def has(self, name: str) -> bool:
-        """Whether a switch is given; the text false is one way to leave it out."""
-        return str(self.given.get(f"--{name}", False)).lower() not in ("false", "none")
-
-    def text(self, name: str, default: str = "") -> str:
-        """A word, or words with blanks between them."""
-        value = self.given.get(f"--{name}", default)
-        return " ".join(str(v) for v in value).strip() if isinstance(value, (list, tuple)) else str(value).strip()
-
-    def words(self, name: str, default: str) -> set[str]:
-        """The different words of a list."""
-        return set(self.items(name, default))
-
-    def items(self, name: str, default: str = "") -> list[str]:
-        """What a list holds: parted by blanks or commas, in brackets or not."""
-        return re.sub(r"[\[\],'\"]", " ", self.text(name, default)).split()
-
-    def one_of(self, name: str, known: tuple[str, ...]) -> str:
-        """A word out of ``known``; the first is the default."""
-        value = self.text(name, known[0])
-        if value not in known:
-            raise UnknownNameError(f"value of --{name}", value, known)
-        return value
-
-    def whole(self, name: str, default: int | None = None, least: int = 1) -> int | None:
-        """A whole number of at least ``least``."""
-        value = self.given.get(f"--{name}")
-        return default if value is None else whole_number(value, f"--{name}", least)
-
-    def needed(self, *names: str) -> int:
-        """The whole number that one of ``names`` gives."""
-        for name in names:
-            value = self.whole(name)
-            if value is not None:
-                return value
-        raise QuestionError(f"the Megatron arguments lack --{names[0]}")
-
-    def number(self, name: str, default: float) -> float:
-        """A number."""
-        value = self.given.get(f"--{name}", default)
-        try:
-            number = float("of a switch" if isinstance(value, bool) else value)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueRangeError(f"--{name} is {value!r}, must be a number") from None
-        if not math.isfinite(number):
-            raise ValueRangeError(f"--{name} is {value!r}, must be a number")
-        return number
-
-
-def vocabulary(a: Arguments, tp: int) -> int:
-    """Rows of the embedding: the tokenizer's, padded so that every tensor-parallel rank has as many."""
+def count_vocabulary(a: Arguments, tp: int) -> int:
+    """Rows of the embedding: the tokenizer's, padded so that tensor-parallel ranks have equal shares."""
     padded = a.whole("padded-vocab-size")
     if padded is not None:
         return padded
     multiple = (a.whole("make-vocab-size-divisible-by", 128) or 128) * tp
     size = a.whole("vocab-size")
     if size is None:
-        a.rule(f"blank vocabulary is {GPT2_VOCABULARY:,} padded to {multiple // tp} * tp")
+        a.rule(f"no --vocab-size: {GPT2_VOCABULARY:,}, padded to a multiple of {multiple // tp} * tp")
         size = GPT2_VOCABULARY
     elif size % multiple:
-        a.rule(f"vocabulary padded to {multiple // tp} * tp")
+        a.rule(f"vocabulary padded to a multiple of {multiple // tp} * tp")
     return -(-size // multiple) * multiple
 
 
-def model_of(a: Arguments, tp: int) -> dict[str, Any]:
-    """The model's dimensions, by the fields of ``catalog.records.Model``."""
+def read_model(a: Arguments, tp: int) -> dict[str, Any]:
+    """The model's dimensions, by the fields of ``catalog.model.Model``."""
     layers, hidden, heads = a.needed("num-layers", "encoder-num-layers"), a.needed("hidden-size"), a.needed("num-attention-heads")
     if layers > MAX_LENGTH:
         raise ValueRangeError(f"--num-layers is {layers}, must be at most {MAX_LENGTH:,}")
@@ -110,7 +44,7 @@ def model_of(a: Arguments, tp: int) -> dict[str, Any]:
         "num_key_value_heads": (a.whole("num-query-groups", 1) or 1) if a.has("group-query-attention") else heads,
         "head_dim": head or hidden // heads,
         "intermediate_size": ffn,
-        "vocab_size": vocabulary(a, tp),
+        "vocab_size": count_vocabulary(a, tp),
         "max_position_embeddings": a.whole("max-position-embeddings") or a.needed("seq-length", "encoder-seq-length"),
         "tie_word_embeddings": not a.has("untie-embeddings-and-output-weights"),
         "gated_mlp": gated,
@@ -126,14 +60,13 @@ def model_of(a: Arguments, tp: int) -> dict[str, Any]:
     drops = a.number("attention-dropout", 0.1), a.number("hidden-dropout", 0.1)
     model["dropout"] = max(drops) > 0
     if (drops[0] > 0) != (drops[1] > 0):
-        a.rule("approximated: dropout is counted in attention and residuals though only one of them has it")
+        a.rule("approximated: dropout is counted in attention and in residuals, although only one has it")
     model |= _window(a, layers) | _mixture(a, layers, ffn, bias) | _latent(a)
     if model.get("kv_lora_rank"):
         model["num_key_value_heads"] = heads
         model["head_dim"] = model["qk_nope_head_dim"] + model["qk_rope_head_dim"]
-    further = a.whole("mtp-num-layers", 0, least=0)
-    if further:
-        model["num_nextn_predict_layers"] = further
+    if predicting := a.whole("mtp-num-layers", 0, least=0):
+        model["num_nextn_predict_layers"] = predicting
     return model
 
 
@@ -142,7 +75,7 @@ def _positions(a: Arguments) -> str:
         return "rope"
     kind = a.one_of("position-embedding-type", ("learned_absolute", "rope", "mrope", "yarn", "relative", "none"))
     if kind == "relative":
-        raise UnsupportedError("--position-embedding-type relative: biases of attention are not modelled")
+        raise UnsupportedError("--position-embedding-type relative: attention biases are not modelled")
     if kind == "none":
         return "none"
     return "learned" if kind == "learned_absolute" else "rope"
@@ -176,7 +109,7 @@ def _mixture(a: Arguments, layers: int, ffn: int, bias: bool) -> dict[str, Any]:
     if every is None and count * max(layers // max(count, 1), 1) <= layers:
         front, every = 0, next((f for f in range(1, layers + 1) if count and layers // f == count), None)
     if every is None:
-        raise UnsupportedError(f"--moe-layer-freq {a.text('moe-layer-freq')}: {count} routed of {layers} layers are no regular pattern")
+        raise UnsupportedError(f"--moe-layer-freq {a.text('moe-layer-freq')}: {count} routed of {layers} layers follow no regular pattern")
     if every > 1 and pattern != [i >= front and (i - front) % every == 0 for i in range(layers)]:
         a.rule("approximated: routed layers are spread evenly over the stages")
     factor = a.number("moe-expert-capacity-factor", 0.0)
@@ -194,18 +127,18 @@ def _mixture(a: Arguments, layers: int, ffn: int, bias: bool) -> dict[str, Any]:
     }
     if factor < 0:
         raise ValueRangeError(f"--moe-expert-capacity-factor is {factor:g}, must be more than 0")
-    a.rule("experts are loaded evenly")
+    a.rule("experts have equal loads")
     return mixture
 
 
 def _groups(a: Arguments, experts: int) -> dict[str, Any]:
-    """Groups of experts, and how many of them a token's experts lie in."""
+    """Groups of experts, and how many of them a token's experts may come from."""
     groups, chosen = a.whole("moe-router-num-groups"), a.whole("moe-router-group-topk")
     if groups is None:
         return {}
     if chosen is None or chosen > groups or experts % groups:
         raise QuestionError(
-            f"--moe-router-num-groups {groups} needs to divide --num-experts {experts}, and --moe-router-group-topk of at most as many"
+            f"--moe-router-num-groups {groups} must divide --num-experts {experts} and needs --moe-router-group-topk of at most {groups}"
         )
     return {"n_group": groups, "topk_group": chosen}
 

@@ -1,25 +1,25 @@
-"""Megatron-LM's arguments, each in one of three tables: mapped to an option, ignored for a reason, refused for a reason.
+"""Megatron-LM's arguments in three tables: mapped to an option, ignored for a reason, refused for a reason.
 
-Names and defaults are those of ``megatron/training/arguments.py`` and of the configurations Megatron Core builds arguments
-from, read in November 2026 (https://github.com/NVIDIA/Megatron-LM). A meaning that begins with ``approximated:`` is told to
-the user whenever the argument is given.
+Names and defaults come from ``megatron/training/arguments.py`` and from the configurations that Megatron Core builds arguments
+from, read in November 2026 (https://github.com/NVIDIA/Megatron-LM). A meaning that begins with ``approximated:`` is printed
+whenever the argument is given.
 """
 
 from __future__ import annotations
 
 
-def _spread(table: dict[str, str]) -> dict[str, str]:
-    """A table by meaning, names as words, turned into one by name."""
-    made: dict[str, str] = {}
+def _by_argument(table: dict[str, str]) -> dict[str, str]:
+    """Turn a table of meanings, each with its arguments as words, into a table of arguments."""
+    by_argument: dict[str, str] = {}
     for meaning, names in table.items():
         for name in names.split():
-            if f"--{name}" in made:
-                raise ValueError(f"--{name} stands twice")
-            made[f"--{name}"] = meaning
-    return made
+            if f"--{name}" in by_argument:
+                raise ValueError(f"--{name} is in the table twice")
+            by_argument[f"--{name}"] = meaning
+    return by_argument
 
 
-MAPPED: dict[str, str] = _spread(
+MAPPED: dict[str, str] = _by_argument(
     {
         # model
         "num_hidden_layers": "num-layers encoder-num-layers",
@@ -88,38 +88,38 @@ MAPPED: dict[str, str] = _spread(
         "framework": "use-legacy-models",
         "overlap": "overlap-grad-reduce overlap-param-gather tp-comm-overlap no-overlap-p2p-communication"
         " overlap-moe-expert-parallel-comm combined-1f1b",
-        # read, and counted in a rougher way
-        "approximated: deterministic kernels are timed as the usual ones": "deterministic-mode",
-        "approximated: launches a CUDA graph saves are counted, its memory pool is not": "cuda-graph-impl enable-cuda-graph"
+        # read, but counted approximately
+        "approximated: deterministic kernels are timed as ordinary ones": "deterministic-mode",
+        "approximated: a CUDA graph saves launches; its memory pool is not counted": "cuda-graph-impl enable-cuda-graph"
         " external-cuda-graph cuda-graph-scope cuda-graph-modules",
         "delay_wgrad_compute": "delay-wgrad-compute",
-        "approximated: attention backward is counted behind the combine it usually runs beside": "ep-overlap-early-attn-memory-release",
-        "approximated: dispatch of rows is not hidden behind the shared expert": "moe-shared-expert-overlap",
+        "approximated: attention backward is counted after the combine that it overlaps": "ep-overlap-early-attn-memory-release",
+        "approximated: the shared expert does not hide the dispatch": "moe-shared-expert-overlap",
         "moe_dispatcher": "moe-token-dispatcher-type moe-flex-dispatcher-backend",
-        "approximated: weights are kept in both orientations": "keep-fp8-transpose-cache",
+        "approximated: weights are stored in both orientations": "keep-fp8-transpose-cache",
         "approximated: weights in mxfp8 are gathered through the gradient buffer": "reuse-grad-buf-for-mxfp8-param-ag",
-        "approximated: weight gradients are counted in fp8 too": "no-fp8-wgrad",
-        "approximated: the kernel that adds weight gradients to the main ones is not counted": "no-gradient-accumulation-fusion",
+        "approximated: weight gradients are also computed in fp8": "no-fp8-wgrad",
+        "approximated: the kernel that adds weight gradients to the main gradients is not counted": "no-gradient-accumulation-fusion",
         "approximated: kernels are counted as fused": "no-bias-gelu-fusion no-bias-swiglu-fusion no-bias-dropout-fusion no-rope-fusion"
         " no-masked-softmax-fusion no-persist-layer-norm",
         "approximated: residuals in fp32 are counted in 2 bytes": "fp32-residual-connection",
-        "approximated: checkpoints spread over tensor-parallel ranks are counted whole": "distribute-saved-activations",
+        "approximated: every tensor-parallel rank stores whole activation checkpoints": "distribute-saved-activations",
         "deferred_wgrad": "defer-embedding-wgrad-compute wgrad-deferral-limit",
         "microbatch_group": "microbatch-group-size-per-virtual-pipeline-stage",
         "fused_loss": "cross-entropy-loss-fusion cross-entropy-fusion-impl",
         "grouped_experts": "moe-grouped-gemm",
-        "approximated: data-parallel neighbours are placed nearer than pipeline stages": "use-tp-pp-dp-mapping",
-        "approximated: as many weights as without repetition": "mtp-use-repeated-layer",
-        "approximated: experts run one after the other, counted as one grouped kernel": "moe-use-legacy-grouped-gemm",
-        "approximated: the first layers' all-gather is not hidden behind the optimizer": "overlap-param-gather-with-optimizer-step",
-        "approximated: gradients cross the network in the type they are held in": "ddp-reduce-scatter-with-fp32-accumulation"
+        "approximated: data-parallel ranks are placed nearer to each other than pipeline stages": "use-tp-pp-dp-mapping",
+        "approximated: repeated prediction layers are counted as separate layers": "mtp-use-repeated-layer",
+        "approximated: experts run one after another, but are counted as one grouped kernel": "moe-use-legacy-grouped-gemm",
+        "approximated: the optimizer step does not hide the all-gather of the first layers": "overlap-param-gather-with-optimizer-step",
+        "approximated: gradients are reduced in the type they are stored in": "ddp-reduce-scatter-with-fp32-accumulation"
         " megatron-fsdp-grad-comm-dtype",
-        "approximated: a teacher model held beside it for distillation is not counted": "export-te-mcore-model",
-        "approximated: two buffers of FSDP are counted either way": "fsdp-double-buffer suggested-communication-unit-size",
+        "approximated: the teacher model of a distillation is not counted": "export-te-mcore-model",
+        "approximated: two FSDP buffers are always counted": "fsdp-double-buffer suggested-communication-unit-size",
     }
 )
 
-IGNORED: dict[str, str] = _spread(
+IGNORED: dict[str, str] = _by_argument(
     {
         "logging": "log-interval log-params-norm log-num-zeros-in-grad log-throughput log-progress log-energy log-timers-to-tensorboard"
         " log-memory-to-tensorboard log-memory-interval log-validation-ppl-to-tensorboard log-world-size-to-tensorboard"
@@ -137,7 +137,7 @@ IGNORED: dict[str, str] = _spread(
         " tiktoken-num-special-tokens tiktoken-special-tokens legacy-tokenizer trust-remote-code fim-data fim-rate fim-spm-rate"
         " fim-split-sample fim-fragment-rate fim-no-prefix fim-prefix-token fim-middle-token fim-suffix-token fim-pad-token"
         " fim-eod-token disable-msc no-use-tokenizer-model-from-checkpoint-args phase-transition-iterations",
-        "masks and losses of data: whole sequences are computed": "reset-position-ids reset-attention-mask eod-mask-loss"
+        "masks and losses of documents: whole sequences are always computed": "reset-position-ids reset-attention-mask eod-mask-loss"
         " no-create-attention-mask-in-dataloader calculate-per-token-loss",
         "checkpoints": "save load save-interval persistent-save-interval save-retain-interval no-save-optim no-save-rng no-load-optim"
         " no-load-rng load-main-params-from-ckpt no-strict-fsdp-dtensor-load non-persistent-save-interval non-persistent-ckpt-type"
@@ -149,11 +149,11 @@ IGNORED: dict[str, str] = _spread(
         " ckpt-drop-redundant-extra-state no-ckpt-load-validate-sharding-integrity dist-ckpt-strictness dist-ckpt-save-pre-mcore-014"
         " dist-ckpt-optim-fully-reshardable distrib-optim-fully-reshardable-mem-efficient verify-integrity"
         " replication replication-jump replication-factor moe-use-upcycling moe-upcycling-granularity",
-        "how long the run is and when it stops": "train-iters train-samples exit-interval exit-duration-in-mins exit-signal-handler"
+        "length of the run": "train-iters train-samples exit-interval exit-duration-in-mins exit-signal-handler"
         " exit-signal-handler-for-training iterations-to-skip train-sync-interval",
-        "evaluation: a step is a training step": "eval-iters eval-interval eval-global-batch-size eval-micro-batch-size full-validation"
+        "evaluation is not counted": "eval-iters eval-interval eval-global-batch-size eval-micro-batch-size full-validation"
         " multiple-validation-sets test-mode",
-        "random numbers and first weights": "seed data-parallel-random-init init-method-std embedding-init-method-std"
+        "random numbers and initial weights": "seed data-parallel-random-init init-method-std embedding-init-method-std"
         " init-method-xavier-uniform use-cpu-initialization te-rng-tracker inference-rng-tracker init-model-with-meta-device",
         "learning rates, decay and clipping": "lr min-lr lr-decay-style lr-decay-iters lr-decay-samples lr-warmup-fraction"
         " lr-warmup-iters lr-warmup-samples lr-warmup-init lr-wsd-decay-style lr-wsd-decay-samples lr-wsd-decay-iters decoupled-lr"
@@ -161,22 +161,22 @@ IGNORED: dict[str, str] = _spread(
         " end-weight-decay weight-decay-incr-style clip-grad adam-beta1 adam-beta2 adam-eps muon-momentum muon-no-split-qkv"
         " muon-use-nesterov muon-scale-mode muon-fp32-matmul-prec muon-num-ns-steps muon-tp-mode muon-extra-scale-factor"
         " head-lr-mult decrease-batch-size-if-needed",
-        "loss scaling: one number a step": "loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis",
+        "loss scaling: one number for each step": "loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis",
         "weight of a loss": "mtp-loss-scaling-factor moe-aux-loss-coeff moe-z-loss-coeff moe-input-jitter-eps",
-        "numbers inside a kernel, as fast and as large with any": "norm-epsilon apply-layernorm-1p rotary-base rotary-percent"
+        "constants inside a kernel, without effect on time or memory": "norm-epsilon apply-layernorm-1p rotary-base rotary-percent"
         " rotary-interleaved rotary-seq-len-interpolation-factor rotary-scaling-factor use-rope-scaling rope-scaling-factor rope-type"
         " no-rope-freq mrope-section mscale mscale-all-dim apply-query-key-layer-scaling activation-func-clamp-value"
         " glu-linear-offset onnx-safe disable-bf16-reduced-precision-matmul qk-l2-norm apply-residual-connection-post-layernorm"
         " relative-attention-num-buckets relative-attention-max-distance beta-fast beta-slow",
-        "softmax is computed in fp32 inside the fused kernels either way": "attention-softmax-in-fp32 fp16-lm-cross-entropy",
+        "fused kernels always compute softmax in fp32": "attention-softmax-in-fp32 fp16-lm-cross-entropy",
         "kernels are counted as fused": "moe-permute-fusion moe-router-fusion"
         " use-te-activation-func use-fused-weighted-squared-relu mla-down-proj-fusion",
-        "scales of fp8 are small": "fp8-margin fp8-interval fp8-amax-history-len fp8-amax-compute-algo",
-        "which expert, not how many rows": "moe-router-load-balancing-type moe-router-dtype moe-router-score-function"
+        "fp8 scales are small": "fp8-margin fp8-interval fp8-amax-history-len fp8-amax-compute-algo",
+        "which expert gets a row, not how many rows": "moe-router-load-balancing-type moe-router-dtype moe-router-score-function"
         " moe-router-pre-softmax moe-router-topk-scaling-factor"
         " moe-router-bias-update-rate moe-router-force-load-balancing moe-token-drop-policy moe-apply-probs-on-input"
         " moe-router-padding-for-fp8 moe-router-padding-for-quantization",
-        "how a collective is carried out": "moe-enable-deepep moe-deepep-num-sms moe-hybridep-num-sms"
+        "implementation of a collective": "moe-enable-deepep moe-deepep-num-sms moe-hybridep-num-sms"
         " ddp-num-buckets ddp-bucket-size ddp-pad-buckets-for-high-nccl-busbw ddp-average-in-collective no-align-grad-reduce"
         " no-align-param-gather no-gradient-reduce-div-fusion no-scatter-gather-tensors-in-pipeline use-ring-exchange-p2p use-nccl-ub"
         " disable-symmetric-registration use-sharp sharp-enabled-group nccl-communicator-config-path high-priority-stream-groups"
@@ -196,17 +196,17 @@ IGNORED: dict[str, str] = _spread(
         " inprocess-granularity inprocess-active-world-size inprocess-empty-cuda-cache",
         "collecting garbage and empty memory": "manual-gc manual-gc-interval no-manual-gc-eval empty-unused-memory-level"
         " no-clone-scatter-output-in-embedding",
-        "warm-up steps are not the step": "cuda-graph-warmup-steps",
-        "no longer read by Megatron, or a switch of other arguments": "use-mcore-models no-async-tensor-model-parallel-allreduce"
+        "warm-up steps are not counted": "cuda-graph-warmup-steps",
+        "not read by Megatron any more, or a switch for other arguments": "use-mcore-models no-async-tensor-model-parallel-allreduce"
         " enable-experimental bert-no-binary-head disable-mamba-mem-eff-path",
-        "read by inference alone": "inference-max-seq-length inference-max-requests inference-max-batch-size max-tokens-to-oom"
+        "inference only": "inference-max-seq-length inference-max-requests inference-max-batch-size max-tokens-to-oom"
         " inference-batch-times-seqlen-threshold inference-logging-step-interval inference-wandb-logging-step-interval"
         " flash-decode decode-only-cuda-graphs cache-mla-latents mlp-chunks-for-prefill disable-chunked-prefill"
         " nccl-all-reduce-for-prefill symmetric-ar-type moe-pad-experts-for-cuda-graph-inference use-legacy-static-engine",
     }
 )
 
-REFUSED: dict[str, str] = _spread(
+REFUSED: dict[str, str] = _by_argument(
     {
         "layers of state-space models are not modelled": "hybrid-layer-pattern hybrid-override-pattern hybrid-attention-ratio"
         " hybrid-mlp-ratio is-hybrid-model mamba-state-dim mamba-head-dim mamba-num-groups mamba-num-heads",
@@ -214,11 +214,10 @@ REFUSED: dict[str, str] = _spread(
         " linear-attention-freq linear-conv-kernel-dim linear-key-head-dim linear-value-head-dim linear-num-key-heads"
         " linear-num-value-heads dsa-indexer-n-heads dsa-indexer-head-dim dsa-indexer-topk",
         "experts in a latent space are not modelled": "moe-latent-size",
-        "a specification in Python can be any model": "spec",
-        "layers that differ one by one are read from another file": "heterogeneous-layers-config-path"
-        " heterogeneous-layers-config-encoded-json",
-        "the arguments stand in another file": "yaml-cfg kitchen-config-file kitchen-recipe-number",
-        "a step of reinforcement learning is generation and training": "perform-rl-step rl-prompts-per-eval rl-generation-lag"
+        "a model specified in Python cannot be read": "spec",
+        "layers that differ are described in another file": "heterogeneous-layers-config-path heterogeneous-layers-config-encoded-json",
+        "the arguments are in another file": "yaml-cfg kitchen-config-file kitchen-recipe-number",
+        "reinforcement learning, with generation in each step, is not modelled": "perform-rl-step rl-prompts-per-eval rl-generation-lag"
         " rl-inference-tensor-model-parallel-size rl-offload-optimizer-during-inference rl-offload-kv-cache-during-training"
         " rl-remove-kv-cache-during-training rl-reset-cuda-graphs rl-partial-rollouts rl-inference-logprobs-is-correction"
         " rl-importance-sampling-truncation-coef rl-calculate-intra-group-similarity rl-use-sequence-packing"
@@ -226,9 +225,9 @@ REFUSED: dict[str, str] = _spread(
         " grpo-clamp-eps-lower grpo-clamp-eps-upper grpo-kl-beta grpo-entropy-term-weight grpo-filter-groups-with-same-reward"
         " grpo-default-temperature grpo-default-top-p langrl-env-config langrl-inference-server-type"
         " langrl-inference-server-conversation-template langrl-external-server refit-method",
-        "inference and evaluation alone have no training step": "skip-train inference-dynamic-batching"
+        "inference and evaluation without training are not modelled": "skip-train inference-dynamic-batching"
         " inference-dynamic-batching-buffer-size-gb inference-dynamic-batching-block-size output-bert-embeddings bert-embedder-type",
-        "fine-tuning on packed conversations: give document_length to ironlaw instead": "sft sft-tokenizer-prompt-format",
+        "fine-tuning on packed conversations is not read: use --document-length instead": "sft sft-tokenizer-prompt-format",
         "encoder-decoder models are not modelled": "decoder-num-layers decoder-seq-length",
         "retrieval models are not modelled": "retro-project-dir retro-add-retriever retro-cyclic-train-iters retro-encoder-layers"
         " retro-encoder-hidden-dropout retro-encoder-attention-dropout retro-num-neighbors retro-num-retrieved-chunks"
@@ -236,8 +235,8 @@ REFUSED: dict[str, str] = _spread(
         " biencoder-shared-query-context-model ict-load bert-load",
         "vision models are not modelled": "vision-pretraining vision-pretraining-type vision-backbone-type img-h img-w num-channels"
         " patch-dim num-classes",
-        "Megatron takes it no more: use --micro-batch-size, --tensor-model-parallel-size, --recompute-granularity": "batch-size"
+        "removed from Megatron: use --micro-batch-size, --tensor-model-parallel-size or --recompute-granularity": "batch-size"
         " model-parallel-size checkpoint-activations warmup",
-        "its numbers come from code of the user's own": "fp8-quantizer-factory fp4-quantizer-factory",
+        "a quantizer in user code cannot be read": "fp8-quantizer-factory fp4-quantizer-factory",
     }
 )

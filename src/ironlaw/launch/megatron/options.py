@@ -1,8 +1,7 @@
-"""Megatron-LM launch arguments read into ironlaw's options: text -> Plan.
+"""Megatron-LM launch arguments as options of ``ironlaw.estimate``.
 
-``options_from_arguments(read_command(script), gpus=64, on="h100-sxm")`` gives the options of ``ironlaw.estimate`` and the rules
-that were applied on the way. Every argument is mapped, ignored or refused for a reason that ``megatron_tables`` states; one that
-is in no table is an error, because it may change what is asked.
+``options_from_script(text, gpus=64, on="h100-sxm")`` gives the options and the rules that were applied. ``tables`` maps, ignores
+or refuses each argument and says why; an argument in no table is an error, because it may change the answer.
 """
 
 from __future__ import annotations
@@ -11,25 +10,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError, nearest_names
-from ironlaw.launch.launch_script import read_command
-from ironlaw.launch.megatron_model import Arguments, model_of
-from ironlaw.launch.megatron_patterns import layers_by_stage, whole_number
-from ironlaw.launch.megatron_tables import IGNORED, MAPPED, REFUSED
+from ironlaw.launch.megatron.arguments import Arguments, whole_number
+from ironlaw.launch.megatron.model import read_model
+from ironlaw.launch.megatron.patterns import layers_by_stage
+from ironlaw.launch.megatron.tables import IGNORED, MAPPED, REFUSED
+from ironlaw.launch.shell import read_command
 from ironlaw.question.options import LARGEST
 
-_PRECISION_OF_RECIPE = {"delayed": "fp8", "tensorwise": "fp8", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
-_ZERO_OF_STRATEGY = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+_PRECISIONS = {"delayed": "fp8", "tensorwise": "fp8", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
+_ZERO_STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _CP_METHODS = {"a2a": "all-to-all", "allgather": "all-gather", "a2a+p2p": "all-to-all+ring"}
 _RECOMPUTED = {"core_attn": "attention", "mlp": "linear", "moe": "linear", "shared_experts": "", "moe_act": "elementwise",
                "layernorm": "elementwise", "mla_up_proj": ""}  # fmt: skip
 
 
+def options_from_script(text: str, gpus: int | None, on: str) -> tuple[dict[str, Any], list[str]]:
+    """The options of a launch script, read and never run, and the rules that were applied."""
+    return options_from_arguments(read_command(text), gpus=gpus, on=on)
+
+
 def options_from_arguments(arguments: Mapping[str, Any], *, gpus: int | None, on: str) -> tuple[dict[str, Any], list[str]]:
-    """The options of ``ironlaw.estimate`` that a set of Megatron-LM arguments asks for, and the rules that were applied.
+    """The options of ``ironlaw.estimate`` for a set of Megatron-LM arguments, and the rules that were applied.
 
     ``arguments`` are by name, ``--tensor-model-parallel-size`` or ``tensor_model_parallel_size``; a switch is True. Absent ones
     have Megatron's defaults. ``gpus`` None leaves the number of accelerators open. Raises UnsupportedError for arguments that
-    are refused or in no table, QuestionError for a set that Megatron could not start from.
+    are refused or in no table, QuestionError for a set with which Megatron would not start.
 
     >>> options, rules = options_from_arguments(read_command("--num-layers 2 --hidden-size 64 --num-attention-heads 4 --bf16"
     ...     " --seq-length 128 --max-position-embeddings 128 --micro-batch-size 1 --vocab-size 1000"), gpus=1, on="h100-sxm")
@@ -37,20 +42,20 @@ def options_from_arguments(arguments: Mapping[str, Any], *, gpus: int | None, on
     (1024, 'bf16', 0)
     """
     a = Arguments(arguments)
-    _known_and_not_refused(a)
+    _check_arguments(a)
     tp, pp, cp = (a.whole(f"{n}-parallel-size", 1) or 1 for n in ("tensor-model", "pipeline-model", "context"))
-    options: dict[str, Any] = {"model": model_of(a, tp), "on": on, "tp": tp, "pp": pp, "cp": cp}
+    options: dict[str, Any] = {"model": read_model(a, tp), "on": on, "tp": tp, "pp": pp, "cp": cp}
     if gpus is not None:
         options["gpus"] = gpus
         if gpus % (tp * pp * cp):
-            raise QuestionError(f"{gpus} gpus are no multiple of tp {tp} * pp {pp} * cp {cp}")
+            raise QuestionError(f"gpus {gpus} is not a multiple of tp {tp} * pp {pp} * cp {cp}")
     options["framework"] = "megatron-legacy" if a.has("use-legacy-models") else "megatron"
     options["sp"] = a.has("sequence-parallel") and tp > 1
     if tp > 1 and not options["sp"]:
-        a.rule("no --sequence-parallel: sp is off, as Megatron's default is")
+        a.rule("no --sequence-parallel: sp is off, Megatron's default")
     options |= _batch(a, None if gpus is None else gpus // (tp * pp * cp))
     options |= _stages(a, pp, options["model"]["num_hidden_layers"])
-    options |= _waiting(a, options.get("vpp", 1)) | _expert_mesh(a, tp, options["model"]) | _context(a, cp) | _sharding(a)
+    options |= _schedule(a, options.get("vpp", 1)) | _expert_mesh(a, tp, options["model"]) | _context(a, cp) | _sharding(a)
     options |= _recompute(a, pp, options.get("vpp", 1), options["model"]) | _offload(a, options["model"])
     options |= _precision(a) | _optimizer(a) | _attention(a) | _overlap(a, options.get("vpp", 1))
     for name in a.given:
@@ -59,7 +64,7 @@ def options_from_arguments(arguments: Mapping[str, Any], *, gpus: int | None, on
     return options, a.rules
 
 
-def _known_and_not_refused(a: Arguments) -> None:
+def _check_arguments(a: Arguments) -> None:
     known = [*MAPPED, *IGNORED, *REFUSED]
     for name in a.given:
         if name not in MAPPED and name not in IGNORED and name not in REFUSED:
@@ -70,7 +75,7 @@ def _known_and_not_refused(a: Arguments) -> None:
 
 
 def _batch(a: Arguments, dp: int | None) -> dict[str, Any]:
-    """Sequences per step and micro-batch; of a batch that grows, the last."""
+    """Sequences per step and micro-batch; for a batch that grows, its last size."""
     micro, length = a.needed("micro-batch-size"), a.needed("seq-length", "encoder-seq-length")
     schedule, total = a.text("step-batch-size-schedule"), a.whole("global-batch-size")
     if schedule:
@@ -80,9 +85,9 @@ def _batch(a: Arguments, dp: int | None) -> dict[str, Any]:
         a.rule("a batch that grows is counted at its last size")
     if total is None:
         if dp is None:
-            raise QuestionError("without --global-batch-size Megatron takes micro_batch_size * dp: give the number of gpus")
+            raise QuestionError("missing --global-batch-size: Megatron's default is micro_batch_size * dp, which needs --gpus N")
         total = micro * dp
-        a.rule("blank global batch is micro_batch_size * dp")
+        a.rule("no --global-batch-size: micro_batch_size * dp")
     return {"micro_batch_size": micro, "global_batch_size": total, "seq_len": length}
 
 
@@ -91,44 +96,44 @@ def _stages(a: Arguments, pp: int, layers: int) -> dict[str, Any]:
     first, last = a.whole("decoder-first-pipeline-num-layers"), a.whole("decoder-last-pipeline-num-layers")
     embedding, loss = (a.has(f"account-for-{w}-in-pipeline-split") for w in ("embedding", "loss"))
     per_chunk, chunks = a.whole("num-layers-per-virtual-pipeline-stage"), a.whole("num-virtual-stages-per-pipeline-rank")
-    made: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     layout = a.text("pipeline-model-parallel-layout")
     if layout:
-        made["layers_per_stage"], chunks, further = layers_by_stage(layout, pp, layers)
-        if further is not None and further != pp - 1:
-            made["mtp_stage"] = further
+        options["layers_per_stage"], chunks, predicting = layers_by_stage(layout, pp, layers)
+        if predicting is not None and predicting != pp - 1:
+            options["mtp_stage"] = predicting
     elif first is not None or last is not None:
         rest, ranks = layers - (first or 0) - (last or 0), pp - (first is not None) - (last is not None)
         if ranks < 1 or rest < ranks or rest % ranks:
             raise QuestionError(f"{layers} layers do not divide over pp {pp} with {first} in the first stage and {last} in the last")
-        made["layers_per_stage"] = [v for v in (first, *[rest // ranks] * ranks, last) if v is not None]
+        options["layers_per_stage"] = [v for v in (first, *[rest // ranks] * ranks, last) if v is not None]
     else:
         slots = layers + embedding + loss
         if slots % pp:
-            raise QuestionError(f"{slots} layers, those counted for embedding and loss among them, do not divide by pp {pp}")
+            raise QuestionError(f"{slots} layers, with those counted for embedding and loss, do not divide by pp {pp}")
         if embedding and loss:
-            made["count_embedding"] = True
+            options["count_embedding"] = True
         elif embedding or loss:
-            made["layers_per_stage"] = [slots // pp - (embedding and i == 0) - (loss and i == pp - 1) for i in range(pp)]
+            options["layers_per_stage"] = [slots // pp - (embedding and i == 0) - (loss and i == pp - 1) for i in range(pp)]
         if per_chunk is not None:
             chunks = max(slots // pp // per_chunk, 1)
             if slots // pp % per_chunk:
                 raise QuestionError(f"--num-layers-per-virtual-pipeline-stage {per_chunk} does not divide {slots // pp} layers")
-    made["vpp"] = chunks or 1
-    return made
+    options["vpp"] = chunks or 1
+    return options
 
 
-def _waiting(a: Arguments, vpp: int) -> dict[str, Any]:
-    """Groups of the interleaved schedule, weight gradients that wait, and a loss that keeps more than it must."""
-    made: dict[str, Any] = {}
+def _schedule(a: Arguments, vpp: int) -> dict[str, Any]:
+    """Groups of the interleaved schedule, deferred weight gradients, and the fused loss."""
+    options: dict[str, Any] = {}
     group = a.whole("microbatch-group-size-per-virtual-pipeline-stage")
     if group and vpp > 1:
-        made["microbatch_group"] = group
+        options["microbatch_group"] = group
     if a.has("defer-embedding-wgrad-compute"):
-        made["deferred_wgrad"] = a.whole("wgrad-deferral-limit", 0, least=0) or LARGEST
+        options["deferred_wgrad"] = a.whole("wgrad-deferral-limit", 0, least=0) or LARGEST
     if a.has("cross-entropy-loss-fusion") and a.one_of("cross-entropy-fusion-impl", ("native", "te")) == "native":
-        made["fused_loss"] = True
-    return made
+        options["fused_loss"] = True
+    return options
 
 
 def _expert_mesh(a: Arguments, tp: int, model: dict[str, Any]) -> dict[str, Any]:
@@ -137,21 +142,21 @@ def _expert_mesh(a: Arguments, tp: int, model: dict[str, Any]) -> dict[str, Any]
         return {"ep": ep}
     etp = a.whole("expert-tensor-parallel-size") or tp
     if etp > 1 and not a.has("expert-tensor-parallel-size"):
-        a.rule("blank expert tensor parallel is tp, as Megatron's default is")
+        a.rule("no --expert-tensor-parallel-size: tp, Megatron's default")
     kind = a.one_of("moe-token-dispatcher-type", ("allgather", "alltoall", "alltoall_seq", "flex"))
-    if _pairs(a) and kind not in ("alltoall", "flex"):
+    if _overlaps_experts(a) and kind not in ("alltoall", "flex"):
         raise QuestionError(f"--overlap-moe-expert-parallel-comm needs --moe-token-dispatcher-type alltoall or flex, not {kind}")
-    if _pairs(a) and a.has("moe-shared-expert-overlap"):
-        raise QuestionError("--overlap-moe-expert-parallel-comm and --moe-shared-expert-overlap: Megatron takes one of them")
+    if _overlaps_experts(a) and a.has("moe-shared-expert-overlap"):
+        raise QuestionError("--overlap-moe-expert-parallel-comm and --moe-shared-expert-overlap: Megatron allows one of them")
     if kind == "allgather" and ep * etp > 1:
-        a.rule("approximated: the all-gather dispatcher, Megatron's default, is counted as an all-to-all")
-    made: dict[str, Any] = {"ep": ep, "etp": etp, "grouped_experts": a.has("moe-grouped-gemm")}
+        a.rule("approximated: the all-gather dispatcher (Megatron's default) is counted as an all-to-all")
+    options: dict[str, Any] = {"ep": ep, "etp": etp, "grouped_experts": a.has("moe-grouped-gemm")}
     if kind == "flex":
-        made["moe_dispatcher"] = a.one_of("moe-flex-dispatcher-backend", ("deepep", "hybridep"))
+        options["moe_dispatcher"] = a.one_of("moe-flex-dispatcher-backend", ("deepep", "hybridep"))
     factor = a.number("moe-expert-capacity-factor", 0.0)
     if factor and (a.has("moe-pad-expert-input-to-capacity") or factor < 1):
-        made["capacity_factor"] = factor
-    return made
+        options["capacity_factor"] = factor
+    return options
 
 
 def _context(a: Arguments, cp: int) -> dict[str, Any]:
@@ -167,26 +172,26 @@ def _context(a: Arguments, cp: int) -> dict[str, Any]:
 
 
 def _inner_ranks(a: Arguments, cp: int) -> dict[str, Any]:
-    """With a2a+p2p, the adjacent ranks that trade heads: the first of the two sizes."""
+    """With a2a+p2p, the number of adjacent ranks that exchange heads: the first of the two sizes."""
     if a.words("cp-comm-type", "p2p") != {"a2a+p2p"}:
         return {}
     flag = "--hierarchical-context-parallel-sizes"
     sizes = [whole_number(item, flag) for item in a.items(flag[2:])]
     if len(sizes) != 2 or sizes[0] * sizes[1] != cp:
-        raise QuestionError(f"--cp-comm-type a2a+p2p needs {flag}: two sizes whose product is cp {cp}")
+        raise QuestionError(f"--cp-comm-type a2a+p2p needs {flag} with two sizes whose product is cp {cp}")
     return {"cp_inner": sizes[0]}
 
 
 def _sharding(a: Arguments) -> dict[str, Any]:
-    """What data-parallel ranks share, and how many copies of the shared states there are."""
+    """The ZeRO stage, and the number of copies of the sharded states."""
     if a.has("use-torch-fsdp2"):
         zero = 2 if a.has("torch-fsdp2-no-reshard-after-forward") else 3
     elif a.has("use-megatron-fsdp") or a.has("use-custom-fsdp"):
-        zero = _ZERO_OF_STRATEGY[a.one_of("data-parallel-sharding-strategy", tuple(_ZERO_OF_STRATEGY))]
+        zero = _ZERO_STAGES[a.one_of("data-parallel-sharding-strategy", tuple(_ZERO_STAGES))]
     else:
         zero = 1 if a.has("use-distributed-optimizer") or a.text("optimizer") == "dist_muon" else 0
         if a.has("data-parallel-sharding-strategy"):
-            a.rule("--data-parallel-sharding-strategy is read with --use-megatron-fsdp only")
+            a.rule("--data-parallel-sharding-strategy has no effect without --use-megatron-fsdp")
     copies = a.whole("num-distributed-optimizer-instances", 1) or 1
     return {"zero": zero, "dp_replicate": copies} if copies > 1 and zero else {"zero": zero}
 
@@ -202,10 +207,10 @@ def _recompute(a: Arguments, pp: int, vpp: int, model: dict[str, Any]) -> dict[s
         count = a.whole("recompute-num-layers", 1) or 1
         if a.one_of("recompute-method", ("uniform", "block")) == "uniform":
             if count > 1:
-                a.rule("approximated: a checkpoint stands at every layer, not every --recompute-num-layers")
+                a.rule("approximated: a checkpoint at every layer, not at every --recompute-num-layers")
             return {"recompute": "full"}
         every = max(round(model["num_hidden_layers"] / (pp * vpp) / count), 1)
-        a.rule(f"approximated: --recompute-method block {count} is one layer in {every} of each stage")
+        a.rule(f"approximated: --recompute-method block {count} is counted as one layer in {every} of each stage")
         return {"recompute": "full" if every == 1 else f"every:{every}"}
     if how != "selective":
         raise UnknownNameError("value of --recompute-granularity", how, ("full", "selective"))
@@ -218,64 +223,64 @@ def _recompute(a: Arguments, pp: int, vpp: int, model: dict[str, Any]) -> dict[s
     for module in sorted(m for m in modules if not _RECOMPUTED[m]):
         a.rule(f"approximated: recomputing {module} is not counted")
     if len({"layernorm", "moe_act"} & modules) == 1:
-        a.rule("approximated: recomputing norms or the activation function is counted as recomputing both")
+        a.rule("approximated: recomputing only norms or only the activation function is counted as both")
     operators = sorted({_RECOMPUTED[m] for m in modules} - {""})
     return {"recompute": f"selective:{','.join(operators)}" if operators else "none"}
 
 
 def _offload(a: Arguments, model: dict[str, Any]) -> dict[str, Any]:
-    held: list[str] = []
-    moved: dict[str, Any] = {}
+    offloaded: list[str] = []
+    options: dict[str, Any] = {}
     if a.has("fine-grained-activation-offloading"):
-        held.append("activations")
-        a.rule("approximated: all activations are offloaded, not those of --offload-modules alone")
+        offloaded.append("activations")
+        a.rule("approximated: all activations are offloaded, not only those of --offload-modules")
     layers = a.whole("cpu-offloading-num-layers", 0, least=0) or 0
     if layers:
-        held.append("activations")
+        offloaded.append("activations")
         if layers < model["num_hidden_layers"]:
-            a.rule("approximated: activations of all layers are offloaded, not of --cpu-offloading-num-layers alone")
+            a.rule("approximated: activations of all layers are offloaded, not only of --cpu-offloading-num-layers")
     part = a.number("optimizer-offload-fraction", 1.0)
     if a.has("optimizer-cpu-offload") and part:
-        held.append("optimizer")
-        moved["offload_fraction"] = part
-        moved["offload_overlap"] = a.has("overlap-cpu-optimizer-d2h-h2d")
-    return {"offload": ",".join(dict.fromkeys(held)), **moved} if held else {}
+        offloaded.append("optimizer")
+        options["offload_fraction"] = part
+        options["offload_overlap"] = a.has("overlap-cpu-optimizer-d2h-h2d")
+    return {"offload": ",".join(dict.fromkeys(offloaded)), **options} if offloaded else {}
 
 
 def _precision(a: Arguments) -> dict[str, Any]:
-    """What is computed in, and what gradients are held and reduced in."""
+    """The precision, and the type gradients are stored and reduced in."""
     if a.has("fp4-format"):
         precision = "nvfp4"
     elif a.has("fp8-format"):
         recipe = a.text("fp8-recipe", "delayed")
-        if recipe not in _PRECISION_OF_RECIPE:
-            raise UnsupportedError(f"--fp8-recipe {recipe}: not modelled; known: {', '.join(_PRECISION_OF_RECIPE)}")
-        precision = _PRECISION_OF_RECIPE[recipe]
+        if recipe not in _PRECISIONS:
+            raise UnsupportedError(f"--fp8-recipe {recipe}: not modelled; known: {', '.join(_PRECISIONS)}")
+        precision = _PRECISIONS[recipe]
     else:
         precision = "bf16" if a.has("bf16") else "fp16" if a.has("fp16") else "fp32"
         if precision == "fp32":
             a.rule("neither --bf16 nor --fp16: fp32")
-    made: dict[str, Any] = {"precision": precision} | _kept_and_sent_narrow(a, precision)
+    options: dict[str, Any] = {"precision": precision} | _narrow_weights(a, precision)
     narrow = a.has("grad-reduce-in-bf16") or "bf16" in (a.text("main-grads-dtype"), a.text("megatron-fsdp-main-grads-dtype"))
     if precision == "fp16" and not a.has("accumulate-allreduce-grads-in-fp32"):
         narrow = True
-        a.rule("fp16 without --accumulate-allreduce-grads-in-fp32: gradients are held and reduced in 2 bytes")
+        a.rule("fp16 without --accumulate-allreduce-grads-in-fp32: gradients are stored and reduced in 2 bytes")
     if precision != "fp32":
-        made["gradient_dtype"] = "bf16" if narrow else "fp32"
-    return made
+        options["gradient_dtype"] = "bf16" if narrow else "fp32"
+    return options
 
 
-def _kept_and_sent_narrow(a: Arguments, precision: str) -> dict[str, Any]:
-    """Scales, weights that are kept narrow, and layers that are not."""
-    made: dict[str, Any] = {}
+def _narrow_weights(a: Arguments, precision: str) -> dict[str, Any]:
+    """fp8 scaling, weights gathered in a narrow type, and layers that stay in bf16."""
+    options: dict[str, Any] = {}
     if precision == "fp8":
-        made["fp8_scaling"] = "delayed" if a.text("fp8-recipe", "delayed") == "delayed" else "current"
+        options["fp8_scaling"] = "delayed" if a.text("fp8-recipe", "delayed") == "delayed" else "current"
     if a.has("fp4-param-gather" if precision == "nvfp4" else "fp8-param-gather"):
-        made["fp8_param_gather"] = True
+        options["fp8_param_gather"] = True
     if a.has("first-last-layers-bf16"):
         for end in ("start", "end"):
-            made[f"bf16_layers_at_{end}"] = a.whole(f"num-layers-at-{end}-in-bf16", 1, least=0)
-    return made if a.has("fp8-format") or a.has("fp4-format") else {}
+            options[f"bf16_layers_at_{end}"] = a.whole(f"num-layers-at-{end}-in-bf16", 1, least=0)
+    return options if a.has("fp8-format") or a.has("fp4-format") else {}
 
 
 def _optimizer(a: Arguments) -> dict[str, Any]:
@@ -289,7 +294,7 @@ def _optimizer(a: Arguments) -> dict[str, Any]:
 
 
 def _attention(a: Arguments) -> dict[str, Any]:
-    """Flash attention or not; left to the device where Transformer Engine chooses."""
+    """Flash attention or not; open where Transformer Engine chooses."""
     if a.has("use-legacy-models"):
         return {"flash_attention": a.has("use-flash-attn")}
     if a.one_of("transformer-impl", ("transformer_engine", "local", "inference_optimized")) == "local":
@@ -300,23 +305,20 @@ def _attention(a: Arguments) -> dict[str, Any]:
 
 
 def _overlap(a: Arguments, vpp: int) -> dict[str, Any]:
-    """What Megatron is told to hide; by its defaults nothing but the transfers of interleaved stages."""
-    told = {
+    """Communication that Megatron overlaps; by default only the transfers of interleaved stages."""
+    overlapped = {
         "grad-reduce": a.has("overlap-grad-reduce"),
         "param-gather": a.has("overlap-param-gather"),
         "tp": a.has("tp-comm-overlap"),
         "pp": vpp > 1 and not a.has("no-overlap-p2p-communication"),
-        "ep": _pairs(a),
+        "ep": _overlaps_experts(a),
     }
-    made: dict[str, Any] = {"overlap": ",".join(name for name, on in told.items() if on) or "none"}
+    options: dict[str, Any] = {"overlap": ",".join(name for name, on in overlapped.items() if on) or "none"}
     if a.has("delay-wgrad-compute"):
-        made["delay_wgrad_compute"] = True
-    return made
+        options["delay_wgrad_compute"] = True
+    return options
 
 
-def _pairs(a: Arguments) -> bool:
+def _overlaps_experts(a: Arguments) -> bool:
     """Whether the forward of one micro-batch runs beside the backward of another."""
     return a.has("overlap-moe-expert-parallel-comm") or a.has("combined-1f1b")
-
-
-__all__ = ["IGNORED", "MAPPED", "REFUSED", "model_of", "options_from_arguments", "read_command"]

@@ -1,0 +1,48 @@
+"""Launch files of other frameworks as options of ``ironlaw.estimate``: one row a framework."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ironlaw.errors import InputError, QuestionError
+from ironlaw.launch.megatron.options import options_from_script
+
+MOST_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How to recognise a framework's launch file, and the function that reads it."""
+
+    framework: str
+    suffixes: tuple[str, ...]
+    mark: str  # a regular expression that the text of such a file matches; the first row that fits reads the file
+    read: Callable[[str, int | None, str], tuple[dict[str, Any], list[str]]]  # (text, gpus, on) -> options, rules applied
+
+
+READERS = (Reader("Megatron-LM", (".sh", ".args"), "", options_from_script),)
+
+
+def read_launch_file(path: Path, gpus: int | None, on: str | None) -> tuple[dict[str, Any], list[str]] | None:
+    """The options in a launch file and the rules applied to read them; None for a file of no known framework."""
+    readers = [reader for reader in READERS if path.suffix in reader.suffixes]
+    text = _read_text(path) if readers else ""
+    reader = next((reader for reader in readers if re.search(reader.mark, text, re.MULTILINE)), None)
+    if reader is None:
+        return None
+    if on is None:
+        raise QuestionError(f"{path.name} does not name the accelerator: give --on ACCELERATOR (and --gpus N)")
+    return reader.read(text, gpus, on)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{path}: {path.stat().st_size:,} bytes is too large for a launch file (limit {MOST_BYTES:,})")
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
