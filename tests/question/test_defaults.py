@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import ironlaw
+from ironlaw.estimate.pipeline.schedules import SCHEDULES
 from ironlaw.job import PRECISIONS
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.question import defaults
@@ -22,6 +23,11 @@ def test_every_precision_of_the_options_is_modelled_and_no_other():
 def test_every_optimizer_of_the_options_has_states_and_no_other():
     assert set(OPTIMIZERS) == set(defaults.OPTIMIZERS)
     assert defaults.OPTIMIZER in OPTIMIZERS
+
+
+def test_every_schedule_of_the_options_has_its_row_and_no_other():
+    assert tuple(SCHEDULES) == defaults.SCHEDULES
+    assert defaults.SCHEDULE in SCHEDULES
 
 
 def test_the_default_space_tries_the_usual_values():

@@ -16,11 +16,12 @@ import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import InputError, IronlawError, QuestionError, SpaceError, UnknownNameError, ValueRangeError
 from ironlaw.estimate import rules
-from ironlaw.estimate.answer import bind_question
+from ironlaw.estimate.bind.question import bind_question
 from ironlaw.estimate.candidates import recompute_columns
 from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.step import step_parts, whole_step
 from ironlaw.plan import Plan
+from ironlaw.question.asked import asked_of
 from ironlaw.question.options import read_options
 from ironlaw.question.words import OFFLOADS, OVERLAPS
 from ironlaw.search import best, grid, setting
@@ -259,7 +260,7 @@ def classes(question: dict[str, Any], found: Slow) -> dict[Any, list[int]]:
 
 
 def read_model(question: dict[str, Any]) -> Any:
-    return bind_question(read_options({"model": question["model"], "on": question["on"]})).model
+    return bind_question(asked_of(read_options({"model": question["model"], "on": question["on"]}))).model
 
 
 def in_bits(one: Any, other: Any) -> None:
@@ -588,11 +589,11 @@ LAWS = (
 )
 
 
-@pytest.mark.parametrize("asked_of", LAWS, ids=str)
-def test_laws_say_the_same_of_a_grid_and_of_its_plans_one_a_row(asked_of):
-    options = {"on": "h100-sxm", "framework": "megatron", **asked_of}
-    bound = bind_question(read_options(options))
-    job, cluster, r = bound.jobs(options["framework"]), bound.cluster, np.random.default_rng(3)
+@pytest.mark.parametrize("asked", LAWS, ids=str)
+def test_laws_say_the_same_of_a_grid_and_of_its_plans_one_a_row(asked):
+    options = {"on": "h100-sxm", "framework": "megatron", **asked}
+    bound = bind_question(asked_of(read_options(options)))
+    job, cluster, r = bound.job(options["framework"]), bound.cluster, np.random.default_rng(3)
     rows, batch = 24, 480.0
     mesh = {axis: r.choice(values, rows).astype(float) for axis, values in DRAWS.items()}
     if options.get("schedule"):

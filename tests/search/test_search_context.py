@@ -65,7 +65,7 @@ def test_every_method_is_that_of_the_estimate_number_for_number():
     for setting in long().settings:
         choices = long()._first_of(setting, 10)
         answer = estimate_of(choices, ())
-        method = setting.bound.given["cp_method"]
+        method = setting.bound.asked.cp_method
         assert {g.job.cp_method for g in answer.groups} == {method}
         np.testing.assert_array_equal(answer.step_seconds, [c.seconds for c in choices])
         np.testing.assert_array_equal(answer.device_bytes, [c.device for c in choices])

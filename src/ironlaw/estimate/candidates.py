@@ -8,22 +8,24 @@ memory; where none is legal, the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import rules
+from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.memory.total import memory
-from ironlaw.estimate.pipeline.schedules import schedule_of
+from ironlaw.estimate.pipeline.schedules import one_chunk, schedule_of
 from ironlaw.estimate.step import step
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, Plan, flags
 from ironlaw.question import defaults
+from ironlaw.question.asked import Row
 from ironlaw.question.defaults import CHUNKS, EXPERT_RANKS, HEADROOM, MICRO_BATCHES, OFFLOADS, OVERLAPS, RECOMPUTES
 
 MESH = ("tp", "pp", "vpp", "ep", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp")
@@ -52,86 +54,111 @@ def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, floa
     return (0.0, float("attention" in operators), linear, float("elementwise" in operators))
 
 
-def open_axes(given: dict[str, Any], model: Model) -> list[str]:
-    """The axes of a row that are left to the tool; a dense model has no experts to place."""
-    derived = given.get("derived", ())
-    return [n for n in MESH if (given.get(n) is None or n in derived) and (n != "ep" or model.num_experts)]
+@dataclass(frozen=True)
+class OpenRow:
+    """A row of a question, and the axes of the mesh in it that nobody gave."""
+
+    row: Row
+    derived: tuple[str, ...] = ()  # axes that the others decide: filled, and still not given
+
+    def open_axes(self, model: Model) -> tuple[str, ...]:
+        """The axes that are left to the tool; a dense model has no experts to place."""
+        return tuple(n for n in MESH if (getattr(self.row, n) is None or n in self.derived) and (n != "ep" or model.num_experts))
 
 
-_COLUMNS = (
-    "tp", "pp", "vpp", "dp_replicate", "dp_shard", "sp", "zero", "micro_batch_size",
-    "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "ep",
-    "gpus", "cp", "etp", "global_batch_size", "seq_len",
-    "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "overlap_ep", "offload_optimizer", "offload_activations",
-    "first_stage_layers", "last_stage_layers",
-)  # fmt: skip
+def close_axes(row: Row, schedule: str | None) -> OpenRow:
+    """A row with the axes filled that the others decide: one chunk where nothing interleaves, and the last free one of tp and pp."""
+    filled: dict[str, Any] = {}
+    if row.vpp is None and (one_chunk(schedule) or row.pp == 1.0):
+        filled["vpp"] = 1.0
+    left = [axis for axis in ("tp", "pp", "dp_replicate", "dp_shard") if getattr(row, axis) is None]
+    if left in (["tp"], ["pp"]):
+        known = row.cp
+        for value in (row.tp, row.pp, row.dp_replicate, row.dp_shard):
+            known *= value or 1.0
+        filled[left[0]] = max((row.gpus or 1.0) // known, 1.0)
+    return OpenRow(row._replace(**filled), tuple(filled))
+
+
+class Candidate(NamedTuple):
+    """One combination of values of the axes that may be open; names are columns of a Plan."""
+
+    tp: float
+    pp: float
+    vpp: float
+    dp_replicate: float
+    dp_shard: float
+    sp: float
+    zero: float
+    micro_batch_size: float
+    ep: float
+    recompute_layers: float
+    recompute_attention: float
+    recompute_linear: float
+    recompute_elementwise: float
+
+
+def given_columns(job: Job, rows: Sequence[Row]) -> dict[str, list[float]]:
+    """The columns of a Plan that no candidate varies, one value for each row."""
+    columns = {name: [float(getattr(row, name)) for row in rows] for name in ("gpus", "cp", "etp", "global_batch_size", "seq_len")}
+    on = [flags("overlap", OVERLAPS, job.framework.overlap if row.overlap is None else row.overlap) for row in rows]
+    away = [flags("offload", OFFLOADS, row.offload or ()) for row in rows]
+    columns |= {name: [one[name] for one in found] for found in (on, away) for name in found[0]}
+    for name in ("first_stage_layers", "last_stage_layers"):
+        columns[name] = [BY_RULE if getattr(row, name) is None else getattr(row, name) for row in rows]
+    return columns
 
 
 @dataclass(eq=False, repr=False)
 class Pool:
-    """Candidates of many rows that one framework would run: values by ``_COLUMNS``, recompute names, and whose they are."""
+    """Candidates that one framework would run, with the name of what each recomputes and the number of its row."""
 
-    framework: str
-    listed: list[list[float]]
-    how: list[str]
-    owner: list[int]
-    made: Plan | None = None
+    listed: list[Candidate] = field(default_factory=list)
+    recompute: list[str] = field(default_factory=list)
+    owner: list[int] = field(default_factory=list)
 
-    def extend(self, other: Pool) -> None:
-        """Add the candidates of another pool."""
+    def add(self, other: Pool, owner: int) -> None:
+        """Add the candidates of another pool for the row numbered ``owner``."""
         self.listed += other.listed
-        self.how += other.how
-        self.owner += other.owner
-        self.made = other.made if len(self.listed) == len(other.listed) else None  # the first to come brings its plan along
+        self.recompute += other.recompute
+        self.owner += [owner] * len(other.listed)
 
-    def plan(self) -> Plan:
-        """All candidates as one plan of columns, made once."""
-        if self.made is None:
-            columns = np.array(self.listed, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
-            self.made = Plan(**dict(zip(_COLUMNS, columns, strict=True)))
-        return self.made
+    def plan(self, job: Job, rows: Sequence[Row]) -> Plan:
+        """All candidates as one plan of columns."""
+        table = np.array(self.listed, dtype=np.float64).reshape(-1, len(Candidate._fields)).T
+        owner = np.array(self.owner, dtype=np.int64)
+        given = {name: np.array(values)[owner] for name, values in given_columns(job, rows).items()}
+        return Plan(**dict(zip(Candidate._fields, table, strict=True)), **given)
 
 
-def enumerate_row(
-    pool: Pool,
-    job: Job,
-    cluster: Cluster,
-    given: dict[str, Any],
-    owner: int,
-    flat_only: bool | None,
-    divisors: Callable[[float, float], list[float]],
-) -> None:
-    """Add all combinations of candidate values for one row's open axes, simplest first.
+def candidates_of(job: Job, cluster: Cluster, row: Row, flat: bool | None, divisors: Callable[[float, float], list[float]]) -> Pool:
+    """All combinations of candidate values for one row's open axes, simplest first.
 
-    ``flat_only``: True keeps tp = pp = 1, False drops it, None keeps all.
+    ``flat``: True keeps tp = pp = 1, False drops it, None keeps all.
     """
-    gpus, cp = given["gpus"], given["cp"]
+    pool = Pool()
+    gpus, cp = row.gpus or 1.0, row.cp
     domain = int(cluster.node.scale_up_size.value)
-    on = given.get("overlap")
-    constants = [given[name] for name in _COLUMNS[13:18]]
-    constants += flags("overlap", OVERLAPS, job.framework.overlap if on is None else on).values()
-    constants += flags("offload", OFFLOADS, given.get("offload") or ()).values()
-    constants += [BY_RULE if given.get(name) is None else given[name] for name in _COLUMNS[-2:]]
-    recomputes: list[str] = [given["recompute"]] if given.get("recompute") else list(RECOMPUTES)
+    recomputes = [row.recompute] if row.recompute else list(RECOMPUTES)
     fractions = {how: recompute_columns(how, job.framework.selective_recompute) for how in recomputes}
-    micros = _axis(given, "micro_batch_size", MICRO_BATCHES)
-    for pp in _axis(given, "pp", divisors(gpus / cp, job.model.num_hidden_layers)):
-        for tp in _axis(given, "tp", [t for t in divisors(gpus / cp / pp, job.model.num_attention_heads) if t <= domain]):
-            if flat_only is not None and flat_only != (tp == 1 and pp == 1):
+    micros = _values(row.micro_batch_size, MICRO_BATCHES)
+    for pp in _values(row.pp, divisors(gpus / cp, job.model.num_hidden_layers)):
+        for tp in _values(row.tp, [t for t in divisors(gpus / cp / pp, job.model.num_attention_heads) if t <= domain]):
+            if flat is not None and flat != (tp == 1 and pp == 1):
                 continue
-            sp = given["sp"] if given.get("sp") is not None else float(tp > 1)
-            eps = _axis(given, "ep", _expert_parallel(job, gpus / pp / given["etp"]))
-            for replicate, shard, zero in _data_parallel(job, given, gpus / (tp * pp * cp), pp):
-                for vpp in _axis(given, "vpp", _chunks(job, pp)):
+            sp = float(tp > 1 if row.sp is None else row.sp)
+            eps = _values(row.ep, _expert_parallel(job, gpus / pp / row.etp))
+            for replicate, shard, zero in _data_parallel(job, row, gpus / (tp * pp * cp), pp):
+                for vpp in _values(row.vpp, _chunks(job, pp)):
                     for ep, micro, how in product(eps, micros, recomputes):
-                        pool.listed.append([tp, pp, vpp, replicate, shard, sp, zero, micro, *fractions[how], ep, *constants])
-                        pool.how.append(how)
-                        pool.owner.append(owner)
+                        pool.listed.append(Candidate(tp, pp, vpp, replicate, shard, sp, zero, micro, ep, *fractions[how]))
+                        pool.recompute.append(how)
+    pool.owner = [0] * len(pool.listed)
+    return pool
 
 
-def _axis(given: dict[str, Any], name: str, usual: Any) -> list[float]:
-    value = given.get(name)
-    return [float(value)] if value is not None else [float(v) for v in usual]
+def _values(given: float | None, usual: Iterable[float]) -> list[float]:
+    return [float(given)] if given is not None else [float(v) for v in usual]
 
 
 def _all_divisors(number: float, also: float) -> list[float]:
@@ -165,23 +192,23 @@ def _expert_parallel(job: Job, ranks: float) -> list[float]:
     return [v for v in EXPERT_RANKS if job.model.num_experts % v == 0 and ranks % v == 0]
 
 
-def _data_parallel(job: Job, given: dict[str, Any], dp: float, pp: float) -> list[tuple[float, float, float]]:
+def _data_parallel(job: Job, row: Row, dp: float, pp: float) -> list[tuple[float, float, float]]:
     """(dp_replicate, dp_shard, zero) that give ``dp`` ranks under what is given."""
     default = float(job.framework.default_zero)
-    if given.get("zero") is not None:
-        stages = [float(given["zero"])]
+    if row.zero is not None:
+        stages = [row.zero]
     else:
         stages = [min(default, 1.0)] if pp > 1 else sorted({default, 3.0})
     made = []
     for stage in stages:
-        zero, replicate, shard = stage, given.get("dp_replicate"), given.get("dp_shard")
+        zero, replicate, shard = stage, row.dp_replicate, row.dp_shard
         if replicate is None and shard is None:
             replicate, shard = (dp, 1.0) if zero == 0 else (1.0, dp)
         if replicate is None:
             replicate = dp / float(shard or 1.0)
         if shard is None:
             shard = dp / float(replicate)
-        if zero == 0 and shard > 1 and given.get("zero") is None:
+        if zero == 0 and shard > 1 and row.zero is None:
             zero = 1.0
         made.append((float(replicate), float(shard), zero))
     return made
@@ -221,73 +248,72 @@ class Placed:
     chosen: tuple[tuple[str, ...], ...]
 
 
-def place(jobs: Callable[[str], Job], cluster: Cluster, rows: list[dict[str, Any]], framework: str | None) -> list[Placed]:
+def place(bound: Bound) -> list[Placed]:
     """A plan for every row. With no framework given, pipelines and tensor parallel run on megatron, the rest on fsdp."""
-    distinct: dict[Any, int] = {}
-    owners = [distinct.setdefault(tuple(row.items()), len(distinct)) for row in rows]
+    asked = bound.asked
+    distinct: dict[Row, int] = {}
+    owners = [distinct.setdefault(row, len(distinct)) for row in asked.rows]
+    opened = [close_axes(row, asked.schedule) for row in distinct]
+    rows = [one.row for one in opened]
     pools: dict[str, Pool] = {}
-    for key, owner in distinct.items():
-        _fill(pools, jobs, cluster, dict(key), owner, framework)
-    picked = _pick(list(pools.values()), jobs, cluster, len(distinct))
+    for owner, row in enumerate(rows):
+        _fill(pools, bound, row, owner)
+    plans = {name: pool.plan(bound.job(name), rows) for name, pool in pools.items()}
+    picked = _pick(pools, plans, bound, len(distinct))
     placed = []
-    for number, pool in enumerate(pools.values()):
-        index = np.array([i for i, owner in enumerate(owners) if picked[owner][0] == number], dtype=np.int64)
+    for name, pool in pools.items():
+        index = np.array([i for i, owner in enumerate(owners) if picked[owner][0] == name], dtype=np.int64)
         if index.size:
             taken = [picked[owners[i]][1] for i in index]
-            chosen = tuple(tuple(open_axes(rows[i], jobs(pool.framework).model)) for i in index)
-            placed.append(Placed(pool.framework, pool.plan().take(taken), index, tuple(pool.how[t] for t in taken), chosen))
+            chosen = tuple(opened[owners[i]].open_axes(bound.model) for i in index)
+            placed.append(Placed(name, plans[name].take(taken), index, tuple(pool.recompute[at] for at in taken), chosen))
     return placed
 
 
-def _fill(
-    pools: dict[str, Pool], jobs: Callable[[str], Job], cluster: Cluster, given: dict[str, Any], owner: int, framework: str | None
-) -> None:
+def frameworks(bound: Bound, gpus: float) -> list[tuple[str, bool | None]]:
+    """(name, flat) of the frameworks that may run a question, ``flat`` True for plans with tp = pp = 1 alone and False for the others."""
+    name = bound.asked.framework or bound.cluster.accelerator.usual_framework
+    if name:
+        return [(name, None)]
+    return [("fsdp", None)] if gpus == 1 else [("fsdp", True), ("megatron", False)]
+
+
+def _fill(pools: dict[str, Pool], bound: Bound, row: Row, owner: int) -> None:
     """Add one row's candidates to the pools of the frameworks that may run it."""
-    tries: list[tuple[str, bool | None]]
-    if framework is not None:
-        tries = [(framework, None)]
-    elif cluster.accelerator.usual_framework:
-        tries = [(cluster.accelerator.usual_framework, None)]
-    elif given["gpus"] == 1:
-        tries = [("fsdp", None)]
-    else:
-        tries = [("fsdp", True), ("megatron", False)]
-    before = sum(len(p.how) for p in pools.values())
+    found = False
     for divisors in (_usual_divisors, _all_divisors):
-        kept = False
-        for name, flat_only in tries:
-            job, trial = jobs(name), Pool(name, [], [], [])
-            enumerate_row(trial, job, cluster, given, owner, flat_only, divisors)
-            if trial.how:
-                kept |= bool(np.any(rules.legal(rules.legality(job, trial.plan()))))
-                pools.setdefault(name, Pool(name, [], [], [])).extend(trial)
-        if kept:
+        legal = False
+        for name, flat in frameworks(bound, row.gpus or 1.0):
+            job = bound.job(name)
+            made = candidates_of(job, bound.cluster, row, flat, divisors)
+            if made.listed:
+                found = True
+                legal |= bool(np.any(rules.legal(rules.legality(job, made.plan(job, [row])))))
+                pools.setdefault(name, Pool()).add(made, owner)
+        if legal:
             return
-    if sum(len(p.how) for p in pools.values()) == before:
-        # the given axes leave no combination: keep them, and let the rules say which they break
-        name = framework or "megatron"
-        closed = {**given, **{axis: given.get(axis) or 1.0 for axis in ("tp", "pp", "vpp", "ep")}}
-        enumerate_row(pools.setdefault(name, Pool(name, [], [], [])), jobs(name), cluster, closed, owner, None, _usual_divisors)
+    if not found:  # the given axes leave no combination: keep them, and let the rules say which they break
+        name = bound.asked.framework or defaults.FRAMEWORK
+        closed = row._replace(tp=row.tp or 1.0, pp=row.pp or 1.0, vpp=row.vpp or 1.0, ep=row.ep or 1.0)
+        pools.setdefault(name, Pool()).add(candidates_of(bound.job(name), bound.cluster, closed, None, _usual_divisors), owner)
 
 
-def _pick(pools: list[Pool], jobs: Callable[[str], Job], cluster: Cluster, rows: int) -> list[tuple[int, int]]:
-    """(pool, candidate) of each row: legal before not, fitting before not, then the best score, then the simplest."""
+def _pick(pools: Mapping[str, Pool], plans: Mapping[str, Plan], bound: Bound, rows: int) -> list[tuple[str, int]]:
+    """(framework, candidate) of each row: legal before not, fitting before not, then the best score, then the simplest."""
     counts = np.zeros(rows, dtype=np.int64)
-    for pool in pools:
+    for pool in pools.values():
         np.add.at(counts, pool.owner, 1)
-    best: dict[int, tuple[Any, int, int]] = {}
-    for number, pool in enumerate(pools):
-        if not pool.how:
-            continue
+    best: dict[int, tuple[Any, str, int]] = {}
+    for number, (name, pool) in enumerate(pools.items()):
         owner = np.array(pool.owner)
         contested = np.flatnonzero(counts[owner] > 1)
         illegal, unfit, score = (np.zeros(owner.size) for _ in range(3))
         if contested.size:
-            illegal[contested], unfit[contested], score[contested] = preference(jobs(pool.framework), cluster, pool.plan().take(contested))
+            illegal[contested], unfit[contested], score[contested] = preference(bound.job(name), bound.cluster, plans[name].take(contested))
         order = np.lexsort((np.arange(owner.size), score, unfit, illegal, owner))
         first = order[np.flatnonzero(np.diff(owner[order], prepend=-1))]
         for at in first:
             rank = (illegal[at], unfit[at], score[at], number)
             if int(owner[at]) not in best or rank < best[int(owner[at])][0]:
-                best[int(owner[at])] = (rank, number, int(at))
+                best[int(owner[at])] = (rank, name, int(at))
     return [best[row][1:] for row in range(rows)]

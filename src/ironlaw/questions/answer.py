@@ -10,7 +10,7 @@ from ironlaw.errors import QuestionError, nearest_names
 from ironlaw.question.options import Option
 
 if TYPE_CHECKING:  # a question's --help loads no numpy
-    from ironlaw.estimate.bind.records import Assumptions
+    from ironlaw.question.assumptions import Assumptions
     from ironlaw.terms import Term
 
 

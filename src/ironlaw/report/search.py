@@ -59,17 +59,17 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
 def asked(found: Found) -> dict[str, Any]:
     """What was to be minimised, and kept to."""
     q = found.question
-    given = found.settings[0].bound.given if found.settings else {}
+    setting = found.settings[0] if found.settings else None
     return {
-        "model": found.settings[0].bound.model.name if found.settings else None,
+        "model": setting.bound.model.name if setting else None,
         "on": list(q.on),
         "minimize": q.minimize,
         "budget": q.budget,
         "deadline_days": None if q.deadline is None else q.deadline / 86400.0,
         "target_tokens_per_second": q.target,
-        "tokens": given.get("tokens"),
-        "global_batch_size": given.get("global_batch_size"),
-        "seq_len": given.get("seq_len"),
+        "tokens": q.asked.tokens,
+        "global_batch_size": setting.batch if setting else None,
+        "seq_len": setting.seq_len if setting else None,
         "failures": q.failures,
         "pareto": list(q.pareto),
         "space": q.space.title,
@@ -89,7 +89,7 @@ def plan_entry(found: Found, choice: Choice, estimate: Any, row: int, explain: b
     """One plan: its estimate, and what the search says of it."""
     worth = {name: float(value) for name, value in choice.setting.worth(choice.seconds).items()}
     group, at = estimate.place_of(row)
-    with_run = "tokens" in choice.setting.bound.given
+    with_run = choice.setting.bound.asked.tokens is not None
     return {
         **estimate.row(row, explain),
         "goal": worth[found.question.minimize],

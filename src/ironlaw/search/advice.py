@@ -11,10 +11,11 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import Estimate, Group, answer
+from ironlaw.estimate.answer import Estimate, Group, answer_asked
 from ironlaw.estimate.step import step
 from ironlaw.job import Job
-from ironlaw.search.answer import Choice, Found, options_of
+from ironlaw.question.asked import with_options
+from ironlaw.search.answer import Choice, Found, asked_of_choices
 
 MORE = 1.1  # of a resource
 BATCHES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -90,7 +91,7 @@ def _told(choice: Choice, name: str, change: str, now: float, then: float, share
     row: dict[str, Any] = {"about": "resource", "name": name, "change": change, "bound": bound, "seconds": then, "gain": gain}
     row["at_best"] = None if share is None else (share / (1.0 - share) if share < 1.0 else None)
     row["usd"] = None
-    if "tokens" in choice.setting.bound.given:
+    if choice.setting.bound.asked.tokens is not None:
         cost = choice.setting.worth(np.array([choice.seconds, choice.seconds * then / now]))["cost"]
         row["usd"] = float(cost[0] - cost[1]) if np.isfinite(cost).all() else None
     return row
@@ -107,9 +108,9 @@ def with_more_memory(choice: Choice) -> float:
 
 def _batch_doubled(choice: Choice, folders: tuple[str, ...]) -> float | None:
     """Time of a step for each batch of before, where the batch is twice as large."""
-    options = options_of([choice])
+    asked = asked_of_choices([choice])
     try:
-        found = answer({**options, "global_batch_size": 2.0 * options["global_batch_size"]}, folders)
+        found = answer_asked(with_options(asked, {"global_batch_size": 2.0 * choice.setting.batch}), folders)
     except IronlawError:
         return None
     return float(found.step_seconds[0]) / 2.0 if found.legal[0] else None
@@ -117,8 +118,7 @@ def _batch_doubled(choice: Choice, folders: tuple[str, ...]) -> float | None:
 
 def crossovers(choice: Choice, folders: tuple[str, ...]) -> list[dict[str, Any]]:
     """Where the largest roof changes as batch, sequence or accelerators grow, the rest of the plan held."""
-    given = choice.setting.bound.given
-    batch, length = given["global_batch_size"], given["seq_len"]
+    batch, length = choice.setting.batch, choice.setting.seq_len
     made = []
     for name, option, values in (
         ("batch", "global_batch_size", [batch * f for f in BATCHES]),
@@ -139,11 +139,11 @@ def grown(choice: Choice, factor: float) -> dict[str, Any]:
 
 def _along(choice: Choice, folders: tuple[str, ...], changes: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The plan under each set of changes that is legal: the changes, with bound, step time and rate."""
-    base = options_of([choice])
-    columns: dict[str, Any] = {name: [float(change.get(name, base[name])) for change in changes] for name in changes[0]} if changes else {}
-    if not columns:
+    if not changes:
         return []
-    found = answer({**base, **columns}, folders)
+    asked = asked_of_choices([choice])
+    columns = {name: [float(change.get(name, getattr(asked.rows[0], name))) for change in changes] for name in changes[0]}
+    found = answer_asked(with_options(asked, columns), folders)
     made = []
     for i, change in enumerate(changes):
         group, at = found.place_of(i)
@@ -175,8 +175,7 @@ def _crossing(name: str, points: list[tuple[float, dict[str, Any]]]) -> dict[str
 
 def scaling(choice: Choice, folders: tuple[str, ...]) -> list[dict[str, Any]]:
     """Tokens per second and accelerator on 2, 4 and 8 times as many, over that of now: with the batch held, and grown along."""
-    given = choice.setting.bound.given
-    batch, gpus = given["global_batch_size"], choice.setting.gpus
+    batch, gpus = choice.setting.batch, choice.setting.gpus
     held = _along(choice, folders, [grown(choice, factor) for factor in SIZES])
     along = _along(choice, folders, [{**grown(choice, factor), "global_batch_size": batch * factor} for factor in SIZES])
     made = []

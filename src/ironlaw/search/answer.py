@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.estimate.answer import Estimate, answer_asked
+from ironlaw.question.asked import Asked, with_options
 from ironlaw.question.defaults import HEADROOM, OFFLOADS, OVERLAPS
 from ironlaw.search.best import Plans, Sweep, front, in_order, keep_pages, merged, opened, top
 from ironlaw.search.grid import choices_of
@@ -75,10 +76,9 @@ class Found:
                 )
         asked = {**self.question.given, **changed}
         question = read_question({name: value for name, value in asked.items() if value is not None})
-        binds = {(b.given["on"], tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
+        binds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
         settings = [
-            replace(s, question=question, bound=binds[s.bound.given["on"], tuple(s.variant.items())], sweeps=s.sweeps)
-            for s in self.settings
+            replace(s, question=question, bound=binds[s.bound.asked.on, tuple(s.variant.items())], sweeps=s.sweeps) for s in self.settings
         ]
         return Found(question, settings, self.seconds, self.partial, self.folders, self.cache)
 
@@ -197,7 +197,7 @@ class Found:
         """The estimate of some choices of one job; steps that were computed for another question of this search stay."""
         key = tuple((id(c.setting.sweeps), c.framework, *c.values.values()) for c in choices)
         if key in self.cache:
-            return self.cache[key].again(options_of(choices))
+            return self.cache[key].again(asked_of_choices(choices))
         self.cache[key] = estimate_of(choices, self.folders)
         return self.cache[key]
 
@@ -247,9 +247,9 @@ def choices_of_plans(setting: Setting, plans: Plans, framework: str = "") -> lis
     return made
 
 
-def options_of(choices: Sequence[Choice]) -> dict[str, Any]:
-    """The options of the estimate that evaluates some choices of one job."""
-    bound = choices[0].setting.bound
+def asked_of_choices(choices: Sequence[Choice]) -> Asked:
+    """The question that evaluates some choices of one job."""
+    asked = choices[0].setting.bound.asked
     rows = [c.values for c in choices]
     columns: dict[str, Any] = {name: [float(r[name]) for r in rows] for name in (*COLUMNS, "zero")}
     columns["sp"] = [bool(r["sp"]) for r in rows]
@@ -261,15 +261,16 @@ def options_of(choices: Sequence[Choice]) -> dict[str, Any]:
             del columns[axis]
     if not any(columns["offload"]):
         del columns["offload"]
-    fixed = {k: v for k, v in bound.given.items() if k not in (*columns, "global_batch_tokens")}
     if len(choices) == 1:
         columns = {k: v[0] for k, v in columns.items()}
-    return {**fixed, **columns, "framework": choices[0].framework}
+    fixed = {name: getattr(asked, name) for name in ("optimizer", "count_embedding", "precision")}
+    fixed |= {name: getattr(asked.rows[0], name) for name in ("seq_len", "global_batch_size")}
+    return with_options(asked, {**fixed, **columns, "framework": choices[0].framework, "global_batch_tokens": None})
 
 
 def estimate_of(choices: Sequence[Choice], folders: tuple[str, ...]) -> Estimate:
     """The estimate of some choices of one job, in their order."""
-    return answer(options_of(choices), folders)
+    return answer_asked(asked_of_choices(choices), folders)
 
 
 def search(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.errors import IronlawError
+from ironlaw.question.asked import with_options
 from ironlaw.search.answer import Found, run
 from ironlaw.search.mesh import divisors
 from ironlaw.search.question import MOST_GPUS, Question
@@ -113,12 +114,12 @@ def _other_batch(found: Found) -> list[dict[str, Any]]:
     if not found.settings or any(np.isfinite(s.leanest) for s in found.settings):
         return []
     setting = max(found.settings, key=lambda s: s.gpus)
-    batch = setting.bound.given["global_batch_size"]
+    batch = setting.batch
     ranks = sorted({setting.gpus / (tp * pp) for tp in (1.0, 2.0, 4.0, 8.0) for pp in divisors(int(setting.gpus)) if pp <= 128.0})
     near = {max(round(batch / dp), 1) * dp for dp in ranks if dp == int(dp) and dp <= MOST_GPUS}
     for wanted in sorted(near, key=lambda n: max(n / batch, batch / n))[:8]:
-        options = {k: v for k, v in found.question.options.items() if k != "global_batch_tokens"} | {"global_batch_size": float(wanted)}
-        other = _first_feasible(replace(found.question, options=options, gpus=(setting.gpus,)), found.folders)
+        asked = with_options(found.question.asked, {"global_batch_tokens": None, "global_batch_size": float(wanted)})
+        other = _first_feasible(replace(found.question, asked=asked, gpus=(setting.gpus,)), found.folders)
         if other is not None:
             return [_miss("global_batch_size", batch, float(wanted), "", float(max(wanted / batch, batch / wanted)), other)]
     return []

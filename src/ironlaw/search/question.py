@@ -8,6 +8,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
+from ironlaw.question.asked import Asked, asked_of
+from ironlaw.question.checks import MEANING
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.options import OPTIONS, Option, is_column, one_of, positive, price, read_options, switch, text, whole
 from ironlaw.search.space import MESH, VARIANTS, Space, axis_value, read_fixed, read_forbidden, read_space
@@ -148,7 +150,7 @@ AXIS_OPTIONS = (*MESH, "recompute", "zero", "sp", *VARIANTS)  # options of an es
 class Question:
     """A question read and checked."""
 
-    options: dict[str, Any]  # of an estimate, without accelerator, count and axes
+    asked: Asked  # options of an estimate, without accelerator, count and axes
     on: tuple[str, ...]
     gpus: tuple[Any, ...]  # counts, or (low, high, "range")
     space: Space
@@ -162,6 +164,7 @@ class Question:
     quota: Mapping[str, float] | None = None
     failures: bool = True
     time_limit: float = 120.0
+    prices: Mapping[str, Any] | None = None  # by accelerator
 
 
 def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
@@ -179,31 +182,33 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
         else:
             near = ", ".join(nearest_names(name, {**OWN, **OPTIONS})) or ", ".join(OWN)
             raise QuestionError(f"unknown option {raw!r}{' in ' + where if where else ''}; nearest: {near}")
-    for name, meaning in (("model", "MODEL"), ("on", "--on ACCELERATOR")):
-        if name not in {**own, **rest}:
-            raise QuestionError(f"the question lacks {meaning}")
+    for name in ("model", "on"):
+        if name not in given:
+            raise QuestionError(f"missing {MEANING[name]}")
     options, fixed = _split(read_options(rest, where))
-    if "price" in own:
-        options["price"] = own["price"]
+    prices = own.get("price")
+    if prices is not None and not isinstance(prices, dict):
+        options["price"] = prices
     space = read_space(own.get("space")).narrowed(
         {**fixed, **(read_fixed(own["fix"]) if "fix" in own else {})},
         read_forbidden(own["forbid"]) if "forbid" in own else (),
     )
     question = Question(
-        options,
+        asked_of(options),
         own["on"],
         _counts(own),
         space,
         given,
-        own.get("budget"),
-        own.get("deadline"),
-        own.get("target_tokens_per_second"),
-        own.get("minimize") or _usual_goal(own),
-        own.get("pareto", Question.pareto),
-        int(own["top"]) if "top" in own else None,
-        own.get("quota"),
-        own.get("failures", True),
-        own.get("time_limit", 120.0),
+        budget=own.get("budget"),
+        deadline=own.get("deadline"),
+        target=own.get("target_tokens_per_second"),
+        minimize=own.get("minimize") or _usual_goal(own),
+        pareto=own.get("pareto", Question.pareto),
+        top=int(own["top"]) if "top" in own else None,
+        quota=own.get("quota"),
+        failures=own.get("failures", Question.failures),
+        time_limit=own.get("time_limit", Question.time_limit),
+        prices=prices if isinstance(prices, dict) else None,
     )
     _refuse(question)
     return question
@@ -241,20 +246,17 @@ def _counts(own: dict[str, Any]) -> tuple[Any, ...]:
     if "gpus" in own:
         return tuple(own["gpus"])
     if not {"budget", "deadline", "target_tokens_per_second"} & set(own):
-        raise QuestionError(
-            "the question lacks --gpus N (or LO..HI), or what to size for: --budget, --deadline, --target-tokens-per-second"
-        )
+        raise QuestionError("missing option --gpus N (or LO..HI), or a limit to size for: --budget, --deadline, --target-tokens-per-second")
     return (1.0, 16384.0, "range")
 
 
 def _refuse(question: Question) -> None:
     """What a question contradicts itself in."""
     for name, value in (("budget", question.budget), ("deadline", question.deadline)):
-        if value is not None and "tokens" not in question.options:
+        if value is not None and question.asked.tokens is None:
             raise QuestionError(f"--{name} needs --tokens, how many the run trains on")
     for name in question.quota or ():
         if name not in question.on:
             raise QuestionError(f"--quota names {name}, which --on does not list: {', '.join(question.on)}")
-    priced = question.options.get("price")
-    if isinstance(priced, dict) and (strange := next((name for name in priced if name not in question.on), None)):
+    if strange := next((name for name in question.prices or () if name not in question.on), None):
         raise QuestionError(f"--price names {strange}, which --on does not list: {', '.join(question.on)}")

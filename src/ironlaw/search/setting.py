@@ -12,12 +12,13 @@ import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.answer import Bound, bind_question, sequences_of
-from ironlaw.estimate.bind.records import assume
-from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.bind.money import bind_price
+from ironlaw.estimate.bind.question import Bound, bind_question, with_batch
+from ironlaw.estimate.candidates import frameworks
 from ironlaw.estimate.pipeline.schedules import one_chunk
-from ironlaw.estimate.run import Run, bind_price, run_of
+from ironlaw.estimate.run import Run, run_of
 from ironlaw.question import defaults
+from ironlaw.question.asked import with_options
 from ironlaw.search.best import Sweep, sweep
 from ironlaw.search.grid import Task
 from ironlaw.search.mesh import Mesh, mesh_rows, plan_of
@@ -41,12 +42,22 @@ class Setting:
     def __post_init__(self) -> None:
         """Refuse to rank by money where no price is known; other goals answer without."""
         if self.question.minimize == "cost" or self.question.budget is not None:
-            bind_price(self.bound.given.get("price"), self.bound.cluster, self.bound.folders, [])
+            bind_price(self.bound.asked.price, self.bound.cluster, self.bound.folders, [])
 
     @property
     def on(self) -> str:
         """The accelerator's name."""
         return self.bound.cluster.accelerator.name
+
+    @property
+    def batch(self) -> float:
+        """Sequences of a step."""
+        return self.bound.asked.rows[0].global_batch_size or 0.0
+
+    @property
+    def seq_len(self) -> float:
+        """Tokens of a sequence."""
+        return self.bound.asked.rows[0].seq_len or 0.0
 
     @property
     def best(self) -> float:
@@ -60,14 +71,13 @@ class Setting:
 
     def tasks(self) -> Iterator[Task]:
         """The job of every stack that may run the setting, with its legal mesh rows."""
-        batch, length = self.bound.given["global_batch_size"], self.bound.given["seq_len"]
-        for framework, flat in self._frameworks():
-            job = self.bound.jobs(framework)
-            mesh = mesh_rows(self.space, job, self.gpus, batch, length, flat)
+        for framework, flat in frameworks(self.bound, self.gpus):
+            job = self.bound.job(framework)
+            mesh = mesh_rows(self.space, job, self.gpus, self.batch, self.seq_len, flat)
             for rule, rows in mesh.turned_away.items():
                 self.turned_away[rule] = self.turned_away.get(rule, 0) + rows
             if mesh.rows:
-                yield Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.space, batch, length)
+                yield Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.space, self.batch, self.seq_len)
 
     def run(self, go_on: Callable[[int, int], bool]) -> bool:
         """Sweep every task; False where ``go_on`` stopped it."""
@@ -80,54 +90,38 @@ class Setting:
                 return False
         return True
 
-    def _frameworks(self) -> list[tuple[str, bool | None]]:
-        """(name, flat) of the stacks that run these plans: as for an estimate, one for tp = pp = 1 and one for the rest."""
-        name = self.bound.given.get("framework") or self.bound.cluster.accelerator.usual_framework
-        if name:
-            return [(name, None)]
-        return [("fsdp", True)] if self.gpus == 1 else [("fsdp", True), ("megatron", False)]
-
     def worth(self, seconds: Any) -> dict[str, Any]:
         """What plans of these step times come to: run time, cost, energy, carbon, rate; without tokens, those of one step."""
-        times = np.asarray(seconds, dtype=np.float64) * self._level
-        run, failing = self._run(times), self.question.failures and "tokens" in self.bound.given
+        level = 1.0 if self.bound.correction is None else float(self.bound.correction.factor)
+        times = np.asarray(seconds, dtype=np.float64) * level
+        run, failing = self._run(times), self.question.failures and self.bound.asked.tokens is not None
         usd, joules, carbon, whole = run.usd, run.joules, run.kg_co2e, run.seconds
         if failing:
             usd, joules, carbon, whole = run.usd_with_failures, run.joules_with_failures, run.kg_co2e_with_failures, run.failures.seconds
-        given = self.bound.given
         columns = {
             "time": whole.value,
             "cost": usd.value,
             "energy": joules.value,
             "carbon": carbon.value,
             "gpus": self.gpus,
-            "rate": given["global_batch_size"] * given["seq_len"] / times,
+            "rate": self.batch * self.seq_len / times,
         }
         return {name: np.broadcast_to(np.where(np.isnan(c), np.inf, c), times.shape) for name, c in columns.items()}
 
     def _run(self, seconds: Any) -> Run:
         """The run of plans of these step times."""
-        given, cluster = dict(self.bound.given), self.bound.cluster
-        given.setdefault("tokens", given["global_batch_size"] * given["seq_len"])
+        asked = self.bound.asked
+        bound = replace(self.bound, asked=replace(asked, tokens=asked.tokens or self.batch * self.seq_len))
         one = np.ones_like(seconds)
         plan = plan_of(dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size"), one)
-                       | {"gpus": self.gpus * one}, given["global_batch_size"], given["seq_len"])  # fmt: skip
+                       | {"gpus": self.gpus * one}, self.batch, self.seq_len)  # fmt: skip
         with np.errstate(all="ignore"):
-            return run_of(given, cluster, plan, seconds, FORWARD_SHARE * one, total_parameters(self.bound.model), self.bound.folders, [])
-
-    @cached_property
-    def _level(self) -> float:
-        """What the user's own runs say of the level of step times; 1 where the question has none."""
-        if "correction" not in self.bound.given:
-            return 1.0
-        from ironlaw.estimate.correction import read_correction
-
-        return float(read_correction(self.bound.given["correction"]).factor)
+            return run_of(bound, plan, seconds, FORWARD_SHARE * one)
 
     @cached_property
     def space(self) -> Space:
         """The question's space, less what this job or accelerator cannot do."""
-        space, given = self.question.space, self.bound.given
+        space = self.question.space
         values = dict(space.values)
         hows = values.get("recompute")
         if hows:
@@ -136,14 +130,14 @@ class Setting:
                 raise ValueRangeError(f"--recompute {hows[0]}: {self.bound.model.name} has {self.bound.model.num_hidden_layers} layers")
             values["recompute"] = tuple(possible)
         if values.get("cp") == "by length":
-            values["cp"] = context_ranks(given["seq_len"], self.gpus)
+            values["cp"] = context_ranks(self.seq_len, self.gpus)
         if self.variant.get("cp_method", methods_of(self.question)[0]) != methods_of(self.question)[0]:
             # one rank shares nothing: its plans are the same under every method, and stand under the first
             values["cp"] = tuple(ranks for ranks in values.get("cp", ()) if ranks > 1.0)
-        schedule = given.get("schedule")
+        schedule = self.bound.asked.schedule
         if "vpp" in values and one_chunk(schedule):
             if 1.0 not in values["vpp"]:
-                raise QuestionError(f"--schedule {schedule} has one chunk per rank, vpp is held at {values['vpp'][0]:g}: use interleaved")
+                raise QuestionError(f"--schedule {schedule} has one chunk per rank, vpp is fixed at {values['vpp'][0]:g}: use interleaved")
             values["vpp"] = (1.0,)
         return replace(space, values=values)
 
@@ -168,7 +162,7 @@ def methods_of(question: Question) -> tuple[str, ...]:
     methods = question.space.of("cp_method")
     if methods != "by length":
         return methods or ("ring",)
-    many = question.space.of("cp") not in (None, (1.0,)) and question.options.get("seq_len", 0.0) >= defaults.LONG_SEQUENCE
+    many = question.space.of("cp") not in (None, (1.0,)) and (question.asked.rows[0].seq_len or 0.0) >= defaults.LONG_SEQUENCE
     return defaults.CP_METHODS if many else defaults.CP_METHODS[:1]
 
 
@@ -182,30 +176,14 @@ def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bo
     for on in question.on:
         for values in product(*varied.values()):
             variant = dict(zip(varied, values, strict=True))
-            asked = {**question.options, **variant, "on": on}
-            if isinstance(question.options.get("price"), dict):
-                asked["price"] = question.options["price"].get(on)
-            bound = bind_question({k: v for k, v in asked.items() if v is not None}, folders)
+            options = {**variant, "on": on} | ({} if question.prices is None else {"price": question.prices.get(on)})
+            bound = bind_question(with_options(question.asked, options), folders, with_run=True)
             yield with_batch(bound), {axis: value for axis, value in variant.items() if len(varied[axis]) > 1}
-
-
-def with_batch(bound: Bound) -> Bound:
-    """A bound question whose sequence length and batch are known: given, or the defaults of an estimate."""
-    given, notes = dict(bound.given), list(bound.assumptions)
-    if "seq_len" not in given:
-        given["seq_len"] = defaults.seq_len(bound.model.max_position_embeddings)
-        assume(notes, "seq_len", given["seq_len"], "default")
-    if "global_batch_tokens" in given:
-        given["global_batch_size"] = sequences_of(given["global_batch_tokens"], given["seq_len"])
-    if "global_batch_size" not in given:
-        given["global_batch_size"] = defaults.batch(1.0, given["seq_len"])
-        assume(notes, "global_batch_size", given["global_batch_size"], "default")
-    return replace(bound, given=given, assumptions=notes)
 
 
 def counts_of(question: Question, bound: Bound) -> list[float]:
     """How many accelerators to try: those listed; of a range four an octave, in whole nodes from one node up."""
-    most = (question.quota or {}).get(bound.given["on"], np.inf)
+    most = (question.quota or {}).get(bound.asked.on, np.inf)
     if question.gpus[-1] != "range":
         return [n for n in question.gpus if n <= most]
     low, high = question.gpus[0], min(question.gpus[1], most)

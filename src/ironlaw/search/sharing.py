@@ -36,7 +36,7 @@ def sharing(found: Found, best: Choice) -> dict[str, Any]:
 
 def method_of(choice: Choice) -> str:
     """How the context ranks of a plan share attention."""
-    return str(choice.setting.bound.given.get("cp_method", "ring"))
+    return choice.setting.bound.asked.cp_method
 
 
 def _alike(one: Setting, other: Setting) -> bool:

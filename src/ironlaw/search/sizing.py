@@ -69,8 +69,8 @@ def sizes(question: Question, settings: Sequence[Setting]) -> dict[str, Any]:
             "gpus": setting.gpus,
             "step_seconds": best if np.isfinite(best) else None,
             "tokens_per_second": worth.get("rate"),
-            "days": _finite(worth.get("time", np.inf) / 86400.0) if "tokens" in setting.bound.given else None,
-            "usd": _finite(worth.get("cost", np.inf)) if "tokens" in setting.bound.given else None,
+            "days": _finite(worth.get("time", np.inf) / 86400.0) if setting.bound.asked.tokens is not None else None,
+            "usd": _finite(worth.get("cost", np.inf)) if setting.bound.asked.tokens is not None else None,
             "fits": bool(np.isfinite(best)),
             "answers": answers(setting),
         })  # fmt: skip

@@ -276,7 +276,7 @@ def test_a_group_with_the_models_own_sizes_changes_nothing(monkeypatch):
     assert cached_heads(plain) == cached_heads(listed)
     answers = []
     for model in (plain, listed):
-        monkeypatch.setattr("ironlaw.estimate.answer.bind_model", lambda *_a, model=model: (model, []))
+        monkeypatch.setattr("ironlaw.estimate.bind.question.bind_model", lambda *_a, model=model: (model, []))
         group = asked("custom")
         answers.append((group.step.tree.value[0], group.memory.device[0], group.throughput["mfu_causal"].value[0]))
     assert answers[0] == pytest.approx(answers[1], rel=1e-12)

@@ -87,7 +87,7 @@ def test_nothing_frozen_changes_nothing():
 
 
 def test_something_must_be_left_to_train():
-    with pytest.raises(ValueRangeError, match="leaves nothing"):
+    with pytest.raises(ValueRangeError, match="leaves none of the 27 layers to train"):
         group("deepseek-v2-lite", frozen_layers=27)
 
 

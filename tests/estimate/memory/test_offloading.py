@@ -83,7 +83,7 @@ def test_the_host_must_hold_what_leaves_the_devices():
 def test_a_host_that_is_not_known_is_said_so():
     notes = {a["name"]: a for a in group(node="h800-8").assumptions}
     assert notes["host memory bandwidth"]["value"].startswith("400 GB/s, a usual server")
-    assert notes["host memory"]["value"] == "not known of h800-8, not checked"
+    assert notes["host memory"]["value"] == "not in the catalogue for h800-8, not checked"
     assert not any(a["name"].startswith("host memory") for a in group(offload="none").assumptions)
 
 

@@ -15,7 +15,7 @@ from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.sourced import held
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.bind.records import bind_cluster
+from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP
 from ironlaw.estimate.layer.sizes import sustained
 from ironlaw.law import kernels
@@ -46,7 +46,7 @@ class Roofs:
         """The roofs of an accelerator; None where its calibration has no matrix rate at all."""
         for precision in ("bf16", "fp16", "fp32"):
             try:
-                return cls(bind_cluster({"on": accelerator.name, "precision": precision}, folders, []))
+                return cls(cluster_of({"on": accelerator.name, "precision": precision}, folders, []))
             except IronlawError:
                 continue
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from ironlaw.catalog.model import Model
 from ironlaw.errors import QuestionError, UnknownNameError
-from ironlaw.estimate.bind.records import bind_model
+from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.candidates import recompute_columns
 from ironlaw.job import PRECISIONS
 from ironlaw.measure.logs import Log

@@ -13,14 +13,16 @@ from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.estimate.answer import Estimate, answer
-from ironlaw.estimate.bind.records import Assumptions, assume, bind_cluster, bind_model, bind_precision
+from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.model import bind_model
+from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.candidates import DEFAULT_SEQ_LEN
 from ironlaw.estimate.layer.counts import active_parameters
-from ironlaw.estimate.run import bind_price
 from ironlaw.estimate.wires import nic_rate
 from ironlaw.job import PRECISIONS
 from ironlaw.law import cost, kernels
 from ironlaw.law.flops import per_token
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, need, read
 from ironlaw.questions.compare import first_order, tables
 from ironlaw.questions.compare.candidates import Candidate, Planned, Prices, Trained
@@ -111,7 +113,7 @@ def _by_full_name(given: dict[str, Any], option: str, on: tuple[str, ...], folde
 def _candidate(name: str, values: dict[str, Any], knobs: Knobs, training: bool, folders: tuple[str, ...]) -> Candidate:
     """One accelerator: its prices, its answer by the three-roof model and its estimate."""
     precision = values.get("precision") or bind_precision(name, folders)
-    cluster = bind_cluster({"on": name, "precision": precision}, folders, [])
+    cluster = cluster_of({"on": name, "precision": precision}, folders, [])
     found: Assumptions = []
     price = bind_price(values["price"].get(name), cluster, folders, found)
     assumptions = [{**item, "name": f"{name} {item['name']}"} for item in found]

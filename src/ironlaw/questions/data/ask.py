@@ -10,8 +10,8 @@ from typing import Any
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.bind.records import Assumptions
 from ironlaw.law import dataloading
+from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Column, Table, need, read
 from ironlaw.questions.asked_run import estimate_plan, refuse_unused
 from ironlaw.questions.data.input_stages import STAGES, InputPipeline, Step, bind_pipeline, checkpoint_stage, list_stages

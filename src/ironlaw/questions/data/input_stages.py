@@ -10,10 +10,12 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Group
-from ironlaw.estimate.bind.records import Assumptions, assume
-from ironlaw.estimate.failures import checkpoint_size, storage_bandwidth
+from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
+from ironlaw.estimate.failures import checkpoint_size
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import collectives, dataloading, goodput, traffic
+from ironlaw.question.asked import asked_of
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Column
 from ironlaw.terms import Term, leaf, plain, scalar
 
@@ -163,7 +165,7 @@ def _stage_row(stage: str, step: Step, size: float, rate: float | None, seconds:
 def checkpoint_stage(values: Mapping[str, Any], step: Step, group: Group, notes: Assumptions) -> tuple[dict[str, Any], Term]:
     """Row and write time of a checkpoint, during which the same storage reads nothing; --checkpoint-every spreads it over steps."""
     size = checkpoint_size(float(total_parameters(group.job.model)))
-    rate = storage_bandwidth(dict(values), group.cluster, step.gpus)
+    rate = bind_failures(asked_of(values, FAILURE_OPTIONS), group.cluster, []).storage_bandwidth(step.gpus)
     if "checkpoint_bandwidth" not in values:
         assume(notes, "checkpoint_bandwidth", f"{group.cluster.systems.checkpoint_bandwidth.text} for each accelerator", "default")
     written = leaf("checkpoint write", goodput.write_time, "s", size=size, bandwidth=rate)

@@ -11,10 +11,13 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.bind.records import Assumptions, assume, bind_cluster, bind_precision
+from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
 from ironlaw.estimate.failures import Failures, failures_of
 from ironlaw.law import goodput as law
 from ironlaw.law import overlap
+from ironlaw.question.asked import asked_of
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.defaults import MANY_ACCELERATORS
 from ironlaw.questions.answer import Answer, Column, Table, need, read
 from ironlaw.questions.asked_run import estimate_plan, refuse_unused
@@ -164,10 +167,11 @@ def _run_of_given_time(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
         raise QuestionError("--checkpoint-every counts steps, and --work has none: give MODEL with --tokens")
     refuse_unused(values, ("on", "gpus", "node", "fabric", "scale_up_size", "mttf", "restart_time", "checkpoint_bandwidth"), "--work")
     assumptions: Assumptions = []
-    cluster = bind_cluster({"precision": bind_precision(values["on"], folders), **values}, folders, assumptions)
+    cluster = cluster_of({"precision": bind_precision(values["on"], folders), **values}, folders, assumptions)
     sizes: list[Size] = []
+    rates = bind_failures(asked_of(values, FAILURE_OPTIONS), cluster, assumptions)
     for gpus in values["gpus"]:
-        failures = failures_of(values, cluster, gpus, values["work"], 1.0, values["parameters"], [] if sizes else assumptions)
+        failures = failures_of(rates, gpus, values["work"], 1.0, values["parameters"])
         domains = max(gpus / cluster.node.scale_up_size.value, 1.0)
         late = scalar(overlap.scale_loss(1.0, domains, cluster.systems.scale_loss.value))
         sizes.append(Size(gpus, values["work"], failures, late / (1.0 + late)))

@@ -40,11 +40,12 @@ def ask(given: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     need(values, "model", "on")
     from dataclasses import replace
 
-    from ironlaw.estimate.answer import bind_question
-    from ironlaw.estimate.bind.records import assume
-    from ironlaw.estimate.run import bind_price
+    from ironlaw.estimate.bind.money import bind_price
+    from ironlaw.estimate.bind.question import bind_question
+    from ironlaw.question.asked import asked_of
+    from ironlaw.question.assumptions import assume
 
-    bound = bind_question({name: values[name] for name in ("model", "on", "node", "price") if name in values}, folders)
+    bound = bind_question(asked_of(values, ("model", "on", "node", "price")), folders)
     bound = replace(bound, model=bound.model.replace(num_nextn_predict_layers=0))  # layers for further tokens stay out of serving
     for name, value in (
         ("gpus", 1.0),

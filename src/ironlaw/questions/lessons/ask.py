@@ -333,7 +333,7 @@ def optimizers(folders: tuple[str, ...]) -> Answer:
 
 def checkpoints(values: Mapping[str, Any], folders: tuple[str, ...]) -> Answer:
     """Recomputation from k checkpoints: the simple form, the exact one, and what is computed again."""
-    from ironlaw.estimate.bind.records import bind_model
+    from ironlaw.estimate.bind.model import bind_model
     from ironlaw.law import activations
     from ironlaw.terms import leaf
 

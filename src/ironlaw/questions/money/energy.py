@@ -8,9 +8,9 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate.bind.records import assume
-from ironlaw.estimate.run import bind_grid, bind_pue
+from ironlaw.estimate.bind.money import bind_grid, bind_pue
 from ironlaw.law import energy
+from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Column
 from ironlaw.questions.asked_run import AskedRun
 from ironlaw.terms import Term, leaf, scalar
@@ -69,7 +69,7 @@ def bind_power(values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...
     """Find given, measured and rated power, the grid and the PUE of a run."""
     notes: list[Any] = [] if run.group else run.assumptions  # an estimate has listed grid and PUE already
     intensity = bind_grid(values.get("grid"), folders, notes)
-    pue = bind_pue(dict(values), run.cluster, notes)
+    pue = bind_pue(values.get("pue"), run.cluster, notes)
     network = float(values.get("network_power", 0.0))
     node, device = run.cluster.node, run.cluster.accelerator
     record = load.record("power", device.name, folders) if device.name in load.names("power", folders) else None

@@ -10,9 +10,9 @@ from typing import Any
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import ASKED, Sourced
-from ironlaw.estimate.bind.records import assume
-from ironlaw.estimate.run import bind_price
+from ironlaw.estimate.bind.money import bind_price
 from ironlaw.law import cost, goodput, ownership
+from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Column
 from ironlaw.questions.asked_run import AskedRun
 from ironlaw.questions.money.energy import Power

@@ -13,8 +13,8 @@ from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.estimate import wires
 from ironlaw.estimate.answer import Estimate, Group, estimate
-from ironlaw.estimate.bind.records import assume
 from ironlaw.law import activations, kernels, run
+from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.roofline import roofs
 from ironlaw.terms import BOUNDS, Term, leaf, plain, total

@@ -7,9 +7,10 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.estimate import wires
-from ironlaw.estimate.bind.records import Assumptions, bind_cluster, bind_precision
+from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.law import collectives
 from ironlaw.plan import BY_RULE, Plan, column
+from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.roofline import roofs
 from ironlaw.terms import Term, leaf, plain
@@ -80,7 +81,7 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
 
 def _links(values: dict[str, Any], factor: Term, folders: tuple[str, ...], notes: Assumptions) -> tuple[str, Term, Term, str]:
     """The link that binds, the least time over it, what collectives as measured take, and the sentence about them."""
-    cluster = bind_cluster({**values, "precision": bind_precision(values["on"], folders)}, folders, notes)
+    cluster = cluster_of({**values, "precision": bind_precision(values["on"], folders)}, folders, notes)
     size, ranks = values["size"], values["ranks"]
     expected = wires.collective(cluster, _plan(ranks), "expected time", values["collective"], column(ranks), size, 1.0)
     inner = float(plain(expected.inputs["inner_ranks"])[0])

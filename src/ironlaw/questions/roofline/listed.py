@@ -14,10 +14,11 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
-from ironlaw.estimate.bind.records import Assumptions, assume, bind_precision
+from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP
 from ironlaw.law import flops, parameters, traffic
 from ironlaw.law.states import OPTIMIZERS
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.roofline import roofs
 from ironlaw.questions.roofline.ask import CENSUSES

@@ -8,9 +8,10 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
-from ironlaw.estimate.bind.records import Assumptions, assume, bind_precision
+from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.job import PRECISIONS
 from ironlaw.law import collectives, kernels
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.roofline import attention, operators, roofs
 from ironlaw.questions.roofline.ask import ACTIVATIONS

@@ -13,10 +13,11 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate import wires
-from ironlaw.estimate.bind.records import Assumptions, assume, bind_cluster, bind_precision
+from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.layer.sizes import elementwise, host_time, kernel
 from ironlaw.job import PRECISIONS
 from ironlaw.law import kernels
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.roofline.operators import Operator
 from ironlaw.terms import Term, leaf, plain
 
@@ -69,7 +70,7 @@ def bind(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assumptions
         if peak is None or bandwidth is None:
             raise QuestionError("the question lacks --on ACCELERATOR (or both --peak and --bandwidth)")
         return Device("the given roofs", bandwidth, peak, {}, count, None, None)
-    cluster = bind_cluster({**values, "precision": bind_precision(values["on"], folders)}, folders, notes)
+    cluster = cluster_of({**values, "precision": bind_precision(values["on"], folders)}, folders, notes)
     record = cluster.accelerator
     name = values.get("framework") or record.usual_framework or "megatron"
     if "framework" not in values:

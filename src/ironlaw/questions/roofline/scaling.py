@@ -9,8 +9,9 @@ import numpy as np
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.errors import UnsupportedError
-from ironlaw.estimate.bind.records import Assumptions, assume, bind_precision
+from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.job import PRECISIONS
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.roofline.roofs import TOLERANCE, given
 from ironlaw.terms import Term, leaf, plain

@@ -109,14 +109,14 @@ def _refuse(given: dict[str, Any]) -> None:
 
 def _sizes(given: dict[str, Any], folders: tuple[str, ...], notes: list[dict[str, Any]]) -> tuple[str, float, float, float, float]:
     """Name, active and all parameters, tokens and compute: what is given, and the rest of it by C = 6 N D and the rule of thumb."""
-    from ironlaw.estimate.bind.records import assume
     from ironlaw.law import flops
     from ironlaw.law import scaling as law
+    from ironlaw.question.assumptions import assume
 
     _refuse(given)
     name, active, whole_model = "a dense model", given.get("parameters"), given.get("parameters")
     if "model" in given:
-        from ironlaw.estimate.bind.records import bind_model, plain_model
+        from ironlaw.estimate.bind.model import bind_model, plain_model
         from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 
         record = plain_model(bind_model(given["model"], folders)[0])

@@ -11,9 +11,9 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnsupportedError
-from ironlaw.estimate.bind.records import Assumptions
-from ironlaw.estimate.run import bind_price
+from ironlaw.estimate.bind.money import bind_price
 from ironlaw.law import cost, run, states, wide_area
+from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Table, need, read
 from ironlaw.questions.sites.exchange import LINKS, bind_exchange, bind_network, compare_exchanges, each_site
 from ironlaw.questions.sites.options import GRADIENT_BYTES, OPTIONS

@@ -10,8 +10,8 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.bind.records import Assumptions, assume
 from ironlaw.law import collectives, cost, states, wide_area
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.sites.options import GRADIENT_BYTES
 from ironlaw.questions.sites.places import Place, distance, order_ring, ring_links

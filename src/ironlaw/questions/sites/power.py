@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.bind.records import Assumptions
-from ironlaw.estimate.run import bind_grid, bind_pue, power_of
+from ironlaw.estimate.bind.money import bind_grid, bind_pue
+from ironlaw.estimate.run import power_of
 from ironlaw.law import energy
+from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Column
 from ironlaw.questions.sites.places import Place
 from ironlaw.terms import Term, leaf, total
@@ -45,7 +46,7 @@ def count_site_power(
     notes: Assumptions,
 ) -> SitePower:
     """Rated power of the accelerators at each site, its energy over the run, and the carbon of its grid."""
-    pue = bind_pue(values, cluster, notes)
+    pue = bind_pue(values.get("pue"), cluster, notes)
     powers, energies, carbons, rows = [], [], [], []
     for place, count in gpus.items():
         listed = place.grid is not None or any(note["name"] == "grid" for note in notes)

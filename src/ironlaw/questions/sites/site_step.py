@@ -7,12 +7,15 @@ from typing import Any
 
 from ironlaw.cluster import Cluster
 from ironlaw.errors import PlanError, QuestionError, ValueRangeError
-from ironlaw.estimate.answer import estimate, sequences_of
-from ironlaw.estimate.bind.records import Assumptions, assume, bind_cluster, bind_model, bind_precision, plain_model
+from ironlaw.estimate.answer import estimate
+from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.model import bind_model, plain_model
+from ironlaw.estimate.bind.question import sequences_of
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, run
 from ironlaw.question import defaults
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import need
 from ironlaw.questions.sites.options import PLAN
 from ironlaw.terms import Term, leaf, scalar
@@ -43,7 +46,7 @@ def step_at_constant_mfu(given: dict[str, Any], gpus: list[float], folders: tupl
         raise ValueRangeError(f"--mfu is {given['mfu']:g}, must be at most 1")
     record = plain_model(bind_model(given["model"], folders)[0])
     asked = {**given, "precision": given.get("precision") or bind_precision(given["on"], folders)}
-    cluster = bind_cluster(asked, folders, notes)
+    cluster = cluster_of(asked, folders, notes)
     peak = cluster.accelerator.peak[PRECISIONS[asked["precision"]].peak]
     work = flops.training(float(active_parameters(record)), given["global_batch_tokens"])
     compute = leaf("compute", run.iron_law, "s", operations=work, peak=peak.value * sum(gpus), efficiency=given["mfu"])

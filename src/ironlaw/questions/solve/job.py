@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import answer
-from ironlaw.estimate.bind.records import assume, bind_cluster, bind_model, bind_precision
+from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.model import bind_model
+from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.candidates import DEFAULT_SEQ_LEN
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters, total_parameters
-from ironlaw.estimate.run import bind_price
 from ironlaw.job import PRECISIONS
 from ironlaw.law import cost, flops, run
+from ironlaw.question.assumptions import assume
 from ironlaw.questions.compare.fewest import counts, fewest
 from ironlaw.terms import Term, leaf, plain
 
@@ -53,7 +55,7 @@ class Job:
         shaped = values.get("model") or shape_of(values["parameters"])
         record, left_out = bind_model(shaped, folders)
         given = {"on": values["on"], "precision": values.get("precision") or bind_precision(values["on"], folders)}
-        cluster = bind_cluster(given, folders, [])
+        cluster = cluster_of(given, folders, [])
         parameters = values.get("parameters") or float(total_parameters(record))
         seq_len = values.get("seq_len", float(min(record.max_position_embeddings, DEFAULT_SEQ_LEN)))
         by_count = values.get("work") == "6n" or "parameters" in values

@@ -130,7 +130,7 @@ def run_of(told: tuple[str, float], parameters: float) -> float:
 
 def _sequences(batch: float, seq_len: float, notes: list[Any]) -> float:
     """Sequences of a batch; where they are not whole, the nearest power of two."""
-    from ironlaw.estimate.bind.records import assume
+    from ironlaw.question.assumptions import assume
 
     count = batch / seq_len
     if count == int(count):
@@ -189,12 +189,13 @@ def _estimated(
     asked: dict[str, Any], run: tuple[str, float], batch: float | None, notes: list[Any], folders: tuple[str, ...]
 ) -> tuple[dict[str, Any], Any]:
     """One row and its estimate; a row without a plan says why."""
-    from ironlaw.estimate.answer import answer, bind_question
+    from ironlaw.estimate.answer import answer
+    from ironlaw.estimate.bind.model import bind_model, plain_model
     from ironlaw.estimate.candidates import DEFAULT_SEQ_LEN
     from ironlaw.estimate.layer.counts import total_parameters
     from ironlaw.law import run as of_run
 
-    record = bind_question({"model": asked["model"], "on": asked["on"]}, folders).model
+    record = plain_model(bind_model(asked["model"], folders)[0])
     asked.setdefault("seq_len", float(min(record.max_position_embeddings, DEFAULT_SEQ_LEN)))
     amount = run_of(run, float(total_parameters(record)))
     told: dict[str, Any] = {

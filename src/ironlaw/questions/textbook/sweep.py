@@ -9,9 +9,10 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.bind.records import bind_cluster, bind_precision
+from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.money import bind_pue
 from ironlaw.estimate.layer.counts import active_parameters
-from ironlaw.estimate.run import bind_pue, power_of
+from ironlaw.estimate.run import power_of
 from ironlaw.law import activations, cost, energy, flops, run, states
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.solve.job import Job
@@ -85,8 +86,8 @@ def _rows(values: dict[str, Any], job: Job, terms: list[Term], folders: tuple[st
     """The rows of one model and sequence length."""
     named: dict[str, Any] = {name: values[name] for name in ("on", "node", "fabric") if name in values}
     precision = values.get("precision") or bind_precision(values["on"], folders)
-    cluster = bind_cluster({**named, "precision": precision}, folders, job.notes)
-    pue = bind_pue(values, cluster, job.notes)
+    cluster = cluster_of({**named, "precision": precision}, folders, job.notes)
+    pue = bind_pue(values.get("pue"), cluster, job.notes)
     peak, per_token = plain(job.peak), float(job.flop.value)
     for told, batch, gpus in itertools.product(values["tokens"], values["global_batch_tokens"], values.get("gpus", (None,))):
         amount = run_of(told, job.parameters)

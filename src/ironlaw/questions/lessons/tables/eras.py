@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.catalog.sourced import Source
-from ironlaw.estimate.bind.records import assume, bind_cluster
+from ironlaw.estimate.bind.cluster import cluster_of
+from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.layer.counts import active_parameters
-from ironlaw.estimate.run import bind_price
 from ironlaw.law import cost, flops, run
+from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.lessons.tables import numbers, sourced
 from ironlaw.terms import Term, leaf, total
@@ -30,7 +31,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     on, precision = values.get("on", ON), "bf16"
     if "on" not in values:
         assume(notes, "on", ON, "default")
-    cluster = bind_cluster({"on": on, "precision": precision}, folders, [])
+    cluster = cluster_of({"on": on, "precision": precision}, folders, [])
     rates = cluster.accelerator.peak
     peak = rates[precision] if precision in rates else rates["fp16"] if "fp16" in rates else rates["fp32"]
     price = bind_price(values.get("price"), cluster, folders, notes)

@@ -6,8 +6,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.bind.records import assume
 from ironlaw.law import batches, dataloading, flops, formats, scaling, states
+from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.terms import Term, leaf
 

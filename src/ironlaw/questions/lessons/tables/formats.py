@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.estimate.bind.records import bind_precision
+from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.law import formats as law
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.terms import Term, leaf

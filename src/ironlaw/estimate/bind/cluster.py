@@ -1,0 +1,93 @@
+"""The cluster of a question: accelerator, node, fabric and the calibration of each tier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ironlaw.catalog import load
+from ironlaw.catalog.records import Accelerator, Calibration, Node, Systems
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.cluster import Cluster
+from ironlaw.errors import UnsupportedError
+from ironlaw.job import PRECISIONS
+from ironlaw.law import kernels
+from ironlaw.question.asked import Asked, asked_of
+from ironlaw.question.assumptions import Assumptions, assume
+
+CLUSTER_OPTIONS = ("on", "node", "fabric", "scale_up_size", "nic_bandwidth", "precision", "offload")
+
+
+def bind_precision(on: str, folders: tuple[str, ...]) -> str:
+    """The default precision: bf16, or fp16 on a device without it."""
+    accelerator = load.record("accelerators", on, folders)
+    return "bf16" if "bf16" in accelerator.peak or "fp16" not in accelerator.peak else "fp16"
+
+
+def cluster_of(values: Mapping[str, Any], folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
+    """The cluster that the options of any verb name."""
+    return bind_cluster(asked_of(values, CLUSTER_OPTIONS), folders, assumptions)
+
+
+def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
+    """The Cluster: the accelerator, its usual node and fabric unless they are given, and the calibration of each tier."""
+    accelerator = load.record("accelerators", asked.on, folders)
+    node = load.record("nodes", asked.node or accelerator.usual_node, folders)
+    fabric = load.record("fabrics", asked.fabric or node.usual_fabric, folders)
+    node = _given_links(node, asked)
+    for kind, record in (("accelerators", accelerator), ("nodes", node), ("fabrics", fabric)):
+        if folders_of := load.overrides(kind, record.name, folders):
+            assume(assumptions, load.SINGULAR[kind], f"{record.name} from {folders_of}", "override")
+    if asked.node is None:
+        assume(assumptions, "node", node.name, "default")
+    if asked.fabric is None:
+        assume(assumptions, "fabric", fabric.name, "default")
+    calibration: Calibration = load.record("calibration", accelerator.calibration, folders)
+    scale_up = load.record("calibration", node.collective_calibration, folders) if node.collective_calibration else calibration
+    systems = load.record("systems", "default", folders)
+    if any(row.offload for row in asked.rows):
+        if accelerator.pcie_bandwidth is None and accelerator.c2c_bandwidth is None:
+            raise UnsupportedError(f"--offload: {accelerator.name} has no pcie_bandwidth in the catalogue")
+        _assume_host(node, systems, assumptions)
+    reference = load.record("accelerators", calibration.device, folders)
+    clock = _sustained_clock(accelerator, reference, systems, assumptions)
+    precision = PRECISIONS[asked.precision or bind_precision(asked.on, folders)]
+    if precision.peak not in accelerator.peak or precision.gemm not in calibration.gemm or precision.wide not in accelerator.peak:
+        usable = [p.name for p in PRECISIONS.values() if p.peak in accelerator.peak and p.gemm in calibration.gemm]
+        raise UnsupportedError(f"--precision {precision.name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
+    return Cluster(
+        accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems, clock
+    )
+
+
+def _given_links(node: Node, asked: Asked) -> Node:
+    """A node with the scale-up domain and NIC rate of the question; the given rate is that of one NIC for each accelerator."""
+    if asked.scale_up_size is not None:
+        node = node.replace(scale_up_size=Sourced(asked.scale_up_size, "1", f"{asked.scale_up_size:g}", None, "given"))
+    if asked.nic_bandwidth is not None:
+        text = f"{asked.nic_bandwidth / 1e9:g} GB/s"
+        node = node.replace(nic_bandwidth=Sourced(asked.nic_bandwidth, "B/s", text, None, "given"))
+    return node
+
+
+def _assume_host(node: Node, systems: Systems, assumptions: Assumptions) -> None:
+    """Note the rates and sizes of the host that optimizer states or activations move to."""
+    known, usual = node.host_memory_bandwidth, systems.host_memory_bandwidth
+    text = f"{usual.text}, a usual server: the catalogue has none of {node.name}" if known is None else known.text
+    assume(assumptions, "host memory bandwidth", text, "default")
+    capacity = node.host_memory_capacity
+    text = f"not in the catalogue for {node.name}, not checked" if capacity is None else capacity.text
+    assume(assumptions, "host memory", text, "default")
+    if node.accelerators_per_host_link is None:
+        assume(assumptions, "links to the host", "one for each accelerator", "default")
+
+
+def _sustained_clock(accelerator: Accelerator, reference: Accelerator, systems: Systems, assumptions: Assumptions) -> float | None:
+    """The share of the calibrated device's clock that a part with a lower power limit sustains; None without a lower limit."""
+    if accelerator.tdp.value >= reference.tdp.value or accelerator.name == reference.name:
+        return None
+    idle = systems.idle_power_fraction.value * reference.tdp.value
+    clock = float(kernels.power_limited_clock(accelerator.tdp.value, reference.tdp.value, idle))
+    text = f"{clock:.3f} of {reference.name} ({accelerator.tdp.text} of {reference.tdp.text})"
+    assume(assumptions, "sustained clock", text, "default")
+    return clock

@@ -1,0 +1,49 @@
+"""How often the machines of a question fail, and what a restart and a checkpoint take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw.catalog.sourced import ASKED, Sourced
+from ironlaw.cluster import Cluster
+from ironlaw.question.asked import Asked
+from ironlaw.question.assumptions import Assumptions, assume
+
+FAILURE_OPTIONS = ("mttf", "restart_time", "checkpoint_every", "checkpoint_bandwidth")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FailureRates:
+    """Failures, restarts and checkpoints of a cluster of any size."""
+
+    mttf: Sourced  # of one accelerator
+    restart_time: Sourced
+    checkpoint_every: float | None  # steps; None: what loses least
+    checkpoint_bandwidth: float | None  # of the whole storage [B/s]; None: that of one accelerator times all
+    bandwidth_per_accelerator: Sourced
+
+    def storage_bandwidth(self, gpus: Any) -> Any:
+        """Rate at which storage takes a checkpoint of ``gpus`` accelerators [B/s]."""
+        if self.checkpoint_bandwidth is not None:
+            return self.checkpoint_bandwidth
+        return self.bandwidth_per_accelerator.value * gpus
+
+
+def bind_failures(asked: Asked, cluster: Cluster, assumptions: Assumptions) -> FailureRates:
+    """The rates of a question: as given, or the catalogue's, which are added to ``assumptions``."""
+    systems = cluster.systems
+    mttf = _given_or("mttf", asked.mttf, systems.accelerator_mttf, "of one accelerator", assumptions)
+    restart = _given_or("restart_time", asked.restart_time, systems.restart_time, "for each failure", assumptions)
+    if asked.checkpoint_bandwidth is None:
+        assume(assumptions, "checkpoint_bandwidth", f"{systems.checkpoint_bandwidth.text} for each accelerator", "default")
+    if asked.checkpoint_every is None:
+        assume(assumptions, "checkpoint_every", "what loses least (Daly)", "default")
+    return FailureRates(mttf, restart, asked.checkpoint_every, asked.checkpoint_bandwidth, systems.checkpoint_bandwidth)
+
+
+def _given_or(name: str, given: float | None, default: Sourced, what: str, assumptions: Assumptions) -> Sourced:
+    if given is not None:
+        return Sourced(given, default.unit, f"{given:g} {default.unit}", ASKED)
+    assume(assumptions, name, f"{default.text} {what}", "default")
+    return default

@@ -1,0 +1,123 @@
+"""The job of a question: precision, optimizer, kernels and schedule, as given or as the framework does by default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ironlaw.catalog.model import Model
+from ironlaw.catalog.records import Framework
+from ironlaw.catalog.sourced import ASKED, Sourced
+from ironlaw.cluster import Cluster
+from ironlaw.errors import QuestionError, UnsupportedError
+from ironlaw.estimate.layer.adapters import targets
+from ironlaw.estimate.layer.frozen_weights import refuse
+from ironlaw.job import PRECISIONS, Job, Precision
+from ironlaw.question import defaults
+from ironlaw.question.asked import Asked
+from ironlaw.question.assumptions import Assumptions, assume, printed
+
+GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
+
+
+def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, precision: str, assumptions: Assumptions) -> Job:
+    """The Job of a question; what the framework decides is added to ``assumptions``."""
+    kept = PRECISIONS[precision]
+    flash = _flash(asked, framework, cluster, assumptions)
+    if "overlap" not in asked.given:
+        assume(assumptions, "overlap", printed(frozenset(framework.overlap)), "default")
+    refuse(asked.frozen_weights, asked.lora_rank, kept)
+    framework = _gradients(asked, framework, kept)
+    if kept.name == "fp16":
+        assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
+    scaling, gather = _narrow(asked, framework, kept, assumptions) if kept.narrow else _wide(asked, framework, kept)
+    return Job(
+        model=model,
+        framework=framework,
+        precision=kept,
+        optimizer=asked.optimizer,
+        flash=flash,
+        count_embedding=asked.count_embedding,
+        expert_imbalance=asked.expert_imbalance,
+        moe_dispatcher=asked.moe_dispatcher,
+        dispatch_precision=asked.dispatch_precision,
+        capacity_factor=asked.capacity_factor,
+        layers_per_stage=asked.layers_per_stage,
+        mtp_stage=None if asked.mtp_stage is None else int(asked.mtp_stage),
+        cp_method=asked.cp_method,
+        cp_inner=asked.cp_inner,
+        cp_domain=cluster.node.scale_up_size.value,
+        cp_balance=asked.cp_balance,
+        document_length=asked.document_length,
+        offload_layers=asked.offload_layers,
+        offload_fraction=asked.offload_fraction,
+        offload_overlap=asked.offload_overlap,
+        lora_rank=asked.lora_rank,
+        lora_targets=targets(asked.lora_targets, model, framework) if asked.lora_rank else (),
+        frozen_weights=asked.frozen_weights,
+        attention_kernel=asked.attention_kernel,
+        cuda_graphs=asked.cuda_graphs,
+        microbatch_group=asked.microbatch_group,
+        deferred_wgrad=asked.deferred_wgrad,
+        fused_loss=asked.fused_loss,
+        fp8_scaling=scaling,
+        fp8_param_gather=gather,
+        delay_wgrad_compute=asked.delay_wgrad_compute,
+        grouped_experts=asked.grouped_experts,
+        schedule=asked.schedule or defaults.SCHEDULE,
+    )
+
+
+def _flash(asked: Asked, framework: Framework, cluster: Cluster, assumptions: Assumptions) -> bool:
+    """Whether attention runs in a flash kernel: as given, or where the device has one and the framework uses it."""
+    device = cluster.accelerator.flash_attention
+    if asked.flash_attention is None:
+        flash = device and framework.attention_kernel == "flash"
+        assume(assumptions, "flash_attention", "on" if flash else "off", "default")
+        return flash
+    if asked.flash_attention and not device:
+        raise QuestionError("--flash-attention on: this accelerator has no flash attention kernel; use off")
+    return asked.flash_attention
+
+
+def _gradients(asked: Asked, framework: Framework, precision: Precision) -> Framework:
+    """A framework with the gradients' bytes that the question gives, or that weights without fp32 masters imply."""
+    if asked.gradient_dtype is not None:
+        size = Sourced(GRADIENT_BYTES[asked.gradient_dtype], "B", asked.gradient_dtype, None, "given")
+    elif not precision.master_weights:  # parameters of four bytes have gradients of four bytes, which nothing casts on their way
+        size = Sourced(precision.parameter_bytes, "B", f"{precision.parameter_bytes:g} B, as the weights of {precision.name}", ASKED)
+    else:
+        return framework
+    return framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
+
+
+def _wide(asked: Asked, framework: Framework, precision: Precision) -> tuple[str, bool]:
+    """Scaling and gather of a precision that casts nothing: options of a cast are refused."""
+    options: dict[str, Any] = {"fp8-scaling": asked.fp8_scaling, "fp8-param-gather": asked.fp8_param_gather}
+    for name, value in options.items():
+        if value:
+            raise QuestionError(f"--{name} {'on' if value is True else value}: {precision.name} casts nothing")
+    return framework.fp8_scaling, False
+
+
+def _narrow(asked: Asked, framework: Framework, precision: Precision, assumptions: Assumptions) -> tuple[str, bool]:
+    """How a narrow precision finds the scales of its tensors, and whether weights are kept and gathered narrow."""
+    scaling = asked.fp8_scaling or framework.fp8_scaling
+    if not precision.one_scale:
+        if asked.fp8_scaling is not None:
+            raise QuestionError(
+                f"--fp8-scaling {scaling}: needs --precision fp8, which has one scale for a tensor; {precision.name} has many"
+            )
+    elif asked.fp8_scaling is None:
+        assume(assumptions, "fp8_scaling", scaling, "default")
+    gathers = precision.name in framework.param_gather
+    gather = framework.default_param_gather and gathers if asked.fp8_param_gather is None else asked.fp8_param_gather
+    if gather and not gathers:
+        known = ", ".join(framework.param_gather) or "none"
+        raise UnsupportedError(
+            f"--fp8-param-gather on: {framework.name} gathers no weights in {precision.name} (known: {known}); name another --framework"
+        )
+    if asked.fp8_param_gather is None:
+        assume(assumptions, "fp8_param_gather", "on" if gather else "off", "default")
+    if not (asked.bf16_layers_at_start or asked.bf16_layers_at_end):
+        assume(assumptions, "layers in bf16", "0", "default")
+    return scaling, gather

@@ -1,0 +1,72 @@
+"""The model of a question: the record it names, changed as the question says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ironlaw.catalog import load
+from ironlaw.catalog.config_json.dimensions import model_from_dimensions
+from ironlaw.catalog.model import Model
+from ironlaw.errors import CatalogError, InputError, QuestionError, UnsupportedError, ValueRangeError
+from ironlaw.job import PRECISIONS
+from ironlaw.question.asked import Asked
+
+
+def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[str]]:
+    """The model a question names: a catalogue name, a config.json, or dimensions; and the parts of it that are not modelled."""
+    if isinstance(named, Mapping) or named.startswith("hidden_size=") or ("=" in named and "," in named):
+        return model_from_dimensions(named), []
+    path = Path(named).expanduser()
+    if path.suffix == ".json" or path.is_dir() or (path.exists() and "/" in named):
+        from ironlaw.catalog.config_json import read
+
+        config = read.load_config(path)
+        name = path.parent.resolve().name if path.name == "config.json" else path.stem
+        return read.model_from_config(config, str(path), name)
+    if "/" in named and not load.aliases(folders)["models"].get(load.fold_name(named)):
+        raise InputError(f"{named}: no such file or folder (a model is a catalogue name, a config.json, or dimensions)")
+    model = load.record("models", named, folders)
+    if min(model.hidden_size, model.num_hidden_layers, model.num_attention_heads, model.num_key_value_heads, model.vocab_size) < 1:
+        raise CatalogError(f"model {model.name}: sizes must be at least 1 (ironlaw catalog check lists those that are not)")
+    return model, []
+
+
+def plain_model(model: Model) -> Model:
+    """A model as it is computed: one expert that every token visits is a dense MLP of its width."""
+    if model.num_experts != 1 or model.shared_expert_intermediate_size:
+        return model
+    return model.replace(num_experts=0, num_experts_per_tok=0, intermediate_size=model.moe_intermediate_size)
+
+
+def trained_model(asked: Asked, model: Model, precision: str) -> Model:
+    """A model with the layers that the question freezes, adds for further tokens, or keeps in bf16."""
+    model = plain_model(model)
+    if asked.frozen_layers:
+        model = _freeze(model, int(asked.frozen_layers))
+    if asked.mtp_layers is not None:
+        model = model.replace(num_nextn_predict_layers=int(asked.mtp_layers))
+    start, end = int(asked.bf16_layers_at_start), int(asked.bf16_layers_at_end)
+    return _keep_wide(model, precision, start, end) if start or end else model
+
+
+def _freeze(model: Model, layers: int) -> Model:
+    if layers >= model.num_hidden_layers:
+        raise ValueRangeError(
+            f"--frozen-layers {layers} leaves none of the {model.num_hidden_layers} layers to train (--lora-rank trains adapters)"
+        )
+    return model.replace(frozen_layers=layers)
+
+
+def _keep_wide(model: Model, precision: str, start: int, end: int) -> Model:
+    """A model whose first and last layers stay in bf16 where the precision is narrow."""
+    if not PRECISIONS[precision].narrow:
+        raise QuestionError(f"--bf16-layers-at-start and --bf16-layers-at-end need a narrow precision such as fp8, got {precision}")
+    if start + end > model.num_hidden_layers:
+        raise ValueRangeError(
+            f"{start} layers in bf16 at the start and {end} at the end are more than the model's {model.num_hidden_layers}"
+        )
+    if model.frozen_layers:
+        raise UnsupportedError("--bf16-layers-at-start and --bf16-layers-at-end do not go with --frozen-layers in this version")
+    return model.replace(wide_layers_at_start=start, wide_layers_at_end=end)

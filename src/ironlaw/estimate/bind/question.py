@@ -1,0 +1,159 @@
+"""Binds a question: every name in it becomes a record, and every default that needs a record its value, before any law runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from math import ceil, floor
+from typing import TYPE_CHECKING
+
+from ironlaw.catalog import load
+from ironlaw.catalog.model import Model
+from ironlaw.cluster import Cluster
+from ironlaw.errors import QuestionError, ValueRangeError
+from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision
+from ironlaw.estimate.bind.failures import FailureRates, bind_failures
+from ironlaw.estimate.bind.job import bind_job
+from ironlaw.estimate.bind.model import bind_model, trained_model
+from ironlaw.estimate.bind.money import Money, bind_money
+from ironlaw.estimate.pipeline.schedules import one_chunk
+from ironlaw.job import PRECISIONS, Job
+from ironlaw.question import defaults
+from ironlaw.question.asked import Asked, Row
+from ironlaw.question.assumptions import Assumptions, assume, printed
+from ironlaw.question.checks import check
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.correction import Correction
+
+NOTED = ("optimizer", "count_embedding", "cp", "etp")  # constant defaults that an answer lists among its assumptions
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bound:
+    """A question with its records: the model, the cluster, the job that each framework makes of it, and the terms of the run."""
+
+    asked: Asked
+    model: Model
+    left_out: list[str]  # parts of the model that are not modelled
+    cluster: Cluster
+    job_of: Callable[[str], tuple[Job, Assumptions]]  # by the framework's name; what the framework decided
+    assumptions: Assumptions
+    folders: tuple[str, ...]
+    money: Money | None  # where a run is asked for
+    failure_rates: FailureRates | None
+    run_assumptions: Assumptions
+    correction: Correction | None
+
+    def job(self, framework: str) -> Job:
+        """The job as a framework runs it."""
+        return self.job_of(framework)[0]
+
+
+def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | None = None) -> Bound:
+    """The records of a question. ``with_run``: bind price, grid and failures too; by default where tokens are given."""
+    notes: Assumptions = []
+    for name, value in asked.given.items():
+        assume(notes, name, value, "given")
+    for name in NOTED:
+        if name not in asked.given:
+            assume(notes, name, printed(getattr(asked.rows[0] if name in Row._fields else asked, name)), "default")
+    check(asked)
+    record, left_out = bind_model(asked.model, folders)
+    precision = asked.precision
+    if precision is None:
+        precision = bind_precision(asked.on, folders)
+        assume(notes, "precision", precision, "default")
+    model = trained_model(asked, record, precision)
+    _check(asked, model, precision)
+    if asked.layers_per_stage:
+        asked = replace(asked, rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
+    cluster = bind_cluster(asked, folders, notes)
+
+    @cache
+    def job_of(framework: str) -> tuple[Job, Assumptions]:
+        decided: Assumptions = []
+        return bind_job(asked, model, load.record("frameworks", framework, folders), cluster, precision, decided), decided
+
+    of_run: Assumptions = []
+    money, rates = None, None
+    if asked.tokens is not None if with_run is None else with_run:
+        money, rates = bind_money(asked, cluster, folders, of_run), bind_failures(asked, cluster, of_run)
+    return Bound(
+        asked=replace(asked, precision=precision),
+        model=model,
+        left_out=left_out,
+        cluster=cluster,
+        job_of=job_of,
+        assumptions=notes,
+        folders=folders,
+        money=money,
+        failure_rates=rates,
+        run_assumptions=of_run,
+        correction=_correction(asked),
+    )
+
+
+def _correction(asked: Asked) -> Correction | None:
+    if asked.correction is None:
+        return None
+    from ironlaw.estimate.correction import read_correction
+
+    return read_correction(asked.correction)
+
+
+def _check(asked: Asked, model: Model, precision: str) -> None:
+    """Refuse options that the schedule, the model or the precision cannot have."""
+    chunks = next((row.vpp for row in asked.rows if row.vpp not in (None, 1.0)), None)
+    if chunks is not None and one_chunk(asked.schedule):
+        raise QuestionError(f"--schedule {asked.schedule} has one chunk per rank, --vpp is {printed(chunks)}: use interleaved")
+    layers = asked.layers_per_stage
+    if layers and sum(layers) != model.num_hidden_layers:
+        raise QuestionError(f"--layers-per-stage adds up to {sum(layers)}, {model.name} has {model.num_hidden_layers} layers")
+    for row in asked.rows:
+        if row.recompute and row.recompute.startswith("every:") and int(row.recompute[6:]) > model.num_hidden_layers:
+            raise ValueRangeError(f"--recompute {row.recompute}: {model.name} has {model.num_hidden_layers} layers")
+    how = asked.dispatch_precision
+    if how != defaults.DISPATCH_PRECISION:
+        if not model.num_experts:
+            raise QuestionError(f"--dispatch-precision {how}: {model.name} has no experts to send rows to")
+        if all(row.ep == 1.0 for row in asked.rows):
+            raise QuestionError(f"--dispatch-precision {how}: with ep 1 no row is sent to another rank")
+        if not PRECISIONS[precision].narrow:
+            narrow = ", ".join(name for name, p in PRECISIONS.items() if p.narrow)
+            raise QuestionError(f"--dispatch-precision {how} needs --precision {narrow}; got {precision}")
+
+
+def with_batch(bound: Bound, gpus: float | None = None) -> Bound:
+    """A bound question whose rows all have a sequence length and a batch, given or by default.
+
+    ``gpus``: accelerators that the default batch is for, where a row has none.
+    """
+    asked, notes = bound.asked, list(bound.assumptions)
+    length = defaults.seq_len(bound.model.max_position_embeddings)
+    rows = tuple(_with_batch(asked, row, length, gpus) for row in asked.rows)
+    if "seq_len" not in asked.given:
+        assume(notes, "seq_len", rows[0].seq_len, "default")
+    if "global_batch_size" not in asked.given and asked.global_batch_tokens is None:
+        assume(notes, "global_batch_size", rows[0].global_batch_size if len(rows) == 1 else "by row", "default")
+    return replace(bound, asked=replace(asked, rows=rows), assumptions=notes)
+
+
+def _with_batch(asked: Asked, row: Row, default_length: float, gpus: float | None) -> Row:
+    length = default_length if row.seq_len is None else row.seq_len
+    batch = row.global_batch_size
+    if asked.global_batch_tokens is not None:
+        batch = sequences_of(asked.global_batch_tokens, length)
+    elif batch is None:
+        batch = defaults.batch(row.gpus or gpus or 1.0, length, row.micro_batch_size or 1.0)
+    return row._replace(seq_len=length, global_batch_size=batch)
+
+
+def sequences_of(tokens: float, seq_len: float) -> float:
+    """A batch in sequences, which must be whole."""
+    count = tokens / seq_len
+    if count != int(count) or count < 1:
+        near = " or ".join(f"{n * seq_len:.0f}" for n in (floor(count), ceil(count)) if n)
+        raise ValueRangeError(f"--global-batch-tokens {tokens:.0f} is {count:.2f} sequences of seq_len {seq_len:g}: give {near}")
+    return count

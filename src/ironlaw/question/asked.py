@@ -1,0 +1,144 @@
+"""A question as one typed object: a field for every option, and one row for every value of the column options."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+from ironlaw.errors import QuestionError
+from ironlaw.question import defaults
+from ironlaw.question.assumptions import printed
+from ironlaw.question.options import flat, is_column
+
+
+class Row(NamedTuple):
+    """The options that may be columns, one value each; None is left open."""
+
+    gpus: float | None = None
+    global_batch_size: float | None = None
+    seq_len: float | None = None
+    micro_batch_size: float | None = None
+    tp: float | None = None
+    sp: bool | None = None
+    pp: float | None = None
+    vpp: float | None = None
+    cp: float = defaults.CP
+    ep: float | None = None
+    etp: float = defaults.ETP
+    dp_replicate: float | None = None
+    dp_shard: float | None = None
+    zero: float | None = None
+    recompute: str | None = None
+    overlap: frozenset[str] | None = None
+    first_stage_layers: float | None = None
+    last_stage_layers: float | None = None
+    offload: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of an estimate. None: left open, so that a record, a rule or the choice of the plan decides it."""
+
+    rows: tuple[Row, ...] = (Row(),)
+    given: Mapping[str, Any] = field(default_factory=dict)  # options the user gave, as the assumptions print them
+
+    model: Any = None  # a name, a path, or a table of dimensions
+    on: str = ""
+    node: str | None = None
+    fabric: str | None = None
+    scale_up_size: float | None = None
+    nic_bandwidth: float | None = None
+    framework: str | None = None
+    global_batch_tokens: float | None = None
+    # experts
+    expert_imbalance: float = defaults.EXPERT_IMBALANCE
+    moe_dispatcher: str = defaults.DISPATCHER
+    dispatch_precision: str = defaults.DISPATCH_PRECISION
+    capacity_factor: float = 0.0  # 0: dropless
+    grouped_experts: bool = True
+    # precision and optimizer
+    precision: str | None = None
+    fp8_scaling: str | None = None
+    fp8_param_gather: bool | None = None
+    bf16_layers_at_start: float = 0.0
+    bf16_layers_at_end: float = 0.0
+    optimizer: str = defaults.OPTIMIZER
+    gradient_dtype: str | None = None
+    # pipeline
+    schedule: str | None = None
+    microbatch_group: float = 0.0  # 0: pp
+    deferred_wgrad: float = 0.0
+    fused_loss: bool = False
+    delay_wgrad_compute: bool = False
+    layers_per_stage: tuple[int, ...] = ()
+    mtp_stage: float | None = None
+    count_embedding: bool = False
+    mtp_layers: float | None = None
+    # kernels
+    flash_attention: bool | None = None
+    attention_kernel: str = ""  # the framework's
+    cuda_graphs: str = defaults.CUDA_GRAPH
+    # context parallel
+    cp_method: str = defaults.CP_METHOD
+    cp_inner: float = 0.0  # 0: as many as divide the heads and share a domain
+    cp_balance: bool = True
+    document_length: float = 0.0  # 0: a sequence is one document
+    # offloading
+    offload_layers: float = 0.0  # 0: all
+    offload_fraction: float = defaults.OFFLOAD_FRACTION
+    offload_overlap: bool = False
+    # fine-tuning
+    lora_rank: float = 0.0  # 0: everything is trained
+    lora_targets: str = defaults.LORA_TARGETS
+    frozen_weights: str = ""  # as trained weights
+    frozen_layers: float = 0.0
+    # the run
+    tokens: float | None = None
+    evaluate_every: float | None = None
+    evaluation_tokens: float | None = None
+    checkpoint_every: float | None = None
+    checkpoint_bandwidth: float | None = None
+    mttf: float | None = None
+    restart_time: float | None = None
+    correction: str | None = None
+    price: float | str | None = None
+    grid: float | str | None = None
+    pue: float | None = None
+
+
+SCALARS = frozenset(f.name for f in fields(Asked)) - {"rows", "given"}
+
+
+def asked_of(options: Mapping[str, Any], only: Collection[str] = ()) -> Asked:
+    """The typed question of values that ``read_options`` has read: of all of them, or of the names in ``only``.
+
+    Names that are no option of an estimate are left out.
+    """
+    return with_options(Asked(), {name: value for name, value in options.items() if not only or name in only})
+
+
+def with_options(asked: Asked, options: Mapping[str, Any]) -> Asked:
+    """A question with more options given, or other values of them; None leaves an option open.
+
+    A list of values for a column option gives as many rows.
+    """
+    columns = {name: flat(value) if is_column(value) else [value] for name, value in options.items() if name in Row._fields}
+    rows = max((len(asked.rows), *(len(column) for column in columns.values())))
+    for name, column in columns.items():
+        if len(column) not in (1, rows):
+            raise QuestionError(f"{name} has {len(column)} values, other columns {rows}: columns must have one length")
+    given = {**asked.given, **{name: _told(value) for name, value in options.items() if name in SCALARS or name in columns}}
+    return replace(
+        asked,
+        rows=tuple(
+            asked.rows[i if len(asked.rows) > 1 else 0]._replace(**{name: c[i if len(c) > 1 else 0] for name, c in columns.items()})
+            for i in range(rows)
+        ),
+        given={name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in options.items() if name in SCALARS},
+    )
+
+
+def _told(value: Any) -> Any:
+    return f"{len(value)} values" if is_column(value) else printed(value)
