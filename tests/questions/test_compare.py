@@ -1,4 +1,4 @@
-"""``compare``: document 000's worked numbers through the public function, what is wrong with them, and the full answer beside."""
+"""``compare``: worked numbers of the cost-of-bandwidth note through the public function, its mistakes, and the estimate beside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``solve``: document 001's exercises through the public function, the least and the most apart, and the steps and errors told."""
+"""``solve``: the exercises of the estimation note through the public function, least and most apart, steps and errors checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 import paths
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.questions.solve.ask import OPTIONS, solve
+from ironlaw.questions.solve import solve
+from ironlaw.questions.solve.options import OPTIONS
 
 CASES = {
     case["id"]: case

@@ -1,4 +1,4 @@
-"""``sweep``: document 004's rows as it printed them but for the rounding, every row an estimate, accumulation against all at once."""
+"""``sweep``: rows as the note on data centres printed them but for the rounding; every row an estimate; what accumulation saves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError, SpaceError, UnitError, ValueRangeError
 from ironlaw.estimate.answer import estimate
 from ironlaw.questions.sites import sites
-from ironlaw.questions.sweep.ask import sweep
+from ironlaw.questions.sweep import sweep
 
 CASES = {
     case["id"]: case
@@ -22,7 +22,7 @@ CASES = {
 STUDY = {"parameters": 70e9, "on": "h100-sxm", "step_time": "1s", "mfu": 0.4, "price": 2}
 
 
-def test_document_004_rows_with_counts_rounded_up():
+def test_the_printed_rows_with_counts_rounded_up():
     batches = [case["inputs"]["gbs"] for case in CASES.values()]
     rows = sweep(**STUDY, tokens="20T", global_batch_tokens=batches)["rows"]
     for case, row in zip(CASES.values(), rows, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.solve.ask import OPTIONS
+from ironlaw.questions.solve.options import OPTIONS
 
 EXAMPLES = """\
   ironlaw solve llama-3-70b --on h100-sxm --tokens 2T --deadline 60

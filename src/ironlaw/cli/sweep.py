@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.sweep.ask import OPTIONS
+from ironlaw.questions.sweep.options import OPTIONS
 
 EXAMPLES = """\
   ironlaw sweep llama-3-8b,llama-3-70b --on h100-sxm --gpus 256 --tokens 20x --global-batch-tokens 1M,4M,16M

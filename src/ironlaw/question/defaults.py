@@ -55,6 +55,7 @@ WARN_SEQUENCE = 65536.0  # tokens from which an estimate without context paralle
 
 # --- warnings
 
+USUAL_MFU = (0.40, 0.50)  # of tuned runs
 MANY_ACCELERATORS = 512.0  # from which failures that are not independent are worth a warning
 
 

@@ -77,3 +77,8 @@ def need(values: Mapping[str, Any], *names: str) -> None:
     for name in names:
         if name not in values:
             raise QuestionError("missing MODEL" if name == "model" else f"missing option --{name.replace('_', '-')}")
+
+
+def used_columns(columns: tuple[Column, ...], rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """The columns that at least one row has a value for."""
+    return tuple(column for column in columns if any(row.get(column.key) not in (None, "") for row in rows))

@@ -16,19 +16,19 @@ from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.bind.money import bind_price
-from ironlaw.estimate.candidates import DEFAULT_SEQ_LEN
 from ironlaw.estimate.layer.counts import active_parameters
 from ironlaw.estimate.wires import nic_rate
 from ironlaw.job import PRECISIONS
 from ironlaw.law import cost, kernels
 from ironlaw.law.flops import per_token
+from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.question.defaults import USUAL_MFU
 from ironlaw.questions.answer import Answer, need, read
 from ironlaw.questions.compare import first_order, tables
 from ironlaw.questions.compare.candidates import Candidate, Planned, Prices, Trained
 from ironlaw.questions.compare.fewest import fewest, plan_words
 from ironlaw.questions.compare.options import OPTIONS, PASSED
-from ironlaw.questions.solve.five_steps import USUAL_MFU
 from ironlaw.questions.textbook.three_roof import Device, Knobs
 from ironlaw.terms import Term, leaf, plain
 
@@ -50,7 +50,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     model, left_out = bind_model(values["model"], folders)
     assumptions: Assumptions = []
     if "seq_len" not in values:
-        values["seq_len"] = float(min(model.max_position_embeddings, DEFAULT_SEQ_LEN))
+        values["seq_len"] = defaults.seq_len(model.max_position_embeddings)
         assume(assumptions, "seq_len", values["seq_len"], "default")
     knobs = first_order.knobs_of(values, model)
     candidates = [_candidate(name, values, knobs, training, folders) for name in on]

@@ -7,11 +7,11 @@ from typing import Any
 
 from ironlaw.catalog.model import Model
 from ironlaw.errors import UnknownNameError, ValueRangeError
-from ironlaw.estimate.candidates import DEFAULT_BATCH_TOKENS
 from ironlaw.estimate.layer.counts import active_parameters, attending_layers, cached_heads, total_parameters
 from ironlaw.law import cost, kernels, run, states, traffic
 from ironlaw.law import three_roof as law
 from ironlaw.law.flops import per_token
+from ironlaw.question import defaults
 from ironlaw.questions.compare.candidates import FirstOrder, RealRanks
 from ironlaw.questions.compare.options import RESOURCES
 from ironlaw.questions.textbook import three_roof
@@ -27,9 +27,9 @@ def knobs_of(values: dict[str, Any], model: Model) -> Knobs:
     training = values.get("task", "training") == "training"
     seq_len = values["seq_len"]
     as_printed = values.get("three_roof") == "as-printed"
-    default_batch = PRINTED_BATCH if as_printed else float(DEFAULT_BATCH_TOKENS)
+    default_batch = PRINTED_BATCH if as_printed else float(defaults.BATCH_TOKENS)
     batch = values.get("global_batch_tokens") or values.get("global_batch_size", 0.0) * seq_len or default_batch
-    moved = PRINTED_ALPHA if as_printed else states.OPTIMIZERS[values.get("optimizer", "adamw")].traffic_bytes
+    moved = PRINTED_ALPHA if as_printed else states.OPTIMIZERS[values.get("optimizer", defaults.OPTIMIZER)].traffic_bytes
     utilization = _utilization(values.get("utilization", {}))
     cached = 2.0 * cached_heads(model) * model.head_dim * attending_layers(model)
     return Knobs(

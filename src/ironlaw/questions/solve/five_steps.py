@@ -1,76 +1,123 @@
-"""The five steps of an estimate by hand with their numbers filled in, and the four errors that are usually made, each checked.
+"""The five steps of an estimate by hand with their numbers, and the four usual errors, each checked.
 
-By hand means the arithmetic of a page: 16 bytes a parameter, 34 + 5 a s / h bytes of activations, 6 FLOP. The estimate's own numbers
-stand beside it.
+By hand means arithmetic that fits on a page: 16 bytes a parameter, 34 + 5 a s / h bytes of activations, 6 FLOP. The numbers of the
+estimate are in the column beside.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from ironlaw import units
+from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.bands import step_band
 from ironlaw.law import activations, states
+from ironlaw.question.defaults import USUAL_MFU
 from ironlaw.questions.answer import Column, Table
-from ironlaw.terms import Term, leaf
+from ironlaw.questions.solve.workload import Workload
+from ironlaw.terms import Term, leaf, scalar
 
-if TYPE_CHECKING:
-    from ironlaw.questions.solve.job import Job
-
-USUAL_MFU = (0.40, 0.50)  # what document 001 takes tuned runs to reach
-NEAR = 1.25  # beyond this factor of it a plan is too good, or something is lost
-BUFFERS = 5e9  # bytes; what a page allows for temporary buffers
+NEAR = 1.25  # beyond this factor of the usual MFU a plan is too good, or time is lost
+BUFFERS = 5e9  # bytes that a count by hand allows for temporary buffers
 STEPS = (Column("step", "step"), Column("finding", "finding"), Column("ok", "ok"))
 MEMORY = (Column("part", "part"), Column("by_hand", "by hand", "B"), Column("estimate", "estimate", "B"))
 ERRORS = (Column("error", "error"), Column("consequence", "consequence here"), Column("fix", "what to do"))
+CAUSES = (Column("cause", "cause"), Column("share", "share of the step", "%"), Column("fix", "what helps"))
+HELPS = {
+    "compute": "larger micro-batches and tiles, newer kernels, less recomputation",
+    "hbm": "flash attention, fused kernels, compile, fewer optimizer bytes",
+    "network": "overlap, tensor parallelism inside the node, a larger batch, more sharding groups",
+    "pipeline": "more micro-batches, more chunks per stage, fewer stages",
+    "dispatch": "CUDA graphs, larger micro-batches",
+    "data": "more loader workers, prefetch, faster storage (ironlaw data)",
+}
 
 
-def tables(known: dict[str, Any], gpus: float | None) -> list[Table]:
-    """Five steps, memory part by part, four errors, from ``numbers``."""
-    if not gpus:
-        return []
+@dataclass(frozen=True)
+class Predicted:
+    """What the estimate predicts of the same run."""
+
+    device: float  # bytes
+    capacity: float
+    fits: bool
+    step: float
+    band: list[float] | None
+    compute: float
+    network: float
+    bound: str
+    predicted_mfu: float
+    shares: dict[str, float]
+    parts: dict[str, float]  # bytes by name
+
+
+@dataclass(frozen=True)
+class Checks:
+    """The numbers of the steps: by hand, and as the estimate predicts them."""
+
+    hand: dict[str, float]  # bytes by name
+    capacity: float
+    mfu: float | None
+    best_interval: float
+    least_at_best_interval: float
+    predicted: Predicted | None
+
+    @property
+    def total(self) -> float:
+        """Memory by hand [B]."""
+        return self.hand["static"] + self.hand["activations"] + BUFFERS
+
+    def data(self) -> dict[str, Any]:
+        """The checks as JSON has them."""
+        return {
+            **self.hand,
+            "capacity": self.capacity,
+            "mfu": self.mfu,
+            "by_hand": self.total,
+            "best_interval": self.best_interval,
+            "least_at_best_interval": self.least_at_best_interval,
+            **(vars(self.predicted) if self.predicted else {}),
+        }
+
+
+def check(values: dict[str, Any], workload: Workload, estimate: Estimate | None, gpus: float, mfu: float | None) -> Checks:
+    """The numbers of the five steps; an estimate without a legal plan predicts nothing."""
+    predicts = estimate if estimate is not None and estimate.legal[0] else None
+    terms = count_memory_by_hand(values, workload, predicts, gpus)
+    workload.record(*terms.values())
+    hand = {name: float(term.value) for name, term in terms.items()}
+    layers = workload.model.num_hidden_layers
+    interval = float(activations.optimal_interval(layers))
+    least = float(activations.checkpointed_simple(layers, interval, hand["layer"]))
+    return Checks(hand, workload.capacity, mfu, interval, least, _predict(predicts) if predicts is not None else None)
+
+
+def tables(checks: Checks, gpus: float) -> list[Table]:
+    """Five steps, memory part by part, four errors, causes of a low MFU."""
     return [
-        Table("steps", "The five steps", STEPS, _steps(known, gpus)),
-        Table("memory", "Memory of one GPU (by hand all is sharded over all of them, as ZeRO 3 does)", MEMORY, _memory(known)),
-        Table("errors", "The usual errors", ERRORS, _errors(known)),
-        Table("causes", "What keeps it from the peak, by estimate", CAUSES, _causes(known)),
+        Table("steps", "The five steps", STEPS, list(_steps(checks, gpus))),
+        Table("memory", "Memory of one GPU (by hand, everything is sharded over all GPUs, as ZeRO 3 does)", MEMORY, _memory(checks)),
+        Table("errors", "The usual errors", ERRORS, list(_errors(checks))),
+        Table("causes", "Where a step loses time, by estimate", CAUSES, _causes(checks.predicted) if checks.predicted else []),
     ]
 
 
-def numbers(values: dict[str, Any], job: Job, found: Any, gpus: float | None, mfu: float | None) -> dict[str, Any]:
-    """What the steps are made of, as plain SI values; nothing where no count is known."""
-    if not gpus:
-        return {}
-    held = by_hand(values, job, found, gpus)
-    job.terms = [t for t in job.terms if t.name not in {h.name for h in held.values()}] + list(held.values())
-    known: dict[str, Any] = {name: float(term.value) for name, term in held.items()} | {"capacity": job.capacity, "mfu": mfu}
-    known["by_hand"] = known["static"] + known["activations"] + BUFFERS
-    known["best_interval"] = float(activations.optimal_interval(job.record.num_hidden_layers))
-    known["least_at_best_interval"] = float(
-        activations.checkpointed_simple(job.record.num_hidden_layers, known["best_interval"], known["layer"])
-    )
-    if job.legal(found):
-        known |= _estimated(found)
-    return known
+def count_memory_by_hand(values: dict[str, Any], workload: Workload, estimate: Estimate | None, gpus: float) -> dict[str, Term]:
+    """Static memory sharded over all ranks (ZeRO 3) and activations; degrees that are not given are those of the estimate's plan.
 
-
-def by_hand(values: dict[str, Any], job: Job, found: Any, gpus: float) -> dict[str, Term]:
-    """Static memory sharded over all ranks (ZeRO 3) and activations; degrees that are not given are the plan's.
-
-    Flash attention keeps no scores, which is the formula without heads.
+    Flash attention stores no scores, which is the formula without heads.
     """
-    record, plan = job.record, found.place_of(0)[0].plan if job.legal(found) else None
+    model, plan = workload.model, estimate.place_of(0)[0].plan if estimate is not None else None
 
     def degree(name: str) -> float:
-        return float(values.get(name) or (getattr(plan, name).ravel()[0] if plan is not None else 1.0))
+        return float(values.get(name) or (scalar(getattr(plan, name)) if plan is not None else 1.0))
 
     tp, pp, batch = degree("tp"), degree("pp"), degree("micro_batch_size")
-    sequence = values.get("sp", tp > 1.0)
-    flash = values.get("flash_attention", True)
+    sequence_parallel = float(values.get("sp", tp > 1.0))
     terms = {
-        name: leaf(f"{title} by hand", states.state, "B", parameters=job.parameters, bytes_per_parameter=size, shards=gpus)
+        name: leaf(f"{title} by hand", states.state, "B", parameters=workload.parameters, bytes_per_parameter=size, shards=gpus)
         for name, title, size in (
             ("weights", "weights", 2.0),
             ("gradients", "gradients", 2.0),
@@ -83,150 +130,133 @@ def by_hand(values: dict[str, Any], job: Job, found: Any, gpus: float) -> dict[s
         activations.korthikanti_layer,
         "B",
         batch=batch,
-        seq_len=job.seq_len,
-        hidden_size=record.hidden_size,
-        num_attention_heads=0.0 if flash else record.num_attention_heads,
+        seq_len=workload.seq_len,
+        hidden_size=model.hidden_size,
+        num_attention_heads=0.0 if values.get("flash_attention", True) else model.num_attention_heads,
         tp=tp,
-        sp=float(sequence),
+        sp=sequence_parallel,
     )
-    layers, interval = record.num_hidden_layers / pp, values.get("checkpoint_layers")
-    kept = {"layers": layers, "interval": interval or layers, "per_layer": terms["layer"].value}
+    layers, interval = model.num_hidden_layers / pp, values.get("checkpoint_layers")
+    stored = {"layers": layers, "interval": interval or layers, "per_layer": terms["layer"].value}
     if interval:
-        terms["activations"] = leaf("activations by hand", activations.checkpointed_simple, "B", **kept)
-        boundary = activations.checkpoint(batch * job.seq_len, record.hidden_size, tp, float(sequence), 2.0)
-        terms["exact"] = leaf("activations with checkpoints counted", activations.checkpointed_exact, "B", **kept, boundary=boundary)
-        window = {**kept, "layers": interval}
-        terms["window"] = leaf("activations of a recomputed segment", activations.checkpointed_exact, "B", **window, boundary=0.0)
+        terms["activations"] = leaf("activations by hand", activations.checkpointed_simple, "B", **stored)
+        boundary = activations.checkpoint(batch * workload.seq_len, model.hidden_size, tp, sequence_parallel, 2.0)
+        terms["exact"] = leaf("activations with checkpoints counted", activations.checkpointed_exact, "B", **stored, boundary=boundary)
+        segment = {**stored, "layers": interval}
+        terms["window"] = leaf("activations of a recomputed segment", activations.checkpointed_exact, "B", **segment, boundary=0.0)
     else:  # one segment of all layers, without a checkpoint
-        terms["activations"] = leaf("activations by hand", activations.checkpointed_exact, "B", **kept, boundary=0.0)
+        terms["activations"] = leaf("activations by hand", activations.checkpointed_exact, "B", **stored, boundary=0.0)
     return terms
 
 
-def _estimated(found: Any) -> dict[str, Any]:
-    """What the estimate says of the same."""
-    from ironlaw.estimate.bands import step_band
-
-    group, at = found.place_of(0)
-    shares = {name: float(column.ravel()[0]) for name, column in group.shares.items()}
-    step = float(found.step_seconds[0])
-    parts = {node.name: float(np.ravel(node.value)[0]) for node in group.memory.tree.walk()}
-    return {
-        "device": float(found.device_bytes[0]),
-        "capacity": float(group.memory.capacity),
-        "fits": bool(found.fits[0]),
-        "step": step,
-        "band": step_band(group, at, step),
-        "compute": shares["compute"],
-        "network": shares["network"],
-        "bound": max(shares, key=lambda name: shares[name]),
-        "predicted_mfu": float(found.mfu[0]),
-        "shares": shares,
-        "parts": parts,
-    }
+def _predict(estimate: Estimate) -> Predicted:
+    group, at = estimate.place_of(0)
+    shares = {name: scalar(column) for name, column in group.shares.items()}
+    step = float(estimate.step_seconds[0])
+    return Predicted(
+        device=float(estimate.device_bytes[0]),
+        capacity=float(group.memory.capacity),
+        fits=bool(estimate.fits[0]),
+        step=step,
+        band=step_band(group, at, step),
+        compute=shares["compute"],
+        network=shares["network"],
+        bound=max(shares, key=lambda name: shares[name]),
+        predicted_mfu=float(estimate.mfu[0]),
+        shares=shares,
+        parts={node.name: scalar(node) for node in group.memory.tree.walk()},
+    )
 
 
-def _steps(known: dict[str, Any], gpus: float) -> list[dict[str, Any]]:
+def _steps(checks: Checks, gpus: float) -> Iterator[dict[str, Any]]:
     """Memory, compute, communication, bottleneck, sanity."""
-    estimated = "device" in known
-    held = known["device"] if estimated else known["by_hand"]
-    fits = known.get("fits", held <= known["capacity"])
+    predicted, mfu = checks.predicted, checks.mfu
+    used, capacity = (predicted.device, predicted.capacity) if predicted else (checks.total, checks.capacity)
+    fits = predicted.fits if predicted else used <= capacity
     remedy = "" if fits else "; more tp or pp, recompute, a smaller micro-batch or sequence, more GPUs"
-    room = f"{units.show(held, 'B')} of {units.show(known['capacity'], 'B')} on each of {gpus:,.0f}{remedy}"
-    rows = [{"step": "1 memory", "finding": room, "ok": bool(fits)}]
-    mfu = known["mfu"]
+    room = f"{units.show(used, 'B')} of {units.show(capacity, 'B')} on each of {gpus:,.0f}{remedy}"
+    yield {"step": "1 memory", "finding": room, "ok": bool(fits)}
     if mfu:
-        rows.append({"step": "2 compute", "finding": f"{1 / mfu:.2f} times as long as at the peak (MFU {mfu:.1%})", "ok": mfu <= 1.0})
-    if estimated:
-        share = known["network"]
-        rows.append({"step": "3 communication", "finding": f"{share:.1%} of the step shows", "ok": share < 0.5})
-        rows.append({"step": "4 bottleneck", "finding": f"{known['bound']}, {known['compute']:.1%} of the step is compute", "ok": True})
+        yield {"step": "2 compute", "finding": f"{1 / mfu:.2f} times as long as at the peak (MFU {mfu:.1%})", "ok": mfu <= 1.0}
+    if predicted:
+        network = predicted.network
+        yield {"step": "3 communication", "finding": f"{network:.1%} of the step is exposed communication", "ok": network < 0.5}
+        finding = f"{predicted.bound}-bound, compute takes {predicted.compute:.1%} of the step"
+        yield {"step": "4 bottleneck", "finding": finding, "ok": True}
     if mfu:
-        rows.append(_sanity(known, mfu))
-    return rows
+        yield _sanity(predicted, mfu)
 
 
-def _sanity(known: dict[str, Any], mfu: float) -> dict[str, Any]:
-    """Against published runs: the band in which they lie around such predictions, and the MFU they reach."""
+def _sanity(predicted: Predicted | None, mfu: float) -> dict[str, Any]:
+    """The MFU against that of tuned runs, and the band in which published steps lie around such predictions."""
     low, high = USUAL_MFU
-    band = known.get("band")
-    text = f"tuned runs reach {low:.0%} to {high:.0%} MFU"
-    if band:
-        text += f"; {band[2]:.0%} of published steps lie from {band[0] / known['step'] - 1:+.0%} to {band[1] / known['step'] - 1:+.0%}"
-    return {"step": "5 sanity", "finding": text, "ok": low / NEAR <= mfu <= high * NEAR}
+    where = "below" if mfu < low else "above" if mfu > high else "within"
+    ok = low / NEAR <= mfu <= high * NEAR
+    text = f"MFU {mfu:.1%} is {where} the usual {low:.0%} to {high:.0%}{'' if ok else ': check'}"
+    if predicted and predicted.band:
+        least, most, coverage = predicted.band
+        text += f"; {coverage:.0%} of published steps lie from {least / predicted.step - 1:+.0%} to {most / predicted.step - 1:+.0%}"
+    return {"step": "5 sanity", "finding": text, "ok": ok}
 
 
-def _memory(known: dict[str, Any]) -> list[dict[str, Any]]:
-    """Part by part, by hand and by the estimate."""
-    parts = known.get("parts", {})
+def _memory(checks: Checks) -> list[dict[str, Any]]:
+    """Memory part by part, by hand and by the estimate."""
+    hand, predicted = checks.hand, checks.predicted
+    parts = predicted.parts if predicted else {}
 
-    def told(*names: str) -> float | None:
+    def estimated(*names: str) -> float | None:
         return sum(parts.get(name, 0.0) for name in names) if parts else None
 
-    rows = [
-        {"part": "weights", "by_hand": known["weights"], "estimate": told("weights")},
-        {"part": "gradients", "by_hand": known["gradients"], "estimate": told("gradients")},
-        {"part": "optimizer states", "by_hand": known["optimizer"], "estimate": told("master weights", "optimizer states")},
-        {"part": "activations", "by_hand": known["activations"], "estimate": told("activations")},
-        {"part": "buffers and the rest", "by_hand": BUFFERS, "estimate": None},
-        {"part": "total", "by_hand": known["by_hand"], "estimate": known.get("device")},
+    rows: list[dict[str, Any]] = [
+        {"part": "weights", "by_hand": hand["weights"], "estimate": estimated("weights")},
+        {"part": "gradients", "by_hand": hand["gradients"], "estimate": estimated("gradients")},
+        {"part": "optimizer states", "by_hand": hand["optimizer"], "estimate": estimated("master weights", "optimizer states")},
+        {"part": "activations", "by_hand": hand["activations"], "estimate": estimated("activations")},
     ]
-    if parts:
-        rows[4]["estimate"] = known["device"] - sum(row["estimate"] or 0.0 for row in rows[:4])
-    if "exact" in known:
-        rows.insert(4, {"part": "  with checkpoints as they are", "by_hand": known["exact"], "estimate": None})
-        rows.insert(5, {"part": "  one recomputed segment", "by_hand": known["window"], "estimate": None})
+    rest = predicted.device - sum(row["estimate"] or 0.0 for row in rows) if predicted else None
+    if "exact" in hand:
+        rows.append({"part": "  with the real size of checkpoints", "by_hand": hand["exact"], "estimate": None})
+        rows.append({"part": "  one recomputed segment", "by_hand": hand["window"], "estimate": None})
+    rows.append({"part": "buffers and the rest", "by_hand": BUFFERS, "estimate": rest})
+    rows.append({"part": "total", "by_hand": checks.total, "estimate": predicted.device if predicted else None})
     return rows
 
 
-CAUSES = (Column("cause", "cause"), Column("share", "of the step", "%"), Column("fix", "what helps"))
-HELPS = {
-    "compute": "larger micro-batches and tiles, newer kernels, less recomputation",
-    "hbm": "flash attention, fused kernels, compile, fewer optimizer bytes",
-    "network": "overlap, tensor parallelism inside the node, a larger batch, more sharding groups",
-    "pipeline": "more micro-batches, more chunks a stage, fewer stages",
-    "dispatch": "CUDA graphs, larger micro-batches",
-    "data": "more loader workers, prefetch, faster storage (ironlaw data)",
-}
-
-
-def _causes(known: dict[str, Any]) -> list[dict[str, Any]]:
-    """Parts of a step that are not the peak at work, longest first: the causes of a low MFU, each with what helps."""
-    mfu = known.get("predicted_mfu")
-    if mfu is None or "shares" not in known:
-        return []
-    shares = known["shares"]
-    rows = [{"cause": "model FLOPs at the peak", "share": mfu, "fix": "a faster device, lower precision"}]
+def _causes(predicted: Predicted) -> list[dict[str, Any]]:
+    """The parts of a step, longest first after the model's FLOPs at the peak; each with what helps."""
+    mfu, shares = predicted.predicted_mfu, predicted.shares
     slower = {
         "kernels below the peak, recomputation": max(shares["compute"] - mfu, 0.0),
-        **{n: s for n, s in shares.items() if n != "compute"},
+        **{name: share for name, share in shares.items() if name != "compute"},
     }
-    rows += [
-        {"cause": name, "share": share, "fix": HELPS.get(name, HELPS["compute"])}
-        for name, share in sorted(slower.items(), key=lambda item: -item[1])
-        if share > 0.0005
+    return [
+        {"cause": "model FLOPs at the peak", "share": mfu, "fix": "a faster device, lower precision"},
+        *(
+            {"cause": name, "share": share, "fix": HELPS.get(name, HELPS["compute"])}
+            for name, share in sorted(slower.items(), key=lambda item: -item[1])
+            if share > 0.0005
+        ),
     ]
-    return rows
 
 
-def _errors(known: dict[str, Any]) -> list[dict[str, Any]]:
-    """Forgotten states, ignored activations, a perfect MFU, ignored communication: what each would have said here."""
-    mfu, share = known["mfu"], known.get("network")
-    bare = known["static"] - known["optimizer"]
-    rows = [
-        {
-            "error": "forgetting optimizer states",
-            "consequence": f"{units.show(bare, 'B')} for {units.show(known['static'], 'B')}: {known['static'] / bare:.0f}x too little",
-            "fix": "count 12 bytes a parameter for Adam",
-        },
-        {
-            "error": "ignoring activations",
-            "consequence": f"{units.show(known.get('parts', {}).get('activations', known['activations']), 'B')} missing",
-            "fix": "count batch x sequence x width, and recompute where they do not fit",
-        },
-    ]
+def _errors(checks: Checks) -> Iterator[dict[str, Any]]:
+    """What the answer would be here without optimizer states, without activations, at 100 % MFU, without communication."""
+    hand, mfu, predicted = checks.hand, checks.mfu, checks.predicted
+    static, bare = hand["static"], hand["static"] - hand["optimizer"]
+    yield {
+        "error": "forgetting optimizer states",
+        "consequence": f"{units.show(bare, 'B')} instead of {units.show(static, 'B')}: {static / bare:.0f}x too little",
+        "fix": "count 12 bytes a parameter for Adam",
+    }
+    missing = predicted.parts.get("activations", hand["activations"]) if predicted else hand["activations"]
+    yield {
+        "error": "ignoring activations",
+        "consequence": f"{units.show(missing, 'B')} missing",
+        "fix": "count batch x sequence x width; recompute if they do not fit",
+    }
     if mfu and math.isfinite(mfu):
-        rows.append({"error": "100% MFU", "consequence": f"{1 / mfu:.2f}x too fast", "fix": "take the predicted MFU"})
-    if share is not None:
+        yield {"error": "100% MFU", "consequence": f"{1 / mfu:.2f}x too fast", "fix": "take the predicted MFU"}
+    if predicted:
+        share = predicted.network
         text = f"{share:.1%} of the step missing: {1 / (1 - share):.2f}x too fast"
-        rows.append({"error": "ignoring communication", "consequence": text, "fix": "add what is not hidden of each collective"})
-    return rows
+        yield {"error": "ignoring communication", "consequence": text, "fix": "add the exposed part of each collective"}

@@ -1,5 +1,16 @@
-"""A table of runs over batches, sequence lengths, models, tokens and counts."""
+"""A table of runs over batch sizes, sequence lengths, models, tokens and counts."""
 
-from ironlaw.questions.sweep.ask import sweep
+from __future__ import annotations
 
-__all__ = ["sweep"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ironlaw.questions.answer import Answer
+
+
+def sweep(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
+    """A table of runs: ``sweep("llama-3-8b", on="h100-sxm", gpus=64, tokens="20x", global_batch_tokens=["1M", "4M"])``."""
+    from ironlaw.catalog.load import given_folders
+    from ironlaw.questions.sweep.ask import ask
+
+    return ask({"model": model, "on": on, **options}, given_folders(catalog))

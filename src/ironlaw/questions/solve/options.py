@@ -1,0 +1,28 @@
+"""Options of ``ironlaw solve``."""
+
+from __future__ import annotations
+
+from ironlaw.question.options import OPTIONS as ESTIMATE
+from ironlaw.question.options import Option, one_of, price, share, tokens, whole
+from ironlaw.question.readers import days, money
+
+UNKNOWNS = ("gpus", "time", "tokens", "mfu", "budget")
+PASSED = (  # to estimate, unchanged
+    "precision", "global_batch_size", "global_batch_tokens", "seq_len", "micro_batch_size", "optimizer", "framework", "recompute",
+    "tp", "sp", "pp", "zero", "overlap", "flash_attention",
+)  # fmt: skip
+OPTIONS: dict[str, Option] = {
+    "model": ESTIMATE["model"],
+    "parameters": Option(tokens, "instead of MODEL: parameters such as 30B, 6 FLOP each; with MODEL: its rounded count", "N"),
+    "on": ESTIMATE["on"],
+    "solve_for": Option(one_of(UNKNOWNS), "the unknown: gpus, time, tokens, mfu, budget (default: the first that is not given)", "WHAT"),
+    "gpus": Option(whole, "total accelerators"),
+    "deadline": Option(days, "time the run may take, in days or with a unit", "DAYS"),
+    "tokens": Option(tokens, "tokens of the whole run, such as 2T", "TOKENS"),
+    "mfu": Option(share, "model FLOPs utilisation, such as 0.45 (default: predicted)", "X"),
+    "budget": Option(money, "what the run may cost, such as 2M", "USD"),
+    "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
+    "work": Option(one_of(("model", "6n")), "FLOP per token: model (with attention) or 6n, 6 per parameter (default: model)", "HOW"),
+    "checkpoint_layers": Option(whole, "count by hand with an activation checkpoint every K layers (default: none)", "K"),
+    **{name: ESTIMATE[name] for name in PASSED},
+}

@@ -1,0 +1,234 @@
+"""The workload that ``solve`` reasons about: its operations, hardware and price, and its estimate at a count of accelerators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ironlaw.catalog.model import Model
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.errors import QuestionError
+from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.model import bind_model
+from ironlaw.estimate.bind.money import bind_price
+from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters, total_parameters
+from ironlaw.job import PRECISIONS
+from ironlaw.law import cost, flops, run
+from ironlaw.question import defaults
+from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.questions.compare.fewest import counts, fewest
+from ironlaw.questions.solve.options import PASSED
+from ironlaw.terms import Term, leaf, plain
+
+
+@dataclass(eq=False, repr=False)
+class Workload:
+    """A model on one kind of accelerator. It records every number it computes as a Term of the answer."""
+
+    title: str
+    model: Model
+    options: dict[str, Any]  # of estimate, without a count
+    parameters: float
+    flop: Term  # operations per token
+    peak: Sourced
+    price: Sourced
+    node: int  # accelerators in a node
+    capacity: float
+    seq_len: float
+    batch: float | None  # tokens per step, where given
+    folders: tuple[str, ...]
+    assumptions: Assumptions
+    warnings: list[str]
+    terms: list[Term]
+    _estimates: dict[float, Estimate | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: dict[str, Any], folders: tuple[str, ...]) -> Workload:
+        """The workload of a question; for --parameters alone, a dense model of usual shape."""
+        assumptions: Assumptions = []
+        asked = values.get("model") or usual_shape(values["parameters"])
+        model, left_out = bind_model(asked, folders)
+        precision = values.get("precision") or bind_precision(values["on"], folders)
+        cluster = cluster_of({"on": values["on"], "precision": precision}, folders, [])
+        parameters = values.get("parameters") or float(total_parameters(model))
+        seq_len = values.get("seq_len", defaults.seq_len(model.max_position_embeddings))
+        if "model" not in values:
+            assume(assumptions, "shape for predictions", f"{asked['num_hidden_layers']} layers of width {asked['hidden_size']}", "default")
+        if "seq_len" not in values:
+            assume(assumptions, "seq_len", seq_len, "default")
+        sequences = values.get("global_batch_size")
+        flop = _flop_per_token(model, parameters, seq_len, values.get("work") == "6n" or "parameters" in values)
+        return cls(
+            title=model.title if "model" in values else f"{parameters / 1e9:g} B parameters",
+            model=model,
+            options={key: values[key] for key in ("on", *PASSED) if key in values} | {"model": asked, "seq_len": seq_len},
+            parameters=parameters,
+            flop=flop,
+            peak=cluster.accelerator.peak[PRECISIONS[precision].peak],
+            price=bind_price(values.get("price"), cluster, folders, assumptions),
+            node=int(cluster.node.accelerators.value),
+            capacity=cluster.accelerator.memory_capacity.value,
+            seq_len=seq_len,
+            batch=values.get("global_batch_tokens") or (sequences * seq_len if sequences else None),
+            folders=folders,
+            assumptions=assumptions,
+            warnings=[f"left out: {item}" for item in left_out],
+            terms=[flop],
+        )
+
+    def record(self, *terms: Term) -> None:
+        """Add Terms to the answer; a Term replaces an earlier one of the same name."""
+        names = {term.name for term in terms}
+        self.terms = [old for old in self.terms if old.name not in names] + list(terms)
+
+    def compute(self, name: str, law: Callable[..., Any], unit: str, **inputs: Any) -> float:
+        """A number by a law, recorded as a Term."""
+        term = leaf(name, law, unit, **inputs)
+        self.record(term)
+        return float(term.value)
+
+    def rent(self, name: str, gpus: float, seconds: float) -> float:
+        """USD of accelerators for a time."""
+        return self.compute(name, cost.rental, "USD", gpus=gpus, seconds=seconds, price=self.price)
+
+    def affordable_gpus(self, budget: float, seconds: float) -> float:
+        """The most accelerators a budget pays for."""
+        return self.compute("most GPUs", cost.affordable_gpus, "1", budget=budget, seconds=seconds, price=self.price)
+
+    def affordable_seconds(self, budget: float, gpus: float) -> float:
+        """The longest time a budget pays for."""
+        return self.compute("longest time", cost.affordable_time, "s", budget=budget, gpus=gpus, price=self.price)
+
+    def gpu_hours(self, gpus: float, seconds: float) -> float:
+        """Accelerator hours of a budget."""
+        return self.compute("GPU-hours of the budget", cost.gpu_hours, "h", gpus=gpus, seconds=seconds)
+
+    def work(self, tokens: float) -> float:
+        """Operations of the run."""
+        return self.compute("work", run.operations, "FLOP", flop_per_token=self.flop.value, tokens=tokens)
+
+    def total_peak(self, gpus: float) -> Sourced:
+        """The peak of all accelerators together."""
+        return Sourced(self.peak.value * gpus, self.peak.unit, f"{gpus:,.0f} x {self.peak.text}", self.peak.source)
+
+    def seconds(self, tokens: float, gpus: float, mfu: float) -> float:
+        """Time of the run."""
+        inputs = {"operations": self.work(tokens), "peak": self.total_peak(gpus), "efficiency": mfu}
+        return self.compute(f"time on {gpus:.0f} GPUs", run.iron_law, "s", **inputs)
+
+    def step_seconds(self, gpus: float, mfu: float) -> float | None:
+        """Time of a step by hand; None where its tokens are not given."""
+        if not self.batch:
+            return None
+        inputs = {"operations": float(self.flop.value) * self.batch, "peak": self.total_peak(gpus), "efficiency": mfu}
+        return self.compute("step by hand", run.iron_law, "s", **inputs)
+
+    def tokens(self, name: str, gpus: float, seconds: float, mfu: float) -> float:
+        """Tokens processed in a time."""
+        inputs = {"gpus": gpus, "seconds": seconds, "peak": self.peak, "efficiency": mfu, "flop_per_token": self.flop.value}
+        return self.compute(name, run.tokens_done, "token", **inputs)
+
+    def mfu_for(self, name: str, work: float, gpus: float, seconds: float) -> float:
+        """The MFU that operations in a time need."""
+        return self.compute(name, run.mfu, "1", model_flop=work, seconds=seconds, gpus=gpus, peak=self.peak)
+
+    def flop_rate(self, name: str, work: float, seconds: float) -> float:
+        """The operations per second that operations in a time need."""
+        return self.compute(name, run.mfu, "FLOP/s", model_flop=work, seconds=seconds, gpus=1.0, peak=1.0)
+
+    def fewest(self, tokens: float, seconds: float, mfu: float | None) -> float | None:
+        """The fewest accelerators for a deadline: at a given MFU, else the fewest whose estimate is fast enough; None: no count is."""
+        if mfu:
+            inputs = {"operations": self.work(tokens), "seconds": seconds, "peak": self.peak, "efficiency": mfu}
+            return self.compute("fewest GPUs", run.gpus_needed, "1", **inputs)
+        least = float(run.gpus_needed(self.work(tokens), seconds, plain(self.peak), 1.0))
+        found = fewest(self.options, tokens / seconds, self.node, max(least, 1.0), self.folders)
+        return None if found is None else float(found.place_of(0)[0].plan.gpus[0])
+
+    def plan(self, gpus: float) -> Estimate | None:
+        """The estimate at a count, or at one of the next round counts where no plan divides it; None where estimate has no answer."""
+        if gpus not in self._estimates:
+            self._estimates[gpus] = self._estimate(gpus)
+        return self._estimates[gpus]
+
+    def _estimate(self, gpus: float) -> Estimate | None:
+        found = None
+        try:
+            for count in [gpus, *(n for n in counts(self.node, gpus) if n > gpus)][:5]:
+                found = answer({**self.options, "gpus": count}, self.folders)
+                if found.legal[0]:
+                    assumed = found.place_of(0)[0].assumptions
+                    self.assumptions += [item for item in assumed if item["origin"] == "default" and item not in self.assumptions]
+                    if count != gpus:
+                        self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: predictions are for {count:,.0f}")
+                    break
+            else:
+                self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: the steps are computed by hand")
+        except QuestionError as error:
+            self.warnings.append(f"estimate has no answer, the steps are computed by hand: {error}")
+        return found
+
+    def predicted_mfu(self, gpus: float) -> float | None:
+        """The MFU of the plan at a count, by this workload's operations per token; None where no plan fits."""
+        found = self.plan(gpus)
+        if found is None or not found.fits[0]:
+            return None
+        group, _ = found.place_of(0)
+        rates = (group.throughput["tokens_per_second"], group.throughput["tokens_per_second_per_gpu"])
+        self.record(*rates)
+        done = float(self.flop.value) * float(rates[1].value.ravel()[0])
+        return self.mfu_for("predicted MFU", done, 1.0, 1.0)
+
+    def mfu(self, gpus: float, given: float | None) -> float:
+        """The given MFU, else the predicted one."""
+        predicted = self.predicted_mfu(gpus)
+        if given is None:
+            if predicted is None:
+                raise QuestionError(f"no plan of {gpus:,.0f} GPUs holds this job, so no MFU is predicted: give more --gpus, or --mfu")
+            assume(self.assumptions, "mfu", round(predicted, 4), "chosen")
+            return predicted
+        if predicted is not None and given > predicted:
+            self.warnings.append(f"--mfu is {given:.1%}, estimate predicts {predicted:.1%} for its best plan of {gpus:,.0f} GPUs")
+        return given
+
+
+def _flop_per_token(model: Model, parameters: float, seq_len: float, by_count: bool) -> Term:
+    """Operations per token: 6 per parameter, or the model's with attention."""
+    if by_count:
+        return leaf("FLOP per token", flops.per_token, "FLOP/token", parameters=parameters)
+    return leaf(
+        "FLOP per token",
+        flops.model_per_token,
+        "FLOP/token",
+        matmul_parameters=matmul_parameters(model),
+        num_hidden_layers=attending_layers(model),
+        attention_width=attention_width(model),
+        seq_len=seq_len,
+    )
+
+
+def usual_shape(parameters: float) -> dict[str, Any]:
+    """A dense model of about this many parameters: width about 128 times the layers, ``N = 12 L h^2``.
+
+    Heads are a multiple of eight and layers of four, so that plans divide them.
+
+    >>> usual_shape(30e9)["num_hidden_layers"], usual_shape(30e9)["num_attention_heads"]
+    (48, 56)
+    """
+    heads = _nearest_multiple((parameters / (12.0 * 128.0**2)) ** (1.0 / 3.0), 8)
+    layers = _nearest_multiple(parameters / (12.0 * (128.0 * heads) ** 2), 4)
+    return {
+        "hidden_size": 128 * heads,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "vocab_size": 32000,
+        "max_position_embeddings": 8192,
+        "title": f"{parameters / 1e9:g} B parameters in the usual shape",
+    }
+
+
+def _nearest_multiple(number: float, of: int) -> int:
+    """The nearest multiple, at least one."""
+    return max(round(number / of), 1) * of

@@ -1,0 +1,59 @@
+"""Options of ``ironlaw sweep``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ironlaw.errors import UnitError
+from ironlaw.question.options import OPTIONS as ESTIMATE
+from ironlaw.question.options import Option, duration, model, positive, share, text, tokens, whole
+from ironlaw.question.readers import list_of
+
+
+def models(value: Any, flag: str) -> tuple[Any, ...]:
+    """A comma list of names; dimensions (``hidden_size=...,...``) are one model."""
+    if isinstance(value, Mapping) or (isinstance(value, str) and "=" in value):
+        return (model(value, flag),)
+    return list_of(model)(value, flag)
+
+
+def run_tokens(value: Any, flag: str) -> tuple[float, bool]:
+    """Tokens of a run, or tokens per parameter, such as ``20x``, and whether it is the latter."""
+    if isinstance(value, str) and value.endswith("x"):
+        try:
+            return positive("1")(value[:-1], flag), True
+        except UnitError:
+            raise UnitError(f"{flag}: {value!r} is neither tokens (1.4T) nor tokens per parameter (20x)") from None
+    return tokens(value, flag), False
+
+
+PASSED = (  # to estimate, unchanged
+    "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "pp", "cp", "ep", "zero", "overlap", "node", "fabric",
+)  # fmt: skip
+EXCHANGE = {  # to sites, unchanged
+    "wan_bandwidth": "bandwidth between sites",
+    "shared_bandwidth": "bandwidth of a network that all sites share",
+    "exchange": "how sites exchange gradients",
+    "gradients": "type of the gradients sent between sites",
+    "every": "steps between exchanges",
+}
+OPTIONS: dict[str, Option] = {
+    "model": Option(models, "comma list of models", "MODEL[,..]"),
+    "parameters": Option(list_of(tokens), "instead of MODEL, simplified: comma list of counts such as 7B,70B", "LIST"),
+    "on": ESTIMATE["on"],
+    "gpus": Option(list_of(whole), "comma list of total accelerators; every row is an estimate", "LIST"),
+    "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),
+    "global_batch_tokens": Option(list_of(tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
+    "seq_len": Option(list_of(whole), "comma list of tokens per sequence", "LIST"),
+    "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", "TIME"),
+    "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
+    "accumulate": Option(list_of(whole), "simplified: comma list of micro-batches per step (default: 1,5,10,100)", "LIST"),
+    "price": ESTIMATE["price"],
+    "pue": ESTIMATE["pue"],
+    "sites": Option(whole, "spread the accelerators over this many sites: adds the table of their exchange", "N"),
+    **{name: Option(text, f"with --sites: {meaning}, as in ironlaw sites", "X") for name, meaning in EXCHANGE.items()},
+    **{name: ESTIMATE[name] for name in PASSED},
+}
+LISTS = ("model", "parameters", "gpus", "tokens", "global_batch_tokens", "seq_len")  # every combination is a row
+SIMPLIFIED = ("parameters", "step_time", "accumulate")
