@@ -1,11 +1,11 @@
-"""Cut a small excerpt out of a Chrome trace for a test: whole events, only what the reader reads, nothing of the machine it ran on.
+"""Cut a small excerpt out of a Chrome trace for a test, without anything that identifies the machine.
 
     python tools/cut_trace.py IN.json.gz OUT.json.gz --operators aten::mm,aten::addmm [--most 12]
     python tools/cut_trace.py IN.json.gz OUT.json.gz --between 120 260      # host time, in ms from the first event
     python tools/cut_trace.py IN.json.gz OUT.json.gz --all                  # every event the reader reads, linked or not
 
-Kept are the chosen operators with what is nested in them on their thread, the launches in them, and the device events of those
-launches. Of the header and of an event's arguments only listed keys are kept: traces carry paths, host names and environments.
+The excerpt has the chosen operators with all that is nested in them on their thread, the launches in them, and the device events of
+those launches. Only listed keys of the header and of an event's arguments are copied: traces contain paths, host names and environments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ends(event: dict) -> tuple[float, float]:
 
 
 def chosen_spans(events: list[dict], names: set[str], most: int, between: tuple[float, float] | None) -> list[tuple[object, float, float]]:
-    """Thread, start and end of what is kept on the host."""
+    """Thread, start and end of each span of the host to copy."""
     if between is not None:
         origin = min(ends(e)[0] for e in events)
         return [(None, origin + 1000 * between[0], origin + 1000 * between[1])]
@@ -73,12 +73,14 @@ def cut(trace: dict, names: set[str], most: int, between: tuple[float, float] | 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source")
-    parser.add_argument("target")
-    parser.add_argument("--operators", default="")
-    parser.add_argument("--most", type=int, default=10**9, help="of each operator")
-    parser.add_argument("--between", type=float, nargs=2)
-    parser.add_argument("--all", action="store_true")
+    parser.add_argument("source", help="the trace, .json or .json.gz")
+    parser.add_argument("target", help="the excerpt, .json.gz")
+    parser.add_argument("--operators", default="", help="names of operators to copy, separated by commas")
+    parser.add_argument("--most", type=int, default=10**9, help="copy at most so many calls of each operator (default: all)")
+    parser.add_argument(
+        "--between", type=float, nargs=2, metavar="MS", help="copy what the host did between two times, from the first event"
+    )
+    parser.add_argument("--all", action="store_true", help="copy every event that ironlaw reads")
     given = parser.parse_args()
     opened = gzip.open if given.source.endswith(".gz") else open
     with opened(given.source, "rt", encoding="utf-8") as file:
@@ -92,7 +94,7 @@ def main() -> None:
 
 
 def exact(text: str) -> str:
-    """A number with a point, kept as its digits: times have more of them than a float holds."""
+    """Mark a number with a point, so that its digits are copied: times have more digits than a float."""
     return MARK + text + MARK
 
 

@@ -1,24 +1,24 @@
-"""Write what in the documentation can be computed: reference pages, and the output of the commands shown.
+"""Write the generated pages of the documentation, and the output of the commands that the other pages show.
 
     python tools/docs.py            write
-    python tools/docs.py --check    write nothing, name every stale file, exit 1 if there is one
+    python tools/docs.py --check    write nothing; name every stale file; exit with 1 if there is one
 
-Reference pages come from the installed package: ``docs/reference/{cli,options,laws,catalogue}.md``, ``docs/validation.md``, which
-predicts every published run that ships, and ``docs/plans-against-published.md``, which searches for better plans than some of theirs.
+Generated pages: ``docs/reference/{cli,options,laws,catalogue}.md``; ``docs/validation.md``, which predicts every published run that
+ships; ``docs/plans-against-published.md``, which searches for better plans than the published ones.
 
-In ``README.md``, ``docs/tutorial.md`` and ``docs/how-to/*.md`` a comment before a fenced block makes it live:
+In ``README.md``, ``docs/tutorial.md`` and ``docs/how-to/*.md`` a comment before a fenced block makes the tool run or fill the block:
 
-    <!-- file run.toml -->          the block below is put into that file of the page's own folder
-    <!-- shipped models/NAME.toml -->  the block below shows that file of the catalogue that ships
-    <!-- run -->                    the lines ``$ ironlaw ...`` of the block below are run there, what they print is put after them
-    <!-- run status=1 -->           the last command is expected to exit with 1 (0 where nothing is said)
-    <!-- run lines=1-5,9 -->        of what a command prints only these lines are shown, gaps as ``...``
-    <!-- run match="^step|pipe" --> only lines in which this regular expression is found; with ``lines``, those of either
+    <!-- file run.toml -->             write the block below to that file in the page's folder
+    <!-- shipped models/NAME.toml -->  show that file of the catalogue that ships
+    <!-- run -->                       run the lines ``$ ironlaw ...`` of the block below in that folder and show their output
+    <!-- run status=1 -->              expect the last command to exit with 1 (default: 0)
+    <!-- run lines=1-5,9 -->           show only these lines of the output, gaps as ``...``
+    <!-- run match="^step|pipe" -->    show only lines in which this regular expression is found; with ``lines``, the lines of either
 
-Between ``<!-- headline -->`` and ``<!-- /headline -->`` stands what the record of the fit says of its errors.
+Between ``<!-- headline -->`` and ``<!-- /headline -->`` the tool writes the errors that the record of the fit contains.
 
 A command may end in ``> FILE``; ``$ echo $?`` shows the last exit status; a ``pycon`` block runs its ``>>>`` lines.
-Every page starts with an empty folder of its own that links to ``examples`` and ``tests``.
+Every page starts with an empty folder that links to ``examples`` and ``tests``.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ _BLOCK = re.compile(r"<!-- (run|file|shipped)\b([^>]*?)-->\n```(\w+)\n(.*?)^```$
 
 
 class BrokenError(Exception):
-    """A live block that does not do what its marker says."""
+    """A block that does not do what its marker says."""
 
 
-# Pages with live blocks
+# Pages with blocks to run
 
 
 def pages() -> list[Path]:
-    """Every page that may hold live blocks."""
+    """Every page that may contain blocks to run."""
     return [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
 
 
 def live(path: Path) -> str:
-    """The page with every live block run again."""
+    """The page with every block run again."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("examples", "tests"):  # what a reader at the top of a clone sees
+        for name in ("examples", "tests"):  # the folders at the top of a clone that pages use
             if (ROOT / name).is_dir():
                 (Path(folder) / name).symlink_to(ROOT / name)
         names: dict[str, Any] = {"__name__": "__main__"}
@@ -100,10 +100,10 @@ def headline() -> str:
 
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
     figures = record.get("headline") or {}
-    told = [figures.get(f"{name}_abs_error") for name in ("family_median", "pooled_median", "p90")]
-    if None in told or figures.get("band_coverage") is None:
+    errors = [figures.get(f"{name}_abs_error") for name in ("family_median", "pooled_median", "p90")]
+    if None in errors or figures.get("band_coverage") is None:
         return "No fit is recorded: `ironlaw validate fit` writes one.\n"
-    family, pooled, p90 = (f"{100 * value:.1f} %" for value in told)
+    family, pooled, p90 = (f"{100 * value:.1f} %" for value in errors)
     return (
         f"- Step time of dense models, median error: **{family}** over families, {pooled} over all runs; one run in ten is off by more than {p90}.\n"
         f"- The 80 % error band holds for {100 * figures['band_coverage']:.0f} % of a family's runs.\n"
@@ -111,7 +111,7 @@ def headline() -> str:
 
 
 def _console(body: str, folder: Path, asked: dict[str, str]) -> str:
-    """A console block: its ``$`` lines, each followed by what it prints now."""
+    """A console block: its ``$`` lines, each followed by its present output."""
     shown, status, expected = [], 0, int(asked.get("status", 0))
     commands = [line for line in body.splitlines() if line.startswith("$ ")]
     last = [c for c in commands if c != "$ echo $?"][-1]
@@ -128,7 +128,7 @@ def _console(body: str, folder: Path, asked: dict[str, str]) -> str:
 
 
 def shipped(name: str) -> str:
-    """A file of the catalogue that ships, as it stands."""
+    """The present text of a file of the catalogue that ships."""
     path = ROOT / "src" / "ironlaw" / "catalog" / "data" / name
     if not path.is_file():
         raise BrokenError(f"shipped {name}: no such file")
@@ -175,7 +175,7 @@ def quiet(folder: Path) -> dict[str, str]:
 
 
 def _cut(printed: list[str], lines: str = "", match: str = "") -> list[str]:
-    """The lines that ``1-5,9`` names or in which ``match`` is found, with ``...`` for what lies between."""
+    """The lines that ``1-5,9`` names or in which ``match`` is found, with ``...`` for the gaps."""
     if not lines and not match:
         return printed
     wanted: set[int] = set()
@@ -189,12 +189,12 @@ def _cut(printed: list[str], lines: str = "", match: str = "") -> list[str]:
         elif not kept or kept[-1] != "...":
             kept.append("...")
     if not any(line != "..." for line in kept):
-        raise BrokenError(f"lines={lines} match={match} keep nothing of what is printed")
+        raise BrokenError(f"lines={lines} match={match} selects no line of the output")
     return kept
 
 
 def _python(body: str, names: dict[str, Any]) -> str:
-    """A pycon block: its examples, each followed by what it prints now."""
+    """A pycon block: its examples, each followed by its present output."""
     shown = []
     for example in doctest.DocTestParser().get_examples(body):
         first, *more = example.source.rstrip("\n").split("\n")
@@ -214,8 +214,8 @@ def _python(body: str, names: dict[str, Any]) -> str:
 
 
 def cli_page() -> str:
-    """The help of every verb, as it prints."""
-    parts = [MADE_BY, "# Command line", "What `--help` prints, verb by verb. The options of a question are told in [options](options.md)."]
+    """The help of every verb."""
+    parts = [MADE_BY, "# Command line", "The output of `--help`, verb by verb. [Options](options.md) describes the options of a question."]
     with tempfile.TemporaryDirectory() as folder:
         for words in verbs():
             status, printed = run(" ".join(["ironlaw", *words, "--help"]), Path(folder))
@@ -226,7 +226,7 @@ def cli_page() -> str:
 
 
 def verbs() -> list[list[str]]:
-    """Every verb and the verbs below it, the bare command first."""
+    """Every verb and its sub-commands, the bare command first."""
     from ironlaw.cli.main import VERBS
 
     found: list[list[str]] = [[]]
@@ -247,7 +247,7 @@ def options_page() -> str:
         "",
         "One table serves all ways to ask. On the command line an option is `--global-batch-size`, in TOML, in the header of a CSV and",
         "in Python it is `global_batch_size`; `model` is the argument that follows `estimate`. *Rows*: Python takes an array here, and",
-        "every item is one row of the answer. What is left open is chosen by the rules of [rules](../rules.md).",
+        "every item is one row of the answer. An option that is not given is chosen by the [rules](../rules.md).",
         "",
         "| option | value | rows | meaning |",
         "|---|---|---|---|",
@@ -260,13 +260,13 @@ def options_page() -> str:
 
 
 def _search_options() -> Iterator[str]:
-    """Every option that a search adds or takes differently."""
+    """Every option that only a search has, or that it reads in another way."""
     from ironlaw.search.question import AXIS_OPTIONS, OWN
 
-    held = ", ".join(f"`{name}`" for name in (*AXIS_OPTIONS, "overlap", "offload"))
+    axes = ", ".join(f"`{name}`" for name in (*AXIS_OPTIONS, "overlap", "offload"))
     yield "## Options of a search"
     yield ""
-    yield f"`ironlaw plan` takes those above and these. Where a name stands in both tables the one below counts. {held} hold axes of the search."
+    yield f"`ironlaw plan` has the options above and these. An option in both tables is read as described below. {axes} set axes of the search."
     yield ""
     yield "| option | value | meaning |"
     yield "|---|---|---|"
@@ -289,7 +289,7 @@ def laws_page() -> str:
     parts = [
         MADE_BY,
         "# Laws",
-        "Pure functions over arrays in `ironlaw.law`. Units stand in brackets, then the domain; outside it a law answers nan."
+        "Pure functions over arrays in `ironlaw.law`. Units are in brackets, followed by the domain; outside the domain a law returns nan."
         " Names are those of [the notation](../notation.md).",
     ]
     for module, laws in law_modules():
@@ -312,20 +312,20 @@ def law_modules() -> Iterator[tuple[Any, list[Callable[..., Any]]]]:
 
 
 def _law(law: Callable[..., Any]) -> str:
-    """One law: signature, formula, parameters, answer, source, what it leaves out."""
+    """One law: signature, formula, parameters, answer, source, omissions."""
     doc = inspect.getdoc(law) or ""
     head = doc.partition("\n\n")[0]
     lines = [f"### `{law.__name__}({', '.join(inspect.signature(law).parameters)})`", "", _prose(head)]
     fields = _fields(doc)
     if fields.get("Parameters"):
         lines += ["", *(f"- `{name}` {_unescaped(text)}" for name, text in _parameters(fields["Parameters"]))]
-    told = ("Where", "Factor", "Offset", "Returns", "Source", "Leaves out")
-    lines += ["", *(f"*{name}*{_after(fields[name])}  " for name in told if fields.get(name))]
+    labels = ("Where", "Factor", "Offset", "Returns", "Source", "Leaves out")
+    lines += ["", *(f"*{name}*{_after(fields[name])}  " for name in labels if fields.get(name))]
     return "\n".join(lines).rstrip()
 
 
 def _after(text: str) -> str:
-    """What follows a label: a unit in brackets directly, else a colon first."""
+    """The text after a label: a unit in brackets directly, anything else after a colon."""
     return f" {_prose(text)}" if text.startswith("[") else f": {_prose(text)}"
 
 
@@ -453,9 +453,9 @@ def computed() -> Iterator[tuple[Path, Callable[[], str]]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write or check every computed file; 1 where one is stale or a live block fails."""
-    parser = argparse.ArgumentParser(description="Write or check what in the documentation is computed.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name what is stale")
+    """Write or check every file; 1 where one is stale or a block fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; name every stale file; exit with 1 if there is one")
     check = parser.parse_args(arguments).check
     status = 0
     for path, make in computed():

@@ -18,7 +18,7 @@ STREAMED = 0.9  # of HBM bandwidth: no kernel of these tables streams weights fa
 
 
 def expert_rows(table, device: str, precision: str) -> dict[str, np.ndarray]:
-    """Of every measured row: seconds at the roofs of the two products, bytes of the rest over HBM, the latency, its site."""
+    """Columns of the measured rows: seconds of the two products at their roofs, seconds of the rest at HBM bandwidth, latency, group."""
     mask = (table["device"] == device.replace("-", "_")) & (table["distribution"] == "balanced") & (table["kernel_source"] == KERNEL)
     mask &= table["moe_dtype"] == OPERANDS[precision][0]
     names = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "seconds")
@@ -52,10 +52,10 @@ def operator_time(row: dict, x, fill: float, launch: float, where=slice(None)):
 
 
 def fit_experts(table, device: str, precision: str, dense: dict) -> dict | None:
-    """Constants of a grouped product, held out by (hidden, inter, experts); None where those of a dense one predict as well.
+    """Constants of a grouped product, held out by (hidden, inter, experts); None where the constants of a dense product predict as well.
 
-    Both are judged with the same freedom: what the serving operator does besides is fitted out. A grouped product is no faster than
-    one product of its work: rows that say so ran on weights left as they were allocated, and constant operands draw less power.
+    The rest of the serving operator is fitted in both cases and then left out. A grouped product is at most as fast as one dense product
+    with the same FLOPs: faster rows were measured on uninitialised weights, and constant operands draw less power.
     """
     row, fixed = expert_rows(table, device, precision), (dense["fill"], dense["launch"])
     if not row["used"].any():

@@ -1,6 +1,6 @@
 """Fit the calibration records to measured operators and write them as TOML.
 
-Usage: python tools/fit_operators.py --data DIR --out src/ironlaw/catalog/data/calibration
+    python tools/fit_operators.py --data DIR --out src/ironlaw/catalog/data/calibration
 
 DIR holds gemm, attention_forward, mla_forward, moe and nccl.parquet, thinned from github ai-dynamo/aiconfigurator
 (Apache-2.0; latency in ms, NCCL message_size in elements). Needs ironlaw, numpy, scipy and pyarrow; deterministic.
@@ -46,7 +46,6 @@ TITLES = {
     "l40s": "NVIDIA L40S",
 }
 
-# one stated runtime per device: (software, kernel_source, why)
 # One stated runtime for every device: torch_flow, cuBLAS as PyTorch calls it. The vllm rows of the same table exceed the
 # best shape ever published (ml-engineering MAMF, a sustained benchmark) on large GEMMs: A100 0.93 against 0.869 of peak,
 # H100 0.85 against 0.803, B300 0.80 against 0.786; on GB200 they fall to 0.39.
@@ -197,7 +196,7 @@ def runtime_difference(table, device: str, precision: str, seconds: dict) -> tup
 
 
 def fit_attention(table, device: str, launch: float) -> dict:
-    """Constants of e s / (s + s0) R / (R + R0), FLOPs 2 b h s^2 d, R = b h s; what the serving operator does besides is fitted out."""
+    """Constants of e s / (s + s0) R / (R + R0), FLOPs 2 b h s^2 d, R = b h s; the rest of the serving operator is subtracted."""
     software, kernel = FLASH[device]
     mask = (table["device"] == device.replace("-", "_")) & (table["software"] == software) & (table["kernel_source"] == kernel)
     mask &= (table["step"] == 0) & (table["kv_cache_dtype"] == "bfloat16") & (table["head_dim"] == 128)
@@ -238,11 +237,11 @@ def fit_attention(table, device: str, launch: float) -> dict:
 
 
 LATENT_DIM = (192 + 128) / 2  # of DeepSeek's heads: queries and keys, values
-LATENT_LIMIT = 0.10  # median error above which latent attention gets constants of its own
+LATENT_LIMIT = 0.10  # median error above which latent attention gets separate constants
 
 
 def fit_latent(table, device: str, flash: dict) -> dict | None:
-    """What the flash constants say of latent attention, as ``flash["latent_note"]``; constants of its own where that is too far off."""
+    """Add the error of the flash constants on latent attention to ``flash["note"]``; where it is too large, return separate constants."""
     mask = (table["device"] == device.replace("-", "_")) & (table["kv_cache_dtype"] == "bfloat16") & (table["step"] == 0)
     b, h, s, t = pick(table, mask, "batch_size", "num_heads", "isl", "seconds")
     rate, floor = hardware(device), float(np.median(t[s <= 64]))
@@ -323,7 +322,7 @@ def fit_collective(table, device: str, operation: str, groups=(2, 4, 8), line: f
 
 
 def scaled(values: dict, **by: float) -> dict:
-    """The constants of a collective with some multiplied, those of smaller groups too."""
+    """The constants of a collective, also of its smaller groups, with some multiplied by factors."""
     made = values | {name: values[name] * factor for name, factor in by.items()}
     if "smaller" in values:
         made["smaller"] = {g: scaled(c, **by) for g, c in values["smaller"].items()}
@@ -331,7 +330,7 @@ def scaled(values: dict, **by: float) -> dict:
 
 
 def fit_point_to_point(table, device: str, line: float = 0.0) -> dict:
-    """Send and receive between two GPUs is NCCL's two-GPU all-to-all, of which half the size is the message."""
+    """Point to point, from NCCL's all-to-all between two GPUs: the message is half of its size."""
     two = fit_collective(table, device, "alltoall", groups=(2,), line=line)
     return two | dict(
         half_size=two["half_size"] / 2, note="NCCL send and receive, from the two-GPU all-to-all (message = half its size, factor 1)"
@@ -350,7 +349,7 @@ def middle(one: dict, other: dict) -> dict:
 
 
 def write_pcie(out: Path, table, software: str) -> None:
-    """A PCIe host nobody measured: between one whose sockets are joined badly and one whose are joined well."""
+    """Constants of a PCIe host without measurements: between hosts with slow and with fast links of their sockets."""
     blocks = []
     for name, op in (OPERATIONS | {"point_to_point": ""}).items():
         one, other = (
@@ -377,7 +376,7 @@ P6_B200 = {1: 5.4, 16: 64, 64: 157, 256: 229, 1024: 362, 4096: 377, 16384: 382}
 
 
 def fit_inter_node() -> dict:
-    """EFA constants: the whole time of the hierarchical all-reduce is charged to its ring of 32 ranks, S/8 a rail."""
+    """EFA constants; the whole time of the hierarchical all-reduce counts as its ring of 32 ranks with S/8 a rail."""
     total, bus = np.array(list(P6_B200)) * MIB, np.array(list(P6_B200.values())) * 1e9
     t, shard, factor = total * 2 * 31 / 32 / bus, total / 8, 2 * 31 / 32
 
@@ -410,7 +409,7 @@ def quantity(name: str, value: float, source: str, note: str = "") -> str:
 
 
 def block(title: str, values: dict, source: str, **sources: str) -> str:
-    """A TOML table of sourced numbers; ``note`` goes to the first number, ``NAME_note`` to that one.
+    """A TOML table of sourced numbers; ``note`` is the note of the first number, ``NAME_note`` that of NAME.
 
     ``sources`` names other sources by field; ``smaller`` becomes tables of their own.
     """
@@ -450,7 +449,7 @@ AMPERE_LIKE = ("a100-sxm", "l40s", "v100-sxm", "l4", "rtx-4090")  # the rest run
 
 
 def attention_blocks(device: str, values: dict, source: str) -> list[str]:
-    """The kernel generation that was measured first, then FlashAttention-2 where it is the older one."""
+    """The measured kernel generation first, then FlashAttention-2 if it is older."""
     generation = "flash-2" if device in AMPERE_LIKE else "flash-3"
     ratio, cited, why = BACKWARD[generation]
     why += "; carried from Hopper" if device.startswith(("b", "gb")) else ""
@@ -467,7 +466,7 @@ def attention_blocks(device: str, values: dict, source: str) -> list[str]:
 
 
 def bare(values: dict) -> dict:
-    """The constants without the fit's own record."""
+    """The constants without the statistics of the fit."""
     fitted = (
         "rows",
         "held_out_error",
@@ -488,7 +487,7 @@ def elementwise_block() -> str:
 
 
 def derived_gemms(gemm: dict, source: str, precisions: tuple[str, ...]) -> list[str]:
-    """Precisions not measured: FP16 runs the BF16 kernels; for the others the BF16 fractions are a prior."""
+    """Constants of precisions without measurements: FP16 runs the BF16 kernels; for the others the BF16 fractions are a prior."""
     plain = bare(gemm)
     notes = {"fp16": (source, "the constants of bf16: same kernels, same peak")}
     made = []
@@ -499,7 +498,7 @@ def derived_gemms(gemm: dict, source: str, precisions: tuple[str, ...]) -> list[
 
 
 def expert_blocks(experts: dict[str, dict]) -> list[str]:
-    """The grouped products that were measured, and FP16's, which run the kernels of BF16."""
+    """The measured grouped products, and those of FP16, which runs the kernels of BF16."""
     made = [block(f"experts.{p}", e, f"aic_moe_{p}", fill=f"aic_gemm_{p}", launch="aic_gemm_bf16") for p, e in experts.items()]
     if "bf16" in experts:
         made.append(
@@ -509,7 +508,7 @@ def expert_blocks(experts: dict[str, dict]) -> list[str]:
 
 
 def carried_experts(precision: str, gemm: dict, origin: dict) -> list[str]:
-    """A relative's grouped product: its efficiency over the dense one's, of this device's dense one."""
+    """A prior for the grouped product of a device: its dense efficiency times the ratio measured on a related device."""
     measured = "bf16" if precision == "fp16" else precision
     if measured not in origin["experts"]:
         return []
@@ -650,7 +649,7 @@ def write_fabrics(out: Path) -> None:
 
 
 def own_launch(gemm: dict[str, dict]) -> dict[str, dict]:
-    """Narrow products with the launch of the 16-bit one: the fixed time of the operator measured is that of its cast as well."""
+    """Products of narrow precisions with the launch time of the 16-bit product: their measured fixed time contains a cast."""
     made = {}
     for precision, found in gemm.items():
         note = f"the 16-bit product's; the {found['launch'] * 1e6:.3g} us of the operator measured are those of its cast as well, which a step counts with its casts"
@@ -659,7 +658,7 @@ def own_launch(gemm: dict[str, dict]) -> dict[str, dict]:
 
 
 def fit_device(out: Path, device: str, tables: dict) -> dict:
-    """Fit and write one measured device; returns its constants for the priors."""
+    """Fit and write one measured device; return its constants for the priors."""
     gemm = own_launch({p: g for p in OPERANDS if (g := fit_gemm(tables["gemm"], device, p))})
     experts = {p: e for p, g in gemm.items() if (e := fit_experts(tables["moe"], device, p, g))}
     attention = fit_attention(tables["attention_forward"], device, gemm["bf16"]["launch"])
@@ -711,7 +710,7 @@ def fit_device(out: Path, device: str, tables: dict) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--data", type=Path, required=True, help="folder with gemm, attention_forward, mla_forward, moe and nccl parquet files"
     )

@@ -1,8 +1,8 @@
-"""Write the run table that ships: the facts of a larger table that mapping a row needs, each with its source.
+"""Write the table of published runs that ships, from a larger table: the columns that the mapping rules read, and the sources.
 
-Usage: python tools/import_runs.py --runs TABLE.csv --out src/ironlaw/validate/data/runs.csv
+    python tools/import_runs.py --runs TABLE.csv --out src/ironlaw/validate/data/runs.csv
 
-Free text is not carried: of notes only the few words that a mapping rule reads.
+Notes are cut to the words that a mapping rule reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLUMNS = (
     "flash_attention", "attention_kernel", "compile", "cuda_graphs", "tp_comm_overlap", "offload", "step_time_s", "tokens_per_s_per_gpu",
     "tflops_per_gpu", "mfu", "memory_gb_per_gpu", "memory_unit", "memory_kind", "flops_convention", "notes",
 )  # fmt: skip
-# what a rule reads of a row's notes, and how it is written
+# (pattern in a row's notes, what is written in the table)
 WORDS = (
     (r"zero1 (?:shard )?group (?:= )?(\d+)", "zero1 group {0}"),
     (r"mixed_precision=(DEFAULT|PURE)", "mixed_precision={0}"),
@@ -29,8 +29,8 @@ WORDS = (
     (r"cpu_offloading_num_layers=(\d+)", "offloads {0} layers"),
     (r"precision label in table: (FP8-CS)", "{0}"),
 )
-# what a row's own recipe says otherwise than the table, read on 2026-11-22. MaxText: remat_policy=custom keeps what it names and computes
-# the rest again (AI-Hypercomputer/tpu-recipes, training/v5p; AI-Hypercomputer/maxtext, benchmarks/maxtext_v5p_model_configs.py).
+# corrections of the table from the recipes of its rows, read on 2026-11-22. MaxText: remat_policy=custom saves the tensors that it names
+# and recomputes the rest (AI-Hypercomputer/tpu-recipes, training/v5p; AI-Hypercomputer/maxtext, benchmarks/maxtext_v5p_model_configs.py).
 # MLPerf: github.com/mlcommons/training_results_v4.0, NVIDIA/benchmarks/llama2_70b_lora/implementations/nemo, conf/
 # megatron_gpt_peft_tuning_config.yaml (fp8_params with fp8; ACG, ACM and ACL unset) and config_*.sh (SP=1, FP8=True); Fujitsu and Oracle
 # ship the same scripts
@@ -49,7 +49,7 @@ CONVENTIONS = (("full", "attention counted in full"), ("non-causal", "attention 
 
 
 def shortened(row: dict[str, str]) -> dict[str, str]:
-    """One row with free text cut to the words that rules read."""
+    """One row; its notes cut to the words that rules read."""
     kept = {name: row.get(name, "") for name in COLUMNS}
     notes = [text.format(*m.groups()) for pattern, text in WORDS if (m := re.search(pattern, row["notes"], re.IGNORECASE))]
     head = re.search(r"\b(lora|sft|fine-tune|finetune|proxy)\b", row["notes"][:40], re.IGNORECASE)
@@ -70,9 +70,9 @@ def shortened(row: dict[str, str]) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, required=True, help="the larger table, CSV")
+    parser.add_argument("--out", type=Path, required=True, help="the table to write, CSV")
     given = parser.parse_args()
     with given.runs.open(encoding="utf-8-sig", newline="") as file:
         rows = [shortened(row) for row in csv.DictReader(file)]

@@ -1,4 +1,4 @@
-"""What every fit of measured operators shares: the devices, the tables' columns, the fit and its error held out."""
+"""Shared by the fits of measured operators: devices, columns of the tables, the fit, the held-out error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEVICES = {
     "gb300": dict(bf16=2500e12, fp8=5000e12, hbm=8e12, link=900e9),
     "l40s": dict(bf16=362.05e12, fp8=733e12, hbm=864e9, link=32e9),
 }
-# what the rows call a precision, and the bytes of an operand element with its scales
+# the name of a precision in the tables, and the bytes of an operand element with its scales
 OPERANDS = {"bf16": ("bfloat16", 2), "fp8": ("fp8", 1), "fp8-block": ("fp8_block", 1 + 4 / 128), "nvfp4": ("nvfp4", 0.5 + 1 / 16)}
 
 # the best shape of a long sustained search over the dense peak (MAMF): an efficiency above it is a short, cool measurement
@@ -49,12 +49,12 @@ def pick(columns: dict[str, np.ndarray], mask: np.ndarray, *names: str) -> list[
 
 
 def accelerator(device: str) -> str:
-    """The catalogue's name of the accelerator that was measured."""
+    """The catalogue's name of a measured accelerator."""
     return "a100-sxm-80gb" if device == "a100-sxm" else device
 
 
 def hardware(device: str) -> dict[str, float]:
-    """Peaks and bandwidths of the accelerator's own TOML file where there is one, else those of DEVICES."""
+    """Peaks and bandwidths from the accelerator's TOML file, or from DEVICES without one."""
     path = ACCELERATORS / f"{accelerator(device)}.toml"
     if not path.exists():
         return DEVICES[device]

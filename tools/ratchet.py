@@ -1,27 +1,28 @@
-"""Write how wrong held-out predictions of the published runs are, family by family, so that no change makes them worse unseen.
+"""Record the errors of held-out predictions in tests/ratchet.json, family by family, so that no change makes them worse unnoticed.
 
-    python tools/ratchet.py            print what moved and tighten tests/ratchet.json; write nothing, exit 1 if a family got worse
-    python tools/ratchet.py --check    print what moved, write nothing, exit 1 if a family got worse
+    python tools/ratchet.py            print what moved and write it; where a family got worse, write nothing and exit with 1
+    python tools/ratchet.py --check    print what moved; where a family got worse, exit with 1
 
-The median and the 90th percentile of |predicted / measured - 1| of each family of the headline, by constants that never saw it.
-A figure that is written is the lower of old and new, so that growth within the slack does not add up.
+The errors are the median and the 90th percentile of |predicted / measured - 1| of each family of the headline, predicted by constants
+that were fitted without it. The file stores the lower of the old and the new figure, so that growth within the slack does not add up.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 FILE = Path(__file__).parents[1] / "tests" / "ratchet.json"
-SLACK = 0.002  # what a figure may grow by before it counts: rounding, another numpy
+SLACK = 0.002  # how much a figure may grow before it counts: rounding, another numpy
 FIGURES = ("median", "p90")
 Figures = Mapping[str, Mapping[str, float]]
 
 
 def measure() -> dict[str, dict[str, float]]:
-    """The figures of every family of the headline, as the code stands."""
+    """The figures of every family of the headline, by the present code."""
     from ironlaw.validate.fit import held_out_times, read_record
     from ironlaw.validate.predict import prepare
     from ironlaw.validate.runs import read_runs
@@ -37,12 +38,12 @@ def measure() -> dict[str, dict[str, float]]:
 
 
 def read() -> dict[str, dict[str, float]]:
-    """The figures of the file; none where there is no file."""
+    """The figures of the file; no figures without a file."""
     return dict(json.loads(FILE.read_text(encoding="utf-8"))) if FILE.is_file() else {}
 
 
 def moved(old: Figures, new: Figures) -> Iterator[tuple[str, str, float | None, float | None]]:
-    """(family, figure, old, new) of all that differs; None where a family is on one side only."""
+    """(family, figure, old, new) of every difference; None for a family that only one side has."""
     for family in dict.fromkeys((*old, *new)):
         for name in ("n", *FIGURES):
             before, after = old.get(family, {}).get(name), new.get(family, {}).get(name)
@@ -51,7 +52,7 @@ def moved(old: Figures, new: Figures) -> Iterator[tuple[str, str, float | None, 
 
 
 def worse(old: Figures, new: Figures) -> list[str]:
-    """A line for every figure that grew by more than the slack, and for every family that is gone."""
+    """One line for every figure that grew by more than the slack, and for every missing family."""
     lines = [f"{family}: no run is scored any more" for family in old if family not in new]
     for family, name, before, after in moved(old, new):
         if name in FIGURES and before is not None and after is not None and after > before + SLACK:
@@ -60,7 +61,7 @@ def worse(old: Figures, new: Figures) -> list[str]:
 
 
 def tightened(old: Figures, new: Figures) -> dict[str, dict[str, float]]:
-    """The new figures, none above what it was.
+    """The new figures, none above its old value.
 
     >>> tightened({"a": {"n": 1, "median": 0.1, "p90": 0.3}}, {"a": {"n": 2, "median": 0.101, "p90": 0.2}})
     {'a': {'n': 2, 'median': 0.1, 'p90': 0.2}}
@@ -71,30 +72,31 @@ def tightened(old: Figures, new: Figures) -> dict[str, dict[str, float]]:
     }
 
 
-def main(arguments: list[str]) -> int:
-    """Print what moved; write it unless asked only to check."""
-    if arguments not in ([], ["--check"]):
-        print(__doc__)
-        return 2
+def main(arguments: list[str] | None = None) -> int:
+    """Print what moved, and write it unless asked only to check."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a family got worse")
+    check = parser.parse_args(arguments).check
     old, new = read(), measure()
     changes = list(moved(old, new))
     for family, name, before, after in changes:
-        print(f"{family:<20}{name:<8}{_told(name, before):>9} -> {_told(name, after)}")
+        print(f"{family:<20}{name:<8}{show(name, before):>9} -> {show(name, after)}")
     if not changes:
         print("nothing moved")
     lines = worse(old, new)
     for line in lines:
         print(f"worse, {line}")
-    if arguments or lines:
+    if check or lines:
         return 1 if lines else 0
     FILE.write_text(json.dumps(tightened(old, new), indent=1) + "\n", encoding="utf-8")
     print(f"wrote {FILE.name}")
     return 0
 
 
-def _told(name: str, value: float | None) -> str:
+def show(name: str, value: float | None) -> str:
+    """A figure as it is printed."""
     return "-" if value is None else f"{value:g}" if name == "n" else f"{value:.2%}"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
