@@ -6,14 +6,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml README.md $(shell find src -name '*.py' -o -name '*.toml' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: estimate test test-fast test-torch lint types docs numbers bench bench-rivals clean
+.PHONY: estimate test test-all lint types test-quick test-slow test-torch numbers bench bench-check bench-rivals docs same-answers clean
 
 # Sets up, then estimates Llama 3 70B on 512 H100s from its config.json.
 estimate: $(VENV)/installed
 	$(BIN)/ironlaw estimate examples/llama-3-70b-512-h100.toml
 
-# Sets up and runs everything a change must pass.
-test: lint types test-fast test-torch numbers bench
+# Sets up, then checks that everything is right: style, types, and every quick test. No figure of time decides.
+test: lint types test-quick
+
+# What is slower and not in `make test`. The figures of `bench` are a report: one over its budget fails only `make bench-check`.
+test-all: test-slow test-torch numbers bench
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -22,27 +25,38 @@ lint: $(VENV)/dev
 types: $(VENV)/dev $(VENV)/installed
 	$(BIN)/mypy
 
-# All tests but the torch group, against the installed package.
-test-fast: $(VENV)/dev $(VENV)/installed
-	$(BIN)/python -m pytest
+# One process for each core; `worksteal` gives neighbouring tests to one process, so that they share their fixtures.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+
+test-quick: $(VENV)/dev $(VENV)/installed
+	$(PYTEST) -m "not slow"
+
+# The tests marked slow, and the tests of properties once more, on newly drawn examples.
+test-slow: $(VENV)/dev $(VENV)/installed
+	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile random
 
 # The laws against what torch counts.
 test-torch: $(VENV)/torch $(VENV)/installed
 	$(BIN)/python -m pytest tests/torch
 
-# Whole processes and library calls against their budgets.
+# What a change moves of the held-out errors, family by family; fails where one grew.
+numbers: $(VENV)/dev $(VENV)/installed
+	$(BIN)/python tools/ratchet.py --check
+
+# Time and memory beside their budgets, printed and written to build/benchmarks.txt.
 bench: $(VENV)/dev $(VENV)/installed
-	$(BIN)/python tools/bench.py
-	$(BIN)/python tools/bench_search.py
-	$(BIN)/python tools/bench_traces.py
+	$(BIN)/python benchmarks/run.py --out build/benchmarks.txt
+
+bench-check: $(VENV)/dev $(VENV)/installed
+	$(BIN)/python benchmarks/run.py --check
 
 # Traces of 55 MB and 1 GB, also against HolisticTraceAnalysis in an environment of its own; takes minutes, 10 GB of memory and 2 GB of disk.
 bench-rivals: $(VENV)/dev $(VENV)/installed $(VENV)-rivals/installed
-	$(BIN)/python tools/bench_traces.py --full --rival $(VENV)-rivals/bin/python
+	$(BIN)/python benchmarks/run.py traces --full --rival $(VENV)-rivals/bin/python --check
 
-# What the change moves of the held-out errors, family by family; fails where one grew.
-numbers: $(VENV)/dev $(VENV)/installed
-	$(BIN)/python tools/ratchet.py --check
+# Compares every number of many answers with those of another commit: make same-answers BASE=main
+same-answers: $(VENV)/dev $(VENV)/installed
+	$(BIN)/python tools/same_answers.py since $(BASE)
 
 docs: $(VENV)/dev $(VENV)/installed
 	$(BIN)/python tools/docs.py

@@ -1,7 +1,6 @@
-"""Searches of named spaces against their budgets: library call, cold command, memory, answers to a changed question, bits.
+"""Searches of large spaces: library call, cold command, memory, answers to a changed question, equality with ``estimate`` in bits.
 
-Run with ``make bench``. The spaces stand in benchmarks/spaces: axes and values as committed, every plan legal and unlike all
-others. A call is the best of five and a command of three, as the machines this runs on share their cores.
+The spaces are in benchmarks/spaces. A call is the best of five and a command the best of three: other programs share the machine.
 """
 
 from __future__ import annotations
@@ -15,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SPACES = Path(__file__).parents[1] / "benchmarks" / "spaces"
+from figures import Figure, WrongError
+
+SPACES = Path(__file__).parent / "spaces"
 CALCULON = (13, 20)  # plans a second and core, measured beside this project on two cores; Calculon 0.1, isc 2023
 
 
 @dataclass(frozen=True)
 class Named:
-    """A space, its question, and what it must come to."""
+    """A space, its question, and its limits."""
 
     space: str
     question: dict[str, Any]
@@ -81,7 +82,7 @@ print(json.dumps({**found.space, "call": min(taken), "again": again_taken, "same
 
 
 def measured(named: Named) -> dict[str, Any]:
-    """What a process of its own makes of a space."""
+    """Times and counts of a space, measured in a new process."""
     space = str(SPACES / f"{named.space}.toml")
     done = subprocess.run([sys.executable, "-c", CHILD, json.dumps(named.question), space], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
@@ -100,35 +101,24 @@ def cold(named: Named) -> float:
     return min(taken)
 
 
-def main() -> int:
-    over = []
+def figures() -> list[Figure]:
+    """Times and memory of every space; a space that answers wrongly raises."""
+    found = []
     for named in NAMED:
-        found = measured(named)
-        whole = cold(named) if named.cold else None
-        rate = found["legal"] / found["call"]
-        print(f"{named.space}: {found['legal']:,} legal plans on {found['rows']:,} mesh rows, about {found['options']:.0f} choices each")
-        print(f"  library call with the first 100   {found['call']:6.2f} s (budget {named.call})")
-        if whole is not None:
-            print(f"  cold command                      {whole:6.2f} s (budget {named.cold})")
-        print(f"  other price, tokens and deadline  {found['again'] * 1e3:6.0f} ms (budget 150)")
-        print(f"  peak memory                       {found['peak']:6.0f} MB (budget {named.memory:.0f})")
-        print(f"  decided                           {rate:,.0f} plans a second; Calculon {CALCULON[0]} to {CALCULON[1]} a core")
-        print(f"  first 100 equal to estimate       {'in order and in bits' if found['same'] else 'NO'}")
-        broken = {
-            "call": found["call"] > named.call,
-            "cold command": whole is not None and whole > (named.cold or 0.0),
-            "changed question": found["again"] > 0.15,
-            "memory": found["peak"] > named.memory,
-            "rows": found["rows"] < named.rows,
-            "legal plans": found["legal"] < named.legal,
-            "an empty answer": not found["listed"],
-            "bits": not found["same"],
+        got = measured(named)
+        expected = {
+            "the first 100 are those of estimate, in order and in bits": got["same"],
+            f"at least {named.rows} mesh rows": got["rows"] >= named.rows,
+            f"at least {named.legal} legal plans": got["legal"] >= named.legal,
+            "an answer that is not empty": bool(got["listed"]),
         }
-        over += [f"{named.space}: {what}" for what, wrong in broken.items() if wrong]
-    for name in over:
-        print(f"over budget: {name}")
-    return 1 if over else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        if missing := [what for what, right in expected.items() if not right]:
+            raise WrongError(f"{named.space}: expected {', '.join(missing)}")
+        subject = f"{named.space}: {got['legal']:,} legal plans on {got['rows']:,} mesh rows, about {got['options']:.0f} choices each"
+        found.append(Figure(subject, "library call with the first 100", got["call"], "s", named.call))
+        if named.cold:
+            found.append(Figure(subject, "cold command", cold(named), "s", named.cold))
+        found.append(Figure(subject, "other price, tokens and deadline", got["again"], "s", 0.15))
+        found.append(Figure(subject, "peak memory", got["peak"], "MB", named.memory))
+        found.append(Figure(subject, f"rate (Calculon {CALCULON[0]} to {CALCULON[1]} a core)", got["legal"] / got["call"], "plans/s"))
+    return found

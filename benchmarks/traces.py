@@ -1,13 +1,11 @@
-"""Reading and diagnosing a trace against its budgets: ``orjson.loads`` of the same bytes, and the tool people use today.
+"""Reading and diagnosing a trace, relative to ``orjson.loads`` of the same bytes and to the tool people use today.
 
-Run with ``make bench``: a made trace of 55 MB, and the same repeated to 220 MB; ``--full`` repeats it to 1 GB, ``--trace FILE`` takes a
-real one, ``--rival PYTHON`` also runs HolisticTraceAnalysis with that Python (``make bench-rivals``). Every figure is of a fresh process,
-ours a whole one from start to exit, and the best of a few taken in turn, as the machines this runs on share their cores. Exits 1 over budget.
+The trace is a made one of 55 MB, and the same repeated to 220 MB. Every figure is of a new process, ours a whole one from start to exit,
+and the best of a few taken in turn: other programs share the machine.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import os
 import shutil
@@ -18,7 +16,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-RATIO, RIVAL_RATIO, MEMORY = 2.5, 3.0, 3 * 2**30  # times orjson.loads, times faster than the rival, bytes
+from figures import Figure, WrongError
+
+RATIO, RIVAL_RATIO, MEMORY = 2.5, 3.0, 3 * 2**10  # times orjson.loads, times faster than the rival, MiB
+RUNS, LIMIT = 3, 600.0  # processes a reader and file, seconds a process may take
 TOOL = Path(__file__).with_name("made_trace.py")
 MB = 1e6
 
@@ -99,41 +100,33 @@ def in_turn(commands: dict[str, list[str]], runs: dict[str, int], limit: float) 
     }
 
 
-def case(file: Path, runs: int, rival: str | None, orjson: bool, limit: float) -> list[str]:
-    """Measure one file, print a line for each reader, and return what is over budget."""
-    size = file.stat().st_size
-    commands = {"ironlaw": [part.replace("FILE", str(file)) for part in OURS]}
-    if orjson:
-        commands["orjson.loads"] = [sys.executable, "-c", ORJSON, str(file)]
+def measure_file(file: Path, runs: int, rival: str | None) -> list[Figure]:
+    """Seconds and memory of every reader of one file; a diagnosis that fails raises."""
+    commands = {"ironlaw": [part.replace("FILE", str(file)) for part in OURS], "orjson.loads": [sys.executable, "-c", ORJSON, str(file)]}
     if rival:
         commands["HTA"] = [rival, "-c", RIVAL, str(file)]
-    found = in_turn(commands, {name: 1 if name == "HTA" else runs for name in commands}, limit)
-    ours = found["ironlaw"]
-    print(f"{file.name}, {size / MB:,.0f} MB")
+    found = in_turn(commands, {name: 1 if name == "HTA" else runs for name in commands}, LIMIT)
+    ours, subject = found["ironlaw"], f"{file.name}, {file.stat().st_size / MB:,.0f} MB"
+    if ours.status:
+        raise WrongError(f"{file.name}: ironlaw diagnose ended with status {ours.status} after {ours.seconds:.0f} s")
+    figures = []
     for name, one in found.items():
         if one.status:
-            print(f"  {name:<14}did not finish: ended with status {one.status} after {one.seconds:.0f} s (limit {limit:.0f})")
+            print(f"{file.name}: {name} did not finish: ended with status {one.status} after {one.seconds:.0f} s (limit {LIMIT:.0f})")
             continue
-        print(
-            f"  {name:<14}{one.seconds:8.2f} s {one.memory / 2**20:8,.0f} MiB   ironlaw takes {ours.seconds / one.seconds:5.2f} of its time"
-        )
-    over = []
-    if ours.status:
-        over.append("ironlaw failed")
-    if ours.memory > MEMORY:
-        over.append(f"memory {ours.memory / 2**30:.2f} GiB (budget {MEMORY / 2**30:.0f})")
-    if orjson and found["orjson.loads"].status == 0 and ours.seconds > RATIO * found["orjson.loads"].seconds:
-        over.append(f"{ours.seconds / found['orjson.loads'].seconds:.2f} times orjson.loads (budget {RATIO})")
-    if rival and found["HTA"].status == 0:
-        if ours.seconds * RIVAL_RATIO > found["HTA"].seconds:
-            over.append(f"{found['HTA'].seconds / ours.seconds:.2f} times faster than HTA (budget {RIVAL_RATIO})")
-        if ours.memory > found["HTA"].memory:
-            over.append("more memory than HTA")
-    return [f"{file.name}: {what}" for what in over]
+        figures.append(Figure(subject, name, one.seconds, "s"))
+        memory = MEMORY if name == "ironlaw" else None
+        figures.append(Figure(subject, f"{name}, memory", one.memory / 2**20, "MiB", memory))
+        if name == "orjson.loads":
+            figures.append(Figure(subject, "ironlaw over orjson.loads", ours.seconds / one.seconds, "times", RATIO))
+        if name == "HTA":
+            figures.append(Figure(subject, "ironlaw over HTA", ours.seconds / one.seconds, "times", 1 / RIVAL_RATIO))
+            figures.append(Figure(subject, "ironlaw over HTA, memory", ours.memory / one.memory, "times", 1.0))
+    return figures
 
 
-def made(folder: Path, trace: Path | None, megabytes: tuple[int, ...]) -> list[Path]:
-    """The files to measure: the first as made or given, the others it repeated. Made by processes of their own, so that this one stays small."""
+def make_files(folder: Path, trace: Path | None, megabytes: tuple[int, ...]) -> list[Path]:
+    """The first file made or given, the others repeat it. Other processes write them: this one stays small."""
     first = folder / (f"{trace.name.split('.')[0]}.json" if trace else f"made-{megabytes[0]}.json")
     if trace is None:
         subprocess.run([sys.executable, str(TOOL), "make", str(first), str(megabytes[0])], check=True)
@@ -147,25 +140,12 @@ def made(folder: Path, trace: Path | None, megabytes: tuple[int, ...]) -> list[P
     return found
 
 
-def main() -> int:
-    """Measure every case."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="repeat the trace to 1 GB instead of 220 MB")
-    parser.add_argument("--trace", type=Path, help="a real trace instead of the made one")
-    parser.add_argument("--rival", metavar="PYTHON", help="a Python that has HolisticTraceAnalysis")
-    parser.add_argument("--runs", type=int, default=3, help="processes a reader and file; large files get fewer")
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds a process may take")
-    given = parser.parse_args()
-    over = []
+def figures(trace: Path | None, full: bool, rival: str | None) -> list[Figure]:
+    """Every figure of two files: a small one, and the same repeated to 220 MB, or to 1 GB where ``full``."""
+    found = []
     with tempfile.TemporaryDirectory() as folder:
-        for file in made(Path(folder), given.trace, (55, 1000 if given.full else 220)):
-            runs = max(1, min(given.runs, round(given.runs * 70 * MB / file.stat().st_size)))
-            over += case(file, runs, given.rival, True, given.limit)
+        for file in make_files(Path(folder), trace, (55, 1000 if full else 220)):
+            runs = max(1, min(RUNS, round(RUNS * 70 * MB / file.stat().st_size)))
+            found += measure_file(file, runs, rival)
             file.unlink()
-    for name in over:
-        print(f"over budget: {name}")
-    return 1 if over else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return found

@@ -1,15 +1,18 @@
-"""A trace as ``torch.profiler`` would have written it, made for benchmarks, and any trace repeated to a size.
+"""Make a trace for benchmarks as ``torch.profiler`` would write it, or repeat a trace to a size.
 
-``made_trace.py make FILE MB`` writes training steps of a transformer on one device: operators with their inputs, Python frames, launches,
-flows, memory events and kernels, each about as frequent and as long as in traces of real runs. ``made_trace.py repeat FROM TO MB`` writes
-the events of a trace again and again, each time later and with other correlations, and never holds more than one copy.
+    python benchmarks/made_trace.py make FILE MB
+    python benchmarks/made_trace.py repeat FROM TO MB
+
+``make`` writes training steps of a transformer on one device: operators with their inputs, Python frames, launches, flows, memory events
+and kernels, each about as frequent and as long as in traces of real runs. ``repeat`` writes the events of a trace again and again, each
+time later and with other correlations; only one copy is in memory.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -80,10 +83,10 @@ def event(cat: str, name: str, thread: tuple[int, int], at: float, takes: float,
 
 
 class Maker:
-    """Steps of training, one event after another; the host runs ahead of the device until it waits at the end of a step."""
+    """Training steps, event by event; the host runs ahead of the device and waits at the end of a step."""
 
     def __init__(self) -> None:
-        self.now = self.free = BASE  # [us] of the host; when the device has done all it was given
+        self.now = self.free = BASE  # [us] clock of the host; time at which the device has finished all its work
         self.id, self.correlation, self.frame, self.numbers = 1, 480_000, 1, 0
 
     def step(self, number: int) -> Iterator[str]:
@@ -98,7 +101,7 @@ class Maker:
         yield event("user_annotation", f"ProfilerStep#{number}", (PID, PID), start, self.now - start, self.numbered())
 
     def layer(self, way: int, layer: int) -> Iterator[str]:
-        """What a layer calls, and on the way back the sum of its gradients."""
+        """The calls of a layer; backward also the reduction of its gradients."""
         for place, call in enumerate(CALLS):
             yield from self.frames(layer, place)
             yield from self.call(call, 1 + way)
@@ -137,23 +140,23 @@ class Maker:
         )
 
     def numbered(self) -> str:
-        """Arguments every host event has."""
+        """The arguments that every host event has."""
         self.id += 1
         return f'"External id": {self.id},"Record function id": 0, "Ev Idx": {self.id - 1}'
 
     def mark(self, name: str, takes: float) -> str:
-        """An annotation during which the host does nothing else."""
+        """An annotation; the host does nothing else meanwhile."""
         self.now += takes
         return event("user_annotation", name, (PID, PID), self.now - takes, takes, self.numbered())
 
     def query(self, at: float) -> str:
-        """A call of the runtime that launches nothing."""
+        """A runtime call without a launch."""
         self.correlation += 1
         about = f'"External id": {self.id}, "cbid": 275, "correlation": {self.correlation}'
         return event("cuda_runtime", "cudaStreamIsCapturing", (PID, PID), at, 0.7, about)
 
     def launch(self, name: str, takes: float) -> str:
-        """A call of the runtime that ends now."""
+        """A runtime call that ends now."""
         self.correlation += 1
         about = f'"External id": {self.id}, "cbid": 211, "correlation": {self.correlation}'
         return event("cuda_runtime", name, (PID, PID), self.now - takes, takes, about)
@@ -241,23 +244,26 @@ def _written(file: TextIO, parts: tuple[str, ...]) -> int:
 
 
 def _end(text: str, start: int) -> int:
-    """Where the array that begins at ``start`` ends: the last bracket at which what stands before it is a whole value."""
+    """The index of the closing bracket of the array that begins before ``start``."""
     decoder, at = json.JSONDecoder(), start - 1
     return decoder.raw_decode(text, at)[1] - 1
 
 
-def main(arguments: list[str]) -> int:
+def main() -> None:
     """Run one of the two commands."""
-    match arguments:
-        case ["make", target, megabytes]:
-            make(Path(target), int(float(megabytes) * 1e6))
-        case ["repeat", source, target, megabytes]:
-            repeat(Path(source), Path(target), int(float(megabytes) * 1e6))
-        case _:
-            print(__doc__)
-            return 2
-    return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb, files in (("make", ("target",)), ("repeat", ("source", "target"))):
+        command = verbs.add_parser(verb)
+        for name in files:
+            command.add_argument(name, type=Path)
+        command.add_argument("megabytes", type=float)
+    given = parser.parse_args()
+    if given.verb == "make":
+        make(given.target, int(given.megabytes * 1e6))
+    else:
+        repeat(given.source, given.target, int(given.megabytes * 1e6))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()
