@@ -11,7 +11,9 @@ import paths
 from ironlaw import units
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
-from ironlaw.questions.lessons.ask import CLASSES, classify, lessons, scale_of
+from ironlaw.questions.lessons import lessons
+from ironlaw.questions.lessons.advice import CLASSES
+from ironlaw.questions.lessons.rules_of_thumb import classify_bottleneck, recommend_scale
 from ironlaw.questions.lessons.techniques import TECHNIQUES
 from ironlaw.terms import BOUNDS
 
@@ -24,15 +26,15 @@ def answer():
     return lessons("llama-3-70b", **ASK, zero=1)
 
 
-def test_the_scaling_table_of_document_003():
+def test_the_rule_of_thumb_on_scale():
     case = CASES["S003-67"]
-    read = [scale_of(units.parse_count(model, "model"), units.parse(data, "B", "data")) for model, data in case["inputs"]["cases"]]
+    read = [recommend_scale(units.parse_count(model, "model"), units.parse(data, "B", "data")) for model, data in case["inputs"]["cases"]]
     assert read == case["expected"]["answers"]
 
 
-def test_the_flowchart_of_document_003():
+def test_the_flowchart_of_utilisation():
     case = CASES["S003-68"]
-    read = [classify({"gpu_utilization": busy / 100.0, "memory_used": used}) for busy, used in case["inputs"]["cases"]]
+    read = [classify_bottleneck({"gpu_utilization": busy / 100.0, "memory_used": used}) for busy, used in case["inputs"]["cases"]]
     assert read == case["expected"]["answers"]
 
 

@@ -1,9 +1,9 @@
-"""``ironlaw lessons``: what each optimisation does to a plan."""
+"""``ironlaw lessons``: what each optimisation does to a plan, and tables about training."""
 
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.lessons.ask import OPTIONS
+from ironlaw.questions.lessons.options import OPTIONS
 
 EXAMPLES = """\
   ironlaw lessons llama-3-8b --on h100-sxm --gpus 64
@@ -13,5 +13,5 @@ EXAMPLES = """\
   ironlaw lessons gpt-3-175b --table checkpoints
 """
 command = command_of(
-    "lessons", OPTIONS, "Try every optimisation on a plan: what it gains, what it costs, what to combine.", EXAMPLES, positional="model"
+    "lessons", OPTIONS, "Try every optimisation on a plan: its gain, its cost, which to combine.", EXAMPLES, positional="model"
 )

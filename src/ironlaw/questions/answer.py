@@ -72,6 +72,11 @@ def read(given: Mapping[str, Any], options: Mapping[str, Option], verb: str) -> 
     return values
 
 
+def filled_columns(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """The columns that have a value in some row."""
+    return tuple(column for column in columns if any(row.get(column.key) not in (None, "") for row in rows))
+
+
 def need(values: Mapping[str, Any], *names: str) -> None:
     """Refuse a question without one of these options."""
     for name in names:

@@ -1,4 +1,4 @@
-"""The tables of ``ironlaw lessons --table``, a module each, and the sourced numbers some of them stand on."""
+"""The tables of ``ironlaw lessons --table``, one module each, and the sourced numbers in their TOML files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.sourced import Source, Sourced
 
 
-def numbers(name: str) -> tuple[dict[str, Any], dict[str, Source]]:
+def read_numbers(name: str) -> tuple[dict[str, Any], dict[str, Source]]:
     """The TOML file of a table, and its sources by key."""
-    found = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
-    sources = found.pop("sources")
-    return found, {key: Source(key, s["title"], s["url"], str(s["read"]), s["grade"]) for key, s in sources.items()}
+    numbers = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
+    sources = numbers.pop("sources")
+    return numbers, {key: Source(key, s["title"], s["url"], str(s["read"]), s["grade"]) for key, s in sources.items()}
 
 
 def sourced(value: float, unit: str, text: str, source: Source, note: str = "") -> Sourced:
-    """A number of such a file, as it was written."""
+    """A number of a TOML file with its source."""
     return Sourced(float(value), unit, text, source, note)
+
+
+def dense_peak(accelerator: Accelerator) -> Sourced:
+    """The dense bf16 rate of an accelerator, or its fp16 or fp32 rate where it has none."""
+    return next(accelerator.peak[name] for name in ("bf16", "fp16", "fp32") if name in accelerator.peak)

@@ -1,4 +1,4 @@
-"""Number formats: what their bits hold, what is stored in them, and which accelerators multiply them at what dense rate."""
+"""Number formats: their range and precision, their use in training, and the accelerators that multiply them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ironlaw.terms import Term, leaf
 
 @dataclass(frozen=True)
 class Format:
-    """A format by its bits. ``peak`` is the catalogue's name of its dense rate; ``scaled`` says whether its numbers need a scale."""
+    """A number format by its bits."""
 
     name: str
     exponent_bits: float
     mantissa_bits: float
-    infinities: float  # 1: the top exponent is kept for infinities and NaN (IEEE 754)
-    nan_code: float  # where it is not: 1, the last code is NaN
-    size: float  # bytes as it is stored
-    peak: str
-    stored: str
-    scaled: str
+    infinities: float  # 1: the top exponent is reserved for infinities and NaN (IEEE 754)
+    nan_code: float  # 1: only the last code is NaN
+    size: float  # bytes in memory
+    peak: str  # the catalogue's name of its dense rate
+    use: str
+    scaled: str  # what needs a scale
 
 
 FORMATS = (
     Format("fp32", 8, 23, 1, 0, 4.0, "fp32", "master weights, optimizer states, sums, losses", "no"),
-    Format("tf32", 8, 10, 1, 0, 4.0, "tf32", "nothing: operands of a product, held in fp32", "no"),
+    Format("tf32", 8, 10, 1, 0, 4.0, "tf32", "operands of products, stored as fp32", "no"),
     Format("bf16", 8, 7, 1, 0, 2.0, "bf16", "weights, activations, gradients", "no: the range of fp32"),
     Format("fp16", 5, 10, 1, 0, 2.0, "fp16", "weights, activations, gradients", "of the loss"),
     Format("fp8 E4M3", 4, 3, 0, 1, 1.0, "fp8", "operands of forward products", "of a tensor, row or block"),
@@ -40,14 +40,14 @@ FORMATS = (
 COLUMNS = (
     Column("format", "format"), Column("exponent", "exponent bits", "1"), Column("mantissa", "mantissa bits", "1"),
     Column("largest", "largest", "1"), Column("normal", "least normal", "1"), Column("subnormal", "least subnormal", "1"),
-    Column("digits", "decimal digits", "1"), Column("size", "bytes", "1"), Column("stored", "holds"), Column("scale", "needs a scale"),
-    Column("devices", "multiplied by"),
+    Column("digits", "decimal digits", "1"), Column("size", "bytes", "1"), Column("stored", "used for"), Column("scale", "scale"),
+    Column("devices", "accelerators"),
 )  # fmt: skip
-_MI300 = "the fp8 of MI300X and MI325X has another bias and no infinities (fnuz): its E4M3 ends at 240, not at 448"
+MI300_FP8 = "fp8 on MI300X and MI325X has another bias and no infinities (fnuz): its largest E4M3 number is 240, not 448"
 
 
 def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
-    """The formats, and the dense rates of every accelerator of the catalogue, or of the one that is asked."""
+    """The formats, and their dense rates on every accelerator of the catalogue, or on the given one."""
     asked = [values["on"]] if "on" in values else load.names("accelerators", folders)
     devices = [load.record("accelerators", name, folders) for name in asked]
     terms: list[Term] = []
@@ -63,40 +63,41 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
             "format": one.name, "exponent": one.exponent_bits, "mantissa": one.mantissa_bits, "largest": float(top.value),
             "normal": float(normal.value), "subnormal": float(least.value),
             "digits": round(float(law.decimal_digits(one.mantissa_bits)), 1),
-            "size": one.size, "stored": one.stored, "scale": one.scaled, "devices": f"{len(able)} of {len(devices)}",
+            "size": one.size, "stored": one.use, "scale": one.scaled, "devices": f"{len(able)} of {len(devices)}",
         })  # fmt: skip
     peaks = tuple(dict.fromkeys(one.peak for one in FORMATS))
     rates = []
     for device in devices:
         chosen = bind_precision(device.name, folders)
-        told = {peak: device.peak[peak].value if peak in device.peak else None for peak in peaks}
-        needs = "of the loss" if chosen == "fp16" else "no"
-        rates.append({"accelerator": device.name, **told, "chosen": chosen, "loss_scaling": needs})
+        peak = {name: device.peak[name].value if name in device.peak else None for name in peaks}
+        scaling = "of the loss" if chosen == "fp16" else "no"
+        rates.append({"accelerator": device.name, **peak, "chosen": chosen, "loss_scaling": scaling})
     by = {row["format"]: row for row in rows}
     scale = leaf("loss scale of fp16", law.loss_scale, "1", largest=by["fp16"]["largest"], gradient=1.0)
     terms.append(scale)
     power = float(scale.value)
     headline = [
-        f"fp16 ends at {by['fp16']['largest']:,.0f}: a greater activation or gradient is infinite; bf16 goes to "
+        f"the largest fp16 number is {by['fp16']['largest']:,.0f}: larger activations or gradients become infinite; bf16 reaches "
         f"{by['bf16']['largest']:.3g}",
-        f"fp16 loses what is below {by['fp16']['subnormal']:.3g}, so the loss is scaled up; bf16 keeps down to "
-        f"{by['bf16']['subnormal']:.3g}, fp32 to {by['fp32']['subnormal']:.3g}",
-        f"a loss of up to 1 takes a scale of 2^{math.log2(power):.0f} at most, which keeps gradients from "
+        f"the least fp16 number is {by['fp16']['subnormal']:.3g}: smaller gradients become zero, so the loss is scaled up; bf16 reaches "
+        f"{by['bf16']['subnormal']:.3g}, fp32 {by['fp32']['subnormal']:.3g}",
+        f"a loss of up to 1 allows a scale of 2^{math.log2(power):.0f}, which keeps gradients from "
         f"{by['fp16']['subnormal'] / power:.2g}; a dynamic scale is halved at each overflow",
-        f"as OCP defines them, E4M3 ends at {by['fp8 E4M3']['largest']:g} and E5M2 at {by['fp8 E5M2']['largest']:,.0f}",
+        f"in the OCP definition the largest E4M3 number is {by['fp8 E4M3']['largest']:g}, the largest E5M2 number"
+        f" {by['fp8 E5M2']['largest']:,.0f}",
     ]
     shown = tuple(
         c if c.key not in ("largest", "normal", "subnormal") else Column(f"{c.key}_text", c.title) for c in COLUMNS
-    )  # 3.4e+38 as a text: a page rounds numbers to thousands
+    )  # as text such as 3.4e+38, as the page would print all digits
     for row in rows:
         row |= {f"{key}_text": _text(row[key]) for key in ("largest", "normal", "subnormal")}
-    chosen_columns = (Column("chosen", "taken by default"), Column("loss_scaling", "then needs a scale"))
+    chosen_columns = (Column("chosen", "default precision"), Column("loss_scaling", "scale"))
     columns = (Column("accelerator", "accelerator"), *(Column(peak, peak, "FLOP/s") for peak in peaks), *chosen_columns)
-    warnings = [_MI300] if {"mi300x", "mi325x"} & {device.name for device in devices} else []
+    warnings = [MI300_FP8] if {"mi300x", "mi325x"} & {device.name for device in devices} else []
     return Answer(
         "Number formats",
         headline,
-        (Table("formats", "What their bits hold", shown, rows), Table("rates", "Dense rates of products", columns, rates)),
+        (Table("formats", "Range and precision", shown, rows), Table("rates", "Dense rates", columns, rates)),
         terms,
         {},
         [],

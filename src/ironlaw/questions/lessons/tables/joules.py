@@ -1,4 +1,4 @@
-"""Joules of a byte over each way it can go, and with a model what a step spends on moving beside computing."""
+"""Energy of moving a byte through each memory and link; with a model, the energy a step spends on moving data."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.law import energy
 from ironlaw.questions.answer import Answer, Column, Table, need
-from ironlaw.questions.lessons.tables import numbers, sourced
+from ironlaw.questions.lessons.tables import dense_peak, read_numbers, sourced
 from ironlaw.terms import Term, leaf, total
 
-_NEWER = "whatever memory the device has is charged as HBM2E, the newest with a public number"
+HBM2E = "memory traffic is counted as HBM2E, the newest memory with a public number"
 PICO = 1e-12
 TIERS = (
-    Column("tier", "way"), Column("pj_per_bit", "pJ/bit", "1"), Column("per_flop", "an fp16 operand, in fp16 operations", "1"),
-    Column("told", "as told"), Column("grade", "grade"), Column("by", "who says so"),
+    Column("tier", "memory or link"), Column("pj_per_bit", "pJ/bit", "1"), Column("per_flop", "fp16 operations per operand moved", "1"),
+    Column("told", "published as"), Column("grade", "grade"), Column("by", "source"),
 )  # fmt: skip
 STEP = (
-    Column("what", "of a step"), Column("amount", "moved or done"), Column("joules", "J", "1"), Column("share", "of the board's", "%"),
+    Column("what", "part of a step"), Column("amount", "amount"), Column("joules", "J", "1"), Column("share", "of the board", "%"),
     Column("note", ""),
 )  # fmt: skip
-_NOT_TOLD = "registers and L2 are left out: no public source gives their energy with its width"
+NOT_PUBLISHED = "registers and L2 are left out: no public source gives their energy with the width of an access"
 
 
 def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
-    """The sourced table; with a model the energy of its step by what moves."""
-    found, sources = numbers("joules")
-    flop = float(found["arithmetic"]["fp16_pj_per_flop"]) * PICO
+    """The published energies; with a model the energy of its step by memory and link."""
+    numbers, sources = read_numbers("joules")
+    flop = float(numbers["arithmetic"]["fp16_pj_per_flop"]) * PICO
     byte: dict[str, Sourced] = {}
     rows = []
-    for tier in found["tier"]:
+    for tier in numbers["tier"]:
         cited = sources[tier["source"]]
         byte[tier["carries"]] = sourced(8.0 * PICO * tier["pj_per_bit"], "J/B", tier["text"], cited, tier.get("note", ""))
         rows.append({
@@ -42,7 +42,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     headline = [
         f"a gigabyte costs {float(terms[0].value):.3g} J through HBM2E, {byte['scale-up'].value * 1e9:.3g} J over a serial link, "
         f"{byte['nic'].value * 1e9:.3g} J over an optical one",
-        "what moves least far costs least: an operand from HBM costs more than many operations on it",
+        "short ways cost least: moving an operand from HBM costs more than many operations on it",
     ]
     tables = [Table("joules", "Energy of a bit", TIERS, rows)]
     if "model" in values:
@@ -50,17 +50,18 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         more, lines, nodes = _step(values, byte, folders)
         tables.append(more)
         headline, terms = [*headline, *lines], [*terms, *nodes]
-    warnings = ["the on-chip and arithmetic numbers are of 45 nm; ratios hold better than values", _NOT_TOLD]
-    warnings += [_NEWER] if "model" in values else []
-    return Answer("Energy of moving", headline, tuple(tables), tuple(terms), {}, [], warnings, folders=folders)
+    warnings = ["on-chip and arithmetic numbers are of 45 nm chips: trust ratios more than values", NOT_PUBLISHED]
+    warnings += [HBM2E] if "model" in values else []
+    return Answer("Energy of moving data", headline, tuple(tables), tuple(terms), {}, [], warnings, folders=folders)
 
 
 def _step(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, ...]) -> tuple[Table, list[str], list[Term]]:
-    """Bytes of the census times energy of a byte, beside the board's power for the time of the step."""
-    from ironlaw.questions.roofline import ask as roofline
+    """Bytes of the step's operators times energy per byte, beside the board's power for the time of the step."""
+    from ironlaw.questions.roofline.ask import QUESTIONS
+    from ironlaw.questions.roofline.ask import ask as ask_roofline
 
-    asked = {name: value for name, value in values.items() if name in roofline.QUESTIONS["model"][1] or name == "model"}
-    census = roofline.ask(asked, folders)
+    asked = {name: value for name, value in values.items() if name in QUESTIONS["model"][1] or name == "model"}
+    census = ask_roofline(asked, folders)
     device = load.record("accelerators", values["on"], folders)
     sent = dict.fromkeys(("scale-up", "nic"), 0.0)
     for row in census["operators"]:
@@ -68,28 +69,24 @@ def _step(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, 
             sent[row["link"]] += row["wire_bytes"]
     node = load.record("nodes", values.get("node", device.usual_node), folders)
     beside = "nic" if values["gpus"] > values.get("scale_up_size", node.scale_up_size.value) else "scale-up"
-    sent[beside] += float(census["hidden_wire_bytes"])  # the census does not say their link: the slower of those the job uses
+    sent[beside] += float(census["hidden_wire_bytes"])  # their link is not recorded: the slower one that the job uses
     flop, moved = float(census["FLOP of a step"]), float(census["HBM bytes of a step"])
     hbm = leaf("through HBM", energy.of_bytes, "J", size=moved, energy_per_byte=byte["hbm"])
     links = [leaf(f"over {name}", energy.of_bytes, "J", size=size, energy_per_byte=byte[name]) for name, size in sent.items() if size]
     moving = total("energy of moving", [hbm, *links])
     board = leaf("energy of the board", energy.energy, "J", power=device.tdp, seconds=float(census["step"]))
-    each = leaf("an operation at the peak", energy.per_operation, "J/FLOP", power=device.tdp, peak=_peak(device))
+    each = leaf("an operation at the peak", energy.per_operation, "J/FLOP", power=device.tdp, peak=dense_peak(device))
     share = float(moving.value) / float(board.value)
     rows: list[dict[str, Any]] = []
     for term, size in zip([hbm, *links], [moved, *(size for size in sent.values() if size)], strict=True):
         part = float(term.value) / float(board.value)
         rows.append({"what": term.name, "amount": units.show(size, "B", 4), "joules": float(term.value), "share": part, "note": ""})
     rest = float(board.value) - float(moving.value)
-    else_on = {"what": "all else on the board", "amount": units.show(flop, "FLOP", 4), "joules": rest, "share": 1.0 - share}
-    rows.append({**else_on, "note": "arithmetic, caches, leakage, waiting"})
-    told = [
-        f"a step of {units.show(float(census['step']), 's', 4)} moves {float(moving.value):,.4g} J of the {float(board.value):,.4g} J "
-        f"that a board at its limit of {units.show(device.tdp.value, 'W')} draws meanwhile: {share:.0%}",
-        f"all else is {rest / flop / PICO:.3g} pJ an operation; at the peak rate the whole board would be {float(each.value) / PICO:.3g}",
+    rest_row = {"what": "all else on the board", "amount": units.show(flop, "FLOP", 4), "joules": rest, "share": 1.0 - share}
+    rows.append({**rest_row, "note": "arithmetic, caches, leakage, waiting"})
+    lines = [
+        f"a step of {units.show(float(census['step']), 's', 4)} spends {float(moving.value):,.4g} J on moving data, {share:.0%} of the "
+        f"{float(board.value):,.4g} J of a board at its limit of {units.show(device.tdp.value, 'W')}",
+        f"the rest is {rest / flop / PICO:.3g} pJ per operation; the whole board at the peak rate would use {float(each.value) / PICO:.3g}",
     ]
-    return Table("step", "Energy of a step of one accelerator", STEP, rows), told, [moving, board, each]
-
-
-def _peak(device: Any) -> Any:
-    return device.peak["bf16"] if "bf16" in device.peak else device.peak["fp16"] if "fp16" in device.peak else device.peak["fp32"]
+    return Table("step", "Energy of a step of one accelerator", STEP, rows), lines, [moving, board, each]

@@ -1,0 +1,53 @@
+"""Options of ``ironlaw lessons``, and the tables it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw import units
+from ironlaw.errors import ValueRangeError
+from ironlaw.question.options import OPTIONS as ESTIMATE
+from ironlaw.question.options import Option, one_of, positive, switch, whole
+from ironlaw.question.readers import list_of
+
+
+@dataclass(frozen=True)
+class LessonTable:
+    """One table of ``--table``; the module of its name in ``lessons/tables`` answers it."""
+
+    shows: str  # for the help text
+    takes: tuple[str, ...] = ()  # options without effect elsewhere
+
+
+TABLES: dict[str, LessonTable] = {
+    "optimizers": LessonTable("bytes of each"),
+    "checkpoints": LessonTable("memory by recompute interval"),
+    "lora": LessonTable("adapters and full fine-tuning"),
+    "formats": LessonTable("number formats"),
+    "communication-tax": LessonTable("Amdahl's curve and the estimate", ("shares",)),
+    "fallacies": LessonTable("with the numbers against them"),
+    "eras": LessonTable("historic runs and their cost", ("price", "grid", "pue")),
+    "joules": LessonTable("energy of moving a byte"),
+}
+
+
+def percent(value: Any, flag: str) -> float:
+    """Read a share from 0 to 1: ``45%``, or ``0.45``."""
+    share = units.parse(value, "1", flag)
+    if not 0.0 <= share <= 1.0:
+        raise ValueRangeError(f"{flag} is {value}, must be from 0 % to 100 %")
+    return share
+
+
+OWN: dict[str, Option] = {
+    "most": Option(whole, "most techniques to combine (default 3)", "N"),
+    "gpu_utilization": Option(percent, "measured: share of the time the accelerator was busy", "SHARE"),
+    "memory_used": Option(percent, "measured: share of the memory in use", "SHARE"),
+    "out_of_memory": Option(switch, "measured: the run ended out of memory (default off)", "on|off"),
+    "dataset": Option(positive("B"), "size of the data set, for a rule of thumb on scale", "SIZE"),
+    "table": Option(one_of(tuple(TABLES)), ", ".join(f"{name} ({table.shows})" for name, table in TABLES.items()), "NAME"),
+    "shares": Option(list_of(percent), "with --table communication-tax: serial shares r (default 0,0.05,0.15,0.4)", "LIST"),
+}
+WITHOUT_EFFECT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
+OPTIONS: dict[str, Option] = {**OWN, **{name: option for name, option in ESTIMATE.items() if name not in WITHOUT_EFFECT}}

@@ -1,0 +1,44 @@
+"""Simplified rules: the bottleneck from utilisation alone, the scale from sizes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ironlaw.questions.answer import Answer
+
+FIXES = {
+    "data-bound": "speed up the input: prefetch, more loader workers, faster storage; then profile again",
+    "memory-bound": "free memory: mixed precision, recomputation, accumulation, sharding; then profile again",
+    "compute-bound": "raise throughput: larger micro-batches, better kernels, lower precision; then profile again",
+}
+
+
+def classify_bottleneck(measured: Mapping[str, Any]) -> str:
+    """Data-bound below 70 % utilisation; else memory-bound if out of memory or above 90 % of it; else compute-bound."""
+    if measured.get("gpu_utilization", 1.0) < 0.7:
+        return "data-bound"
+    if measured.get("out_of_memory") or measured.get("memory_used", 0.0) > 0.9:
+        return "memory-bound"
+    return "compute-bound"
+
+
+def recommend_scale(parameters: float, dataset_bytes: float) -> str:
+    """The number of machines that a model and its data need, from their sizes alone."""
+    if dataset_bytes > 10e12:
+        return "multi-node + streaming"
+    if parameters >= 10e9:
+        return "multi-node cluster"
+    return "single GPU" if parameters < 1e9 else "single node (1-8 GPUs)"
+
+
+def flowchart(measured: Mapping[str, Any], folders: tuple[str, ...]) -> Answer:
+    """The bottleneck from utilisation alone, labelled as simplified."""
+    verdict = classify_bottleneck(measured)
+    return Answer(
+        "Flowchart of utilisation (simplified)",
+        [verdict, FIXES[verdict]],
+        values={"verdict": verdict},
+        warnings=["a busy accelerator may still wait for memory or network, as any kernel counts as busy: give MODEL for the full answer"],
+        folders=folders,
+    )
