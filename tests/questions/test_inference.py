@@ -10,11 +10,11 @@ from ironlaw.catalog import load
 from ironlaw.cli.main import main
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import inference as law
-from ironlaw.questions.inference.ask import inference
+from ironlaw.questions.inference import inference
 
 
 def test_operations_of_a_token_are_two_for_each_weight():
-    assert float(law.forward_flop(1, 70e9, 0, 80, 8192)) == 140e9  # oracle S000-11
+    assert float(law.forward_flop(1, 70e9, 0, 80, 8192)) == 140e9
 
 
 def test_cache_of_a_token():

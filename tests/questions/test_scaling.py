@@ -15,7 +15,7 @@ import paths
 from ironlaw.errors import IronlawError
 from ironlaw.law import batches, flops
 from ironlaw.law import scaling as law
-from ironlaw.questions.scaling.ask import scaling
+from ironlaw.questions.scaling import scaling
 
 CASES = {case["id"]: case for case in json.loads((paths.DATA / "oracle_scaling.json").read_text(encoding="utf-8"))}
 
@@ -157,7 +157,7 @@ def test_what_lies_outside_the_fits_is_said():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "lacks a MODEL"),
+        ({}, "missing MODEL"),
         ({"model": "llama-3-8b", "parameters": "8B"}, "not both"),
         ({"parameters": "8B", "tokens": "1T", "compute": 1e23}, "give two"),
         ({"parameters": "8B", "tokens": "1T", "tokens_per_parameter": 20}, "leave one out"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.inference.ask import OPTIONS
+from ironlaw.questions.inference.options import OPTIONS
 
 EXAMPLES = """\
   ironlaw inference llama-3-70b --on h100-sxm --gpus 8 --batch 32

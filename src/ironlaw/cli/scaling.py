@@ -1,7 +1,7 @@
 """``ironlaw scaling``: parameters, tokens and compute of least loss, and the batch and learning rate that go with them."""
 
 from ironlaw.cli.question import command_of
-from ironlaw.questions.scaling.ask import OPTIONS
+from ironlaw.questions.scaling.options import OPTIONS
 
 EXAMPLES = """\
   ironlaw scaling --compute 5.88e23

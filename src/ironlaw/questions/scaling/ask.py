@@ -1,103 +1,95 @@
-"""How much to train what: parameters, tokens and compute of least loss, the batch and learning rate that go with them."""
+"""Parameters, tokens and compute of least loss, and the batch and learning rate that go with them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.question.options import Option, model, none_or_more, one_of, positive, tokens, whole
+from ironlaw.estimate.bind.model import bind_model, plain_model
+from ironlaw.estimate.layer.counts import active_parameters, total_parameters
+from ironlaw.law import batches, flops, run
+from ironlaw.law import scaling as law
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, need, read
+from ironlaw.questions.scaling.options import FITS, OPTIONS
+from ironlaw.terms import Term, leaf, total
 
-FITS = ("hoffmann", "besiroglu")  # in the order of the laws' fit: 0, 1
-FITTED = {"parameters": (70e6, 16e9), "tokens": (5e9, 500e9)}  # what both fits of the loss were made on (Hoffmann et al., section 3)
-LEAST, MOST = 1e3, 1e15  # parameters beyond which the question is a slip of the keyboard; tokens: a thousand times more
-FITTED_BATCH = (1e17, 2e19)  # FLOP on which DeepSeek's batch and learning rate were (section 3.1)
-
-OPTIONS: dict[str, Option] = {
-    "model": Option(model, "catalogue name, config.json, or dimensions: its parameters, the active ones of a mixture too", "MODEL"),
-    "parameters": Option(whole, "parameters, such as 70B, instead of a model"),
-    "tokens": Option(tokens, "tokens of the run, such as 1.4T", "TOKENS"),
-    "compute": Option(positive("FLOP"), "training compute, such as 5.88e23", "FLOP"),
-    "fit": Option(one_of(FITS), "published fit of the loss: besiroglu (default) or hoffmann", "NAME"),
-    "tokens_per_parameter": Option(
-        positive("1"), "tokens for each parameter where neither tokens nor compute are given (default: 20)", "X"
-    ),
-    "inference_tokens": Option(tokens, "tokens the model will read and write in its life", "TOKENS"),
-    "global_batch_tokens": Option(tokens, "tokens of a batch, to say what it costs in steps and tokens", "TOKENS"),
-    "learning_rate": Option(positive("1"), "learning rate found good at --base-batch-tokens", "X"),
-    "base_batch_tokens": Option(tokens, "tokens of the batch of --learning-rate", "TOKENS"),
-    "warmup_steps": Option(none_or_more, "steps of the warm-up: shows the schedule", "STEPS"),
-    "final_share": Option(positive("1"), "of the peak learning rate, what the cosine ends at (default: 0.1)", "X"),
-    "model_of": Option(one_of(("document-004",)), "also what that document calls the critical batch (its law misapplied)", "NAME"),
-}
+FITTED = {"parameters": (70e6, 16e9), "tokens": (5e9, 500e9)}  # range of both fits of the loss (Hoffmann et al., section 3)
+LEAST, MOST = 1e3, 1e15  # parameters outside this range are a typing error; tokens: a thousand times more
+FITTED_BATCH = (1e17, 2e19)  # FLOP range of DeepSeek's fits of batch and learning rate (section 3.1)
+OPTIMA = (Column("way", "optimum by"), Column("parameters", "parameters", "parameter"), Column("tokens", "tokens", "token"))
+SCHEDULE = (Column("step", "step", "1"), Column("rate", "learning rate", "1"))
 
 
-def scaling(model: Any = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
-    """The answer of ``ironlaw scaling``: ``scaling("llama-3-8b", tokens="15T")``, ``scaling(compute=5.88e23)``."""
-    from ironlaw.catalog import load
+@dataclass(frozen=True)
+class Size:
+    """The run that is asked: what is given, and the rest by C = 6 N D and the rule of tokens per parameter."""
 
-    return ask({"model": model, **options}, load.given_folders(catalog))
+    name: str
+    active: float  # parameters
+    total: float
+    tokens: float
+    operations: float
+    assumptions: Assumptions
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the answer: its sentences, Terms and tables."""
+
+    headline: list[str]
+    terms: list[Term]
+    tables: list[Table] = field(default_factory=list)
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
-    """The Answer of options as text or numbers."""
-    from ironlaw.law import batches, flops
-    from ironlaw.law import scaling as law
-    from ironlaw.terms import Term, leaf
-
+    """The answer to options as the command line gives them."""
     given = read(options, OPTIONS, "scaling")
-    notes: list[dict[str, Any]] = []
-    name, active, whole_model, count, operations = _sizes(given, folders, notes)
-    fit = float(FITS.index(given.setdefault("fit", "besiroglu")))
-    compute = leaf("compute", flops.training, "FLOP", parameters=active, tokens=count)
-    reached = leaf("loss", law.loss, "1", parameters=active, tokens=count, fit=fit)
-    best = leaf("optimal parameters", law.optimal_parameters, "1", operations=operations, fit=fit)
-    best_tokens = leaf("optimal tokens", law.affordable_tokens, "token", operations=operations, parameters=best.value)
-    best_loss = leaf("optimal loss", law.loss, "1", parameters=best.value, tokens=best_tokens.value, fit=fit)
-    same = _least("same loss", active, count, fit, 0.0)
-    batch = leaf("best batch", batches.deepseek_batch, "token", operations=operations)
-    rate = leaf("best learning rate", batches.deepseek_learning_rate, "1", operations=operations)
-    headline = [
-        f"{name}: {_big(active)} parameters on {_big(count)} tokens ({_times(count / active)} for each) take "
-        f"{float(compute.value):.4g} FLOP; loss {float(reached.value):.3f} ({given['fit']})",
-        f"least loss for that compute: {_big(best.value)} parameters on {_big(best_tokens.value)} tokens, "
-        f"loss {float(best_loss.value):.3f}",
-        f"least compute for that loss: {float(same[-1].value):.4g} FLOP "
-        f"({_big(same[0].value)} parameters on {_big(same[1].value)} tokens); "
-        f"this run takes {_times(compute.value / same[-1].value)} times as much",
-    ]
-    terms = [compute, reached, best, best_tokens, best_loss, *same]
-    tables = [_ways(operations, fit, float(given.get("tokens_per_parameter", 20.0)))]
-    warnings = _extrapolated(active, count, operations)
-    if whole_model > active * 1.001:
-        dense = leaf("loss of all parameters", law.loss, "1", parameters=whole_model, tokens=count, fit=fit)
-        terms.append(dense)
-        headline.append(
-            f"a mixture of {_big(whole_model)} parameters in all: loss between {float(dense.value):.3f} and {float(reached.value):.3f}"
+    _refuse(given)
+    size = _size(given, folders)
+    name = given.get("fit", "besiroglu")
+    fit = float(FITS.index(name))
+    sections = [_least_loss(size, name, fit)]
+    warnings = _extrapolated(size)
+    if size.total > size.active * 1.001:
+        dense = leaf("loss of all parameters", law.loss, "1", parameters=size.total, tokens=size.tokens, fit=fit)
+        least, most = float(dense.value), float(sections[0].terms[1].value)
+        text = f"a mixture of {_short(size.total)} parameters in total: loss between {least:.3f} and {most:.3f}"
+        sections.append(Section([text], [dense]))
+        warnings.append(
+            "the fits are of dense models: a mixture lies between a dense model of its active parameters and one of its total parameters"
         )
-        warnings.append("the fits are of dense models: a mixture lies between a dense model of its active and one of all its parameters")
     if "inference_tokens" in given:
-        life = _least("lifetime", active, count, fit, given["inference_tokens"])
-        asked = _life(active, count, given["inference_tokens"])
-        terms += [*life, Term("lifetime compute of this run", asked.value, "FLOP", asked.law, asked.inputs, asked.parts)]
-        headline.append(
-            f"least compute for that loss with {_big(given['inference_tokens'])} tokens of inference: {_big(life[0].value)} parameters on "
-            f"{_big(life[1].value)} tokens, {float(life[-1].value):.4g} FLOP in all; the run asked takes {float(asked.value):.4g}"
-        )
-    headline.append(f"batch of {_big(batch.value)} tokens at a learning rate of {float(rate.value):.2e} (DeepSeek's laws of compute)")
-    terms += [batch, rate]
-    tables += _batch_tables(given, count, float(batch.value), terms, headline)
+        sections.append(_lifetime(size, fit, given["inference_tokens"]))
+    ratio = float(given.get("tokens_per_parameter", 20.0))
+    batch = leaf("best batch", batches.deepseek_batch, "token", operations=size.operations)
+    rate = leaf("best learning rate", batches.deepseek_learning_rate, "1", operations=size.operations)
+    text = f"batch of {_short(batch.value)} tokens at a learning rate of {float(rate.value):.2e} (DeepSeek's laws of compute)"
+    sections.append(Section([text], [batch, rate], [_optima(size.operations, fit, ratio)]))
+    if "model_of" in given:
+        sections.append(_mistaken_batch(size))
+    if "global_batch_tokens" in given:
+        sections.append(_given_batch(given, size, float(batch.value), float(rate.value)))
     return Answer(
-        f"scaling of {name}", headline, tables, terms, {"fit": given["fit"], "total_parameters": whole_model}, notes, warnings,
+        f"scaling of {size.name}",
+        [line for section in sections for line in section.headline],
+        [table for section in sections for table in section.tables],
+        [term for section in sections for term in section.terms],
+        {"fit": name, "total_parameters": size.total},
+        size.assumptions,
+        warnings,
         folders=folders,
-    )  # fmt: skip
+    )
 
 
 def _refuse(given: dict[str, Any]) -> None:
-    """Options that contradict each other or lack a companion."""
+    """Refuse options that contradict each other or need another one."""
     if "model" in given and "parameters" in given:
-        raise QuestionError("give a model or --parameters, not both")
+        raise QuestionError("give MODEL or --parameters, not both")
     if "final_share" in given and given["final_share"] > 1:
         raise ValueRangeError(f"--final-share is {given['final_share']:g}, must be at most 1")
     for one, other in (("learning_rate", "base_batch_tokens"), ("base_batch_tokens", "learning_rate")):
@@ -107,49 +99,72 @@ def _refuse(given: dict[str, Any]) -> None:
         need(given, "global_batch_tokens")
 
 
-def _sizes(given: dict[str, Any], folders: tuple[str, ...], notes: list[dict[str, Any]]) -> tuple[str, float, float, float, float]:
-    """Name, active and all parameters, tokens and compute: what is given, and the rest of it by C = 6 N D and the rule of thumb."""
-    from ironlaw.law import flops
-    from ironlaw.law import scaling as law
-    from ironlaw.question.assumptions import assume
-
-    _refuse(given)
-    name, active, whole_model = "a dense model", given.get("parameters"), given.get("parameters")
+def _size(given: dict[str, Any], folders: tuple[str, ...]) -> Size:
+    """What is given, and the rest of it by C = 6 N D and the rule of tokens per parameter."""
+    assumptions: Assumptions = []
+    name, active, all_parameters = "a dense model", given.get("parameters"), given.get("parameters")
     if "model" in given:
-        from ironlaw.estimate.bind.model import bind_model, plain_model
-        from ironlaw.estimate.layer.counts import active_parameters, total_parameters
-
-        record = plain_model(bind_model(given["model"], folders)[0])
-        name, active, whole_model = record.name, float(active_parameters(record)), float(total_parameters(record))
-    count, operations, ratio = given.get("tokens"), given.get("compute"), given.get("tokens_per_parameter", 20.0)
-    if active is None and count is None and operations is None:
-        raise QuestionError("the question lacks a MODEL, --parameters, --tokens or --compute: give one or two of them")
-    if active is not None and count is not None and operations is not None:
-        raise QuestionError("a model, --tokens and --compute: two of the three decide the third (compute is 6 parameters tokens); give two")
-    if sum(x is not None for x in (active, count, operations)) == 1:
-        assume(notes, "tokens_per_parameter", ratio, "given" if "tokens_per_parameter" in given else "default")
+        model = plain_model(bind_model(given["model"], folders)[0])
+        name, active, all_parameters = model.name, float(active_parameters(model)), float(total_parameters(model))
+    tokens, operations, ratio = given.get("tokens"), given.get("compute"), given.get("tokens_per_parameter", 20.0)
+    known = sum(value is not None for value in (active, tokens, operations))
+    if known == 0:
+        raise QuestionError("missing MODEL, --parameters, --tokens or --compute: give one or two of them")
+    if known == 3:
+        raise QuestionError("a model, --tokens and --compute: any two decide the third (compute is 6 parameters tokens); give two")
+    if known == 1:
+        assume(assumptions, "tokens_per_parameter", ratio, "given" if "tokens_per_parameter" in given else "default")
     elif "tokens_per_parameter" in given:
-        raise QuestionError("--tokens-per-parameter: the question already says both parameters and tokens; leave one out")
+        raise QuestionError("--tokens-per-parameter: parameters and tokens are both known already; leave one out")
     if active is None:
-        active = float(
-            count / ratio if operations is None else operations / 6.0 / count if count else law.rule_parameters(operations, ratio)
-        )
-    if count is None:
-        count = float(law.rule_tokens(active, ratio) if operations is None else law.affordable_tokens(operations, active))
-    if not (LEAST <= active <= MOST and LEAST <= count <= 1e3 * MOST):
+        if operations is None:
+            active = float(tokens / ratio)
+        else:
+            active = float(operations / 6.0 / tokens if tokens else law.rule_parameters(operations, ratio))
+    if tokens is None:
+        tokens = float(law.rule_tokens(active, ratio) if operations is None else law.affordable_tokens(operations, active))
+    if not (LEAST <= active <= MOST and LEAST <= tokens <= 1e3 * MOST):
         raise ValueRangeError(
-            f"that is {active:.3g} parameters on {count:.3g} tokens: no fit says anything below {LEAST:g} of each or above "
+            f"that is {active:.3g} parameters on {tokens:.3g} tokens: no fit says anything below {LEAST:g} of each or above "
             f"{MOST:g} parameters and {1e3 * MOST:g} tokens; give a size in between"
         )
-    return name, active, float(whole_model or active), count, float(flops.training(active, count))
+    return Size(name, active, float(all_parameters or active), tokens, float(flops.training(active, tokens)), assumptions)
 
 
-def _life(parameters: Any, count: Any, inference: float) -> Any:
-    """Training and inference together: 6 N D and 2 N for each token read or written."""
-    from ironlaw.law import flops
-    from ironlaw.terms import Term, leaf, total
+def _least_loss(size: Size, name: str, fit: float) -> Section:
+    """The loss of the run, the least loss of its compute, and the least compute of its loss."""
+    compute = leaf("compute", flops.training, "FLOP", parameters=size.active, tokens=size.tokens)
+    loss = leaf("loss", law.loss, "1", parameters=size.active, tokens=size.tokens, fit=fit)
+    best = leaf("optimal parameters", law.optimal_parameters, "1", operations=size.operations, fit=fit)
+    best_tokens = leaf("optimal tokens", law.affordable_tokens, "token", operations=size.operations, parameters=best.value)
+    best_loss = leaf("optimal loss", law.loss, "1", parameters=best.value, tokens=best_tokens.value, fit=fit)
+    same = _cheapest("same loss", size, fit, 0.0)
+    headline = [
+        f"{size.name}: {_short(size.active)} parameters on {_short(size.tokens)} tokens ({_factor(size.tokens / size.active)} each) take "
+        f"{float(compute.value):.4g} FLOP; loss {float(loss.value):.3f} ({name})",
+        f"least loss for that compute: {_short(best.value)} parameters on {_short(best_tokens.value)} tokens, "
+        f"loss {float(best_loss.value):.3f}",
+        f"least compute for that loss: {float(same[-1].value):.4g} FLOP "
+        f"({_short(same[0].value)} parameters on {_short(same[1].value)} tokens); "
+        f"this run takes {_factor(compute.value / same[-1].value)} times as much",
+    ]
+    return Section(headline, [compute, loss, best, best_tokens, best_loss, *same])
 
-    training = leaf("training compute", flops.training, "FLOP", parameters=parameters, tokens=count)
+
+def _lifetime(size: Size, fit: float, inference: float) -> Section:
+    """The least compute of training and inference together for the loss of the run."""
+    least = _cheapest("lifetime", size, fit, inference)
+    asked = _lifetime_compute(size.active, size.tokens, inference)
+    text = (
+        f"least compute for that loss with {_short(inference)} tokens of inference: {_short(least[0].value)} parameters on "
+        f"{_short(least[1].value)} tokens, {float(least[-1].value):.4g} FLOP in total; this run takes {float(asked.value):.4g}"
+    )
+    return Section([text], [*least, _renamed(asked, "lifetime compute of this run")])
+
+
+def _lifetime_compute(parameters: Any, tokens: Any, inference: float) -> Term:
+    """Training and inference together: 6 N D and 2 N per token read or written."""
+    training = leaf("training compute", flops.training, "FLOP", parameters=parameters, tokens=tokens)
     if not inference:
         return training
     each = leaf("compute of a token of inference", flops.forward_per_token, "FLOP", parameters=parameters)
@@ -157,33 +172,29 @@ def _life(parameters: Any, count: Any, inference: float) -> Any:
     return total("lifetime compute", [training, serving])
 
 
-def _least(what: str, parameters: float, count: float, fit: float, inference: float) -> list[Any]:
-    """Parameters, tokens and compute of the cheapest model with the loss of this one, inference counted in.
+def _cheapest(what: str, size: Size, fit: float, inference: float) -> list[Term]:
+    """Parameters, tokens and compute, inference included, of the cheapest model with the loss of this one.
 
-    The reducible loss is shared out between parameters and tokens in every proportion, and the cheapest taken.
+    The reducible loss is divided between parameters and tokens in many proportions, and the cheapest is taken.
     """
-    import numpy as np
-
-    from ironlaw.law import scaling as law
-    from ironlaw.terms import Term, leaf
-
-    reducible = float(law.parameter_part(parameters, fit) + law.token_part(count, fit))
+    reducible = float(law.parameter_part(size.active, fit) + law.token_part(size.tokens, fit))
     share = 1.0 / (1.0 + np.exp(-np.linspace(-9.0, 9.0, 20001)))
     for _ in range(2):
         sizes, lengths = law.parameters_of_part(share * reducible, fit), law.tokens_of_part((1.0 - share) * reducible, fit)
-        at = int(np.argmin(_life(sizes, lengths, inference).value))
+        at = int(np.argmin(_lifetime_compute(sizes, lengths, inference).value))
         best = share[at]
         share = np.linspace(share[max(at - 1, 0)], share[min(at + 1, len(share) - 1)], 2001)
-    size = leaf(f"{what} parameters", law.parameters_of_part, "1", loss_part=best * reducible, fit=fit)
-    length = leaf(f"{what} tokens", law.tokens_of_part, "token", loss_part=(1.0 - best) * reducible, fit=fit)
-    cost = _life(size.value, length.value, inference)
-    return [size, length, Term(f"{what} compute", cost.value, "FLOP", cost.law, cost.inputs, cost.parts)]
+    parameters = leaf(f"{what} parameters", law.parameters_of_part, "1", loss_part=best * reducible, fit=fit)
+    tokens = leaf(f"{what} tokens", law.tokens_of_part, "token", loss_part=(1.0 - best) * reducible, fit=fit)
+    return [parameters, tokens, _renamed(_lifetime_compute(parameters.value, tokens.value, inference), f"{what} compute")]
 
 
-def _ways(operations: float, fit: float, ratio: float) -> Table:
-    """The optimum for a compute by each published way; the loss is that of one fit, so that ways compare."""
-    from ironlaw.law import scaling as law
+def _renamed(term: Term, name: str) -> Term:
+    return Term(name, term.value, term.unit, term.law, term.inputs, term.parts)
 
+
+def _optima(operations: float, fit: float, ratio: float) -> Table:
+    """The optimum for a compute by each published way; all losses are by one fit, so that they compare."""
     found = {
         f"rule of thumb, {ratio:g} tokens each": law.rule_parameters(operations, ratio),
         "Hoffmann, approach 1 (curves)": law.frontier_parameters(operations),
@@ -193,86 +204,79 @@ def _ways(operations: float, fit: float, ratio: float) -> Table:
     }
     rows = []
     for way, parameters in found.items():
-        count = law.affordable_tokens(operations, parameters)
+        tokens = law.affordable_tokens(operations, parameters)
         rows.append({
-            "way": way, "parameters": float(parameters), "tokens": float(count), "ratio": float(count / parameters),
-            "loss": float(law.loss(parameters, count, fit)),
+            "way": way, "parameters": float(parameters), "tokens": float(tokens), "ratio": float(tokens / parameters),
+            "loss": float(law.loss(parameters, tokens, fit)),
         })  # fmt: skip
-    columns = (
-        Column("way", "optimum by"), Column("parameters", "parameters", "parameter"), Column("tokens", "tokens", "token"),
-        Column("ratio", "tokens each", "1"), Column("loss", f"loss ({FITS[int(fit)]})", "1"),
-    )  # fmt: skip
+    columns = (*OPTIMA, Column("ratio", "tokens each", "1"), Column("loss", f"loss ({FITS[int(fit)]})", "1"))
     return Table("optima", f"Least loss for {operations:.4g} FLOP", columns, rows)
 
 
-def _batch_tables(given: dict[str, Any], count: float, critical: float, terms: list[Any], headline: list[str]) -> list[Table]:
-    """What a batch costs, the learning rates that go with it, and the schedule."""
-    from ironlaw.law import batches, run
-    from ironlaw.terms import leaf
+def _mistaken_batch(size: Size) -> Section:
+    """The critical batch as the study of ten sites computes it."""
+    batch = leaf("mistaken batch", batches.batch_of_parameters, "token", parameters=size.active, seq_len=4096.0)
+    text = f"the study of ten sites takes {_short(batch.value)} tokens: it puts parameters for compute, and tokens for sequences"
+    return Section([text], [batch])
 
-    tables: list[Table] = []
-    if "model_of" in given:
-        wrong = leaf(
-            "batch of document 004", batches.batch_of_parameters, "token", parameters=terms[0].inputs["parameters"], seq_len=4096.0
-        )
-        terms.append(wrong)
-        headline.append(f"document 004 says {_big(wrong.value)} tokens: it takes parameters for compute and tokens for sequences")
-    if "global_batch_tokens" not in given:
-        return tables
-    size = given["global_batch_tokens"]
-    steps = leaf("steps", run.steps, "1", tokens=count, tokens_per_step=size)
-    more_steps = leaf("steps over least", batches.steps_over_least, "1", tokens_per_step=size, critical_batch=critical)
-    more_tokens = leaf("tokens over least", batches.tokens_over_least, "1", tokens_per_step=size, critical_batch=critical)
-    terms += [steps, more_steps, more_tokens]
-    headline.append(
-        f"with {_big(size)} tokens a batch: {float(steps.value):,.0f} steps, {float(more_steps.value):.2f} times the fewest possible; "
-        f"{float(more_tokens.value):.2f} times the tokens of small batches (that batch taken for the critical one)"
-    )
+
+def _given_batch(given: dict[str, Any], size: Size, critical: float, best_rate: float) -> Section:
+    """What a given batch costs, the learning rates that go with it, and the schedule."""
+    batch = given["global_batch_tokens"]
+    steps = leaf("steps", run.steps, "1", tokens=size.tokens, tokens_per_step=batch)
+    more_steps = leaf("steps over least", batches.steps_over_least, "1", tokens_per_step=batch, critical_batch=critical)
+    more_tokens = leaf("tokens over least", batches.tokens_over_least, "1", tokens_per_step=batch, critical_batch=critical)
+    headline = [
+        f"with {_short(batch)} tokens a batch: {float(steps.value):,.0f} steps, {float(more_steps.value):.2f} times the fewest possible; "
+        f"{float(more_tokens.value):.2f} times the tokens of small batches (if the batch above is the critical one)"
+    ]
+    terms, tables, peak = [steps, more_steps, more_tokens], [], best_rate
     if "learning_rate" in given:
-        for name, law in (("linear", batches.linear_learning_rate), ("square root", batches.root_learning_rate)):
-            terms.append(leaf(f"{name} learning rate", law, "1", learning_rate=given["learning_rate"], tokens_per_step=size,
-                              base_tokens_per_step=given["base_batch_tokens"]))  # fmt: skip
+        base = {"learning_rate": given["learning_rate"], "tokens_per_step": batch, "base_tokens_per_step": given["base_batch_tokens"]}
+        linear = leaf("linear learning rate", batches.linear_learning_rate, "1", **base)
+        root = leaf("square root learning rate", batches.root_learning_rate, "1", **base)
+        terms += [linear, root]
         headline.append(
-            f"learning rate: {float(terms[-2].value):.3g} by the linear rule (SGD), {float(terms[-1].value):.3g} by the square root (Adam)"
+            f"learning rate: {float(linear.value):.3g} by the linear rule (SGD), {float(root.value):.3g} by the square root (Adam)"
         )
+        peak = float(root.value)
     if "warmup_steps" in given:
-        warm, last = given["warmup_steps"], float(steps.value)
-        if warm >= last:
-            raise ValueRangeError(f"--warmup-steps {warm:g}: the run has {last:g} steps; give fewer")
-        end, peak = given.get("final_share", 0.1), float(terms[-1].value) if "learning_rate" in given else _peak(terms)
-        at = sorted({0.0, float(warm // 2), warm, float((warm + last) // 2), last})
-        rows = [{"step": step, "rate": float(batches.warmup_cosine(step, peak, end, warm, last))} for step in at]
-        tables.append(Table("schedule", "Warm-up, then cosine", (Column("step", "step", "1"), Column("rate", "learning rate", "1")), rows))
-    return tables
+        tables.append(_schedule(given["warmup_steps"], float(steps.value), peak, given.get("final_share", 0.1)))
+    return Section(headline, terms, tables)
 
 
-def _peak(terms: list[Any]) -> float:
-    return next(float(term.value) for term in terms if term.name == "best learning rate")
+def _schedule(warm: float, last: float, peak: float, final_share: float) -> Table:
+    """The learning rate at the start, the middle and the end of the warm-up and of the cosine."""
+    if warm >= last:
+        raise ValueRangeError(f"--warmup-steps {warm:g}: the run has {last:g} steps; give fewer")
+    steps = sorted({0.0, float(warm // 2), warm, float((warm + last) // 2), last})
+    rows = [{"step": step, "rate": float(batches.warmup_cosine(step, peak, final_share, warm, last))} for step in steps]
+    return Table("schedule", "Warm-up, then cosine", SCHEDULE, rows)
 
 
-def _extrapolated(parameters: float, count: float, operations: float) -> list[str]:
-    """What lies outside of what was fitted."""
-    out = [
-        f"{_big(value)} {name} lie outside the {_big(low)} to {_big(high)} that the loss was fitted on: extrapolated"
-        for (name, (low, high)), value in zip(FITTED.items(), (parameters, count), strict=True)
+def _extrapolated(size: Size) -> list[str]:
+    """A warning for each value outside the range of the fits."""
+    warnings = [
+        f"{_short(value)} {name} are outside the {_short(low)} to {_short(high)} that the loss was fitted on: extrapolated"
+        for (name, (low, high)), value in zip(FITTED.items(), (size.active, size.tokens), strict=True)
         if not low <= value <= high
     ]
-    if not FITTED_BATCH[0] <= operations <= FITTED_BATCH[1]:
-        out.append(
+    if not FITTED_BATCH[0] <= size.operations <= FITTED_BATCH[1]:
+        warnings.append(
             f"DeepSeek's batch and learning rate were fitted on {FITTED_BATCH[0]:g} to {FITTED_BATCH[1]:g} FLOP: extrapolated "
-            "(at 8.04e23 FLOP they say 19.3 M tokens, 18.9 M were used)"
+            "(at 8.04e23 FLOP they give 19.3 M tokens, 18.9 M were used)"
         )
-    return out
+    return warnings
 
 
-def _times(value: Any) -> str:
+def _factor(value: Any) -> str:
     """A factor: 1.02, 5.5, 1,868."""
     number = float(value)
     return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
 
 
-def _big(value: Any) -> str:
-    """A count as people write it: 70B, 1.4T."""
+def _short(value: Any) -> str:
+    """A count in its usual short form: 70B, 1.4T."""
     number = float(value)
     for scale, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
         if number >= 0.9995 * scale:

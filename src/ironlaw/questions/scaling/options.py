@@ -1,0 +1,31 @@
+"""Options of ``ironlaw scaling``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ironlaw.question.options import Option, model, none_or_more, one_of, positive, tokens, whole
+
+FITS = ("hoffmann", "besiroglu")  # in the order of the laws' fit: 0, 1
+
+
+def study(value: Any, flag: str) -> str:
+    """The name of a study; an earlier version called it document-004."""
+    return one_of(("ten-sites",))("ten-sites" if value == "document-004" else value, flag)
+
+
+OPTIONS: dict[str, Option] = {
+    "model": Option(model, "catalogue name, config.json, or dimensions: sets the parameters, total and active", "MODEL"),
+    "parameters": Option(whole, "parameters, such as 70B, instead of MODEL"),
+    "tokens": Option(tokens, "tokens of the run, such as 1.4T", "TOKENS"),
+    "compute": Option(positive("FLOP"), "training compute, such as 5.88e23", "FLOP"),
+    "fit": Option(one_of(FITS), "published fit of the loss: besiroglu or hoffmann (default: besiroglu)", "NAME"),
+    "tokens_per_parameter": Option(positive("1"), "tokens per parameter if neither tokens nor compute is given (default: 20)", "X"),
+    "inference_tokens": Option(tokens, "tokens the model will read and write during its use", "TOKENS"),
+    "global_batch_tokens": Option(tokens, "tokens per optimizer step: shows its cost in steps and tokens", "TOKENS"),
+    "learning_rate": Option(positive("1"), "learning rate that is good at --base-batch-tokens", "X"),
+    "base_batch_tokens": Option(tokens, "batch in tokens that --learning-rate belongs to", "TOKENS"),
+    "warmup_steps": Option(none_or_more, "warm-up steps: shows the learning-rate schedule", "STEPS"),
+    "final_share": Option(positive("1"), "last learning rate of the cosine over the highest (default: 0.1)", "X"),
+    "model_of": Option(study, "ten-sites: also the critical batch by the mistaken law of the study of ten sites", "NAME"),
+}
