@@ -7,12 +7,13 @@ that law read, and its parts. Two kinds exist, each with one constructor:
 * ``total(name, parts, times)`` is the left-to-right sum of its parts times its own ``times`` column. Left-to-right is part
   of the contract: it makes a row bit-identical whatever the size of the batch it is computed in.
 
+``name`` is the label that people read; code finds a node by its ``key``, which is the label where none is given.
 ``bound`` says which roof a leaf's time belongs to: one of ``BOUNDS``, or a column of indices into it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ BOUNDS = ("compute", "hbm", "network", "pipeline", "dispatch", "data")
 class Term:
     """A named column of values with its unit, law, inputs and parts."""
 
-    __slots__ = ("bound", "inputs", "law", "name", "parts", "times", "unit", "value")
+    __slots__ = ("bound", "inputs", "key", "law", "name", "parts", "times", "unit", "value")
 
     def __init__(
         self,
@@ -36,8 +37,10 @@ class Term:
         parts: Sequence[Term] = (),
         times: Any = 1.0,
         bound: Any = None,
+        key: Hashable = None,
     ) -> None:
         self.name, self.value, self.unit = name, value, unit
+        self.key = name if key is None else key
         self.law, self.inputs = law, inputs or {}
         self.parts, self.times, self.bound = tuple(parts), times, bound
 
@@ -45,10 +48,10 @@ class Term:
         return f"Term({self.name!r}, {np.ravel(self.value)[:3]}, {self.unit!r}, {len(self.parts)} parts)"
 
     def __getitem__(self, path: str) -> Term:
-        """The part at a ``/``-separated path of names, or the first node of that name anywhere below."""
+        """The part at a ``/``-separated path of keys or labels: for each the first node anywhere below the one before."""
         node = self
         for name in path.split("/"):
-            found = next((t for t in node.walk() if t is not node and t.name == name), None)
+            found = next((t for t in node.walk() if t is not node and name in (t.key, t.name)), None)
             if found is None:
                 raise KeyError(f"{path}: no term {name!r} below {node.name!r}")
             node = found
@@ -72,20 +75,20 @@ def scalar(value: Any, row: int = 0) -> float:
     return float(column[row if column.size > 1 else 0])
 
 
-def leaf(name: str, law: Callable[..., Any], unit: str, bound: Any = None, times: Any = None, **inputs: Any) -> Term:
+def leaf(name: str, law: Callable[..., Any], unit: str, bound: Any = None, times: Any = None, key: Hashable = None, **inputs: Any) -> Term:
     """The node whose value is ``law(**inputs) * times``; sourced inputs keep their source for the explanation."""
     value = law(**{key: plain(item) for key, item in inputs.items()})
     if times is not None:
         value = value * times
-    return Term(name, value, unit, law, inputs, (), 1.0 if times is None else times, bound)
+    return Term(name, value, unit, law, inputs, (), 1.0 if times is None else times, bound, key)
 
 
-def total(name: str, parts: Sequence[Term], times: Any = ONCE, unit: str | None = None) -> Term:
+def total(name: str, parts: Sequence[Term], times: Any = ONCE, unit: str | None = None, key: Hashable = None) -> Term:
     """The node whose value is the left-to-right sum of ``parts`` times ``times``; no parts sum to zero."""
     value = fold(parts)
     if times is not ONCE:
         value = value * times
-    return Term(name, value, unit or (parts[0].unit if parts else "s"), None, None, parts, times)
+    return Term(name, value, unit or (parts[0].unit if parts else "s"), None, None, parts, times, key=key)
 
 
 def fold(parts: Sequence[Term]) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
-from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes, state_space
+from ironlaw.estimate.layer import adapters, casts, gradients, passes, state_space
 from ironlaw.estimate.layer.counts import embedding_parameters
 from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
@@ -32,6 +32,19 @@ from ironlaw.job import Job
 from ironlaw.law import kernels, overlap, states, traffic
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
+
+STEP, MICRO_BATCHES, STRAGGLERS = "step", "micro-batches", "stragglers"  # keys of terms that others look up
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LayerTimes:
+    """What one layer adds to a micro-batch: its terms, and what of them the schedule and later collectives ask for."""
+
+    terms: list[Term]
+    forward: Any
+    backward: Any  # with what it recomputes
+    weight: Any  # weight gradients alone
+    hidden: Any  # of its experts' communication, what other micro-batches hide
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,9 +65,18 @@ def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
 def whole_step(cluster: Cluster, gpus: Any, parts: list[Term]) -> Term:
     """The sum of a step's parts, and what grows with their sum: waiting for the slowest, and the fixed work of a step."""
     domains, busy = np.ceil(gpus / cluster.node.scale_up_size.value), fold(parts)
-    lost = leaf("stragglers and jitter", overlap.scale_loss, "s", "network", time=busy, domains=domains, loss=cluster.systems.scale_loss)
+    lost = leaf(
+        "stragglers and jitter",
+        overlap.scale_loss,
+        "s",
+        "network",
+        key=STRAGGLERS,
+        time=busy,
+        domains=domains,
+        loss=cluster.systems.scale_loss,
+    )
     fixed = leaf("fixed work of a step", _as_is, "s", "dispatch", seconds=cluster.systems.step_overhead)
-    return Term("step", busy + lost.value + fixed.value, "s", parts=[*parts, lost, fixed])
+    return Term("step", busy + lost.value + fixed.value, "s", parts=[*parts, lost, fixed], key=STEP)
 
 
 def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:
@@ -64,8 +86,8 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     """
     s = Shapes.of(job, plan)
     classes = stages(job, plan)
-    per_kind = {kind: layer_parts(job, cluster, plan, s, kind, classes[0]) for kind in kinds(job.model)}
-    one_layer = {kind: fold(parts) for kind, parts in per_kind.items()}
+    per_kind = {kind: layer_times(job, cluster, plan, s, kind, classes[0]) for kind in kinds(job.model)}
+    one_layer = {kind: fold(layer.terms) for kind, layer in per_kind.items()}
     embedding, head = embedding_term(job, cluster, plan, s), head_term(job, cluster, plan, s)
     heads = 1.0 + job.model.num_nextn_predict_layers
     hop = hand_overs.hand_over(job, cluster, plan)
@@ -76,10 +98,16 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     times = through(one_layer)
     pace = slowest(classes, times)
 
-    held = {kind: pace.of(partial(layers_of, kind=kind, model=job.model)) for kind in per_kind}
-    forward, backward, weight = _passes(held, per_kind)
+    counts = {kind: pace.of(partial(layers_of, kind=kind, model=job.model)) for kind in per_kind}
+    forward: Any = 0.0
+    backward: Any = 0.0
+    weight: Any = 0.0
+    for kind, layer in per_kind.items():
+        forward = forward + counts[kind] * layer.forward
+        backward = backward + counts[kind] * layer.backward
+        weight = weight + counts[kind] * layer.weight
     with_head = pace.of(lambda stage: stage.head)
-    layers = [total(kind.name, parts, times=held[kind]) for kind, parts in per_kind.items()]
+    layers = [total(kind.name, layer.terms, times=counts[kind], key=kind) for kind, layer in per_kind.items()]
     micro_batch = [
         *layers,
         total("embedding", [embedding], times=pace.of(lambda stage: stage.embedding)),
@@ -88,15 +116,15 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         *hand_overs.beside_chunks(plan, hop, fold(layers), forward / (forward + backward)),
     ]
     one_micro_batch = fold(micro_batch)
-    hidden = {kind: overlapped_experts.hidden(parts) for kind, parts in per_kind.items()}
+    hidden = {kind: layer.hidden for kind, layer in per_kind.items()}
     alone, extra = times, 0.0  # a pass that fills or drains the pipeline has no other micro-batch beside it
     if any(np.any(time > 0) for time in hidden.values()):
         alone = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
-        extra = sum(held[kind] * time for kind, time in hidden.items())
+        extra = sum(counts[kind] * time for kind, time in hidden.items())
     pipeline_time = _pipeline_time(classes, alone, hop.value, plan)
     reduced, gathered = data_parallel(job, cluster, plan, pace, forward, backward)
     parts = [
-        total("micro-batches", micro_batch, times=plan.num_microbatches),
+        total("micro-batches", micro_batch, times=plan.num_microbatches, key=MICRO_BATCHES),
         schedule_of(job).bubble(
             plan, MicroBatch(pipeline_time, np.minimum(one_micro_batch + extra, pipeline_time), forward, backward, weight)
         ),
@@ -133,7 +161,7 @@ def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan)
     return through + np.where(plan.pp > 1, 2.0 * plan.pp * plan.vpp, 0.0) * hop
 
 
-def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage) -> list[Term]:
+def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage) -> LayerTimes:
     """One layer's share of a micro-batch: computation, exposed collectives, and what its host cannot launch in time."""
     job = casts.of_kind(job, kind)
     job, s = Shapes.of_kind(job, plan, s, kind)
@@ -142,16 +170,20 @@ def layer_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     again = passes.recompute(cluster, job, plan, s, kind)
     device = forward.value + backward.value + again.value
     pass_count = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
-    shown = tensor.parallel(cluster, job, plan, kind, forward, backward)
+    exposed_tp = tensor.parallel(cluster, job, plan, kind, forward, backward)
     ring = [context.context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
-    routed = [expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), pass_count)] if kind.routed else []
-    inside = fold([shown, *routed]) / pass_count  # collectives of a layer's own ranks: weights come and gradients go beside them too
+    routed, hidden = [], 0.0
+    if kind.routed:
+        exchange = overlapped_experts.expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), pass_count)
+        routed, hidden = [exchange.time], exchange.hidden
+    inside = fold([exposed_tp, *routed]) / pass_count  # collectives of a layer's own ranks: weights come and gradients go beside them too
     sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (pass_count - 1.0) * inside)
-    away = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
-    waits = fold([shown, *ring, *routed, sharded, *away])  # while the device waits for data the host launches on
+    offloaded = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
+    waits = fold([exposed_tp, *ring, *routed, sharded, *offloaded])  # while the device waits for data the host launches on
     host = host_dispatch(job, cluster, plan, kind, forward.value, device, waits, pass_count)
     summed = gradients.accumulation(cluster, job, plan, *layer_trained(job, kind))
-    return [forward, backward, again, summed, shown, *ring, *routed, sharded, *away, host]
+    terms = [forward, backward, again, summed, exposed_tp, *ring, *routed, sharded, *offloaded, host]
+    return LayerTimes(terms, forward.value, backward.value + again.value, passes.weight_gradients(backward), hidden)
 
 
 def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, device: Any, network: Any, passes: Any) -> Term:
@@ -170,24 +202,6 @@ def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     ahead = forward + network / passes
     parts = [short("host dispatch, forward", 1.0, ahead), short("host dispatch, backward", count - 1.0, device + network - ahead)]
     return total("host dispatch", parts)
-
-
-def expert_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, computed: tuple[Term, Term, Term], passes: Any) -> Term:
-    """Dispatch and combine of every pass: waited for, but where another micro-batch computes meanwhile (DualPipe, overlap ep)."""
-    pass_by = experts.communication(cluster, job, plan, s)
-    back = pass_by if job.dispatch_precision != "fp8-forward" else experts.communication(cluster, job, plan, s, backward=True)
-    whole = total("expert parallel", [pass_by], times=passes)
-    if back is not pass_by:
-        trained = float(kind.trained)
-        ways = [total("forward", [pass_by], times=passes - trained), total("backward", [back], times=trained)]
-        whole = total("expert parallel", ways)
-    if schedule_of(job).pairs_micro_batches:
-        beside = fold(list(computed)) * (plan.pp > 1)  # one stage alone runs one micro-batch at a time
-        return exposed(cluster, "expert parallel", beside, whole.value)
-    if not np.any(plan.overlap_ep > 0):
-        return whole
-    (dispatch, combine), (returned, _) = (experts.dispatched(term) for term in (pass_by, back))
-    return overlapped_experts.exchange(cluster, job, plan, kind, computed, whole, [dispatch, combine, returned, combine])
 
 
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:
@@ -248,19 +262,6 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
         "output layer and loss",
         [*compute, *summed, reduce, exposed(cluster, "exposed gather and scatter", busy, fold([gather, gather, scatter]), sharded)],
     )
-
-
-def _passes(held: dict[Kind, Any], per_kind: dict[Kind, list[Term]]) -> tuple[Any, Any, Any]:
-    """Computation of one micro-batch on the pace-setting stage: forward, backward with its recompute, weight gradients."""
-    forward: Any = 0.0
-    backward: Any = 0.0
-    weight: Any = 0.0
-    for kind, parts in per_kind.items():
-        count = held[kind]
-        forward = forward + count * parts[0].value
-        backward = backward + count * (parts[1].value + parts[2].value)
-        weight = weight + count * parts[1].times * sum(t.value for t in parts[1].parts if t.name.endswith("wgrad"))
-    return forward, backward, weight
 
 
 def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:

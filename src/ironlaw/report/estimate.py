@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ironlaw import units
 from ironlaw.estimate.as_data import assumptions, bound_data, host_data, memory_data, number, plan_data, run_data, stage_name, warnings
 from ironlaw.estimate.bands import step_band
+from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator
     for part in tree.parts:
         seconds = number(part.value, at) * factor
         yield part.name, seconds, depth
-        if part.name == "micro-batches" or (depth in (1, 2) and len(part.parts) > 3):
+        if part.key == MICRO_BATCHES or (depth in (1, 2) and len(part.parts) > 3):
             yield from _lines(part, at, factor * number(part.times, at), depth + 1)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.answer import Group
+from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.terms import Term
 
 WORTH_A_WORD = 0.001  # of the step
@@ -17,7 +19,8 @@ def step_terms(group: Group, at: int) -> dict[str, float]:
     found: dict[str, float] = {}
 
     def book(term: Term, factor: float, path: int) -> None:
-        split = term.parts and (path == 0 or term.name == "micro-batches" or term.name.endswith("layers"))
+        layers = isinstance(term.key, Kind) and term.key.name.endswith("layers")
+        split = term.parts and (path == 0 or term.key == MICRO_BATCHES or layers)
         if split and path < 3:
             inner = factor * _at(term.times, at)
             for part in term.parts:

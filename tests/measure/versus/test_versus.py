@@ -188,6 +188,8 @@ def test_every_name_written_in_the_code_has_a_place():
     folder, found = Path(ironlaw.__file__).parent / "estimate", set()
     for module in (
         "step",
+        "pipeline/schedules",
+        "pipeline/hand_overs",
         "layer/passes",
         "layer/experts",
         "network/overlapped_experts",

@@ -17,8 +17,8 @@ from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.counts import expert_width
 from ironlaw.estimate.layer.kinds import Kind, sized
-from ironlaw.estimate.layer.products import linear_shapes
-from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm
+from ironlaw.estimate.layer.products import linear_shapes, product_key
+from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, elementwise, gemm
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.terms import Term
@@ -118,12 +118,14 @@ def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> li
     """The pair of every adapter, forward."""
     made, r, moved = [], job.lora_rank, _Moved(job)
     for name, (m, n, k) in adapted(job, s, kind).items():
-        made.append(gemm(cluster, job, f"{name} adapter", m, r, k, wide=True))
-        made.append(gemm(cluster, job, f"{name} adapter up", m, n, r, wide=True))
+        key = product_key(name, OUTPUT, of_adapter=True)
+        made.append(gemm(cluster, job, f"{name} adapter", m, r, k, wide=True, key=key))
+        made.append(gemm(cluster, job, f"{name} adapter up", m, n, r, wide=True, key=key))
         moved.count((SCALED + ADDED) * m * n)
     for name, (m, n, k) in (_routed(job, plan, s) if on_experts(job, kind) else {}).items():
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter", m, r, k))
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter up", m, n, r))
+        key = product_key(name, OUTPUT, of_adapter=True)
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter", m, r, k, key))
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter up", m, n, r, key))
         moved.count((SCALED + ADDED) * m * n)
     return made + moved.terms(cluster)
 
@@ -132,16 +134,18 @@ def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> l
     """Gradients of both matrices and of both inputs; the input's is added to that through the frozen weight."""
     made, r, moved = [], job.lora_rank, _Moved(job)
     for name, (m, n, k) in adapted(job, s, kind).items():
-        made.append(gemm(cluster, job, f"{name} adapter dgrad up", m, r, n, wide=True))
-        made.append(gemm(cluster, job, f"{name} adapter up wgrad", r, n, m, wide=True))
-        made.append(gemm(cluster, job, f"{name} adapter dgrad", m, k, r, wide=True))
-        made.append(gemm(cluster, job, f"{name} adapter wgrad", k, r, m, wide=True))
+        dgrad, wgrad = (product_key(name, computes, of_adapter=True) for computes in (INPUT_GRADIENT, WEIGHT_GRADIENT))
+        made.append(gemm(cluster, job, f"{name} adapter dgrad up", m, r, n, wide=True, key=dgrad))
+        made.append(gemm(cluster, job, f"{name} adapter up wgrad", r, n, m, wide=True, key=wgrad))
+        made.append(gemm(cluster, job, f"{name} adapter dgrad", m, k, r, wide=True, key=dgrad))
+        made.append(gemm(cluster, job, f"{name} adapter wgrad", k, r, m, wide=True, key=wgrad))
         moved.count(SCALED * m * n + ADDED * m * k)
     for name, (m, n, k) in (_routed(job, plan, s) if on_experts(job, kind) else {}).items():
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter dgrad up", m, r, n))
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter up wgrad", m, n, r, wgrad=True))
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter dgrad", m, k, r))
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter wgrad", m, r, k, wgrad=True))
+        dgrad, wgrad = (product_key(name, computes, of_adapter=True) for computes in (INPUT_GRADIENT, WEIGHT_GRADIENT))
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter dgrad up", m, r, n, dgrad))
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter up wgrad", m, n, r, wgrad))
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter dgrad", m, k, r, dgrad))
+        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter wgrad", m, r, k, wgrad))
         moved.count(SCALED * m * n + ADDED * m * k)
     return made + moved.terms(cluster)
 

@@ -16,7 +16,7 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.counts import stage_linear
 from ironlaw.estimate.layer.kinds import Kind
-from ironlaw.estimate.layer.sizes import elementwise
+from ironlaw.estimate.layer.sizes import Operator, elementwise
 from ironlaw.estimate.pipeline.stages import Pace, Stage
 from ironlaw.job import PRECISIONS, Job
 from ironlaw.law import states, traffic
@@ -174,7 +174,9 @@ def _turned(job: Job, split: Any) -> Any:
     return (np.asarray(split) > 1.0) & job.precision.one_scale
 
 
-def weight_casts(cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any, ranks: Any, backward: bool) -> list[Term]:
+def weight_casts(
+    cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any, ranks: Any, backward: bool, key: Operator | None = None
+) -> list[Term]:
     """Casts of one micro-batch's pass: weights that are not kept, at every use; kept ones only where ZeRO 3 gathers them anew."""
     if job.frozen_weights:  # stored as they are multiplied
         return []
@@ -183,13 +185,13 @@ def weight_casts(cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any
     if keeps_weights(job):
         if backward or not np.any(anew):
             return []
-        return [elementwise(cluster, name, whole_weights(cluster, job, weights), 2.0, times=np.where(anew, 1.0, 0.0))]
+        return [elementwise(cluster, name, whole_weights(cluster, job, weights), 2.0, times=np.where(anew, 1.0, 0.0), key=key)]
     shards = np.where(anew & job.fp8_param_gather, ranks, 1.0)
     wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else p.parameter_bytes
     reads = 0.0 if backward and fuses_casts(job) else scale_reads(job)  # a compiler finds them once for both passes
     here = traffic.cast(weights, p.parameter_bytes, p.weight_bytes, reads, 1.0)
     before = traffic.cast(weights / shards, wide, p.weight_bytes, 0.0, 1.0) + (2.0 * p.weight_bytes * weights if backward else 0.0)
-    return [elementwise(cluster, name, np.where(shards > 1.0, before, here), 2.0)]
+    return [elementwise(cluster, name, np.where(shards > 1.0, before, here), 2.0, key=key)]
 
 
 def whole_weights(cluster: Cluster, job: Job, weights: Any) -> Any:

@@ -6,7 +6,7 @@ it sends, times the imbalance; with a capacity factor it computes that many inst
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from ironlaw.estimate import wires
 from ironlaw.estimate.layer import casts, gradients
 from ironlaw.estimate.layer.counts import expert_width, visited
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
-from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, kernel
+from ironlaw.estimate.layer.products import product_key
+from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Operator, Shapes, elementwise, gemm, kernel
 from ironlaw.job import Job
 from ironlaw.law import experts, flops
 from ironlaw.plan import Plan
@@ -28,6 +29,7 @@ BACKWARD_ROUTING = 0.5  # of the kernels of routing: maps and counts are made fo
 # a number dispatched in fp8 with its part of a scale: 4 bytes for 128, as DeepSeek-V3 quantises activations (section 3.3.2) and
 # DeepEP sends them (deep_ep/buffer.py, dispatch), read 2026-11-22
 FP8_BYTES = 1.0 + 4.0 / 128.0
+_PERMUTED, _ACTIVATED, _CAST = (Operator(name, behind_dispatch=True) for name in ("permutation", "activation", "cast"))
 
 
 def rows(job: Job, plan: Plan, s: Shapes) -> Any:
@@ -52,14 +54,14 @@ def latent_shapes(job: Job, plan: Plan, s: Shapes) -> dict[str, tuple[Any, Any, 
     return {"latent in": (own, latent, s.hidden), "latent out": (own, s.hidden, latent)} if latent else {}
 
 
-def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: Any, k: Any, wgrad: bool = False) -> Term:
+def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: Any, k: Any, key: Operator) -> Term:
     """One GEMM an expert of the rank, all in one kernel: ``m`` rows in all, ``n`` by ``k`` weights each."""
-    p = job.precision
+    p, wgrad = job.precision, key.computes == WEIGHT_GRADIENT
     local = job.model.num_experts / plan.ep
     weights = local * n * k * (gradients.written(job) if wgrad else p.operand_bytes)
     moved = weights + m * k * p.operand_bytes + m * n * (p.operand_bytes if wgrad else p.activation_bytes)
     flop = flops.gemm(computed_rows(job, m, local), n, k)
-    return kernel(cluster, name, flop, moved, p.peak, cluster.experts(p.gemm), launches=product_launches(job, local))
+    return kernel(cluster, name, flop, moved, p.peak, cluster.experts(p.gemm), launches=product_launches(job, local), key=key)
 
 
 def computed_rows(job: Job, m: Any, local: Any) -> Any:
@@ -82,10 +84,10 @@ def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Te
     m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
     narrow = job.model.moe_intermediate_size / plan.etp
     return [
-        gemm(cluster, job, "router gemm", s.tokens / plan.tp, choices(job), s.hidden, wide=True),
-        *(gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in latent_shapes(job, plan, s).items()),
-        grouped_gemm(cluster, job, plan, "experts in gemm", m, w, hidden),
-        grouped_gemm(cluster, job, plan, "experts out gemm", m, hidden, narrow),
+        gemm(cluster, job, "router gemm", s.tokens / plan.tp, choices(job), s.hidden, wide=True, key=product_key("router", OUTPUT)),
+        *(gemm(cluster, job, f"{name} gemm", *mnk, key=product_key(name, OUTPUT)) for name, mnk in latent_shapes(job, plan, s).items()),
+        grouped_gemm(cluster, job, plan, "experts in gemm", m, w, hidden, product_key("experts in", OUTPUT)),
+        grouped_gemm(cluster, job, plan, "experts out gemm", m, hidden, narrow, product_key("experts out", OUTPUT)),
     ]
 
 
@@ -93,21 +95,21 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
     """dgrad and wgrad of router and experts."""
     m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
     narrow, own, count = job.model.moe_intermediate_size / plan.etp, s.tokens / plan.tp, choices(job)
-    between = latent_shapes(job, plan, s)
+    latents = latent_shapes(job, plan, s)
     made = [
-        gemm(cluster, job, "router dgrad", own, s.hidden, count, wide=True),
-        *(gemm(cluster, job, f"{name} dgrad", m, k, n) for name, (m, n, k) in between.items()),
-        grouped_gemm(cluster, job, plan, "experts in dgrad", m, hidden, w),
-        grouped_gemm(cluster, job, plan, "experts out dgrad", m, narrow, hidden),
+        gemm(cluster, job, "router dgrad", own, s.hidden, count, wide=True, key=product_key("router", INPUT_GRADIENT)),
+        *(gemm(cluster, job, f"{name} dgrad", m, k, n, key=product_key(name, INPUT_GRADIENT)) for name, (m, n, k) in latents.items()),
+        grouped_gemm(cluster, job, plan, "experts in dgrad", m, hidden, w, product_key("experts in", INPUT_GRADIENT)),
+        grouped_gemm(cluster, job, plan, "experts out dgrad", m, narrow, hidden, product_key("experts out", INPUT_GRADIENT)),
     ]
     if job.lora_rank:  # router and experts are frozen
         return made
     return [
         *made,
-        gemm(cluster, job, "router wgrad", s.hidden, count, own, wide=True),
-        *(gemm(cluster, job, f"{name} wgrad", k, n, m) for name, (m, n, k) in between.items()),
-        grouped_gemm(cluster, job, plan, "experts in wgrad", m, w, hidden, wgrad=True),
-        grouped_gemm(cluster, job, plan, "experts out wgrad", m, hidden, narrow, wgrad=True),
+        gemm(cluster, job, "router wgrad", s.hidden, count, own, wide=True, key=product_key("router", WEIGHT_GRADIENT)),
+        *(gemm(cluster, job, f"{name} wgrad", k, n, m, key=product_key(name, WEIGHT_GRADIENT)) for name, (m, n, k) in latents.items()),
+        grouped_gemm(cluster, job, plan, "experts in wgrad", m, w, hidden, product_key("experts in", WEIGHT_GRADIENT)),
+        grouped_gemm(cluster, job, plan, "experts out wgrad", m, hidden, narrow, product_key("experts out", WEIGHT_GRADIENT)),
     ]
 
 
@@ -119,8 +121,8 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, activation: 
     p, m = job.precision, rows(job, plan, s)
     copied = p.activation_bytes * float(expert_width(job.model)) * row_copies(job, plan, s, backward)
     made = [
-        elementwise(cluster, "permute and unpermute", copied, PERMUTATIONS, cluster.row_bandwidth),
-        elementwise(cluster, "experts' activation function", activation * m * width(job, plan)),
+        elementwise(cluster, "permute and unpermute", copied, PERMUTATIONS, cluster.row_bandwidth, key=_PERMUTED),
+        elementwise(cluster, "experts' activation function", activation * m * width(job, plan), key=_ACTIVATED),
         routing_scores(cluster, job, plan, s, backward),
     ]
     return made + expert_casts(cluster, job, plan, s, backward)
@@ -141,12 +143,12 @@ def expert_casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bo
     moved = moved + casts.activation_cast(cluster, job, m, hidden, 1.0, backward, fused=ready)
     if backward and not casts.keeps_inputs(job) and not job.lora_rank:
         moved = moved + casts.once(job, m * (hidden + inner), 1.0)
-    made = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + casts.scale_reads(job)))]
+    made = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + casts.scale_reads(job)), key=_CAST)]
     if sent:
         own = s.tokens / plan.tp * hidden
         made.append(elementwise(cluster, "casts before dispatch", (job.precision.activation_bytes + FP8_BYTES) * own))
     weights = job.model.num_experts / plan.ep * hidden * (w + inner)
-    return made + casts.weight_casts(cluster, job, plan, "experts' weight casts", weights, plan.expert_shard_ranks, backward)
+    return made + casts.weight_casts(cluster, job, plan, "experts' weight casts", weights, plan.expert_shard_ranks, backward, _CAST)
 
 
 def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
@@ -194,28 +196,25 @@ def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, name: str, eleme
     return wires.all_to_all(cluster, plan, name, plan.ep, sent, plan.etp)
 
 
-def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Term:
+class Communication(NamedTuple):
+    """What one pass sends between the ranks of experts."""
+
+    whole: Term
+    dispatch: Term
+    combine: Term
+
+
+def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Communication:
     """One pass: rows dispatched to their experts and combined again; with etp gathered and scattered inside an expert."""
     e = job.precision.activation_bytes
-    combine = exchange(cluster, job, plan, s, "all-to-all", e)
+    dispatch = combine = exchange(cluster, job, plan, s, "all-to-all", e)
     moved = total("dispatch and combine", [combine], times=2.0)
     if sent_narrow(job, backward):
-        moved = total("dispatch and combine", [exchange(cluster, job, plan, s, "dispatch in fp8", FP8_BYTES), combine])
+        dispatch = exchange(cluster, job, plan, s, "dispatch in fp8", FP8_BYTES)
+        moved = total("dispatch and combine", [dispatch, combine])
     whole = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * e * (job.capacity_factor or job.expert_imbalance) * plan.etp
     gather = wires.collective(cluster, plan, "all-gather", "all_gather", plan.etp, whole, 1.0)
     scatter = wires.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, whole, 1.0)
     inside = np.where(plan.etp > 1, 1.0, 0.0)
-    return total(
-        "expert parallel",
-        [
-            moved,
-            total("gather inside experts", [gather], times=inside),
-            total("scatter inside experts", [scatter], times=inside),
-        ],
-    )
-
-
-def dispatched(one_pass: Term) -> tuple[Term, Term]:
-    """Dispatch and combine of one pass of ``communication``."""
-    moved = one_pass["dispatch and combine"].parts
-    return moved[0], moved[-1]
+    gathered, scattered = total("gather inside experts", [gather], times=inside), total("scatter inside experts", [scatter], times=inside)
+    return Communication(total("expert parallel", [moved, gathered, scattered]), dispatch, combine)

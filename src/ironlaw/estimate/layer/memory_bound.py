@@ -13,7 +13,7 @@ from ironlaw.estimate.layer import casts, experts, state_space
 from ironlaw.estimate.layer.counts import norms_of
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import linear_shapes
-from ironlaw.estimate.layer.sizes import Shapes, elementwise
+from ironlaw.estimate.layer.sizes import Operator, Shapes, elementwise
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.terms import Term
@@ -47,7 +47,8 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     ]
     wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]
     if wide:
-        groups.append(elementwise(cluster, "activation function", unit * activation(job, backward) * s.tokens * wide[0]))
+        key = Operator("activation", behind_dispatch=kind.routed)
+        groups.append(elementwise(cluster, "activation function", unit * activation(job, backward) * s.tokens * wide[0], key=key))
     if kind.mixer == "attention":
         groups += around_attention(cluster, job, s, ratio, backward)
     if kind.mixer in ("linear", "mamba"):

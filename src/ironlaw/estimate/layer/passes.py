@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import AttentionConstants
 from ironlaw.cluster import Cluster
@@ -9,9 +11,9 @@ from ironlaw.estimate.layer import adapters, experts, frozen_weights, gradients,
 from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.counts import index_share
 from ironlaw.estimate.layer.kinds import Kind
-from ironlaw.estimate.layer.products import LAST_PRODUCTS, linear_shapes
+from ironlaw.estimate.layer.products import LAST_PRODUCTS, linear_shapes, product_key
 from ironlaw.estimate.layer.sequence import attended_span, sequence_ranks, slowest_key_length
-from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, kernel
+from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, elementwise, gemm, kernel, operator_of
 from ironlaw.job import Job
 from ironlaw.law import flops, kernels, masks, traffic
 from ironlaw.plan import Plan
@@ -19,11 +21,12 @@ from ironlaw.terms import Term, total
 
 FLASH_BACKWARD_FLOP = 2.5  # five GEMMs of the score size instead of two: the scores are computed again
 UNFUSED_BACKWARD_FLOP = 2.0
+PASSES = FORWARD, BACKWARD, RECOMPUTE = "forward", "backward", "recompute"  # keys of the passes over a layer
 
 
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, forward."""
-    made = [gemm(cluster, job, f"{name} gemm", *mnk) for name, mnk in linear_shapes(job, s, kind).items()]
+    made = [gemm(cluster, job, f"{name} gemm", *mnk, key=product_key(name, OUTPUT)) for name, mnk in linear_shapes(job, s, kind).items()]
     made += adapters.forward(cluster, job, plan, s, kind)
     made += frozen_weights.dequantised(cluster, job, plan, s, kind)
     return made + (experts.linear_forward(cluster, job, plan, s) if kind.routed else [])
@@ -33,9 +36,10 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
     """dgrad is (m, n) by (n, k); wgrad (k, m) by (m, n)."""
     made = []
     for name, (m, n, k) in linear_shapes(job, s, kind).items():
-        made.append(gemm(cluster, job, f"{name} dgrad", m, k, n))
+        made.append(gemm(cluster, job, f"{name} dgrad", m, k, n, key=product_key(name, INPUT_GRADIENT)))
         if not job.lora_rank:
-            made.append(gemm(cluster, job, f"{name} wgrad", k, n, m, result=gradients.written(job)))
+            key = product_key(name, WEIGHT_GRADIENT)
+            made.append(gemm(cluster, job, f"{name} wgrad", k, n, m, result=gradients.written(job), key=key))
     made += adapters.backward(cluster, job, plan, s, kind)
     made += frozen_weights.dequantised(cluster, job, plan, s, kind) + frozen_weights.transposed(cluster, job, plan, s, kind)
     return made + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
@@ -137,7 +141,9 @@ def aligned_peak(cluster: Cluster, job: Job) -> str:
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """One pass forward, without its collectives."""
     parts = linear_forward(cluster, job, plan, s, kind)
-    return total("forward", [*parts, *core(cluster, job, plan, s, kind), *memory_bound.memory_bound(cluster, job, plan, s, kind)])
+    return total(
+        "forward", [*parts, *core(cluster, job, plan, s, kind), *memory_bound.memory_bound(cluster, job, plan, s, kind)], key=FORWARD
+    )
 
 
 def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
@@ -147,7 +153,12 @@ def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> T
         *core(cluster, job, plan, s, kind, backward=True),
         *memory_bound.memory_bound(cluster, job, plan, s, kind, backward=True),
     ]
-    return total("backward", parts, times=1.0 if kind.trained else 0.0)
+    return total("backward", parts, times=1.0 if kind.trained else 0.0, key=BACKWARD)
+
+
+def weight_gradients(backward: Term) -> Any:
+    """Of a backward pass, the time of weight gradients."""
+    return backward.times * sum(part.value for part in backward.parts if operator_of(part).computes == WEIGHT_GRADIENT)
 
 
 def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
@@ -159,7 +170,7 @@ def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> 
     trained = 1.0 if kind.trained else 0.0
     products = linear_forward(cluster, job, plan, s, kind)
     if job.framework.compiled_recompute:
-        products = [t for t in products if t.name not in LAST_PRODUCTS]
+        products = [t for t in products if operator_of(t).name not in LAST_PRODUCTS]
     return total(
         "recompute",
         [
@@ -168,4 +179,5 @@ def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> 
             total("memory-bound operators again", memory_bound.memory_bound(cluster, job, plan, s, kind), times=bytes_bound),
         ],
         times=trained,
+        key=RECOMPUTE,
     )

@@ -7,10 +7,18 @@ from typing import Any
 from ironlaw.estimate.layer import state_space
 from ironlaw.estimate.layer.counts import index_share
 from ironlaw.estimate.layer.kinds import Kind
-from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.layer.sizes import Operator, Shapes
 from ironlaw.job import Job
 
-LAST_PRODUCTS = ("mlp out gemm", "shared expert out gemm", "experts out gemm")  # backward needs their input, not their output
+LAST_PRODUCTS = ("mlp out", "shared expert out", "experts out")  # backward needs their input, not their output
+
+ROUTED_EXPERTS = ("experts in", "experts out")
+SHARED_EXPERTS = ("shared expert in", "shared expert out", "shared expert gate", "shared expert up")  # the last two in adapters alone
+
+
+def product_key(name: str, computes: str, of_adapter: bool = False) -> Operator:
+    """The key of a matrix product of a layer, or of one of the two products of the adapter beside it."""
+    return Operator("adapter" if of_adapter else name, computes, behind_dispatch=name in (*ROUTED_EXPERTS, *SHARED_EXPERTS))
 
 
 def linear_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:

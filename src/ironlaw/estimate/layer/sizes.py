@@ -6,8 +6,9 @@ record. Shapes are those of one model-parallel rank: heads, the wide MLP dimensi
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,22 @@ from ironlaw.plan import Plan
 from ironlaw.terms import BOUNDS, Term, leaf
 
 _COMPUTE, _HBM = float(BOUNDS.index("compute")), float(BOUNDS.index("hbm"))
+
+
+OUTPUT, INPUT_GRADIENT, WEIGHT_GRADIENT = "output", "input gradient", "weight gradient"  # what a matrix product computes
+
+
+class Operator(NamedTuple):
+    """The key of an operator of a layer. Code finds an operator's term by it; the label is for people."""
+
+    name: str
+    computes: str = ""  # of a matrix product: OUTPUT, INPUT_GRADIENT or WEIGHT_GRADIENT
+    behind_dispatch: bool = False  # it computes on rows that were dispatched, or belongs to a shared expert
+
+
+def operator_of(term: Term) -> Operator:
+    """The operator that a term times; one without a name for any other term."""
+    return term.key if isinstance(term.key, Operator) else Operator("")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,7 +89,15 @@ class Shapes:
 
 
 def kernel(
-    cluster: Cluster, name: str, flop: Any, moved: Any, peak: str, constants: Any, efficiency: Any = None, launches: Any = None
+    cluster: Cluster,
+    name: str,
+    flop: Any,
+    moved: Any,
+    peak: str,
+    constants: Any,
+    efficiency: Any = None,
+    launches: Any = None,
+    key: Hashable = None,
 ) -> Term:
     """A leaf that runs at the roof its FLOPs and bytes meet first; an ``efficiency`` of its own has the filling in it.
 
@@ -88,7 +113,7 @@ def kernel(
     slow = kernels.memory_bound(flop, moved, **{k: getattr(v, "value", v) for k, v in rates.items()})
     bound = np.where(slow, _HBM, _COMPUTE)
     launch = constants.launch if launches is None else constants.launch.value * launches
-    return leaf(name, kernels.kernel_time, "s", bound, flop=flop, traffic=moved, launch=launch, **rates)
+    return leaf(name, kernels.kernel_time, "s", bound, key=key, flop=flop, traffic=moved, launch=launch, **rates)
 
 
 def sustained(cluster: Cluster, benchmarked: Any) -> Any:
@@ -106,7 +131,17 @@ def sustained(cluster: Cluster, benchmarked: Any) -> Any:
     return Sourced(benchmarked.value * factor, benchmarked.unit, text, benchmarked.source, benchmarked.note)
 
 
-def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bool = False, result: float | None = None) -> Term:
+def gemm(
+    cluster: Cluster,
+    job: Job,
+    name: str,
+    m: Any,
+    n: Any,
+    k: Any,
+    wide: bool = False,
+    result: float | None = None,
+    key: Operator | None = None,
+) -> Term:
     """The leaf of one GEMM of (m, k) by (k, n), narrow operands and a wide result; ``wide`` keeps all of it wide.
 
     ``result``: bytes moved for an element of the result, where it is not written once in the type of activations.
@@ -115,11 +150,17 @@ def gemm(cluster: Cluster, job: Job, name: str, m: Any, n: Any, k: Any, wide: bo
     operand = p.activation_bytes if wide else p.operand_bytes
     moved = traffic.gemm(m, n, k, operand, operand, p.activation_bytes if result is None else result)
     peak, constants = (p.wide, p.wide) if wide else (p.peak, p.gemm)
-    return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants))
+    return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants), key=key)
 
 
 def elementwise(
-    cluster: Cluster, name: str, moved: Any, kernels_run: float = 1.0, fraction: Sourced | None = None, times: Any = None
+    cluster: Cluster,
+    name: str,
+    moved: Any,
+    kernels_run: float = 1.0,
+    fraction: Sourced | None = None,
+    times: Any = None,
+    key: Operator | None = None,
 ) -> Term:
     """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels, ``times`` over.
 
@@ -132,6 +173,7 @@ def elementwise(
         "s",
         "hbm",
         times,
+        key,
         traffic=moved,
         bandwidth=cluster.accelerator.hbm_bandwidth,
         bandwidth_fraction=held(fraction or constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),

@@ -144,6 +144,7 @@ def _pick(trees: list[Term], which: Any) -> Term:
         [_pick(list(parts), which) for parts in zip(*(t.parts for t in trees), strict=True)],
         choose([t.times for t in trees]),
         first.bound,
+        first.key,
     )
 
 

@@ -13,7 +13,7 @@ from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.kinds import Kind, kinds
 from ironlaw.estimate.layer.sequence import head_ranks, sequence_ranks
 from ironlaw.estimate.layer.sizes import Shapes
-from ironlaw.estimate.network.sharding import exposed
+from ironlaw.estimate.network.sharding import Overlapped, exposed
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
 from ironlaw.law import activations
@@ -43,8 +43,8 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
         core_backward = fold(passes.attention(cluster, job, plan, s, backward=True))
         there, back = ring(cluster, job, plan, s), ring(cluster, job, plan, s, backward=True)
         parts += [
-            exposed(cluster, "exposed ring, forward", core, there.value, active * (1.0 + again)),
-            exposed(cluster, "exposed ring, backward", core_backward, back.value, active * back_too),
+            exposed(cluster, "exposed ring, forward", core, there.value, active * (1.0 + again), Overlapped("context", ("forward",))),
+            exposed(cluster, "exposed ring, backward", core_backward, back.value, active * back_too, Overlapped("context", ("backward",))),
         ]
     if method.gathers_keys:  # attention waits for all keys; backward gathers them anew, and adds up their gradients
         gather, scatter = gathered(cluster, job, plan, s)

@@ -12,12 +12,14 @@ those of attention beside the next combine backward.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.layer.sizes import WEIGHT_GRADIENT, Shapes, operator_of
 from ironlaw.estimate.network.sharding import exposed
 from ironlaw.estimate.pipeline.schedules import microbatch_group, schedule_of
 from ironlaw.job import Job
@@ -25,7 +27,15 @@ from ironlaw.law import pipeline
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
-_OF_EXPERTS = ("expert", "shared expert", "permute", "unpermute", "activation function")  # names of what runs behind the dispatch
+
+class ExpertParallel(NamedTuple):
+    """What a layer's dispatch and combine add to it, and what of their time other micro-batches hide.
+
+    Where the pipeline fills or drains no other micro-batch is there, and what is hidden elsewhere shows.
+    """
+
+    time: Term
+    hidden: Any = 0.0
 
 
 def _needs(job: Job, plan: Plan) -> dict[str, Any]:
@@ -71,60 +81,71 @@ def missing(job: Job, plan: Plan, values: dict[str, Any], at: int) -> str:
     return next(text.format(**values) for text, holds in _needs(job, plan).items() if not np.broadcast_to(holds, (plan.rows,))[at])
 
 
-def lone(job: Job, plan: Plan) -> Any:
+def unpaired_share(job: Job, plan: Plan) -> Any:
     """Of the passes of a step, the share beside which no other micro-batch runs: all where none are paired."""
     share = pipeline.lone_share(plan.vpp, plan.num_microbatches, microbatch_group(job, plan))
     return np.where(plan.overlap_ep > 0, share, 1.0)
 
 
-def exchange(cluster: Cluster, job: Job, plan: Plan, kind: Kind, computed: tuple[Term, Term, Term], whole: Term, moved: list[Term]) -> Term:
+def expert_parallel(
+    job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, computed: tuple[Term, Term, Term], passes: Any
+) -> ExpertParallel:
+    """Dispatch and combine of every pass: waited for, except where another micro-batch computes meanwhile (DualPipe, overlap ep).
+
+    ``computed`` are forward, backward and what it recomputes.
+    """
+    forward = experts.communication(cluster, job, plan, s)
+    backward = forward if job.dispatch_precision != "fp8-forward" else experts.communication(cluster, job, plan, s, backward=True)
+    whole = total("expert parallel", [forward.whole], times=passes)
+    if backward is not forward:
+        trained = float(kind.trained)
+        both = [total("forward", [forward.whole], times=passes - trained), total("backward", [backward.whole], times=trained)]
+        whole = total("expert parallel", both)
+    if schedule_of(job).pairs_micro_batches:
+        beside = fold(list(computed)) * (plan.pp > 1)  # one stage alone runs one micro-batch at a time
+        return ExpertParallel(exposed(cluster, "expert parallel", beside, whole.value))
+    if not kind.trained or not np.any(plan.overlap_ep > 0):
+        return ExpertParallel(whole)
+    return _overlapped(cluster, job, plan, computed, whole, [forward.dispatch, forward.combine, backward.dispatch, forward.combine])
+
+
+def _overlapped(
+    cluster: Cluster, job: Job, plan: Plan, computed: tuple[Term, Term, Term], whole: Term, moved: list[Term]
+) -> ExpertParallel:
     """What shows of dispatch and combine: ``whole`` where nothing runs beside them, else what two windows cannot hide.
 
-    ``computed`` are forward, backward and what it recomputes; ``moved`` dispatch and combine, forward and backward. Gathers
-    and scatters inside experts (etp) stand between dispatch and product, on the stream of the computation, and show.
+    ``moved`` are dispatch and combine, forward and backward. Gathers and scatters inside experts (etp) run between dispatch and
+    product, on the stream of the computation, and show.
     """
-    if not kind.trained:
-        return whole
     forward, backward, again = computed
-    before, experts = _split(forward), _split(forward, experts=True)
-    after, experts_after = _split(backward) + _split(again), _split(backward, experts=True) + _split(again, experts=True)
+    before, inner = _split(forward), _split(forward, experts=True)
+    after, inner_after = _split(backward) + _split(again), _split(backward, experts=True) + _split(again, experts=True)
     if job.delay_wgrad_compute:
         own, wgrad = _split(backward, wgrad=True), _split(backward, experts=True, wgrad=True)
         before, after = before + own, after - own
-        experts, experts_after = experts + wgrad, experts_after - wgrad
+        inner, inner_after = inner + wgrad, inner_after - wgrad
     dispatch, combine, gradients, combined = (term.value for term in moved)
     beside = [
         exposed(cluster, "combine backward beside attention forward", before, gradients),
-        exposed(cluster, "dispatch forward beside experts backward", experts_after, dispatch),
-        exposed(cluster, "dispatch backward beside experts forward", experts, combined),
+        exposed(cluster, "dispatch forward beside experts backward", inner_after, dispatch),
+        exposed(cluster, "dispatch backward beside experts forward", inner, combined),
         exposed(cluster, "combine forward beside attention backward", after, combine),
     ]
     inside = leaf("gather and scatter inside experts", _left, "s", "network", whole=whole.value, moved=fold(moved))
-    share = lone(job, plan)
-    return total(
-        "expert parallel",
-        [
-            total("beside no other micro-batch", [whole], times=share),
-            total("beside another micro-batch", [*beside, inside], times=1.0 - share),
-        ],
-    )
-
-
-def hidden(parts: list[Term]) -> Any:
-    """Of one layer's parts, the time of dispatch and combine that other micro-batches hide: what shows again where they fill or drain."""
-    for part in parts:
-        if part.name == "expert parallel" and part.parts and part.parts[0].name == "beside no other micro-batch":
-            return part.parts[0].parts[0].value - part.value
-    return 0.0
+    share = unpaired_share(job, plan)
+    alone, paired = total("beside no other micro-batch", [whole], times=share), [*beside, inside]
+    time = total("expert parallel", [alone, total("beside another micro-batch", paired, times=1.0 - share)])
+    return ExpertParallel(time, whole.value - time.value)
 
 
 def _split(term: Term, experts: bool = False, wgrad: bool = False) -> Any:
     """The time of those operators of a pass that run behind the dispatch, or of the others; or their weight gradients alone."""
     value: Any = 0.0
     for part in term.parts:
+        operator = operator_of(part)
         if part.parts:
             value = value + _split(part, experts, wgrad)
-        elif part.name.startswith(_OF_EXPERTS) == experts and (part.name.endswith("wgrad") or not wgrad):
+        elif operator.behind_dispatch == experts and (operator.computes == WEIGHT_GRADIENT or not wgrad):
             value = value + part.value
     return value * term.times
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,14 @@ from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
 
-def exposed(cluster: Cluster, name: str, compute: Any, communication: Any, times: Any = None) -> Term:
+class Overlapped(NamedTuple):
+    """The key of communication that runs beside computation: which collectives it is."""
+
+    group: str  # tensor | context | layer (weights and gradients of one) | gradients | weights (of a step)
+    collectives: tuple[str, ...] = ()
+
+
+def exposed(cluster: Cluster, name: str, compute: Any, communication: Any, times: Any = None, key: Overlapped | None = None) -> Term:
     """What ``communication`` adds to ``compute`` when both run at once, on the network's account."""
     return leaf(
         name,
@@ -28,10 +35,14 @@ def exposed(cluster: Cluster, name: str, compute: Any, communication: Any, times
         "s",
         "network",
         times,
+        key,
         compute=compute,
         communication=communication,
         slowdown=cluster.overlap_slowdown,
     )
+
+
+_GATHER, _SCATTER, _BOTH = (Overlapped("layer", names) for names in (("gather",), ("scatter",), ("gather", "scatter")))
 
 
 def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, backward: Any) -> Term:
@@ -44,13 +55,13 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     all_three = np.where(plan.zero == 3, 1.0, 0.0)
     only_two = np.where(plan.zero == 2, 1.0, 0.0)
     if not kind.trained:
-        return total("sharded data parallel", [exposed(cluster, "exposed gather, forward", forward, gather, all_three)])
+        return total("sharded data parallel", [exposed(cluster, "exposed gather, forward", forward, gather, all_three, _GATHER)])
     return total(
         "sharded data parallel",
         [
-            exposed(cluster, "exposed gather, forward", forward, gather, all_three),
-            exposed(cluster, "exposed gather and scatter, backward", backward, gather + scatter, all_three),
-            exposed(cluster, "exposed scatter, backward", backward, scatter, only_two),
+            exposed(cluster, "exposed gather, forward", forward, gather, all_three, _GATHER),
+            exposed(cluster, "exposed gather and scatter, backward", backward, gather + scatter, all_three, _BOTH),
+            exposed(cluster, "exposed scatter, backward", backward, scatter, only_two, _SCATTER),
         ],
     )
 
@@ -117,8 +128,8 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: A
     weights = (pace.stacked(sizes) for sizes in zip(*(stage_weights(job, stage) for stage in pace.classes), strict=True))
     gather = pace.pick(weight_gather(job, cluster, plan, *weights))
     return (
-        exposed(cluster, "exposed gradient reduction", behind, reduction),
-        exposed(cluster, "exposed weight gather", before, gather),
+        exposed(cluster, "exposed gradient reduction", behind, reduction, key=Overlapped("gradients")),
+        exposed(cluster, "exposed weight gather", before, gather, key=Overlapped("weights")),
     )
 
 

@@ -19,7 +19,8 @@ from ironlaw.estimate import wires
 from ironlaw.estimate.layer import casts
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import LAST_PRODUCTS
-from ironlaw.estimate.network.sharding import exposed
+from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, operator_of
+from ironlaw.estimate.network.sharding import Overlapped, exposed
 from ironlaw.job import Job
 from ironlaw.law import overlap
 from ironlaw.plan import Plan
@@ -54,21 +55,26 @@ def blocks(job: Job, forward: Term, backward: Term) -> list[Products]:
     """The blocks of a layer whose products tensor parallelism splits; routed experts take their tokens from the sequence-parallel share."""
     made = []
     for first, second in BLOCKS:
-        if any(_of(part, second, "gemm") for part in forward.parts):
-            times = (_time(forward, first, "gemm"), _time(forward, second, "gemm"), _time(backward, first, "dgrad"))
-            again = not job.framework.compiled_recompute or not any(f"{name} gemm" in LAST_PRODUCTS for name in second)
-            made.append(Products(*times, _time(backward, first, "wgrad"), _time(backward, second, "dgrad"), again))
+        if any(operator_of(part).name in second for part in forward.parts):
+            made.append(
+                Products(
+                    first=_time(forward, first, OUTPUT),
+                    second=_time(forward, second, OUTPUT),
+                    first_dgrad=_time(backward, first, INPUT_GRADIENT),
+                    first_wgrad=_time(backward, first, WEIGHT_GRADIENT),
+                    second_dgrad=_time(backward, second, INPUT_GRADIENT),
+                    summed_again=not job.framework.compiled_recompute or not set(second) & set(LAST_PRODUCTS),
+                )
+            )
     return made
 
 
-def _of(part: Term, names: tuple[str, ...], suffix: str) -> bool:
-    return any(part.name == f"{name} {suffix}" for name in names)
-
-
-def _time(term: Term, names: tuple[str, ...], suffix: str) -> Any:
+def _time(term: Term, names: tuple[str, ...], computes: str) -> Any:
+    """The time in which products compute one of their results, over the products of these names."""
     value: Any = 0.0
     for part in term.parts:
-        if _of(part, names, suffix):
+        operator = operator_of(part)
+        if operator.name in names and operator.computes == computes:
             value = value + part.value
     return value
 
@@ -122,11 +128,28 @@ def _beside(cluster: Cluster, job: Job, made: dict[str, Term], found: list[Produ
     """Whole collectives beside a product that does not need them; with no weight gradient no input is gathered again."""
     parts = []
     for block in found:
-        parts.append(exposed(cluster, "all-reduce beside a weight gradient", block.first_wgrad, made["all-reduce"].value, off))
-        parts.append(exposed(cluster, "reduce-scatter beside a weight gradient", block.first_wgrad, made["reduce-scatter"].value, on))
+        parts.append(
+            exposed(cluster, "all-reduce beside a weight gradient", block.first_wgrad, made["all-reduce"].value, off, _key("all-reduce"))
+        )
+        parts.append(
+            exposed(
+                cluster,
+                "reduce-scatter beside a weight gradient",
+                block.first_wgrad,
+                made["reduce-scatter"].value,
+                on,
+                _key("reduce-scatter"),
+            )
+        )
         if not job.lora_rank:
-            parts.append(exposed(cluster, "all-gather beside an input gradient", block.first_dgrad, made["all-gather"].value, on))
+            parts.append(
+                exposed(cluster, "all-gather beside an input gradient", block.first_dgrad, made["all-gather"].value, on, _key("all-gather"))
+            )
     return parts
+
+
+def _key(collective: str) -> Overlapped:
+    return Overlapped("tensor", (collective,))
 
 
 def _in_pieces(cluster: Cluster, job: Job, plan: Plan, made: dict[str, Term], found: list[Products], runs: dict[str, Any]) -> list[Term]:
@@ -153,7 +176,7 @@ def _in_pieces(cluster: Cluster, job: Job, plan: Plan, made: dict[str, Term], fo
             rows += [("all-reduce", b.first_dgrad, copies, off * back), ("reduce-scatter", b.first_dgrad, copies, on * back)]
         for name, compute, slowdown, times in rows:
             sent = made[name].value
-            parts.append(piece(f"{name} in pieces", times=times, compute=compute, communication=sent, slowdown=slowdown))
+            parts.append(piece(f"{name} in pieces", key=_key(name), times=times, compute=compute, communication=sent, slowdown=slowdown))
     return parts
 
 

@@ -14,8 +14,7 @@ from ironlaw.law import overlap
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf, total
 
-BESIDE_CHUNKS = "hand-overs beside chunks"
-WARM_UP_AND_FLUSH = "hand-overs of warm-up and flush"
+BESIDE_CHUNKS, WARM_UP_AND_FLUSH = "beside chunks", "warm-up and flush"  # keys of terms that others look up
 
 
 def hand_over(job: Job, cluster: Cluster, plan: Plan) -> Term:
@@ -48,7 +47,7 @@ def beside_chunks(plan: Plan, hop: Term, layers: Any, forward_share: Any) -> lis
              compute=chunk, communication=hop.value, slowdown=0.0)
         for direction, chunk in zip(("forward", "backward"), _chunk(plan, layers, forward_share), strict=True)
     ]  # fmt: skip
-    return [total(BESIDE_CHUNKS, parts)]
+    return [total("hand-overs beside chunks", parts, key=BESIDE_CHUNKS)]
 
 
 def of_warm_up_and_flush(job: Job, plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
@@ -65,7 +64,7 @@ def of_warm_up_and_flush(job: Job, plan: Plan, hop: Term, layers: Any, forward_s
         leaf(f"hand-overs of the {phase}", overlap.hidden, "s", "network", times, communication=hop.value, window=chunk)
         for phase, chunk in zip(("warm-up", "flush"), _chunk(plan, layers, forward_share), strict=True)
     ]
-    return [total(WARM_UP_AND_FLUSH, parts)]
+    return [total("hand-overs of warm-up and flush", parts, key=WARM_UP_AND_FLUSH)]
 
 
 def _chunk(plan: Plan, layers: Any, forward_share: Any) -> tuple[Any, Any]:

@@ -152,7 +152,7 @@ def _estimate_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
         group = estimate_plan({**values, "gpus": gpus}, folders)
         assert group.run is not None
         tree = group.step.tree
-        stragglers = scalar(tree["stragglers and jitter"].value) / scalar(tree)
+        stragglers = scalar(tree["stragglers"].value) / scalar(tree)
         fits = bool(group.memory.fits[0])
         sizes.append(Size(gpus, scalar(group.run.failures.seconds.inputs["seconds"]), group.run.failures, stragglers, fits))
         if not fits:

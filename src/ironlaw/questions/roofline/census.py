@@ -13,6 +13,8 @@ from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.estimate import wires
 from ironlaw.estimate.answer import Estimate, Group, estimate
+from ironlaw.estimate.layer.passes import PASSES
+from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.law import activations, kernels, run
 from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Answer, Column, Table, need
@@ -155,18 +157,18 @@ def _link(given: dict[str, float], nic: float) -> str:
     return "nic" if leaves else "scale-up"
 
 
-def _leaves(node: Term, at: int, times: float, path: tuple[str, ...]) -> Iterator[tuple[Term, float, str]]:
+def _leaves(node: Term, at: int, times: float, path: tuple[Term, ...]) -> Iterator[tuple[Term, float, str]]:
     if not node.parts:
         yield node, times, _place(path)
         return
     for part in node.parts:
-        yield from _leaves(part, at, times * _at(node.times, at), (*path, part.name))
+        yield from _leaves(part, at, times * _at(node.times, at), (*path, part))
 
 
-def _place(path: tuple[str, ...]) -> str:
+def _place(path: tuple[Term, ...]) -> str:
     """Where of a step a leaf is: its pass in a layer, or its section."""
-    names = [name for name in path[:-1] if name != "micro-batches"]
-    return next((name for name in names if name in ("forward", "backward", "recompute")), names[0] if names else "step")
+    above = [node for node in path[:-1] if node.key != MICRO_BATCHES]
+    return next((node.name for node in above if node.key in PASSES), above[0].name if above else "step")
 
 
 def _roof(node: Term, at: int) -> str:

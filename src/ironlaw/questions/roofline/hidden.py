@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.layer import casts
-from ironlaw.estimate.layer.kinds import Kind, kinds
+from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import layer_trained, stage_trained
 from ironlaw.estimate.network import context, sharding, tensor
+from ironlaw.estimate.network.sharding import Overlapped
 from ironlaw.estimate.pipeline import hand_overs
+from ironlaw.estimate.step import MICRO_BATCHES, STEP
 from ironlaw.law import overlap
 from ironlaw.questions.answer import Column
 from ironlaw.questions.roofline.census import wire_bytes
@@ -41,7 +43,7 @@ def rows(group: Group, at: int) -> list[dict[str, Any]]:
         sent = _sent(group, at, node, path)
         row: dict[str, Any] = {
             "collective": node.name.removeprefix("exposed "),
-            "where": path[0] if path else "step",
+            "where": path[0].name if path else "step",
             "count": runs * each,
             "wire_bytes": None if sent is None else sent * runs * each,
             "alone": alone,
@@ -59,11 +61,12 @@ def _sum(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
 
 
-def _hidden(node: Term, at: int, runs: float, path: tuple[str, ...]) -> Iterator[tuple[Term, float, tuple[str, ...]]]:
+def _hidden(node: Term, at: int, runs: float, path: tuple[Term, ...]) -> Iterator[tuple[Term, float, tuple[Term, ...]]]:
+    """The communication that runs beside computation below ``node``: how often it runs, and the nodes above it inside a micro-batch."""
     if node.law in _HIDING:
         yield node, runs, path
     for part in node.parts:
-        yield from _hidden(part, at, runs * _at(node.times, at), (*path, node.name) if node.name not in ("step", "micro-batches") else path)
+        yield from _hidden(part, at, runs * _at(node.times, at), path if node.key in (STEP, MICRO_BATCHES) else (*path, node))
 
 
 def _at(value: Any, at: int) -> float:
@@ -71,9 +74,9 @@ def _at(value: Any, at: int) -> float:
     return float(array[at if array.size > 1 else 0])
 
 
-def _sent(group: Group, at: int, node: Term, path: tuple[str, ...]) -> float | None:
+def _sent(group: Group, at: int, node: Term, path: tuple[Term, ...]) -> float | None:
     """Bytes an accelerator sends in one run: those of the collectives the node hides; nothing where they are not known."""
-    made = _collectives(group, at, node.name, path)
+    made = _collectives(group, at, node.key, path)
     if made is None:
         return None
     time = sum(_at(term.value, at) * times for term, times in made)
@@ -87,31 +90,32 @@ def _wire(term: Term, at: int) -> float:
     return wire_bytes({name: _at(value, at) for name, value in term.inputs.items()})
 
 
-def _collectives(group: Group, at: int, name: str, path: tuple[str, ...]) -> list[tuple[Term, float]] | None:
-    """The collectives of a hiding node, each with how often it runs."""
+def _collectives(group: Group, at: int, key: Hashable, path: tuple[Term, ...]) -> list[tuple[Term, float]] | None:
+    """The collectives that an overlapped node stands for, each with how often it runs; None where they are not known."""
     job, cluster, plan = group.job, group.cluster, group.plan
-    if name in ("exposed gradient reduction", "exposed weight gather"):
+    if not isinstance(key, Overlapped):
+        return None
+    if key.group in ("gradients", "weights"):
         pace = group.step.pace
         stage = pace.classes[int(_at(pace.which, at))]
         common, routed = stage_trained(job, stage)
-        if name == "exposed weight gather":
+        if key.group == "weights":
             return [(term, 1.0) for term in sharding.gathers(job, cluster, plan, *sharding.stage_weights(job, stage))]
         return [(term, _at(when, at)) for when, made in sharding.reductions(job, cluster, plan, common, routed) for term in made]
-    kind = next((kind for kind in kinds(job.model) if kind.name in path), None)
-    return None if kind is None else _of_layer(group, name, kind)
+    kind = next(node.key for node in path if isinstance(node.key, Kind))
+    return [(term, 1.0) for term in _of_layer(group, key, kind)]
 
 
-def _of_layer(group: Group, name: str, kind: Kind) -> list[tuple[Term, float]] | None:
+def _of_layer(group: Group, key: Overlapped, kind: Kind) -> list[Term]:
+    """The collectives of one layer that an overlapped node stands for."""
     job, cluster, plan = casts.of_kind(group.job, kind), group.cluster, group.plan
-    if name.endswith((" in pieces", " gradient")):  # "all-gather in pieces", "all-reduce beside a weight gradient"
-        return [(tensor.collectives(cluster, job, plan)[name.partition(" in pieces")[0].partition(" beside ")[0]], 1.0)]
-    if name.startswith("exposed ring"):
-        return [(context.ring(cluster, job, plan, Shapes.of(job, plan), backward=name.endswith("backward")), 1.0)]
-    if "gather" in name or "scatter" in name:
-        gathers = sharding.gathers(job, cluster, plan, *sharding.layer_weights(job, kind))
-        scatters = sharding.scatters(job, cluster, plan, *layer_trained(job, kind))
-        return [(term, 1.0) for term in ("gather" in name) * gathers + ("scatter" in name) * scatters]
-    return None
+    if key.group == "tensor":
+        made = tensor.collectives(cluster, job, plan)
+        return [made[name] for name in key.collectives]
+    if key.group == "context":
+        return [context.ring(cluster, job, plan, Shapes.of(job, plan), backward="backward" in key.collectives)]
+    gathers = sharding.gathers(job, cluster, plan, *sharding.layer_weights(job, kind)) if "gather" in key.collectives else []
+    return gathers + (sharding.scatters(job, cluster, plan, *layer_trained(job, kind)) if "scatter" in key.collectives else [])
 
 
 def _hops(group: Group, at: int) -> dict[str, Any] | None:
@@ -122,8 +126,8 @@ def _hops(group: Group, at: int) -> dict[str, Any] | None:
     hop = hand_overs.hand_over(job, cluster, plan)
     count = 2.0 * _at(plan.vpp, at) * _at(plan.num_microbatches, at)
     tree = group.step.tree
-    lone = sum(_at(part.value, at) for part in tree.parts if part.name == "hand-overs of warm-up and flush")  # once a step
-    shown = _at(tree["hand-overs beside chunks"].value, at) * _at(plan.num_microbatches, at) + lone
+    lone = sum(_at(part.value, at) for part in tree.parts if part.key == hand_overs.WARM_UP_AND_FLUSH)  # once a step
+    shown = _at(tree[hand_overs.BESIDE_CHUNKS].value, at) * _at(plan.num_microbatches, at) + lone
     return {
         "collective": "stage to stage", "where": "step", "count": count, "wire_bytes": _wire(hop, at) * count,
         "alone": _at(hop.value, at) * count, "shown": shown,
