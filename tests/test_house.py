@@ -103,14 +103,6 @@ def test_code_lines_leave_out_docstrings_comments_and_blanks():
     assert code_lines('"""A page.\n\nMore."""\n\n# why\nx = """two\nlines"""  # here\ndef f():\n    """Say."""\n    return 1\n') == 4
 
 
-def test_every_option_has_its_help():
-    from ironlaw.question.options import DEFAULTS, OPTIONS
-
-    assert set(DEFAULTS) <= set(OPTIONS)
-    for name, option in OPTIONS.items():
-        assert option.help, name
-
-
 def test_nothing_committed_names_a_private_path():
     top = paths.ROOT
     try:

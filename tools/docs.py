@@ -238,7 +238,7 @@ def verbs() -> list[list[str]]:
 
 def options_page() -> str:
     """Every option of a question."""
-    from ironlaw.question.options import DEFAULTS, OPTIONS
+    from ironlaw.question.options import OPTIONS
 
     lines = [
         MADE_BY,
@@ -253,8 +253,7 @@ def options_page() -> str:
         "|---|---|---|---|",
     ]
     for name, option in OPTIONS.items():
-        meaning = option.help + (f" (default: {_word(DEFAULTS[name])})" if name in DEFAULTS else "")
-        lines.append(f"| `{name}` | {_cell(option.metavar)} | {'yes' if option.column else ''} | {_cell(meaning)} |")
+        lines.append(f"| `{name}` | {_cell(option.metavar)} | {'yes' if option.column else ''} | {_cell(option.help)} |")
     lines += ["", *_search_options()]
     return "\n".join(lines) + "\n"
 
@@ -272,12 +271,6 @@ def _search_options() -> Iterator[str]:
     yield "|---|---|---|"
     for name, option in OWN.items():
         yield f"| `{name}` | {_cell(option.metavar)} | {_cell(option.help)} |"
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _cell(text: str) -> str:

@@ -70,7 +70,7 @@ class Job:
     optimizer: str
     flash: bool
     count_embedding: bool = False
-    expert_imbalance: float = 1.0  # rows of the busiest expert rank over the mean
+    expert_imbalance: float = 1.0  # load of the busiest expert rank over the mean
     moe_dispatcher: str = "alltoall"  # alltoall | deepep | hybridep: the last two send a row once to each domain
     dispatch_precision: str = "wide"  # wide | fp8 (rows and their gradients) | fp8-forward: what rows are in on their way to experts
     capacity_factor: float = 0.0  # rows an expert is padded or cut to, over the mean; 0: dropless

@@ -65,7 +65,7 @@ def question_of(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any
     """The options of the positional argument: a TOML question's, or the model's name."""
     if model is None:
         if given:
-            raise QuestionError("the question lacks MODEL: a catalogue name, a config.json, dimensions or a run.toml")
+            raise QuestionError("missing argument MODEL: a catalogue name, a config.json, dimensions or a run.toml")
         raise QuestionError("nothing asked; try: ironlaw estimate llama-3-8b --on h100-sxm --gpus 8")
     if (launched := read_launch_file(Path(model), given)) is not None:
         return launched, Path(model).name
@@ -111,7 +111,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
-    """Print one answer and say by the exit status whether it is yes."""
+    """Print one answer; the exit status is 0 if the plan fits."""
     from ironlaw.estimate.rules import broken
 
     if estimate.rows > 1 and not as_json and explain is None:
@@ -137,7 +137,7 @@ def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
 
 
 def row_status(estimate: Estimate, index: int) -> int:
-    """0 where a row is answered, 1 where it does not fit or has no estimate, 2 where its plan cannot be."""
+    """0 for a row that fits, 1 for one that does not fit or has no estimate, 2 for a plan that breaks a rule."""
     group, at = estimate.place_of(index)
     if not group.legal[at]:
         return 2
@@ -150,7 +150,7 @@ def wants_colour() -> bool:
 
 
 def _rows(path: Path, given: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:
-    """Answer a CSV: one line (or JSON object) per row, in order; wrong rows say what is wrong and the rest goes on."""
+    """Answer a CSV: one line (or JSON object) per row, in order; a wrong row prints its error and does not stop the others."""
     from ironlaw.estimate.table import answer_rows, strange_headers
     from ironlaw.report.estimate import row_line
 

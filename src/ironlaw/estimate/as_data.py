@@ -39,9 +39,9 @@ def common_keys(
     folders: tuple[str, ...] | None = None,
     calibration: Calibration | None = None,
 ) -> dict[str, Any]:
-    """The keys that every answer begins with; a catalogue's are None without ``folders``, for an answer that reads none.
+    """The keys that every answer begins with. Without ``folders`` the answer reads no catalogue, and its keys are None.
 
-    ``calibration`` is that of the one device the answer is about; without it the versions of all records are told.
+    ``calibration``: the record of the only device of the answer; without it the version covers all records.
     """
     if folders is None:
         version, digest = None, None
@@ -82,14 +82,14 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
 
 
 def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
-    """What the answer rests on: chosen axes of this row first, then what was given, defaults and overrides."""
+    """The assumptions of a row: axes that were chosen, then options that were given, defaults and overrides."""
     plan = plan_data(group, at)
     chosen = [{"name": name, "value": plan[name], "origin": "chosen"} for name in group.chosen[at] if name in plan]
     return chosen + [dict(item) for item in group.assumptions]
 
 
 def warnings(group: Group, at: int) -> list[str]:
-    """What a reader must know before trusting the row."""
+    """The warnings of a row."""
     from ironlaw.estimate.bands import why_no_band
     from ironlaw.estimate.rules import broken
 
@@ -105,7 +105,7 @@ def warnings(group: Group, at: int) -> list[str]:
 
 
 def _rate_warning(group: Group, at: int) -> list[str]:
-    """A utilisation above one is a convention's doing, not the machine's."""
+    """An MFU above 1 comes from counting causal attention as the full square."""
     mfu, causal = (number(group.throughput[n].value, at) or 0.0 for n in ("mfu", "mfu_causal"))
     if mfu <= 1.0:
         return []
@@ -113,7 +113,7 @@ def _rate_warning(group: Group, at: int) -> list[str]:
 
 
 def _batch_warning(group: Group, at: int) -> list[str]:
-    """A default batch that starves the pipeline is worth a word."""
+    """A default batch with too few micro-batches to fill the pipeline."""
     by_default = any(a["name"] == "global_batch_size" and a["origin"] == "default" for a in group.assumptions)
     idle = number(group.shares["pipeline"], at) or 0.0
     if not by_default or idle < 0.2:
@@ -122,7 +122,7 @@ def _batch_warning(group: Group, at: int) -> list[str]:
 
 
 def _failure_warning(group: Group, at: int) -> list[str]:
-    """A run that fails sooner than it restarts or saves has no estimate with failures: say which of the three to change."""
+    """A run that fails before it can restart or save a checkpoint has no estimate with failures."""
     if group.run is None or number(group.run.seconds.value, at) is None or number(group.run.failures.seconds.value, at) is not None:
         return []
     asked = group.run.failures.seconds.inputs
@@ -141,7 +141,7 @@ def stage_name(group: Group, at: int) -> str | None:
 
 
 def _stage(group: Group, names: tuple[str, ...], which: Any, at: int) -> str | None:
-    """The name of a stage class; none where there is no answer."""
+    """The name of a stage class; None without an answer."""
     if number(group.plan.pp, at) == 1:
         return "only"
     index = number(which, at)
@@ -168,7 +168,7 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
 
 
 def host_data(group: Group, at: int, explain: bool = False) -> dict[str, Any] | None:
-    """What the host holds for one accelerator where something is offloaded; no capacity where the node record has none."""
+    """Host memory per accelerator, where something is offloaded; its capacity is None where the node record has none."""
     held = group.memory
     if not held.hosts:
         return None
@@ -204,7 +204,7 @@ def bound_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
 
 
 def run_data(group: Group, at: int) -> dict[str, Any] | None:
-    """The whole run, where tokens were given."""
+    """The whole run, if tokens were given."""
     run = group.run
     if run is None:
         return None
@@ -233,7 +233,7 @@ def run_data(group: Group, at: int) -> dict[str, Any] | None:
 
 
 def plan_data(group: Group, at: int) -> dict[str, Any]:
-    """The plan in the words of the options."""
+    """The plan by the names of the options."""
     from ironlaw.estimate.layer.context_methods import method_of
     from ironlaw.estimate.pipeline.schedules import name_in_plan
 
@@ -295,7 +295,7 @@ def term_data(term: Term, at: int, explain: bool = False) -> dict[str, Any]:
 
 
 def formula(term: Term) -> str:
-    """The formula of a leaf's law: what stands in backticks in its docstring's first lines."""
+    """The formula of a leaf's law: the first text between double backticks in its docstring."""
     doc = (term.law.__doc__ or "") if term.law else ""
     start = doc.find("``")
     return " ".join(doc[start + 2 : doc.find("``", start + 2)].split()) if start >= 0 else doc.strip().split("\n")[0]
@@ -313,7 +313,7 @@ def law_name(term: Term) -> str | None:
 
 
 def sources(group: Group, at: int) -> dict[str, dict[str, str]]:
-    """Every source the answer stands on, by key."""
+    """Every source of the answer, by key."""
     del at
     found: dict[str, dict[str, str]] = {}
 

@@ -1,9 +1,8 @@
-"""The plan: what the user gave, and for what was left open the fastest legal candidate that fits.
+"""Choose the plan of a question: the axes that are given, and for those left open the fastest legal candidate that fits.
 
-Candidates of an open axis are few and usual. All combinations are evaluated at once by the same
-``memory`` and ``step`` that answer the question; the fastest that is legal and fits is taken, with a little memory to
-spare where that can be had, the simplest among equals (fewest shards first). Where none fits, the one that needs least
-memory; where none is legal, the first.
+Every open axis has a few usual values. The same ``memory`` and ``step`` that answer the question evaluate all combinations at
+once. The fastest legal plan that fits wins; plans that keep some memory free come first, and of equals the simplest. If none
+fits, the plan that needs least memory wins; if none is legal, the first.
 """
 
 from __future__ import annotations
@@ -215,7 +214,7 @@ def _data_parallel(job: Job, row: Row, dp: float, pp: float) -> list[tuple[float
 
 
 def preference(job: Job, cluster: Cluster, plan: Plan) -> tuple[Any, Any, Any]:
-    """By candidate: illegal; 0 fits with headroom, 1 fits, 2 fits without the allocator's slack, 3 does not; and a score.
+    """Three columns by candidate: illegal; 0 fits with headroom, 1 fits, 2 fits without slack for the allocator, 3 does not fit; a score.
 
     The score is the step time where a candidate fits, else its device memory.
     """
@@ -239,7 +238,7 @@ def preference(job: Job, cluster: Cluster, plan: Plan) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Placed:
-    """The plans one framework runs: columns, where each row stands in the question, its recompute name, its open axes."""
+    """The chosen plans of one framework: columns, the row of the question each answers, its recompute name, its chosen axes."""
 
     framework: str
     plan: Plan

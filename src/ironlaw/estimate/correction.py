@@ -1,4 +1,4 @@
-"""A user's own runs, as one factor on step time: written by ``validate --mine``, used only where an estimate asks for it."""
+"""A factor on step time from the user's own runs: ``validate --mine`` writes it, ``--correction`` applies it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from ironlaw.errors import InputError, QuestionError
 
-LEAST_ROWS = 3  # fewer runs say more about themselves than about a site
+LEAST_ROWS = 3  # fewer runs do not show the level of a site
 _MAX_BYTES = 100_000
 _FACTOR, _HALF_WIDTH = (0.1, 10.0), (0.0, 3.0)
 
@@ -32,7 +32,7 @@ class Correction:
 def write_correction(path: Path, errors: Any, source: Path) -> float:
     """Write the factor that makes the median of predicted / measured one, beside its spread; whole or not at all.
 
-    Never over a file that is something else than a correction, and never one that ``read_correction`` would refuse.
+    Refuses to overwrite a file that is no correction, and to write one that ``read_correction`` would refuse.
     """
     logs = -np.log1p(np.asarray(errors, dtype=np.float64))
     factor = float(np.exp(np.median(logs)))
@@ -40,13 +40,13 @@ def write_correction(path: Path, errors: Any, source: Path) -> float:
     if not _FACTOR[0] <= factor <= _FACTOR[1] or spread > _HALF_WIDTH[1]:
         raise QuestionError(
             f"{source.name}: steps take {factor:.3g} times their prediction, within a factor of {np.exp(min(spread, 700.0)):.3g}:"
-            f" no correction but another unit; a factor from {_FACTOR[0]:g} to {_FACTOR[1]:g} can be written"
+            f" too far for a correction, is a unit wrong? A factor from {_FACTOR[0]:g} to {_FACTOR[1]:g} can be written"
         )
     if path.is_file() and not _replaceable(path):
-        raise QuestionError(f"--correction {path}: is there and is no correction: give another name")
+        raise QuestionError(f"--correction {path}: the file exists and is no correction: give another name")
     label = "".join(c if c.isprintable() else "?" for c in source.name)
     text = (
-        "# Written by ironlaw validate --mine: what your own runs say of the level of your estimates.\n"
+        "# Written by ironlaw validate --mine: measured over predicted step time of your own runs.\n"
         f"label = {json.dumps(f'{label}, {logs.size} runs, {date.today().isoformat()}', ensure_ascii=False)}\n"
         f"factor = {factor:.4f}  # measured over predicted step time, median\n"
         f"half_width = {max(spread, 0.01):.4f}  # in log, holds for 80 % of these runs\n"
@@ -66,7 +66,7 @@ def write_correction(path: Path, errors: Any, source: Path) -> float:
 
 
 def _replaceable(path: Path) -> bool:
-    """True for a correction of an earlier day, and for an empty file."""
+    """True for a file that is an earlier correction, or empty."""
     try:
         return path.stat().st_size == 0 or bool(read_correction(str(path)))
     except (OSError, InputError):

@@ -1,4 +1,4 @@
-"""What failures make of a run, over columns of any shape that broadcast: one function for an answer and for a search."""
+"""A run with failures, over columns of any shape that broadcast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECKPOINT_BYTES = 14.0  # of a parameter: 2-byte weight, fp32 master weight and
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Failures:
-    """The terms of a run with failures. Where the job hardly gets on, ``seconds``, ``goodput`` and ``count`` are nan."""
+    """The terms of a run with failures. Where failures leave almost no progress, ``seconds``, ``goodput`` and ``count`` are nan."""
 
     mttf: Term  # of the job
     checkpoint_bytes: Term
@@ -27,7 +27,7 @@ class Failures:
     count: Term
 
     def trees(self) -> list[Term]:
-        """All terms, in the order in which they stand on each other."""
+        """All terms, each after those it is computed from."""
         return [self.mttf, self.checkpoint_bytes, self.checkpoint_time, self.interval, self.seconds, self.goodput, self.count]
 
 

@@ -74,18 +74,18 @@ RULES = {
     "ep_divides_ranks": "ep * etp divides tp * cp * dp, and divides or is a multiple of tp * cp * dp_shard",
     "sequence_divides": "tp divides seq_len; with cp > 1, 2 tp cp does (each rank takes two chunks to balance the causal mask;"
     " one with cp_balance off)",
-    "cp_divides_heads": "with cp by all-to-all, tp times the ranks that trade heads divides num_attention_heads and num_key_value_heads",
+    "cp_divides_heads": "with all-to-all, tp times the all-to-all ranks divides num_attention_heads and num_key_value_heads",
     "cp_has_two_levels": "all-to-all+ring has an inner group of more than one rank and fewer than cp, which divides cp",
     "stages_paired": "dualpipe pairs stages: pp is 1, or even with at least 2 pp micro-batches",
     "micro_batches_whole": "micro_batch_size * dp divides global_batch_size",
-    "stages_have_layers": "every pipeline stage has a layer; one that is given none may have embedding or loss alone",
-    "stages_hold_all_layers": "first_stage_layers, last_stage_layers and what the others share are all layers, on more than one stage",
+    "stages_have_layers": "every pipeline stage has a layer, or, where its layers are given, the embedding or the loss alone",
+    "stages_hold_all_layers": "the stages hold all layers: first_stage_layers, last_stage_layers and the rest in between, with pp > 1",
     "chunks_have_layers": "vpp > 1 needs pp > 1 and a layer for every chunk",
     "interleaving_groups_whole": "the interleaved schedule needs micro-batches in multiples of pp, or of a microbatch_group of at least pp",
-    "micro_batches_pair": "overlap ep runs where Megatron Core pairs micro-batches: ep > 1, vpp > 1 with a pipeline, no layer or expert"
-    " recomputed whole, one layer for further tokens, two-byte models",
+    "micro_batches_pair": "overlap ep needs what Megatron Core needs to pair micro-batches: ep > 1, vpp > 1 with a pipeline, no layer or"
+    " expert recomputed in full, at most one multi-token-prediction layer, a two-byte model",
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
-    "fits": "device memory is at most the usable capacity, and what is offloaded at most the host's",
+    "fits": "device memory is at most the usable capacity, and offloaded bytes at most the host's",
 }
 
 
@@ -98,14 +98,14 @@ _BROKEN = {
     "ep_divides_experts": "ep {ep:g} and etp {etp:g} do not divide the experts: {model.num_experts} of width {model.moe_intermediate_size}",
     "ep_divides_ranks": "ep {ep:g} * etp {etp:g} does not divide tp * cp * dp, {tp:g} * {cp:g} * {dp:g}",
     "sequence_divides": "seq_len {seq_len:g} is no multiple of {sequence_ways:g}: tp {tp:g}, times the chunks of cp {cp:g}",
-    "cp_divides_heads": "tp {tp:g} times {head_ranks:g} ranks that trade heads does not divide num_attention_heads"
+    "cp_divides_heads": "tp {tp:g} times {head_ranks:g} all-to-all ranks does not divide num_attention_heads"
     " {num_attention_heads} and num_key_value_heads {num_key_value_heads}: --cp-method ring or all-gather has no such limit",
-    "cp_has_two_levels": "all-to-all+ring of cp {cp:g} with {head_ranks:g} ranks that trade heads is no two levels:"
-    " give a --cp-inner between, or use ring or all-to-all",
+    "cp_has_two_levels": "all-to-all+ring of cp {cp:g} needs an inner group of more than 1 and fewer than cp ranks that divides cp,"
+    " got {head_ranks:g}: give --cp-inner, or use ring or all-to-all",
     "stages_paired": "dualpipe needs an even pp and at least 2 pp micro-batches, there are pp {pp:g} and {num_microbatches:g}",
     "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
-    "stages_hold_all_layers": "first_stage_layers {first_stage_layers:g} and last_stage_layers {last_stage_layers:g} (-1: by the rule)"
+    "stages_hold_all_layers": "first_stage_layers {first_stage_layers:g} and last_stage_layers {last_stage_layers:g} (-1: even)"
     " do not place the {model.num_hidden_layers} layers of {model.name} on pp {pp:g}",
     "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage",
     "interleaving_groups_whole": "interleaving needs micro-batches in multiples of pp {pp:g}, or of a microbatch_group of at least pp,"
@@ -116,7 +116,7 @@ _BROKEN = {
 
 
 def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]:
-    """What a row breaks, each with its values; a mesh that does not factor is told alone."""
+    """The rules that a row breaks, with its values. A mesh that does not factor hides the rules that follow from it."""
     found = [name for name in _BROKEN if not np.ravel(rules[name])[at]]
     if "gpus_factor" in found:
         found = [name for name in found if name in ("gpus_factor", "tp_divides_heads")]
@@ -134,7 +134,7 @@ def _listed(numbers: tuple[int, ...]) -> str:
 
 
 def chunks_of(job: Job) -> float:
-    """Chunks of a sequence a context rank has: one from either end where the causal mask is balanced."""
+    """Chunks of a sequence per context rank: two, one from either end, where the causal mask is balanced."""
     return 2.0 if job.cp_balance else 1.0
 
 

@@ -38,7 +38,7 @@ class Run:
     kg_co2e_with_failures: Term
 
     def trees(self) -> list[Term]:
-        """All terms, the failure-free ones first."""
+        """All terms, those without failures first."""
         free = [self.seconds, self.gpu_hours, self.power, self.usd, self.joules, self.kg_co2e]
         return [*free, *self.failures.trees(), self.usd_with_failures, self.joules_with_failures, self.kg_co2e_with_failures]
 

@@ -1,7 +1,7 @@
 """Many questions from one CSV: a header of option names (or their aliases), one question a line.
 
-Besides the options of ``options.OPTIONS`` a column may name a model dimension (``hidden_size``), and the headers of
-published-run tables are understood through ``aliases.toml``. Blank cells are not given. Other columns are carried along.
+A header may also name a model dimension (``hidden_size``) or be one of the aliases of published-run tables in
+``aliases.toml``. A blank cell is an option that is not given. Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHARDING = {"none": "0", "zero1": "1", "zero2": "2", "zero3": "3", "fsdp": "3"}
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """One line's answer: its number in the file, its label, and the row of an Estimate that answers it, or the error."""
+    """The answer to one line of the file: a row of an Estimate, or the error."""
 
     line: int
     label: str
@@ -45,7 +45,7 @@ class RowAnswer:
 
 
 def read_table(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """(line number, cells by header) of a CSV with or without BOM, LF or CRLF; what a line has too much is under ``""``."""
+    """(line number, cells by header) of a CSV with or without BOM, LF or CRLF; surplus cells of a line are under ``""``."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_BYTES} this reads")
@@ -69,8 +69,8 @@ def _check_header(path: Path, headers: list[str]) -> None:
     if not any(headers):
         raise InputError(f"{path}: is empty, expected a header of option names such as model,on,gpus")
     if len(headers) == 1 and (mark := next((m for m in (";", "\t") if m in headers[0]), "")):
-        told = "tabs" if mark == "\t" else "semicolons"
-        raise InputError(f"{path}: cells are separated by {told}: save it with commas between cells and points for decimals")
+        separator = "tabs" if mark == "\t" else "semicolons"
+        raise InputError(f"{path}: cells are separated by {separator}: save it with commas between cells and points for decimals")
     twice = next((h for h in headers if h and headers.count(h) > 1), None)
     if twice is not None:
         raise InputError(f"{path}: the header names {twice!r} twice")
@@ -81,7 +81,7 @@ def _text(value: Any) -> str:
 
 
 def strange_headers(path: Path, folders: tuple[str, ...] = ()) -> list[str]:
-    """Headers that name no option but look like one: probably a slip, so worth a word."""
+    """Warnings about headers that name no option but resemble one."""
     known = {*OPTIONS, *_DIMENSIONS}
     aliases = load.aliases(folders).get("columns", {})
     found = []
@@ -90,12 +90,12 @@ def strange_headers(path: Path, folders: tuple[str, ...] = ()) -> list[str]:
         if folded and folded not in known and load.fold_name(header) not in aliases:
             near = difflib.get_close_matches(folded, known, n=1, cutoff=0.85)
             if near:
-                found.append(f"column {header!r} is no option and is carried along; did you mean {near[0]}?")
+                found.append(f"column {header!r} is no option and is ignored; did you mean {near[0]}?")
     return found
 
 
 def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
-    """The options one line gives, by header, alias and the rules of published-run tables."""
+    """The options of one line, by header, alias and the conventions of published-run tables."""
     aliases = load.aliases(folders).get("columns", {})
     named: dict[str, str] = {}
     for header, cell in cells.items():
@@ -108,9 +108,9 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
         named.pop(n, None)
     if "model" in named:
         named["model"] = named["model"].partition(" (")[0].strip() or named["model"]
-    told_by_name = cells.get("mla") == "y" or _whole(dimensions.get("num_experts", "")) > 1
-    if told_by_name and _catalogued(named.get("model", ""), folders):
-        dimensions = {}  # a table's columns do not tell latent attention's dimensions, nor which layers are routed
+    incomplete = cells.get("mla") == "y" or _whole(dimensions.get("num_experts", "")) > 1
+    if incomplete and _catalogued(named.get("model", ""), folders):
+        dimensions = {}  # columns give neither the dimensions of latent attention nor which layers are routed
     if cells.get("shared_experts", "0") not in ("", "0") and "moe_intermediate_size" in dimensions:
         dimensions["shared_expert_intermediate_size"] = str(_whole(cells["shared_experts"]) * _whole(dimensions["moe_intermediate_size"]))
     if {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"} <= set(dimensions):
@@ -122,7 +122,7 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
 
 
 def _whole(cell: str) -> int:
-    """A cell as a whole number; 0 where it is none, which whoever checks the value refuses."""
+    """A cell as a whole number; 0 for any other text, which the check of the value refuses."""
     text = without_thousands(cell)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
 
@@ -133,12 +133,12 @@ def _catalogued(name: str, folders: tuple[str, ...]) -> bool:
 
 @cache
 def known_names(kind: str, folders: tuple[str, ...]) -> frozenset[str]:
-    """Names and aliases of a kind of record, folded; listed once, because tables ask for every line."""
+    """Names and aliases of a kind of record, folded. Cached, because every line of a table needs them."""
     return frozenset({*(load.fold_name(n) for n in load.names(kind, folders)), *load.aliases(folders)[kind]})
 
 
 def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
-    """Spellings and habits of published-run tables, turned into options."""
+    """Turn the spellings and conventions of published-run tables into options."""
     for name in ("sp", "flash_attention"):
         named[name] = _YES.get(named.get(name, ""), named.get(name))
     named["zero"] = _SHARDING.get(named.get("zero", ""), named.get("zero"))
@@ -153,13 +153,13 @@ def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str,
     if precision := str(named.get("precision") or "").split(" ")[0].rstrip("?"):
         named["precision"] = precision
     _device(named, cells, folders)
-    _stack(named, cells, folders)
+    _compiled(named, cells, folders)
     _layers(named, cells)
     return {name: value for name, value in named.items() if value is not None}
 
 
 def _device(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
-    """A memory size tells two parts of one name apart."""
+    """Choose between two accelerators of one name by their memory size."""
     memory = cells.get("gpu_mem_gb", "")
     if named.get("on") and memory:
         spelled = f"{named['on']} {memory}GB"
@@ -167,8 +167,8 @@ def _device(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ..
             named["on"] = spelled
 
 
-def _stack(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
-    """A compiled stack is a record of its own, where there is one."""
+def _compiled(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
+    """Name the framework's record for compiled models, where the catalogue has one."""
     framework = named.get("framework")
     if framework and cells.get("compile") == "y":
         compiled = load.fold_name(framework) + "-compile"
@@ -177,7 +177,7 @@ def _stack(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...
 
 
 def _layers(named: dict[str, Any], cells: dict[str, str]) -> None:
-    """A stated share of recomputed layers; layers that divide only together with embedding and loss were split that way."""
+    """Read the share of recomputed layers, and count the embedding and the loss where the layers divide only with them."""
     if named.get("recompute") in ("selective", "full") and (part := cells.get("recompute_fraction", "")) not in ("", "0", "1"):
         named["recompute"] = f"share:{part}"
     layers, pp = cells.get("layers", ""), str(named.get("pp") or "1")
@@ -204,9 +204,9 @@ def _number(name: str, cell: str) -> str:
 
 
 def answer_rows(path: Path, defaults: dict[str, Any], folders: tuple[str, ...] = ()) -> Iterator[RowAnswer]:
-    """The answers of a CSV in its order; ``defaults`` are options for what a line leaves blank.
+    """The answers of a CSV in its order; ``defaults`` are the options of every line that leaves them blank.
 
-    Lines that differ only in options Python takes as columns are answered in one call.
+    Lines that differ only in the values of column options are answered in one call.
     """
     asked: list[dict[str, Any] | IronlawError] = []
     table = read_table(path)
@@ -227,7 +227,7 @@ def answer_many(
 ) -> tuple[dict[int, tuple[Estimate, int]], dict[int, IronlawError]]:
     """Answers of checked options by their index, as an Estimate and a row of it, and the errors of the rest.
 
-    Questions that differ only in options Python takes as columns are answered in one call.
+    Questions that differ only in the values of column options are answered in one call.
     """
     answered: dict[int, tuple[Estimate, int]] = {}
     wrong: dict[int, IronlawError] = {i: a for i, a in enumerate(asked) if isinstance(a, IronlawError)}
@@ -247,7 +247,7 @@ def _asked(line: int, cells: dict[str, str], path: Path, defaults: dict[str, Any
 
 
 def _alike(asked: list[dict[str, Any] | IronlawError]) -> dict[str, list[int]]:
-    """Lines by everything but the values of their column options."""
+    """Group lines that differ only in the values of column options."""
     groups: dict[str, list[int]] = {}
     for i, options in enumerate(asked):
         if not isinstance(options, IronlawError):
@@ -264,7 +264,7 @@ def _answer_together(
     answered: dict[int, tuple[Estimate, int]],
     wrong: dict[int, IronlawError],
 ) -> None:
-    """Answer lines as one batch; where that is refused, in halves, so that only the wrong ones fail and the rest stay together."""
+    """Answer lines as one batch; if it is refused, answer its halves, so that only the wrong lines fail."""
     first = asked[members[0]]
     batch = {k: [asked[i][k] for i in members] if OPTIONS[k].column and len(members) > 1 else v for k, v in first.items()}
     try:

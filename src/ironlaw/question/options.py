@@ -1,4 +1,4 @@
-"""Every option of a question, once: the command line, TOML files, CSV columns and Python all read this table."""
+"""Every option of an estimate, once: the command line, TOML files, CSV columns and Python all read this table."""
 
 from __future__ import annotations
 
@@ -8,31 +8,40 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
-from ironlaw.errors import QuestionError, UnitError, UnknownNameError, UnsupportedError, ValueRangeError, nearest_names
+from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
 from ironlaw.question import defaults
 from ironlaw.question.words import adapter_targets, offload, overlap, recompute
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option: how its text is read, what it means, and whether Python may give a column of values."""
+    """One option: its reader, its help line, and whether Python may give a column of values."""
 
     read: Callable[[Any, str], Any]
     help: str
     metavar: str = "N"
     column: bool = False
-    names: bool = False  # a value is a set of names: a list of texts is one value, a list of sets a column
+    names: bool = False  # its value is a set of names, so a list of texts is one value and a list of sets a column
+
+
+LARGEST = 1e12  # more of anything counted here is a slip of the keyboard
 
 
 def whole(value: Any, flag: str) -> float:
     """A whole number of at least 1."""
+    return _whole(value, flag, 1)
+
+
+def none_or_more(value: Any, flag: str) -> float:
+    """A whole number of at least 0."""
+    return _whole(value, flag, 0)
+
+
+def _whole(value: Any, flag: str, least: int) -> float:
     number = _count(value, flag)
-    if not math.isfinite(number) or not 1 <= number <= LARGEST or number != int(number):
-        raise ValueRangeError(f"{flag} is {_brief(value)}, must be a whole number from 1 to {LARGEST:g}")
+    if not math.isfinite(number) or not least <= number <= LARGEST or number != int(number):
+        raise ValueRangeError(f"{flag} is {_brief(value)}, must be a whole number from {least} to {LARGEST:g}")
     return number
-
-
-LARGEST = 1e12  # more of anything counted here is a slip of the keyboard
 
 
 def _count(value: Any, flag: str) -> float:
@@ -47,14 +56,6 @@ def _count(value: Any, flag: str) -> float:
 def _brief(value: Any) -> str:
     text = str(value) if not isinstance(value, int) or abs(value) < 10**18 else "astronomical"
     return text if len(text) < 40 else text[:37] + "..."
-
-
-def none_or_more(value: Any, flag: str) -> float:
-    """A whole number of at least 0."""
-    number = units.parse_count(value, flag)
-    if not math.isfinite(number) or not 0 <= number <= LARGEST or number != int(number):
-        raise ValueRangeError(f"{flag} is {_brief(value)}, must be a whole number from 0 to {LARGEST:g}")
-    return number
 
 
 def stage(value: Any, flag: str) -> float:
@@ -91,16 +92,14 @@ def model(value: Any, flag: str) -> Any:
     return text(value, flag)
 
 
-def one_of(known: tuple[str, ...], later: tuple[str, ...] = ()) -> Callable[[Any, str], str]:
-    """A reader of one of ``known``; ``later`` are understood and refused."""
+def one_of(known: tuple[str, ...]) -> Callable[[Any, str], str]:
+    """A reader of one of ``known``."""
 
     def read(value: Any, flag: str) -> str:
         name = str(value).strip().lower()
-        if name in known:
-            return name
-        if name in later:
-            raise UnsupportedError(f"{flag} {name}: not modelled by this version, which knows {', '.join(known)}")
-        raise UnknownNameError(flag, str(value), [*known, *later])
+        if name not in known:
+            raise UnknownNameError(flag, str(value), known)
+        return name
 
     return read
 
@@ -147,7 +146,7 @@ def grid(value: Any, flag: str) -> Any:
     return number
 
 
-LEAST, MOST = 1e-30, 1e60  # of anything measured; beyond them is a slip of the keyboard, and products overflow
+LEAST, MOST = 1e-30, 1e60  # of any measured value: products of larger ones overflow
 
 
 def positive(unit: str) -> Callable[[Any, str], float]:
@@ -176,7 +175,7 @@ def share(value: Any, flag: str) -> float:
 
 
 def duration(value: Any, flag: str) -> float:
-    """A time with its unit, such as 50000h or 15min: nobody means seconds where hours are usual."""
+    """A time with its unit, such as 50000h or 15min. A bare number is refused: it could be seconds or hours."""
     if isinstance(value, (int, float)) or str(value).strip()[-1:].isdecimal():
         raise ValueRangeError(f"{flag} is {value}, which has no unit: give one of s, min, h, days, such as {value}h")
     number = units.parse(value, "s", flag)
@@ -193,139 +192,145 @@ def at_least_one(value: Any, flag: str) -> float:
     return number
 
 
+def _names(known: tuple[str, ...], default: str = "") -> str:
+    return ", ".join(known) + (f" (default: {default})" if default else "")
+
+
+BATCH_MI = defaults.BATCH_TOKENS / 2**20
+
 OPTIONS: dict[str, Option] = {
-    "model": Option(model, "catalogue name, config.json (file or folder), or hidden_size=...,num_hidden_layers=...", "MODEL"),
+    # --- the hardware
+    "model": Option(model, "model: a catalogue name, a config.json (file or folder), or hidden_size=...,num_hidden_layers=...", "MODEL"),
     "on": Option(text, "accelerator, by catalogue name", "ACCELERATOR"),
-    "gpus": Option(whole, "accelerators in all", column=True),
+    "gpus": Option(whole, "total accelerators", column=True),
     "node": Option(text, "node, by catalogue name (default: the accelerator's usual one)", "NAME"),
     "fabric": Option(text, "fabric between nodes (default: the node's usual one)", "NAME"),
-    "scale_up_size": Option(whole, "accelerators joined by the scale-up links (default: the node record's)", "N"),
-    "nic_bandwidth": Option(positive("B/s"), "fabric bandwidth of one accelerator, one direction, such as 50GB/s", "RATE"),
-    "framework": Option(text, "training stack (default: megatron where tp or pp > 1, else fsdp)", "NAME"),
-    "global_batch_size": Option(whole, "sequences per optimizer step", column=True),
-    "global_batch_tokens": Option(tokens, "tokens per optimizer step, instead of sequences", "TOKENS"),
-    "seq_len": Option(whole, "tokens per sequence", column=True),
-    "micro_batch_size": Option(whole, "sequences per data-parallel rank and micro-batch", column=True),
-    "tp": Option(whole, "tensor parallel", column=True),
-    "sp": Option(switch, "sequence parallel (default: on where tp > 1)", "on|off", column=True),
-    "pp": Option(whole, "pipeline parallel", column=True),
-    "vpp": Option(whole, "model chunks per pipeline rank", column=True),
-    "cp": Option(whole, "context parallel: ranks that share a sequence", column=True),
-    "ep": Option(whole, "expert parallel", column=True),
-    "etp": Option(whole, "tensor parallel inside an expert", column=True),
-    "expert_imbalance": Option(at_least_one, "rows of the busiest expert rank over the mean (default 1, balanced)", "X"),
+    "scale_up_size": Option(whole, "accelerators joined by scale-up links (default: the node's)", "N"),
+    "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s (default: the node's)", "RATE"),
+    # --- the batch and the mesh
+    "framework": Option(text, "training framework (default: megatron where tp or pp > 1, else fsdp)", "NAME"),
+    "global_batch_size": Option(
+        whole, f"sequences per optimizer step (default: about {defaults.BATCH_TOKENS / 2**20:g} Mi tokens)", column=True
+    ),
+    "global_batch_tokens": Option(tokens, "tokens per optimizer step, instead of --global-batch-size", "TOKENS"),
+    "seq_len": Option(whole, f"tokens per sequence (default: the model's maximum, at most {defaults.SEQ_LEN:g})", column=True),
+    "micro_batch_size": Option(whole, "sequences per micro-batch on one data-parallel rank (default: searched)", column=True),
+    "tp": Option(whole, "tensor-parallel size (default: searched)", column=True),
+    "sp": Option(switch, "sequence parallelism (default: on where tp > 1)", "on|off", column=True),
+    "pp": Option(whole, "pipeline-parallel size (default: searched)", column=True),
+    "vpp": Option(whole, "model chunks per pipeline rank (default: searched)", column=True),
+    "cp": Option(whole, f"context-parallel size (default: {defaults.CP:g})", column=True),
+    "ep": Option(whole, "expert-parallel size (default: searched)", column=True),
+    "etp": Option(whole, f"tensor-parallel size of one expert (default: {defaults.ETP:g})", column=True),
+    "expert_imbalance": Option(
+        at_least_one, f"load of the busiest expert rank over the mean (default: {defaults.EXPERT_IMBALANCE:g}, balanced)", "X"
+    ),
     "moe_dispatcher": Option(
-        one_of(defaults.DISPATCHERS), "how rows reach experts (default: alltoall; deepep and hybridep send once a domain)", "HOW"
+        one_of(defaults.DISPATCHERS), f"all-to-all of experts: {_names(defaults.DISPATCHERS, defaults.DISPATCHER)}", "HOW"
     ),
     "dispatch_precision": Option(
         one_of(defaults.DISPATCH_PRECISIONS),
-        "rows on their way to experts: wide (two bytes, default), fp8 (gradients too), fp8-forward (rows alone)",
+        f"format of dispatched rows: fp8, fp8-forward (gradients stay wide), wide (two bytes) (default: {defaults.DISPATCH_PRECISION})",
         "NAME",
     ),
-    "capacity_factor": Option(positive("1"), "rows each expert is padded or cut to, over the mean (default: dropless)", "X"),
-    "dp_replicate": Option(whole, "data parallel, replicas", column=True),
-    "dp_shard": Option(whole, "data parallel, shards", column=True),
-    "zero": Option(stage, "what dp_shard shards: 0 nothing, 1 states, 2 also gradients, 3 also weights", "0|1|2|3", column=True),
-    "recompute": Option(
-        recompute, "none, selective[:OPERATORS], full, every:K (one layer in K), share:F (of the layers)", "HOW", column=True
+    "capacity_factor": Option(positive("1"), "expert capacity over the mean load (default: dropless)", "X"),
+    "dp_replicate": Option(whole, "data-parallel replicas (default: searched)", column=True),
+    "dp_shard": Option(whole, "data-parallel shards (default: searched)", column=True),
+    "zero": Option(
+        stage, "ZeRO stage: 0 none, 1 shards states, 2 gradients too, 3 weights too (default: searched)", "0|1|2|3", column=True
     ),
+    "recompute": Option(
+        recompute,
+        "activation recomputation: none, selective[:OPERATORS], full, every:K layers, share:F of layers (default: searched)",
+        "HOW",
+        column=True,
+    ),
+    # --- precision and optimizer
     "precision": Option(
         one_of(defaults.PRECISIONS),
-        "fp32, tf32, fp16, bf16, fp8 (per tensor), fp8-block, fp8-row, mxfp8, nvfp4: what the linear layers compute in",
+        f"format of linear layers: {_names(defaults.PRECISIONS, 'bf16, or fp16 where the device lacks it')}",
         "NAME",
     ),
-    "fp8_scaling": Option(
-        one_of(("current", "delayed")),
-        "precision fp8: scales of tensors from their values now or from earlier steps (default: the framework's)",
-        "HOW",
-    ),
+    "fp8_scaling": Option(one_of(("current", "delayed")), "scaling of --precision fp8: current, delayed (default: the framework's)", "HOW"),
     "fp8_param_gather": Option(
-        switch, "weights of narrow linear layers are kept and gathered narrow (default: off; torchtitan in fp8: on)", "on|off"
+        switch, "store and all-gather narrow weights in their narrow format (default: off; torchtitan in fp8: on)", "on|off"
     ),
-    "bf16_layers_at_start": Option(none_or_more, "first layers that a narrow precision leaves in bf16 (default: 0)", "N"),
-    "bf16_layers_at_end": Option(none_or_more, "last layers that a narrow precision leaves in bf16 (default: 0)", "N"),
-    "optimizer": Option(
-        one_of(defaults.OPTIMIZERS),
-        "sgd, momentum, adamw, adamw-bf16, adam8bit, adafactor, muon",
-        "NAME",
-    ),
+    "bf16_layers_at_start": Option(none_or_more, "first layers kept in bf16 under a narrow precision (default: 0)", "N"),
+    "bf16_layers_at_end": Option(none_or_more, "last layers kept in bf16 under a narrow precision (default: 0)", "N"),
+    "optimizer": Option(one_of(defaults.OPTIMIZERS), f"optimizer: {_names(defaults.OPTIMIZERS, defaults.OPTIMIZER)}", "NAME"),
+    # --- pipeline
     "schedule": Option(
         one_of(defaults.SCHEDULES),
-        "1f1b, interleaved, gpipe, zero-bubble, dualpipe (default: 1f1b, interleaved when vpp > 1)",
+        f"pipeline schedule: {_names(defaults.SCHEDULES, defaults.SCHEDULE + ', interleaved where vpp > 1')}",
         "NAME",
     ),
-    "microbatch_group": Option(whole, "micro-batches a chunk runs before the next chunk's turn (interleaved; default: pp)"),
-    "deferred_wgrad": Option(whole, "micro-batches whose output layer's weight gradient waits for the end of the pipeline"),
-    "fused_loss": Option(switch, "the loss in compiled functions, which keep one more fp32 copy of the logits (default: off)", "on|off"),
-    "delay_wgrad_compute": Option(
-        switch, "weight gradients apart from the rest of backward, beside the all-to-all that overlap ep hides (default: off)", "on|off"
-    ),
-    "grouped_experts": Option(switch, "the experts of a rank in one grouped product (default: on)", "on|off"),
+    "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule (default: pp)"),
+    "deferred_wgrad": Option(whole, "micro-batches whose output-layer weight gradient waits for the end of the pipeline (default: 0)"),
+    "fused_loss": Option(switch, "compiled loss, which stores one more fp32 copy of the logits (default: off)", "on|off"),
+    "delay_wgrad_compute": Option(switch, "weight gradients run beside the all-to-all of --overlap ep (default: off)", "on|off"),
+    "grouped_experts": Option(switch, "grouped GEMM for the experts of a rank (default: on)", "on|off"),
     "overlap": Option(
-        overlap, "comma list of grad-reduce, param-gather, tp, pp, ep; none; all (of them but ep)", "LIST", column=True, names=True
+        overlap,
+        f"communication beside computation: {_names(defaults.OVERLAPS)}; none; all (without ep) (default: the framework's)",
+        "LIST",
+        column=True,
+        names=True,
     ),
-    "flash_attention": Option(switch, "flash attention (default: on where the device has it)", "on|off"),
-    "attention_kernel": Option(
-        one_of(("flash-1", "flash-2", "flash-3")), "generation of the flash kernel (default: the framework's)", "NAME"
+    # --- kernels
+    "flash_attention": Option(switch, "flash attention (default: on where device and framework have it)", "on|off"),
+    "attention_kernel": Option(one_of(("flash-1", "flash-2", "flash-3")), "flash-attention generation (default: the framework's)", "NAME"),
+    "cuda_graphs": Option(
+        one_of(defaults.CUDA_GRAPHS), f"CUDA graphs: none, partial (all but routed experts), full (default: {defaults.CUDA_GRAPH})", "WHAT"
     ),
-    "cuda_graphs": Option(one_of(defaults.CUDA_GRAPHS), "what CUDA graphs replay: none, partial (all but routed experts), full", "WHAT"),
-    "layers_per_stage": Option(stage_layers, "explicit comma list of layers per pipeline stage", "LIST"),
-    "first_stage_layers": Option(none_or_more, "layers of the first pipeline stage; the others share the rest", column=True),
-    "last_stage_layers": Option(none_or_more, "layers of the last pipeline stage; the others share the rest", column=True),
-    "mtp_stage": Option(none_or_more, "with layers_per_stage, the stage, from 0, of the layers for further tokens (default: the last)"),
-    "count_embedding": Option(switch, "embedding and loss take a layer's place each when layers are split", "on|off"),
-    "mtp_layers": Option(none_or_more, "layers that predict further tokens (default: the model's own)", "N"),
-    "cp_method": Option(
-        one_of(defaults.CP_METHODS),
-        "how context ranks share attention: ring, all-to-all, all-gather, all-to-all+ring (default: ring)",
-        "HOW",
+    # --- layers on stages
+    "layers_per_stage": Option(stage_layers, "layers of every pipeline stage, comma separated (default: even)", "LIST"),
+    "first_stage_layers": Option(none_or_more, "layers of the first pipeline stage (default: even)", column=True),
+    "last_stage_layers": Option(none_or_more, "layers of the last pipeline stage (default: even)", column=True),
+    "mtp_stage": Option(none_or_more, "stage, from 0, of the multi-token-prediction layers; needs --layers-per-stage (default: the last)"),
+    "count_embedding": Option(switch, "count embedding and loss as layers when splitting stages (default: off)", "on|off"),
+    "mtp_layers": Option(none_or_more, "multi-token-prediction layers (default: the model's)", "N"),
+    # --- context parallel
+    "cp_method": Option(one_of(defaults.CP_METHODS), f"context-parallel method: {_names(defaults.CP_METHODS, defaults.CP_METHOD)}", "HOW"),
+    "cp_inner": Option(whole, "all-to-all ranks inside all-to-all+ring (default: the most that divide the key heads in a scale-up domain)"),
+    "cp_balance": Option(switch, "each context rank takes one chunk from either end of the sequence (default: on)", "on|off"),
+    "document_length": Option(whole, "mean length of packed documents, weighted by length (default: seq_len)"),
+    "gradient_dtype": Option(one_of(("fp32", "bf16")), "format of stored and reduced gradients (default: the framework's)", "NAME"),
+    # --- offloading
+    "offload": Option(offload, f"move to host memory: {_names(defaults.OFFLOADS)}; none (default: none)", "LIST", column=True, names=True),
+    "offload_layers": Option(whole, "layers per stage that offload activations (default: all)", "N"),
+    "offload_fraction": Option(
+        share, f"share of optimizer states that --offload optimizer moves (default: {defaults.OFFLOAD_FRACTION:g})", "X"
     ),
-    "cp_inner": Option(
-        whole, "with all-to-all+ring: ranks that trade heads (default: what divides the key heads inside a scale-up domain)"
-    ),
-    "cp_balance": Option(
-        switch, "each context rank takes a chunk from either end of the sequence, so that the causal mask is even (default: on)", "on|off"
-    ),
-    "document_length": Option(whole, "length-weighted mean length of documents packed into a sequence (default: one a sequence)"),
-    "gradient_dtype": Option(one_of(("fp32", "bf16")), "what gradients are held and reduced in (default: the framework's)", "NAME"),
-    "offload": Option(offload, "comma list of optimizer, activations: held in host memory", "LIST", column=True, names=True),
-    "offload_layers": Option(whole, "of a stage's layers, how many offload their activations (default: all)", "N"),
-    "offload_fraction": Option(share, "of the optimizer's states, what --offload optimizer moves to the host (default 1)", "X"),
-    "offload_overlap": Option(switch, "the host updates tensor by tensor beside the copies of others (default: off)", "on|off"),
-    "lora_rank": Option(whole, "train low-rank adapters of this rank, the rest frozen"),
+    "offload_overlap": Option(switch, "the host updates one tensor while others are copied (default: off)", "on|off"),
+    # --- fine-tuning
+    "lora_rank": Option(whole, "rank of LoRA adapters; all other weights are frozen (default: no adapters)"),
     "lora_targets": Option(
         adapter_targets,
-        "layers with an adapter: attention (default), mlp, all, or a list of qkv (q, k, v), proj, fc1 (gate, up), fc2, experts, router",
+        "layers with an adapter: attention, mlp, all, or of q, k, v, qkv, proj, fc1, gate, up, fc2, experts, router"
+        f" (default: {defaults.LORA_TARGETS})",
         "LIST",
     ),
-    "frozen_weights": Option(one_of(("fp8", "nf4")), "what adapters leave frozen is stored in (default: as trained weights)", "NAME"),
-    "frozen_layers": Option(none_or_more, "layers at the front that are not trained, nor the embedding below them", "N"),
-    "evaluate_every": Option(whole, "steps between evaluations", "STEPS"),
-    "evaluation_tokens": Option(tokens, "tokens of one evaluation (forward only)", "TOKENS"),
-    "checkpoint_every": Option(
-        whole, "steps between checkpoints, which the failure-free run then writes too (default: what loses least with failures)", "STEPS"
-    ),
+    "frozen_weights": Option(one_of(("fp8", "nf4")), "format of frozen weights with LoRA: fp8, nf4 (default: as trained weights)", "NAME"),
+    "frozen_layers": Option(none_or_more, "first layers, with the embedding, that are not trained (default: 0)", "N"),
+    # --- the run
+    "evaluate_every": Option(whole, "steps between evaluations (default: no evaluations)", "STEPS"),
+    "evaluation_tokens": Option(tokens, "tokens per evaluation, forward only (default: one batch)", "TOKENS"),
+    "checkpoint_every": Option(whole, "steps between checkpoints (default: what loses least with failures)", "STEPS"),
     "checkpoint_bandwidth": Option(
-        positive("B/s"), "what storage takes in all, such as 100GB/s (default: what BLOOM wrote for each accelerator)", "RATE"
+        positive("B/s"), "total storage bandwidth for checkpoints, such as 100GB/s (default: BLOOM's per accelerator)", "RATE"
     ),
-    "mttf": Option(duration, "time of one accelerator between failures that stop the run, such as 50000h (default: Llama 3's)", "TIME"),
-    "restart_time": Option(duration, "from a failure to work again, such as 15min (default: at most what Llama 3 lost for each)", "TIME"),
-    "correction": Option(text, "file of ironlaw validate --mine: what your own runs say of the level of step times", "TOML"),
-    "tokens": Option(tokens, "tokens of the whole run, such as 15T; absent: no run section", "TOKENS"),
+    "mttf": Option(duration, "mean time to failure of one accelerator, such as 50000h (default: Llama 3's)", "TIME"),
+    "restart_time": Option(duration, "failure to training again, such as 15min (default: at most Llama 3's)", "TIME"),
+    "correction": Option(text, "factor on step time from your own runs, a file of ironlaw validate --mine (default: none)", "TOML"),
+    "tokens": Option(tokens, "tokens of the whole run, such as 15T (default: one step is answered)", "TOKENS"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
-    "grid": Option(grid, "region, or g/kWh (default: world average)", "GRID"),
-    "pue": Option(at_least_one, "power usage effectiveness of the data centre", "X"),
-}
-DEFAULTS: dict[str, Any] = {
-    "optimizer": defaults.OPTIMIZER,
-    "count_embedding": False,
-    "cp": 1.0,
-    "etp": 1.0,
+    "grid": Option(grid, "carbon intensity: a region, or g/kWh (default: world average)", "GRID"),
+    "pue": Option(at_least_one, "power usage effectiveness of the data centre (default: the catalogue's)", "X"),
 }
 
 
 def flag(name: str, where: str = "") -> str:
-    """How the user knows the option: ``--global-batch-size`` or ``global_batch_size in run.toml``."""
+    """The option as the user wrote it: ``--global-batch-size``, or ``global_batch_size in run.toml``."""
     return f"{name} in {where}" if where else f"--{name.replace('_', '-')}"
 
 
@@ -340,13 +345,10 @@ def read_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         if value is None:
             continue
         option = OPTIONS[name]
-        try:
-            if option.column and is_column(value) and not (option.names and all(isinstance(v, str) for v in value)):
-                values[name] = [option.read(v, flag(name, where)) for v in flat(value)]
-            else:
-                values[name] = option.read(value, flag(name, where))
-        except UnitError as error:
-            raise UnitError(str(error)) from None
+        if option.column and is_column(value) and not (option.names and all(isinstance(v, str) for v in value)):
+            values[name] = [option.read(v, flag(name, where)) for v in flat(value)]
+        else:
+            values[name] = option.read(value, flag(name, where))
     return values
 
 

@@ -1,4 +1,4 @@
-"""What a search is asked: the options of an estimate, and those that say what may vary, what to minimise and what to keep to."""
+"""The options of a search: those of an estimate, and what may vary, what to minimise and which limits to meet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nea
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.checks import MEANING
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
-from ironlaw.question.options import OPTIONS, Option, is_column, one_of, positive, price, read_options, switch, text, whole
+from ironlaw.question.options import OPTIONS, Option, flag, is_column, one_of, positive, price, read_options, switch, text, whole
 from ironlaw.search.space import MESH, VARIANTS, Space, axis_value, read_fixed, read_forbidden, read_space
 
 GOALS = ("time", "cost", "energy", "carbon", "gpus")
@@ -127,23 +127,23 @@ def how_many(value: Any, flag: str) -> float:
 
 
 OWN: dict[str, Option] = {
-    "on": Option(names, "accelerators to choose from, by catalogue name, comma separated", "A[,B]"),
-    "gpus": Option(counts, "how many: N, a list, or LO..HI (default, to meet a budget, deadline or rate: 1..16384)", "N|LO..HI"),
-    "budget": Option(money, "what the run may cost, such as 2M", "USD"),
-    "deadline": Option(days, "how long the run may take, in days", "DAYS"),
-    "target_tokens_per_second": Option(rate, "the rate the plan must reach", "R"),
-    "minimize": Option(one_of(GOALS), f"{', '.join(GOALS)} (default: time; to size for a deadline or rate: gpus)", "GOAL"),
-    "pareto": Option(several(FRONTS), f"front of {', '.join(FRONTS)} (default: time,cost,energy,memory)", "LIST"),
-    "top": Option(how_many, "list the first K plans (default: the best, and the next that differ in kind)", "K"),
-    "fix": Option(clauses, "hold axes: AXIS=VALUE,...", "LIST"),
-    "forbid": Option(text, "leave plans out: AXIS=VALUE or AXIS>VALUE,...", "LIST"),
-    "space": Option(text, "space file with the values of every axis (default: the one that ships)", "FILE"),
-    "quota": Option(quotas, "most accelerators of a kind: A=N,...", "LIST"),
+    "on": Option(names, "accelerators to compare, by catalogue name", "A[,B]"),
+    "gpus": Option(counts, "total accelerators: N, a list, or LO..HI (default with a budget, deadline or rate: 1..16384)", "N|LO..HI"),
+    "budget": Option(money, "highest cost of the run, such as 2M", "USD"),
+    "deadline": Option(days, "longest time of the run, in days", "DAYS"),
+    "target_tokens_per_second": Option(rate, "lowest tokens per second", "R"),
+    "minimize": Option(one_of(GOALS), f"objective: {', '.join(GOALS)} (default: time; gpus if --gpus is open)", "GOAL"),
+    "pareto": Option(several(FRONTS), f"objectives of the Pareto front: {', '.join(FRONTS)} (default: time,cost,energy,memory)", "LIST"),
+    "top": Option(how_many, "list the K best plans (default: the best plan of each kind)", "K"),
+    "fix": Option(clauses, "fix axes: AXIS=VALUE,...", "LIST"),
+    "forbid": Option(text, "exclude plans: AXIS=VALUE or AXIS>VALUE,...", "LIST"),
+    "space": Option(text, "space file: the values of every axis (default: the one that ships)", "FILE"),
+    "quota": Option(quotas, "most accelerators of each kind: A=N,...", "LIST"),
     "price": Option(prices, "USD per accelerator hour, provider/term, or A=2.5,B=1.2 (default: newest on-demand price)", "PRICE"),
-    "failures": Option(switch, "count failures in days and cost (default: on)", "on|off"),
-    "time_limit": Option(positive("s"), "seconds to search; then the best so far (default: 120)", "S"),
+    "failures": Option(switch, "include failures in time and cost (default: on)", "on|off"),
+    "time_limit": Option(positive("s"), "seconds to search before the best so far is answered (default: 120)", "S"),
 }  # fmt: skip
-AXIS_OPTIONS = (*MESH, "recompute", "zero", "sp", *VARIANTS)  # options of an estimate that hold an axis of the search
+AXIS_OPTIONS = (*MESH, "recompute", "zero", "sp", *VARIANTS)  # options of an estimate that fix an axis of the search
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Question:
 
 
 def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
-    """The question of options as they were given; unknown names and wrong values are errors that say where."""
+    """Read the options of a search. Unknown names and wrong values are errors that name the option and the file."""
     own, rest, given = {}, {}, {}
     for raw, value in asked.items():
         name = raw.replace("-", "_")
@@ -176,7 +176,7 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
             continue
         given[name] = value
         if name in OWN:
-            own[name] = OWN[name].read(value, _flag(name, where))
+            own[name] = OWN[name].read(value, flag(name, where))
         elif name in OPTIONS:
             rest[name] = value
         else:
@@ -215,17 +215,13 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
 
 
 def _usual_goal(own: dict[str, Any]) -> str:
-    """Time; or the fewest accelerators, where their number is open and something is to be met."""
+    """Time; or the fewest accelerators, where their number is open and there is a deadline or a rate."""
     open_count = "gpus" not in own or own["gpus"][-1] == "range"
     return "gpus" if open_count and {"deadline", "target_tokens_per_second"} & set(own) else "time"
 
 
-def _flag(name: str, where: str) -> str:
-    return f"{name} in {where}" if where else f"--{name.replace('_', '-')}"
-
-
 def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of an estimate, and among them those that hold an axis."""
+    """Split options of an estimate: those that do not fix an axis of the search, and the axes that the others fix."""
     kept, fixed = {}, {}
     for name, value in options.items():
         if OPTIONS[name].column and is_column(value):
@@ -251,10 +247,10 @@ def _counts(own: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _refuse(question: Question) -> None:
-    """What a question contradicts itself in."""
+    """Refuse options that contradict each other."""
     for name, value in (("budget", question.budget), ("deadline", question.deadline)):
         if value is not None and question.asked.tokens is None:
-            raise QuestionError(f"--{name} needs --tokens, how many the run trains on")
+            raise QuestionError(f"--{name} needs --tokens, the tokens of the whole run")
     for name in question.quota or ():
         if name not in question.on:
             raise QuestionError(f"--quota names {name}, which --on does not list: {', '.join(question.on)}")

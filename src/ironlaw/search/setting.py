@@ -1,4 +1,4 @@
-"""One accelerator, one number of them, one way to run them: the tasks it stands for, what they came to, and what that is worth."""
+"""A setting: one kind and number of accelerators, run one way; its search tasks, their results, and the cost of its plans."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORWARD_SHARE = 1.0 / 3.0  # of a step, for what evaluations cost when plans are
 
 @dataclass(eq=False, repr=False)
 class Setting:
-    """Accelerators of one kind, as many as ``gpus``, run one way; swept once, then asked many times."""
+    """``gpus`` accelerators of one kind, run one way. Swept once, then read many times."""
 
     question: Question
     bound: Bound
@@ -40,7 +40,7 @@ class Setting:
     turned_away: dict[str, int] = field(default_factory=dict)  # mesh rows by the rule they break
 
     def __post_init__(self) -> None:
-        """Refuse to rank by money where no price is known; other goals answer without."""
+        """Refuse to rank by cost without a price; other objectives need none."""
         if self.question.minimize == "cost" or self.question.budget is not None:
             bind_price(self.bound.asked.price, self.bound.cluster, self.bound.folders, [])
 
@@ -66,11 +66,11 @@ class Setting:
 
     @property
     def leanest(self) -> float:
-        """Bytes of the legal plan that needs least; infinity where none is legal."""
+        """Bytes of the legal plan that needs least memory; infinity where none is legal."""
         return min((float(s.device.min(initial=np.inf)) for s in self.sweeps), default=np.inf)
 
     def tasks(self) -> Iterator[Task]:
-        """The job of every stack that may run the setting, with its legal mesh rows."""
+        """The job of every framework that may run the setting, with its legal mesh rows."""
         for framework, flat in frameworks(self.bound, self.gpus):
             job = self.bound.job(framework)
             mesh = mesh_rows(self.space, job, self.gpus, self.batch, self.seq_len, flat)
@@ -91,7 +91,7 @@ class Setting:
         return True
 
     def worth(self, seconds: Any) -> dict[str, Any]:
-        """What plans of these step times come to: run time, cost, energy, carbon, rate; without tokens, those of one step."""
+        """Run time, cost, energy, carbon and rate of plans by their step times; without tokens, those of one step."""
         level = 1.0 if self.bound.correction is None else float(self.bound.correction.factor)
         times = np.asarray(seconds, dtype=np.float64) * level
         run, failing = self._run(times), self.question.failures and self.bound.asked.tokens is not None
@@ -120,7 +120,7 @@ class Setting:
 
     @cached_property
     def space(self) -> Space:
-        """The question's space, less what this job or accelerator cannot do."""
+        """The question's space without the values that this job or accelerator cannot have."""
         space = self.question.space
         values = dict(space.values)
         hows = values.get("recompute")
@@ -132,7 +132,7 @@ class Setting:
         if values.get("cp") == "by length":
             values["cp"] = context_ranks(self.seq_len, self.gpus)
         if self.variant.get("cp_method", methods_of(self.question)[0]) != methods_of(self.question)[0]:
-            # one rank shares nothing: its plans are the same under every method, and stand under the first
+            # with one rank the methods are alike: the first method has those plans
             values["cp"] = tuple(ranks for ranks in values.get("cp", ()) if ranks > 1.0)
         schedule = self.bound.asked.schedule
         if "vpp" in values and one_chunk(schedule):
@@ -158,7 +158,7 @@ def _plain(value: Any) -> Any:
 
 
 def methods_of(question: Question) -> tuple[str, ...]:
-    """The methods of context parallelism to try; an estimate's own where the question holds cp at 1, or no sequence is long."""
+    """The methods of context parallelism to try: the default alone where cp is fixed at 1 or no sequence is long."""
     methods = question.space.of("cp_method")
     if methods != "by length":
         return methods or ("ring",)
@@ -167,7 +167,7 @@ def methods_of(question: Question) -> tuple[str, ...]:
 
 
 def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bound, dict[str, Any]]]:
-    """The records of every accelerator and variant of a question, with the batch and sequence all of them share."""
+    """The bound question of every accelerator and variant. All share one batch and sequence length."""
     varied = {axis: question.space.of(axis) for axis in VARIANTS if question.space.of(axis)}
     if varied.get("cp_method") == "by length":
         varied["cp_method"] = methods_of(question)

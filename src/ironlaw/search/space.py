@@ -1,4 +1,4 @@
-"""The axes a search varies: read from a space file, narrowed by what the question fixes or forbids."""
+"""The axes that a search varies: read from a space file, then narrowed by what the question fixes or forbids."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SWITCHES = (
     *(f"offload_{name}" for name in OFFLOADS),
 )
 CHOICES = ("recompute", "zero", *SWITCHES)
-# each value is a job or a cluster of its own
+# each value needs another job or another cluster
 VARIANTS = ("schedule", "precision", "framework", "count_embedding", "cp_method", "moe_dispatcher", "attention_kernel", "node", "fabric")
 AXES = (*MESH, *CHOICES, *VARIANTS)
-OPEN = {  # words that stand for the values of an axis
+OPEN = {  # words that a space file may give instead of values
     "pp": "all",
     "dp_replicate": "all",
     "dp_shard": "all",
@@ -38,7 +38,7 @@ WORDS = {
     ("dp_replicate", "all"): "every divisor",
     ("dp_shard", "all"): "every divisor",
     ("cp", "by length"): "1, 2, 4, 8, and on while a rank keeps 1,024 tokens of a sequence",
-    ("last_stage_layers", "balanced"): "by the rule, and what makes the slowest stage shorter (the first stage's along)",
+    ("last_stage_layers", "balanced"): "even, and every split that shortens the slowest stage (first stage too)",
     ("cp_method", "by length"): "ring; from sequences of 16,384 tokens on all of them",
 }
 _MOST_VALUES = 1000
@@ -47,7 +47,7 @@ _MOST_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class Rule:
-    """One ``AXIS<VALUE`` of --forbid: plans for which it holds are not tried."""
+    """One ``AXIS<VALUE`` of --forbid: the search leaves out plans for which it is true."""
 
     axis: str
     compare: str
@@ -66,7 +66,7 @@ _COMPARE = {"=": operator.eq, "<": operator.lt, ">": operator.gt, "<=": operator
 
 @dataclass(frozen=True)
 class Space:
-    """Values by axis, or a word of OPEN that stands for them; a missing axis keeps the framework's habit."""
+    """Values by axis, or a word of OPEN; an axis that is missing has the framework's default."""
 
     title: str
     values: Mapping[str, Any]
@@ -81,7 +81,7 @@ class Space:
         values = {**self.values, **{axis: (value,) for axis, value in fixed.items()}}
         for rule in forbidden:
             if rule.axis not in MESH and rule.axis not in values:
-                raise QuestionError(f"--forbid {rule}: {rule.axis} is not varied in this space, hold it by --fix or list its values")
+                raise QuestionError(f"--forbid {rule}: {rule.axis} is not varied in this space: use --fix, or list its values in the space")
             if isinstance(values.get(rule.axis), tuple):
                 left = tuple(v for v in values[rule.axis] if not rule.holds(v))
                 if not left:
@@ -129,10 +129,10 @@ def _values(axis: str, value: Any, where: str) -> Any:
 
 
 def context_ranks(seq_len: float, gpus: float) -> tuple[float, ...]:
-    """Context ranks to try: up to 8 always, as a small batch may need them, and more where the sequence is long enough for them.
+    """Context ranks to try: up to 8 for any sequence, and more where every rank keeps 1,024 tokens.
 
-    With less of a sequence on a rank than 1,024 tokens a block of keys and values takes longer to pass on than to attend to, even on
-    scale-up links, and a matrix product has too few rows to fill a device.
+    A small batch may need up to 8 ranks. With fewer than 1,024 tokens on a rank a block of keys and values takes longer to send than
+    to attend to, even on scale-up links, and a matrix product has too few rows to fill a device.
 
     >>> context_ranks(8192, 1024), context_ranks(131072, 64)
     ((1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0))

@@ -140,8 +140,8 @@ def test_the_inner_group_keeps_to_key_heads_and_domain():
     [
         ({"cp_method": "all-to-all", "cp": 8}, "does not divide num_attention_heads 32 and num_key_value_heads 8"),
         ({"cp_method": "all-to-all+ring", "cp": 8, "cp_inner": 8}, "does not divide num_attention_heads"),
-        ({"cp_method": "all-to-all+ring", "cp_inner": 4}, "is no two levels"),
-        ({"cp_method": "all-to-all+ring", "cp": 8, "cp_inner": 3}, "is no two levels"),
+        ({"cp_method": "all-to-all+ring", "cp_inner": 4}, "needs an inner group of more than 1 and fewer than cp ranks"),
+        ({"cp_method": "all-to-all+ring", "cp": 8, "cp_inner": 3}, "needs an inner group of more than 1 and fewer than cp ranks"),
     ],
 )
 def test_what_heads_do_not_divide_is_refused(changes, words):

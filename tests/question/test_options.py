@@ -1,0 +1,56 @@
+"""The table of options, the typed question made of it, and the defaults that help lines state."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from ironlaw.errors import QuestionError
+from ironlaw.question.asked import SCALARS, Asked, Row, asked_of, with_options
+from ironlaw.question.options import OPTIONS, read_options
+
+
+def test_every_option_is_a_field_and_every_field_an_option():
+    assert {name for name, option in OPTIONS.items() if option.column} == set(Row._fields)
+    assert {name for name, option in OPTIONS.items() if not option.column} == SCALARS
+    assert all(option.help for option in OPTIONS.values())
+
+
+def shown(value):
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
+
+
+UNSET = {"capacity_factor", "microbatch_group", "cp_inner", "document_length", "offload_layers", "lora_rank"}  # 0 stands for a rule
+
+
+@pytest.mark.parametrize("name", sorted({f.name for f in fields(Asked) if f.name in SCALARS} - UNSET))
+def test_a_help_line_states_the_constant_default(name):
+    default = getattr(Asked(), name)
+    if default not in (None, "", ()):
+        assert f"(default: {shown(default)}" in OPTIONS[name].help
+
+
+@pytest.mark.parametrize("name", ["cp", "etp"])
+def test_a_help_line_states_the_default_of_a_column(name):
+    assert f"(default: {shown(getattr(Row(), name))})" in OPTIONS[name].help
+
+
+def test_columns_become_rows_and_single_values_are_in_every_row():
+    asked = asked_of(read_options({"gpus": [8, 16], "tp": 4, "sp": "on", "schedule": "gpipe"}))
+    assert [(row.gpus, row.tp, row.sp, row.pp) for row in asked.rows] == [(8.0, 4.0, True, None), (16.0, 4.0, True, None)]
+    assert (asked.schedule, asked.optimizer) == ("gpipe", "adamw")
+    assert asked.given == {"gpus": "2 values", "tp": 4, "sp": True, "schedule": "gpipe"}
+
+
+def test_columns_of_unlike_length_are_refused():
+    with pytest.raises(QuestionError, match="gpus has 2 values, other columns 3"):
+        asked_of({"gpus": [8.0, 16.0], "tp": [1.0, 2.0, 4.0]})
+    with pytest.raises(QuestionError, match="0 values"):
+        asked_of({"gpus": []})
+
+
+def test_an_option_can_be_opened_again():
+    asked = with_options(asked_of({"global_batch_tokens": 4e6, "gpus": 8.0}), {"global_batch_tokens": None, "global_batch_size": 512.0})
+    assert asked.global_batch_tokens is None
+    assert asked.given == {"gpus": 8, "global_batch_size": 512}
