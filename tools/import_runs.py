@@ -2,7 +2,7 @@
 
     python tools/import_runs.py --runs TABLE.csv --out src/ironlaw/validate/data/runs.csv
 
-Notes are cut to the words that a mapping rule reads.
+Free text is not copied: facts in prose become columns.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import csv
 import re
 from pathlib import Path
 
+from ironlaw.validate.prose import read_prose
+
 COLUMNS = (
     "id", "family", "source", "url_or_repo_path", "year", "framework", "software", "model_name", "params_b", "layers", "hidden", "heads",
     "kv_heads", "ffn_hidden", "gated_mlp", "vocab", "head_dim", "moe_experts", "moe_topk", "expert_ffn_hidden", "shared_experts",
@@ -19,47 +21,34 @@ COLUMNS = (
     "gpu_mem_gb", "gpus", "gpus_per_node", "nic_gbps_per_gpu", "interconnect", "tp", "pp", "vpp", "vpp_filled", "cp", "ep", "dp", "sharding",
     "sequence_parallel", "micro_batch", "global_batch_seqs", "precision", "precision_filled", "recompute", "recompute_fraction",
     "flash_attention", "attention_kernel", "compile", "cuda_graphs", "tp_comm_overlap", "offload", "step_time_s", "tokens_per_s_per_gpu",
-    "tflops_per_gpu", "mfu", "memory_gb_per_gpu", "memory_unit", "memory_kind", "flops_convention", "notes",
+    "tflops_per_gpu", "mfu", "memory_gb_per_gpu", "memory_unit", "memory_kind", "flops_convention", "training", "lora_rank",
+    "frozen_weights", "tuned", "zero_group", "gradient_dtype", "fp8_scaling", "offload_layers", "ep_comm_overlap",
 )  # fmt: skip
-# (pattern in a row's notes, what is written in the table)
-WORDS = (
-    (r"zero1 (?:shard )?group (?:= )?(\d+)", "zero1 group {0}"),
-    (r"mixed_precision=(DEFAULT|PURE)", "mixed_precision={0}"),
-    (r"(early|untuned)", "called {0} by its source"),
-    (r"cpu_offloading_num_layers=(\d+)", "offloads {0} layers"),
-    (r"precision label in table: (FP8-CS)", "{0}"),
-)
 # corrections of the table from the recipes of its rows, read on 2026-11-22. MaxText: remat_policy=custom saves the tensors that it names
 # and recomputes the rest (AI-Hypercomputer/tpu-recipes, training/v5p; AI-Hypercomputer/maxtext, benchmarks/maxtext_v5p_model_configs.py).
 # MLPerf: github.com/mlcommons/training_results_v4.0, NVIDIA/benchmarks/llama2_70b_lora/implementations/nemo, conf/
 # megatron_gpt_peft_tuning_config.yaml (fp8_params with fp8; ACG, ACM and ACL unset) and config_*.sh (SP=1, FP8=True); Fujitsu and Oracle
 # ship the same scripts
 _CUSTOM = {"recompute": "full", "recompute_fraction": "1"}
-_ADAPTERS = {"recompute": "none", "sequence_parallel": "y", "notes": "fp8_params"}
+_ADAPTERS = {"recompute": "none", "sequence_parallel": "y", "frozen_weights": "fp8"}
 RECIPES = {
     "maxtext-043": {**_CUSTOM, "mtp_layers": "0"},
     "maxtext-044": _CUSTOM,
     "maxtext-045": _CUSTOM,
     **dict.fromkeys((f"mlperf-0{n}" for n in (19, 31, 33, 34, 35, 36, 37, 38)), _ADAPTERS),
 }
-PAIRED = r"EP A2A 1F1B overlap on|\+1f1b EP a2a overlap"  # in a row's notes, or in what its recipe adds to them
+EXPERTS_OVERLAPPED = r"EP A2A 1F1B overlap on|\+1f1b EP a2a overlap"  # in a row's notes, or in what its recipe adds to them
 LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
 # in this order: a source that counts in full may say since when others halve
 CONVENTIONS = (("full", "attention counted in full"), ("non-causal", "attention counted in full"), ("hal[fv]", "attention counted at half"))
 
 
 def shortened(row: dict[str, str]) -> dict[str, str]:
-    """One row; its notes cut to the words that rules read."""
+    """One row without free text."""
+    row = read_prose(row)[0]
     kept = {name: row.get(name, "") for name in COLUMNS}
-    notes = [text.format(*m.groups()) for pattern, text in WORDS if (m := re.search(pattern, row["notes"], re.IGNORECASE))]
-    head = re.search(r"\b(lora|sft|fine-tune|finetune|proxy)\b", row["notes"][:40], re.IGNORECASE)
-    if head:
-        notes.insert(0, head.group(1))
-    if "FA1" in row.get("enrich_source", ""):
-        kept["attention_kernel"] = "fa1"
-    if re.search(PAIRED, f"{row['notes']}; {row.get('enrich_source', '')}", re.IGNORECASE):
-        notes.append("all-to-all of experts beside another micro-batch")
-    kept["notes"] = "; ".join(notes)
+    if re.search(EXPERTS_OVERLAPPED, f"{row['notes']}; {row.get('enrich_source', '')}", re.IGNORECASE):
+        kept["ep_comm_overlap"] = "y"
     kept.update(RECIPES.get(row["id"], {}))
     kept["interconnect"] = ", ".join(dict.fromkeys(m.group(0) for m in re.finditer(LINKS, row["interconnect"])))
     convention = row["flops_convention"].lower()

@@ -223,10 +223,10 @@ def test_a_memory_column_that_cannot_be_compared_says_why(change, why):
 
 def test_runs_that_ran_must_fit_and_adapters_are_another_question():
     fits, full = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8), ironlaw.estimate("llama-3-70b", on="h100-sxm", gpus=8)
-    asked = [(run(), fits, 0), (run(id="b"), full, 0), (run(id="c", notes="LoRA; tuned"), full, 0), (run(id="d", step_time_s=""), full, 0)]
+    asked = [(run(), fits, 0), (run(id="b"), full, 0), (run(id="c", training="adapters"), full, 0), (run(id="d", step_time_s=""), full, 0)]
     assert list(ran_and_fits(asked)) == [("a", True), ("b", False)]
-    assert fine_tuned({"notes": "v1; SFT, packed"})
-    assert not fine_tuned({"notes": "LoRAX is something else; SFTP too"})
+    assert fine_tuned({"training": "fine-tuning"})
+    assert not fine_tuned({"training": ""}) and not fine_tuned({"training": "adapters", "lora_rank": "16"})
 
 
 def test_figures_are_of_the_errors_given():

@@ -16,7 +16,7 @@ from ironlaw.estimate.answer import answer
 from ironlaw.estimate.correction import read_correction, write_correction
 from ironlaw.estimate.table import answer_many
 from ironlaw.validate import predict, session
-from ironlaw.validate.fill import SkipError, number, stack_of
+from ironlaw.validate.fill import Apart, SkipError, number, stack_of
 from ironlaw.validate.fit import (
     RECORD,
     Constant,
@@ -73,6 +73,7 @@ def table(tmp_path):
     [
         ({"gpu_mem_gb": ""}, "gpu_type", "A100", "a bare A100 is the 80 GB SXM"),
         ({"model_name": "GPT LoRA r8"}, "lora_rank", "8", "adapters of rank 8"),
+        ({"training": "adapters", "lora_rank": "8"}, "lora_rank", "8", "adapters of rank 8"),
         ({"model_name": "GPT lora"}, "model_name", "GPT", "adapters of rank 16"),
         ({"moe_experts": "8", "moe_topk": "2", "moe_dispatch": "token-drop", "ep": "8"}, "capacity_factor", "1", "capacity factor 1"),
         ({"vocab": "", "tp": "4"}, "vocab", str(-(-50257 // 512) * 512), "padded to a multiple of 128 tp"),
@@ -93,7 +94,8 @@ def table(tmp_path):
         ({"interconnect": "2 slices over DCN"}, "scale_up_size", "4", "2 slices of 4 chips"),
         ({"dp": "8", "notes": "zero1 group 4"}, "dp_shard", "4", "sharded over 4 ranks"),
         ({"notes": "mixed_precision=DEFAULT"}, "gradient_dtype", "fp32", "reduced in fp32"),
-        ({"offload": "activations", "notes": "offloads 6 layers"}, "offload_layers", "6", "as the recipe's preset says"),
+        ({"offload": "activations", "notes": "cpu_offloading_num_layers=6"}, "offload_layers", "6", "as the recipe's preset says"),
+        ({"precision": "fp8", "gpu_type": "H100", "notes": "label FP8-CS"}, "fp8_scaling", "current", "current scaling"),
     ],
     ids=lambda v: v if isinstance(v, str) and " " in v else None,
 )
@@ -137,14 +139,22 @@ def test_families_keep_their_traits_at_every_size():
         ({"moe_experts": "8", "moe_topk": "2", "ep": "1"}, "mixture of experts"),
         ({"model_name": "GPT LoRA"}, "adapters"),
         ({"task": "sft"}, "fine-tuning or proxy"),
+        ({"training": "fine-tuning"}, "fine-tuning or proxy"),
+        ({"moe_experts": "8", "moe_topk": "2", "ep": "1", "tuned": "n"}, "called early by its source"),
         ({"precision": ""}, "precision unknown"),
         ({"tp": ""}, "parallelism unknown"),
         ({"recompute": ""}, "recompute unknown"),
         ({"pp": "2"}, "vpp unknown"),
     ],
 )
-def test_what_is_not_known_stands_apart(change, apart):
+def test_a_run_other_than_known_dense_pre_training_is_set_apart(change, apart):
     assert apart in mapped(**change).apart
+
+
+def test_prose_is_read_by_whole_words():
+    assert mapped(notes="SFT, packed").apart == (Apart.FINE_TUNING,)
+    assert mapped(notes="LoRA; tuned").apart == (Apart.ADAPTERS,)
+    assert mapped(notes="LoRAX is something else; SFTP too").apart == ()
 
 
 def test_unknown_chunks_are_bracketed_and_scored_by_their_geometric_mean():
@@ -209,7 +219,7 @@ WRONG = [
     ({"global_batch_seqs": ""}, "no global batch: global_batch_seqs"),
     ({"seq_len": ""}, "no sequence length: seq_len"),
     ({"seq_len": "-1"}, "seq_len is '-1'"),
-    ({"layers": ""}, "not in the catalogue and the row lacks layers"),
+    ({"layers": ""}, "not in the catalogue, and missing layers"),
     ({"layers": "0"}, "layers is '0'"),
     ({"heads": "0"}, "heads is '0'"),
     ({"kv_heads": "0"}, "kv_heads is '0'"),
@@ -466,7 +476,7 @@ def test_baselines_of_one_family_alone_have_nothing_to_learn_from():
 
 
 def test_rows_apart_do_not_count_in_the_headline():
-    p = synthetic([1.0, 1.0, 1.0], [0.5] * 3, ["a", "a", "b"], apart=[(), ("adapters",), ()])
+    p = synthetic([1.0, 1.0, 1.0], [0.5] * 3, ["a", "a", "b"], apart=[(), (Apart.ADAPTERS,), ()])
     told = headline(score(p, np.array([1.1, 9.0, 0.8]), []))
     assert told["pooled_median_abs_error"] == pytest.approx(0.15)
     assert told["family_median_abs_error"] == pytest.approx(0.15)

@@ -22,6 +22,7 @@ import numpy as np
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Systems
 from ironlaw.units import parse
+from ironlaw.validate.fill import Apart
 from ironlaw.validate.peaks import LARGE
 from ironlaw.validate.predict import Prepared, times
 from ironlaw.validate.runs import DATA
@@ -31,7 +32,7 @@ WEIGHT = 3.4  # a family of n rows weighs 3.4 sqrt(n) in |log error| against one
 FLOOR = 0.03  # errors below this are noise: repeated runs differ by 2 to 8 %
 NUDGE = 0.04  # log step of the finite differences
 ROUNDS = 5  # more change no constant in its third digit
-FITTED_APART = {"precision unknown"}  # what a row of the fit may be apart for: 16-bit formats run at one rate
+FITTED_APART = {Apart.NO_PRECISION}  # rows the fit uses though set apart: their 16-bit formats have one rate
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def subset(prepared: Prepared, rows: Any) -> Prepared:
 
 COVERAGE = 0.8
 ONE_FAMILY = 1.5  # a kind that one family alone supports is at least so much wider than the best known: what a source never seen adds
-BANDED_APART = {"mixture": {"mixture of experts"}, "launch-bound": {"precision unknown"}}  # rows a kind may learn from
+BANDED_APART = {"mixture": {Apart.MIXTURE}, "launch-bound": {Apart.NO_PRECISION}}  # rows a band uses though set apart
 
 
 def half_widths(prepared: Prepared, predicted: Any, without: str = "") -> dict[str, tuple[float, int, int]]:

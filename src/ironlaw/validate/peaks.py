@@ -250,9 +250,8 @@ def run_memory(cells: Mapping[str, str], estimate: Estimate, row: int = 0) -> Ru
 
 
 def fine_tuned(cells: Mapping[str, str]) -> bool:
-    """True for adapters and fine-tuning, which train less than the model and say so only in prose."""
-    text = f"{cells.get('model_name', '')};{cells.get('notes', '')}".replace(",", ";")
-    return any(word.strip().split(" ")[0] in ("LoRA", "SFT") for word in text.split(";")) or " LoRA" in cells.get("model_name", "")
+    """True for fine-tuning, and for adapters of no stated rank: these train an unknown part of the model."""
+    return bool(cells.get("training")) and not (cells["training"] == "adapters" and cells.get("lora_rank"))
 
 
 def ran_and_fits(answers: Iterable[tuple[Mapping[str, str], Estimate, int]]) -> Iterator[tuple[str, bool]]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.validate.fill import Apart
 from ironlaw.validate.fit import held_out_times, read_record
 from ironlaw.validate.predict import Prepared, prepare
 from ironlaw.validate.runs import DATA, Run, read_runs
@@ -49,9 +50,9 @@ def gather(folders: tuple[str, ...] = ()) -> tuple[list[dict[str, Any]], dict[st
     return published(prepared), orders(prepared, held_out_times(prepared, read_record()[0]))
 
 
-def plan_known(run: Run, beside: tuple[str, ...] = ()) -> bool:
-    """True for pre-training whose plan is published whole; ``beside`` allows further reasons to stand apart."""
-    return set(run.apart) <= {"mixture of experts", *beside} and all(run.asked[0].get(name) is not None for name in _KNOWN)
+def plan_known(run: Run, despite: tuple[Apart, ...] = ()) -> bool:
+    """True for pre-training whose whole plan is published; ``despite`` allows further reasons to be set apart."""
+    return set(run.apart) <= {Apart.MIXTURE, *despite} and all(run.asked[0].get(name) is not None for name in _KNOWN)
 
 
 def published(prepared: Prepared) -> list[dict[str, Any]]:
@@ -118,7 +119,7 @@ def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]
     """
     jobs: dict[tuple[str, str], list[int]] = {}
     for i, run in enumerate(prepared.runs):
-        if plan_known(run, beside=("precision unknown",)):
+        if plan_known(run, despite=(Apart.NO_PRECISION,)):
             jobs.setdefault((run.family, _job(run)), []).append(i)
     families: dict[str, _Tally] = {}
     apart_by = {edge: _Tally() for edge in APART}

@@ -17,7 +17,8 @@ from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.table import options_of, read_table
 from ironlaw.question.options import read_options
-from ironlaw.validate.fill import FILLS, Cells, Row, SkipError, number, positive, short, variants
+from ironlaw.validate.fill import FILLS, Apart, Row, SkipError, number, positive, short, variants
+from ironlaw.validate.prose import Cells
 
 DATA = Path(__file__).parent / "data"
 RUNS = DATA / "runs.csv"
@@ -51,7 +52,7 @@ class Run:
     asked: tuple[dict[str, Any], ...]
     measured: Measured
     rules: tuple[str, ...]
-    apart: tuple[str, ...]  # why it stands beside the headline; empty: it counts
+    apart: tuple[Apart, ...]  # why it does not count in the headline; empty: it counts
 
 
 @dataclass(frozen=True)
@@ -82,19 +83,19 @@ def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str,
     """One row as a Run; raises SkipError with a reason where it cannot be one."""
     if cells.get(""):
         raise SkipError(f"more cells than the header: {short(cells[''])!r}")
-    found = Row(as_columns({k: v for k, v in cells.items() if k}, folders))
+    row = Row(as_columns({k: v for k, v in cells.items() if k}, folders), folders)
     try:
         for rule in FILLS:
-            rule(found, folders)
-        measured = measurement(found)
+            rule(row)
+        measured = measurement(row)
         asked = []
-        for variant in variants(found):
+        for variant in variants(row):
             options = options_of(variant, folders)
             options.pop("tokens", None)
             asked.append(read_options(options, f"line {line}"))
     except IronlawError as error:
         raise SkipError(short_reason(str(error))) from None
-    return Run(name, line, family, found.cells, tuple(asked), measured, tuple(found.rules), tuple(found.apart))
+    return Run(name, line, family, row.cells, tuple(asked), measured, tuple(row.rules), tuple(row.apart))
 
 
 def as_columns(cells: Cells, folders: tuple[str, ...] = ()) -> Cells:
@@ -116,15 +117,15 @@ def short_reason(message: str) -> str:
     return re.sub(r" in line \d+", "", message).partition(";")[0]
 
 
-def measurement(found: Row) -> Measured:
+def measurement(row: Row) -> Measured:
     """How the row's step time is read: as stated, from tokens/s, or from FLOP/s by the convention the row names."""
-    cells = found.cells
+    cells = row.cells
     step, rate, flops = (positive(cells, n) for n in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"))
     tokens = number(cells["global_batch_seqs"]) * number(cells["seq_len"]) / number(cells["gpus"])
     if step > 0:
         return Measured(step)
     if rate > 0:
-        found.rules.append("step time from tokens/s per GPU")
+        row.rules.append("step time from tokens/s per GPU")
         return Measured(tokens / rate)
     if flops > 0:
         convention = cells.get("flops_convention", "").lower()
@@ -133,6 +134,6 @@ def measurement(found: Row) -> Measured:
         if not re.search(r"full|non-causal|half|halv", convention):
             raise SkipError("only FLOP/s, by no stated convention")
         half = bool(re.search(r"at half|halved", convention)) and "full" not in convention
-        found.rules.append(f"step time from model FLOP/s, attention counted {'at half' if half else 'in full'}")
+        row.rules.append(f"step time from model FLOP/s, attention counted {'at half' if half else 'in full'}")
         return Measured(None, flops * 1e12, tokens, half)
     raise SkipError("no step time, tokens/s or FLOP/s")

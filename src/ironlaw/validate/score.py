@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.bands import width
+from ironlaw.validate.fill import Apart
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import Skipped
 
@@ -134,12 +135,9 @@ def headline(scored: Scored) -> dict[str, float | None]:
     }
 
 
-MIXTURE = ("mixture of experts",)
-
-
 def mixtures(scored: Scored) -> Summary:
     """Mixtures of experts with known recompute, none of which a constant was fitted on."""
-    return scored.summary("mixtures", np.array([r.apart == MIXTURE for r in scored.prepared.runs], dtype=bool))
+    return scored.summary("mixtures", np.array([r.apart == (Apart.MIXTURE,) for r in scored.prepared.runs], dtype=bool))
 
 
 FAR = 5.0  # times: no published run that was mapped lies so far from its prediction; milliseconds or a cluster's rate do
