@@ -1,12 +1,12 @@
-"""Kineto traces of a language model's training step, made from an estimate: a run whose parts are known, to hold the reader to.
+"""Make Kineto traces of a language model's training step from an estimate, so that the reader can be tested on a run of known parts.
 
-``made`` runs the step of an estimate on a small machine of two clocks a rank: a host that calls operators one after the other, and a
-device with a stream for computation and one for communication. Every leaf of the step tree becomes kernels that last what the leaf says,
-times what the caller asks for; collectives end when the last rank has come and the bytes are through. What a profiler would write about
-it (operators with their sizes, launches, kernels, annotations) is written in the form of ``torch.profiler``.
+``make_run`` simulates the step of an estimate with two clocks a rank: a host that calls operators one after the other, and a device with
+a stream for computation and one for communication. Every leaf of the step tree becomes kernels that take the leaf's time, multiplied by
+a factor of the caller; a collective ends when the last rank has joined and the bytes are sent. The trace has the form of
+``torch.profiler``: operators with their sizes, launches, kernels, annotations.
 
-The machine knows FSDP and Megatron plans without a pipeline, and with one of two stages under the 1F1B schedule. Mixtures of experts,
-context parallelism and offloading are left out.
+Supported are FSDP and Megatron plans without a pipeline, or with two stages under the 1F1B schedule; no mixtures of experts, no context
+parallelism, no offloading.
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ KERNELS = {
 
 @dataclass(frozen=True)
 class Changes:
-    """What is other than predicted; the default is a run as predicted."""
+    """Deviations of the run from the estimate; the default has none."""
 
     steps: int = 3
     terms: Mapping[str, float] = field(default_factory=dict)  # leaf (regular expression) -> factor of its time
-    operations: Mapping[str, float] = field(default_factory=dict)  # collective -> factor of its whole time, what is hidden included
+    operations: Mapping[str, float] = field(default_factory=dict)  # collective -> factor of its whole time, hidden time included
     slow: Mapping[int, float] = field(default_factory=dict)  # rank -> factor of its kernels' times
     stall: Mapping[int, float] = field(default_factory=dict)  # rank -> seconds its host is late at the start of each step
-    loader: float | Mapping[int, float] = 0.0  # seconds a batch takes to fetch (of these ranks), while nothing is computed
+    loader: float | Mapping[int, float] = 0.0  # seconds to fetch a batch (on these ranks), while nothing is computed
     call: float = 4e-6  # seconds of the host for an operator
-    overlap: float = 0.5  # of a layer's computation beside which its collectives run
+    overlap: float = 0.5  # share of a layer's computation that its collectives run beside
     clocks: Mapping[int, int] = field(default_factory=dict)  # rank -> ns its host's clock is ahead
     sync: bool = True  # whether the host waits for the device at the end of a step
-    early: int = 0  # kernels of the step before, whose launches are not in the file
+    early: int = 0  # kernels of the previous step, whose launches are not in the file
 
 
 @dataclass
-class Told:
-    """What was made: nanoseconds by rank."""
+class MadeRun:
+    """The files and true times of a made run, in nanoseconds by rank."""
 
     files: dict[int, Path]
     steps: dict[int, list[int]]  # when the first kernel of each step began, on the true clock
@@ -116,7 +116,7 @@ class Meet:
 
 @dataclass(frozen=True)
 class Host:
-    """What the host does: ``work``, ``late`` (the device waits for it), ``sync``, ``evaluate`` and ``done`` of a backward function."""
+    """An action of the host: ``work``, ``late`` (the device waits), ``sync``, or ``evaluate`` and ``done`` of a backward function."""
 
     what: str
     seconds: float = 0.0
@@ -136,7 +136,7 @@ class Tree:
 
     @staticmethod
     def part(node: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """The part of this name; one without time where there is none."""
+        """The part with this name, or an empty part."""
         return next((p for p in node["parts"] if p["name"] == name), {"name": name, "value": 0.0, "parts": []})
 
     def leaf(self, node: Mapping[str, Any], name: str) -> float:
@@ -145,7 +145,7 @@ class Tree:
 
 
 class Program:
-    """What one rank does in a step, from the estimate's leaves."""
+    """The actions of one rank in a step, from the estimate's leaves."""
 
     def __init__(self, row: Mapping[str, Any], model: Any, rank: int) -> None:
         self.tree, self.plan, self.model, self.rank = Tree(row), row["plan"], model, rank
@@ -161,7 +161,7 @@ class Program:
         self.layers = round(model.num_hidden_layers / p["pp"])
 
     def step(self) -> Generator[Any, None, None]:
-        """All of a step in the order of the host."""
+        """All actions of a step, in the order of the host."""
         count = int(self.plan["num_microbatches"])
         if self.plan["pp"] == 1:
             for _ in range(count):
@@ -208,7 +208,7 @@ class Program:
             yield self.pointwise("cross-entropy", tree.leaf(out, "cross-entropy") * 0.4, "aten::_log_softmax", "softmax", m.vocab_size)
 
     def layer_forward(self, node: Mapping[str, Any], whole: bool, matrices: bool = True, core: bool = True) -> Generator[Any, None, None]:
-        """The operators of a layer; of a recomputation only those that run again."""
+        """The operators of a layer; in a recomputation only those that run again."""
         tree, m, tp = self.tree, self.model, self.plan["tp"]
         heads, kv = m.num_attention_heads, m.num_key_value_heads
         small = node if whole else tree.part(node, "memory-bound operators again")
@@ -275,12 +275,12 @@ class Program:
                 yield self.tensor_meet("all-reduce", "all_reduce", tree.leaf(tree.embedding, "all-reduce"))
 
     def summed(self, node: Mapping[str, Any]) -> Generator[Any, None, None]:
-        """The gradients of this micro-batch added to those before."""
+        """Add the gradients of this micro-batch to those of the earlier ones."""
         if seconds := self.tree.leaf(node, "gradient accumulation"):
             yield self.pointwise("gradient accumulation", seconds, "aten::add_", "add", self.model.hidden_size)
 
     def again(self, i: int) -> Generator[Any, None, None]:
-        """What this layer recomputes: a share of the layers does all of what a share of each layer stands for."""
+        """Recompute layer ``i``: where the estimate recomputes a share of every layer, that share of the layers recomputes everything."""
         node = self.tree.part(self.tree.layer, "recompute")
         if not node["value"]:
             return
@@ -374,7 +374,7 @@ class Program:
             yield self.meet(leaf, "reduce_scatter", seconds, self.layer_weights())
 
     def tensor(self, way: str) -> Generator[Any, None, None]:
-        """Collectives between the shares of a layer: so many a pass as the estimate counts."""
+        """Tensor-parallel collectives of a layer, as many a pass as in the estimate."""
         if self.plan["tp"] == 1:
             return
         node = self.tree.part(self.tree.layer, "tensor parallel")
@@ -398,7 +398,7 @@ class Program:
             yield self.tensor_meet(leaf, leaf.partition(" of ")[0].replace("-", "_"), self.tree.leaf(found, leaf))
 
     def tensor_shown(self, found: Any, seconds: float) -> Generator[Any, None, None]:
-        """What shows of a collective beside a product."""
+        """The exposed part of a collective that overlaps a product."""
         if seconds:
             (operation,) = re.findall(r"^(all-gather|all-reduce|reduce-scatter)", found["name"])
             yield self.tensor_meet(found["name"], operation.replace("-", "_"), seconds)
@@ -446,7 +446,7 @@ class Program:
 
 
 class Rank:
-    """The host and the device of one rank, and what the profiler writes about them."""
+    """The host and the device of one rank, and the events of their profile."""
 
     def __init__(self, program: Program, changes: Changes) -> None:
         self.program, self.changes, self.rank = program, changes, program.rank
@@ -460,7 +460,7 @@ class Rank:
         self.first = True
 
     def run(self) -> Generator[tuple[tuple[Any, ...], Meet, int, int], int, None]:
-        """Everything; stops at each collective until it is told when that ends."""
+        """Run all steps; stop at each collective until the caller sends its end."""
         count: dict[str, int] = {}
         for _ in range(self.changes.early):
             self.write("kernel", GEMM, self.device, self.device + 100_000, {"stream": COMPUTE_STREAM, "device": 0, "correlation": 10**9})
@@ -509,7 +509,7 @@ class Rank:
             self.work(item.seconds, behind=self.changes.sync)
 
     def work(self, seconds: float, behind: bool = True) -> None:
-        """The host is busy with calls that launch nothing; ``behind``: after the device has caught up, so that the device waits."""
+        """Let the host make calls without a launch; ``behind``: after the device has caught up, so that the device waits."""
         since = max(self.host, self.device, self.network) if behind else self.host
         until = since + ns(seconds)
         while since < until:
@@ -519,7 +519,7 @@ class Rank:
         self.host = until
 
     def launch(self, op: Op | Meet, name: str, arguments: dict[str, Any]) -> tuple[int, int, int]:
-        """An operator that launches one kernel; returns when the launch arrives, and its two numbers."""
+        """Run an operator that launches one kernel; return the time of the launch, and its two numbers."""
         cost = ns(self.changes.call)
         since, called = self.host, self.host + cost // 2
         external, correlation = self.next_external(), self.next_correlation()
@@ -528,8 +528,8 @@ class Rank:
         self.host += cost
         self.write("cpu_op", name, since, self.host, {"External id": external, **arguments}, self.thread)
         if isinstance(op, Op) and op.around is not None:
-            told = {"External id": self.next_external(), "Input Dims": op.around[1], "Input type": op.around[2]}
-            self.write("cpu_op", op.around[0], since - 1, self.host + 1, told, self.thread)
+            arguments = {"External id": self.next_external(), "Input Dims": op.around[1], "Input type": op.around[2]}
+            self.write("cpu_op", op.around[0], since - 1, self.host + 1, arguments, self.thread)
             self.host += 2
         return called + min(cost // 4, 2_000), external, correlation
 
@@ -537,15 +537,15 @@ class Rank:
 
     def compute(self, op: Op) -> None:
         seconds = op.seconds * self.changes.slow.get(self.rank, 1.0) * factor(self.changes.terms, op.leaf)
-        told: dict[str, Any] = {"Input Dims": op.dims, "Input type": op.types}
+        arguments: dict[str, Any] = {"Input Dims": op.dims, "Input type": op.types}
         if op.values:
-            told["Concrete Inputs"] = op.values
-        arrived, external, correlation = self.launch(op, op.name, told)
+            arguments["Concrete Inputs"] = op.values
+        arrived, external, correlation = self.launch(op, op.name, arguments)
         start = max(self.device, arrived)
         self.waited(start)
         self.device = start + ns(seconds)
-        told = {"device": 0, "stream": COMPUTE_STREAM, "correlation": correlation, "External id": external}
-        self.write("kernel", op.kernel, start, self.device, told)
+        arguments = {"device": 0, "stream": COMPUTE_STREAM, "correlation": correlation, "External id": external}
+        self.write("kernel", op.kernel, start, self.device, arguments)
         self.computed += self.device - start
 
     def waited(self, start: int) -> None:
@@ -566,8 +566,8 @@ class Rank:
         end = yield key, item, start, hidden
         collective, kernel = NCCL[item.operation]
         stream = PIPELINE_STREAM if item.operation == "send_recv" else NETWORK_STREAM
-        told = {"correlation": correlation, "External id": external, **self.asked(item), "Collective name": collective}
-        self.write("kernel", kernel, start, end, {"device": 0, "stream": stream, **told})
+        arguments = {"correlation": correlation, "External id": external, **self.asked(item), "Collective name": collective}
+        self.write("kernel", kernel, start, end, {"device": 0, "stream": stream, **arguments})
         self.network = end
         if item.hides or end > self.device:
             self.computed = 0  # the next one is asked for no earlier than this one
@@ -629,26 +629,26 @@ def factor(factors: Mapping[str, float], name: str) -> float:
     return next((by for pattern, by in factors.items() if re.fullmatch(pattern, name)), 1.0)
 
 
-def made(estimate: Any, folder: Path, ranks: tuple[int, ...] | None = None, changes: Changes | None = None, **more: Any) -> Told:
-    """Write the trace of each of ``ranks`` (all where not said) into ``folder``; ranks that are left out are never late."""
+def make_run(estimate: Any, folder: Path, ranks: tuple[int, ...] | None = None, changes: Changes | None = None, **more: Any) -> MadeRun:
+    """Write the trace of each of ``ranks`` (default: all) into ``folder``; other ranks are never late."""
     changes = replace(changes or Changes(), **more)
     row = estimate.row(0)
     group, _ = estimate.place_of(0)
     ranks = tuple(range(row["plan"]["gpus"])) if ranks is None else ranks
     machines = {rank: Rank(Program(row, group.job.model, rank), changes) for rank in ranks}
-    told = Told({}, {}, {}, {}, {})
-    _together(machines, changes, told)
+    made = MadeRun({}, {}, {}, {}, {})
+    run_together(machines, changes, made)
     for rank, machine in machines.items():
         path = folder / f"rank{rank}.json"
         path.write_bytes(msgspec.json.encode(machine.data()))
-        told.files[rank] = path
-        told.steps[rank] = machine.steps
-        told.end[rank] = max(machine.device, machine.network)
-    return told
+        made.files[rank] = path
+        made.steps[rank] = machine.steps
+        made.end[rank] = max(machine.device, machine.network)
+    return made
 
 
-def _together(machines: Mapping[int, Rank], changes: Changes, told: Told) -> None:
-    """Run every rank to its next collective, and on when all that are simulated have come."""
+def run_together(machines: Mapping[int, Rank], changes: Changes, made: MadeRun) -> None:
+    """Run every rank to its next collective, and further when all simulated ranks have joined."""
     runs = {rank: machine.run() for rank, machine in machines.items()}
     waiting: dict[tuple[Any, ...], dict[int, tuple[Meet, int, int]]] = {}
     ready: list[tuple[int, int | None]] = [(rank, None) for rank in runs]
@@ -664,7 +664,7 @@ def _together(machines: Mapping[int, Rank], changes: Changes, told: Told) -> Non
             starts = [s for _, s, _ in here.values()]
             hides = min(h for _, _, h in here.values())
             takes = ns((hides / NS + item.exposed * factor(changes.terms, item.leaf)) * factor(changes.operations, item.operation))
-            told.transfer[key], told.skew[key] = takes, sum(max(starts) - s for s in starts)
+            made.transfer[key], made.skew[key] = takes, sum(max(starts) - s for s in starts)
             ready += [(one, max(starts) + takes) for one in here]
             del waiting[key]
     if waiting:

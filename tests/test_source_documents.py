@@ -1,4 +1,4 @@
-"""Every item of the source documents stands in the one table, and what its row names runs."""
+"""The table of the source documents has every item once, and the commands and laws that its rows name exist."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ITEMS = json.loads((paths.DATA / "source_items.json").read_text(encoding="utf-8"
 SPANS = sorted({span for _, _, how in ROWS for span in re.findall(r"`([^`]+)`", how)})
 
 
-def test_every_item_stands_in_the_table_once():
+def test_the_table_has_every_item_once():
     assert [item for item, _, _ in ROWS] == list(dict.fromkeys(item for item, _, _ in ROWS))
     assert {item for item, _, _ in ROWS} == set(ITEMS)
 
 
-def test_the_list_of_items_is_whole():
-    """As many as the documents have, without gaps."""
+def test_the_list_of_items_is_complete():
+    """The items of each document, numbered without gaps."""
     last = {"F000.": 21, "F001.": 25, "F002.": 13, "F003.": 43, "F004.": 12, "X": 5}
     last |= {"E000-": 8, "E001-": 11, "E002-": 5, "E003-": 34, "E004-": 13}
     assert set(ITEMS) == {f"{name}{number}" for name, count in last.items() for number in range(1, count + 1)}

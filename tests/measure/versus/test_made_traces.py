@@ -15,7 +15,7 @@ import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.measure.diagnose import Diagnosis, diagnose
 from ironlaw.measure.versus.compare import UNEXPLAINED, Row
-from made_traces import Changes, Told, made
+from made_traces import Changes, MadeRun, make_run
 
 SHAPE = {
     "hidden_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 5632,
@@ -53,7 +53,7 @@ PIPELINES = ("megatron, tp 8, pp 2", "pipeline", "pipeline, fp8")
 class Run:
     """A made run, diagnosed against the estimate it was made from."""
 
-    told: Told
+    made: MadeRun
     found: Diagnosis
     row: dict[str, Any]
 
@@ -79,9 +79,9 @@ def run(case: str, ranks: tuple[int, ...] | None = None, **changes: Any) -> Run:
     """Make the traces of a case, diagnose them, forget the files."""
     options, usual = CASES[case]
     with TemporaryDirectory() as folder:
-        told = made(estimated(case), Path(folder), ranks or usual, Changes(**changes))
+        made = make_run(estimated(case), Path(folder), ranks or usual, Changes(**changes))
         found = diagnose(folder, question=options)
-    return Run(told, found, estimated(case).row(0))
+    return Run(made, found, estimated(case).row(0))
 
 
 @cache
@@ -110,13 +110,13 @@ def test_window_and_steps_come_back_to_the_nanosecond(case):
     one = unchanged(case)
     for profile in one.found.profiles:
         rank = profile.trace.rank
-        begins = one.told.steps[rank]
-        assert profile.window.wall == one.told.end[rank] - begins[0]
+        begins = one.made.steps[rank]
+        assert profile.window.wall == one.made.end[rank] - begins[0]
         assert [s.device.start - profile.window.start for s in profile.steps] == [b - begins[0] for b in begins]
         w = profile.window
         assert w.compute + w.exposed_comm + w.exposed_copy + w.idle == w.wall
     measured = one.found.comparison.measured
-    assert measured.step_seconds == pytest.approx(one.told.step(measured.rank), abs=1e-12)
+    assert measured.step_seconds == pytest.approx(one.made.step(measured.rank), abs=1e-12)
     assert sum(measured.parts.values()) == pytest.approx(measured.step_seconds, abs=1e-9)
 
 
@@ -135,9 +135,9 @@ def test_flop_and_utilisation_are_those_of_the_estimate(case):
     assert by == pytest.approx({"gemm": causal - attention, "attention": attention}, rel=0.01)
     measured = one.found.comparison.measured
     assert measured.causal
-    told = one.found.comparison.data()["comparison"]["utilisation"]
-    assert told["mfu_causal"]["measured_by"] == "the trace"
-    assert told["mfu_causal"]["measured"] == pytest.approx(rates["mfu_causal"], rel=0.005)
+    utilisation = one.found.comparison.data()["comparison"]["utilisation"]
+    assert utilisation["mfu_causal"]["measured_by"] == "the trace"
+    assert utilisation["mfu_causal"]["measured"] == pytest.approx(rates["mfu_causal"], rel=0.005)
     # the trace counts what runs again under its mask, and that the backward pass of flash attention computes the scores again
     again = hardware - full
     cores = attention / 3.0 if one.row["plan"]["recompute"] == "full" else 0.0
@@ -151,17 +151,17 @@ def test_flop_and_utilisation_are_those_of_the_estimate(case):
 
 
 def test_the_sentence_names_what_was_made_slower_and_by_how_much():
-    base = unchanged("fsdp").told.step(0)
+    base = unchanged("fsdp").made.step(0)
     one = run("fsdp", operations={"all_gather": 1.07}, terms={"flash attention": 1.03})
     seconds = one.found.comparison.predicted.seconds
     gathers, attention = (one.rows[t].share * 100 for t in ("exposed all-gather", "attention kernel"))
     assert one.found.comparison.sentence == (
-        f"{(one.told.step(0) / seconds - 1) * 100:.1f} % slower than predicted: {gathers:.1f} % exposed all-gather, "
+        f"{(one.made.step(0) / seconds - 1) * 100:.1f} % slower than predicted: {gathers:.1f} % exposed all-gather, "
         f"{attention:.1f} % attention kernel"
     )
     kernel = 0.03 * unchanged("fsdp").rows["attention kernel"].predicted
     assert one.over("attention kernel") == pytest.approx(kernel * 1e3, rel=0.001)
-    assert one.over("exposed all-gather") == pytest.approx((one.told.step(0) - base - kernel) * 1e3, rel=0.001)
+    assert one.over("exposed all-gather") == pytest.approx((one.made.step(0) - base - kernel) * 1e3, rel=0.001)
     assert [r.term for r in one.found.comparison.rows[:2]] == ["exposed all-gather", "attention kernel"]
 
 
@@ -177,7 +177,7 @@ def test_the_sentence_names_what_was_made_slower_and_by_how_much():
 )
 def test_one_slow_term_is_one_row(terms, row):
     one, base = run("fsdp", terms=terms), unchanged("fsdp")
-    moved = (one.told.step(0) - base.told.step(0)) * 1e3
+    moved = (one.made.step(0) - base.made.step(0)) * 1e3
     rows = [row] if row else ["exposed all-gather", "exposed reduce-scatter"]
     assert sum(one.over(r) for r in rows) == pytest.approx(moved, rel=0.01)
     assert {r.term for r in one.found.comparison.rows[: len(rows)]} == set(rows)
@@ -191,7 +191,7 @@ def test_a_loader_that_starves_the_device():
     assert "starved-loader" in one.names
     assert one.found.verdict.roof == "data"
     low, high = one.found.verdict.gain
-    assert low <= 1.001 * one.told.step(0) / unchanged("fsdp").told.step(0) <= 1.002 * high
+    assert low <= 1.001 * one.made.step(0) / unchanged("fsdp").made.step(0) <= 1.002 * high
     profile = one.found.profiles[0]
     assert profile.utilisation.mfu == pytest.approx(one.found.comparison.measured.mfu, rel=1e-4)  # of the window as of whole steps
 
@@ -206,7 +206,7 @@ def test_one_loader_that_starves_a_job():
 
 def test_a_host_that_launches_too_slowly():
     one = run("fsdp, all ranks", ranks=(0,), call=300e-6)
-    moved = (one.told.step(0) - unchanged("fsdp, all ranks").told.step(0)) * 1e3
+    moved = (one.made.step(0) - unchanged("fsdp, all ranks").made.step(0)) * 1e3
     assert one.over("host launch") + one.over("launch latency") == pytest.approx(moved, rel=0.03)
     assert one.found.comparison.rows[0].term == "host launch"
     assert "launch-bound" in one.names
@@ -217,7 +217,7 @@ def test_a_host_that_runs_ahead_hides_its_work():
     one = run("fsdp", sync=False)
     fixed = one.found.comparison.predicted.leaves["fixed work of a step"]
     assert one.over("host launch") == pytest.approx(-fixed * 1e3, rel=0.01)
-    assert one.found.comparison.measured.step_seconds == pytest.approx(one.told.step(0), abs=1e-12)
+    assert one.found.comparison.measured.step_seconds == pytest.approx(one.made.step(0), abs=1e-12)
 
 
 # which steps
@@ -242,7 +242,7 @@ def test_kernels_of_the_step_before_are_not_in_the_steps():
 
 @pytest.mark.parametrize("last", ["keep", "drop"])
 def test_the_last_step_changes_nothing_of_a_steady_run(tmp_path, last):
-    made(estimated("fsdp"), tmp_path, (0,), Changes(steps=4))
+    make_run(estimated("fsdp"), tmp_path, (0,), Changes(steps=4))
     found = diagnose(tmp_path, last_step=last, question=FSDP)
     assert found.comparison.sentence == "as long as predicted"
 
@@ -254,19 +254,19 @@ def test_transfer_and_waiting_are_as_made():
     for case in ("fsdp, all ranks", "pipeline"):
         one = unchanged(case)
         ranks = one.found.ranks
-        assert len(ranks.meetings) == len(one.told.transfer)
-        assert sum(m.transfer for m in ranks.meetings) == sum(one.told.transfer.values())
-        assert sum(m.skew for m in ranks.meetings) == sum(one.told.skew.values())
+        assert len(ranks.meetings) == len(one.made.transfer)
+        assert sum(m.transfer for m in ranks.meetings) == sum(one.made.transfer.values())
+        assert sum(m.skew for m in ranks.meetings) == sum(one.made.skew.values())
 
 
 def test_a_slow_link_is_the_network():
     one = run("fsdp, all ranks", operations={"all_gather": 2.0})
     base = unchanged("fsdp, all ranks")
-    assert one.over("exposed all-gather") == pytest.approx((one.told.step(0) - base.told.step(0)) * 1e3, rel=0.01)
+    assert one.over("exposed all-gather") == pytest.approx((one.made.step(0) - base.made.step(0)) * 1e3, rel=0.01)
     assert one.found.verdict.roof == "network"
     assert "exposed-gather" in one.names
     assert "straggler-rank" not in one.names
-    assert sum(m.transfer for m in one.found.ranks.meetings) == sum(one.told.transfer.values())
+    assert sum(m.transfer for m in one.found.ranks.meetings) == sum(one.made.transfer.values())
 
 
 def test_a_slow_device_is_the_rank_that_is_compared():
@@ -279,7 +279,7 @@ def test_a_slow_device_is_the_rank_that_is_compared():
     assert not any("not the same recomputation" in w for w in one.found.warnings)
     assert one.found.ranks.late_ranking[0].rank == 3
     assert one.found.verdict.data()["side"] == "device"
-    assert sum(m.skew for m in one.found.ranks.meetings) == sum(one.told.skew.values())
+    assert sum(m.skew for m in one.found.ranks.meetings) == sum(one.made.skew.values())
 
 
 def test_a_late_host_is_charged_to_its_rank():
@@ -287,7 +287,7 @@ def test_a_late_host_is_charged_to_its_rank():
     assert one.found.comparison.measured.rank == 5
     assert one.over("host launch") == pytest.approx(20.0, abs=0.05)
     late = one.found.ranks.late_ranking[0]
-    assert (late.rank, late.made_others_wait) == (5, sum(one.told.skew.values()))
+    assert (late.rank, late.made_others_wait) == (5, sum(one.made.skew.values()))
     assert "straggler-rank" in one.names
     assert one.found.verdict.roof == "dispatch"
     victim = run("fsdp, all ranks", ranks=tuple(r for r in range(8) if r != 5), stall={5: 0.02})
@@ -299,7 +299,7 @@ def test_the_clock_of_another_host_is_found():
     one = run("fsdp, all ranks", clocks=dict.fromkeys((4, 5, 6, 7), ahead), slow={2: 1.1})
     assert {r: o for r, o in one.found.ranks.offsets.items() if o} == dict.fromkeys((4, 5, 6, 7), ahead)
     assert one.found.ranks.residual_max == 0
-    assert sum(m.skew for m in one.found.ranks.meetings) == sum(one.told.skew.values())
+    assert sum(m.skew for m in one.found.ranks.meetings) == sum(one.made.skew.values())
     assert one.found.comparison.measured.rank == 2
 
 
@@ -340,12 +340,12 @@ def test_kernels_without_sizes_leave_a_roof_open():
 
 def test_a_trace_without_sizes_has_the_same_rows(tmp_path):
     """Names tell the classes; FLOPs are the estimate's then."""
-    told = made(estimated("fsdp"), tmp_path, (0,), Changes(terms={"flash attention": 1.1}))
-    text = told.files[0].read_text(encoding="utf-8")
+    made = make_run(estimated("fsdp"), tmp_path, (0,), Changes(terms={"flash attention": 1.1}))
+    text = made.files[0].read_text(encoding="utf-8")
     bare = tmp_path / "bare" / "rank0.json"
     bare.parent.mkdir()
     bare.write_text(text.replace('"Input Dims"', '"no dims"').replace('"Concrete Inputs"', '"no values"'), encoding="utf-8")
-    with_sizes, without = (diagnose(path, question=FSDP).comparison for path in (told.files[0], bare))
+    with_sizes, without = (diagnose(path, question=FSDP).comparison for path in (made.files[0], bare))
     assert without.sentence == with_sizes.sentence
     assert {r.term: r.difference for r in without.rows} == pytest.approx({r.term: r.difference for r in with_sizes.rows}, abs=1e-9)
     rates = without.data()["comparison"]["utilisation"]
@@ -355,7 +355,7 @@ def test_a_trace_without_sizes_has_the_same_rows(tmp_path):
 
 def test_wrong_options_are_warned_of(tmp_path):
     """Another recomputation, another batch: the sentence is one of another run, and the warnings say so."""
-    made(estimated("fsdp"), tmp_path, (0,))
+    make_run(estimated("fsdp"), tmp_path, (0,))
     recompute = diagnose(tmp_path, question={**FSDP, "recompute": "full"})
     assert any("not the same recomputation" in w for w in recompute.warnings)
     batch = diagnose(tmp_path, question={**FSDP, "global_batch_size": 32})
@@ -370,7 +370,7 @@ def test_wrong_options_are_warned_of(tmp_path):
 
 
 def test_the_command_against_options_and_against_a_file(tmp_path, capsys):
-    made(estimated("fsdp"), tmp_path, (0,), Changes(operations={"all_gather": 1.5}))
+    make_run(estimated("fsdp"), tmp_path, (0,), Changes(operations={"all_gather": 1.5}))
     saved = tmp_path / "estimate.txt"
     saved.write_text(json.dumps(estimated("fsdp").row(0)), encoding="utf-8")
     options = [word for name, value in FSDP.items() if name != "model" for word in (f"--{name.replace('_', '-')}", str(value))]
