@@ -38,7 +38,7 @@ def test_a_question_is_answered_verdict_first(ask):
     assert lines[1].startswith("fits: ")
     assert lines[2].startswith("step ")
     assert lines[3].startswith("bound by ")
-    order = [out.index(t) for t in ("Where the step goes", "What the fullest GPU holds", "The run of 1 T tokens", "Chosen", "Assumed")]
+    order = [out.index(t) for t in ("Where the step goes", "Memory of the fullest GPU", "The run of 1 T tokens", "Chosen", "Assumed")]
     assert order == sorted(order)
     assert "\x1b" not in out
 
@@ -112,7 +112,7 @@ def test_does_not_fit_is_status_1(ask):
         ([*ASK, "--gpus", "eight"], ["--gpus", "eight"]),
         (["estimate", "llama-3-8b", "--gpus", "8"], ["--on ACCELERATOR"]),
         (["estimate", "llama-3-8b", "--on", "h100-sxm"], ["--gpus N"]),
-        (["estimate"], ["nothing asked"]),
+        (["estimate"], ["missing MODEL"]),
         (["estimat"], ["no verb", "estimate"]),
         ([*ASK, "--gpu", "8"], ["--gpu"]),
         (
@@ -399,7 +399,7 @@ def test_help_and_plain_import_load_nothing_heavy():
 def test_a_verb_without_its_action_lists_the_actions(ask, verb, known):
     status, out, err = ask(verb)
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"ironlaw: ironlaw {verb} lacks what to do") and known in err
+    assert err.startswith(f"ironlaw: ironlaw {verb} needs an action: ") and known in err
 
 
 def test_the_bare_command_prints_its_help(ask):

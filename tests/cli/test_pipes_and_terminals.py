@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ironlaw.report.estimate import bar
+from ironlaw.report.terminal import bar
 
 PLAN = ["estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8"]
 

@@ -32,7 +32,7 @@ Examples:
 
 
 def _options(command: click.Command) -> click.Command:
-    """Adds one flag for every option of the table."""
+    """Add one flag for every option of an estimate."""
     for name, option in OPTIONS.items():
         if name != "model":
             command.params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help))
@@ -42,9 +42,9 @@ def _options(command: click.Command) -> click.Command:
 @click.command("estimate", epilog=_EXAMPLES)
 @click.argument("model", required=False)
 @click.option("--rows", metavar="CSV", help="answer every line of a CSV whose header names options")
-@click.option("--explain", is_flag=False, flag_value="all", metavar="[TERM]", help="formula, inputs and sources of TERM, or of everything")
+@click.option("--explain", is_flag=False, flag_value="all", metavar="[TERM]", help="formula, inputs, sources of TERM (default: every term)")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-@click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
+@click.option("--catalog", multiple=True, metavar="DIR", help="folder with your own records, which replace those that ship")
 def command(model: str | None, rows: str | None, explain: str | None, as_json: bool, catalog: tuple[str, ...], **flags: Any) -> int:
     """Estimate a run of MODEL: a catalogue name, a config.json, dimensions, a run.toml with the question, a Megatron-LM script."""
     from ironlaw.catalog.load import given_folders
@@ -62,11 +62,10 @@ def command(model: str | None, rows: str | None, explain: str | None, as_json: b
 
 
 def question_of(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The options of the positional argument: a TOML question's, or the model's name."""
+    """The options that the positional argument gives, and the file they come from: a TOML question, a launch script, or a model."""
     if model is None:
-        if given:
-            raise QuestionError("missing argument MODEL: a catalogue name, a config.json, dimensions or a run.toml")
-        raise QuestionError("nothing asked; try: ironlaw estimate llama-3-8b --on h100-sxm --gpus 8")
+        example = "ironlaw estimate llama-3-8b --on h100-sxm --gpus 8"
+        raise QuestionError(f"missing MODEL: a catalogue name, config.json, dimensions or run.toml; try: {example}")
     if (launched := read_launch_file(Path(model), given)) is not None:
         return launched, Path(model).name
     if not model.endswith(".toml"):
@@ -161,15 +160,15 @@ def _rows(path: Path, given: dict[str, Any], folders: tuple[str, ...], as_json: 
         if item.estimate is None:
             assert item.error is not None
             status = max(status, item.error.exit_status)
-            said: dict[str, Any] = {"error": {"code": item.error.code, "message": str(item.error)}}
+            data: dict[str, Any] = {"error": {"code": item.error.code, "message": str(item.error)}}
             text = f"no: {item.error}"
         else:
             status = max(status, row_status(item.estimate, item.index))
             if as_json:
-                said = item.estimate.row(item.index)
+                data = item.estimate.row(item.index)
             text = row_line(item.estimate, item.index)
         if as_json:  # written as they come: ten thousand rows, each with its tree, do not fit into memory
-            row = json.dumps({"id": item.label, "line": item.line, **said}, indent=1, allow_nan=False)
+            row = json.dumps({"id": item.label, "line": item.line, **data}, indent=1, allow_nan=False)
             sys.stdout.write(before + row.replace("\n", "\n "))
             before = ",\n "
         else:

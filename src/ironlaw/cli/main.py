@@ -15,28 +15,28 @@ from ironlaw import __version__
 from ironlaw.errors import IronlawError, nearest_names
 
 VERBS = {
-    "estimate": ("ironlaw.cli.estimate", "Estimate one training run: fit, step time, bound, MFU, days, money, energy."),
-    "plan": ("ironlaw.cli.plan", "Search every plan for a question: the best, the next, why, how many, what to buy."),
-    "compare": ("ironlaw.cli.compare", "Compare accelerators for a job: how many, how fast, what a token costs, what binds."),
-    "solve": ("ironlaw.cli.solve", "GPUs, time, tokens, MFU or budget from the others, the steps and usual errors checked."),
-    "sweep": ("ironlaw.cli.sweep", "A table of runs over batch sizes, sequence lengths, models, tokens and counts."),
-    "roofline": ("ironlaw.cli.roofline", "Which roof an operator, a step, a collective or a measurement is under."),
-    "lessons": ("ironlaw.cli.lessons", "Try every optimisation on a plan: what it gains, what to combine."),
-    "money": ("ironlaw.cli.money", "What a run costs to rent, reserve or own; its energy and carbon."),
-    "goodput": ("ironlaw.cli.goodput", "How often a run fails, by size and component, and what checkpoints and restarts cost."),
-    "data": ("ironlaw.cli.data", "Whether storage, workers and transfers keep up with the step."),
-    "sites": ("ironlaw.cli.sites", "Train across data centres: distance, exchange, waiting, cost, power and carbon."),
-    "scaling": ("ironlaw.cli.scaling", "Parameters, tokens and compute of least loss; batch and learning rate."),
-    "inference": ("ironlaw.cli.inference", "Serve a model, to first order: cache, prompt, tokens a second, what binds."),
-    "diagnose": ("ironlaw.cli.diagnose", "From a trace or log: the roof that binds, what to try, why it differs from the estimate."),
-    "validate": ("ironlaw.cli.validate", "How wrong estimates are: published runs, or your own, against predictions."),
-    "runs": ("ironlaw.cli.runs", "Keep measured runs: list, show, compare, gate."),
+    "estimate": ("ironlaw.cli.estimate", "Estimate one training run: memory fit, step time, bound, MFU, days, cost, energy."),
+    "plan": ("ironlaw.cli.plan", "Search for the best plan: parallelism, batch and memory settings, number and kind of accelerators."),
+    "compare": ("ironlaw.cli.compare", "Compare accelerators for a job: how many, how fast, cost of a token, what binds."),
+    "solve": ("ironlaw.cli.solve", "Solve for GPUs, time, tokens, MFU or budget, step by step, with common errors checked."),
+    "sweep": ("ironlaw.cli.sweep", "Tabulate runs over batch sizes, sequence lengths, models, tokens and numbers of GPUs."),
+    "roofline": ("ironlaw.cli.roofline", "Find the roof that limits an operator, a step, a collective or a measurement."),
+    "lessons": ("ironlaw.cli.lessons", "Try every optimisation on a plan: the gain of each, and which to combine."),
+    "money": ("ironlaw.cli.money", "Price a run, rented, reserved or owned; its energy and carbon."),
+    "goodput": ("ironlaw.cli.goodput", "Estimate failures by size and component, and the time lost to checkpoints and restarts."),
+    "data": ("ironlaw.cli.data", "Check whether storage, loader workers and transfers keep up with the step."),
+    "sites": ("ironlaw.cli.sites", "Train across data centres: distance, data exchange, waiting, cost, power and carbon."),
+    "scaling": ("ironlaw.cli.scaling", "Find the parameters and tokens of least loss for a compute budget; batch size and learning rate."),
+    "inference": ("ironlaw.cli.inference", "Estimate serving to first order: cache, prompt time, tokens per second, what binds."),
+    "diagnose": ("ironlaw.cli.diagnose", "Diagnose a trace or log: the roof that binds, what to try, how it differs from the estimate."),
+    "validate": ("ironlaw.cli.validate", "Measure the error of estimates on published runs, or on your own."),
+    "runs": ("ironlaw.cli.runs", "Store measured runs: list, show, compare, gate."),
     "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }
 
 
 class Verbs(click.Group):
-    """A group that knows its verbs by name and imports one only when it is asked for."""
+    """A group that lists verbs by name and imports one only when it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs in the order of VERBS."""
@@ -44,7 +44,7 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The verb's command, imported now; a wrong name is told its nearest."""
+        """The verb's command, imported now; the error of a wrong name lists the nearest verbs."""
         del ctx
         if name not in VERBS:
             near = nearest_names(name, VERBS)
@@ -67,7 +67,7 @@ class Verbs(click.Group):
 )
 @click.version_option(__version__, prog_name="ironlaw")
 def cli() -> None:
-    """Say what a large training run will take, before a dollar is spent on it."""
+    """Predict time, memory, cost and energy of large training runs, and diagnose runs that happened."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -82,29 +82,29 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except IronlawError as error:
-        return said(str(error), error.exit_status)
+        return report_error(str(error), error.exit_status)
     except click.UsageError as error:
         group = error.ctx.command if error.ctx else None
-        if isinstance(group, click.Group) and error.ctx and error.message == error.ctx.get_help():  # nothing after a verb of verbs
+        if isinstance(group, click.Group) and error.ctx and error.message == error.ctx.get_help():  # a verb that needs an action came alone
             known = ", ".join(group.list_commands(error.ctx))
-            return said(f"{error.ctx.command_path} lacks what to do: {known}; see {error.ctx.command_path} --help", 2)
-        return said(error.format_message(), 2)
+            return report_error(f"{error.ctx.command_path} needs an action: {known}; see {error.ctx.command_path} --help", 2)
+        return report_error(error.format_message(), 2)
     except click.ClickException as error:
-        return said(error.format_message(), 2)
+        return report_error(error.format_message(), 2)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return said("stopped", 130)
+        return report_error("stopped", 130)
     except (BrokenPipeError, SystemExit):  # click turns a closed pipe into an exit of 1, which would read as "the answer is no"
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return said(f"cannot write the answer: {error.strerror}", 3)
+        return report_error(f"cannot write the answer: {error.strerror}", 3)
 
 
-def said(message: str, status: int) -> int:
-    """``status``, its reason written as one line without what a terminal would obey; a closed standard error does not change it."""
+def report_error(message: str, status: int) -> int:
+    """Write an error as one line without control characters and return ``status``, also where standard error is closed."""
     line = "".join(c if c.isprintable() else "?" for c in message.replace("\n", " "))
     with contextlib.suppress(OSError, ValueError):
         click.echo(f"ironlaw: {line}", err=True)
@@ -113,12 +113,12 @@ def said(message: str, status: int) -> int:
 
 def run() -> None:
     """Entry point of the installed command."""
-    gc.set_threshold(100_000)  # an answer lives as long as the process: early collections only walk modules that are still loading
+    gc.set_threshold(100_000)  # early collections free nothing: objects of an answer live as long as the process
     leave(main())
 
 
 def leave(status: int) -> None:
-    """End the process at once: the answer is written, and taking a hundred thousand objects apart is a tenth of a cold start."""
+    """End the process at once, without freeing its objects, which would take a tenth of a cold start."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # no stream, or nobody reads it any more
             stream.flush()

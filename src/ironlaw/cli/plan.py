@@ -188,7 +188,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> int:
     """The axes of a space and how many meshes each setting has."""
-    from ironlaw.report.estimate import short
+    from ironlaw.report.terminal import short
     from ironlaw.search.answer import described
 
     data = described(question, folders)

@@ -14,8 +14,8 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError, UnsupportedError
 from ironlaw.estimate.as_data import common_keys, term_data
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.report.estimate import Ink, short
 from ironlaw.report.explanation import node_lines
+from ironlaw.report.terminal import Ink, short
 
 
 def answer_data(answer: Answer, explain: bool = False) -> dict[str, Any]:

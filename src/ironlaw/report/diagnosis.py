@@ -11,8 +11,8 @@ from typing import Any
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.questions.answer import Column, Table
 from ironlaw.report.answer import table_lines
-from ironlaw.report.estimate import Ink, bar
 from ironlaw.report.logs import efficiency_lines, log_lines, logs_lines, memory_lines, snapshot_lines, timeline_lines
+from ironlaw.report.terminal import Ink, bar
 
 MOST_ROWS = 12
 LEAST_SHARE = 0.0005  # of the predicted step: a smaller difference is not shown

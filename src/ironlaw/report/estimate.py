@@ -1,59 +1,29 @@
-"""The answer in a terminal, set like a page: the verdict, the breakdown with bars, then what was assumed.
+"""The page of an estimate: verdict, parts of the step and of the memory with bars, the run, then warnings and assumptions.
 
-Plain text with optional ANSI emphasis; nothing is imported for it. ``width`` and ``colour`` come from the terminal.
+Plain text with optional ANSI emphasis; nothing is imported for it.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
 from ironlaw.estimate.as_data import assumptions, bound_data, host_data, memory_data, number, plan_data, run_data, stage_name, warnings
 from ironlaw.estimate.bands import step_band
+from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.step import MICRO_BATCHES
+from ironlaw.job import PRECISIONS
+from ironlaw.report.terminal import Ink, bar, dollars, short
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate, Group
 
-_BAR = 24
-_REMEDY = {
-    "compute": "fewer recomputed FLOPs, lower precision, more accelerators",
-    "hbm": "fused kernels, flash attention, compile",
-    "network": "less tp, larger micro-batches, more overlap, faster links",
-    "pipeline": "more micro-batches, more chunks (vpp), fewer stages",
-    "dispatch": "larger micro-batches, CUDA graphs, compile",
-    "data": "more loader workers, faster storage",
-}
-_WORTH_A_WORD = 0.1  # of the step: below it, no loss beside the bound is named
-_OBVIOUS = {"cp": 1, "etp": 1, "count_embedding": False}  # defaults that say nothing
-
-
-class Ink:
-    """ANSI emphasis, or none."""
-
-    def __init__(self, colour: bool) -> None:
-        self.colour = colour
-
-    def bold(self, text: str) -> str:
-        """Bold."""
-        return f"\x1b[1m{text}\x1b[0m" if self.colour else text
-
-    def dim(self, text: str) -> str:
-        """Faint."""
-        return f"\x1b[2m{text}\x1b[0m" if self.colour else text
-
-    def good(self, text: str) -> str:
-        """Green."""
-        return f"\x1b[32m{text}\x1b[0m" if self.colour else text
-
-    def bad(self, text: str) -> str:
-        """Red."""
-        return f"\x1b[31m{text}\x1b[0m" if self.colour else text
+_NAMED_LOSS = 0.1  # of the step: a smaller loss is not named where computation binds
+_SMALLEST_SHARE = 0.0005  # of the step or the memory: a smaller part has no line
+_LEFT_OUT = {"cp": 1, "etp": 1, "count_embedding": False}  # defaults that the page leaves out
 
 
 def page(estimate: Estimate, index: int = 0, colour: bool = False) -> str:
@@ -65,99 +35,152 @@ def page(estimate: Estimate, index: int = 0, colour: bool = False) -> str:
 
 
 def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
-    """What a reader came for, in three lines."""
-    plan, held, bound = plan_data(group, at), memory_data(group, at), bound_data(group, at, False)
+    """The answer in five lines: what runs on what, whether it fits, how fast it is, what binds it, and the plan."""
+    plan, memory = plan_data(group, at), memory_data(group, at)
     model = group.job.model
-    title = f"{model.title} on {plan['gpus']:,} x {group.cluster.accelerator.title}"
-    yield ink.bold(title)
-    fits = ink.good("fits") if held["fits"] else ink.bad("does not fit")
+    yield ink.bold(f"{model.title} on {plan['gpus']:,} x {group.cluster.accelerator.title}")
+    fits = ink.good("fits") if memory["fits"] else ink.bad("does not fit")
     yield (
-        f"{fits}: {units.show(held['device'], 'B')} of {units.show(held['capacity_bytes'], 'B')} per GPU"
-        f" ({held['device'] / held['capacity_bytes']:.0%}){_of_stage(held['stage'])}{_in_the_host(held.get('host'))}"
+        f"{fits}: {units.show(memory['device'], 'B')} of {units.show(memory['capacity_bytes'], 'B')} per GPU"
+        f" ({memory['device'] / memory['capacity_bytes']:.0%}){_fullest_stage(memory['stage'])}{_host_shortage(memory.get('host'))}"
     )
-    step, t = number(group.step.tree.value, at), group.throughput
+    step, rates = number(group.step.tree.value, at), {name: number(term.value, at) for name, term in group.throughput.items()}
     if step is None:
         yield ink.bold(f"no estimate: {_nan_term(group.step.tree, at)}")
         return
     yield (
-        f"step {ink.bold(units.show(step, 's'))}{_band(group, at, step)}, {number(t['tokens_per_second'].value, at):,.0f} tokens/s"
-        f" ({number(t['tokens_per_second_per_gpu'].value, at):,.0f} per GPU),"
-        f" MFU {ink.bold(format(number(t['mfu'].value, at), '.1%'))}"
-        f" (causal {number(t['mfu_causal'].value, at):.1%}, HFU {number(t['hfu'].value, at):.1%})"
+        f"step {ink.bold(units.show(step, 's'))}{band_words(step_band(group, at, step))}, {rates['tokens_per_second']:,.0f} tokens/s"
+        f" ({rates['tokens_per_second_per_gpu']:,.0f} per GPU), MFU {ink.bold(format(rates['mfu'], '.1%'))}"
+        f" (causal {rates['mfu_causal']:.1%}, HFU {rates['hfu']:.1%})"
         f" of {units.show(group.cluster.accelerator.peak[group.job.precision.peak].value, 'FLOP/s', 4)} dense {group.job.precision.peak}"
     )
-    yield bound_line(bound["by"], bound["shares"], held["fits"], ink)
+    yield bound_line(group, at, plan, memory["fits"], ink)
     yield plan_line(plan)
 
 
-def _in_the_host(host: dict[str, Any] | None) -> str:
-    """That the host is too small for what is offloaded, where it is."""
+def _fullest_stage(stage: str) -> str:
+    return "" if stage == "only" else f" on the fullest stage ({stage})"
+
+
+def _host_shortage(host: dict[str, Any] | None) -> str:
+    """The memory that offloading needs in the host, where the host has less."""
     if host is None or host["capacity_bytes"] is None or host["held"] <= host["capacity_bytes"]:
         return ""
-    return f"; offloaded {units.show(host['held'], 'B')} of {units.show(host['capacity_bytes'], 'B')} in the host for each GPU"
+    needed, available = (units.show(host[name], "B") for name in ("held", "capacity_bytes"))
+    return f"; offloading needs {needed} of host memory per GPU, the host has {available}"
 
 
-def _band(group: Group, at: int, step: float) -> str:
-    """The error band in brackets, where published runs support one."""
-    band = step_band(group, at, step)
+def band_words(band: Any) -> str:
+    """An error band of a step time, in brackets; nothing where there is none."""
     return "" if band is None else f" ({band[2]:.0%} band {units.show(band[0], 's')} to {units.show(band[1], 's')})"
 
 
-def bound_line(by: str, shares: dict[str, float], fits: bool, ink: Ink) -> str:
-    """What binds, and what to try: first that it fits, then the largest loss beside computation."""
+def bound_line(group: Group, at: int, plan: dict[str, Any], fits: bool, ink: Ink) -> str:
+    """The roof that binds and what may help: first to fit, then against the largest loss beside computation."""
+    bound = bound_data(group, at, False)
+    by, shares = bound["by"], bound["shares"]
     line = f"bound by {ink.bold(by)} ({shares[by]:.0%} of the step)"
     if not fits:
-        return f"{line}; first make it fit: higher zero, more tp or pp, recompute, a smaller micro-batch, more GPUs"
-    losses = {k: v for k, v in shares.items() if k != "compute" and v}
-    worst = max(losses, key=lambda k: losses[k], default="compute")
-    if by != "compute" or losses.get(worst, 0.0) < _WORTH_A_WORD:
-        return f"{line}; what helps: {_REMEDY[by]}"
-    return f"{line}; most is lost to {worst} ({losses[worst]:.0%}); what helps there: {_REMEDY[worst]}"
+        return f"{line}; first make it fit: {', '.join(ways_to_fit(group, at, plan))}"
+    losses = {name: share for name, share in shares.items() if name != "compute" and share}
+    worst = max(losses, key=lambda name: losses[name], default="compute")
+    if by == "compute" and losses.get(worst, 0.0) >= _NAMED_LOSS:
+        line, by = f"{line}; largest loss: {worst} ({losses[worst]:.0%})", worst
+    helpful = remedies(group, plan, by)
+    return f"{line}; what helps: {', '.join(helpful)}" if helpful else line
 
 
-def _of_stage(stage: str) -> str:
-    return "" if stage == "only" else f", fullest on the {stage} stage"
+def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
+    """What may shorten the time under a roof; leaves out what this plan has already, or cannot have."""
+    job, several, tp = group.job, plan["num_microbatches"] > 1, plan["tp"]
+    compiled, peaks = job.framework.compiled_recompute, group.cluster.accelerator.peak
+    narrower = any(p.operand_bytes < job.precision.operand_bytes and p.peak in peaks for p in PRECISIONS.values())
+    could_overlap = {
+        "grad-reduce": plan["dp"] > 1,
+        "param-gather": plan["zero"] in (1, 2),
+        "tp": tp > 1,
+        "pp": plan["vpp"] > 1,
+        "ep": plan["ep"] > 1,
+    }
+    ways = {
+        "compute": {"less recomputation": plan["recompute"] != "none", "lower precision": narrower, "more GPUs": True},
+        "hbm": {"flash attention": not job.flash, "compiled kernels": not compiled},
+        "network": {
+            "lower tp": tp > 1,
+            "larger micro-batches": several,
+            "more overlap": any(possible and name not in plan["overlap"] for name, possible in could_overlap.items()),
+            "faster links": True,
+        },
+        "pipeline": {
+            "more micro-batches": True,
+            "more chunks (vpp)": schedule_of(job).takes_chunks and plan["pp"] * plan["vpp"] < job.model.num_hidden_layers,
+            "fewer stages": plan["pp"] > 1,
+        },
+        "dispatch": {"larger micro-batches": several, "CUDA graphs": job.cuda_graphs == "none", "compiled kernels": not compiled},
+        "data": {"more loader workers": True, "faster storage": True},
+    }
+    return [way for way, usable in ways[roof].items() if usable]
+
+
+def ways_to_fit(group: Group, at: int, plan: dict[str, Any]) -> list[str]:
+    """What may make a plan fit; leaves out what this plan has already, or cannot have."""
+    device = group.cluster.accelerator
+    has_link = (device.pcie_bandwidth or device.c2c_bandwidth) is not None
+    ways = {
+        "higher zero": plan["zero"] < 3 and plan["dp"] > 1,
+        "more tp or pp": True,
+        "recompute": plan["recompute"] != "full",
+        "a smaller micro-batch": plan["micro_batch_size"] > 1,
+        "--offload optimizer": has_link and not number(group.plan.offload_optimizer, at),
+        "more GPUs": True,
+    }
+    return [way for way, usable in ways.items() if usable]
 
 
 def _nan_term(tree: Term, at: int) -> str:
+    """The deepest term that has no value."""
     return next((t.name for t in reversed(list(tree.walk())) if number(t.value, at) is None), tree.name)
 
 
-def uneven(plan: dict[str, Any]) -> str:
-    """Layers by stage where they were chosen one by one, equal neighbours together."""
+def mesh_words(plan: dict[str, Any]) -> str:
+    """The axes that a plan uses by their short names, and layers by stage where they were chosen one by one."""
+    axes = " ".join(f"{n} {plan[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if plan[n] != 1)
+    return (axes + stage_layers_words(plan)) or "one rank"
+
+
+def stage_layers_words(plan: dict[str, Any]) -> str:
+    """Layers by stage where they were chosen one by one, equal neighbours together: `` layers 19 17``."""
     runs = [(n, len(list(same))) for n, same in groupby(plan.get("layers_per_stage", ()))]
     return f" layers {' '.join(f'{n}' if times == 1 else f'{times}x{n}' for n, times in runs)}" if runs else ""
 
 
 def plan_line(plan: dict[str, Any]) -> str:
-    """The plan in the short names everyone says."""
-    axes = " ".join(f"{n} {plan[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if plan[n] != 1)
-    axes += uneven(plan)
+    """The plan in the short names everyone uses."""
     return (
-        f"plan: {axes or 'one rank'}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {short(plan['num_microbatches'])},"
+        f"plan: {mesh_words(plan)}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {short(plan['num_microbatches'])},"
         f" batch {plan['global_batch_size']} x {plan['seq_len']} tokens, recompute {plan['recompute']},"
         f" {plan['precision']}, {plan['optimizer']}, {plan['framework']}"
     )
 
 
 def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
-    """The step's parts with bars, deepest two levels of the micro-batches opened."""
+    """The parts of the step with bars; micro-batches are opened two levels deep."""
     step = number(group.step.tree.value, at)
     if step is None:
         return
     stage = stage_name(group, at)
-    yield ink.bold("Where the step goes") + ("" if stage == "only" else ink.dim(f"  (pace set by the {stage} stage)"))
+    yield ink.bold("Where the step goes") + ("" if stage == "only" else ink.dim(f"  (slowest stage: {stage})"))
     for name, seconds, depth in _lines(group.step.tree, at, number(group.step.tree.times, at)):
         share = seconds / step
-        if share >= 0.0005 or depth == 0:
+        if share >= _SMALLEST_SHARE or depth == 0:
             label = "  " * depth + name
             yield f"  {label:<44}{units.show(seconds, 's'):>10} {share:>6.1%} {bar(share)}"
     shares = bound_data(group, at, False)["shares"]
-    yield ink.dim("  by roof: " + ", ".join(f"{k} {v:.1%}" for k, v in shares.items() if v and v >= 0.0005))
+    yield ink.dim("  by roof: " + ", ".join(f"{k} {v:.1%}" for k, v in shares.items() if v and v >= _SMALLEST_SHARE))
 
 
 def _lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator[tuple[str, float, int]]:
-    """(name, seconds of the whole step, depth) of the nodes a reader wants to see."""
+    """(name, seconds of the whole step, depth) of the terms that have a line on the page."""
     for part in tree.parts:
         seconds = number(part.value, at) * factor
         yield part.name, seconds, depth
@@ -165,50 +188,26 @@ def _lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator
             yield from _lines(part, at, factor * number(part.times, at), depth + 1)
 
 
-def bar(share: float) -> str:
-    """A share of 1 as a bar of blocks, in eighths; of number signs where standard output cannot write blocks."""
-    eighths = round(share * _BAR * 8)
-    full, rest = divmod(max(eighths, 0), 8)
-    if not _writes_blocks(getattr(sys.stdout, "encoding", None) or "utf-8"):
-        return "#" * min(round(max(share, 0.0) * _BAR), _BAR)
-    return "█" * min(full, _BAR) + (" ▏▎▍▌▋▊▉"[rest].strip() if full < _BAR else "")
-
-
-@cache
-def _writes_blocks(encoding: str) -> bool:
-    try:
-        "█▏▎▍▌▋▊▉".encode(encoding)
-    except (LookupError, UnicodeEncodeError):
-        return False
-    return True
-
-
 def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
-    """The fullest stage's memory with bars against the capacity."""
-    held = group.memory
-    capacity = held.capacity
-    yield ink.bold("What the fullest GPU holds")
-    tree = held.tree
-    allocated = tree["allocated"]
-    rows = (
-        [(t.name, t) for t in allocated.parts] + [(t.name, t) for t in tree["reserved"].parts[1:]] + [(t.name, t) for t in tree.parts[1:]]
-    )
-    for name, term in rows:
+    """The memory of the fullest stage with bars against the capacity."""
+    memory, capacity = group.memory, group.memory.capacity
+    yield ink.bold("Memory of the fullest GPU")
+    tree = memory.tree
+    for term in (*tree["allocated"].parts, *tree["reserved"].parts[1:], *tree.parts[1:]):
         size = number(term.value, at)
-        if size and size / capacity >= 0.0005:
-            yield f"  {name:<44}{units.show(size, 'B'):>10} {size / capacity:>6.1%} {bar(size / capacity)}"
+        if size and size / capacity >= _SMALLEST_SHARE:
+            yield f"  {term.name:<44}{units.show(size, 'B'):>10} {size / capacity:>6.1%} {bar(size / capacity)}"
     yield (
-        f"  allocated {units.show(number(held.allocated, at), 'B')}, reserved {units.show(number(held.reserved, at), 'B')},"
-        f" device {units.show(number(held.device, at), 'B')} of {units.show(capacity, 'B')}"
+        f"  allocated {units.show(number(memory.allocated, at), 'B')}, reserved {units.show(number(memory.reserved, at), 'B')},"
+        f" device {units.show(number(memory.device, at), 'B')} of {units.show(capacity, 'B')}"
     )
     if host := host_data(group, at):
         room = host["capacity_bytes"]
-        of = "" if room is None else f" of {units.show(room, 'B')}"
-        yield f"  the host holds {units.show(host['held'], 'B')}{of} for each GPU"
+        yield f"  host memory per GPU: {units.show(host['held'], 'B')}" + ("" if room is None else f" of {units.show(room, 'B')}")
 
 
 def run_lines(group: Group, at: int) -> Iterator[str]:
-    """The whole run."""
+    """Days, money, energy and carbon of the whole run, without and with failures."""
     run = run_data(group, at)
     if run is None or run["days"] is None:
         return
@@ -224,15 +223,10 @@ def run_lines(group: Group, at: int) -> Iterator[str]:
     yield f"  with failures: {_with_failures(run)}"
 
 
-def dollars(usd: float | None) -> str:
-    """Money, or that no price is known."""
-    return "no price known" if usd is None else f"{usd:,.0f} USD"
-
-
 def _with_failures(run: dict[str, Any]) -> str:
-    """What failures make of the run; a warning says why where they leave it no time to work."""
+    """The run with failures; where they leave no time for training, a warning says why."""
     if run["days_with_failures"] is None:
-        return "never finishes in any useful time"
+        return "never finishes: see the warning"
     count = run["failures"]
     return (
         f"{run['days_with_failures']:,.1f} days, {dollars(run['usd_with_failures'])};"
@@ -242,39 +236,32 @@ def _with_failures(run: dict[str, Any]) -> str:
 
 
 def notes(group: Group, at: int, ink: Ink) -> Iterator[str]:
-    """Warnings, then what was taken on the user's behalf."""
+    """Warnings, then every option by its origin: given, chosen by rule, default, override."""
     for warning in warnings(group, at):
         yield ink.bad("warning: ") + warning
     items = assumptions(group, at)
     for origin, title in (("given", "Given"), ("chosen", "Chosen"), ("default", "Assumed"), ("override", "Overridden")):
-        taken = [f"{i['name']} {short(i['value'])}" for i in items if i["origin"] == origin and not _is_obvious(i)]
-        if taken:
-            yield ink.bold(title) + ink.dim(": ") + ", ".join(taken)
+        listed = [f"{i['name']} {short(i['value'])}" for i in items if i["origin"] == origin and not _is_left_out(i)]
+        if listed:
+            yield ink.bold(title) + ink.dim(": ") + ", ".join(listed)
 
 
-def _is_obvious(item: dict[str, Any]) -> bool:
-    """True for what a reader need not be told: the question's own words in the title, and axes that are off."""
+def _is_left_out(item: dict[str, Any]) -> bool:
+    """True for options that the title shows already, and for axes that are off by default."""
     if item["origin"] == "given":
         return item["name"] in ("model", "on", "gpus")
-    return item["name"] in _OBVIOUS and item["value"] == _OBVIOUS[item["name"]]
-
-
-def short(value: Any) -> str:
-    """A value as a person writes it."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:.15g}" if isinstance(value, float) else str(value)
+    return item["name"] in _LEFT_OUT and item["value"] == _LEFT_OUT[item["name"]]
 
 
 def row_line(estimate: Estimate, index: int) -> str:
     """One row of many on one line: model, accelerators, step, MFU, memory, bound."""
     group, at = estimate.place_of(index)
-    plan, held = plan_data(group, at), memory_data(group, at)
+    plan, memory = plan_data(group, at), memory_data(group, at)
     if not number(group.legal, at):
         return f"{plan['model']:<22} {plan['gpus']:>6} x {plan['accelerator']:<16} no: {'; '.join(warnings(group, at))}"
     bound = bound_data(group, at, False)
     return (
         f"{plan['model']:<22} {plan['gpus']:>6} x {plan['accelerator']:<16} tp {plan['tp']} pp {plan['pp']} dp {plan['dp']}"
         f"  step {units.show(number(group.step.tree.value, at), 's'):>8}  MFU {number(group.throughput['mfu'].value, at):6.1%}"
-        f"  {units.show(held['device'], 'B'):>8} {'fits' if held['fits'] else 'does not fit'}  bound by {bound['by']}"
+        f"  {units.show(memory['device'], 'B'):>8} {'fits' if memory['fits'] else 'does not fit'}  bound by {bound['by']}"
     )

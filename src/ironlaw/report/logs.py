@@ -8,7 +8,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.questions.answer import Column, Table
 from ironlaw.report.answer import table_lines
-from ironlaw.report.estimate import Ink
+from ironlaw.report.terminal import Ink
 
 MOST_ROWS = 12
 

@@ -13,7 +13,7 @@ from ironlaw.measure.runs.differences import NS, window_parts
 from ironlaw.measure.runs.gate import LEAST_SAMPLES, NOISE_TIMES
 from ironlaw.measure.runs.saved_diagnosis import BESIDE, TERMS, WALL, Sample, medians, values_by_step
 from ironlaw.measure.runs.store import GatedRun, StoredRun
-from ironlaw.report.estimate import Ink
+from ironlaw.report.terminal import Ink
 
 NAMES = {
     "wall": "step",

@@ -7,7 +7,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.question.defaults import LONG_SEQUENCE
-from ironlaw.report.estimate import Ink, dollars, short, uneven
+from ironlaw.report.estimate import stage_layers_words
+from ironlaw.report.terminal import Ink, dollars, short
 
 _GOALS = {
     "time": "the shortest time",
@@ -57,7 +58,9 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     """The best plan and why."""
     plan = data["plans"][0]
     p, t, band = plan["plan"], plan["throughput"], plan["band"]
-    axes = " ".join(f"{n} {p[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if p[n] != 1) + uneven(p)
+    axes = " ".join(
+        f"{n} {p[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if p[n] != 1
+    ) + stage_layers_words(p)
     yield f"{ink.bold('Best')}: {p['gpus']} x {p['accelerator']}, {axes or 'one rank'}, zero {p['zero']}"
     yield (
         f"  micro-batch {p['micro_batch_size']} x {_whole(p['num_microbatches'])}, recompute {p['recompute']},"
@@ -161,7 +164,7 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
             line += f" {worth['time'] / 86400.0:>7,.1f} {worth['cost']:>12,.0f}"
         several = f" {p['accelerator']}" if len(data["question"]["on"]) > 1 else ""
         several += "".join(f" {value}" for name, value in plan["variant"].items() if name != "cp_method" or p["cp"] > 1)
-        several += uneven(p)
+        several += stage_layers_words(p)
         yield line + several + _offloaded(plan).replace(", ", " ", 1) + (f"  {plan['note']}" if plan["note"] else "")
     if told := plans_note(data):
         yield ink.dim(told)

@@ -104,7 +104,7 @@ def test_what_has_no_effect_is_told():
 def test_the_page_and_the_json(capsys):
     asked = ["estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--tp", "1", "--pp", "1", "--offload", "optimizer"]
     main(asked)
-    assert "the host holds 15 GiB of 233 GiB for each GPU" in capsys.readouterr().out
+    assert "host memory per GPU: 15 GiB of 233 GiB" in capsys.readouterr().out
     main([*asked, "--json"])
     host = json.loads(capsys.readouterr().out)["memory"]["host"]
     assert host["held"] == pytest.approx(16 * OWN, rel=1e-6) and host["capacity_bytes"] == 250e9

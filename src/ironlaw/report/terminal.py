@@ -1,0 +1,62 @@
+"""What every page in a terminal uses: emphasis, bars, and short forms of values."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Any
+
+_BAR = 24  # characters of a full bar
+
+
+class Ink:
+    """ANSI emphasis, or none."""
+
+    def __init__(self, colour: bool) -> None:
+        self.colour = colour
+
+    def bold(self, text: str) -> str:
+        """Bold."""
+        return f"\x1b[1m{text}\x1b[0m" if self.colour else text
+
+    def dim(self, text: str) -> str:
+        """Faint."""
+        return f"\x1b[2m{text}\x1b[0m" if self.colour else text
+
+    def good(self, text: str) -> str:
+        """Green."""
+        return f"\x1b[32m{text}\x1b[0m" if self.colour else text
+
+    def bad(self, text: str) -> str:
+        """Red."""
+        return f"\x1b[31m{text}\x1b[0m" if self.colour else text
+
+
+def bar(share: float) -> str:
+    """A share of 1 as a bar of blocks, in eighths; of number signs where standard output cannot write blocks."""
+    eighths = round(share * _BAR * 8)
+    full, rest = divmod(max(eighths, 0), 8)
+    if not _writes_blocks(getattr(sys.stdout, "encoding", None) or "utf-8"):
+        return "#" * min(round(max(share, 0.0) * _BAR), _BAR)
+    return "█" * min(full, _BAR) + (" ▏▎▍▌▋▊▉"[rest].strip() if full < _BAR else "")
+
+
+@cache
+def _writes_blocks(encoding: str) -> bool:
+    try:
+        "█▏▎▍▌▋▊▉".encode(encoding)
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def short(value: Any) -> str:
+    """A value as a person writes it: on or off, whole numbers without a decimal point."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def dollars(usd: float | None) -> str:
+    """A sum of money; None says that no price is known."""
+    return "no price known" if usd is None else f"{usd:,.0f} USD"
