@@ -1,4 +1,4 @@
-"""``ironlaw inference``: serving to first order."""
+"""``ironlaw inference``: serve a model, to first order."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Counts of accelerators: the fewest that reach a rate by ``estimate``, and the round ones below a bound."""
+"""The fewest accelerators that reach a rate by ``estimate``, and the round counts below a limit."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.terms import scalar
 
-MOST = 131072  # accelerators; nobody has joined more in one job
-ROUND = (1, 3, 5, 7)  # counts of nodes that are tried: these times powers of two, which meshes divide well
+MOST = 131072  # accelerators; no published job is larger
+ROUND = (1, 3, 5, 7)  # times powers of two: the counts of nodes that are tried, as meshes divide them well
 
 
 def counts(node: int, least: float = 1.0, most: float = MOST) -> list[float]:
@@ -24,24 +24,22 @@ def counts(node: int, least: float = 1.0, most: float = MOST) -> list[float]:
 
 
 def rounded_down(limit: float, node: int) -> dict[str, float]:
-    """What a bound on accelerators leaves in practice: whole nodes, a round count, a power of two.
+    """The usual counts at or below a limit: whole nodes, a round count, a power of two.
 
     >>> rounded_down(694, 8)
     {'whole nodes': 688.0, 'a round count': 640.0, 'a power of two': 512.0}
     """
-    kept = {"whole nodes": float(limit // node * node), "a round count": max(counts(node, 1.0, limit), default=0.0)}
+    found = {"whole nodes": float(limit // node * node), "a round count": max(counts(node, 1.0, limit), default=0.0)}
     if limit >= 1:
-        kept["a power of two"] = 2.0 ** math.floor(math.log2(limit))
-    return {name: count for name, count in kept.items() if count >= 1}
+        found["a power of two"] = 2.0 ** math.floor(math.log2(limit))
+    return {name: count for name, count in found.items() if count >= 1}
 
 
 def fewest(options: dict[str, Any], rate: float, node: int, least: float, folders: tuple[str, ...]) -> Estimate | None:
-    """The estimate at the fewest round count of accelerators whose plan fits and reaches ``rate`` tokens a second; None: none does.
+    """The estimate at the fewest round count of accelerators whose plan fits and reaches ``rate`` tokens a second; None: no count does.
 
-    ``least`` is a count below which it cannot be, from the roof of arithmetic. Eight times as many are tried at first, then all.
+    ``least`` is a lower limit, from the peak. Counts up to eight times as many are tried first, then all.
     """
-    from ironlaw.estimate.answer import answer
-
     for low, high in ((least, 8.0 * least), (8.0 * least, float(MOST))):
         tried = [n for n in counts(node, low, high) if _divides(options, n)]
         if not tried:
@@ -54,7 +52,7 @@ def fewest(options: dict[str, Any], rate: float, node: int, least: float, folder
 
 
 def plan_words(found: Estimate) -> str:
-    """The plan of an estimate of one row, axes of one rank left out.
+    """The plan of an estimate of one row as text, without degrees of 1.
 
     >>> import ironlaw
     >>> plan_words(ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, dp_shard=8, zero=3, micro_batch_size=1, recompute="none"))
@@ -63,7 +61,7 @@ def plan_words(found: Estimate) -> str:
     group, at = found.place_of(0)
 
     def degree(name: str) -> float:
-        return float(getattr(group.plan, name).ravel()[0])
+        return scalar(getattr(group.plan, name))
 
     mesh = [f"{axis} {degree(axis):g}" for axis in ("tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard") if degree(axis) > 1.0]
     rest = [f"zero {degree('zero'):g}", f"micro-batch {degree('micro_batch_size'):g}", f"recompute {group.recompute[at]}"]
@@ -71,6 +69,6 @@ def plan_words(found: Estimate) -> str:
 
 
 def _divides(options: dict[str, Any], gpus: float) -> bool:
-    """True where the axes that are given can share this many out."""
+    """True where the given degrees divide this many accelerators."""
     given: float = math.prod(options.get(axis, 1.0) for axis in ("tp", "pp", "cp", "dp_replicate", "dp_shard"))
     return bool(gpus % given == 0.0)

@@ -1,1 +1,1 @@
-"""What the source documents print: their simplified models and studies, as printed and corrected."""
+"""Simplified models and studies of published texts, as printed and corrected."""

@@ -1,4 +1,4 @@
-"""The three-roof model of one accelerator as Terms, corrected or as document 000 prints it: first order, see ``law.three_roof``."""
+"""The three-roof model of one accelerator as Terms, corrected or as the cost-of-bandwidth note prints it; see ``law.three_roof``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BOUNDS = ("compute", "memory", "network")  # the first of equals binds
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Knobs:
-    """What a token costs, by the knobs of the model."""
+    """The knobs of the model, and what a token costs by them."""
 
     parameters: Any  # total: optimizer, gradients, memory
-    active: Any  # those a token visits: arithmetic
+    active: Any  # parameters that a token visits: arithmetic
     layers: float
     width: float
     kappa: float
@@ -31,11 +31,11 @@ class Knobs:
     efficiency: float
     serial: bool
     each: tuple[float, float, float] | None = None  # shares of the compute, HBM and network roof, where they differ
-    cache: float = 0.0  # inference: elements of keys and values a token reads; then no step and no gradients
+    cache: float = 0.0  # inference: elements of keys and values a token reads; training: 0
 
     @property
     def trains(self) -> bool:
-        """False in the inference configuration."""
+        """True unless the model is only run forward."""
         return not self.cache
 
     def flop(self) -> Term:
@@ -63,13 +63,13 @@ class Knobs:
         )
 
     def activations(self) -> Any:
-        """HBM bytes of a token that do not shrink with the batch."""
+        """HBM bytes of a token that do not depend on the batch."""
         return traffic.elementwise(self.layers * self.width, self.element, self.activation_passes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Device:
-    """The four figures of an accelerator that the model knows, and what it holds."""
+    """The figures of an accelerator that the model uses."""
 
     name: str
     peak: Any
@@ -80,7 +80,7 @@ class Device:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Roofs:
-    """What the model says of one device: terms by name, the bound, and how many accelerators, nan where no number reaches the target."""
+    """The answer for one device: Terms by name, the bound, and the count of accelerators, nan where no count reaches the target."""
 
     terms: dict[str, Term]
     bound: str
@@ -92,13 +92,13 @@ class Roofs:
 
 
 def replica(knobs: Knobs, device: Device) -> float:
-    """The fewest accelerators whose memory holds weights, gradients and Adam's states of one replica; only the weights to infer."""
-    held = states.training_static(knobs.parameters) if knobs.trains else states.state(knobs.parameters, knobs.element, 1)
-    return math.ceil(float(held) / float(plain(device.capacity)))
+    """The fewest accelerators whose memory holds one replica: weights, gradients and Adam's states; weights alone to run forward."""
+    size = states.training_static(knobs.parameters) if knobs.trains else states.state(knobs.parameters, knobs.element, 1)
+    return math.ceil(float(size) / float(plain(device.capacity)))
 
 
 def printed(knobs: Knobs, device: Device, ranks: float, target: float | None, gpus: float | None) -> Roofs:
-    """As document 000 prints it: a network term that is the same for every number of ranks, no look at memory."""
+    """As the cost-of-bandwidth note prints it: a network term that ignores the number of ranks; memory is not checked."""
     sent = None
     if knobs.trains and ranks > 1:
         sent = leaf(
@@ -116,10 +116,10 @@ def printed(knobs: Knobs, device: Device, ranks: float, target: float | None, gp
 
 
 def corrected(knobs: Knobs, device: Device, gpus_per_replica: float, target: float | None, gpus: float | None) -> Roofs:
-    """With what each rank really sends for its own tokens; the count of accelerators and of ranks is one number.
+    """With what each rank really sends for its own tokens; ranks are as many as the answer's accelerators hold replicas.
 
-    The fixed point is in closed form: arithmetic and HBM ask for a least count, and more replicas only lower what the network allows
-    the cluster, so either that least count reaches the target or none does.
+    The fixed point has a closed form: arithmetic and HBM need a least count, and more replicas only lower the network's limit for the
+    cluster, so either that least count reaches the target or no count does.
     """
     if target:
         alone = _rates(knobs, device, None)["rate"].value
@@ -144,12 +144,12 @@ def corrected(knobs: Knobs, device: Device, gpus_per_replica: float, target: flo
 
 
 def limits(knobs: Knobs, device: Device, gpus_per_replica: float, target: float | None, ranks: float) -> dict[str, Term]:
-    """Where the bound changes: batches at which memory and network begin to bind, and what data parallelism can reach at most."""
+    """Where the bound changes: batches below which memory and network bind, and the highest rate of data parallelism."""
     found: dict[str, Term] = {}
     if not knobs.trains:
         return found
     efficiency = knobs.efficiency
-    if knobs.each is not None:  # what each resource gives takes the place of its roof
+    if knobs.each is not None:  # the reached rate of each resource replaces its roof
         compute, hbm, network = knobs.each
         rates = plain(device.peak) * compute, plain(device.bandwidth) * hbm, plain(device.nic) * network
         device, efficiency = Device(device.name, *rates, device.capacity), 1.0
@@ -192,7 +192,7 @@ def limits(knobs: Knobs, device: Device, gpus_per_replica: float, target: float 
 
 
 def _rates(knobs: Knobs, device: Device, sent: Term | None) -> dict[str, Term]:
-    """The three roofs and the rate below them."""
+    """The three roofs and the rate that they allow."""
     on = device.name
     flop, moved = knobs.flop(), knobs.moved()
     terms = {"flop": flop, "moved": moved}
@@ -200,7 +200,7 @@ def _rates(knobs: Knobs, device: Device, sent: Term | None) -> dict[str, Term]:
     terms["memory"] = leaf(f"{on} HBM roof", law.hbm_roof, "token/s", bandwidth=device.bandwidth, traffic_per_token=moved.value)
     network: Any = math.inf
     efficiency = knobs.efficiency
-    if sent is not None and plain(device.nic) > 0:  # a device without a NIC sends nothing, as the document takes it
+    if sent is not None and plain(device.nic) > 0:  # a device without a NIC sends nothing, as the note assumes
         terms["sent"] = sent
         terms["network"] = leaf(f"{on} network roof", law.network_roof, "token/s", line_rate=device.nic, network_per_token=sent.value)
         network = terms["network"].value
