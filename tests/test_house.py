@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import io
 import re
 import subprocess
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,59 @@ def test_a_module_imports_only_what_its_room_may(path):
     for other in imports(path) - {where}:
         allowed = other in MAY_IMPORT[where] or (str(path.relative_to(ROOT)), other) in ALONE
         assert allowed, f"{path.relative_to(ROOT)} imports {other}"
+
+
+# rooms of estimate/ from the bottom up: each imports only rooms below it
+FLOORS = (
+    "wires", "pipeline", "layer", "network", "memory", "correction", "bind", "rules", "step", "rates", "failures", "run", "candidates",
+    "cautions", "bands", "as_data", "answer", "table", "__init__",
+)  # fmt: skip
+
+
+def dotted(path: Path) -> str:
+    """The name of a module as an import statement spells it."""
+    return ".".join(("ironlaw", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+BY_NAME = {dotted(path): path for path in MODULES}
+
+
+def nodes_at_run_time(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below one, without those that only a type checker reads."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+            yield child
+            yield from nodes_at_run_time(child)
+
+
+def modules_imported(path: Path) -> set[str]:
+    """The modules of ironlaw that a module imports, those inside its functions too."""
+    found = set()
+    for node in nodes_at_run_time(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{a.name}" if f"{node.module}.{a.name}" in BY_NAME else node.module for a in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+    return (found & set(BY_NAME)) - {dotted(path), "ironlaw"}  # of ironlaw itself everybody reads the version
+
+
+def test_rooms_of_an_estimate_import_only_downwards():
+    def floor(name: str) -> int:
+        return FLOORS.index([*name.split("."), "__init__"][2])
+
+    upwards = [
+        f"{name} imports {other}"
+        for name, path in BY_NAME.items()
+        if name.startswith("ironlaw.estimate")
+        for other in modules_imported(path)
+        if other.startswith("ironlaw.estimate") and floor(other) > floor(name)
+    ]
+    assert upwards == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = graphlib.TopologicalSorter({name: modules_imported(path) for name, path in BY_NAME.items()})
+    graph.prepare()  # raises CycleError, which names the modules of a circle
 
 
 def test_catalogue_and_hardware_numbers_stay_out_of_laws():

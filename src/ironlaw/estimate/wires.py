@@ -7,7 +7,7 @@ fabric, one NIC rail per accelerator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -179,6 +179,18 @@ def ring_pass(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride
     """The time for blocks of ``size`` bytes to go round ``n`` ranks ``stride`` apart, as a network leaf."""
     hop = point_to_point(cluster, plan, name, size, n, stride)
     return leaf(name, collectives.ring_pass, "s", bound="network", n=n, **hop.inputs)
+
+
+def bytes_sent(inputs: Mapping[str, float]) -> float:
+    """Bytes an accelerator sends in one run of a collective or message, by the inputs of its law."""
+    size = inputs.get("size", 0.0)
+    if "factor" in inputs:
+        return size * inputs["factor"]
+    if "n" in inputs:  # round a ring: all blocks but its own
+        return size * (inputs["n"] - 1.0)
+    if "inner_ranks" in inputs:  # all-to-all: all shares but its own
+        return size * (1.0 - 1.0 / (inputs["inner_ranks"] * inputs["outer_ranks"]))
+    return size
 
 
 def nic_rate(cluster: Cluster) -> Sourced:

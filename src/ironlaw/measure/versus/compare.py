@@ -139,7 +139,9 @@ def compare(measured: Measured, estimate: Estimate | Predicted) -> Comparison:
 
     predicted = estimate if isinstance(estimate, Predicted) else predicted_of(estimate)
     rows = _rows(measured, predicted) if measured.parts else ()
-    return Comparison(measured, predicted, rows, sentence(measured, predicted, rows), tuple(warnings(measured, predicted)))
+    return Comparison(
+        measured, predicted, rows, sentence(measured, predicted, rows), tuple(warnings(measured, predicted, computing(predicted)))
+    )
 
 
 # the table of terms

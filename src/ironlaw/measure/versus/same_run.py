@@ -19,15 +19,18 @@ NUMERATORS_AGREE = 0.02  # counts of one model by sizes and by formula differ by
 STAGES_AGREE = 0.5  # one stage of a pipeline and the mean of all: with few layers the output layer alone is half of one
 
 
-def warnings(measured: Measured, predicted: Predicted) -> list[str]:
-    """What speaks against comparing the two, and what the comparison rests on."""
+def warnings(measured: Measured, predicted: Predicted, computing: float) -> list[str]:
+    """Differences that speak against comparing the two, and what the comparison rests on.
+
+    ``computing`` is the predicted time in kernels that compute [s].
+    """
     found = [
         _device(measured, predicted),
         _world(measured, predicted),
         _layers(measured, predicted),
         _microbatches(measured, predicted),
         _transformer(measured, predicted),
-        _recompute(measured, predicted),
+        _recompute(measured, predicted, computing),
         _utilisation(measured, predicted),
         _steps(measured),
         _stage(measured, predicted),
@@ -102,11 +105,9 @@ def _transformer(measured: Measured, predicted: Predicted) -> str:
     return f"not a transformer: {seen:.0%} of the measured step is convolutions, and an estimate knows transformers only"
 
 
-def _recompute(measured: Measured, predicted: Predicted) -> str:
-    """Held to the time in computation, so that slow kernels and long waits look like neither more nor less of it."""
-    from ironlaw.measure.versus.compare import computing
-
-    computed, expected = measured.computing, computing(predicted)
+def _recompute(measured: Measured, predicted: Predicted, expected: float) -> str:
+    """Recomputation as a share of the time in computation, so that slow kernels and long waits do not change it."""
+    computed = measured.computing
     if measured.recompute_seconds is None or not (computed and expected):
         return ""
     seen, said = measured.recompute_seconds / computed, predicted.recompute_seconds / expected

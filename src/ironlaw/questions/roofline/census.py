@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.law import activations, kernels, run
 from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Answer, Column, Table, need
-from ironlaw.questions.roofline import roofs
+from ironlaw.questions.roofline import hidden, roofs
 from ironlaw.terms import BOUNDS, Term, leaf, plain, total
 
 ROWS = (
@@ -116,7 +116,7 @@ def items(tree: Term, at: int = 0, nic: float = math.inf) -> list[Item]:
             continue
         runs = times * (_at(node.times, at))
         given = {name: _at(plain(value), at) for name, value in node.inputs.items()}
-        wire = wire_bytes(given)
+        wire = wires.bytes_sent(given)
         new = Item(
             operator=node.name,
             where=where,
@@ -135,18 +135,6 @@ def items(tree: Term, at: int = 0, nic: float = math.inf) -> list[Item]:
 
 
 _SUMMED = ("count", "flop", "moved", "wire", "time")
-
-
-def wire_bytes(given: Mapping[str, float]) -> float:
-    """What an accelerator sends in one run of a collective or message, by the inputs of its law; round a ring all blocks but its own."""
-    if "n" in given and "factor" not in given:
-        return given["size"] * (given["n"] - 1.0)
-    return given.get("size", 0.0) * given.get("factor", _away(given))
-
-
-def _away(given: Mapping[str, float]) -> float:
-    """The share of a rank's bytes that go to others: all of a message, (n - 1) / n of an all-to-all."""
-    return 1.0 - 1.0 / (given["inner_ranks"] * given["outer_ranks"]) if "inner_ranks" in given else 1.0
 
 
 def _link(given: dict[str, float], nic: float) -> str:
@@ -206,8 +194,6 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
     links = {name: sum(i.wire for i in found if i.link == name) for name in ("scale-up", "nic")}
     over = " and ".join(f"{units.show(size, 'B', 4)} over {name}" for name, size in links.items() if size) or "nothing over wires"
     sent = sum(i.count for i in found if i.wire)
-    from ironlaw.questions.roofline import hidden
-
     beside = hidden.rows(group, at)
     more = sum(row["wire_bytes"] or 0.0 for row in beside)
     accelerator, job = group.cluster.accelerator, group.job

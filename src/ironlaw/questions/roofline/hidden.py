@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate import wires
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.layer import casts
 from ironlaw.estimate.layer.kinds import Kind
@@ -18,7 +19,6 @@ from ironlaw.estimate.pipeline import hand_overs
 from ironlaw.estimate.step import MICRO_BATCHES, STEP
 from ironlaw.law import overlap
 from ironlaw.questions.answer import Column
-from ironlaw.questions.roofline.census import wire_bytes
 from ironlaw.terms import Term, plain
 
 COLUMNS = (
@@ -87,7 +87,7 @@ def _sent(group: Group, at: int, node: Term, path: tuple[Term, ...]) -> float | 
 def _wire(term: Term, at: int) -> float:
     if term.parts:
         return sum(_wire(part, at) for part in term.parts) * _at(term.times, at)
-    return wire_bytes({name: _at(value, at) for name, value in term.inputs.items()})
+    return wires.bytes_sent({name: _at(value, at) for name, value in term.inputs.items()})
 
 
 def _collectives(group: Group, at: int, key: Hashable, path: tuple[Term, ...]) -> list[tuple[Term, float]] | None:
