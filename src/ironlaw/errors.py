@@ -1,17 +1,17 @@
-"""The exception tree: every question ironlaw cannot answer ends in one of these.
+"""The exceptions that ironlaw raises on purpose.
 
     IronlawError                a message of one line, a code, an exit status
       QuestionError   exit 2    the question is wrong
-        UnknownNameError        a name that is in no catalogue; carries the nearest names
-        UnitError               a quantity that is no number with a known unit
+        UnknownNameError        an unknown name; has the nearest known ones
+        UnitError               a quantity that is not a number with a known unit
         ValueRangeError         a number outside its domain
-        UnsupportedError        understood, and not answered by this version
-        PlanError               a plan that cannot exist (degrees that do not divide)
-        SpaceError              a space too large to search; says how large and how to narrow it
+        UnsupportedError        something that this version does not model
+        PlanError               an illegal plan, such as degrees that do not divide
+        SpaceError              a search space that is too large
       InputError      exit 3    a file that cannot be read
         CatalogError            a catalogue file that breaks its schema
 
-A row of a batch that cannot be is never an exception: it is a False in a named rule column.
+An illegal row of a batch is not an exception: it is False in the column of a rule.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 
 class IronlawError(Exception):
-    """Base of all errors raised on purpose; ``str(error)`` is one line a user can act on."""
+    """Base of all errors raised on purpose; ``str(error)`` is one line that says what to change."""
 
     code = "error"
     exit_status = 2
@@ -33,7 +33,7 @@ class QuestionError(IronlawError):
 
 
 class UnknownNameError(QuestionError):
-    """A name that is in no catalogue or list; names the nearest valid ones."""
+    """A name that is not in a catalogue or list; the message has the nearest known ones."""
 
     code = "unknown-name"
 
@@ -45,7 +45,7 @@ class UnknownNameError(QuestionError):
         else:
             hint = f"; known: {', '.join(known[:12])}" + (f" and {len(known) - 12} more" if len(known) > 12 else "")
             hint += f" ({more})" if more else ""
-        super().__init__(f"unknown {what} {name!r}{_place(where)}{hint}")
+        super().__init__(f"unknown {what} {name!r}{f' in {where}' if where else ''}{hint}")
 
 
 class UnitError(QuestionError):
@@ -61,40 +61,40 @@ class ValueRangeError(QuestionError):
 
 
 class UnsupportedError(QuestionError):
-    """Something understood that this version does not model; says what it does."""
+    """Something that this version does not model."""
 
     code = "unsupported"
 
 
 class PlanError(QuestionError):
-    """A single plan that cannot exist, with the rule it breaks."""
+    """An illegal plan; the message has the broken rule."""
 
     code = "plan"
 
 
 class SpaceError(QuestionError):
-    """A space too large to search."""
+    """A search space that is too large."""
 
     code = "space"
 
 
 class InputError(IronlawError):
-    """A file that cannot be read as what it was given for."""
+    """A file that cannot be read, or is not of the expected kind."""
 
     code = "input"
     exit_status = 3
 
 
 class CatalogError(InputError):
-    """A catalogue file that breaks its schema: which file, which key, what to do."""
+    """A catalogue file that breaks its schema; the message has file, key and what to do."""
 
     code = "catalog"
 
 
 def nearest_names(name: str, known: Iterable[str], count: int = 4) -> list[str]:
-    """The ``count`` known names closest to ``name``, best first.
+    """The ``count`` known names nearest to ``name``, best first.
 
-    A name that contains the asked one (or is contained in it) comes before names that merely look alike.
+    Names that contain ``name``, or are contained in it, come before names that only look alike.
 
     >>> nearest_names("h100", ["h100-sxm", "h100-pcie", "a100-sxm-80gb"])
     ['h100-pcie', 'h100-sxm']
@@ -106,7 +106,3 @@ def nearest_names(name: str, known: Iterable[str], count: int = 4) -> list[str]:
     inside = [folded[k] for k in sorted(folded) if asked and (asked in k or k in asked)]
     alike = [folded[k] for k in difflib.get_close_matches(asked, folded, n=count, cutoff=0.55)]
     return list(dict.fromkeys(inside + alike))[:count]
-
-
-def _place(where: str) -> str:
-    return f" in {where}" if where else ""

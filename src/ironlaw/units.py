@@ -1,8 +1,8 @@
-"""The only place where prefixes exist: text with a unit becomes an SI float, and back.
+"""Convert text with a unit to an SI float, and back. Prefixes exist only here.
 
 Inside ironlaw every quantity is a float in s, B, FLOP, W, J, USD, tokens and their quotients.
-Bits are bytes/8. Decimal and binary prefixes are both understood and never confused: ``80 GB`` is 8e10 B,
-``80 GiB`` is 85 899 345 920 B. Lower-case ``b`` is a bit, upper-case ``B`` a byte.
+Bits are bytes/8. Decimal and binary prefixes differ: ``80 GB`` is 8e10 B, ``80 GiB`` is 85 899 345 920 B. Lower-case ``b`` is a
+bit, upper-case ``B`` a byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _YEAR = 365.25 * 86400.0
 _LARGE_WATT = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
-def _table() -> dict[str, tuple[float, str]]:
+def _list_units() -> dict[str, tuple[float, str]]:
     units: dict[str, tuple[float, str]] = {"": (1.0, "1"), "1": (1.0, "1"), "%": (0.01, "1")}
     for prefix, factor in (_DECIMAL | _BINARY).items():
         units[f"{prefix}B"] = (factor, "B")
@@ -58,17 +58,17 @@ def _table() -> dict[str, tuple[float, str]]:
     return units
 
 
-UNITS = _table()
+UNITS = _list_units()
 _QUANTITY = re.compile(r"^\s*([-+]?(?:\d[\d_ ]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*$")
 _COUNT_SUFFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def parse(text: str | float, unit: str, what: str = "quantity") -> float:
-    """The SI value of ``text``, which must be a number with a unit of the dimension of ``unit``.
+    """The SI value of ``text``, a number with a unit of the same dimension as ``unit``.
 
-    Parameters: text, ``"3.35 TB/s"``; a bare number is taken as already in ``unit``.
-    unit, the SI unit expected: s, B, B/s, FLOP/s, W, USD/s, ...; what, named in the error.
-    Raises UnitError naming the nearest known units.
+    Parameters: text, ``"3.35 TB/s"``; a number without a unit is in ``unit``.
+    unit, the expected SI unit: s, B, B/s, FLOP/s, W, USD/s, ...; what, the name in the error.
+    Raises UnitError with the nearest known units.
 
     >>> parse("80 GiB", "B")
     85899345920.0
@@ -79,7 +79,7 @@ def parse(text: str | float, unit: str, what: str = "quantity") -> float:
         return float(text)
     match = _QUANTITY.match(str(text))
     if not match:
-        raise UnitError(f"{what}: {text!r} is not a number with a unit (expected something in {unit})")
+        raise UnitError(f"{what}: {text!r} is not a number with a unit (expected a quantity in {unit})")
     number, suffix = float(match[1].replace("_", "").replace(" ", "")), match[2]
     if not suffix:
         return number
@@ -165,7 +165,7 @@ _NAMED_SIZE = {"days": 86400.0, "h": 3600.0}
 
 
 def show(value: float, unit: str, digits: int = 3) -> str:
-    """``value`` in SI ``unit`` as a person reads it.
+    """``value`` in SI ``unit``, with a suitable prefix.
 
     >>> show(85899345920.0, "B"), show(3.35e12, "B/s"), show(0.0123, "s")
     ('80 GiB', '3.35 TB/s', '12.3 ms')
@@ -176,7 +176,7 @@ def show(value: float, unit: str, digits: int = 3) -> str:
         return "nan"
     for threshold, name in _SCALES.get(unit, [(1.0, unit)]):
         if abs(value) >= threshold * 0.9995:
-            size = _NAMED_SIZE.get(name, threshold) if unit == "s" else threshold  # hours of accelerators are hours already
+            size = _NAMED_SIZE.get(name, threshold) if unit == "s" else threshold  # accelerator hours are already in hours
             return f"{_short(value / size, digits)} {name}".strip()
     name = _SCALES.get(unit, [(1.0, unit)])[-1][1]
     return f"{_short(value / _SCALES.get(unit, [(1.0, unit)])[-1][0], digits)} {name}".strip()

@@ -1,1 +1,1 @@
-"""What ironlaw knows: records with sources, read from one TOML file a thing."""
+"""Records of accelerators, models, frameworks and so on, one TOML file each, with a source for every number."""

@@ -1,4 +1,4 @@
-"""``ironlaw catalog check``: every record read in full, every number with a source, no values that contradict each other."""
+"""Check every record of the catalogue: schema, a source for every number, values that contradict each other."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Node, Price
 from ironlaw.errors import IronlawError
 
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}$")
-RECALLED = "recalled"  # a source written from memory of the document: allowed, and counted as unverified
+RECALLED = "recalled"  # ``read`` of a source cited from memory: allowed, and counted as unverified
 
 
 def audit(folders: tuple[str, ...] = ()) -> list[str]:
-    """Every problem of every record, one line each: file, key, what is wrong."""
+    """All problems of all records, one line each: file, key, what is wrong."""
     problems: list[str] = []
     try:
         load.aliases(folders)
@@ -31,7 +31,7 @@ def audit(folders: tuple[str, ...] = ()) -> list[str]:
                 problems += audit_file(kind, path, folders)
         for path in sorted(root.glob("*/*.toml")):
             if path.parent.name not in KINDS:
-                problems.append(f"{path}: no kind of record is called {path.parent.name!r}; kinds are {', '.join(KINDS)}")
+                problems.append(f"{path}: unknown kind of record {path.parent.name!r}; known: {', '.join(KINDS)}")
     return problems
 
 
@@ -44,15 +44,14 @@ def audit_file(kind: str, path: Path, folders: tuple[str, ...] = ()) -> list[str
         return [f"{path}: cannot be read: {error.strerror}"]
     except (IronlawError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         return [str(error) if str(path) in str(error) else f"{path}: {error}"]
-    found = [*_sources(table), *_numbers(table)]
-    check = _CHECKS.get(kind)
-    if check is not None:
-        found += check(record, folders)
-    return [f"{path}: {problem}" for problem in found]
+    problems = [*_check_sources(table), *_find_unsourced(table)]
+    if kind in _CHECKS:
+        problems += _CHECKS[kind](record, folders)
+    return [f"{path}: {problem}" for problem in problems]
 
 
 def unverified(folders: tuple[str, ...] = ()) -> list[str]:
-    """``file: source`` of every source that was written from memory and not yet read again."""
+    """``file: source`` of every source that is cited from memory."""
     return [
         f"{path}: {key}"
         for root in load.roots(folders)
@@ -63,8 +62,8 @@ def unverified(folders: tuple[str, ...] = ()) -> list[str]:
     ]
 
 
-def _sources(table: dict[str, Any]) -> Iterator[str]:
-    """Sources that say too little, and sources nothing uses."""
+def _check_sources(table: dict[str, Any]) -> Iterator[str]:
+    """Incomplete sources, and sources that no number uses."""
     text = str({k: v for k, v in table.items() if k != "sources"})
     for key, source in table.get("sources", {}).items():
         if not str(source.get("url", "")).startswith(("http://", "https://")):
@@ -74,21 +73,21 @@ def _sources(table: dict[str, Any]) -> Iterator[str]:
         if not str(source.get("title", "")).strip():
             yield f"sources.{key}.title is empty"
         if f"'source': '{key}'" not in text:
-            yield f"sources.{key} is used by no number"
+            yield f"sources.{key} is not used by any number"
 
 
-def _numbers(table: dict[str, Any], at: str = "", covered: bool = False) -> Iterator[str]:
-    """Numbers no source covers: neither inside ``{{ value, source }}`` nor in a table with a source of its own."""
+def _find_unsourced(table: dict[str, Any], at: str = "", covered: bool = False) -> Iterator[str]:
+    """Numbers without a source: neither in ``{ value, source }`` nor in a table with a ``source``."""
     covered = covered or isinstance(table.get("source"), str)
     for key, item in table.items():
         if key == "sources" and not at:
             continue
         if isinstance(item, dict):
-            yield from _numbers(item, f"{at}{key}.", covered)
+            yield from _find_unsourced(item, f"{at}{key}.", covered)
         elif isinstance(item, list):
             for i, part in enumerate(item):
                 if isinstance(part, dict):
-                    yield from _numbers(part, f"{at}{key}[{i}].", covered)
+                    yield from _find_unsourced(part, f"{at}{key}[{i}].", covered)
                 elif _is_number(part) and not covered:
                     yield f"{at}{key}[{i}] = {part!r} has no source"
         elif _is_number(item) and not covered:
@@ -99,7 +98,7 @@ def _is_number(item: Any) -> bool:
     return isinstance(item, (int, float)) and not isinstance(item, bool)
 
 
-def _accelerator(record: Accelerator, folders: tuple[str, ...]) -> Iterator[str]:
+def _check_accelerator(record: Accelerator, folders: tuple[str, ...]) -> Iterator[str]:
     for precision, sparse in record.peak_sparse.items():
         dense = record.peak.get(precision)
         if dense is not None and dense.value > 1.01 * sparse.value / 2.0:
@@ -115,19 +114,19 @@ def _accelerator(record: Accelerator, folders: tuple[str, ...]) -> Iterator[str]
     for (_, a), (fast, b) in pairwise(peaks):
         if b < a:
             yield f"peak.{fast} is below the peak of a wider precision"
-    yield from _refers(record.usual_node, "nodes", "usual_node", folders)
-    yield from _refers(record.calibration, "calibration", "calibration", folders)
+    yield from _check_reference(record.usual_node, "nodes", "usual_node", folders)
+    yield from _check_reference(record.calibration, "calibration", "calibration", folders)
 
 
-def _node(record: Node, folders: tuple[str, ...]) -> Iterator[str]:
-    yield from _refers(record.usual_fabric, "fabrics", "usual_fabric", folders)
+def _check_node(record: Node, folders: tuple[str, ...]) -> Iterator[str]:
+    yield from _check_reference(record.usual_fabric, "fabrics", "usual_fabric", folders)
     if record.collective_calibration:
-        yield from _refers(record.collective_calibration, "calibration", "collective_calibration", folders)
+        yield from _check_reference(record.collective_calibration, "calibration", "collective_calibration", folders)
     if record.scale_up_size.value < 1 or record.accelerators.value < 1:
         yield "accelerators and scale_up_size must be at least 1"
 
 
-def _model(record: Model, folders: tuple[str, ...]) -> Iterator[str]:
+def _check_model(record: Model, folders: tuple[str, ...]) -> Iterator[str]:
     del folders
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size"):
         if getattr(record, name) < 1:
@@ -139,40 +138,40 @@ def _model(record: Model, folders: tuple[str, ...]) -> Iterator[str]:
         yield "sliding_window_layers exceeds num_hidden_layers"
 
 
-def _prices(record: PriceList, folders: tuple[str, ...]) -> Iterator[str]:
-    yield from _refers(record.name, "accelerators", "file name", folders)
+def _check_prices(record: PriceList, folders: tuple[str, ...]) -> Iterator[str]:
+    yield from _check_reference(record.name, "accelerators", "file name", folders)
     dates = [p.date for p in record.price]
     if dates != sorted(dates):
-        yield "prices are not in order of date (append, never edit)"
+        yield "prices are not in order of date (append new ones, never edit)"
     for price in record.price:
         if not _DATE.match(price.date):
-            yield f"price date {price.date!r} is no ISO date"
+            yield f"price date {price.date!r} is not an ISO date"
         if not price.region or not price.currency:
-            yield f"price of {price.provider} on {price.date} lacks region or currency"
+            yield f"price of {price.provider} on {price.date} has no region or currency"
 
 
-def _site(record: Site, folders: tuple[str, ...]) -> Iterator[str]:
+def _check_site(record: Site, folders: tuple[str, ...]) -> Iterator[str]:
     if not (-90.0 <= record.latitude <= 90.0 and -180.0 <= record.longitude <= 180.0):
-        yield f"latitude {record.latitude}, longitude {record.longitude} is no place on Earth"
+        yield f"latitude {record.latitude}, longitude {record.longitude} is not on Earth"
     if record.power is not None and record.power.value <= 0.0:
-        yield "power is 0: leave it out where it is not known"
-    yield from _refers(record.grid, "grids", "grid", folders)
+        yield "power is 0: leave it out where it is unknown"
+    yield from _check_reference(record.grid, "grids", "grid", folders)
 
 
-def _calibration(record: Calibration, folders: tuple[str, ...]) -> Iterator[str]:
+def _check_calibration(record: Calibration, folders: tuple[str, ...]) -> Iterator[str]:
     if record.grade not in ("measured", "prior"):
-        yield f"grade {record.grade!r} is neither measured nor prior"
+        yield f"grade is {record.grade!r}, expected measured or prior"
     if record.device:
-        yield from _refers(record.device, "accelerators", "device", folders)
+        yield from _check_reference(record.device, "accelerators", "device", folders)
     for part, table in (("gemm", record.gemm), ("experts", record.experts)):
         for precision, constants in table.items():
             if not 0.0 < constants.efficiency.value <= 1.0:
                 yield f"{part}.{precision}.efficiency {constants.efficiency.text} is above the roof"
     for precision in sorted(record.experts.keys() - record.gemm.keys()):
-        yield f"experts.{precision} has no gemm.{precision} beside it"
+        yield f"experts.{precision} needs gemm.{precision}"
 
 
-def _refers(name: str, kind: str, key: str, folders: tuple[str, ...]) -> Iterator[str]:
+def _check_reference(name: str, kind: str, key: str, folders: tuple[str, ...]) -> Iterator[str]:
     try:
         load.resolve(kind, name, folders)
     except IronlawError as error:
@@ -180,10 +179,10 @@ def _refers(name: str, kind: str, key: str, folders: tuple[str, ...]) -> Iterato
 
 
 _CHECKS: dict[str, Callable[[Any, tuple[str, ...]], Iterator[str]]] = {
-    "accelerators": _accelerator,
-    "nodes": _node,
-    "models": _model,
-    "prices": _prices,
-    "sites": _site,
-    "calibration": _calibration,
+    "accelerators": _check_accelerator,
+    "nodes": _check_node,
+    "models": _check_model,
+    "prices": _check_prices,
+    "sites": _check_site,
+    "calibration": _check_calibration,
 }

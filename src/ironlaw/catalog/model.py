@@ -1,4 +1,4 @@
-"""What every record of the catalogue holds, and the record of a model."""
+"""The base of all records, and the record of a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ironlaw.catalog.sourced import Source, Sourced
 
 
 class Record(Schema):
-    """What every file holds: its name, a title, and the source that covers its plain numbers."""
+    """Base of all records: name, title, and the source of its plain numbers."""
 
     name: str
     title: str
@@ -15,7 +15,7 @@ class Record(Schema):
 
 
 class LayerGroup(Schema):
-    """Layers of a model that are alike, with the sizes they have of their own; a size of 0 is the model's."""
+    """Layers of a model that are alike; a size of 0 is the model's."""
 
     count: int
     mixer: str = "attention"  # attention | linear | mamba | none
@@ -24,7 +24,7 @@ class LayerGroup(Schema):
     num_key_value_heads: int = 0
     head_dim: int = 0
     intermediate_size: int = 0
-    sliding_window: int = 0  # tokens each of these layers sees; 0: all, whatever the model says
+    sliding_window: int = 0  # tokens that each of these layers sees; 0: all, also in a model with windows
     attention_k_eq_v: bool = False
     attention_sinks: bool = False
 
@@ -48,46 +48,46 @@ class Model(Record):
     norms_per_layer: int = 2
     embedding_norm: bool = False
     qk_norm: bool = False
-    qk_norm_heads: bool = False  # its weights differ from head to head; else all heads share those of one
+    qk_norm_heads: bool = False  # each head has separate weights; else all heads share one set
     position_embedding: str = "rope"  # rope | learned | alibi
     query_key_value_bias: bool = False
     attention_output_bias: bool = False
     mlp_bias: bool = False
     dropout: bool = False
-    sliding_window: int = 0  # tokens a local layer sees; 0: every layer sees all
+    sliding_window: int = 0  # tokens that a local layer sees; 0: every layer sees all
     sliding_window_layers: int = 0  # how many layers are local
-    attention_chunk_size: int = 0  # instead of a window: a local layer attends inside chunks of so many tokens
+    attention_chunk_size: int = 0  # instead of a window: local layers attend inside chunks of this many tokens
     output_bias: bool = False
-    attention_sinks: bool = False  # one learned logit a head
+    attention_sinks: bool = False  # one learned logit for each head
     # mixture of experts; 0 experts: every layer is dense
     num_experts: int = 0
     num_experts_per_tok: int = 0
     n_group: int = 1  # groups the experts are split into
-    topk_group: int = 1  # groups a token's experts lie in at most
+    topk_group: int = 1  # groups that a token's experts may come from
     moe_intermediate_size: int = 0
     shared_expert_intermediate_size: int = 0  # all shared experts together; 0: none
     shared_expert_gate: bool = False
     first_k_dense_replace: int = 0  # layers at the front that stay dense
-    moe_layer_freq: int = 1  # every how many layers behind them one is routed
-    router_bias: bool = False  # a learned number an expert (also DeepSeek's correction)
+    moe_layer_freq: int = 1  # one layer in this many, after the dense ones, is routed
+    router_bias: bool = False  # a learned number for each expert (also DeepSeek's correction)
     expert_bias: bool = False
-    moe_latent_size: int = 0  # width that routed experts see, a projection in and out of it in each layer; 0: hidden_size
-    zero_expert_num: int = 0  # choices of the router beside the experts that compute nothing
+    moe_latent_size: int = 0  # width of routed experts' input, with a projection in and out; 0: hidden_size
+    zero_expert_num: int = 0  # choices of the router that compute nothing
     # multi-head latent attention; kv_lora_rank 0: none
     q_lora_rank: int = 0  # 0: queries are not compressed
     kv_lora_rank: int = 0
     qk_nope_head_dim: int = 0
     qk_rope_head_dim: int = 0
     v_head_dim: int = 0
-    # of latent attention: an indexer that picks the keys each query sees; index_topk 0: none
+    # an indexer that picks the keys each query of latent attention sees; index_topk 0: none
     index_n_heads: int = 0
     index_head_dim: int = 0
     index_topk: int = 0
-    index_layers: int = 0  # layers with an indexer of their own, the others take the keys of one before them; 0: all
-    attention_k_eq_v: bool = False  # values are the keys: no projection of their own
-    attention_output_gate: bool = False  # queries come with a gate of their own size
-    # layers that mix tokens by a state instead of attention; the rest attend
-    linear_attention_layers: int = 0  # gated delta rule, with an MLP as every layer
+    index_layers: int = 0  # layers with an indexer; the others use the keys of one before them; 0: all layers
+    attention_k_eq_v: bool = False  # values are the keys, without a projection
+    attention_output_gate: bool = False  # a gate as wide as the queries
+    # layers that mix tokens by a state; the rest have attention
+    linear_attention_layers: int = 0  # gated delta rule, followed by an MLP
     linear_num_key_heads: int = 0
     linear_num_value_heads: int = 0
     linear_key_head_dim: int = 0
@@ -99,16 +99,16 @@ class Model(Record):
     ssm_state_size: int = 0
     mamba_n_groups: int = 0
     conv_kernel: int = 0
-    # one block a layer (Nemotron-H): Mamba, attention, dense MLP or experts, each with one norm; their counts make up the layers
+    # one block a layer (Nemotron-H): Mamba, attention, dense MLP or experts, each with one norm; the counts add up to all layers
     one_block_layers: bool = False
     attention_layers: int = 0
     mlp_layers: int = 0
     routed_layers: int = 0
-    layer_groups: tuple[LayerGroup, ...] = list_of(LayerGroup)  # layers with sizes of their own; their counts make up the layers
-    wide_layers_at_start: int = 0  # layers a narrow precision leaves wide; no model's own, set by --bf16-layers-at-start
-    wide_layers_at_end: int = 0  # and by --bf16-layers-at-end
-    frozen_layers: int = 0  # layers at the front that a job does not train; no model's own, set by --frozen-layers
-    # extra layers that predict further tokens
+    layer_groups: tuple[LayerGroup, ...] = list_of(LayerGroup)  # groups of layers that differ; the counts add up to all layers
+    wide_layers_at_start: int = 0  # layers left wide by a narrow precision; set by --bf16-layers-at-start, not by a record
+    wide_layers_at_end: int = 0  # set by --bf16-layers-at-end
+    frozen_layers: int = 0  # first layers that a job does not train; set by --frozen-layers, not by a record
+    # layers for multi-token prediction
     num_nextn_predict_layers: int = 0
     published_parameters: Sourced | None = quantity("parameter", required=False)
     published_active_parameters: Sourced | None = quantity("parameter", required=False)

@@ -1,7 +1,7 @@
-"""A class whose annotations are the schema of a TOML file: keyword-only, frozen, cheap to define.
+"""Classes whose annotations are the schema of a TOML file: keyword-only, frozen, cheap to define.
 
-``dataclass`` would read the same, but defining some twenty of them costs a tenth of the whole start-up time of the
-command (docs/adr/0003). Type checkers see these as dataclasses.
+``dataclass`` would do the same, but defining twenty of them takes a tenth of the command's start-up time (docs/adr/0003).
+Type checkers see these as dataclasses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MISSING: Any = object()
 
 
 class Field:
-    """One key of a schema: its annotation, default, and how its value is written in TOML."""
+    """One key of a schema: annotation, default, and form of its value in TOML."""
 
     __slots__ = ("default", "factory", "many", "name", "nested", "table", "type", "unit")
 
@@ -25,11 +25,11 @@ class Field:
 
     @property
     def required(self) -> bool:
-        """True where a record without the key is wrong."""
+        """True where a record must have the key."""
         return self.default is MISSING and self.factory is None
 
-    def value(self) -> Any:
-        """What an absent key means."""
+    def default_value(self) -> Any:
+        """The value of an absent key."""
         return self.factory() if self.factory else self.default
 
 
@@ -44,7 +44,7 @@ def quantities(unit: str) -> Any:
 
 
 def plain_table() -> Any:
-    """A table of texts by name."""
+    """A table of strings by name."""
     return Field(factory=dict)
 
 
@@ -59,7 +59,7 @@ def list_of(cls: type) -> Any:
 
 
 def one(cls: type) -> Any:
-    """A table that is one record of ``cls``, None when absent."""
+    """A table that is a record of ``cls``, None when absent."""
     return Field(None, nested=cls)
 
 
@@ -89,7 +89,7 @@ class Schema:
             if value is MISSING:
                 if field.required:
                     raise TypeError(f"{type(self).__name__} needs {name!r}")
-                value = field.value()
+                value = field.default_value()
             self.__dict__[name] = value
 
     def replace(self, **changes: Any) -> Self:

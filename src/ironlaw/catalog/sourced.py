@@ -1,4 +1,4 @@
-"""A number that knows where it comes from."""
+"""Numbers with a unit and a source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GRADES = ("vendor", "measured", "paper", "press", "guess")  # best first
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a number was read: ``grade`` is one of GRADES, ``read`` the ISO date it was read."""
+    """Where a number comes from: ``grade`` is one of GRADES, ``read`` the ISO date of reading it."""
 
     key: str
     title: str
@@ -22,12 +22,12 @@ class Source:
         return f"{self.title} <{self.url}> (read {self.read}, {self.grade})"
 
 
-ASKED = Source("asked", "given in the question", "", "", "guess")  # what the user said needs no other source
+ASKED = Source("asked", "given in the question", "", "", "guess")  # the source of a value that the user gives
 
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """A value in SI ``unit``, the ``text`` it was written as, and its source."""
+    """A value in SI ``unit``, the ``text`` it was read from, and its source."""
 
     value: float
     unit: str

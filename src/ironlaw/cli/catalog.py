@@ -1,4 +1,4 @@
-"""``ironlaw catalog list|show|check``."""
+"""The verb ``ironlaw catalog list|show|check``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ironlaw.errors import UnknownNameError
 
 
 @click.group("catalog")
-@click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
+@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override those that ship")
 @click.pass_context
 def command(ctx: click.Context, catalog: tuple[str, ...]) -> None:
-    """What ironlaw knows, each number with its source."""
+    """Print or check the records of accelerators, models, prices and so on, with their sources."""
     ctx.obj = load.given_folders(catalog)
 
 
@@ -27,8 +27,8 @@ def command(ctx: click.Context, catalog: tuple[str, ...]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.pass_obj
 def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool) -> int:
-    """The names of all records, or of one KIND (accelerators, models, ...)."""
-    kind = _kind(kind)
+    """Print the names of all records, or of one KIND (accelerators, models, ...)."""
+    kind = _read_kind(kind)
     names = {k: load.names(k, folders) for k in ([kind] if kind else KINDS)}
     if as_json:
         sys.stdout.write(json.dumps(names, indent=1) + "\n")
@@ -39,8 +39,8 @@ def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool) -> int
     return 0
 
 
-def _kind(asked: str | None) -> str | None:
-    """A kind of record by its plural or singular."""
+def _read_kind(asked: str | None) -> str | None:
+    """The kind of record with this plural or singular name."""
     if asked is None or asked in KINDS:
         return asked
     plural = next((k for k, one in load.SINGULAR.items() if one == asked), None)
@@ -51,12 +51,12 @@ def _kind(asked: str | None) -> str | None:
 
 @command.command("show")
 @click.argument("name")
-@click.option("--kind", metavar="KIND", help="where several kinds hold the name")
+@click.option("--kind", metavar="KIND", help="kind of record, where several have the name")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.pass_obj
 def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool) -> int:
-    """The values of the records called NAME, each with its source."""
-    kind = _kind(kind)
+    """Print the values of the records called NAME, with their sources."""
+    kind = _read_kind(kind)
     found = []
     for k in [kind] if kind else KINDS:
         try:
@@ -66,11 +66,11 @@ def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool) -
     if not found:
         raise UnknownNameError("record", name, [n for k in ([kind] if kind else KINDS) for n in load.names(k, folders)])
     if as_json:
-        sys.stdout.write(json.dumps({k: _data(record) for k, record in found}, indent=1) + "\n")
+        sys.stdout.write(json.dumps({k: _plain_data(record) for k, record in found}, indent=1) + "\n")
         return 0
     for k, record in found:
         click.echo(f"{load.SINGULAR[k]} {record.name}: {record.title}")
-        for line in _lines(record, "  "):
+        for line in _describe(record, "  "):
             click.echo(line)
     return 0
 
@@ -79,8 +79,8 @@ def _fields(record: Any) -> list[tuple[str, Any]]:
     return [(name, getattr(record, name)) for name in record.fields if name not in ("name", "title")]
 
 
-def _lines(record: Any, pad: str) -> list[str]:
-    """A record as indented lines: value and source."""
+def _describe(record: Any, pad: str) -> list[str]:
+    """A record as indented lines of value and source."""
     from ironlaw.catalog.sourced import Source, Sourced
 
     lines = []
@@ -97,34 +97,36 @@ def _lines(record: Any, pad: str) -> list[str]:
                     lines.append(f"{pad}    {item.source.line() if item.source else 'no source'}")
                 else:
                     lines.append(f"{pad}{name}.{key}")
-                    lines += _lines(item, pad + "  ")
+                    lines += _describe(item, pad + "  ")
         elif isinstance(value, tuple) and value and isinstance(value[0], Schema):
             for item in value:
                 lines.append(f"{pad}{name}")
-                lines += _lines(item, pad + "  ")
+                lines += _describe(item, pad + "  ")
         elif isinstance(value, Schema):
             lines.append(f"{pad}{name}")
-            lines += _lines(value, pad + "  ")
+            lines += _describe(value, pad + "  ")
         elif value not in (None, (), {}, ""):
             lines.append(f"{pad}{name} = {value}")
     return lines
 
 
-def _data(value: Any) -> Any:
-    """A record as plain JSON data."""
+def _plain_data(value: Any) -> Any:
+    """A record as data for JSON."""
     from ironlaw.catalog.sourced import Source, Sourced
 
     if isinstance(value, Sourced):
         source = value.source
-        return {"value": value.value, "unit": value.unit, "text": value.text, "note": value.note, "source": _data(source)}
+        return {"value": value.value, "unit": value.unit, "text": value.text, "note": value.note, "source": _plain_data(source)}
     if isinstance(value, Source):
         return {"key": value.key, "title": value.title, "url": value.url, "read": value.read, "grade": value.grade}
     if isinstance(value, dict):
-        return {k: _data(v) for k, v in value.items()}
+        return {k: _plain_data(v) for k, v in value.items()}
     if isinstance(value, tuple):
-        return [_data(v) for v in value]
+        return [_plain_data(v) for v in value]
     if isinstance(value, Schema):
-        return {"name": getattr(value, "name", None), "title": getattr(value, "title", None)} | {k: _data(v) for k, v in _fields(value)}
+        return {"name": getattr(value, "name", None), "title": getattr(value, "title", None)} | {
+            k: _plain_data(v) for k, v in _fields(value)
+        }
     return value
 
 
@@ -142,5 +144,5 @@ def check(folders: tuple[str, ...]) -> int:
     for problem in problems:
         click.echo(problem)
     records = sum(len(load.names(k, folders)) for k in KINDS)
-    click.echo(f"{records} records, {len(problems)} problems, {len(unverified(folders))} sources recalled and not yet read again")
+    click.echo(f"{records} records, {len(problems)} problems, {len(unverified(folders))} sources cited from memory, not yet checked")
     return 1 if problems else 0
