@@ -28,7 +28,7 @@ MOST_ROWS = 400  # a longer table is a search, which is ``ironlaw plan``
 ROWS = (
     Column("model", "model"), Column("tokens", "run", "token"), Column("seq_len", "sequence", "1"), Column("batch", "batch", "token"),
     Column("gpus", "GPUs", "1"), Column("accumulated", "micro-batches", "1"), Column("memory", "memory", "B"),
-    Column("at_once", "not accumulated", "B"), Column("fits", "fits"), Column("step", "step", "s"),
+    Column("at_once", "without accumulation", "B"), Column("fits", "fits"), Column("step", "step", "s"),
     Column("tokens_per_second", "tokens/s", "1"),
     Column("mfu", "MFU", "%"), Column("steps", "steps", "1"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
     Column("energy", "energy", "J"), Column("why_not", ""),
@@ -90,7 +90,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         headline = [
             f"most tokens per second of those that fit: {row['tokens_per_second']:,.0f}, {row['model']}, batch of "
             f"{units.show(row['batch'], 'token', 4)}, sequences of {row['seq_len']:,.0f}, {row['gpus']:,.0f} accelerators",
-            "without accumulation a rank holds its whole batch at once: the memory column beside",
+            "accumulation saves memory: the column beside it is the same plan without accumulation",
         ]
         terms = [group.throughput["tokens_per_second"], group.memory.tree, group.step.tree]
         listed = {item["name"] for item in assumptions} | {"seq_len", "global_batch_size"}
