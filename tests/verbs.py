@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import shlex
 
-from ironlaw.cli.main import VERBS
+from ironlaw.cli.main import VERBS, command_of
 
-MODULES = {verb: importlib.import_module(module) for verb, (module, _) in VERBS.items()}
+MODULES = {verb: importlib.import_module(f"ironlaw.{module}") for verb, (module, _) in VERBS.items()}
 QUESTIONS = [verb for verb, module in MODULES.items() if hasattr(module, "EXAMPLES")]
 GENERAL = ("model", "as_json", "catalog", "explain", "how")  # options that every question has
 
@@ -24,4 +24,4 @@ def example(verb: str) -> list[str]:
 
 def options(verb: str) -> list[str]:
     """The names of the verb's own options."""
-    return [option.name for option in MODULES[verb].command.params if option.name not in GENERAL]
+    return [option.name for option in command_of(verb).params if option.name not in GENERAL]

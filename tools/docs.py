@@ -227,12 +227,12 @@ def cli_page() -> str:
 
 def verbs() -> list[list[str]]:
     """Every verb and its sub-commands, the bare command first."""
-    from ironlaw.cli.main import VERBS
+    from ironlaw.cli.main import VERBS, command_of
 
     found: list[list[str]] = [[]]
-    for name, (module, _) in VERBS.items():
+    for name in VERBS:
         found.append([name])
-        found += [[name, below] for below in sorted(getattr(importlib.import_module(module).command, "commands", {}))]
+        found += [[name, below] for below in sorted(getattr(command_of(name), "commands", {}))]
     return found
 
 

@@ -88,7 +88,7 @@ REFUSED = [  # throughput above the roof
     # contradictions
     ("roofline --gemm 1,2,3 --conv 1,2,3,4,5,6 --on h100-sxm", "one question at a time"),
     ("solve llama-3-8b --on h100-sxm --tokens 2T --gpus 512 --deadline 30 --mfu 0.4", "leave out"),
-    ("scaling --parameters 7B --tokens 1T --compute 1e30", "two of the three"),
+    ("scaling --parameters 7B --tokens 1T --compute 1e30", "any two decide the third"),
     ("sites llama-3-8b --sites 2 --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --every 10 --fragments 20", "at most one piece"),
     ("money llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --residual 0.2", "no effect"),
     ("data llama-3-8b --on h100-sxm --gpus 8 --price 3", "No such option"),
@@ -115,14 +115,14 @@ NO = [  # understood, and the answer is no
     ("roofline --collective all_reduce --size 1GB --ranks 8 --on h100-sxm --measured 1us", "impossible"),
     ("roofline llama-3-8b --on h100-sxm --gpus 8 --samples-per-second 1e6", "impossible"),
     ("roofline --census resnet-50 --on h100-sxm --samples-per-second 1e6", "impossible"),
-    ("solve --parameters 30B --on h100-sxm --tokens 2T --gpus 8 --deadline 1", "of the peak is asked for"),
+    ("solve --parameters 30B --on h100-sxm --tokens 2T --gpus 8 --deadline 1", "of the peak"),
     ("sites llama-3-70b --sites jean-zay,lumi --on h100-sxm --gpus 4 --wan-bandwidth 1GB/s --tokens 1T", "no: the model does not fit"),
     ("sites llama-3-8b --sites jean-zay,lumi --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --site-power 1kW", "cannot power"),
     ("money llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "no: the plan does not fit"),
     ("goodput llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "no: the plan does not fit"),
     ("lessons llama-3-70b --on h100-sxm --gpus 1 --most 1", "does not fit"),
     ("inference llama-3-70b --on l4 --gpus 1", "does not fit"),
-    ("sweep llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "none of these rows"),
+    ("sweep llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "no row has a plan"),
     ("compare llama-3-70b --on h100-sxm --target-tokens-per-second 1e12", "none of these accelerators"),
 ]
 

@@ -14,24 +14,24 @@ import click
 from ironlaw import __version__
 from ironlaw.errors import IronlawError, nearest_names
 
-VERBS = {
-    "estimate": ("ironlaw.cli.estimate", "Estimate one training run: memory fit, step time, bound, MFU, days, cost, energy."),
-    "plan": ("ironlaw.cli.plan", "Search for the best plan: parallelism, batch and memory settings, number and kind of accelerators."),
-    "compare": ("ironlaw.cli.compare", "Compare accelerators for a job: how many, how fast, cost of a token, what binds."),
-    "solve": ("ironlaw.cli.solve", "Solve for GPUs, time, tokens, MFU or budget, step by step, with common errors checked."),
-    "sweep": ("ironlaw.cli.sweep", "Tabulate runs over batch sizes, sequence lengths, models, tokens and numbers of GPUs."),
-    "roofline": ("ironlaw.cli.roofline", "Find the roof that limits an operator, a step, a collective or a measurement."),
-    "lessons": ("ironlaw.cli.lessons", "Try every optimisation on a plan: the gain of each, and which to combine."),
-    "money": ("ironlaw.cli.money", "Price a run, rented, reserved or owned; its energy and carbon."),
-    "goodput": ("ironlaw.cli.goodput", "Estimate failures by size and component, and the time lost to checkpoints and restarts."),
-    "data": ("ironlaw.cli.data", "Check whether storage, loader workers and transfers keep up with the step."),
-    "sites": ("ironlaw.cli.sites", "Train across data centres: distance, data exchange, waiting, cost, power and carbon."),
-    "scaling": ("ironlaw.cli.scaling", "Find the parameters and tokens of least loss for a compute budget; batch size and learning rate."),
-    "inference": ("ironlaw.cli.inference", "Estimate serving to first order: cache, prompt time, tokens per second, what binds."),
-    "diagnose": ("ironlaw.cli.diagnose", "Diagnose a trace or log: the roof that binds, what to try, how it differs from the estimate."),
-    "validate": ("ironlaw.cli.validate", "Measure the error of estimates on published runs, or on your own."),
-    "runs": ("ironlaw.cli.runs", "Store measured runs: list, show, compare, gate."),
-    "catalog": ("ironlaw.cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
+VERBS = {  # module in the package, and summary
+    "estimate": ("cli.estimate", "Estimate one training run: memory fit, step time, bound, MFU, days, cost, energy."),
+    "plan": ("cli.plan", "Search for the best plan: parallelism, batch and memory settings, number and kind of accelerators."),
+    "compare": ("questions.compare.options", "Compare accelerators for a job: how many, how fast, cost of a token, what binds."),
+    "solve": ("questions.solve.options", "Solve for GPUs, time, tokens, MFU or budget, step by step, with common errors checked."),
+    "sweep": ("questions.sweep.options", "Tabulate runs over batch sizes, sequence lengths, models, tokens and numbers of GPUs."),
+    "roofline": ("cli.roofline", "Find the roof that limits an operator, a step, a collective or a measurement."),
+    "lessons": ("questions.lessons.options", "Try every optimisation on a plan: the gain of each, and which to combine."),
+    "money": ("questions.money.options", "Price a run, rented, reserved or owned; its energy and carbon."),
+    "goodput": ("questions.goodput.options", "Estimate failures by size and component, and the time lost to checkpoints and restarts."),
+    "data": ("questions.data.options", "Check whether storage, loader workers and transfers keep up with the step."),
+    "sites": ("questions.sites.options", "Train across data centres: distance, data exchange, waiting, cost, power and carbon."),
+    "scaling": ("questions.scaling.options", "Find the parameters and tokens of least loss for a compute; batch size and learning rate."),
+    "inference": ("questions.inference.options", "Estimate serving to first order: cache, prompt time, tokens per second, what binds."),
+    "diagnose": ("cli.diagnose", "Diagnose a trace or log: the roof that binds, what to try, how it differs from the estimate."),
+    "validate": ("cli.validate", "Measure the error of estimates on published runs, or on your own."),
+    "runs": ("cli.runs", "Store measured runs: list, show, compare, gate."),
+    "catalog": ("cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
 }
 
 
@@ -50,14 +50,25 @@ class Verbs(click.Group):
             near = nearest_names(name, VERBS)
             hint = f"; nearest: {', '.join(near)}" if near else f"; verbs are {', '.join(VERBS)}"
             raise click.UsageError(f"no verb {name!r}{hint}")
-        command: click.Command = importlib.import_module(VERBS[name][0]).command
-        return command
+        return command_of(name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The verbs with their one-line help, without importing any."""
         del ctx
         with formatter.section("Verbs"):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+
+
+def command_of(verb: str) -> click.Command:
+    """The verb's command; a question's is made from its options."""
+    name, summary = VERBS[verb]
+    module = importlib.import_module(f"ironlaw.{name}")
+    if not name.startswith("questions."):
+        command: click.Command = module.command
+        return command
+    from ironlaw.cli.question import question_command
+
+    return question_command(verb, module.OPTIONS, summary, module.EXAMPLES)
 
 
 @click.group(

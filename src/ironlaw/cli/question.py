@@ -34,8 +34,8 @@ def _form(how: str | None, as_json: bool, explain: str | None) -> tuple[str, str
     return form, table
 
 
-def command_of(verb: str, options: Mapping[str, Option], summary: str, examples: str, positional: str | None = None) -> click.Command:
-    """The click command of ``ironlaw.questions.VERB``; ``positional`` names the option that needs no flag.
+def question_command(verb: str, options: Mapping[str, Option], summary: str, examples: str) -> click.Command:
+    """The click command of ``ironlaw.questions.VERB``; MODEL needs no flag.
 
     ``options`` come from ``ironlaw.questions.VERB.options``, which is light; ``ironlaw.questions.VERB.ask`` is imported when it runs.
     """
@@ -60,9 +60,9 @@ def command_of(verb: str, options: Mapping[str, Option], summary: str, examples:
         sys.stdout.write(text + "\n")
         return 0 if answer.feasible else 1
 
-    params: list[click.Parameter] = [click.Argument([positional], required=False)] if positional else []
+    params: list[click.Parameter] = [click.Argument(["model"], required=False)]
     for name, option in options.items():
-        if name != positional:
+        if name != "model":
             params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help))
     params += [
         click.Option(

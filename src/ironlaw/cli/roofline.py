@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ironlaw.cli.question import command_of
+from ironlaw.cli.question import question_command
 from ironlaw.questions.roofline.ask import OPTIONS
 
 EXAMPLES = """  ironlaw roofline --on h100-sxm
@@ -13,4 +13,4 @@ EXAMPLES = """  ironlaw roofline --on h100-sxm
   ironlaw roofline --ratio 20/34,20/33 --on h200-sxm --against b200-sxm
   ironlaw roofline --scaling 1:50ms,1.1:55ms,1.5:75ms"""
 
-command = command_of("roofline", OPTIONS, "Bytes, FLOPs and the roof of operators, steps, collectives and measurements.", EXAMPLES, "model")
+command = question_command("roofline", OPTIONS, "Bytes, FLOPs and the roof of operators, steps, collectives and measurements.", EXAMPLES)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.options import duration, positive, text
+
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 
 def list_of(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], tuple[Any, ...]]:
@@ -69,10 +72,11 @@ def days(value: Any, flag: str) -> float:
 
 
 def money(value: Any, flag: str) -> float:
-    """US dollars: a number, ``2M``, ``USD 2M``."""
-    number = units.parse_count(str(value).upper().replace("USD", "").replace("$", "").replace(",", "").strip(), flag)
-    if not 0 < number < 1e15:
-        raise ValueRangeError(f"{flag} is {value}, must be more than 0 and below 1e15 USD")
+    """US dollars: a number, ``2M``, ``USD 2M``, ``2,000,000``."""
+    spelled = str(value).upper().replace("USD", "").replace("$", "")
+    number = units.parse_count(_THOUSANDS.sub("", spelled).strip(), flag)
+    if not 0 < number <= 1e15:
+        raise ValueRangeError(f"{flag} is {value}, must be more than 0 and at most 1e15 USD")
     return number
 
 

@@ -44,3 +44,7 @@ OPTIONS: dict[str, Option] = {
         one_of(("overlap", "serial")), "three-roof: overlap, or serial: one resource after the other (default: overlap)", "HOW"
     ),
 }
+EXAMPLES = """\
+  ironlaw compare llama-3-70b --on h100-sxm,h200-sxm,b200-sxm --gpus 256
+  ironlaw compare llama-3-70b --on h100-sxm,h200-sxm --target-tokens-per-second 200000 --price h100-sxm=3.93,h200-sxm=4.33
+"""

@@ -31,3 +31,7 @@ OPTIONS: dict[str, Option] = {
     "timeline": Option(switch, "draw three batches, serial and overlapped (default off)", "on|off"),
     "stages": Option(one_of(("overlapped", "serial")), "overlapped (default), or serial: all stages before the step", "HOW"),
 }
+EXAMPLES = """\
+  ironlaw data llama-3-8b --on h100-sxm --gpus 64 --token-rate 500k --shared-storage 10GB/s
+  ironlaw data --step-time 100ms --batch 256 --sample-size 150KB --memory-size 600KB --transform-time 8ms --on h100-sxm --disk 3.5GB/s
+"""

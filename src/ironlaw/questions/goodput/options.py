@@ -30,3 +30,7 @@ OPTIONS: dict[str, Option] = {
     "repair_time": Option(duration, "repair time of a failed machine: also computes the spare nodes needed", "TIME"),
     "one_in": Option(at_least_one, "accept too few spare nodes one time in N (default 100)", "N"),
 }
+EXAMPLES = """\
+  ironlaw goodput llama-3.1-405b --on h100-sxm --gpus 4096,16384 --tp 8 --pp 16 --global-batch-size 2048 --tokens 15.6T
+  ironlaw goodput --work 54days --parameters 405B --on h100-sxm --gpus 1024,16384,131072 --repair-time 24h
+"""

@@ -18,3 +18,8 @@ OPTIONS: dict[str, Option] = {
     "price": ESTIMATE["price"],
     "node": ESTIMATE["node"],
 }
+EXAMPLES = """\
+  ironlaw inference llama-3-70b --on h100-sxm --gpus 8 --batch 32
+  ironlaw inference deepseek-v3 --on h200-sxm --gpus 16 --batch 64 --weight-dtype fp8 --prompt 4096
+  ironlaw inference llama-3-8b --on rtx-4090 --weight-dtype int4 --explain cache
+"""

@@ -51,3 +51,10 @@ OWN: dict[str, Option] = {
 }
 WITHOUT_EFFECT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
 OPTIONS: dict[str, Option] = {**OWN, **{name: option for name, option in ESTIMATE.items() if name not in WITHOUT_EFFECT}}
+EXAMPLES = """\
+  ironlaw lessons llama-3-8b --on h100-sxm --gpus 64
+  ironlaw lessons llama-2-7b --on rtx-4090 --gpus 1 --recompute none
+  ironlaw lessons llama-3-70b --on a100-sxm-80gb --gpus 256 --tp 8 --pp 4 --most 5 --json
+  ironlaw lessons --gpu-utilization 45% --memory-used 60%
+  ironlaw lessons gpt-3-175b --table checkpoints
+"""

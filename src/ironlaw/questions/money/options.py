@@ -31,3 +31,7 @@ OPTIONS: dict[str, Option] = {
     "network_power": Option(positive("W"), "power of switches per accelerator (default 0)", "POWER"),
     "load": Option(share, "share of the time accelerators compute (default: from the estimate)", "SHARE"),
 }
+EXAMPLES = """\
+  ironlaw money llama-3-70b --on h100-sxm --gpus 512 --tokens 1T
+  ironlaw money --gpu-hours 1.2M --gpus 1024 --on h100-sxm --purchase-price 30000 --utilisation 60%
+"""

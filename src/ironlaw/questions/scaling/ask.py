@@ -216,7 +216,7 @@ def _optima(operations: float, fit: float, ratio: float) -> Table:
 def _mistaken_batch(size: Size) -> Section:
     """The critical batch as the study of ten sites computes it."""
     batch = leaf("mistaken batch", batches.batch_of_parameters, "token", parameters=size.active, seq_len=4096.0)
-    text = f"the study of ten sites gives {_short(batch.value)} tokens: it uses parameters instead of compute, and tokens instead of sequences"
+    text = f"the study of ten sites gives {_short(batch.value)} tokens: it takes parameters for compute and tokens for sequences"
     return Section([text], [batch])
 
 

@@ -29,3 +29,8 @@ OPTIONS: dict[str, Option] = {
     "final_share": Option(positive("1"), "last learning rate of the cosine over the highest (default: 0.1)", "X"),
     "model_of": Option(study, "ten-sites: also the critical batch by the mistaken law of the study of ten sites", "NAME"),
 }
+EXAMPLES = """\
+  ironlaw scaling --compute 5.88e23
+  ironlaw scaling llama-3-8b --tokens 15T --inference-tokens 10T
+  ironlaw scaling --parameters 67B --tokens 2T --global-batch-tokens 18.9M
+"""

@@ -86,3 +86,8 @@ OPTIONS: dict[str, Option] = {
     "model_of": Option(one_of(("ten-sites",)), "ten-sites: a published study of ten sites; takes no other option", "NAME"),
     **{name: ESTIMATE[name] for name in PLAN},
 }  # fmt: skip
+EXAMPLES = """\
+  ironlaw sites llama-3-70b --sites jean-zay,el-capitan --on h100-sxm --gpus 2048 --wan-bandwidth 10GB/s --tokens 1.4T
+  ironlaw sites llama-3-70b --sites lumi,46.02,8.96 --on h100-sxm --gpus 2048 --wan-bandwidth 1GB/s --tokens 1T --every 50 --gradients int8
+  ironlaw sites --model-of ten-sites
+"""

@@ -26,3 +26,8 @@ OPTIONS: dict[str, Option] = {
     "checkpoint_layers": Option(whole, "count by hand with an activation checkpoint every K layers (default: none)", "K"),
     **{name: ESTIMATE[name] for name in PASSED},
 }
+EXAMPLES = """\
+  ironlaw solve llama-3-70b --on h100-sxm --tokens 2T --deadline 60
+  ironlaw solve --parameters 30B --on h100-sxm --tokens 2T --deadline 30 --budget 2M --price 4 --mfu 0.45
+  ironlaw solve llama-3-8b --on h100-sxm --gpus 256 --tokens 1T --deadline 14 --solve-for mfu
+"""

@@ -52,8 +52,13 @@ OPTIONS: dict[str, Option] = {
     "price": ESTIMATE["price"],
     "pue": ESTIMATE["pue"],
     "sites": Option(whole, "spread the accelerators over this many sites: adds the table of their exchange", "N"),
-    **{name: Option(text, f"with --sites: {meaning}, as in ironlaw sites", "X") for name, meaning in EXCHANGE.items()},
+    **{name: Option(text, f"with --sites: {meaning}, as for the verb sites", "X") for name, meaning in EXCHANGE.items()},
     **{name: ESTIMATE[name] for name in PASSED},
 }
 LISTS = ("model", "parameters", "gpus", "tokens", "global_batch_tokens", "seq_len")  # every combination is a row
 SIMPLIFIED = ("parameters", "step_time", "accumulate")
+EXAMPLES = """\
+  ironlaw sweep llama-3-8b,llama-3-70b --on h100-sxm --gpus 256 --tokens 20x --global-batch-tokens 1M,4M,16M
+  ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --seq-len 4096,8192,32768 --global-batch-tokens 4M
+  ironlaw sweep --parameters 70B --on h100-sxm --tokens 20x,20T --global-batch-tokens 8192,1M,32M --step-time 1s --mfu 0.4 --price 2
+"""
