@@ -20,7 +20,7 @@ VERBS = {  # module in the package, and summary
     "compare": ("questions.compare.options", "Compare accelerators for a job: how many, how fast, cost of a token, what binds."),
     "solve": ("questions.solve.options", "Solve for GPUs, time, tokens, MFU or budget, step by step, with common errors checked."),
     "sweep": ("questions.sweep.options", "Tabulate runs over batch sizes, sequence lengths, models, tokens and numbers of GPUs."),
-    "roofline": ("cli.roofline", "Find the roof that limits an operator, a step, a collective or a measurement."),
+    "roofline": ("questions.roofline.options", "Find the roof that limits an operator, a step, a collective or a measurement."),
     "lessons": ("questions.lessons.options", "Try every optimisation on a plan: the gain of each, and which to combine."),
     "money": ("questions.money.options", "Price a run, rented, reserved or owned; its energy and carbon."),
     "goodput": ("questions.goodput.options", "Estimate failures by size and component, and the time lost to checkpoints and restarts."),

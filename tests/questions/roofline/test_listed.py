@@ -8,8 +8,9 @@ import pytest
 
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
-from ironlaw.questions.roofline.ask import CENSUSES, roofline
+from ironlaw.questions.roofline import roofline
 from ironlaw.questions.roofline.listed import LISTS, read_list
+from ironlaw.questions.roofline.options import CENSUSES
 
 NAMES = sorted({path.stem for path in LISTS.glob("*.toml")})
 

@@ -12,12 +12,13 @@ import pytest
 import paths
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
+from ironlaw.estimate import wires
 from ironlaw.estimate.answer import estimate
 from ironlaw.job import PRECISIONS
 from ironlaw.law import activations, flops, kernels, states
-from ironlaw.questions.roofline import ask as package
-from ironlaw.questions.roofline.ask import roofline
-from ironlaw.questions.roofline.census import items
+from ironlaw.question import defaults
+from ironlaw.questions.roofline import options, roofline
+from ironlaw.questions.roofline.census import list_operators
 
 CASES = {case["id"]: case for case in json.loads((paths.DATA / "oracle_roofline.json").read_text(encoding="utf-8"))}
 
@@ -126,9 +127,10 @@ def test_a_collective_of_the_documents():
 
 
 def test_formats_are_those_of_a_plan():
-    assert set(package.DTYPES) == set(PRECISIONS)
-    assert set(package.OPTIMIZERS) == set(states.OPTIMIZERS)
-    assert set(package.ACTIVATIONS + package.NORMS + package.OPTIMIZERS) < set(flops.OPERATIONS)
+    assert set(defaults.PRECISIONS) == set(PRECISIONS)
+    assert set(defaults.OPTIMIZERS) == set(states.OPTIMIZERS)
+    assert set(options.ACTIVATIONS + options.NORMS + defaults.OPTIMIZERS) < set(flops.OPERATIONS)
+    assert set(options.COLLECTIVES) == set(wires.COLLECTIVES)
 
 
 def test_the_default_format_is_one_the_device_has():
@@ -209,6 +211,12 @@ def test_a_measured_rate_above_the_peak_is_flagged():
     assert roofline(**asked, samples_per_second=0.5).feasible
 
 
+def test_a_measured_step_prints_json(capsys):
+    status, out, _ = run(capsys, "gpt2-xl", "--on", "h100-sxm", "--gpus", "8", "--measured", "100s", "--json")
+    assert status == 0
+    assert json.loads(out)["hidden_wire_bytes"] >= 0
+
+
 CENSUS = {"on": "h100-sxm", "gpus": 64, "tp": 4, "pp": 2, "global_batch_size": 128}
 
 
@@ -223,7 +231,7 @@ def test_a_census_adds_up_to_the_step(model):
         assert row["share"] == pytest.approx(float(group.shares[row["roof"]][at]))
     assert found["wire bytes of a step"] == pytest.approx(sum(found["wire_bytes"].values()))
     assert found["wire_bytes"]["scale-up"] > 0
-    assert found["FLOP of a step"] == pytest.approx(sum(item.flop for item in items(group.step.tree, at)))
+    assert found["FLOP of a step"] == pytest.approx(sum(item.flop for item in list_operators(group.step.tree, at)))
 
 
 def test_hand_overs_between_nodes_go_over_the_nic():
@@ -423,7 +431,7 @@ def test_explain(capsys):
 def test_help(capsys):
     status, out, _ = run(capsys, "--help")
     assert status == 0
-    for name in package.OPTIONS:
+    for name in options.OPTIONS:
         assert f"--{name.replace('_', '-')}" in out or name == "model"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,11 +17,12 @@ from ironlaw.estimate.layer.passes import PASSES
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.law import activations, kernels, run
 from ironlaw.question.assumptions import assume
-from ironlaw.questions.answer import Answer, Column, Table, need
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
 from ironlaw.questions.roofline import hidden, roofs
-from ironlaw.terms import BOUNDS, Term, leaf, plain, total
+from ironlaw.questions.roofline.roofs import show
+from ironlaw.terms import BOUNDS, Term, leaf, scalar, total
 
-ROWS = (
+OPERATORS = (
     Column("operator", "operator"),
     Column("where", "where"),
     Column("count", "count", "1"),
@@ -38,7 +39,7 @@ ROOFS = (
     Column("roof", "roof"),
     Column("time", "time", "s"),
     Column("share", "of step", "%"),
-    Column("amount", "moved or done"),
+    Column("amount", "FLOPs or bytes"),
     Column("count", "operations", "1"),
 )
 BATCHES = (
@@ -51,316 +52,277 @@ BATCHES = (
     Column("mfu", "MFU", "%"),
     *(Column(name, name, "%") for name in ("compute", "hbm", "network", "dispatch")),
 )
+NOT_OF_ESTIMATE = ("optimizer", "batch", "measured", "samples_per_second", "baseline", "tolerance")
+PINNED = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "global_batch_size")
 
 
 @dataclass(frozen=True)
-class Item:
-    """An operator of a step on the accelerator that sets the pace: all its runs together."""
+class StepOperator:
+    """All runs of an operator in a step, on the accelerator of the slowest stage."""
 
     operator: str
     where: str
     count: float
     flop: float
-    moved: float  # through HBM
-    wire: float  # bytes an accelerator sends
+    moved: float  # through HBM [B]
+    wire: float  # sent by an accelerator [B]
     time: float
     roof: str
     link: str = ""  # of a collective: scale-up, or nic where it leaves the domain
 
+    def plus(self, other: StepOperator) -> StepOperator:
+        """The runs of both together."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in ("count", "flop", "moved", "wire", "time")}
+        return replace(self, **sums)
 
-def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
-    """The census of a step; a comparison of micro-batch sizes where several are asked."""
-    del question
+    def row(self, step: float) -> dict[str, Any]:
+        """The row of the table, in a step of so many seconds."""
+        return {
+            "operator": self.operator,
+            "where": self.where,
+            "count": self.count,
+            "flop": self.flop or None,
+            "bytes": self.moved or None,
+            "wire_bytes": self.wire or None,
+            "intensity": float(kernels.intensity(self.flop, self.moved)) if self.flop else None,
+            "time": self.time,
+            "share": self.time / step,
+            "roof": self.roof,
+            "link": self.link or None,
+        }
+
+
+def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
+    """The operators of a step; a comparison of micro-batch sizes where several are given."""
     need(values, "on", "gpus")
     if "batch" in values and "micro_batch_size" in values:
         raise QuestionError("give --batch (sizes to compare) or --micro-batch-size, not both")
-    asked = {name: value for name, value in values.items() if name not in _OWN}
+    asked = {name: value for name, value in values.items() if name not in NOT_OF_ESTIMATE}
     if "optimizer" in values:
         if len(values["optimizer"]) > 1:
-            raise QuestionError("with a MODEL --optimizer is a name alone: the model says how many parameters")
+            raise QuestionError("with a MODEL --optimizer is a name alone: the model has the number of parameters")
         asked["optimizer"] = values["optimizer"][0]
     if "batch" in values:
-        asked = _pinned(asked, values["batch"], folders)
+        asked = _pin_plan(asked, values["batch"], folders)
     found = estimate(catalog=folders, **asked)
     group, at = found.place_of(0)
     if not bool(np.all(found.legal)):
         broken = [name for name, column in group.rules.items() if name != "fits" and not np.all(column)]
-        raise QuestionError(
-            f"this plan cannot be: {', '.join(broken) or 'a micro-batch does not divide the batch'} (ironlaw estimate says more)"
-        )
-    if "batch" in values:
-        return _batches(found, values, folders)
-    return _census(group, at, values, folders)
+        rule = f"the rule {', '.join(broken)}" if broken else "a rule: the micro-batch must divide the batch"
+        raise QuestionError(f"this plan breaks {rule} (ironlaw estimate says why)")
+    return _compare_batches(found, values, folders) if "batch" in values else _census(group, at, values, folders)
 
 
-_OWN = ("optimizer", "batch", "measured", "samples_per_second", "baseline", "tolerance")
-
-
-def _pinned(asked: dict[str, Any], batches: tuple[float, ...], folders: tuple[str, ...]) -> dict[str, Any]:
-    """The question for all batches under one plan: that of the largest, so that nothing but the batch differs."""
+def _pin_plan(asked: dict[str, Any], batches: tuple[float, ...], folders: tuple[str, ...]) -> dict[str, Any]:
+    """The question with all batches under the plan of the largest, so that only the batch differs."""
     group, at = estimate(catalog=folders, **asked, micro_batch_size=max(batches)).place_of(0)
-    plan = {name: _at(getattr(group.plan, name), at) for name in _MESH}
-    how = {"sp": _at(group.plan.sp, at) > 0, "recompute": group.recompute[at], "framework": group.job.framework.name}
-    return {**plan, **how, **asked, "micro_batch_size": list(batches)}
+    plan = {name: scalar(getattr(group.plan, name), at) for name in PINNED}
+    rest = {"sp": scalar(group.plan.sp, at) > 0, "recompute": group.recompute[at], "framework": group.job.framework.name}
+    return {**plan, **rest, **asked, "micro_batch_size": list(batches)}
 
 
-_MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "global_batch_size")
-
-
-def items(tree: Term, at: int = 0, nic: float = math.inf) -> list[Item]:
-    """The leaves of a step's tree with what they run, largest first; their times add up to the step. ``nic`` is a NIC's rate."""
-    merged: dict[tuple[str, str, str, str], Item] = {}
+def list_operators(tree: Term, at: int = 0, nic: float = math.inf) -> list[StepOperator]:
+    """The leaves of a step's tree, longest first; their times add up to the step. ``nic`` is the rate of a NIC [B/s]."""
+    merged: dict[tuple[str, str, str, str], StepOperator] = {}
     for node, times, where in _leaves(tree, at, 1.0, ()):
-        time = _at(node.value, at) * times
+        time = scalar(node.value, at) * times
         if not time:
             continue
-        runs = times * (_at(node.times, at))
-        given = {name: _at(plain(value), at) for name, value in node.inputs.items()}
-        wire = wires.bytes_sent(given)
-        new = Item(
-            operator=node.name,
-            where=where,
-            count=runs,
-            flop=given.get("flop", 0.0) * runs,
-            moved=given.get("traffic", 0.0) * runs,
-            wire=wire * runs,
-            time=time,
-            roof=_roof(node, at),
-            link=_link(given, nic),
-        )
-        key = (new.operator, new.where, new.roof, new.link)
-        old = merged.get(key)
-        merged[key] = new if old is None else replace(old, **{f: getattr(old, f) + getattr(new, f) for f in _SUMMED})
-    return sorted(merged.values(), key=lambda item: -item.time)
-
-
-_SUMMED = ("count", "flop", "moved", "wire", "time")
+        runs = times * scalar(node.times, at)
+        given = {name: scalar(value, at) for name, value in node.inputs.items()}
+        operator = StepOperator(
+            node.name, where, runs, given.get("flop", 0.0) * runs, given.get("traffic", 0.0) * runs,
+            wires.bytes_sent(given) * runs, time, _roof(node, at), _link(given, nic),
+        )  # fmt: skip
+        key = (operator.operator, operator.where, operator.roof, operator.link)
+        merged[key] = merged[key].plus(operator) if key in merged else operator
+    return sorted(merged.values(), key=lambda operator: -operator.time)
 
 
 def _link(given: dict[str, float], nic: float) -> str:
-    """The link a collective or message uses: by its ranks outside the domain, or by its rate."""
+    """The link of a collective or message, by its ranks outside the domain or by its rate."""
     if "size" not in given:
         return ""
-    leaves = given["outer_ranks"] > 1.0 if "outer_ranks" in given else given.get("bandwidth", 0.0) <= nic
-    return "nic" if leaves else "scale-up"
+    leaves_domain = given["outer_ranks"] > 1.0 if "outer_ranks" in given else given.get("bandwidth", 0.0) <= nic
+    return "nic" if leaves_domain else "scale-up"
 
 
 def _leaves(node: Term, at: int, times: float, path: tuple[Term, ...]) -> Iterator[tuple[Term, float, str]]:
+    """Every leaf, how often it runs, and where in the step."""
     if not node.parts:
         yield node, times, _place(path)
         return
     for part in node.parts:
-        yield from _leaves(part, at, times * _at(node.times, at), (*path, part))
+        yield from _leaves(part, at, times * scalar(node.times, at), (*path, part))
 
 
 def _place(path: tuple[Term, ...]) -> str:
-    """Where of a step a leaf is: its pass in a layer, or its section."""
+    """Where in a step a leaf is: its pass in a layer, or its section."""
     above = [node for node in path[:-1] if node.key != MICRO_BATCHES]
     return next((node.name for node in above if node.key in PASSES), above[0].name if above else "step")
 
 
 def _roof(node: Term, at: int) -> str:
-    return node.bound if isinstance(node.bound, str) else BOUNDS[int(_at(node.bound, at))] if node.bound is not None else "-"
-
-
-def _at(value: Any, at: int) -> float:
-    array = np.ravel(plain(value))
-    return float(array[at if array.size > 1 else 0])
+    return node.bound if isinstance(node.bound, str) else BOUNDS[int(scalar(node.bound, at))] if node.bound is not None else "-"
 
 
 def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     tree = group.step.tree
-    found = items(tree, at, wires.nic_rate(group.cluster).value)
-    step = _at(tree.value, at)
-    rows = [
-        {
-            "operator": i.operator,
-            "where": i.where,
-            "count": i.count,
-            "flop": i.flop or None,
-            "bytes": i.moved or None,
-            "wire_bytes": i.wire or None,
-            "intensity": float(kernels.intensity(i.flop, i.moved)) if i.flop else None,
-            "time": i.time,
-            "share": i.time / step,
-            "roof": i.roof,
-            "link": i.link or None,
-        }
-        for i in found
-    ]
-    flop = _sum("FLOP of a step", "FLOP", found, "flop")
-    moved = _sum("HBM bytes of a step", "B", found, "moved")
-    wire = _sum("wire bytes of a step", "B", found, "wire")
-    links = {name: sum(i.wire for i in found if i.link == name) for name in ("scale-up", "nic")}
-    over = " and ".join(f"{units.show(size, 'B', 4)} over {name}" for name, size in links.items() if size) or "nothing over wires"
-    sent = sum(i.count for i in found if i.wire)
-    beside = hidden.rows(group, at)
-    more = sum(row["wire_bytes"] or 0.0 for row in beside)
+    operators = list_operators(tree, at, wires.nic_rate(group.cluster).value)
+    overlapped = hidden.list_hidden(group, at)
+    step = scalar(tree, at)
     accelerator, job = group.cluster.accelerator, group.job
+    flop = _sum_operators("FLOP of a step", "FLOP", operators, "flop")
+    moved = _sum_operators("HBM bytes of a step", "B", operators, "moved")
+    wire = _sum_operators("wire bytes of a step", "B", operators, "wire")
+    intensity = leaf("intensity", kernels.intensity, "FLOP/B", flop=flop.value, traffic=moved.value)
     peak = accelerator.peak[job.precision.peak]
-    per_byte = leaf("intensity", kernels.intensity, "FLOP/B", flop=flop.value, traffic=moved.value)
     ridge = leaf("ridge point", kernels.ridge_point, "FLOP/B", peak=peak, bandwidth=accelerator.hbm_bandwidth)
-    model = leaf("step", _as_is, "s", seconds=step)
+    links = {name: sum(operator.wire for operator in operators if operator.link == name) for name in ("scale-up", "nic")}
+    sent = sum(operator.count for operator in operators if operator.wire)
+    overlapped_bytes = sum(row["wire_bytes"] or 0.0 for row in overlapped)
+    over = " and ".join(f"{units.show(size, 'B', 4)} over {name}" for name, size in links.items() if size) or "nothing over wires"
     headline = [
-        f"step {units.show(step, 's', 4)} on each accelerator of the slowest stage: {_show(flop)}, {_show(moved)} through HBM, "
-        f"{_show(per_byte)} (ridge {_show(ridge)})",
-        f"{over} in {sent:,.0f} collectives and hand-overs that are waited for; "
-        + (f"{units.show(more, 'B', 4)} in those that can run beside computation" if more else "none can run beside computation"),
+        f"step {units.show(step, 's', 4)} on each accelerator of the slowest stage: {show(flop)}, {show(moved)} through HBM, "
+        f"{show(intensity)} (ridge {show(ridge)})",
+        f"{over} in {sent:,.0f} collectives and hand-overs without overlap; "
+        + (f"{units.show(overlapped_bytes, 'B', 4)} in those that can overlap" if overlapped_bytes else "none can overlap"),
     ]
-    terms = [model, flop, moved, wire, per_byte, ridge]
-    summary = []
-    for roof in BOUNDS:
-        mine = [i for i in found if i.roof == roof]
-        time = sum(i.time for i in mine)
-        if not time:
-            continue
-        amount = {
-            "compute": (sum(i.flop for i in mine), "FLOP"),
-            "hbm": (sum(i.moved for i in mine), "B"),
-            "network": (wire.value, "B"),
-        }.get(roof)
-        summary.append(
-            {
-                "roof": roof,
-                "time": time,
-                "share": time / step,
-                "amount": units.show(float(amount[0]), amount[1], 4) if amount and amount[0] else "-",
-                "count": sum(i.count for i in mine),
-            }
-        )
-    warnings = list(group.warnings)
-    if not _at(group.memory.fits, at):
+    terms = [leaf("step", _as_estimated, "s", seconds=step), flop, moved, wire, intensity, ridge]
+    warnings, feasible = list(group.warnings), True
+    if not scalar(group.memory.fits, at):
         warnings.append(f"this plan does not fit into the memory of {accelerator.name} (ironlaw estimate says by how much)")
-    possible = True
-    measured = _measured(values, group, at)
+    measured = _measured_step(values, group, at)
     if measured is not None:
-        told, more, possible = _judge(measured, group, at, flop, moved, step)
-        headline, terms = [*headline, told], [*terms, *more]
-        warnings += [] if possible else ["a measured step above the peak is impossible"]
+        sentence, used, feasible = _judge(measured, group, at, flop, moved, step)
+        headline.append(sentence)
+        terms.append(used)
+        warnings += [] if feasible else ["a measured step above the peak is impossible"]
     if "baseline" in values:
-        text, passes = roofs.regression(values)
-        headline, possible = [*headline, text], possible and passes
-    shown = tuple(c for c in ROWS if any(row.get(c.key) is not None for row in rows))
-    tables = [Table("roofs", "Time by roof", ROOFS, summary), Table("hidden", "Beside computation", hidden.COLUMNS, beside)]
-    tables.append(Table("operators", "Operators of a step, longest first", shown, rows))
-    title = f"{job.model.name} on {_at(group.plan.gpus, at):.0f} {accelerator.name}: the roofs of a step"
+        sentence, passes = roofs.compare_with_baseline(values)
+        headline, feasible = [*headline, sentence], feasible and passes
+    rows = [operator.row(step) for operator in operators]
+    tables = [
+        Table("roofs", "Time by roof", ROOFS, _roof_rows(operators, step, scalar(wire))),
+        Table("hidden", "Collectives that overlap computation", hidden.COLUMNS, overlapped),
+        Table("operators", "Operators of a step, longest first", filled_columns(OPERATORS, rows), rows),
+    ]
     return Answer(
-        title,
+        f"{job.model.name} on {scalar(group.plan.gpus, at):.0f} {accelerator.name}: the roofs of a step",
         headline,
         tables,
         terms,
-        {"collectives": sent, "wire_bytes": links, "hidden_wire_bytes": more},
+        {"collectives": sent, "wire_bytes": links, "hidden_wire_bytes": overlapped_bytes},
         group.assumptions,
         warnings,
-        possible,
+        feasible,
         folders,
     )
 
 
-def _sum(name: str, unit: str, found: list[Item], field: str) -> Term:
-    parts = [Term(f"{i.operator}, {i.where}", getattr(i, field), unit) for i in found if getattr(i, field)]
+def _roof_rows(operators: Sequence[StepOperator], step: float, wire: float) -> list[dict[str, Any]]:
+    rows = []
+    for roof in BOUNDS:
+        mine = [operator for operator in operators if operator.roof == roof]
+        time = sum(operator.time for operator in mine)
+        if not time:
+            continue
+        amounts = {
+            "compute": (sum(operator.flop for operator in mine), "FLOP"),
+            "hbm": (sum(operator.moved for operator in mine), "B"),
+            "network": (wire, "B"),
+        }
+        amount, unit = amounts.get(roof, (0.0, ""))
+        rows.append({
+            "roof": roof, "time": time, "share": time / step, "amount": units.show(amount, unit, 4) if amount else "-",
+            "count": sum(operator.count for operator in mine),
+        })  # fmt: skip
+    return rows
+
+
+def _sum_operators(name: str, unit: str, operators: Sequence[StepOperator], field: str) -> Term:
+    parts = [Term(f"{o.operator}, {o.where}", getattr(o, field), unit) for o in operators if getattr(o, field)]
     return total(name, parts, unit=unit)
 
 
-def _as_is(seconds: Any) -> Any:
+def _as_estimated(seconds: Any) -> Any:
     """The step of the estimate (``ironlaw estimate --explain`` has its tree): ``seconds``."""
     return seconds
 
 
-def _measured(values: dict[str, Any], group: Group, at: int) -> float | None:
-    """The measured step: given, or what a rate of sequences says."""
+def _measured_step(values: dict[str, Any], group: Group, at: int) -> float | None:
+    """The measured time of a step: given, or from samples per second."""
     if "measured" in values and "samples_per_second" in values:
         raise QuestionError("give --measured or --samples-per-second, not both")
     if "samples_per_second" in values:
-        return _at(group.plan.global_batch_size, at) / float(values["samples_per_second"])
+        return scalar(group.plan.global_batch_size, at) / float(values["samples_per_second"])
     return values.get("measured")
 
 
-def _judge(measured: float, group: Group, at: int, flop: Term, moved: Term, step: float) -> tuple[str, list[Term], bool]:
-    """What a measured step says: the model's FLOPs against the peak, and the estimate's bytes against the bandwidth."""
-    accelerator, tokens = group.cluster.accelerator, _at(group.plan.global_batch_size * group.plan.seq_len, at)
-    per_token = _at(group.throughput["model_flop_per_second_per_gpu"].value, at) * _at(group.plan.gpus, at) * step / tokens
+def _judge(measured: float, group: Group, at: int, flop: Term, moved: Term, step: float) -> tuple[str, Term, bool]:
+    """A sentence on a measured step, its MFU, and whether it is possible with the FLOPs of this plan."""
+    accelerator, tokens = group.cluster.accelerator, scalar(group.plan.global_batch_size * group.plan.seq_len, at)
+    gpus = scalar(group.plan.gpus, at)
+    per_token = scalar(group.throughput["model_flop_per_second_per_gpu"], at) * gpus * step / tokens
     peak = accelerator.peak[group.job.precision.peak]
-    used = leaf("measured MFU", run.mfu, "1", model_flop=per_token * tokens, seconds=measured, gpus=_at(group.plan.gpus, at), peak=peak)
-    causal = float(used.value) * _at(group.throughput["mfu_causal"].value, at) / _at(group.throughput["mfu"].value, at)
-    bytes_share = float(moved.value) / measured / accelerator.hbm_bandwidth.value
-    terms = [used]
-    told = f"measured step {units.show(measured, 's', 4)}, {measured / step:.3g} times the estimate: MFU {float(used.value):.1%}"
-    share = float(flop.value) / measured / peak.value  # with what the plan recomputes, on the slowest stage
-    if max(causal, share) > 1.0:
-        return (
-            f"{told}: impossible, {max(causal, share):.0%} of the peak by the operations this plan must do; wrong is the rate, the number "
-            "of accelerators, the model or the precision",
-            terms,
-            False,
-        )
-    return f"{told}, HBM at {bytes_share:.0%} of its roof by the estimate's bytes", terms, True
+    used = leaf("measured MFU", run.mfu, "1", model_flop=per_token * tokens, seconds=measured, gpus=gpus, peak=peak)
+    causal = scalar(used) * scalar(group.throughput["mfu_causal"], at) / scalar(group.throughput["mfu"], at)
+    sentence = f"measured step {units.show(measured, 's', 4)}, {measured / step:.3g} times the estimate: MFU {scalar(used):.1%}"
+    share = max(causal, scalar(flop) / measured / peak.value)  # of the model's FLOPs, and of those the slowest stage computes
+    if share > 1.0:
+        wrong = "the rate, the number of accelerators, the model or the precision"
+        return f"{sentence}: impossible, {share:.0%} of the peak by the operations of this plan; wrong is {wrong}", used, False
+    bytes_share = scalar(moved) / measured / accelerator.hbm_bandwidth.value
+    return f"{sentence}, HBM at {bytes_share:.0%} of its roof by the estimate's bytes", used, True
 
 
-def _batches(found: Estimate, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
-    """Micro-batch sizes side by side: what grows with them and what does not."""
+def _compare_batches(found: Estimate, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
+    """Micro-batch sizes side by side, under one plan."""
     for name in ("measured", "samples_per_second", "baseline"):
         if name in values:
-            raise QuestionError(f"--{name.replace('_', '-')} is of one step: give --micro-batch-size instead of --batch")
-    rows = []
-    for row, batch in enumerate(values["batch"]):
-        group, at = found.place_of(row)
-        capacity = group.cluster.accelerator.memory_capacity.value
-        mine = items(group.step.tree, at)
-        rows.append(
-            {
-                "batch": batch,
-                "memory": float(found.device_bytes[row]),
-                "memory_share": float(found.device_bytes[row]) / capacity,
-                "allocated": float(found.allocated_bytes[row]),
-                "fits": bool(found.fits[row]),
-                "intensity": float(kernels.intensity(sum(i.flop for i in mine), sum(i.moved for i in mine))),
-                "step": float(found.step_seconds[row]),
-                "tokens_per_second": float(found.tokens_per_second[row]),
-                "mfu": float(found.mfu[row]),
-                **{name: _at(group.shares[name], at) for name in BOUNDS},
-            }
-        )
+            raise QuestionError(f"--{name.replace('_', '-')} is the time of one step: give --micro-batch-size instead of --batch")
+    rows = [_batch_row(found, row, batch) for row, batch in enumerate(values["batch"])]
     best = max((row for row in rows if row["fits"]), key=lambda row: row["tokens_per_second"], default=None)
-    headline = (
-        ["none of these batches fits"]
-        if best is None
-        else [f"fastest that fits: {best['batch']:.0f} at {best['tokens_per_second']:,.0f} tokens/s"]
-    )
+    headline = ["none of these batches fits"]
+    if best is not None:
+        headline = [f"fastest that fits: {best['batch']:.0f} at {best['tokens_per_second']:,.0f} tokens/s"]
     terms: list[Term] = []
     if len(rows) > 1:
         low, high = min(rows, key=lambda r: r["batch"]), max(rows, key=lambda r: r["batch"])
         each = leaf(
-            "memory of a sequence", _slope, "B", low=low["allocated"], high=high["allocated"], sequences=high["batch"] - low["batch"]
-        )
-        once = low["allocated"] - low["batch"] * float(each.value)
-        whole = leaf("memory", activations.batch_memory, "B", batch=high["batch"], per_sequence=each.value, fixed=once)
-        headline.append(
-            f"a sequence more keeps {_show(each)}; {units.show(once, 'B', 4)} do not grow with the batch: "
-            "weights, gradients and states are held once"
-        )
+            "memory of a sequence", _memory_per_sequence, "B", low=low["allocated"], high=high["allocated"],
+            sequences=high["batch"] - low["batch"],
+        )  # fmt: skip
+        fixed = low["allocated"] - low["batch"] * scalar(each)
+        whole = leaf("memory", activations.batch_memory, "B", batch=high["batch"], per_sequence=each.value, fixed=fixed)
+        headline.append(f"each further sequence takes {show(each)}; {units.show(fixed, 'B', 4)} do not grow: weights, gradients and states")
         terms = [each, whole]
     group, _ = found.place_of(0)
     notes = list(group.assumptions)
     assume(notes, "plan", f"that of micro-batch {max(values['batch']):.0f} for all", "chosen")
     title = f"{group.job.model.name} on {group.cluster.accelerator.name}: micro-batch sizes"
-    return Answer(
-        title,
-        headline,
-        [Table("batches", "By micro-batch size", BATCHES, rows)],
-        terms,
-        {},
-        notes,
-        group.warnings,
-        best is not None,
-        folders,
-    )
+    tables = [Table("batches", "By micro-batch size", BATCHES, rows)]
+    return Answer(title, headline, tables, terms, {}, notes, group.warnings, best is not None, folders)
 
 
-def _slope(low: Any, high: Any, sequences: Any) -> Any:
-    """Memory from one batch to another: ``(high - low) / sequences``."""
+def _batch_row(found: Estimate, row: int, batch: float) -> dict[str, Any]:
+    group, at = found.place_of(row)
+    operators = list_operators(group.step.tree, at)
+    memory = float(found.device_bytes[row])
+    return {
+        "batch": batch,
+        "memory": memory,
+        "memory_share": memory / group.cluster.accelerator.memory_capacity.value,
+        "allocated": float(found.allocated_bytes[row]),
+        "fits": bool(found.fits[row]),
+        "intensity": float(kernels.intensity(sum(o.flop for o in operators), sum(o.moved for o in operators))),
+        "step": float(found.step_seconds[row]),
+        "tokens_per_second": float(found.tokens_per_second[row]),
+        "mfu": float(found.mfu[row]),
+        **{name: scalar(group.shares[name], at) for name in BOUNDS},
+    }
+
+
+def _memory_per_sequence(low: Any, high: Any, sequences: Any) -> Any:
+    """Bytes per further sequence, from two batch sizes: ``(high - low) / sequences``."""
     return (high - low) / sequences
-
-
-def _show(term: Term) -> str:
-    return units.show(float(term.value), term.unit, 4)

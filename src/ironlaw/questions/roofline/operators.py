@@ -1,9 +1,9 @@
-"""Operators: their FLOPs and least bytes as terms."""
+"""Operators with their FLOPs and least bytes as Terms."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, masks, traffic
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.question.options import duration, whole
-from ironlaw.questions.roofline.ask import OPERATORS, OPTIONS
+from ironlaw.questions.roofline.options import OPERATORS, OPTIONS
 from ironlaw.terms import Term, leaf, total
 
 GATED = ("swiglu", "geglu")
@@ -21,7 +21,7 @@ GATED = ("swiglu", "geglu")
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """One operator. ``vector`` work runs beside the matrix units; ``grid`` is the result of a matrix product, which is tiled."""
+    """One operator. ``vector`` work runs on vector units; ``grid`` is the size of a matrix product's result, which is tiled."""
 
     name: str
     flop: Term
@@ -35,15 +35,19 @@ class Operator:
     shape: tuple[float, ...] = ()  # of attention: batch, heads, sequence, head width
 
 
-def element(name: str) -> float:
-    """Bytes of an element of a format, its scale factors counted in."""
-    return PRECISIONS[name].operand_bytes
+def element_bytes(dtype: str) -> float:
+    """Bytes of an element of a format, with its share of the scales."""
+    return PRECISIONS[dtype].operand_bytes
 
 
-def of(kind: str, shape: Any, values: Mapping[str, Any], batch: float = 1.0) -> list[Operator]:
-    """The operators of a kind and shape; attention is two, the ways to run it."""
-    made: list[Operator] = _MAKERS[kind](shape, values, batch)
-    return made
+def tensor_bytes(name: str, elements: float, dtype: str) -> Term:
+    """Bytes of a tensor that is read or written once."""
+    return leaf(name, traffic.elementwise, "B", elements=elements, bytes_per_element=element_bytes(dtype), passes=1.0)
+
+
+def make_operators(kind: str, shape: Any, values: Mapping[str, Any], batch: float = 1.0) -> list[Operator]:
+    """The operators of a kind and shape: one; for attention two, flash and standard."""
+    return MAKERS[kind](shape, values, batch)
 
 
 def _dtypes(values: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -53,9 +57,9 @@ def _dtypes(values: Mapping[str, Any]) -> tuple[str, str, str]:
 def _gemm(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
     (m, k, n), (a, b, c) = shape, _dtypes(values)
     m = m * batch
-    result = element(c) * (2.0 if values.get("beta") else 1.0)  # C is read before it is added to
-    moved = leaf("bytes", traffic.gemm, "B", m=m, n=n, k=k, bytes_a=element(a), bytes_b=element(b), bytes_c=result)
-    computed = max((a, b), key=element)  # mixed operands compute in the wider format
+    result = element_bytes(c) * (2.0 if values.get("beta") else 1.0)  # C is read before it is added to
+    moved = leaf("bytes", traffic.gemm, "B", m=m, n=n, k=k, bytes_a=element_bytes(a), bytes_b=element_bytes(b), bytes_c=result)
+    computed = max((a, b), key=element_bytes)  # mixed operands compute in the wider format
     return [Operator(f"gemm {m:.0f} x {k:.0f} x {n:.0f}", leaf("FLOP", flops.gemm, "FLOP", m=m, n=n, k=k), moved, computed, grid=(m, n))]
 
 
@@ -67,36 +71,35 @@ def _attention(shape: Any, values: Mapping[str, Any], batch: float) -> list[Oper
         raise QuestionError(f"--kv-heads {kv:.0f} does not divide the {heads:.0f} heads of --attention")
     seen = float(masks.attended_length(seq_len, 0.0)) if values.get("causal", True) else seq_len
     core = {"batch": b, "seq_len": seq_len, "num_attention_heads": heads, "head_dim": width}
-    flash = leaf("bytes", traffic.flash_attention, "B", **core, num_key_value_heads=kv, bytes_per_element=element(dtype))
-    stored = leaf("bytes", traffic.unfused_attention, "B", **core, bytes_per_element=element(dtype), passes=4.0)
+    size = element_bytes(dtype)
+    flash = leaf("bytes", traffic.flash_attention, "B", **core, num_key_value_heads=kv, bytes_per_element=size)
+    standard = leaf("bytes", traffic.unfused_attention, "B", **core, bytes_per_element=size, passes=4.0)
     return [
         Operator(
-            f"flash attention, {seq_len:.0f} tokens",
-            leaf("FLOP", flops.attention_core, "FLOP", key_length=seen, **core),
-            flash,
+            f"{kernel} attention, {seq_len:.0f} tokens",
+            leaf("FLOP", flops.attention_core, "FLOP", key_length=keys, **core),
+            moved,
             dtype,
             shape=(b, heads, seq_len, width),
-        ),
-        Operator(
-            f"standard attention, {seq_len:.0f} tokens",
-            leaf("FLOP", flops.attention_core, "FLOP", key_length=seq_len, **core),
-            stored,
-            dtype,
-            shape=(b, heads, seq_len, width),
-        ),
+        )
+        for kernel, keys, moved in (("flash", seen, flash), ("standard", seq_len, standard))
     ]
 
 
-def _elementwise(name: str, shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
-    rows, width = shape
+def _elementwise(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+    name, rows, width = shape
     elements, dtype = rows * width * batch, _dtypes(values)[0]
     passes = values.get("passes", 3.0 if name in GATED else 2.0)  # a gate is a second tensor to read
-    moved = leaf("bytes", traffic.elementwise, "B", elements=elements, bytes_per_element=element(dtype), passes=passes)
+    moved = leaf("bytes", traffic.elementwise, "B", elements=elements, bytes_per_element=element_bytes(dtype), passes=passes)
     work = leaf("FLOP", flops.elementwise, "FLOP", elements=elements, operations=flops.OPERATIONS[name])
     return [Operator(f"{name} {rows * batch:.0f} x {width:.0f}", work, moved, dtype, vector=True)]
 
 
-def _optimizer(shape: Any, *_unused: Any) -> list[Operator]:
+def _softmax(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+    return _elementwise(("softmax", *shape), values, batch)
+
+
+def _optimizer(shape: Any, _values: Mapping[str, Any], _batch: float) -> list[Operator]:
     if len(shape) < 2:
         raise QuestionError(f"--optimizer {shape[0]} needs how many parameters it updates: --optimizer {shape[0]},7B")
     name, parameters = shape
@@ -108,61 +111,56 @@ def _optimizer(shape: Any, *_unused: Any) -> list[Operator]:
 def _conv(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
     b, channels, height, width, out, side, *rest = shape
     b = b * batch
-    stride, padding = (*rest, 1.0, 0.0)[:2] if len(rest) < 2 else rest
+    stride, padding = (*rest, 1.0, 0.0)[:2]
     if min(height, width) + 2.0 * padding < side:
         raise QuestionError(f"--conv: a kernel of {side:.0f} does not fit into an image of {height:.0f} x {width:.0f}")
     a, w, c = _dtypes(values)
     rows, columns = (float(flops.convolved_extent(extent + 2.0 * padding, side, stride, 0.0)) for extent in (height, width))
     m, n, k = b * rows * columns, out, channels * side * side
-    parts = [
-        leaf(name, traffic.elementwise, "B", elements=elements, bytes_per_element=element(dtype), passes=1.0)
-        for name, elements, dtype in (("input", b * channels * height * width, a), ("kernel", n * k, w), ("output", m * n, c))
-    ]
+    parts = [tensor_bytes("input", b * channels * height * width, a), tensor_bytes("kernel", n * k, w), tensor_bytes("output", m * n, c)]
     work = leaf("FLOP", flops.gemm, "FLOP", m=m, n=n, k=k)
     return [Operator(f"conv {side:.0f} x {side:.0f} to {rows:.0f} x {columns:.0f}", work, total("bytes", parts), a, grid=(m, n))]
 
 
-_MAKERS: dict[str, Any] = {
+MAKERS: dict[str, Callable[[Any, Mapping[str, Any], float], list[Operator]]] = {
     "gemm": _gemm,
     "attention": _attention,
-    "norm": lambda shape, values, batch: _elementwise(shape[0], shape[1:], values, batch),
-    "softmax": lambda shape, values, batch: _elementwise("softmax", shape, values, batch),
-    "activation": lambda shape, values, batch: _elementwise(shape[0], shape[1:], values, batch),
+    "norm": _elementwise,
+    "softmax": _softmax,
+    "activation": _elementwise,
     "optimizer": _optimizer,
     "conv": _conv,
 }
 COLUMNS = ("name", "operator", "shape", "dtype", "count", "measured")
 
 
-def of_file(path: str, values: Mapping[str, Any]) -> list[Operator]:
-    """The operators of a CSV, one a line: ``operator`` and ``shape`` as the options of the command line take them, shape joined by x."""
+def read_operators(path: str, values: Mapping[str, Any]) -> list[Operator]:
+    """The operators of a CSV file, one a line: ``operator`` and ``shape`` as on the command line, the shape joined by x."""
     try:
         with Path(path).expanduser().open(encoding="utf-8-sig", newline="") as file:
             lines = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or 'not a CSV of text'}") from None
-    found: list[Operator] = []
-    for number, line in enumerate(lines, 2):
-        found += _of_line(line, values, f"line {number} of {path}")
-    if not found:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or 'not a CSV text file'}") from None
+    operators = [_read_line(line, values, f"line {number} of {path}") for number, line in enumerate(lines, 2)]
+    if not operators:
         raise InputError(f"{path}: no operators; the columns are {', '.join(COLUMNS)}")
-    return found
+    return operators
 
 
-def _of_line(line: Mapping[Any, Any], values: Mapping[str, Any], where: str) -> list[Operator]:
+def _read_line(line: Mapping[Any, Any], values: Mapping[str, Any], where: str) -> Operator:
     given = {str(key).strip().lower(): value.strip() for key, value in line.items() if isinstance(value, str) and value.strip()}
     for key in (str(key).strip().lower() for key in line):
         if key not in COLUMNS:
             raise UnknownNameError("column", key, COLUMNS, where)
     kind = given.get("operator", "")
-    if kind not in OPERATORS or kind == "shapes":
-        raise UnknownNameError("operator", kind, [name for name in OPERATORS if name != "shapes"], where)
+    if kind not in OPERATORS:
+        raise UnknownNameError("operator", kind, OPERATORS, where)
     if "shape" not in given:
         raise QuestionError(f"{where} has no shape")
     shape = OPTIONS[kind].read(given["shape"], f"shape in {where}")
     if "dtype" in given:
         values = {**values, "dtype": OPTIONS["dtype"].read(given["dtype"], f"dtype in {where}")}
-    made = of(kind, shape, values)[:1]  # attention in a list is the flash kernel
+    operator = make_operators(kind, shape, values)[0]  # attention in a file is the flash kernel
     count = whole(given["count"], f"count in {where}") if "count" in given else 1.0
     measured = duration(given["measured"], f"measured in {where}") if "measured" in given else None
-    return [replace(one, name=given.get("name", one.name), count=count, measured=measured) for one in made]
+    return replace(operator, name=given.get("name", operator.name), count=count, measured=measured)

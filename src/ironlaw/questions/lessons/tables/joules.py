@@ -10,6 +10,8 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.law import energy
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.lessons.tables import dense_peak, read_numbers, sourced
+from ironlaw.questions.roofline.ask import ask as ask_roofline
+from ironlaw.questions.roofline.options import QUESTIONS
 from ironlaw.terms import Term, leaf, total
 
 HBM2E = "memory traffic is counted as HBM2E, the newest memory with a public number"
@@ -57,10 +59,8 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
 
 def _step(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, ...]) -> tuple[Table, list[str], list[Term]]:
     """Bytes of the step's operators times energy per byte, beside the board's power for the time of the step."""
-    from ironlaw.questions.roofline.ask import QUESTIONS
-    from ironlaw.questions.roofline.ask import ask as ask_roofline
 
-    asked = {name: value for name, value in values.items() if name in QUESTIONS["model"][1] or name == "model"}
+    asked = {name: value for name, value in values.items() if name in QUESTIONS["model"].takes or name == "model"}
     census = ask_roofline(asked, folders)
     device = load.record("accelerators", values["on"], folders)
     sent = dict.fromkeys(("scale-up", "nic"), 0.0)

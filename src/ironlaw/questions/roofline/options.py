@@ -1,0 +1,182 @@
+"""Options of ``ironlaw roofline``, readers of their values, and the questions it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ironlaw.errors import UnknownNameError, ValueRangeError
+from ironlaw.question import defaults
+from ironlaw.question.options import OPTIONS as ESTIMATE
+from ironlaw.question.options import Option, duration, one_of, positive, switch, text, whole
+from ironlaw.question.readers import list_of
+
+ACTIVATIONS = ("relu", "relu2", "tanh", "sigmoid", "silu", "gelu", "gelu-tanh", "swiglu", "geglu")
+NORMS = ("rmsnorm", "layernorm")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+# names of the operator lists in roofline/lists
+CENSUSES = {"resnet50": "resnet-50", "resnet-50": "resnet-50", "dlrm": "dlrm", "unet": "stable-diffusion-unet"}
+CENSUSES |= {"stable-diffusion-unet": "stable-diffusion-unet"}
+
+
+def sizes(*names: str, more: tuple[str, ...] = ()) -> Callable[[Any, str], tuple[float, ...]]:
+    """A reader of one whole number for each name, joined by commas or x; those of ``more`` are optional, and the last may be 0."""
+
+    def read(value: Any, flag: str) -> tuple[float, ...]:
+        given = list(value) if isinstance(value, (list, tuple)) else [item.strip() for item in str(value).replace("x", ",").split(",")]
+        if not len(names) <= len(given) <= len(names) + len(more):
+            raise ValueRangeError(f"{flag} is {value}, must be {','.join(names)}{''.join(f'[,{name}]' for name in more)}")
+        return tuple(0.0 if str(item) in ("0", "0.0") and at >= len(names) + 1 else whole(item, flag) for at, item in enumerate(given))
+
+    return read
+
+
+def named_sizes(known: tuple[str, ...], default: str, *names: str, alone: bool = False) -> Callable[[Any, str], tuple[Any, ...]]:
+    """A reader of ``[NAME,]sizes``; ``alone`` allows the name without sizes."""
+    read_sizes = sizes(*names)
+
+    def read(value: Any, flag: str) -> tuple[Any, ...]:
+        given = [value] if isinstance(value, (int, float)) else list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
+        first = str(given[0]).strip().lower()
+        if first in known:
+            if len(given) == 1 and not alone:
+                raise ValueRangeError(f"{flag} is {value}, must be [NAME,]{','.join(names)}")
+            return (first, *(read_sizes(given[1:] if len(given) > 2 else given[1], flag) if len(given) > 1 else ()))
+        if first[:1].isalpha():
+            raise UnknownNameError(flag, str(given[0]), known)
+        return (default, *read_sizes(given if len(given) > 1 else given[0], flag))
+
+    return read
+
+
+def dtypes(value: Any, flag: str) -> tuple[str, str, str]:
+    """Read one format for all operands, or three: first operand, second operand, result."""
+    given = list_of(one_of(defaults.PRECISIONS))(value, flag)
+    if len(given) not in (1, 3):
+        raise ValueRangeError(f"{flag} is {value}, must be one format, or three: of A, B and C")
+    return (given[0], given[0], given[0]) if len(given) == 1 else (given[0], given[1], given[2])
+
+
+def rate_pair(value: Any, flag: str) -> tuple[float, float]:
+    """Read A/B, the rates of two devices."""
+    first, slash, second = value.partition("/") if isinstance(value, str) else (value[0], "/", value[1])
+    if not slash:
+        raise ValueRangeError(f"{flag} is {value}, must be rates A/B of the two devices, such as 20/34")
+    return positive("1")(first, flag), positive("1")(second, flag)
+
+
+def times_at_sizes(value: Any, flag: str) -> tuple[tuple[float, float], ...]:
+    """Read a comma list of SIZE:TIME with at least two sizes, sorted."""
+    points = tuple(sorted(list_of(_time_at_size)(value, flag)))
+    if len({size for size, _ in points}) < 2:
+        raise ValueRangeError(f"{flag} is {value}, must have at least two different sizes")
+    return points
+
+
+def _time_at_size(value: Any, flag: str) -> tuple[float, float]:
+    size, colon, time = value.partition(":") if isinstance(value, str) else (value[0], ":", f"{value[1]}s")
+    if not colon:
+        raise ValueRangeError(f"{flag} is {value}, must be SIZE:TIME pairs, such as 1:10ms,1.5:14ms")
+    return positive("1")(size, flag), duration(time.strip(), flag)
+
+
+STEP = (  # options of an estimate that set the step of a MODEL
+    "gpus", "node", "fabric", "framework", "seq_len", "micro_batch_size", "global_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "etp",
+    "dp_replicate", "dp_shard", "zero", "recompute", "precision", "overlap", "flash_attention", "attention_kernel", "cuda_graphs",
+    "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "scale_up_size", "nic_bandwidth",
+)  # fmt: skip
+OPTIONS: dict[str, Option] = {
+    "model": Option(ESTIMATE["model"].read, "a model: every operator of its training step", "MODEL"),
+    "on": ESTIMATE["on"],
+    "gemm": Option(sizes("M", "K", "N"), "matrix product (M, K) x (K, N)", "M,K,N"),
+    "attention": Option(sizes("B", "A", "S", "D"), "flash and standard attention: batch, heads, sequence, head width", "B,A,S,D"),
+    "norm": Option(named_sizes(NORMS, NORMS[0], "TOKENS", "WIDTH"), "rmsnorm (default) or layernorm: tokens, width", "[NAME,]T,H"),
+    "softmax": Option(sizes("ROWS", "COLUMNS"), "softmax: rows, columns", "R,C"),
+    "activation": Option(
+        named_sizes((*ACTIVATIONS, "all"), ACTIVATIONS[0], "TOKENS", "WIDTH"),
+        f"activation function: tokens, width; {', '.join(ACTIVATIONS)}, or all side by side",
+        "NAME,T,W",
+    ),
+    "optimizer": Option(
+        named_sizes(defaults.OPTIMIZERS, defaults.OPTIMIZER, "PARAMETERS", alone=True),
+        f"optimizer step: parameters (default {defaults.OPTIMIZER}); with a MODEL the name alone",
+        "[NAME,]N",
+    ),
+    "conv": Option(
+        sizes("B", "C", "H", "W", "OUT", "K", more=("STRIDE", "PADDING")),
+        "convolution: batch, channels, height, width, output channels, kernel side",
+        "B,C,H,W,OUT,K[,S[,P]]",
+    ),
+    "shapes": Option(text, "CSV file of operators: columns operator, shape; optional name, dtype, count, measured", "FILE"),
+    "census": Option(text, "network as a list of operators: resnet-50, dlrm, unet (of Stable Diffusion 1), or a TOML file", "NAME"),
+    "dtype": Option(dtypes, "format of the operands (default bf16, or fp16 on devices without it), or three: of A, B and C", "NAME[,B,C]"),
+    "beta": Option(switch, "add the product to C, which is read too (default off)", "on|off"),
+    "causal": Option(switch, "causal mask (default on)", "on|off"),
+    "lengths": Option(list_of(whole), "sequence lengths of attention to compare, instead of S", "LIST"),
+    "kv_heads": Option(whole, "heads of keys and values (default: as many as of queries)"),
+    "on_chip": Option(positive("B"), "on-chip memory of a flash block: prints the published bound of its traffic", "SIZE"),
+    "passes": Option(positive("1"), "times a tensor crosses HBM (default: read once and written once, fused)", "X"),
+    "batch": Option(list_of(whole), "batches to compare: multiplies rows; with a MODEL, micro-batch sizes", "LIST"),
+    "tile": Option(sizes("M", "N"), "tile of a matrix product, for waves (default 128,256)", "M,N"),
+    "multiprocessors": Option(whole, "multiprocessors of the device (default: the catalogue's)"),
+    "peak": Option(positive("FLOP/s"), "peak rate (default: the catalogue's)", "RATE"),
+    "bandwidth": Option(positive("B/s"), "HBM bandwidth (default: the catalogue's)", "RATE"),
+    "measured": Option(duration, "measured time of the operator, collective or step: names the roof it is near", "TIME"),
+    "samples_per_second": Option(positive("1"), "with a MODEL or --census: measured samples per second of all accelerators", "X"),
+    "baseline": Option(duration, "known-good time: exit status 1 if --measured is slower by more than --tolerance", "TIME"),
+    "tolerance": Option(positive("1"), "share by which two equal numbers may differ (default 5%)", "X"),
+    "collective": Option(one_of(COLLECTIVES), ", ".join(COLLECTIVES), "NAME"),
+    "size": Option(positive("B"), "bytes of a collective's whole tensor, such as 22.1MB", "SIZE"),
+    "ranks": Option(whole, "ranks of a collective, next to each other"),
+    "count": Option(whole, "runs of a collective: also prints the time of all (default 1)"),
+    "ratio": Option(list_of(rate_pair), "measured speeds of --on and --against, such as 20/34,20/33: which roof explains them", "A/B"),
+    "against": Option(text, "the other accelerator of --ratio", "ACCELERATOR"),
+    "against_bandwidth": Option(positive("B/s"), "HBM bandwidth of --against (default: the catalogue's)", "RATE"),
+    "scaling": Option(times_at_sizes, "times at sizes, such as 1:10ms,1.2:11ms,1.5:14ms: the exponent of time over size", "SIZE:TIME,.."),
+    "plot": Option(switch, "draw the roofline (default off)", "on|off"),
+    **{name: ESTIMATE[name] for name in STEP},
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: the module of ``roofline`` that answers it, and the options it takes besides its own."""
+
+    module: str
+    takes: frozenset[str]
+
+
+def _question(module: str, *options: str | frozenset[str]) -> Question:
+    return Question(module, frozenset().union(*({option} if isinstance(option, str) else option for option in options)))
+
+
+ROOFS = frozenset({"on", "node", "fabric", "framework", "peak", "bandwidth", "plot"})
+MEASURED = frozenset({"measured", "baseline", "tolerance"})
+ONE_OPERATOR = ROOFS | MEASURED | {"dtype", "batch", "multiprocessors"}
+QUESTIONS: dict[str, Question] = {
+    "model": _question("census", "on", "optimizer", "batch", "samples_per_second", MEASURED, frozenset(STEP)),
+    "gemm": _question("operator", ONE_OPERATOR, "beta", "tile"),
+    "attention": _question("operator", ONE_OPERATOR, "causal", "kv_heads", "on_chip", "lengths"),
+    "norm": _question("operator", ONE_OPERATOR, "passes"),
+    "softmax": _question("operator", ONE_OPERATOR, "passes"),
+    "activation": _question("operator", ONE_OPERATOR, "passes"),
+    "optimizer": _question("operator", ONE_OPERATOR - {"batch", "dtype"}),
+    "conv": _question("operator", ONE_OPERATOR, "tile"),
+    "shapes": _question("operator", ONE_OPERATOR - MEASURED - {"batch"}, "tile", "causal"),
+    "census": _question("listed", ONE_OPERATOR - {"multiprocessors", "plot"}, "optimizer", "samples_per_second"),
+    "collective": _question("links", "on", "node", "fabric", "size", "ranks", "count", "scale_up_size", "nic_bandwidth", MEASURED),
+    "ratio": _question("ratio", "on", "against", "bandwidth", "against_bandwidth", "precision", "tolerance"),
+    "scaling": _question("exponent", "tolerance"),
+    "on": _question("device", ROOFS, "dtype"),  # asked where none of the others is
+}
+OPERATORS = tuple(name for name, question in QUESTIONS.items() if question.module == "operator" and name != "shapes")
+EXAMPLES = """\
+  ironlaw roofline --on h100-sxm
+  ironlaw roofline --gemm 2160,5120,5120 --on h200-sxm --measured 150us
+  ironlaw roofline --attention 1,1,4096,64 --on a100-sxm-80gb --causal off
+  ironlaw roofline gpt2-xl --on v100-sxm-32gb --gpus 8
+  ironlaw roofline --collective all_reduce --size 22.1184MB --ranks 2 --on h200-sxm --measured 0.113ms
+  ironlaw roofline --ratio 20/34,20/33 --on h200-sxm --against b200-sxm
+  ironlaw roofline --scaling 1:50ms,1.1:55ms,1.5:75ms
+"""

@@ -1,0 +1,100 @@
+"""The roof that explains the ratio of speeds measured on two devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ironlaw import units
+from ironlaw.catalog import load
+from ironlaw.errors import UnsupportedError
+from ironlaw.estimate.bind.cluster import bind_precision
+from ironlaw.job import PRECISIONS
+from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.questions.answer import Answer, Column, Table, need
+from ironlaw.questions.roofline.roofs import TOLERANCE, given_rate
+from ironlaw.terms import leaf, plain, scalar
+
+NOT_ONLY_BANDWIDTH = (
+    "a compute-bound product is proportional to its rows too, so proportional time alone does not prove a bandwidth limit: "
+    "compare the intensity with the ridge point (roofline --gemm)"
+)
+
+
+def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
+    """The datasheet ratios that agree with the measured ratio."""
+    need(values, "on", "against")
+    notes: Assumptions = []
+    tolerance = values.get("tolerance", TOLERANCE)
+    if "tolerance" not in values:
+        assume(notes, "tolerance", TOLERANCE, "default")
+    one, other = (load.record("accelerators", values[name], folders) for name in ("on", "against"))
+    name = values.get("precision") or bind_precision(one.name, folders)
+    peak = PRECISIONS[name].peak
+    for record in (one, other):
+        if peak not in record.peak:
+            raise UnsupportedError(f"--precision {name}: {record.name} has no such rate; it has {', '.join(record.peak)}")
+    hbm = [
+        given_rate(values[option], "B/s") if option in values else record.hbm_bandwidth
+        for option, record in (("bandwidth", one), ("against_bandwidth", other))
+    ]
+    pairs: dict[str, tuple[Any, Any, str]] = {
+        "HBM bandwidth": (hbm[0], hbm[1], "B/s"),
+        f"{name} FLOP/s": (one.peak[peak], other.peak[peak], "FLOP/s"),
+    }
+    if one.scale_up_bandwidth is not None and other.scale_up_bandwidth is not None:
+        pairs["scale-up bandwidth"] = (one.scale_up_bandwidth, other.scale_up_bandwidth, "B/s")
+    measured = [leaf(f"measured {first:g}/{second:g}", _quotient, "1", first=first, second=second) for first, second in values["ratio"]]
+    low, high = min(scalar(term) for term in measured), max(scalar(term) for term in measured)
+    ratios = [leaf(f"{what} ratio", _quotient, "1", first=first, second=second) for what, (first, second, _) in pairs.items()]
+    rows = []
+    for term, (what, (first, second, unit)) in zip(ratios, pairs.items(), strict=True):
+        ratio = scalar(term)
+        off = max(low / ratio, ratio / high, 1.0) - 1.0  # from the nearer end of the measured range
+        rows.append({
+            "what": what, "ratio": ratio, "off": off, "follows": off <= tolerance, "first": units.show(plain(first), unit, 4),
+            "second": units.show(plain(second), unit, 4),
+        })  # fmt: skip
+    follows = [str(row["what"]) for row in rows if row["follows"]]
+    speeds = values["ratio"][0]
+    moved = [
+        leaf(f"bytes each on {record.name}", _quotient, "B", first=rate, second=speed)
+        for record, rate, speed in zip((one, other), hbm, speeds, strict=True)
+    ]
+    measured_range = f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
+    headline = [
+        f"measured {one.name} over {other.name}: {measured_range}; {_verdict(follows)}",
+        "if HBM were the roof, one sample, frame or step (whatever was counted) would move "
+        + " and ".join(f"{scalar(term) / 1e9:,.4g} GB on {record.name}" for term, record in zip(moved, (one, other), strict=True)),
+    ]
+    columns = (
+        Column("what", "roof"),
+        Column("first", one.name),
+        Column("second", other.name),
+        Column("ratio", "ratio", "1"),
+        Column("off", "off by", "%"),
+        Column("follows", "agrees"),
+    )
+    return Answer(
+        "What explains a speed ratio",
+        headline,
+        [Table("ratios", "Ratios", columns, rows)],
+        [*measured, *ratios, *moved],
+        {"ratio_low": low, "ratio_high": high, "follows": follows},
+        notes,
+        [NOT_ONLY_BANDWIDTH] if "HBM bandwidth" in follows else [],
+        bool(follows),
+        folders,
+    )
+
+
+def _verdict(follows: list[str]) -> str:
+    if len(follows) == 1:
+        return f"it agrees with {follows[0]}: a strong hint, not a proof"
+    if follows:
+        return f"it agrees with {' and '.join(follows)}: these two devices cannot tell them apart"
+    return "it agrees with none of them: overhead, the network or the input sets the speed, or different roofs on the two"
+
+
+def _quotient(first: Any, second: Any) -> Any:
+    """One over the other: ``first / second``."""
+    return first / second
