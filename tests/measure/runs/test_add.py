@@ -15,8 +15,8 @@ def test_a_diagnosis_added_again_names_the_label_it_replaces(ask, tmp_path):
     diagnosis.write_text(ask("diagnose", TRACE, "--json")[1])
     assert "warning" not in ask("runs", "add", diagnosis, "--label", "main", "--store", store)[1]
     again = ask("runs", "add", diagnosis, "--label", "candidate", "--store", store)[1]
-    assert "it was labelled main, which no longer names it" in again
-    assert "no longer" not in ask("runs", "add", diagnosis, "--label", "candidate", "--store", store)[1]
+    assert "its label was main and is now replaced" in again
+    assert "replaced" not in ask("runs", "add", diagnosis, "--label", "candidate", "--store", store)[1]
 
 
 def test_a_number_beyond_floats_is_refused_before_it_is_stored(ask, tmp_path):
