@@ -28,6 +28,7 @@ def test_the_questions_are_found():
 @pytest.mark.parametrize("verb", QUESTIONS)
 def test_csv_holds_the_numbers_of_the_json(verb, capsys):
     told = json.loads(printed(capsys, example(verb), "--json"))
+    assert {"schema_version", "tool_version", "catalog_hash", "assumptions", "warnings"} <= set(told)
     text = printed(capsys, example(verb), "--format", "csv")
     blocks = text.strip("\n").split("\n\n")
     for block in blocks:
