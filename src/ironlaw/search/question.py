@@ -6,46 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.checks import MEANING
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.options import OPTIONS, Option, flag, is_column, one_of, positive, price, read_options, switch, text, whole
+from ironlaw.question.readers import amount, days, money
 from ironlaw.search.space import MESH, VARIANTS, Space, axis_value, read_fixed, read_forbidden, read_space
 
 GOALS = ("time", "cost", "energy", "carbon", "gpus")
 FRONTS = ("time", "cost", "energy", "carbon", "gpus", "memory")
 MOST_GPUS = 1_000_000.0
 MOST_TOP = 1000.0
-
-
-def days(value: Any, flag: str) -> float:
-    """A time in seconds; a bare number is days."""
-    try:
-        number = float(value) * 86400.0
-    except (TypeError, ValueError):
-        number = units.parse(value, "s", flag)
-    if not 0.0 < number <= 1e11:
-        raise ValueRangeError(f"{flag} is {value}, must be more than 0 days and at most a million")
-    return number
-
-
-def money(value: Any, flag: str) -> float:
-    """US dollars: a number, ``2M``, ``USD 2M``."""
-    spelled = str(value).upper().replace("USD", "").replace("$", "").replace(",", "").strip()
-    number = units.parse_count(spelled, flag)
-    if not 0.0 < number <= 1e15:
-        raise ValueRangeError(f"{flag} is {value}, must be more than 0 and at most 1e15 USD")
-    return number
-
-
-def rate(value: Any, flag: str) -> float:
-    """Tokens per second."""
-    number = units.parse_count(value, flag)
-    if not 0.0 < number <= 1e15:
-        raise ValueRangeError(f"{flag} is {value}, must be more than 0 tokens/s")
-    return number
 
 
 def counts(value: Any, flag: str) -> tuple[float, ...] | tuple[float, float, str]:
@@ -131,7 +103,7 @@ OWN: dict[str, Option] = {
     "gpus": Option(counts, "total accelerators: N, a list, or LO..HI (default with a budget, deadline or rate: 1..16384)", "N|LO..HI"),
     "budget": Option(money, "highest cost of the run, such as 2M", "USD"),
     "deadline": Option(days, "longest time of the run, in days", "DAYS"),
-    "target_tokens_per_second": Option(rate, "lowest tokens per second", "R"),
+    "target_tokens_per_second": Option(amount, "lowest tokens per second", "R"),
     "minimize": Option(one_of(GOALS), f"objective: {', '.join(GOALS)} (default: time; gpus if --gpus is open)", "GOAL"),
     "pareto": Option(several(FRONTS), f"objectives of the Pareto front: {', '.join(FRONTS)} (default: time,cost,energy,memory)", "LIST"),
     "top": Option(how_many, "list the K best plans (default: the best plan of each kind)", "K"),
