@@ -27,7 +27,7 @@ from ironlaw.question.defaults import USUAL_MFU
 from ironlaw.questions.answer import Answer, need, read
 from ironlaw.questions.compare import first_order, tables
 from ironlaw.questions.compare.candidates import Candidate, Planned, Prices, Trained
-from ironlaw.questions.compare.fewest import fewest, plan_words
+from ironlaw.questions.compare.fewest import describe_plan, fewest
 from ironlaw.questions.compare.options import OPTIONS, PASSED
 from ironlaw.questions.textbook.three_roof import Device, Knobs
 from ironlaw.terms import Term, leaf, plain
@@ -185,7 +185,7 @@ def _planned(estimate: Estimate) -> Planned:
     return Planned(
         gpus=float(group.plan.gpus[0]),
         memory_share=float(estimate.device_bytes[0]) / float(group.memory.capacity),
-        plan=plan_words(estimate),
+        plan=describe_plan(estimate),
         batch_tokens=float((group.plan.global_batch_size * group.plan.seq_len)[0]),
     )
 

@@ -51,11 +51,11 @@ def fewest(options: dict[str, Any], rate: float, node: int, least: float, folder
     return None
 
 
-def plan_words(found: Estimate) -> str:
+def describe_plan(found: Estimate) -> str:
     """The plan of an estimate of one row as text, without degrees of 1.
 
     >>> import ironlaw
-    >>> plan_words(ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, dp_shard=8, zero=3, micro_batch_size=1, recompute="none"))
+    >>> describe_plan(ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, dp_shard=8, zero=3, micro_batch_size=1, recompute="none"))
     'dp_shard 8, zero 3, micro-batch 1, recompute none, fsdp'
     """
     group, at = found.place_of(0)

@@ -14,7 +14,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.compare.fewest import plan_words, rounded_down
+from ironlaw.questions.compare.fewest import describe_plan, rounded_down
 from ironlaw.questions.solve import five_steps
 from ironlaw.questions.solve.options import OPTIONS, UNKNOWNS
 from ironlaw.questions.solve.workload import Workload
@@ -59,7 +59,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         if not estimate.fits[0]:
             headline.insert(0, f"no: {gpus:,.0f} GPUs do not hold the job, see step 1")
             feasible = False
-        plan = {"plan": plan_words(estimate)}
+        plan = {"plan": describe_plan(estimate)}
         headline.append(f"plan: {plan['plan']}")
     counts = Table("ways", "Counts to choose from", COUNTS, _counts(values, workload, solution, mfu))
     return Answer(
@@ -102,7 +102,7 @@ def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
             feasible = False
         else:
             usd = workload.rent("rent of the fewest", fewest, seconds)
-            headline.append(f"at least {fewest:,.0f} GPUs: {usd:,.0f} USD for {seconds / DAY:.4g} days")
+            headline.append(f"at least {fewest:,.0f} GPUs: {usd:,.0f} USD for {units.show(seconds, 's', 4)}")
     if "budget" in values:
         most = workload.affordable_gpus(values["budget"], seconds)
         hours = workload.gpu_hours(most, seconds)
@@ -116,7 +116,7 @@ def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
             headline.insert(0, "no: the budget pays for fewer GPUs than the deadline needs")
             feasible = False
         else:
-            headline.append(f"the fewest finish before the deadline, within the budget: {run[1]:,.0f} USD for {run[0] / DAY:.4g} days")
+            headline.append(f"the fewest finish before the deadline, within the budget: {run[1]:,.0f} USD for {units.show(run[0], 's', 4)}")
             ends = {"run_days": run[0] / DAY, "run_usd": run[1]}
     gpus = fewest if fewest is not None else math.floor(most or 0)
     return Solution(headline, gpus or None, {**ends, "min_gpus": fewest, "max_gpus": most}, feasible)
@@ -138,12 +138,12 @@ def _solve_time(values: dict[str, Any], workload: Workload) -> Solution:
     mfu = workload.mfu(gpus, values.get("mfu"))
     if "budget" in values:
         longest = workload.affordable_seconds(values["budget"], gpus)
-        headline.append(f"the budget pays for {gpus:,.0f} GPUs for at most {longest / DAY:.4g} days")
+        headline.append(f"the budget pays for {gpus:,.0f} GPUs for at most {units.show(longest, 's', 4)}")
         found["max_days"] = longest / DAY
     if "tokens" in values and mfu:
         shortest = workload.seconds(values["tokens"], gpus, mfu)
         usd = workload.rent("rent of the shortest", gpus, shortest)
-        headline.insert(0, f"at least {shortest / DAY:.4g} days: {usd:,.0f} USD for {gpus:,.0f} GPUs")
+        headline.insert(0, f"at least {units.show(shortest, 's', 4)}: {usd:,.0f} USD for {gpus:,.0f} GPUs")
         found["min_days"] = shortest / DAY
         if found.get("max_days", math.inf) < found["min_days"]:
             headline.insert(0, "no: the budget is spent before the run ends")
@@ -199,13 +199,14 @@ def _solve_budget(values: dict[str, Any], workload: Workload) -> Solution:
     mfu = workload.mfu(gpus, values.get("mfu"))
     shortest = workload.seconds(values["tokens"], gpus, mfu)
     least = workload.rent("least budget", gpus, shortest)
-    headline = [f"at least {least:,.0f} USD: {gpus:,.0f} GPUs for {shortest / DAY:.4g} days"]
+    headline = [f"at least {least:,.0f} USD: {gpus:,.0f} GPUs for {units.show(shortest, 's', 4)}"]
     found, feasible = {"mfu": mfu, "min_usd": least, "min_days": shortest / DAY}, True
     if "deadline" in values:
         found["max_usd"] = workload.rent("budget to the deadline", gpus, values["deadline"])
         headline.append(f"{found['max_usd']:,.0f} USD if they are rented until the deadline")
         if shortest > values["deadline"]:
-            headline.insert(0, f"no: the run takes {shortest / DAY:.4g} days, the deadline is {values['deadline'] / DAY:.4g}")
+            late = units.show(shortest, "s", 4), units.show(values["deadline"], "s", 4)
+            headline.insert(0, f"no: the run takes {late[0]}, the deadline is {late[1]}")
             feasible = False
     return Solution(headline, gpus, found, feasible)
 

@@ -80,7 +80,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     rows = [row for row, _ in found]
     assumptions: Assumptions = []
     if any(batch % row["seq_len"] for row in rows for batch in values.get("global_batch_tokens", ())):
-        assume(assumptions, "batches", "the nearest power of two where they are not whole sequences", "default")
+        assume(assumptions, "batches", "rounded to a power of two of sequences", "default")
     warnings = [line for _, estimate in found if estimate for line in estimate.groups[0].warnings]
     fitting = [(row, estimate) for row, estimate in found if estimate and row["fits"]]
     headline, terms = ["no row has a plan that fits"], []

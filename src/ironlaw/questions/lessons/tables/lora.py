@@ -15,7 +15,7 @@ from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.job import Job
 from ironlaw.law import flops, states
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
-from ironlaw.questions.compare.fewest import plan_words
+from ironlaw.questions.compare.fewest import describe_plan
 from ironlaw.terms import Term, leaf, scalar, total
 
 TARGETS = {"all": "all linear layers", "mlp": "MLP"}
@@ -108,7 +108,7 @@ def _method(method: str, estimate: Estimate, full: Method | None = None) -> Meth
     days = run.get("days")
     return replace(
         known, memory=row["memory"]["device"], fits=row["memory"]["fits"], step=row["step"]["seconds"], tokens_per_second=rate,
-        speed=rate / full.tokens_per_second if full and full.fits and full.tokens_per_second else None, plan=plan_words(estimate),
+        speed=rate / full.tokens_per_second if full and full.fits and full.tokens_per_second else None, plan=describe_plan(estimate),
         seconds=None if days is None else days * 86400.0, usd=run.get("usd"),
     )  # fmt: skip
 
