@@ -1,4 +1,4 @@
-"""The input pipeline: worked cases, relations, what is refused, and the command."""
+"""``ironlaw data``: worked cases, relations, refusals, the command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def s003_16(i):
 
 
 def s003_17(i):
-    """E003-9: the factor of access applies to what is sustained; 0.35 takes the datasheet's rate as sustained."""
+    """Errata E003-9: the factor of access applies to what is sustained; 0.35 takes the datasheet's rate as sustained."""
     return {
         "effective": dataloading.storage_rate(i["nvme"], np.inf, 1.0, i["F"]),
         "practical": dataloading.storage_rate(i["nvme"], np.inf, 0.5, 1.0),
@@ -82,7 +82,7 @@ def test_case(name):
         assert float(value) == pytest.approx(case["expected"][key], rel=case["rel_tol"], abs=0.0), key
 
 
-def test_the_question_answers_the_same_cases():
+def test_the_question_gives_the_numbers_of_the_worked_cases():
     answer = data(**ASK, transform_time="30ms")
     assert float(answer["workers needed"]) == 3
     starved = data(**{**ASK, "step_time": "1ms"}, transform_time="5ms", workers=1)
@@ -96,8 +96,8 @@ def test_the_question_answers_the_same_cases():
     assert float(disk["storage rate of a node"]) == pytest.approx(0.175e9)
 
 
-def test_prefetched_batches_are_of_every_worker():
-    """E003-10: 256 images of 1024 x 1024 x 3 bytes, 4 workers of 2 batches: 6.44 GB, not 2; one batch is 0.805 GB."""
+def test_every_worker_prefetches_batches():
+    """Errata E003-10: 256 images of 1024 x 1024 x 3 bytes, 4 workers of 2 batches: 6.44 GB, not 2; one batch is 0.805 GB."""
     answer = data(step_time="1s", batch=256, sample_size=1024 * 1024 * 3, transfer_rate="64GB/s", workers=4)
     assert float(answer["host memory"]) == pytest.approx(6.44e9, rel=1e-3)
     assert float(answer["host memory"]) / 8 == pytest.approx(0.805e9, rel=1e-3)
@@ -121,7 +121,7 @@ def test_storage_is_shared():
     assert float(many["fetch"]) == pytest.approx(8 * float(few["fetch"]))
 
 
-def test_a_model_brings_its_step():
+def test_the_step_of_a_model_is_estimated():
     answer = data("llama-3-8b", on="h100-sxm", gpus=64, token_rate="500k", shared_storage="10GB/s", checkpoint_every=500)
     assert answer.feasible
     stages = {row["stage"]: row for row in answer["stages"]}
@@ -170,7 +170,7 @@ def test_wrong_questions_are_refused_in_one_line(options, words):
     assert "\n" not in str(error.value)
 
 
-def test_the_command(capsys):
+def test_the_command_prints_a_page_json_and_an_explanation(capsys):
     ask = ["data", "--step-time", "10ms", "--batch", "1", "--sample-size", "1MB", "--transfer-rate", "16GB/s", "--transform-time", "30ms"]
     assert main(ask) == 0
     assert "3 workers keep up" in capsys.readouterr().out
@@ -185,7 +185,7 @@ def test_the_command(capsys):
     assert main(["data"]) == 2
 
 
-def test_three_batches_drawn_agree_with_the_orders():
+def test_serial_and_overlapped_batches_end_when_the_laws_say():
     from ironlaw.questions.data.timeline import BATCHES, overlapped, serial
 
     times = {"storage": 20.0, "workers": 10.0, "transfer": 5.0, "step": 55.0}
@@ -202,9 +202,7 @@ def test_three_batches_drawn_agree_with_the_orders():
             assert all(sooner[3] <= later[2] for sooner, later in pairwise(way)), "a batch is in one stage at a time"
 
 
-def test_the_timeline():
-    from ironlaw.questions.data import data
-
+def test_the_timeline_is_drawn_on_request():
     asked = {"step_time": "55s", "batch": 1, "sample_size": "1MB", "transform_time": "35s", "workers": 1, "on": "a100-sxm-80gb"}
     assert "timeline" not in [table.name for table in data(**asked).tables]
     found = data(**asked, timeline="on")

@@ -1,4 +1,4 @@
-"""The question about failures: sizes, components, other sites' rates, checks against what is published, refusals, the command."""
+"""``ironlaw goodput``: sizes, components, rates of other sites, checks against published runs, refusals, the command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_more_accelerators_fail_more_often():
 
 
 @pytest.mark.parametrize("gpus", [64, 16384, 131072])
-def test_the_time_of_the_run_is_all_accounted_for(gpus):
+def test_shares_of_the_run_time_add_up_to_one(gpus):
     (row,) = goodput(**ASK, gpus=gpus)["sizes"]
     parts = [row[name] for name in ("goodput", "checkpoints", "restarts", "again")]
     assert sum(parts) == pytest.approx(1)
@@ -34,12 +34,12 @@ def test_the_time_of_the_run_is_all_accounted_for(gpus):
 
 
 def test_restarts_are_a_part_of_the_expected_time():
-    """Without work done again nothing is left: the interval goes to nothing, checkpoints are free."""
+    """With free checkpoints at an interval near zero no work is repeated: only restarts take time."""
     wall = law.time_with_failures(1.0, 1e-6, 0.0, 100.0, 1000.0)
     assert 1 - 1 / float(wall) == pytest.approx(float(law.restart_share(100.0, 1000.0)), rel=1e-6)
 
 
-def test_an_estimate_says_the_same():
+def test_goodput_equals_that_of_the_estimate():
     from ironlaw.estimate.answer import estimate
 
     (row,) = goodput("llama-3.1-405b", gpus=16384, **LLAMA)["sizes"]
@@ -56,13 +56,13 @@ def test_components_are_those_of_llama_3_and_sum_up():
     assert sum(row["expected"] for row in answer["components"]) == pytest.approx(answer["sizes"][0]["failures"])
 
 
-def test_young_stands_beside_daly():
+def test_the_intervals_of_young_and_daly_agree():
     (row,) = goodput(**ASK, gpus=1024)["checkpoints"]
     assert row["young"] == pytest.approx(row["daly"], rel=0.05)
     assert row["interval"] == row["daly"]
 
 
-def test_rsc_and_what_is_not_validated_are_said():
+def test_optimistic_rates_and_missing_validation_are_warned_of():
     answer = goodput(**ASK, gpus=1024)
     assert any("7.9 h" in text and "28.8 h" in text for text in answer.warnings)
     assert not any("7.9 h" in text for text in goodput(**ASK, gpus=1024, mttf="8000h").warnings)
@@ -86,7 +86,7 @@ def test_spares_of_every_size():
     assert answer["sizes"][0]["spares"] < 17
 
 
-def test_a_run_that_hardly_gets_on_has_no_number():
+def test_a_run_that_never_finishes_has_no_time():
     answer = goodput(**ASK, gpus=1024, mttf="100h", restart_time="60min")
     assert answer["sizes"][0]["seconds"] != answer["sizes"][0]["seconds"]
     assert "never" in answer.headline[1] and not answer.feasible
@@ -114,7 +114,7 @@ def test_wrong_questions_are_refused_in_one_line(options, words):
     assert "\n" not in str(error.value)
 
 
-def test_the_command(capsys):
+def test_the_command_prints_a_page_json_and_an_explanation(capsys):
     ask = ["goodput", "--work", "54days", "--parameters", "405B", "--on", "h100-sxm", "--gpus", "1024,16384"]
     assert main(ask) == 0
     page = capsys.readouterr().out
@@ -133,7 +133,7 @@ def test_the_command(capsys):
     assert json.loads(capsys.readouterr().out)["sizes"][0]["seconds"] is None
 
 
-def test_a_run_that_never_ends_is_a_no(capsys):
+def test_a_run_that_never_finishes_has_exit_status_1(capsys):
     assert main(shlex.split("goodput --work 10days --parameters 7B --on h100-sxm --gpus 131072 --mttf 2000h")) == 1
     assert "the run fails sooner than it restarts" in capsys.readouterr().out
     assert main(shlex.split("goodput --work 10days --parameters 7B --on h100-sxm --gpus 64,131072 --mttf 2000h")) == 0

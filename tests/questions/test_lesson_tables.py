@@ -21,7 +21,7 @@ from ironlaw.questions.lessons.tables.formats import FORMATS
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("fp32", np.float32), ("fp16", np.float16)])
-def test_formats_agree_with_those_numpy_has(name, dtype):
+def test_formats_agree_with_numpy(name, dtype):
     row = next(row for row in lessons(table="formats")["formats"] if row["format"] == name)
     known = np.finfo(dtype)
     assert (row["largest"], row["normal"], row["subnormal"]) == (known.max, known.smallest_normal, known.smallest_subnormal)
@@ -29,8 +29,8 @@ def test_formats_agree_with_those_numpy_has(name, dtype):
 
 
 @pytest.mark.parametrize("one", FORMATS, ids=lambda one: one.name)
-def test_formats_agree_with_every_code_counted(one):
-    """Every code of the narrow formats written out; of the wide ones the last and the first."""
+def test_formats_agree_with_their_codes_written_out(one):
+    """All codes of the narrow formats; the first and the last codes of the wide ones."""
     exponents, steps = 2 ** int(one.exponent_bits), 2 ** int(one.mantissa_bits)
     bias = 2 ** (int(one.exponent_bits) - 1) - 1
     last = (exponents - 1) * steps - 1 if one.infinities else exponents * steps - 1 - int(one.nan_code)
@@ -43,7 +43,7 @@ def test_formats_agree_with_every_code_counted(one):
     assert float(formats.least_normal(one.exponent_bits)) == values[codes.index(steps)]
 
 
-def test_rates_of_formats_are_the_catalogues_dense_ones():
+def test_rates_of_formats_are_the_dense_rates_of_the_catalogue():
     found = lessons(table="formats")
     assert {row["accelerator"] for row in found["rates"]} == set(load.names("accelerators"))
     row = next(row for row in found["rates"] if row["accelerator"] == "h100-sxm")
@@ -55,8 +55,8 @@ def test_rates_of_formats_are_the_catalogues_dense_ones():
     assert not lessons(table="formats", on="h100-sxm").warnings and lessons(table="formats", on="mi300x").warnings
 
 
-def test_the_communication_tax_is_both_readings():
-    """E003-23: at 256 the curve keeps 7.3, 2.5 and 1.0 % of in proportion, a constant share 95, 85 and 60 %."""
+def test_the_communication_tax_has_both_curves():
+    """Errata E003-23: at 256 accelerators Amdahl's curve has an efficiency of 7.3, 2.5 and 1.0 %, a constant share 95, 85 and 60 %."""
     found = lessons(table="communication-tax")
     curve, share = found["curve"][-1], found["constant_share"][-1]
     assert [round(100 * curve[f"r{r}"] / 256, 1) for r in (0.05, 0.15, 0.4)] == [7.3, 2.5, 1.0]
@@ -66,7 +66,7 @@ def test_the_communication_tax_is_both_readings():
     assert limits == pytest.approx([20.0, 1 / 0.15, 2.5], rel=1e-6)
 
 
-def test_the_estimate_stands_beside_the_tax():
+def test_the_communication_tax_includes_the_estimate_of_a_model():
     found = lessons("llama-3-8b", on="h100-sxm", table="communication-tax", gpus=16, global_batch_size=64, shares="5%")
     rows = {row["gpus"]: row for row in found["estimate"]}
     assert rows[1.0]["why_not"] == "does not fit" and rows[1.0]["speedup"] is None
@@ -79,7 +79,7 @@ def test_the_estimate_stands_beside_the_tax():
             assert more * float(run.amdahl_speedup(more, row["r"])) / more == pytest.approx(row["speedup"])
 
 
-def test_fallacies_are_the_models_own_numbers():
+def test_fallacies_have_the_numbers_of_laws_and_estimates():
     rows = {row["key"]: row for row in lessons(table="fallacies")["fallacies"]}
     assert set(rows) == {"size", "memory", "count", "learning_rate", "precision", "half_memory", "accumulation", "data"}
     assert rows["memory"]["bytes"] == float(states.training_static(20e9)) == 320e9
@@ -94,7 +94,7 @@ def test_fallacies_are_the_models_own_numbers():
 
 
 @pytest.mark.parametrize("command", [row["command"] for row in lessons(table="fallacies")["fallacies"]])
-def test_the_command_beside_a_fallacy_runs(command, capsys):
+def test_the_command_of_a_fallacy_runs(command, capsys):
     assert main(shlex.split(command)[1:]) in (0, 1), capsys.readouterr().err
     capsys.readouterr()
 
@@ -160,7 +160,7 @@ def test_a_share_of_the_wrong_kind_is_a_question_error():
 
 
 @pytest.mark.parametrize("name", sorted(set(TABLES) - {"optimizers", "checkpoints", "lora"}))
-def test_the_command(name, capsys):
+def test_the_command_prints_every_table(name, capsys):
     assert main(["lessons", "--table", name]) == 0
     page = capsys.readouterr().out
     assert page.splitlines()[0] and "nan" not in page

@@ -1,4 +1,4 @@
-"""``ironlaw lessons``: techniques tried by the model itself, composed, classified; tables; refusals."""
+"""``ironlaw lessons``: techniques tried by estimates, combined and classified; refusals, the command."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def test_every_roof_has_a_class_and_every_technique_a_term_of_the_iron_law():
     assert len({t.name for t in TECHNIQUES}) == len(TECHNIQUES)
 
 
-def test_a_gain_is_what_estimate_says_of_the_changed_plan(answer):
+def test_a_gain_is_that_of_the_estimate_of_the_changed_plan(answer):
     row = next(t for t in answer["techniques"] if t["technique"] == "no recomputation")
     rates = [ironlaw.estimate("llama-3-70b", **{**ASK, "recompute": how}, zero=1).tokens_per_second[0] for how in ("full", "none")]
     assert row["gain"] == pytest.approx(rates[1] / rates[0] - 1.0, rel=1e-12)
 
 
-def test_gains_keep_to_amdahls_bound(answer):
+def test_gains_stay_below_amdahls_bound(answer):
     for row in answer["techniques"]:
         if row["gain"] is not None and row["at_best"] is not None and row["moves"] == "efficiency":
             assert row["gain"] <= row["at_best"] + 1e-9, row
 
 
-def test_composing_gains_step_by_step_and_the_whole_is_the_product(answer):
+def test_the_total_gain_is_the_product_of_the_gains_of_the_steps(answer):
     together = 1.0
     for step in answer["composed"]:
         together *= 1.0 + step["gain"]
@@ -67,14 +67,14 @@ def test_composing_gains_step_by_step_and_the_whole_is_the_product(answer):
     assert answer["composed"][0]["technique"] == next(t["technique"] for t in answer["techniques"] if t["fits"])
 
 
-def test_techniques_that_set_one_option_clash(answer):
+def test_techniques_that_set_the_same_option_conflict(answer):
     rows = {t["technique"]: t for t in answer["techniques"]}
     assert "selective recomputation" in rows["no recomputation"]["clashes"]
     assert "no recomputation" in rows["selective recomputation"]["clashes"]
 
 
 def test_seven_billion_on_24_gb():
-    """Weights, gradients and states of 7B parameters are 112 GB: what alone makes them fit in 24 GB is said, or that nothing does."""
+    """Weights, gradients and states of 7B parameters are 112 GB: the headline names what alone makes them fit in 24 GB, if anything."""
     answer = lessons("llama-2-7b", on="rtx-4090", gpus=1, recompute="none", micro_batch_size=1)
     assert "does not fit" in answer.headline[1]
     freed = {t["technique"]: t["memory"] for t in answer["techniques"] if t["memory"] is not None}
@@ -82,7 +82,7 @@ def test_seven_billion_on_24_gb():
 
 
 def test_accumulation_saves_memory_and_no_money():
-    """A batch by four times the micro-batches on a quarter of the accelerators takes at least as many accelerator hours."""
+    """A quarter of the accelerators with four times the micro-batches needs as many accelerator hours."""
     ask = {
         "on": "h100-sxm",
         "global_batch_size": 256,
@@ -114,7 +114,7 @@ def test_wrong_questions_are_one_line(capsys, arguments, says):
     assert out == "" and says in err and err.count("\n") == 1
 
 
-def test_the_command(capsys):
+def test_the_command_prints_a_page_json_and_an_explanation(capsys):
     base = ["lessons", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8"]
     assert main(base) == 0
     page = capsys.readouterr().out
@@ -131,7 +131,7 @@ def test_the_command(capsys):
     assert json.loads(capsys.readouterr().out)["verdict"] == "data-bound"
 
 
-def test_an_unknown_option_is_told_its_nearest():
+def test_the_error_of_an_unknown_option_lists_the_nearest():
     with pytest.raises(IronlawError, match="nearest"):
         lessons("llama-3-8b", on="h100-sxm", gpu=8)
 

@@ -1,4 +1,4 @@
-"""``lessons --table lora``: what adapters train, hold and compute beside full fine-tuning."""
+"""``lessons --table lora``: parameters, memory and FLOPs of adapters beside full fine-tuning."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_first_order_is_two_bytes_for_what_is_frozen_and_four_flop():
     assert one["first_flop"] == 4 * every + 6 * one["trainable"]
 
 
-def test_the_full_answer_is_the_estimate():
+def test_memory_and_step_are_those_of_the_estimate():
     full, one = table(lora_rank=16, lora_targets="all")["methods"]
     for row, more in ((full, {}), (one, {"lora_rank": 16, "lora_targets": "all"})):
         told = estimate(**ASKED, **more).row(0)
         assert (row["memory"], row["step"]) == (told["memory"]["device"], told["step"]["seconds"])
 
 
-def test_more_is_trained_at_a_higher_rank_and_everywhere():
+def test_higher_ranks_and_more_targets_train_more():
     rows = {row["method"]: row for row in table()["methods"]}
     assert (
         rows["rank 8, attention"]["trainable"] < rows["rank 64, attention"]["trainable"] < rows["rank 64, all linear layers"]["trainable"]
@@ -64,7 +64,7 @@ def test_what_is_refused(more):
         table(**more)
 
 
-def test_the_command(capsys):
+def test_the_command_prints_json_and_an_explanation(capsys):
     asked = ["lessons", "llama-3-8b", "--table", "lora", "--on", "h100-sxm", "--gpus", "8", "--lora-rank", "16"]
     assert main([*asked, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["methods"][1]["method"] == "rank 16, attention"

@@ -1,4 +1,4 @@
-"""Money: worked cases, relations between the ways to pay, what is refused, and the command."""
+"""``ironlaw money``: worked cases, relations between the ways to pay, refusals, the command."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ BILL = {"on": "h100-sxm", "gpus": 1000, "gpu_hours": 471857.0947084598, "price":
 DAY = 86400.0
 
 
-def ways(answer):
+def by_payment(answer):
     return {row["way"].strip(): row for row in answer["ways"]}
 
 
-def test_utility_bill_of_the_document():
+def test_rent_and_break_even_of_the_worked_case():
     case = CASES["S003-35"]
     answer = money(**BILL, purchase_price=30000)
     found = {row["model"]: row for row in answer["rent_or_buy"]}
-    assert ways(answer)["on demand"]["usd"] == pytest.approx(case["expected"]["rental"], rel=case["rel_tol"])
+    assert by_payment(answer)["on demand"]["usd"] == pytest.approx(case["expected"]["rental"], rel=case["rel_tol"])
     assert found["simplified"]["runs"] == pytest.approx(case["expected"]["breakeven"], rel=case["rel_tol"])
 
 
 def test_the_simplified_model_is_a_lower_bound():
-    """E003-15: with power at 0.12 USD/kWh, 700 W and PUE 1.2 it is 21.9 runs, 431 days; hosting makes it more."""
+    """Errata E003-15: with power at 0.12 USD/kWh, 700 W and PUE 1.2 it is 21.9 runs, 431 days; hosting makes it more."""
     answer = money(**BILL, purchase_price=30000, power="700W", pue=1.2, electricity_price="0.12USD/kWh")
     simple, electric, full = answer["rent_or_buy"]
     assert simple["runs"] * answer["seconds"] / DAY == pytest.approx(417, abs=0.5)
@@ -39,7 +39,7 @@ def test_the_simplified_model_is_a_lower_bound():
     assert simple["runs"] < electric["runs"] < full["runs"]
 
 
-def test_household_months_of_the_document():
+def test_household_months_of_the_worked_case():
     case = CASES["S003-60"]
     i = case["inputs"]
     hours = 7e9 * 6 * i["tokens"] / i["sustained"] / 3600
@@ -53,7 +53,7 @@ def test_household_months_of_the_document():
 
 
 def test_twice_the_utilisation_halves_time_and_energy():
-    """E003-24: exactly halves; from 30 to 60 % of an A100's 312 TFLOP/s the saving is 26,487 kWh."""
+    """Errata E003-24: exactly halves; from 30 to 60 % of an A100's 312 TFLOP/s the saving is 26,487 kWh."""
     i = CASES["S003-60"]["inputs"]
 
     def kwh(utilisation):
@@ -64,32 +64,32 @@ def test_twice_the_utilisation_halves_time_and_energy():
     assert kwh(0.3) - kwh(0.6) == pytest.approx(26487, abs=0.5)
 
 
-def test_a_plan_that_cannot_be_is_refused():
+def test_an_impossible_plan_is_refused():
     with pytest.raises(IronlawError, match="not possible"):
         money("llama-3-8b", on="h100-sxm", gpus=8, tp=16, pp=1, tokens="1T")
 
 
 def test_thirty_two_v100_for_a_fortnight_are_three_megawatt_hours():
-    """E003-22: 275,000 kWh is 85 times too much."""
+    """Errata E003-22: 275,000 kWh is 85 times too much."""
     answer = money(on="v100-sxm-32gb", gpus=32, gpu_hours=32 * 336, power="300W", pue=1)
     assert answer["energy_and_carbon"][0]["energy"] / 3.6e6 == pytest.approx(3226, abs=0.5)
 
 
 def test_fewer_accelerators_with_accumulation_save_no_money():
-    """E003-19: the same work in as many accelerator hours, and 8 % more with the overhead."""
+    """Errata E003-19: the same work in as many accelerator hours, and 8 % more with the overhead."""
     many = money(on="v100-sxm-32gb", gpus=32, gpu_hours=32 * 336, price=16)
     few = money(on="v100-sxm-32gb", gpus=8, gpu_hours=32 * 336 * 1.08, price=16)
-    assert ways(few)["on demand"]["usd"] == pytest.approx(1.08 * ways(many)["on demand"]["usd"])
+    assert by_payment(few)["on demand"]["usd"] == pytest.approx(1.08 * by_payment(many)["on demand"]["usd"])
     assert few["seconds"] > 4 * many["seconds"]
 
 
-def test_rate_is_one_number():
-    """E003-28: the rent over the hours is the price, in every row."""
+def test_rent_over_hours_is_the_price_in_every_row():
+    """Errata E003-28: the rent over the hours is the price, in every row."""
     answer = money(**BILL, reserved_price=2, utilisation=0.5)
-    for row in ways(answer).values():
+    for row in by_payment(answer).values():
         if row["way"].strip() in ("on demand", "idle"):
             assert row["usd"] == pytest.approx(row["usd_per_hour"] * 1000 * row["seconds"] / 3600)
-    assert ways(answer)["reserved"]["usd"] == pytest.approx(2 / 3 * 2 * ways(answer)["on demand"]["usd"])
+    assert by_payment(answer)["reserved"]["usd"] == pytest.approx(2 / 3 * 2 * by_payment(answer)["on demand"]["usd"])
 
 
 def test_break_even_price_and_payback_agree():
@@ -98,23 +98,25 @@ def test_break_even_price_and_payback_agree():
     answer = money(**BILL, utilisation=0.6, purchase_price=most)
     assert answer["rent_or_buy"][-1]["months"] == pytest.approx(60)
     assert answer["rent_or_buy"][-1]["utilisation"] == pytest.approx(0.6)
-    assert ways(answer)["bought"]["usd"] == pytest.approx(ways(answer)["on demand"]["usd"])
+    assert by_payment(answer)["bought"]["usd"] == pytest.approx(by_payment(answer)["on demand"]["usd"])
 
 
-def test_idle_time_costs_what_it_is_held_for():
+def test_idle_time_is_paid():
     plain, idle = money(**BILL), money(**BILL, idle="12h")
-    assert ways(idle)["of it idle"]["usd"] == pytest.approx(ways(idle)["on demand"]["usd"] - ways(plain)["on demand"]["usd"])
+    assert by_payment(idle)["of it idle"]["usd"] == pytest.approx(
+        by_payment(idle)["on demand"]["usd"] - by_payment(plain)["on demand"]["usd"]
+    )
 
 
 def test_spot_takes_longer_the_more_often_it_is_interrupted():
     run = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64, "tokens": "1T", "spot_price": 1}
-    often, seldom = (ways(money(**run, spot_mttf=every))["spot"] for every in ("1000h", "100000h"))
+    often, seldom = (by_payment(money(**run, spot_mttf=every))["spot"] for every in ("1000h", "100000h"))
     assert often["usd"] > seldom["usd"]
-    bound = ways(money(**run))["spot"]
+    bound = by_payment(money(**run))["spot"]
     assert bound["usd"] < seldom["usd"]
 
 
-def test_measured_and_rated_power_stand_apart():
+def test_measured_and_rated_power_are_separate_rows():
     answer = money(**BILL)
     assert [row["basis"] for row in answer["energy_and_carbon"]] == ["measured", "rated"]
     assert 553 <= answer["energy_and_carbon"][0]["node"] <= 894 < answer["energy_and_carbon"][1]["node"]
@@ -122,7 +124,7 @@ def test_measured_and_rated_power_stand_apart():
     assert money(**BILL, load=0.3)["energy_and_carbon"][0]["node"] < answer["energy_and_carbon"][0]["node"]
 
 
-def test_a_model_brings_its_run():
+def test_the_run_of_a_model_is_estimated():
     answer = money("llama-3-8b", on="h100-sxm", gpus=64, tokens="1T")
     assert float(answer["gpu hours"]) == pytest.approx(64 * answer["seconds"] / 3600)
     assert float(answer["cost on demand"]) > 0
@@ -154,7 +156,7 @@ def test_wrong_questions_are_refused_in_one_line(options, words):
     assert "\n" not in str(error.value)
 
 
-def test_the_command(capsys):
+def test_the_command_prints_a_page_json_and_an_explanation(capsys):
     ask = ["money", "--gpu-hours", "471857", "--gpus", "1000", "--on", "h100-sxm", "--price", "3", "--purchase-price", "30000"]
     assert main(ask) == 0
     page = capsys.readouterr().out
@@ -171,7 +173,7 @@ def test_the_command(capsys):
     assert main(["money", "--on", "h100-sxm"]) == 2
 
 
-def test_laws_at_their_edges():
+def test_laws_at_the_ends_of_their_ranges():
     assert float(ownership.break_even_runs(30e6, 1e6, 0.0)) == 30
     assert str(float(ownership.payback_time(100.0, 1.0, 1.0))) == "nan"  # nothing is saved: never
     assert float(energy.power_at_load(500.0, 900.0, 1.0)) == 900

@@ -1,4 +1,4 @@
-"""Training across data centres: the worked cases, relations, what is refused, and the command."""
+"""``ironlaw sites``: worked cases, relations, refusals, the command."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_case(name, ten):
 
 
 def test_the_study_counts_computation_and_waiting_together(ten):
-    """Errata E004-12: 1M, bf16, the document's pipe: 231.6 and 30,181.8 days."""
+    """Errata E004-12: 1M, bf16, the study's pipe: 231.6 and 30,181.8 days."""
     row = next(row for row in ten["corrected"] if row["batch"] == 1e6)
     assert row["total"] / DAY == pytest.approx(231.6 + 30181.8, abs=0.1)
     assert row["total_usd"] == pytest.approx(row["compute_usd"] + row["idle_bf16"])
@@ -124,10 +124,10 @@ def test_the_cost_of_waiting_hardly_depends_on_the_batch(ten):
     assert max(wrong) / min(wrong) > 3900
 
 
-# What an answer holds together
+# Relations between the numbers of an answer
 
 
-def test_inside_a_site_it_is_the_estimate(plain):
+def test_the_step_inside_a_site_is_that_of_the_estimate(plain):
     one = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=64, global_batch_size=256, seq_len=8192, tp=1, pp=1)
     assert plain["compute_seconds"] == float(one.step_seconds[0])
 
@@ -140,7 +140,7 @@ def test_the_run_is_computation_and_waiting_and_costs_both(plain):
     assert float(plain["cost_of_waiting"]) == pytest.approx(128 * steps * exposed * 2.0 / 3600, rel=1e-12)
 
 
-def test_an_exchange_is_the_ring_of_the_laws_with_its_latency(plain):
+def test_an_exchange_is_a_ring_all_reduce_with_latency(plain):
     link = plain["links"][0]
     assert link["fibre"] == pytest.approx(1.3 * 1.468 * link["light"], rel=1e-12)
     size = 2.0 * load_parameters("llama-3-8b")
@@ -153,12 +153,12 @@ def load_parameters(name):
     return float(total_parameters(load.record("models", name)))
 
 
-def test_a_shared_network_gives_each_its_part(plain):
+def test_a_shared_network_is_split_evenly(plain):
     assert float(answer(wan_bandwidth=None, shared_bandwidth="20GB/s")["exchange"]) == pytest.approx(float(plain["exchange"]))
     assert float(answer(wan_bandwidth="10GB/s,40GB/s")["exchange"]) == float(plain["exchange"])
 
 
-def test_rarer_smaller_and_hidden_exchanges_wait_less(plain):
+def test_rarer_smaller_and_overlapped_exchanges_wait_less(plain):
     waits = [
         float(answer(**more)["exposed"])
         for more in ({"gradients": "fp32"}, {}, {"gradients": "int8"}, {"every": 10}, {"every": 100}, {"every": 100, "beside": 1})
@@ -187,13 +187,13 @@ def test_each_site_has_its_own_grid_and_uneven_sites_their_share():
     assert float(found["power"]) == pytest.approx(sum(row["power"] for row in rows.values()))
 
 
-def test_a_site_without_the_power_is_warned_of():
+def test_a_site_with_too_little_power_is_warned_of():
     assert any("jean-zay has 50 kW" in warning for warning in answer(site_power="50kW,1MW").warnings)
     assert not any("draw" in warning for warning in answer().warnings)
 
 
-def test_what_is_given_by_site_stays_with_its_site_on_the_ring():
-    """The ring goes another way round than the question."""
+def test_values_per_site_stay_with_their_site_on_the_ring():
+    """The ring orders the sites differently from the question."""
     asked = ["jean-zay", "el-capitan", "alps", "frontier"]
     found = answer(sites=asked, gpus="64,128,192,256", global_batch_size=640, site_power="1MW,2MW,3MW,4MW")
     assert [row["site"] for row in found["by_site"]] != asked
@@ -227,7 +227,7 @@ def test_joliot_curie_is_not_in_lyon():
     ("line", "said"),
     [("latitude = 95.0", "not on Earth"), ('grid = "atlantis"', "unknown grid"), ("power = 5.0", "has no source")],
 )
-def test_a_wrong_site_is_found(tmp_path, line, said):
+def test_the_audit_finds_a_wrong_site(tmp_path, line, said):
     lines = ["latitude = 1.0", "longitude = 2.0", 'grid = "france"']
     lines = [line if one.split(" ")[0] == line.split(" ")[0] else one for one in lines]
     source = '[sources.here]\ntitle = "A"\nurl = "https://a.example"\nread = 2026-11-22\ngrade = "guess"\n'
@@ -272,7 +272,7 @@ def test_a_wrong_site_is_found(tmp_path, line, said):
         ({"tp": 3}, "ironlaw estimate"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(options, said):
+def test_wrong_questions_are_refused_in_one_line(options, said):
     with pytest.raises(IronlawError) as error:
         answer(**options)
     assert said in str(error.value)
@@ -299,7 +299,7 @@ def command(*arguments):
 FLAGS = ["llama-3-8b", "--sites", "jean-zay,el-capitan", "--on", "h100-sxm", "--gpus", "128", "--wan-bandwidth", "10GB/s", "--tokens", "1T"]
 
 
-def test_the_page_says_what_waits():
+def test_the_page_prints_waiting_and_links():
     done = command(*FLAGS)
     assert done.returncode == 0, done.stderr
     assert "of waiting for the other sites" in done.stdout
@@ -325,7 +325,7 @@ def test_a_wrong_question_is_one_line_and_status_2():
     assert done.stderr.count("\n") == 1
 
 
-def test_help_tells_every_option():
+def test_help_lists_the_options():
     done = command("--help")
     assert "--wan-bandwidth" in done.stdout
     assert "ten-sites" in done.stdout

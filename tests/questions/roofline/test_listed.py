@@ -1,4 +1,4 @@
-"""``roofline --census``: networks by operator lists against what is published of them, and lists of one's own."""
+"""``roofline --census``: lists of operators against published counts, and a list of the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def census(name, **more):
     return roofline(census=name, on="a100-sxm-80gb", **more)
 
 
-def test_every_list_that_ships_has_a_name():
+def test_every_shipped_list_has_a_name():
     assert set(CENSUSES.values()) == set(NAMES)
 
 
@@ -29,7 +29,7 @@ def test_parameters_are_the_published_ones(name):
 
 
 @pytest.mark.parametrize("name", ["resnet-50", "stable-diffusion-unet"])
-def test_products_are_the_published_ones(name):
+def test_flops_of_products_are_the_published_ones(name):
     """Published counts leave out element-wise work and the products of attention."""
     kinds = {row["kind"]: row["flop"] for row in census(name, batch=8)["kinds"]}
     assert (kinds["conv"] + kinds["linear"]) / 8 == pytest.approx(read_list(name)["published"]["forward_flop"], rel=1e-3)
@@ -62,7 +62,7 @@ def test_a_rate_above_the_roofs_is_impossible():
 OWN = 'name = "mine"\noperators = [{ name = "layer", operator = "linear", shape = [1, 4096, 4096], count = 2 }]\n'
 
 
-def test_a_list_of_ones_own(tmp_path):
+def test_a_list_of_the_user(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(OWN, encoding="utf-8")
     found = census(str(path), batch=1024)
@@ -114,7 +114,7 @@ def test_an_unknown_name():
         census("resnet51")
 
 
-def test_the_command(capsys):
+def test_the_command_prints_json_and_an_explanation(capsys):
     assert main(["roofline", "--census", "unet", "--on", "h100-sxm", "--batch", "8", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["parameters"] == 859_520_964

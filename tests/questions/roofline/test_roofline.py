@@ -1,4 +1,4 @@
-"""``roofline``: worked numbers, relations, what is refused, and the command."""
+"""``ironlaw roofline``: worked cases, relations, refusals, the command."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def test_worked_case(case, answer):
     assert found == pytest.approx(CASES[case]["expected"], rel=CASES[case]["rel_tol"])
 
 
-def test_a_product_of_the_documents():
-    """S002-02 and S002-03: bytes, FLOPs, intensity, and both times of [2160 x 5120] x [5120 x 5120] on an H200."""
+def test_bytes_flops_and_times_of_a_matrix_product():
+    """Worked cases S002-02 and S002-03: bytes, FLOPs, intensity, and both times of [2160 x 5120] x [5120 x 5120] on an H200."""
     square = roofline(gemm="4096,4096,4096", on="h200-sxm")
     assert (square["bytes"], square["FLOP"]) == (100663296.0, 137438953472.0)
     assert float(square["intensity"]) == pytest.approx(1365.3333333)
@@ -63,8 +63,8 @@ def test_a_product_of_the_documents():
     assert row["roof"] == "compute"
 
 
-def test_attention_of_the_documents():
-    """S003-15b, S003-45, S003-46: intensities, stored scores, and the published bound beside the ideal."""
+def test_intensities_and_stored_scores_of_attention():
+    """Worked cases S003-15b, S003-45, S003-46: intensities, stored scores, and the published bound of flash traffic."""
     found = roofline(attention=(1, 1, 4096, 64), causal=False, on="a100-sxm-80gb", on_chip="100KB")
     flash, standard = found["operators"]
     assert standard["intensity"] == pytest.approx(31.50769230769231)
@@ -75,7 +75,7 @@ def test_attention_of_the_documents():
 
 
 def test_attention_over_lengths():
-    """Flash gains with length: its bytes go with tokens, those of stored scores with their square."""
+    """Flash gains with length: its bytes grow with tokens, those of stored scores with their square."""
     rows = roofline(attention=(8, 16, 1024, 64), lengths="512,1024,2048,4096,8192", on="a100-sxm-80gb")["operators"]
     flash, standard = rows[::2], rows[1::2]
     gain = [slow["expected_time"] / fast["expected_time"] for fast, slow in zip(flash, standard, strict=True)]
@@ -85,7 +85,7 @@ def test_attention_over_lengths():
 
 
 def test_waves_are_over_multiprocessors():
-    """S003-31, not samples in warps (E003-13)."""
+    """Worked case S003-31; not samples in warps (errata E003-13)."""
     row = roofline(gemm=(4096, 4096, 4096), on="h100-sxm")["operators"][0]
     assert (row["waves"], row["wave_efficiency"]) == (4.0, pytest.approx(0.9696969696969697))
     assert roofline(gemm=(4096, 4096, 4096), on="h100-sxm", multiprocessors=133)["operators"][0]["wave_efficiency"] == pytest.approx(
@@ -113,8 +113,8 @@ def test_ridge_points_of_a_device():
     assert roofline(peak="312 TFLOP/s", bandwidth="2 TB/s", gemm=(1, 1, 1))["ridge point"] == 156.0
 
 
-def test_a_collective_of_the_documents():
-    """S002-01 and S002-10: algorithm and bus bandwidth apart, and the cost of 240 of them."""
+def test_bandwidths_of_a_measured_collective():
+    """Worked cases S002-01 and S002-10: algorithm and bus bandwidth, and the time of 240 collectives."""
     found = roofline(collective="all_reduce", size=22118400, ranks=2, measured="0.113ms", count=240)
     assert found["algorithm bandwidth"] == pytest.approx(195.73805309734516e9)
     assert found["bus bandwidth"] == pytest.approx(195.73805309734516e9)
@@ -126,7 +126,7 @@ def test_a_collective_of_the_documents():
 # relations
 
 
-def test_formats_are_those_of_a_plan():
+def test_names_of_formats_optimizers_functions_and_collectives_are_those_of_their_tables():
     assert set(defaults.PRECISIONS) == set(PRECISIONS)
     assert set(defaults.OPTIMIZERS) == set(states.OPTIMIZERS)
     assert set(options.ACTIVATIONS + options.NORMS + defaults.OPTIMIZERS) < set(flops.OPERATIONS)
@@ -174,7 +174,7 @@ def test_every_operator_is_bound_where_its_intensity_says():
 
 
 def test_activation_functions_differ_in_operations_not_in_time():
-    """Slower functions cost more on a processor that computes them in software, not where memory is waited for."""
+    """Slower functions cost more where software computes them, not where memory sets the time."""
     times = {name: roofline(activation=f"{name},8192,16384", on="a100-sxm-80gb")["operators"][0] for name in ("relu", "gelu", "sigmoid")}
     assert len({row["least_time"] for row in times.values()}) == 1
     assert times["gelu"]["flop"] > times["relu"]["flop"]
@@ -202,7 +202,7 @@ def test_verdict_of_bytes():
 
 
 def test_a_measured_rate_above_the_peak_is_flagged():
-    """E003-2: 18 samples/s of GPT-2 XL in fp32 on one V100 would be many times its peak."""
+    """Errata E003-2: 18 samples/s of GPT-2 XL in fp32 on one V100 would be many times its peak."""
     asked = {"model": "gpt2-xl", "on": "v100-sxm-32gb", "gpus": 1, "precision": "fp32", "global_batch_size": 32, "micro_batch_size": 1}
     found = roofline(**asked, samples_per_second=18)
     assert not found.feasible
@@ -269,7 +269,7 @@ def test_a_list_of_shapes(tmp_path):
     assert not found.feasible
 
 
-def test_ratio_that_follows_nothing_or_two():
+def test_a_ratio_may_agree_with_no_roof_or_with_two():
     neither = roofline(ratio="1/1", on="h200-sxm", against="b200-sxm")
     assert not neither.feasible
     both = roofline(ratio="1/1", on="h100-sxm", against="h100-sxm")
@@ -298,7 +298,7 @@ def test_five_sizes_give_a_verdict(power, verdict):
     assert roofline(scaling=[(size, 1e-3 * size**power) for size in sizes[:4]])["verdict"] == "inconclusive"
 
 
-def test_the_interval_of_an_exponent_is_students():
+def test_the_interval_of_an_exponent_uses_students_t():
     """Against numpy's covariance of a straight line, and Student's t of three degrees of freedom."""
     sizes, times = np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([50e-3, 60e-3, 202e-3, 398e-3, 605e-3])
     found = roofline(scaling=list(zip(sizes.tolist(), times.tolist(), strict=True)))
@@ -316,7 +316,7 @@ def test_repeats_narrow_the_interval():
     assert many["high"] - many["low"] < few["high"] - few["low"]
 
 
-def test_overhead_shows_as_time_at_size_nothing():
+def test_overhead_is_the_time_at_size_0():
     found = roofline(scaling=[(size, 5e-3 + 1e-3 * size) for size in (1.0, 2.0, 4.0)])
     assert found["time at size 0"] == pytest.approx(5e-3)
 
@@ -372,7 +372,7 @@ def test_batch_memory_is_linear():
         ({"gemms": "1,2,3"}, QuestionError, ["gemms", "gemm"]),
     ],
 )
-def test_refusal(asked, error, words):
+def test_wrong_questions_are_refused_in_one_line(asked, error, words):
     with pytest.raises(error) as caught:
         roofline(**asked)
     assert "\n" not in str(caught.value)
@@ -383,7 +383,7 @@ def test_refusal(asked, error, words):
 @pytest.mark.parametrize(
     "text", ["", "operator,shape\n", "operator,shape\ngem,1x2x3\n", "operator,form\ngemm,1x2x3\n", "operator,shape\ngemm,\n", "\xff"]
 )
-def test_a_bad_list_of_shapes(tmp_path, text):
+def test_a_wrong_file_of_shapes_is_refused(tmp_path, text):
     path = tmp_path / "shapes.csv"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(IronlawError):
@@ -448,8 +448,8 @@ HIDING = {
 }
 
 
-def test_what_runs_beside_computation_sends_the_same_bytes():
-    """Overlap hides time and no bytes."""
+def test_overlapped_collectives_send_the_same_bytes():
+    """Overlap hides time, not bytes."""
     shown = roofline("llama-3-8b", overlap="none", **HIDING)
     names = ("all-gather", "all-gather of gradients", "reduce-scatter")
     waited = sum(row["wire_bytes"] for row in shown["operators"] if row["operator"] in names)
@@ -470,8 +470,8 @@ def test_what_runs_beside_computation_sends_the_same_bytes():
         assert 0.0 <= row["shown"] < row["alone"]
 
 
-def test_gradients_and_weights_beside_computation_by_hand():
-    """Half of the layers and one table on each stage, a quarter of them on a rank, 7/8 of them sent: fp32 there, bf16 back."""
+def test_bytes_of_overlapped_gradients_and_weights():
+    """Each stage has half of the layers and one table, each rank a quarter of it, and sends 7/8: gradients in fp32, weights in bf16."""
     beside = {row["collective"]: row for row in roofline("llama-3-8b", overlap="all", **HIDING)["hidden"]}
     held = 8.03e9 / 2 / 4
     assert beside["gradient reduction"]["wire_bytes"] == pytest.approx(held * 4 * 7 / 8, rel=2e-2)
