@@ -104,10 +104,10 @@ def habits(space: dict[str, Any], framework: str, mesh: dict[str, int]) -> Itera
 def slow(question: dict[str, Any], space: dict[str, Any]) -> Slow:
     """All plans of a space under a question, legal or not, each asked of ``estimate``."""
     gpus, device = question["gpus"], load.record("accelerators", question["on"], ())
+    flat = gpus == 1 or (space.get("tp", [1]) == [1] and space.get("pp", [1]) == [1])
+    name = question.get("framework") or device.usual_framework or ("fsdp" if flat else "megatron")
     plans = []
     for mesh in meshes(space, gpus, question["global_batch_size"]):
-        flat = mesh["tp"] == mesh["pp"] == 1
-        name = question.get("framework") or device.usual_framework or ("fsdp" if flat else "megatron")
         plans += [{**mesh, **chosen, "framework": name} for chosen in habits(space, name, mesh)]
     return asked(question, plans)
 

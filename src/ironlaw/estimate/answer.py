@@ -195,9 +195,7 @@ def with_run(group: Group, bound: Bound) -> Group:
     notes = [*bound.assumptions, *bound.job_of(name)[1]]
     if group.correction is not None:
         assume(notes, "correction", f"step times {group.correction.factor:.3f} ({group.correction.label})", "override")
-    if asked.schedule is None:
-        assume(notes, "schedule", "1f1b, interleaved where vpp > 1", "default")
-    if asked.framework is None:
+    if "framework" not in asked.given:
         assume(notes, "framework", name, "default")
     run = None
     if asked.tokens is not None:

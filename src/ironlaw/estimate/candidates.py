@@ -7,7 +7,7 @@ fits, the plan that needs least memory wins; if none is legal, the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
@@ -17,20 +17,17 @@ import numpy as np
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import rules
-from ironlaw.estimate.bind.question import Bound
+from ironlaw.estimate.bind.question import Bound, framework_of
 from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.pipeline.schedules import one_chunk, schedule_of
 from ironlaw.estimate.step import step
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, Plan, flags
-from ironlaw.question import defaults
 from ironlaw.question.asked import Row
 from ironlaw.question.defaults import CHUNKS, EXPERT_RANKS, HEADROOM, MICRO_BATCHES, OFFLOADS, OVERLAPS, RECOMPUTES
 
 MESH = ("tp", "pp", "vpp", "ep", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp")
 _BLOCK = 16384  # candidates per evaluation
-DEFAULT_BATCH_TOKENS = defaults.BATCH_TOKENS
-DEFAULT_SEQ_LEN = defaults.SEQ_LEN
 
 
 def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, float, float, float]:
@@ -130,11 +127,8 @@ class Pool:
         return Plan(**dict(zip(Candidate._fields, table, strict=True)), **given)
 
 
-def candidates_of(job: Job, cluster: Cluster, row: Row, flat: bool | None, divisors: Callable[[float, float], list[float]]) -> Pool:
-    """All combinations of candidate values for one row's open axes, simplest first.
-
-    ``flat``: True keeps tp = pp = 1, False drops it, None keeps all.
-    """
+def candidates_of(job: Job, cluster: Cluster, row: Row, divisors: Callable[[float, float], list[float]]) -> Pool:
+    """All combinations of candidate values for one row's open axes, simplest first."""
     pool = Pool()
     gpus, cp = row.gpus or 1.0, row.cp
     domain = int(cluster.node.scale_up_size.value)
@@ -143,8 +137,6 @@ def candidates_of(job: Job, cluster: Cluster, row: Row, flat: bool | None, divis
     micros = _values(row.micro_batch_size, MICRO_BATCHES)
     for pp in _values(row.pp, divisors(gpus / cp, job.model.num_hidden_layers)):
         for tp in _values(row.tp, [t for t in divisors(gpus / cp / pp, job.model.num_attention_heads) if t <= domain]):
-            if flat is not None and flat != (tp == 1 and pp == 1):
-                continue
             sp = float(tp > 1 if row.sp is None else row.sp)
             eps = _values(row.ep, _expert_parallel(job, gpus / pp / row.etp))
             for replicate, shard, zero in _data_parallel(job, row, gpus / (tp * pp * cp), pp):
@@ -248,71 +240,48 @@ class Placed:
 
 
 def place(bound: Bound) -> list[Placed]:
-    """A plan for every row. With no framework given, pipelines and tensor parallel run on megatron, the rest on fsdp."""
-    asked = bound.asked
+    """A plan for every row: of all candidates the legal before the others, then those that fit, then the fastest, then the simplest."""
     distinct: dict[Row, int] = {}
-    owners = [distinct.setdefault(row, len(distinct)) for row in asked.rows]
-    opened = [close_axes(row, asked.schedule) for row in distinct]
+    owners = [distinct.setdefault(row, len(distinct)) for row in bound.asked.rows]
+    opened = [close_axes(row, bound.asked.schedule) for row in distinct]
     rows = [one.row for one in opened]
     pools: dict[str, Pool] = {}
-    for owner, row in enumerate(rows):
-        _fill(pools, bound, row, owner)
-    plans = {name: pool.plan(bound.job(name), rows) for name, pool in pools.items()}
-    picked = _pick(pools, plans, bound, len(distinct))
+    for owner, row in enumerate(distinct):
+        name = framework_of(bound, row)
+        _fill(pools.setdefault(name, Pool()), bound.job(name), bound.cluster, rows[owner], owner)
     placed = []
     for name, pool in pools.items():
-        index = np.array([i for i, owner in enumerate(owners) if picked[owner][0] == name], dtype=np.int64)
-        if index.size:
-            taken = [picked[owners[i]][1] for i in index]
-            chosen = tuple(opened[owners[i]].open_axes(bound.model) for i in index)
-            placed.append(Placed(name, plans[name].take(taken), index, tuple(pool.recompute[at] for at in taken), chosen))
+        plan = pool.plan(bound.job(name), rows)
+        best = _best(bound.job(name), bound.cluster, plan, np.array(pool.owner))
+        index = [i for i, owner in enumerate(owners) if owner in best]
+        taken = [best[owners[i]] for i in index]
+        chosen = tuple(opened[owners[i]].open_axes(bound.model) for i in index)
+        recompute = tuple(pool.recompute[at] for at in taken)
+        placed.append(Placed(name, plan.take(taken), np.array(index, dtype=np.int64), recompute, chosen))
     return placed
 
 
-def frameworks(bound: Bound, gpus: float) -> list[tuple[str, bool | None]]:
-    """(name, flat) of the frameworks that may run a question, ``flat`` True for plans with tp = pp = 1 alone and False for the others."""
-    name = bound.asked.framework or bound.cluster.accelerator.usual_framework
-    if name:
-        return [(name, None)]
-    return [("fsdp", None)] if gpus == 1 else [("fsdp", True), ("megatron", False)]
-
-
-def _fill(pools: dict[str, Pool], bound: Bound, row: Row, owner: int) -> None:
-    """Add one row's candidates to the pools of the frameworks that may run it."""
+def _fill(pool: Pool, job: Job, cluster: Cluster, row: Row, owner: int) -> None:
+    """Add one row's candidates to a pool: those of usual divisors, and of all divisors where none of the usual is legal."""
     found = False
     for divisors in (_usual_divisors, _all_divisors):
-        legal = False
-        for name, flat in frameworks(bound, row.gpus or 1.0):
-            job = bound.job(name)
-            made = candidates_of(job, bound.cluster, row, flat, divisors)
-            if made.listed:
-                found = True
-                legal |= bool(np.any(rules.legal(rules.legality(job, made.plan(job, [row])))))
-                pools.setdefault(name, Pool()).add(made, owner)
-        if legal:
-            return
+        made = candidates_of(job, cluster, row, divisors)
+        if made.listed:
+            found = True
+            pool.add(made, owner)
+            if np.any(rules.legal(rules.legality(job, made.plan(job, [row])))):
+                return
     if not found:  # the given axes leave no combination: keep them, and let the rules say which they break
-        name = bound.asked.framework or defaults.FRAMEWORK
         closed = row._replace(tp=row.tp or 1.0, pp=row.pp or 1.0, vpp=row.vpp or 1.0, ep=row.ep or 1.0)
-        pools.setdefault(name, Pool()).add(candidates_of(bound.job(name), bound.cluster, closed, None, _usual_divisors), owner)
+        pool.add(candidates_of(job, cluster, closed, _usual_divisors), owner)
 
 
-def _pick(pools: Mapping[str, Pool], plans: Mapping[str, Plan], bound: Bound, rows: int) -> list[tuple[str, int]]:
-    """(framework, candidate) of each row: legal before not, fitting before not, then the best score, then the simplest."""
-    counts = np.zeros(rows, dtype=np.int64)
-    for pool in pools.values():
-        np.add.at(counts, pool.owner, 1)
-    best: dict[int, tuple[Any, str, int]] = {}
-    for number, (name, pool) in enumerate(pools.items()):
-        owner = np.array(pool.owner)
-        contested = np.flatnonzero(counts[owner] > 1)
-        illegal, unfit, score = (np.zeros(owner.size) for _ in range(3))
-        if contested.size:
-            illegal[contested], unfit[contested], score[contested] = preference(bound.job(name), bound.cluster, plans[name].take(contested))
-        order = np.lexsort((np.arange(owner.size), score, unfit, illegal, owner))
-        first = order[np.flatnonzero(np.diff(owner[order], prepend=-1))]
-        for at in first:
-            rank = (illegal[at], unfit[at], score[at], number)
-            if int(owner[at]) not in best or rank < best[int(owner[at])][0]:
-                best[int(owner[at])] = (rank, name, int(at))
-    return [best[row][1:] for row in range(rows)]
+def _best(job: Job, cluster: Cluster, plan: Plan, owner: Any) -> dict[int, int]:
+    """The best candidate of each row: legal before not, fitting before not, then the best score, then the first."""
+    contested = np.flatnonzero(np.bincount(owner)[owner] > 1)
+    illegal, unfit, score = (np.zeros(owner.size) for _ in range(3))
+    if contested.size:
+        illegal[contested], unfit[contested], score[contested] = preference(job, cluster, plan.take(contested))
+    order = np.lexsort((np.arange(owner.size), score, unfit, illegal, owner))
+    first = order[np.flatnonzero(np.diff(owner[order], prepend=-1))]
+    return {int(owner[at]): int(at) for at in first}

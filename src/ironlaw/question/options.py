@@ -208,7 +208,11 @@ OPTIONS: dict[str, Option] = {
     "scale_up_size": Option(whole, "accelerators joined by scale-up links (default: the node's)", "N"),
     "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s (default: the node's)", "RATE"),
     # --- the batch and the mesh
-    "framework": Option(text, "training framework (default: megatron where tp or pp > 1, else fsdp)", "NAME"),
+    "framework": Option(
+        text,
+        "training framework (default: the accelerator's usual one, else fsdp with --gpus 1 or --tp 1 --pp 1, else megatron)",
+        "NAME",
+    ),
     "global_batch_size": Option(
         whole, f"sequences per optimizer step (default: about {defaults.BATCH_TOKENS / 2**20:g} Mi tokens)", column=True
     ),
@@ -261,7 +265,7 @@ OPTIONS: dict[str, Option] = {
     # --- pipeline
     "schedule": Option(
         one_of(defaults.SCHEDULES),
-        f"pipeline schedule: {_names(defaults.SCHEDULES, defaults.SCHEDULE + ', interleaved where vpp > 1')}",
+        f"pipeline schedule: {_names(defaults.SCHEDULES, defaults.SCHEDULE_RULE)}",
         "NAME",
     ),
     "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule (default: pp)"),

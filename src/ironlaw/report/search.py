@@ -33,13 +33,13 @@ def search_data(found: Found, explain: bool = False, advice: bool = True) -> dic
     _compare(plans, places, found.folders)
     if at is not None:
         plans[at]["note"] = "the fastest that leaves 5% of the memory free"
-    bound = choices[0].setting.bound if choices else found.settings[0].bound if found.settings else None
+    setting = choices[0].setting if choices else found.settings[0] if found.settings else None
     data: dict[str, Any] = {
         **common_keys(
-            bound.assumptions if bound else [],
+            setting.assumptions if setting else [],
             [*warnings_of(found), *(plans[0]["warnings"] if plans else [])],
             found.folders,
-            bound.cluster.calibration if bound else None,
+            setting.bound.cluster.calibration if setting else None,
         ),
         "question": asked(found),
         "space": found.space,

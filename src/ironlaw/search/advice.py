@@ -108,9 +108,9 @@ def with_more_memory(choice: Choice) -> float:
 
 def _batch_doubled(choice: Choice, folders: tuple[str, ...]) -> float | None:
     """Time of a step for each batch of before, where the batch is twice as large."""
-    asked = asked_of_choices([choice])
+    doubled = {"global_batch_tokens": None, "global_batch_size": 2.0 * choice.setting.batch}
     try:
-        found = answer_asked(with_options(asked, {"global_batch_size": 2.0 * choice.setting.batch}), folders)
+        found = answer_asked(with_options(asked_of_choices([choice]), doubled), folders)
     except IronlawError:
         return None
     return float(found.step_seconds[0]) / 2.0 if found.legal[0] else None
@@ -141,7 +141,7 @@ def _along(choice: Choice, folders: tuple[str, ...], changes: list[dict[str, Any
     """The plan under each set of changes that is legal: the changes, with bound, step time and rate."""
     if not changes:
         return []
-    asked = asked_of_choices([choice])
+    asked = with_options(asked_of_choices([choice]), {"global_batch_tokens": None, "global_batch_size": choice.setting.batch})
     columns = {name: [float(change.get(name, getattr(asked.rows[0], name))) for change in changes] for name in changes[0]}
     found = answer_asked(with_options(asked, columns), folders)
     made = []

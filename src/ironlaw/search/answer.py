@@ -263,9 +263,7 @@ def asked_of_choices(choices: Sequence[Choice]) -> Asked:
         del columns["offload"]
     if len(choices) == 1:
         columns = {k: v[0] for k, v in columns.items()}
-    fixed = {name: getattr(asked, name) for name in ("optimizer", "count_embedding", "precision")}
-    fixed |= {name: getattr(asked.rows[0], name) for name in ("seq_len", "global_batch_size")}
-    return with_options(asked, {**fixed, **columns, "framework": choices[0].framework, "global_batch_tokens": None})
+    return with_options(replace(asked, framework=choices[0].framework), columns)
 
 
 def estimate_of(choices: Sequence[Choice], folders: tuple[str, ...]) -> Estimate:

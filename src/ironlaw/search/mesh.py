@@ -49,16 +49,14 @@ def divisors(number: int) -> tuple[float, ...]:
     return tuple(float(d) for d in sorted({*small, *(number // d for d in small)}))
 
 
-def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq_len: float, flat: bool | None = None) -> Mesh:
-    """The legal rows of one number of accelerators. ``flat``: True keeps tp = pp = 1, False drops it, None keeps all."""
+def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq_len: float) -> Mesh:
+    """The legal rows of one number of accelerators."""
     listed: list[tuple[float, ...]] = []
     ends: dict[float, list[Ends]] = {}
     for tp, cp in product(_tried(space, "tp", gpus), _tried(space, "cp", gpus)):
         if gpus % (tp * cp):
             continue
         for pp in _tried(space, "pp", gpus / (tp * cp), float(job.model.num_hidden_layers)):
-            if flat is not None and flat != (tp == pp == 1):
-                continue
             if job.layers_per_stage and pp != len(job.layers_per_stage):
                 continue
             dp = gpus / (tp * cp * pp)

@@ -13,12 +13,12 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.money import bind_price
-from ironlaw.estimate.bind.question import Bound, bind_question, with_batch
-from ironlaw.estimate.candidates import frameworks
+from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.question import defaults
 from ironlaw.question.asked import with_options
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.search.best import Sweep, sweep
 from ironlaw.search.grid import Task
 from ironlaw.search.mesh import Mesh, mesh_rows, plan_of
@@ -50,6 +50,20 @@ class Setting:
         return self.bound.cluster.accelerator.name
 
     @property
+    def framework(self) -> str:
+        """The name of the framework that runs every plan of the setting."""
+        row, space = self.bound.asked.rows[0], self.question.space
+        return framework_of(self.bound, row._replace(gpus=self.gpus, tp=space.fixed("tp"), pp=space.fixed("pp") or row.pp))
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """The assumptions of the bound question, and the framework that its rule gives."""
+        notes = list(self.bound.assumptions)
+        if "framework" not in self.bound.asked.given:
+            assume(notes, "framework", self.framework, "default")
+        return notes
+
+    @property
     def batch(self) -> float:
         """Sequences of a step."""
         return self.bound.asked.rows[0].global_batch_size or 0.0
@@ -70,14 +84,13 @@ class Setting:
         return min((float(s.device.min(initial=np.inf)) for s in self.sweeps), default=np.inf)
 
     def tasks(self) -> Iterator[Task]:
-        """The job of every framework that may run the setting, with its legal mesh rows."""
-        for framework, flat in frameworks(self.bound, self.gpus):
-            job = self.bound.job(framework)
-            mesh = mesh_rows(self.space, job, self.gpus, self.batch, self.seq_len, flat)
-            for rule, rows in mesh.turned_away.items():
-                self.turned_away[rule] = self.turned_away.get(rule, 0) + rows
-            if mesh.rows:
-                yield Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.space, self.batch, self.seq_len)
+        """The job of the setting with its legal mesh rows, where there are any."""
+        job = self.bound.job(self.framework)
+        mesh = mesh_rows(self.space, job, self.gpus, self.batch, self.seq_len)
+        for rule, rows in mesh.turned_away.items():
+            self.turned_away[rule] = self.turned_away.get(rule, 0) + rows
+        if mesh.rows:
+            yield Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.space, self.batch, self.seq_len)
 
     def run(self, go_on: Callable[[int, int], bool]) -> bool:
         """Sweep every task; False where ``go_on`` stopped it."""
@@ -178,7 +191,15 @@ def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bo
             variant = dict(zip(varied, values, strict=True))
             options = {**variant, "on": on} | ({} if question.prices is None else {"price": question.prices.get(on)})
             bound = bind_question(with_options(question.asked, options), folders, with_run=True)
-            yield with_batch(bound), {axis: value for axis, value in variant.items() if len(varied[axis]) > 1}
+            yield _with_shared_batch(bound, question), {axis: value for axis, value in variant.items() if len(varied[axis]) > 1}
+
+
+def _with_shared_batch(bound: Bound, question: Question) -> Bound:
+    """A bound question with a sequence length and a batch: by default that of an estimate, for the largest count of accelerators."""
+    counts = [count for count in question.gpus if isinstance(count, float)]
+    row = bound.asked.rows[0]._replace(gpus=max(counts), micro_batch_size=question.space.fixed("micro_batch_size"))
+    shared = f"for every count: the default of {max(counts):,.0f} accelerators" if len(counts) > 1 else ""
+    return with_batch(replace(bound, asked=replace(bound.asked, rows=(row,))), shared)
 
 
 def counts_of(question: Question, bound: Bound) -> list[float]:

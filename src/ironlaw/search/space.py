@@ -76,6 +76,11 @@ class Space:
         """The values of an axis to try, the word for them, or None where it is not varied."""
         return self.values.get(axis)
 
+    def fixed(self, axis: str) -> float | None:
+        """The only value of a mesh axis, 1 where the space does not vary it; None where it has several."""
+        values = self.values.get(axis, (1.0,))
+        return float(values[0]) if isinstance(values, tuple) and len(values) == 1 else None
+
     def narrowed(self, fixed: Mapping[str, Any], forbidden: tuple[Rule, ...] = ()) -> Space:
         """This space with some axes fixed and some values forbidden."""
         values = {**self.values, **{axis: (value,) for axis, value in fixed.items()}}

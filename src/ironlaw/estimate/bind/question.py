@@ -61,10 +61,11 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
             assume(notes, name, printed(getattr(asked.rows[0] if name in Row._fields else asked, name)), "default")
     check(asked)
     record, left_out = bind_model(asked.model, folders)
-    precision = asked.precision
-    if precision is None:
-        precision = bind_precision(asked.on, folders)
+    precision = asked.precision or bind_precision(asked.on, folders)
+    if "precision" not in asked.given:
         assume(notes, "precision", precision, "default")
+    if asked.schedule is None:
+        assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
     model = trained_model(asked, record, precision)
     _check(asked, model, precision)
     if asked.layers_per_stage:
@@ -125,28 +126,35 @@ def _check(asked: Asked, model: Model, precision: str) -> None:
             raise QuestionError(f"--dispatch-precision {how} needs --precision {narrow}; got {precision}")
 
 
-def with_batch(bound: Bound, gpus: float | None = None) -> Bound:
+def framework_of(bound: Bound, row: Row) -> str:
+    """The framework that runs a row: a rule of the question alone, so that one framework answers it whatever plan is chosen."""
+    return bound.asked.framework or defaults.framework(bound.cluster.accelerator.usual_framework, row.gpus, row.tp, row.pp)
+
+
+def with_batch(bound: Bound, shared: str = "") -> Bound:
     """A bound question whose rows all have a sequence length and a batch, given or by default.
 
-    ``gpus``: accelerators that the default batch is for, where a row has none.
+    ``shared``: what the assumption says of a default batch that several counts of accelerators share.
     """
     asked, notes = bound.asked, list(bound.assumptions)
     length = defaults.seq_len(bound.model.max_position_embeddings)
-    rows = tuple(_with_batch(asked, row, length, gpus) for row in asked.rows)
+    rows = tuple(_with_batch(asked, row, length) for row in asked.rows)
     if "seq_len" not in asked.given:
         assume(notes, "seq_len", rows[0].seq_len, "default")
     if "global_batch_size" not in asked.given and asked.global_batch_tokens is None:
-        assume(notes, "global_batch_size", rows[0].global_batch_size if len(rows) == 1 else "by row", "default")
+        batches = {row.global_batch_size for row in rows}
+        batch = rows[0].global_batch_size if len(batches) == 1 else "by row"
+        assume(notes, "global_batch_size", f"{batch:g} {shared}" if shared else batch, "default")
     return replace(bound, asked=replace(asked, rows=rows), assumptions=notes)
 
 
-def _with_batch(asked: Asked, row: Row, default_length: float, gpus: float | None) -> Row:
+def _with_batch(asked: Asked, row: Row, default_length: float) -> Row:
     length = default_length if row.seq_len is None else row.seq_len
     batch = row.global_batch_size
     if asked.global_batch_tokens is not None:
         batch = sequences_of(asked.global_batch_tokens, length)
     elif batch is None:
-        batch = defaults.batch(row.gpus or gpus or 1.0, length, row.micro_batch_size or 1.0)
+        batch = defaults.batch(row.gpus or 1.0, length, row.micro_batch_size or 1.0)
     return row._replace(seq_len=length, global_batch_size=batch)
 
 

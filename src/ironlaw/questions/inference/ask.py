@@ -35,7 +35,7 @@ from ironlaw.questions.inference.options import DEFAULTS, OPTIONS
 from ironlaw.terms import Term, leaf, scalar, shares, total
 
 BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5}
-OF_TRAINING = ("optimizer", "count_embedding", "cp", "etp", "precision", "fabric")  # assumptions that serving does not use
+OF_TRAINING = ("optimizer", "count_embedding", "cp", "etp", "precision", "schedule", "fabric")  # assumptions that serving does not use
 TIMES = (Column("part", "part"), Column("value", "time", "s"))
 CACHE = (Column("cache", "cache per token", "B"), Column("sequence", "per sequence", "B"), Column("most", "sequences that fit", "1"))
 

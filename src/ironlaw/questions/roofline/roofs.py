@@ -75,7 +75,7 @@ def bind_device(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assu
         return Device("the given roofs", bandwidth, peak, {}, count, None, None)
     cluster = cluster_of({**values, "precision": bind_precision(values["on"], folders)}, folders, notes)
     record = cluster.accelerator
-    name = values.get("framework") or record.usual_framework or defaults.FRAMEWORK
+    name = values.get("framework") or defaults.framework(record.usual_framework)
     if "framework" not in values:
         assume(notes, "framework", name, "default")
     host = host_time(load.record("frameworks", name, folders), cluster)
