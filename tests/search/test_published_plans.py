@@ -52,19 +52,19 @@ def test_the_page_shows_the_rows_that_the_rule_picks(cases):
 
 def test_a_verdict_stands_where_one_is_needed_and_nowhere_else():
     beyond = {name for name, ratio in ratios().items() if ratio > 1.0 + plans.CLOSE}
-    assert set(plans.notes()["verdict"]) == beyond
+    assert set(plans.read_notes()["verdict"]) == beyond
     page = PAGE.read_text(encoding="utf-8")
-    for name, verdict in plans.notes()["verdict"].items():
+    for name, verdict in plans.read_notes()["verdict"].items():
         assert f"**{name}**" in page
         assert verdict in page
 
 
 def test_a_row_beyond_is_judged_by_the_file_and_one_within_by_the_number():
     row = {"id": "megatron-papers-010"}
-    assert plans.judged({**row, "ratio": 1.05})["verdict"] == "within 10 %"
-    assert plans.judged({**row, "ratio": 0.80})["verdict"] == "within 10 %"
-    assert plans.judged({**row, "ratio": 1.50})["verdict"] == plans.notes()["verdict"]["megatron-papers-010"]
-    assert plans.judged({"id": "nobody", "ratio": 1.50})["verdict"] == ""
+    assert plans.judge({**row, "ratio": 1.05})["verdict"] == "within 10 %"
+    assert plans.judge({**row, "ratio": 0.80})["verdict"] == "within 10 %"
+    assert plans.judge({**row, "ratio": 1.50})["verdict"] == plans.read_notes()["verdict"]["megatron-papers-010"]
+    assert plans.judge({"id": "nobody", "ratio": 1.50})["verdict"] == ""
 
 
 @pytest.mark.parametrize("name", ["llm-foundry-053", "bigscience-041"])
@@ -105,9 +105,9 @@ def test_orders_counts_pairs_of_one_job(prepared):
     assert np.isfinite([f["median_regret"] for f in told["families"]]).all()
 
 
-def test_a_plan_in_words_names_what_is_in_the_host():
+def test_a_plan_in_words_names_what_is_in_host_memory():
     plan = {"tp": 2.0, "micro_batch_size": 1.0, "zero": 1.0, "recompute": "none", "offload_optimizer": 1.0}
-    assert plan_words(plan) == "tp 2, ZeRO 1, micro-batch 1, recompute none, optimizer in the host"
+    assert plan_words(plan) == "tp 2, ZeRO 1, micro-batch 1, recompute none, optimizer in host memory"
 
 
 def test_the_difference_from_which_plans_are_told_apart_is_what_the_pairs_say(prepared):

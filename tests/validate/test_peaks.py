@@ -126,9 +126,9 @@ def test_what_ships_is_small_and_says_where_it_is_from():
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"all_args": "{"}, "no JSON"),
-        ({"all_args": "[1]"}, "no JSON object"),
-        ({"all_args": "[" * 100_000}, "no JSON"),
+        ({"all_args": "{"}, "not JSON"),
+        ({"all_args": "[1]"}, "not a JSON object"),
+        ({"all_args": "[" * 100_000}, "not JSON"),
         ({"platform": "dgx_b300"}, "unknown platform 'dgx_b300'"),
         ({"gpus": "many"}, "gpus is 'many'"),
         ({"gpus": "0"}, "gpus is '0'"),
@@ -152,7 +152,7 @@ def test_a_missing_column_is_named():
     assert peaks([(2, cells)])[1] == {"no column all_args": 1}
 
 
-def test_a_table_of_ones_own_is_read(tmp_path):
+def test_a_users_table_is_read(tmp_path):
     path = tmp_path / "peaks.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["note", *ROW])
@@ -164,8 +164,8 @@ def test_a_table_of_ones_own_is_read(tmp_path):
     assert peak.error == peak.predicted_bytes / 3e9 - 1.0
 
 
-def test_a_release_run_is_completed_from_what_stays_allocated():
-    """A vocabulary nobody states is that of the model with these widths; accelerators halve what the optimizer keeps."""
+def test_a_release_run_is_completed_from_the_memory_between_steps():
+    """An unstated vocabulary is that of the model with these widths; more accelerators hold smaller optimizer states."""
     release = {
         **TINY,
         "--num-layers": 4,
@@ -183,7 +183,7 @@ def test_a_release_run_is_completed_from_what_stays_allocated():
     (much, little), skipped = peaks(rows)
     assert not skipped
     assert not much.complete
-    assert any("blank vocabulary is that of llama-3" in rule for rule in much.rules)
+    assert any("blank vocabulary: that of llama-3" in rule for rule in much.rules)
     assert much.predicted_bytes < little.predicted_bytes
     assert peaks([(2, {**rows[0][1], "mem_allocated_bytes_median": ""})])[0] == []
 
@@ -213,7 +213,7 @@ def test_a_memory_column_is_compared_with_its_own_kind():
         ({"memory_kind": ""}, "not stated"),
         ({"memory_kind": "peak"}, "unknown memory_kind 'peak'"),
         ({"memory_unit": "pages"}, "unknown memory_unit 'pages'"),
-        ({"pp": "8", "micro_batch": ""}, "no micro-batch"),
+        ({"pp": "8", "micro_batch": ""}, "without a stated micro-batch"),
     ],
 )
 def test_a_memory_column_that_cannot_be_compared_says_why(change, why):

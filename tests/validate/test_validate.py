@@ -195,7 +195,8 @@ def test_flops_become_a_step_by_the_convention_of_the_row(convention, attention)
 
 
 @pytest.mark.parametrize(
-    ("convention", "why"), [("", "no stated convention"), ("all", "no stated convention"), ("full, with recompute", "count recompute")]
+    ("convention", "why"),
+    [("", "without a stated convention"), ("all", "without a stated convention"), ("full, with recompute", "include recompute")],
 )
 def test_flops_of_no_known_convention_are_not_guessed(convention, why):
     with pytest.raises(SkipError, match=why):

@@ -1,4 +1,4 @@
-"""``ironlaw validate``: published runs against estimates, or a user's own; ``ironlaw validate fit`` fits the constants again."""
+"""The verb ``ironlaw validate``: score estimates on published runs or a user's runs; ``fit`` fits the constants again."""
 
 from __future__ import annotations
 
@@ -28,16 +28,22 @@ Examples:
 
 @click.command("validate", epilog=_EXAMPLES)
 @click.argument("action", required=False, type=click.Choice(["fit"]))
-@click.option("--runs", metavar="CSV", help="score the runs of this table instead of those that ship (same columns)")
-@click.option("--mine", metavar="CSV", help="score runs of your own")
-@click.option("--correction", metavar="TOML", help="with --mine: write what your runs say, for estimates that ask for it")
-@click.option("--memory", is_flag=True, help="score measured memory too")
-@click.option("--peaks", metavar="CSV", help="with --memory: measured peaks of this table instead of those that ship")
-@click.option("--plans", is_flag=True, help="search for better plans than those published, and say where they part")
-@click.option("--by", metavar="KEY", default="family", show_default=True, help="group by family, device, support, apart, or a column")
+@click.option("--runs", metavar="CSV", help="score the runs of this table (default: the table that ships)")
+@click.option("--mine", metavar="CSV", help="score your own runs")
+@click.option("--correction", metavar="TOML", help="with --mine: write a correction file for ironlaw estimate --correction")
+@click.option("--memory", is_flag=True, help="also score measured memory")
+@click.option("--peaks", metavar="CSV", help="with --memory: table of measured peaks (default: the table that ships)")
+@click.option("--plans", is_flag=True, help="compare published plans with the best plans of searches")
+@click.option(
+    "--by",
+    metavar="KEY",
+    default="family",
+    show_default=True,
+    help="group by family, device, support (kind of band), apart, or a column of the table",
+)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-@click.option("--markdown", is_flag=True, help="print the page docs/validation.md, or with --plans its own")
-@click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
+@click.option("--markdown", is_flag=True, help="print the page as Markdown")
+@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override those that ship")
 def command(
     action: str | None,
     runs: str | None,
@@ -51,7 +57,7 @@ def command(
     markdown: bool,
     catalog: tuple[str, ...],
 ) -> int:
-    """How wrong the estimates are: every published run predicted by constants that never saw its family."""
+    """Score the estimates on published runs, each predicted with constants fitted without its family."""
     from ironlaw.catalog.load import given_folders
     from ironlaw.validate import session
     from ironlaw.validate.runs import RUNS
@@ -59,18 +65,18 @@ def command(
 
     folders = given_folders(catalog)
     if runs is not None and mine is not None:
-        raise QuestionError("--runs scores published runs and --mine your own: give one of them")
+        raise QuestionError("--runs scores published runs and --mine your own runs: give one of them")
     if correction is not None and mine is None:
-        raise QuestionError("--correction is learned from runs of your own: give --mine")
+        raise QuestionError("--correction needs your own runs: give --mine CSV")
     if as_json and markdown:
         raise QuestionError("--json and --markdown: give one of them")
     if action == "fit":
         if runs is not None or mine is not None or memory or peaks is not None or plans or as_json or markdown or catalog:
-            raise QuestionError("validate fit fits on the runs and the catalogue that ship, and takes no option")
+            raise QuestionError("validate fit takes no options: it uses the runs and the catalogue that ship")
         return _fit()
     if plans:
         if runs is not None or mine is not None or memory or peaks is not None or by != "family":
-            raise QuestionError("--plans takes the runs that ship, and beside it --json, --markdown and --catalog")
+            raise QuestionError("--plans uses the runs that ship, and allows only --json, --markdown and --catalog")
         return _plans(folders, as_json, markdown)
     path = Path(next((given for given in (mine, runs) if given is not None), RUNS))
     session.check_grouping(path, by)
@@ -94,13 +100,13 @@ def command(
 
 
 def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
-    """Published plans against the best that searches find."""
+    """Print published plans beside the best plans of searches."""
     from ironlaw.report import published_plans as report
     from ironlaw.search.published import compare
     from ironlaw.validate import plans
 
     cases, orders = plans.gather(folders)
-    rows = [plans.judged(compare(case)) for case in cases]
+    rows = [plans.judge(compare(case)) for case in cases]
     found = {"schema_version": plans.SCHEMA_VERSION, "rule": plans.RULE, "plans": rows, "orders": orders}
     if as_json:
         sys.stdout.write(json.dumps(found, indent=1, allow_nan=False, default=sorted) + "\n")
@@ -110,7 +116,7 @@ def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
 
 
 def _fit() -> int:
-    """Fit on the runs that ship and write constants, bands and the record of the fit."""
+    """Fit on the runs that ship; write constants, bands and the record of the fit."""
     from ironlaw.validate import fit, peaks, record, runs, session
     from ironlaw.validate.predict import prepare
 
@@ -126,7 +132,7 @@ def _fit() -> int:
 
 
 def _write_correction(found: Validation, path: Path, source: Path) -> None:
-    """What a user's own runs say of the level of their estimates, labelled; refuses where they are too few."""
+    """Write the correction of step times from a user's runs; refuse if they are too few."""
     from ironlaw.estimate.correction import LEAST_ROWS, write_correction
 
     errors = found.in_sample.error

@@ -1,4 +1,4 @@
-"""Published plans against ours, for a terminal and for the page that ships. It prints plain data and computes no plan."""
+"""The page that compares published plans with the best of a search, for the terminal and as ``docs/plans-against-published.md``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WORDS = {"sp": "sequence parallelism", "micro_batch_size": "micro-batch", "dp_r
 
 
 def plan_words(plan: Mapping[str, Any]) -> str:
-    """A plan in few words.
+    """A plan in a few words.
 
     >>> plan_words({"tp": 8.0, "pp": 4.0, "vpp": 1.0, "micro_batch_size": 2.0, "zero": 1.0, "recompute": "full"})
     'tp 8, pp 4, ZeRO 1, micro-batch 2, recompute full'
@@ -22,14 +22,14 @@ def plan_words(plan: Mapping[str, Any]) -> str:
     words.append(f"ZeRO {plan.get('zero', 0.0):g}")
     words.append(f"micro-batch {plan['micro_batch_size']:g}")
     words.append(f"recompute {plan['recompute']}")
-    moved = plan.get("offload") or [name for name in ("optimizer", "activations") if plan.get(f"offload_{name}")]
-    return ", ".join([*words, *(f"{name} in the host" for name in sorted(moved))])
+    offloaded = plan.get("offload") or [name for name in ("optimizer", "activations") if plan.get(f"offload_{name}")]
+    return ", ".join([*words, *(f"{name} in host memory" for name in sorted(offloaded))])
 
 
 def text(found: Mapping[str, Any]) -> str:
     """The comparison in a terminal."""
-    rows: list[tuple[str, ...]] = [("row", "measured", "published plan", "our best", "ratio", "with caution", "own stack", "")]
-    rows += [(*_line(row), "within 10 %" if row["verdict"].startswith("within") else "beyond 10 %") for row in found["plans"]]
+    rows: list[tuple[str, ...]] = [("row", "measured", "published plan", "our best", "ratio", "with caution", "same stack", "")]
+    rows += [(*_cells(row), "within 10 %" if row["verdict"].startswith("within") else "beyond 10 %") for row in found["plans"]]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -41,7 +41,7 @@ def text(found: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "", _agreement(found["orders"]["families"])])
 
 
-def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row["id"],
         f"{row['measured_s']:.2f} s",
@@ -62,7 +62,7 @@ def _terms(terms: Sequence[Mapping[str, Any]]) -> str:
 def _agreement(families: Sequence[Mapping[str, Any]]) -> str:
     pairs, right = sum(f["pairs"] for f in families), sum(f["right"] for f in families)
     share = f"{right / max(pairs, 1):.0%}"
-    return f"of {pairs} pairs of measured plans of one job, more than 5 % apart, {right} are ordered as measured ({share})"
+    return f"of {pairs} pairs of plans of one job, measured more than 5 % apart, {right} are predicted in the measured order ({share})"
 
 
 def markdown(found: Mapping[str, Any]) -> str:
@@ -79,47 +79,47 @@ def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], left: int =
 def _intro(found: Mapping[str, Any]) -> Iterator[str]:
     plans = found["plans"]
     close = [row for row in plans if row["verdict"] == "within 10 %"]
-    hollow = sum(not row["fits"] for row in close)
+    too_large = sum(not row["fits"] for row in close)
     yield "# Published plans against ours\n"
     yield (
-        "Experts published how they laid out their runs. This page predicts each of these plans, searches for a better one on the same"
-        " machine with the same model, batch, sequence, precision and stack, and says where the two part. `ironlaw validate --plans` prints"
-        " it; `make docs` writes it anew. How wrong the predictions themselves are, [validation](validation.md) tells.\n"
+        "Experts published the plans of their runs. This page predicts each of these plans, searches for a better one on the same"
+        " machine with the same model, batch, sequence, precision and stack, and names the differences. `ironlaw validate --plans` prints"
+        " it; `make docs` updates it. The errors of the predictions are on the page [validation](validation.md).\n"
     )
-    yield f"The rows are picked by a rule, not by their result. {found['rule']}.\n"
+    yield f"A rule chooses the rows, not their result. {found['rule']}.\n"
     yield (
-        f"- {len(close)} of {len(plans)} published plans are predicted within 10 % of our best, or faster; {hollow} of these do not fit as"
-        " we count, so that a search could not have found them."
+        f"- {len(close)} of {len(plans)} published plans are predicted within 10 % of our best, or faster; {too_large} of these are"
+        " predicted not to fit, so a search could not find them."
     )
     yield f"- {_agreement(found['orders']['families'])[0].upper()}{_agreement(found['orders']['families'])[1:]}; see below."
     crowded = [row for row in plans if row["best"] and row["best"]["bytes"] > 0.95 * row["of_bytes"]]
-    moved = [row for row in plans if row["best"] and row["best"]["plan"]["offload_optimizer"]]
+    offloaded = [row for row in plans if row["best"] and row["best"]["plan"]["offload_optimizer"]]
     yield (
-        f"- {len(crowded)} of our best plans fill more than 95 % of the memory and {len(moved)} keep the optimizer in the host."
+        f"- {len(crowded)} of our best plans use more than 95 % of the memory, and {len(offloaded)} store the optimizer in host memory."
         " *With caution* is the best plan that leaves 5 % of the memory free, where there is one."
     )
     unfit = [row["id"] for row in plans if not row["fits"]]
     if unfit:
-        yield f"- {len(unfit)} published plans ran though they do not fit as we count: {', '.join(unfit)}."
+        yield f"- {len(unfit)} published plans ran, but are predicted not to fit: {', '.join(unfit)}."
     yield ""
 
 
 def _plans(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "## The plans\n"
     yield (
-        "Times are of a step, by the constants that ship. A ratio is the published plan's predicted time over that of the best plan of a"
-        " search: of the whole default space, of that space with caution, and of what the row's own stack could vary. Below 1 the search"
-        " found none as fast that fits.\n"
+        "Times are step times with the constants that ship. A ratio is the predicted time of the published plan over that of the best plan"
+        " of a search: in the whole default space, in that space with caution, and among the plans that the row's stack could run. Below 1,"
+        " the search found no plan that is as fast and fits.\n"
     )
-    header = ("row", "job", "measured", "published plan", "our best", "ratio", "with caution", "own stack")
+    header = ("row", "job", "measured", "published plan", "our best", "ratio", "with caution", "same stack")
     rows = []
     for row in plans:
-        cells = _line(row)
+        cells = _cells(row)
         rows.append((cells[0], f"{row['model']} on {row['gpus']:g} x {row['on']}", *cells[1:]))
     yield from _table(header, rows, 2)
     yield ""
     yield from _table(
-        ("row", "published", "our best", "best with the own stack"),
+        ("row", "published", "our best", "best with the same stack"),
         [(r["id"], plan_words(r["plan"]), *(plan_words(r[k]["plan"]) if r[k] else "-" for k in ("best", "own"))) for r in plans],
         4,
     )
@@ -127,24 +127,24 @@ def _plans(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _beyond(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield "## Beyond 10 %: which term, and who is right\n"
-    yield "Seconds by which the published plan is predicted to take longer than ours, the largest terms first; below 0 it takes less.\n"
+    yield "## Beyond 10 %: the terms, and who is right\n"
+    yield "Predicted seconds of the published plan minus those of ours, largest terms first.\n"
     for row in plans:
         if row["verdict"] == "within 10 %":
             continue
         yield f"**{row['id']}**, {row['model']}: {_terms(row['terms'])}."
         if row["own"] is not None and row["terms_own"]:
-            yield f"With its own stack, ratio {_ratio(row['ratio_own'])}: {_terms(row['terms_own'])}."
+            yield f"With the same stack, ratio {_ratio(row['ratio_own'])}: {_terms(row['terms_own'])}."
         yield f"{row['verdict']}\n"
 
 
 def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
-    yield "## Are measured plans ordered as measured\n"
+    yield "## Order of measured plans\n"
     yield (
-        "A search is worth as much as the order it puts plans in. Here are all rows that ship whose plans are known and of which several"
-        " measure one job. A pair counts where the measured times differ by more than 5 %; each family is predicted by constants that"
-        " never saw it. Kendall: 1 all in order, -1 all reversed. *Loss*: how much slower than the fastest measured plan the one is that"
-        " the model would choose, the median and the worst over jobs.\n"
+        "A search depends on the order of plans. The table has all rows with known plans of which several measure one job. A pair counts"
+        " where the measured times differ by more than 5 %; each family is predicted with constants fitted without it. Kendall: 1 all in"
+        " order, -1 all reversed. *Loss*: the measured time of the plan that the model would choose over the fastest measured, less 1; the"
+        " median and the worst over jobs.\n"
     )
     rows = []
     for f in orders["families"]:
@@ -153,12 +153,12 @@ def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
         loss = (f"{f['median_regret']:.0%}", f"{f['worst_regret']:.0%}")
         rows.append((f["family"], *map(str, numbers), kendall, f"{f['fastest_chosen']} of {f['jobs']}", *loss))
     yield from _table(("family", "jobs", "plans", "pairs", "in order", "Kendall", "fastest chosen", "loss", "worst"), rows)
-    yield "\nBy what the two plans of a pair differ in:\n"
-    rows = [(_in_words(a["axes"]), a["family"], str(a["pairs"]), str(a["right"])) for a in orders["axes"]]
+    yield "\nBy the axes in which the two plans of a pair differ:\n"
+    rows = [(_name_axes(a["axes"]), a["family"], str(a["pairs"]), str(a["right"])) for a in orders["axes"]]
     yield from _table(("differ in", "family", "pairs", "in order"), rows, 2)
     yield (
-        "\nBy how far apart the two are predicted, whatever they were measured. Plans that a search predicts closer than 5 % it does not"
-        " tell apart, because of such pairs about half are in order:\n"
+        "\nBy the predicted difference, for all measured differences. A search treats plans predicted within 5 % of each other as equal,"
+        " because about half of such pairs are in order:\n"
     )
     bins = orders["apart"]
     ends = [f"below {b['from']:.0%}" for b in bins[1:]] + [""]
@@ -167,20 +167,20 @@ def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _in_words(axes: str) -> str:
+def _name_axes(axes: str) -> str:
     return " and ".join(_WORDS.get(name, name) for name in axes.split(" and "))
 
 
 def _stacks(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield "## What an own stack could vary\n"
+    yield "## Axes of the same stack\n"
     yield (
-        "The third search keeps the row's overlap, its offloading or none, sequence parallelism as the row or, where it has no tensor"
-        " parallelism, on; and of the default space only what the stack could do on the day of the run.\n"
+        "The third search has the row's overlap, offloading and sequence parallelism (on, where the row has no tensor parallelism), and"
+        " of the default space only the axes that the stack could vary when the run was measured.\n"
     )
-    told: dict[str, str] = {}
+    stacks: dict[str, str] = {}
     for row in plans:
-        told.setdefault(row["id"].rpartition("-")[0], row["stack"])
-    for family, why in told.items():
+        stacks.setdefault(row["id"].rpartition("-")[0], row["stack"])
+    for family, why in stacks.items():
         yield f"- {family}: {why}."
     yield ""
-    yield "The default space is searched whole, except " + plans[0]["narrowed"] + "."
+    yield "The whole default space is searched, except " + plans[0]["narrowed"] + "."

@@ -1,4 +1,4 @@
-"""What a validation found, for a terminal and for the page that ships."""
+"""The page of a validation, for the terminal and as ``docs/validation.md``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORST = 8
 
 
 def percent(value: float | None, signed: bool = False) -> str:
-    """A share in per cent; a dash for none.
+    """A share in per cent; a dash where there is none.
 
     >>> percent(0.0312), percent(-0.1, signed=True), percent(None)
     ('3.1 %', '-10.0 %', '-')
@@ -26,15 +26,15 @@ def percent(value: float | None, signed: bool = False) -> str:
     return f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
 
 
-def rows_of(found: Validation, by: str) -> list[tuple[str, ...]]:
-    """A line for every group: how wrong held out, bands, in-sample and the two baselines."""
-    inside = {s.key: s for s in found.in_sample.groups(by)}
+def group_rows(found: Validation, by: str) -> list[tuple[str, ...]]:
+    """A line for every group: held-out errors, bands, in-sample error and the two baselines."""
+    in_sample = {s.key: s for s in found.in_sample.groups(by)}
     bases = baseline_data(found.held_out)
     device, level = (bases[name]["families"] for name in ("one efficiency a device", "the family's own level"))
-    return [_row(s, inside.get(s.key), device.get(s.key), level.get(s.key)) for s in found.held_out.groups(by)]
+    return [_table_row(s, in_sample.get(s.key), device.get(s.key), level.get(s.key)) for s in found.held_out.groups(by)]
 
 
-def _row(s: Summary, inside: Summary | None, device: float | None, level: float | None) -> tuple[str, ...]:
+def _table_row(s: Summary, in_sample: Summary | None, device: float | None, level: float | None) -> tuple[str, ...]:
     return (
         s.key,
         str(s.n),
@@ -44,19 +44,19 @@ def _row(s: Summary, inside: Summary | None, device: float | None, level: float 
         percent(s.bias, signed=True),
         "-" if s.band_coverage is None else f"{s.band_coverage:.0%}",
         percent(s.band_width),
-        percent(inside.median_abs_error if inside else None),
+        percent(in_sample.median_abs_error if in_sample else None),
         percent(device),
         percent(level),
     )
 
 
-HEADER = ("group", "n", "median", "p90", "worst", "bias", "band holds", "band width", "in sample", "one efficiency", "own level")
+HEADER = ("group", "n", "median", "p90", "worst", "bias", "in band", "band width", "in sample", "one efficiency", "own level")
 
 
 def text(found: Validation, by: str = "family") -> str:
     """The validation in a terminal."""
     lines = [f"{found.rows} runs, {len(found.held_out.prepared.runs)} scored, {len(found.held_out.skipped)} skipped", *_headline(found), ""]
-    table = [HEADER, *rows_of(found, by)]
+    table = [HEADER, *group_rows(found, by)]
     widths = [max(len(row[k]) for row in table) for k in range(len(HEADER))]
     for row in table:
         lines.append("  ".join(cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))))
@@ -70,30 +70,30 @@ def text(found: Validation, by: str = "family") -> str:
 
 
 def _headline(found: Validation) -> Iterator[str]:
-    out, inside = headline(found.held_out), headline(found.in_sample)
-    if out["family_median_abs_error"] is None:
-        yield "no dense pre-training row with known recompute: no headline"
+    held_out, in_sample = headline(found.held_out), headline(found.in_sample)
+    if held_out["family_median_abs_error"] is None:
+        yield "no headline: no dense pre-training row with known recompute"
         return
     yield (
-        f"headline, each family by constants that never saw it: median over families {percent(out['family_median_abs_error'])},"
-        f" all rows {percent(out['pooled_median_abs_error'])}, p90 {percent(out['p90_abs_error'])},"
-        f" bias {percent(out['bias'], signed=True)}"
-        f" (in sample {percent(inside['family_median_abs_error'])})"
+        f"headline, each family with constants fitted without it: median over families {percent(held_out['family_median_abs_error'])},"
+        f" all rows {percent(held_out['pooled_median_abs_error'])}, p90 {percent(held_out['p90_abs_error'])},"
+        f" bias {percent(held_out['bias'], signed=True)}"
+        f" (in sample {percent(in_sample['family_median_abs_error'])})"
     )
-    yield f"80 % bands hold {percent(out['band_coverage'])} of a family's rows, median width {percent(out['band_width'])}"
+    yield f"80 % bands contain {percent(held_out['band_coverage'])} of a family's rows, median width {percent(held_out['band_width'])}"
     mixed = mixtures(found.held_out)
     if mixed.n:
         yield (
-            f"mixtures of experts with known recompute, on none of which anything is fitted: median {percent(mixed.median_abs_error)},"
+            f"mixtures of experts with known recompute, without any constant fitted on mixtures: median {percent(mixed.median_abs_error)},"
             f" p90 {percent(mixed.p90_abs_error)}, n {mixed.n}"
         )
     points = exact_points(found.held_out)
     if points is not None:
-        yield f"the eight A100 points of Calculon, out of family: mean {percent(points)} (Calculon, tuned on them: {percent(CALCULON)})"
+        yield f"Calculon's eight A100 points, held out: mean error {percent(points)} (Calculon, tuned on them: {percent(CALCULON)})"
 
 
 def worst(scored: Scored, count: int = _WORST) -> list[str]:
-    """The headline rows furthest off."""
+    """The headline rows with the largest errors."""
     p = scored.prepared
     order = sorted((i for i in range(len(p.runs)) if p.counts[i]), key=lambda i: -abs(float(scored.error[i])))
     return [
@@ -111,7 +111,7 @@ def memory_lines(memory: dict[str, Any]) -> Iterator[str]:
         if memory.get(name, {}).get("n"):
             yield f"  {name}: {_figures(memory[name])}"
     if memory.get("fits_false") is not None:
-        yield f"  predicted not to fit though it ran: {percent(memory['fits_false'])} of {memory['ran']}"
+        yield f"  predicted not to fit, but ran: {percent(memory['fits_false'])} of {memory['ran']}"
     for reason, n in memory["skipped"].items():
         yield f"  skipped {n}: {reason}"
 
@@ -125,7 +125,7 @@ def _figures(f: dict[str, Any]) -> str:
 
 def markdown(found: Validation) -> str:
     """The page ``docs/validation.md``."""
-    return "\n".join([*_intro(found), "", *_table(HEADER, rows_of(found, "family")), "", *_rest(found)]) + "\n"
+    return "\n".join([*_intro(found), "", *_table(HEADER, group_rows(found, "family")), "", *_rest(found)]) + "\n"
 
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -134,18 +134,18 @@ def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str
 
 def _intro(found: Validation) -> Iterator[str]:
     yield "# How wrong ironlaw is\n"
-    yield "This page is written by `ironlaw validate` from the published runs that ship with it; `make docs` writes it anew.\n"
+    yield "`ironlaw validate` writes this page from the published runs that ship with it; `make docs` updates it.\n"
     yield (
-        f"{found.rows} runs are in the table, {len(found.held_out.prepared.runs)} can be asked. Every family is scored with constants"
-        " fitted without it, so no row informs its own prediction. error = predicted / measured - 1 on step time.\n"
+        f"The table has {found.rows} runs, of which {len(found.held_out.prepared.runs)} can be predicted. Every family is scored with"
+        " constants fitted without it, so no row informs its own prediction. error = predicted / measured - 1 of the step time.\n"
     )
     for line in _headline(found):
         yield f"- {line}"
     yield ""
     yield "## By family\n"
     yield (
-        "The headline counts dense pre-training with known recompute; rows set apart carry the reason in their name. *One efficiency*: a"
-        " single MFU a device, fitted on the other families. *Own level*: the family's own median MFU, which knows the answer's level."
+        "The headline counts dense pre-training with known recompute; groups of other rows have the reason in their name. *One efficiency*:"
+        " one MFU for each device, the median of the other families. *Own level*: the family's own median MFU, so the level is given."
     )
 
 
@@ -154,40 +154,40 @@ def _rest(found: Validation) -> Iterator[str]:
     yield "## Worst rows\n"
     for line in worst(found.held_out, 12):
         yield f"- {line}"
-    yield "\n## Why these families are off\n"
+    yield "\n## Reasons for large errors\n"
     for family, cause in causes().items():
         yield f"- {family}: {cause}"
     yield "\n## What is fitted\n"
     record = found.record
     yield (
         f"{len(constants())} global constants, on {record['rows']} rows of {len(record['families'])} families; no constant per run,"
-        " model or family. Everything else is measured on operators, cited or counted, and carries its source.\n"
+        " model or family. Everything else is measured on operators, cited or counted, with its source.\n"
     )
     yield from _constants(found)
-    yield "\n## Without each\n"
-    yield "Each effect switched off, the other constants fitted again, every family held out.\n"
+    yield "\n## Without each constant\n"
+    yield "Held-out errors with one effect switched off and the other constants fitted again.\n"
     yield from _ablation(record)
     yield "\n## By device\n"
-    yield from _table(HEADER[:9], [row[:9] for row in rows_of(found, "device")])
-    yield "\n## By what supports the band\n"
-    yield from _table(HEADER[:9], [row[:9] for row in rows_of(found, "support")])
+    yield from _table(HEADER[:9], [row[:9] for row in group_rows(found, "device")])
+    yield "\n## By kind of band\n"
+    yield from _table(HEADER[:9], [row[:9] for row in group_rows(found, "support")])
     if found.memory is not None:
         yield "\n## Memory\n"
         for line in memory_lines(found.memory):
             yield f"- {line.strip()}"
-    yield "\n## Rows that cannot be asked\n"
+    yield "\n## Skipped rows\n"
     yield from _table(("rows", "reason"), [(str(n), reason) for reason, n in skip_counts(found.held_out.skipped).items()])
 
 
 def causes() -> dict[str, str]:
-    """What is known of why a family is predicted worse than most, by family."""
+    """Known reasons why a family is predicted worse than most."""
     return tomllib.loads((DATA / "causes.toml").read_text(encoding="utf-8"))
 
 
 def _beaten(found: Validation) -> Iterator[str]:
     share = baseline_data(found.held_out)["one efficiency a device"]["families_of_10_beaten"]
     if share is not None:
-        yield f"Of the families with ten rows or more, {share:.0%} are predicted better than by one efficiency a device.\n"
+        yield f"For {share:.0%} of the families with ten rows or more, ironlaw is better than one efficiency for each device.\n"
 
 
 def _constants(found: Validation) -> Iterator[str]:

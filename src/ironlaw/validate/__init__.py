@@ -1,1 +1,1 @@
-"""Published runs against estimates: mapping, scores, error bands, calibration."""
+"""Compare estimates with published runs: read the runs, score predictions, fit the global constants and error bands."""

@@ -1,9 +1,10 @@
-"""The global constants, fitted on published runs; each family scored with constants that never saw it.
+"""Fit the global constants on published runs; each family is scored with constants fitted without it.
 
     minimise   sum over rows |log(predicted / measured)| w  +  1/2 sum over constants (log(value / first) / log(spread))^2
 
-with ``w = WEIGHT / sqrt(rows of the family)``: a family counts as the root of its rows, because its rows repeat themselves.
-Gauss-Newton steps on reweighted least squares (Huber, Robust Statistics, 1981, section 7.8); no random numbers anywhere.
+with ``w = WEIGHT / sqrt(rows of the family)``: a family weighs the root of its rows, because its rows are alike. Gauss-Newton
+steps on reweighted least squares (Huber, Robust Statistics, 1981, section 7.8), without random numbers. By hand: the robust
+losses of scipy.optimize.least_squares are other functions, and would move the constants that ship.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from ironlaw.validate.runs import DATA
 
 RECORD = DATA / "fit.json"
 WEIGHT = 3.4  # a family of n rows weighs 3.4 sqrt(n) in |log error| against one standard deviation of a constant
-FLOOR = 0.03  # errors below this are noise: repeated runs differ by 2 to 8 %
+FLOOR = 0.03  # smaller errors are noise: repeated runs differ by 2 to 8 %
 NUDGE = 0.04  # log step of the finite differences
-ROUNDS = 5  # more change no constant in its third digit
+ROUNDS = 5  # further rounds change no constant in its third digit
 FITTED_APART = {Apart.NO_PRECISION}  # rows the fit uses though set apart: their 16-bit formats have one rate
 
 
 @dataclass(frozen=True)
 class Constant:
-    """One global constant: its first value, bounds, how wrong the first value may be, and the value without its effect."""
+    """One global constant: first value, bounds, likely error of the first value as a factor, and value without the effect."""
 
     name: str
     first: float
@@ -59,13 +60,13 @@ def constants() -> tuple[Constant, ...]:
 
 @dataclass(frozen=True)
 class Fit:
-    """Constants fitted on all families, and by family those fitted without it."""
+    """Constants fitted on all families, and for each family those fitted without it."""
 
     values: Mapping[str, float]
     held_out: Mapping[str, Mapping[str, float]]
 
     def systems(self, family: str | None = None) -> Systems:
-        """The systems record with the constants that never saw ``family``; with all where it was not in the fit."""
+        """The systems record with constants fitted without ``family``; fitted on all where the family was not in the fit."""
         return with_values(self.held_out.get(family or "", self.values))
 
 
@@ -76,7 +77,7 @@ def with_values(values: Mapping[str, float]) -> Systems:
 
 
 def fitted_rows(prepared: Prepared) -> Any:
-    """Rows a fit may use: dense pre-training with known recompute."""
+    """True for the rows of a fit: dense pre-training with known recompute."""
     return np.array([not set(r.apart) - FITTED_APART for r in prepared.runs], dtype=bool)
 
 
@@ -107,7 +108,7 @@ class Problem:
         return np.stack(columns, axis=1)
 
     def weights(self, mask: Any) -> Any:
-        """The weight of every row of ``mask``; none elsewhere."""
+        """The weight of every row of ``mask``; 0 elsewhere."""
         w = np.zeros(mask.size)
         for family in dict.fromkeys(self.prepared.families.tolist()):
             rows = mask & (self.prepared.families == family)
@@ -116,7 +117,7 @@ class Problem:
         return w
 
     def move(self, point: Any, residual: Any, jacobian: Any, mask: Any) -> Any:
-        """The point that minimises the objective where residuals are linear, by reweighted least squares."""
+        """The minimum of the objective with linearised residuals, by reweighted least squares."""
         weights, prior = self.weights(mask), 1.0 / self.spread**2
         step = np.zeros_like(point)
         for _ in range(12):
@@ -127,7 +128,7 @@ class Problem:
         return point + step
 
     def solve(self, mask: Any, start: Mapping[str, float] | None = None) -> tuple[Any, Any, Any]:
-        """The fitted point on the rows of ``mask``, its residuals and jacobian there; from a fit close by, in one round."""
+        """The fitted point on the rows of ``mask``, with residuals and jacobian; one round from ``start``, a fit that is close."""
         point = self.first if start is None else np.log([start[c.name] for c in self.free])
         for _ in range(ROUNDS if start is None else 1):
             residual = self.residual(point)
@@ -137,19 +138,19 @@ class Problem:
 
 
 def solve_all(prepared: Prepared, drop: str | None = None, start: Mapping[str, float] | None = None) -> Fit:
-    """Fit on all families, then step from there without each of them; ``drop`` holds one constant at its neutral value."""
+    """Fit on all families, then move from there without each of them; ``drop`` fixes one constant at its neutral value."""
     free = tuple(c for c in constants() if c.name != drop)
     prepared = subset(prepared, fitted_rows(prepared))
     problem = Problem(prepared, free, {c.name: c.neutral for c in constants() if c.name == drop})
     mask = np.ones(len(prepared.runs), dtype=bool)
     point, residual, jacobian = problem.solve(mask, start)
     families = dict.fromkeys(prepared.families[mask].tolist())
-    out = {f: problem.values(problem.move(point, residual, jacobian, mask & (prepared.families != f))) for f in families}
-    return Fit(problem.values(point), out)
+    held_out = {f: problem.values(problem.move(point, residual, jacobian, mask & (prepared.families != f))) for f in families}
+    return Fit(problem.values(point), held_out)
 
 
 def held_out_times(prepared: Prepared, fit: Fit) -> Any:
-    """Predicted step times [s], each family's by constants that never saw it."""
+    """Predicted step times [s], each family's with constants fitted without it."""
     predicted = np.full(len(prepared.runs), np.nan)
     for family in dict.fromkeys(prepared.families.tolist()):
         rows = prepared.families == family
@@ -158,14 +159,14 @@ def held_out_times(prepared: Prepared, fit: Fit) -> Any:
 
 
 def subset(prepared: Prepared, rows: Any) -> Prepared:
-    """The runs of ``rows`` alone."""
+    """Only the runs of ``rows``."""
     index = np.flatnonzero(rows)
-    place = {int(old): new for new, old in enumerate(index)}
+    new_index = {int(old): new for new, old in enumerate(index)}
     batches = []
     for b in prepared.batches:
         inside = np.flatnonzero(rows[b.owner])
         if inside.size:
-            batches.append(replace(b, plan=b.plan.take(inside), owner=np.array([place[int(o)] for o in b.owner[inside]])))
+            batches.append(replace(b, plan=b.plan.take(inside), owner=np.array([new_index[int(o)] for o in b.owner[inside]])))
     pick = index.tolist()
     return replace(
         prepared,
@@ -183,56 +184,56 @@ def subset(prepared: Prepared, rows: Any) -> Prepared:
 # --- bands ---------------------------------------------------------------------------------------------------------------
 
 COVERAGE = 0.8
-ONE_FAMILY = 1.5  # a kind that one family alone supports is at least so much wider than the best known: what a source never seen adds
+ONE_FAMILY = 1.5  # least width, over that of dense runs, of a kind with runs of a single family
 BANDED_APART = {"mixture": {Apart.MIXTURE}, "launch-bound": {Apart.NO_PRECISION}}  # rows a band uses though set apart
 
 
 def half_widths(prepared: Prepared, predicted: Any, without: str = "") -> dict[str, tuple[float, int, int]]:
-    """By kind of support: half-width in log, rows, families; ``without`` names a family that is not looked at.
+    """For each kind of support: half-width in log, rows, families; ``without`` is a family to leave out.
 
-    The COVERAGE quantile of held-out |log error|, every family weighing the same, because an unseen run comes with a family
-    of its own (Lei et al., Distribution-Free Predictive Inference for Regression, 2018, section 2).
+    The COVERAGE quantile of held-out |log error| with equal weights of families, because a new run belongs to a new family
+    (Lei et al., Distribution-Free Predictive Inference for Regression, 2018, section 2).
     """
     error = np.abs(np.log(predicted / prepared.measured))
-    made = {}
+    widths = {}
     for kind in dict.fromkeys(s for s in prepared.support if s):
-        may = np.array([not set(r.apart) - BANDED_APART.get(kind, set()) for r in prepared.runs])
-        rows = may & (np.array(prepared.support) == kind) & np.isfinite(error) & (prepared.families != without)
+        usable = np.array([not set(r.apart) - BANDED_APART.get(kind, set()) for r in prepared.runs])
+        rows = usable & (np.array(prepared.support) == kind) & np.isfinite(error) & (prepared.families != without)
         families = dict.fromkeys(prepared.families[rows].tolist())
         if not families:
             continue
         weights = np.zeros(rows.size)
         for f in families:
-            mine = rows & (prepared.families == f)
-            weights[mine] = 1.0 / mine.sum()
-        made[kind] = (weighted_quantile(error[rows], weights[rows], COVERAGE), int(rows.sum()), len(families))
-    known = made.get("dense", (0.0, 0, 0))[0]  # what is known less well has no narrower band, however well its one family came out
-    least = {kind: known * (ONE_FAMILY if f == 1 and kind != "dense" else 1.0) for kind, (_, _, f) in made.items()}
-    return {kind: (max(w, least[kind]), n, f) for kind, (w, n, f) in made.items()}
+            members = rows & (prepared.families == f)
+            weights[members] = 1.0 / members.sum()
+        widths[kind] = (weighted_quantile(error[rows], weights[rows], COVERAGE), int(rows.sum()), len(families))
+    dense = widths.get("dense", (0.0, 0, 0))[0]  # no kind has a narrower band than dense runs, which are known best
+    least = {kind: dense * (ONE_FAMILY if f == 1 and kind != "dense" else 1.0) for kind, (_, _, f) in widths.items()}
+    return {kind: (max(w, least[kind]), n, f) for kind, (w, n, f) in widths.items()}
 
 
 def memory_half_widths(peaks: Sequence[Any], runs: Sequence[tuple[str, Any]]) -> dict[str, float]:
-    """By kind of model: the COVERAGE quantile of |log error| of complete peaks of at least 2 GiB and of runs by (family, memory).
+    """For each kind of model: the COVERAGE quantile of |log error| of complete peaks of at least 2 GiB and of runs (family, memory).
 
-    All peaks are one project's and count as one family; runs report what allocator or device held. No family of mixtures
-    reports that: theirs is at least as wide as that of dense models.
+    All peaks are from one project and count as one family; runs count with reserved or device memory. No mixture reports
+    those, so the band of mixtures is at least as wide as that of dense models.
     """
     large = [p for p in peaks if p.complete and p.measured_bytes >= LARGE]
-    found = [("peaks", p, p.moe) for p in large] + [(family, m, False) for family, m in runs if m.kind in ("reserved", "device")]
-    made = {}
+    measured = [("peaks", p, p.moe) for p in large] + [(family, m, False) for family, m in runs if m.kind in ("reserved", "device")]
+    widths = {}
     for name, moe in (("dense", False), ("mixture", True)):
-        mine = [(family, abs(float(np.log(m.predicted_bytes / m.measured_bytes)))) for family, m, mixed in found if mixed == moe]
-        if mine:
-            size = Counter(family for family, _ in mine)
-            weights = np.array([1.0 / size[family] for family, _ in mine])
-            made[name] = weighted_quantile(np.array([e for _, e in mine]), weights, COVERAGE)
-    if "mixture" in made:
-        made["mixture"] = max(made["mixture"], made.get("dense", 0.0))
-    return made
+        errors = [(family, abs(float(np.log(m.predicted_bytes / m.measured_bytes)))) for family, m, mixed in measured if mixed == moe]
+        if errors:
+            size = Counter(family for family, _ in errors)
+            weights = np.array([1.0 / size[family] for family, _ in errors])
+            widths[name] = weighted_quantile(np.array([error for _, error in errors]), weights, COVERAGE)
+    if "mixture" in widths:
+        widths["mixture"] = max(widths["mixture"], widths.get("dense", 0.0))
+    return widths
 
 
 def weighted_quantile(values: Any, weights: Any, level: float) -> float:
-    """The smallest value that at least ``level`` of the weight does not exceed.
+    """The smallest value with at least ``level`` of the weight at or below it. (np.quantile has weights only from numpy 2.0 on.)
 
     >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]), 0.75)
     2.0
@@ -242,20 +243,20 @@ def weighted_quantile(values: Any, weights: Any, level: float) -> float:
     return float(values[order][min(np.searchsorted(share, level - 1e-12), values.size - 1)])
 
 
-# --- what is written -----------------------------------------------------------------------------------------------------
+# --- the record ----------------------------------------------------------------------------------------------------------
 
 
 def read_record(path: Path = RECORD) -> tuple[Fit, dict[str, Any]]:
-    """The fit that ships, and the whole record; a constant that it does not know has the value that ships."""
+    """The fit that ships, and the whole record; a constant that is not in the record has the value of the catalogue."""
     table = json.loads(path.read_text(encoding="utf-8"))
     shipped: Systems = load.record("systems", "default", ())
     first = {c.name: getattr(shipped, c.name).value for c in constants()}
     values = {**first, **{n: v for n, v in table["constants"].items() if n in first}}
-    held_out = {f: {**values, **{n: v for n, v in out.items() if n in first}} for f, out in table["held_out"].items()}
+    held_out = {f: {**values, **{n: v for n, v in without.items() if n in first}} for f, without in table["held_out"].items()}
     return Fit(values, held_out), table
 
 
 def ablations(prepared: Prepared, fit: Fit) -> Iterator[tuple[str, Fit]]:
-    """The fit without each constant's effect, the others fitted again from where they stood."""
+    """For each constant, a fit without its effect, started from ``fit``."""
     for c in constants():
         yield c.name, solve_all(prepared, c.name, fit.values)

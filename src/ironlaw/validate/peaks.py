@@ -1,7 +1,7 @@
 """Predicted memory against measured: allocator peaks of Megatron-LM's own tests, and the memory columns of published runs.
 
-``peaks(read_table(shipped_peaks()))`` gives a Peak for every row that can be asked and a count of why others cannot;
-``run_memory`` does the same for one row of a table of runs; ``summary`` turns both into figures.
+``peaks(read_peaks())`` predicts every row that can be asked and counts the reasons of the others; ``run_memory`` does the same
+for one row of a table of runs; ``summary`` turns both into figures.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ironlaw.errors import IronlawError, QuestionError, UnsupportedError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.memory.total import STATES, last_stage_memory
 from ironlaw.estimate.table import read_table
-from ironlaw.launch.megatron.options import options_from_arguments  # the one sibling needed: launch arguments are what was measured
+from ironlaw.launch.megatron.options import options_from_arguments  # the table of peaks has launch arguments
 from ironlaw.question.options import read_options
 
-LARGE = 2.0 * 2**30  # below this, libraries' workspaces and single temporaries decide
-WIDE = 4096  # hidden size from which a model is one that somebody trains
+LARGE = 2.0 * 2**30  # bytes; smaller peaks are mostly workspaces of libraries and single temporaries
+WIDE = 4096  # hidden size of models that are trained in practice
 UNITS = {"GB": 1e9, "GiB": 2.0**30, "MiB": 2.0**20}
 MEASURED = ("allocated", "reserved", "device")
 _DEVICES = {"dgx_a100": "a100-sxm-80gb", "dgx_h100": "h100-sxm", "dgx_gb200": "gb200"}
 _COLUMNS = ("test", "platform", "gpus", "mem_max_allocated_bytes", "mem_allocated_bytes_median", "all_args")
-_OWN_VOCABULARY = ("GPTSentencePieceTokenizer", "Llama2Tokenizer", "HuggingFaceTokenizer", "TikTokenizer", "SentencePieceTokenizer")
+_OTHER_TOKENIZERS = ("GPTSentencePieceTokenizer", "Llama2Tokenizer", "HuggingFaceTokenizer", "TikTokenizer", "SentencePieceTokenizer")
 
 
 @dataclass(frozen=True)
 class Peak:
-    """One measured peak and its prediction; ``complete`` is False where the source leaves out what memory depends on."""
+    """A measured peak and its prediction; ``complete`` is False where the source omits something that memory depends on."""
 
     id: str
     line: int
@@ -52,13 +52,13 @@ class Peak:
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less one."""
+        """Predicted / measured - 1."""
         return self.predicted_bytes / self.measured_bytes - 1.0
 
 
 @dataclass(frozen=True)
 class RunMemory:
-    """The memory of one published run: ``kind`` says what was measured; ``analytic`` is a paper's own formula."""
+    """The memory of a published run; ``kind`` is what was measured, or ``analytic`` for a paper's formula."""
 
     id: str
     kind: str
@@ -67,46 +67,46 @@ class RunMemory:
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less one."""
+        """Predicted / measured - 1."""
         return self.predicted_bytes / self.measured_bytes - 1.0
 
 
 def shipped_peaks() -> Path:
-    """The table of measured peaks that ships; ``data/README.md`` says where it is from."""
+    """The table of measured peaks that ships; ``data/README.md`` has its sources."""
     return Path(__file__).parent / "data" / "peak_memory.csv"
 
 
 def peaks(table: Sequence[tuple[int, dict[str, str]]], folders: tuple[str, ...] = ()) -> tuple[list[Peak], Counter[str]]:
-    """The rows of a table of peaks that can be asked, and why the others cannot, counted."""
-    found: list[Peak] = []
+    """Predictions for the rows that can be asked, and counts of the reasons why others cannot."""
+    predicted: list[Peak] = []
     skipped: Counter[str] = Counter()
     for line, cells in table:
         try:
-            found.append(peak(line, cells, folders))
+            predicted.append(peak(line, cells, folders))
         except IronlawError as error:
             skipped[str(error)] += 1
-    return found, skipped
+    return predicted, skipped
 
 
 def peak(line: int, cells: Mapping[str, str], folders: tuple[str, ...] = ()) -> Peak:
-    """One row's prediction for its last pipeline stage, whose rank writes the log; an IronlawError says why there is none."""
+    """The prediction for one row's last pipeline stage, whose rank writes the log. Raises IronlawError with the reason if there is none."""
     missing = [name for name in _COLUMNS if name not in cells]
     if missing:
         raise QuestionError(f"no column {', '.join(missing)}")
-    measured = _bytes(cells["mem_max_allocated_bytes"], line)
+    measured = _read_bytes(cells["mem_max_allocated_bytes"], line)
     platform = cells["platform"].removesuffix("_2nd")
     if platform not in _DEVICES:
         raise UnsupportedError(f"unknown platform {cells['platform']!r} in line {line}")
-    arguments = _arguments(cells["all_args"], line)
-    rules: list[str] = []
-    complete = not _incomplete(cells, arguments)
+    arguments = _read_arguments(cells["all_args"], line)
+    complete = not _is_incomplete(cells, arguments)
     if complete:
-        estimate, applied = _ask(arguments, _accelerators(cells, line, rules), _DEVICES[platform], folders)
+        gpus, rules = _count_accelerators(cells, line)
+        estimate, applied = _ask(arguments, gpus, _DEVICES[platform], folders)
     else:
-        estimate, applied = _completed(cells, arguments, _DEVICES[platform], folders, rules)
+        estimate, applied, rules = _ask_completed(cells, arguments, _DEVICES[platform], folders)
     group = estimate.groups[0]
     if not bool(estimate.legal[0]):
-        raise QuestionError("illegal plan: " + ", ".join(name for name, kept in group.rules.items() if not bool(np.all(kept))))
+        raise QuestionError("illegal plan: " + ", ".join(name for name, passed in group.rules.items() if not bool(np.all(passed))))
     tree = last_stage_memory(group.job, group.cluster, group.plan)
     return Peak(
         id=f"{cells['test']}/{cells['platform']}",
@@ -123,7 +123,7 @@ def peak(line: int, cells: Mapping[str, str], folders: tuple[str, ...] = ()) -> 
     )
 
 
-def _bytes(cell: str, line: int) -> float:
+def _read_bytes(cell: str, line: int) -> float:
     """A measured number of bytes."""
     if not cell:
         raise QuestionError("no measured peak")
@@ -136,14 +136,14 @@ def _bytes(cell: str, line: int) -> float:
     return size
 
 
-def _arguments(cell: str, line: int) -> dict[str, Any]:
+def _read_arguments(cell: str, line: int) -> dict[str, Any]:
     """The launch arguments of a row."""
     try:
         arguments = json.loads(cell)
     except (ValueError, RecursionError):
-        raise QuestionError(f"all_args in line {line} is no JSON") from None
+        raise QuestionError(f"all_args in line {line} is not JSON") from None
     if not isinstance(arguments, dict):
-        raise QuestionError(f"all_args in line {line} is no JSON object")
+        raise QuestionError(f"all_args in line {line} is not a JSON object")
     return arguments
 
 
@@ -152,50 +152,50 @@ def _ask(arguments: Mapping[str, Any], gpus: int, on: str, folders: tuple[str, .
     return answer(read_options(options), folders), rules
 
 
-def _accelerators(cells: Mapping[str, str], line: int, rules: list[str]) -> int:
-    """Accelerators of a row; a blank is one node, as the recipes of these tests have it."""
+def _count_accelerators(cells: Mapping[str, str], line: int) -> tuple[int, list[str]]:
+    """Accelerators of a row, and the rule applied; a blank is one node, as in the recipes of these tests."""
     if cells["gpus"]:
         if not cells["gpus"].isdecimal() or not int(cells["gpus"]):
             raise QuestionError(f"gpus is {cells['gpus']!r} in line {line}, must be a whole number")
-        return int(cells["gpus"])
+        return int(cells["gpus"]), []
     node = 4 if cells["platform"].startswith("dgx_gb200") and cells["test"].endswith("_1node") else 8
-    rules.append(f"blank gpus are {node}: the recipes' own")
-    return node
+    return node, [f"blank gpus: {node}, as in the recipes"]
 
 
-def _incomplete(cells: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
-    """True where a tokenizer of unstated vocabulary is named and the number of accelerators is blank: release runs."""
-    own = arguments.get("--tokenizer-type") in _OWN_VOCABULARY and "--vocab-size" not in arguments
-    return bool(own) and not cells["gpus"]
+def _is_incomplete(cells: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
+    """True for release runs: their tokenizer's vocabulary is not stated, and the number of accelerators is blank."""
+    unknown = arguments.get("--tokenizer-type") in _OTHER_TOKENIZERS and "--vocab-size" not in arguments
+    return bool(unknown) and not cells["gpus"]
 
 
-def _completed(
-    cells: Mapping[str, str], arguments: Mapping[str, Any], on: str, folders: tuple[str, ...], rules: list[str]
-) -> tuple[Estimate, list[str]]:
-    """A release run: vocabulary of the catalogue's model of its widths, accelerators by what stays allocated between steps."""
+def _ask_completed(
+    cells: Mapping[str, str], arguments: Mapping[str, Any], on: str, folders: tuple[str, ...]
+) -> tuple[Estimate, list[str], list[str]]:
+    """A release run, completed: vocabulary of the catalogue's model with these widths, accelerators by the memory between steps."""
+    rules: list[str] = []
     resident = cells["mem_allocated_bytes_median"]
     if not resident:
-        raise QuestionError("neither the number of accelerators nor what stays allocated between steps is stated")
+        raise QuestionError("neither the number of accelerators nor the memory between steps is stated")
     smallest = math.prod(int(arguments.get(f"--{axis}-parallel-size", 1)) for axis in ("tensor-model", "pipeline-model", "context"))
     options = options_from_arguments(arguments, gpus=smallest, on=on)[0]
     size, name = _vocabulary(_widths(options["model"]), folders)
     if size:
         arguments = {**arguments, "--vocab-size": size}
-        rules.append(f"blank vocabulary is that of {name}, which has these widths")
+        rules.append(f"blank vocabulary: that of {name}, which has these widths")
     best: tuple[float, int, Estimate, list[str]] | None = None
     for gpus in (smallest * 2**power for power in range(10)):
         estimate, applied = _ask(arguments, gpus, on, folders)
         if bool(estimate.legal[0]):
-            off = abs(_states(estimate) / float(resident) - 1.0)
-            if best is None or off < best[0]:
-                best = off, gpus, estimate, applied
+            error = abs(_state_bytes(estimate) / float(resident) - 1.0)
+            if best is None or error < best[0]:
+                best = error, gpus, estimate, applied
     if best is None:
         raise QuestionError("no number of accelerators makes a legal plan")
-    rules.append(f"blank gpus are {best[1]}: what stays allocated between steps is nearest to it")
-    return best[2], best[3]
+    rules.append(f"blank gpus: {best[1]}, where the predicted memory between steps is nearest to the measured one")
+    return best[2], best[3], rules
 
 
-def _states(estimate: Estimate) -> float:
+def _state_bytes(estimate: Estimate) -> float:
     """Bytes of the last stage that stay between steps."""
     group = estimate.groups[0]
     allocated = last_stage_memory(group.job, group.cluster, group.plan)["allocated"]
@@ -203,7 +203,7 @@ def _states(estimate: Estimate) -> float:
 
 
 def _widths(model: Any) -> tuple[int, ...]:
-    """What tells a model's family of sizes: widths and heads, not its number of layers."""
+    """Widths and heads of a model, which identify it apart from its number of layers."""
     names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "moe_intermediate_size", "intermediate_size")
     *widths, experts, dense = (int((model.get(name) if isinstance(model, Mapping) else getattr(model, name)) or 0) for name in names)
     return (*widths, experts, 0 if experts else dense)
@@ -216,18 +216,18 @@ def _vocabulary(widths: tuple[int, ...], folders: tuple[str, ...]) -> tuple[int,
 
 @cache
 def _vocabularies(folders: tuple[str, ...]) -> dict[tuple[int, ...], tuple[int, str]]:
-    made: dict[tuple[int, ...], tuple[int, str]] = {}
+    by_widths: dict[tuple[int, ...], tuple[int, str]] = {}
     for name in sorted(load.names("models", folders)):
         model = load.record("models", name, folders)
-        made.setdefault(_widths(model), (model.vocab_size, name))
-    return made
+        by_widths.setdefault(_widths(model), (model.vocab_size, name))
+    return by_widths
 
 
 # published runs
 
 
 def run_memory(cells: Mapping[str, str], estimate: Estimate, row: int = 0) -> RunMemory:
-    """What a run's memory column measured beside what the estimate of that run says; an IronlawError where they do not compare.
+    """A run's measured memory beside its estimate. Raises IronlawError where the two do not compare.
 
     Columns: memory_gb_per_gpu, memory_unit (GB, GiB), memory_kind (allocated, reserved, device; analytic).
     """
@@ -235,16 +235,15 @@ def run_memory(cells: Mapping[str, str], estimate: Estimate, row: int = 0) -> Ru
     if not cells.get("memory_gb_per_gpu"):
         raise QuestionError("no measured memory")
     if kind not in (*MEASURED, "analytic"):
-        raise QuestionError(f"memory_kind is {kind!r}: what was measured is not stated" if not kind else f"unknown memory_kind {kind!r}")
+        raise QuestionError("no memory_kind: what was measured is not stated" if not kind else f"unknown memory_kind {kind!r}")
     if unit not in UNITS:
         raise QuestionError(f"unknown memory_unit {unit!r}")
     if not cells.get("micro_batch") and cells.get("pp", "1") not in ("", "1"):
-        raise QuestionError("no micro-batch stated with a pipeline: activations in flight are open")
+        raise QuestionError("a pipeline without a stated micro-batch: activations in flight are unknown")
     group, at = estimate.place_of(row)
     if not bool(np.broadcast_to(group.legal, group.index.shape)[at]):
         raise QuestionError("illegal plan")
-    held = group.memory
-    column = {"allocated": held.allocated, "analytic": held.allocated, "reserved": held.reserved, "device": held.device}[kind]
+    column = getattr(group.memory, "allocated" if kind == "analytic" else kind)
     label = cells.get("id") or cells.get("name") or ""
     return RunMemory(label, kind, float(np.ravel(column)[at]), float(cells["memory_gb_per_gpu"].replace(",", "")) * UNITS[unit])
 
@@ -255,7 +254,7 @@ def fine_tuned(cells: Mapping[str, str]) -> bool:
 
 
 def ran_and_fits(answers: Iterable[tuple[Mapping[str, str], Estimate, int]]) -> Iterator[tuple[str, bool]]:
-    """(id, fits) of every pre-training run with a step time: it ran, so it did fit."""
+    """(id, predicted to fit) of every pre-training run with a step time; all of them did fit, because they ran."""
     for cells, estimate, row in answers:
         if (cells.get("step_time_s") or cells.get("tokens_per_s_per_gpu")) and not fine_tuned(cells):
             group, at = estimate.place_of(row)
@@ -267,7 +266,7 @@ def ran_and_fits(answers: Iterable[tuple[Mapping[str, str], Estimate, int]]) -> 
 
 
 def figures(errors: Iterable[float]) -> dict[str, float | int | None]:
-    """Median and 90th percentile of the absolute errors, their median with its sign, and how many there are."""
+    """Median and 90th percentile of absolute errors, median of signed errors, and their number."""
     values = np.array(list(errors), dtype=np.float64)
     if not values.size:
         return {"median_abs_error": None, "p90_abs_error": None, "bias": None, "n": 0}
@@ -281,22 +280,22 @@ def figures(errors: Iterable[float]) -> dict[str, float | int | None]:
 
 
 def summary(
-    found: Sequence[Peak],
+    predicted: Sequence[Peak],
     skipped: Mapping[str, int],
     runs: Iterable[RunMemory] = (),
     ran: Iterable[tuple[str, bool]] = (),
 ) -> dict[str, Any]:
-    """Figures over peaks of at least 2 GiB whose question is complete, then by group; ``fits_false`` over all that ran."""
-    runs, ran = list(runs), [*((p.id, p.fits) for p in found), *ran]
-    large = [p for p in found if p.complete and p.measured_bytes >= LARGE]
+    """Figures over complete peaks of at least 2 GiB, then by group; ``fits_false`` is over all that ran."""
+    runs, ran = list(runs), [*((p.id, p.fits) for p in predicted), *ran]
+    large = [p for p in predicted if p.complete and p.measured_bytes >= LARGE]
     groups = {
         "dense": [p for p in large if not p.moe],
         "moe": [p for p in large if p.moe],
         "muon": [p for p in large if p.optimizer == "muon"],
-        "small": [p for p in found if p.complete and p.measured_bytes < LARGE],
-        "fp16": [p for p in found if p.complete and p.precision == "fp16"],
-        "hidden_4096": [p for p in found if p.hidden_size >= WIDE],
-        "incomplete": [p for p in found if not p.complete],
+        "small": [p for p in predicted if p.complete and p.measured_bytes < LARGE],
+        "fp16": [p for p in predicted if p.complete and p.precision == "fp16"],
+        "hidden_4096": [p for p in predicted if p.hidden_size >= WIDE],
+        "incomplete": [p for p in predicted if not p.complete],
     }
     return {
         **figures(p.error for p in large),
@@ -308,11 +307,11 @@ def summary(
         "skipped": dict(skipped),
         "predictions": [
             {"id": p.id, "predicted_bytes": p.predicted_bytes, "measured_bytes": p.measured_bytes, "error": p.error, "rules": list(p.rules)}
-            for p in found
+            for p in predicted
         ],
     }
 
 
 def read_peaks(path: Path | None = None) -> list[tuple[int, dict[str, str]]]:
-    """The lines of a table of peaks; of the one that ships where no path is given."""
+    """The lines of a table of peaks, by default the one that ships."""
     return read_table(path or shipped_peaks())

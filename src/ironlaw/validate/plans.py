@@ -1,4 +1,4 @@
-"""Which published plans to set a search against, by a rule, and whether the model orders measured plans of one job as measured."""
+"""Choose published plans to compare a search with, and check whether the model orders measured plans of one job as measured."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ironlaw.validate.runs import DATA, Run, read_runs
 
 SCHEMA_VERSION = 1
 LEAST_GPUS = 64
-CLOSE = 0.10  # a published plan this much slower than our best still agrees with it
-TELLS = 0.05  # measured difference below which the order of two plans is noise
+CLOSE = 0.10  # a published plan at most this much slower than our best agrees with it
+TELLS = 0.05  # below this measured difference the order of two plans is noise
 RULE = (
     "Of every family, accelerator and kind (dense, mixture): pre-training on at least"
     f" {LEAST_GPUS} accelerators with tensor and pipeline parallelism, micro-batch, recomputation and precision known; of these the row"
@@ -30,22 +30,21 @@ PLAN = (
     "offload_layers", "layers_per_stage", "microbatch_group", "deferred_wgrad", "schedule", "fp8_param_gather", "bf16_layers_at_start",
     "bf16_layers_at_end",
 )  # fmt: skip
-_LAYOUT = (*PLAN, "count_embedding")  # of two rows of one job the plan is all this; a search takes count_embedding as the row has it
+_LAYOUT = (*PLAN, "count_embedding")  # the plan of a row; a search takes count_embedding from the row
 _KNOWN = ("tp", "pp", "micro_batch_size", "recompute")
-_JOB_CELLS = ("software", "interconnect", "compile")  # of a row, beside its options: what else two rows of one job share
+_JOB_CELLS = ("software", "interconnect", "compile")  # columns besides options in which two rows of one job agree
 
-
-APART = (0.0, 0.02, 0.05, 0.1, 0.2)  # predicted differences at which the order of pairs is told
+APART = (0.0, 0.02, 0.05, 0.1, 0.2)  # lower ends of the bins of predicted differences
 
 
 @cache
-def notes() -> Mapping[str, Any]:
-    """``data/plans.toml``: what each family's stack could vary, and the verdicts."""
+def read_notes() -> Mapping[str, Any]:
+    """``data/plans.toml``: the axes that each family's stack could vary, and the verdicts."""
     return tomllib.loads((DATA / "plans.toml").read_text(encoding="utf-8"))
 
 
 def gather(folders: tuple[str, ...] = ()) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
-    """The rows to compare, and how well measured plans are ordered, out of family."""
+    """The rows to compare, and how well held-out predictions order measured plans."""
     prepared, _ = prepare(read_runs(folders=folders)[0], folders)
     return published(prepared), orders(prepared, held_out_times(prepared, read_record()[0]))
 
@@ -56,31 +55,31 @@ def plan_known(run: Run, despite: tuple[Apart, ...] = ()) -> bool:
 
 
 def published(prepared: Prepared) -> list[dict[str, Any]]:
-    """The rows that ``RULE`` picks, in the order of the table, each with its question, its plan and its estimate."""
+    """The rows chosen by ``RULE``, in the order of the table, each with question, plan and estimate."""
     best: dict[tuple[Any, ...], tuple[tuple[float, ...], int]] = {}
     for i, run in enumerate(prepared.runs):
         asked = run.asked[0]
         if not plan_known(run) or asked["gpus"] < LEAST_GPUS:
             continue
-        group = _place(prepared, i)[0]
+        group = _group_of(prepared, i)[0]
         rate = asked["global_batch_size"] * asked["seq_len"] / float(prepared.measured[i])
         order = (asked["gpus"], float(np.ravel(total_parameters(group.job.model))[0]), rate)
         key = (run.family, group.cluster.accelerator.name, bool(run.apart))
         if key not in best or order > best[key][0]:
             best[key] = (order, i)
-    return [_case(prepared, i) for _, i in sorted(best.values(), key=lambda item: item[1])]
+    return [_describe_case(prepared, i) for _, i in sorted(best.values(), key=lambda item: item[1])]
 
 
-def _place(prepared: Prepared, i: int) -> tuple[Any, int]:
+def _group_of(prepared: Prepared, i: int) -> tuple[Any, int]:
     estimate, row = prepared.answers[i]
     return estimate.place_of(row)
 
 
-def _case(prepared: Prepared, i: int) -> dict[str, Any]:
-    """One row as a search needs it: no record of a run leaves this room."""
-    run, (group, at) = prepared.runs[i], _place(prepared, i)
+def _describe_case(prepared: Prepared, i: int) -> dict[str, Any]:
+    """One row as plain data for a search, which knows nothing of Run."""
+    run, (group, at) = prepared.runs[i], _group_of(prepared, i)
     asked = {**run.asked[0], "on": group.cluster.accelerator.name}
-    stack = notes()["stack"].get(run.family, {})
+    stack = read_notes()["stack"].get(run.family, {})
     return {
         "id": run.id,
         "model": run.cells.get("model_name", ""),
@@ -97,35 +96,35 @@ def _case(prepared: Prepared, i: int) -> dict[str, Any]:
     }
 
 
-def judged(row: dict[str, Any]) -> dict[str, Any]:
-    """A compared row with its verdict: within 10 %, or what ``data/plans.toml`` says of it."""
+def judge(row: dict[str, Any]) -> dict[str, Any]:
+    """A compared row with its verdict: within 10 %, or the text in ``data/plans.toml``."""
     ratio = row["ratio"]
     if ratio is None:
-        verdict = "no plan fits, as we count"
+        verdict = "no plan is predicted to fit"
     elif ratio <= 1.0 + CLOSE:
         verdict = "within 10 %"
     else:
-        verdict = notes()["verdict"].get(row["id"], "")
+        verdict = read_notes()["verdict"].get(row["id"], "")
     return {**row, "verdict": verdict}
 
 
-# --- does the model order plans as they were measured --------------------------------------------------------------------
+# --- order of measured plans -------------------------------------------------------------------------------------------
 
 
 def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]]:
-    """Pairs of measured plans of one job, more than 5 % apart, and how many are predicted in the same order: by family, by axis.
+    """Pairs of plans of one job measured more than 5 % apart, and how many are predicted in that order: by family, by axis.
 
-    The model's choice among the plans of each job is told too: how much slower it was measured than the fastest of them.
+    Also the regret of each job: how much slower the plan that is predicted fastest was than the fastest one measured.
     """
     jobs: dict[tuple[str, str], list[int]] = {}
     for i, run in enumerate(prepared.runs):
         if plan_known(run, despite=(Apart.NO_PRECISION,)):
-            jobs.setdefault((run.family, _job(run)), []).append(i)
+            jobs.setdefault((run.family, _describe_job(run)), []).append(i)
     families: dict[str, _Tally] = {}
     apart_by = {edge: _Tally() for edge in APART}
     axes: dict[tuple[str, str], _Tally] = {}
     for (family, _), members in jobs.items():
-        plans = [_plan(prepared.runs[i]) for i in members]
+        plans = [_plan_of(prepared.runs[i]) for i in members]
         if len(set(map(repr, plans))) < 2:
             continue
         tally = families.setdefault(family, _Tally())
@@ -134,12 +133,13 @@ def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]
         for a, i in enumerate(members):
             for b, j in enumerate(members[:a]):
                 differ = [name for name in _LAYOUT if plans[a].get(name) != plans[b].get(name)]
-                apart, told = math.log(prepared.measured[i] / prepared.measured[j]), math.log(predicted[i] / predicted[j])
+                measured_gap = math.log(prepared.measured[i] / prepared.measured[j])
+                predicted_gap = math.log(predicted[i] / predicted[j])
                 if not differ:
                     continue
-                right = told * apart > 0.0
-                apart_by[max(edge for edge in APART if abs(told) >= math.log1p(edge))].add(right)
-                if abs(apart) <= math.log1p(TELLS):
+                right = predicted_gap * measured_gap > 0.0
+                apart_by[max(edge for edge in APART if abs(predicted_gap) >= math.log1p(edge))].add(right)
+                if abs(measured_gap) <= math.log1p(TELLS):
                     continue
                 tally.add(right)
                 axes.setdefault((" and ".join(differ) if len(differ) < 3 else "three axes or more", family), _Tally()).add(right)
@@ -154,7 +154,7 @@ def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]
 
 
 class _Tally:
-    """Pairs counted, and what choosing by the model costs job by job."""
+    """Counts of pairs, and the regret of each job."""
 
     def __init__(self) -> None:
         self.plans = self.pairs = self.right = 0
@@ -177,16 +177,16 @@ class _Tally:
         }
 
 
-def _job(run: Run) -> str:
-    """Everything but the plan that decides a step, as text."""
+def _describe_job(run: Run) -> str:
+    """The options and columns that identify a job, without its plan."""
     rest = {name: value for name, value in run.asked[0].items() if name not in _LAYOUT}
     return repr((sorted(rest.items(), key=lambda item: item[0]), [run.cells.get(name, "") for name in _JOB_CELLS]))
 
 
-def _plan(run: Run) -> dict[str, Any]:
+def _plan_of(run: Run) -> dict[str, Any]:
     return {name: sorted(v) if isinstance(v := run.asked[0].get(name), frozenset) else v for name in _LAYOUT}
 
 
 def _regret(measured: Sequence[float], predicted: Sequence[float]) -> float:
-    """How much slower than the fastest measured plan the one is that is predicted fastest."""
+    """Measured time of the plan predicted fastest, over the fastest measured, - 1."""
     return float(measured[int(np.argmin(predicted))] / np.min(measured) - 1.0)

@@ -1,4 +1,4 @@
-"""What a fit leaves behind: the constants in their catalogue record, the bands, and a record that lets anyone score again."""
+"""Write the results of a fit: constants and bands into the catalogue, and a record from which runs are scored again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _URL = "https://github.com/ironlaw/ironlaw/blob/main/docs/validation.md"
 
 
 def write_fit(prepared: Prepared, fit: Fit, memory: dict[str, float], systems: Path = SYSTEMS, record: Path = RECORD) -> None:
-    """Write the constants into the systems record, and what was fitted on what, with and without each effect, beside the runs."""
+    """Write the constants into the systems record, and beside the runs a record of the fit, with and without each effect."""
     predicted = held_out_times(prepared, fit)
     rows = fitted_rows(prepared)
     learned = {f: {k: round(w[0], 4) for k, w in half_widths(prepared, predicted, f).items()} for f in fit.held_out}
@@ -51,7 +51,7 @@ def _rounded(values: Any) -> dict[str, float]:
 
 
 def _replace_line(text: str, c: Constant, value: float, least: float, most: float) -> str:
-    """The line of one constant with its fitted value, and in its note what it means, where it started, how far families move it."""
+    """The text with one constant's fitted value; its note has meaning, first value, and range with one family left out."""
     unit = " s" if c.name == "step_overhead" else ""
     note = f"{c.meaning}; first value {c.first:.3g} ({c.source}); {least:.3g} to {most:.3g} when a family is left out"
     line = f'{c.name} = {{ value = "{value:.4g}{unit}", source = "fit", note = "{note}" }}'
@@ -59,9 +59,9 @@ def _replace_line(text: str, c: Constant, value: float, least: float, most: floa
 
 
 def _with_source(text: str, key: str, title: str) -> str:
-    """The text with one source block written anew at its end."""
+    """The text with one source block replaced, at its end; blocks of unused sources are removed."""
     blocks = re.findall(r"^\[sources\.([\w-]+)\]$", text, flags=re.MULTILINE)
-    for name in blocks:  # the one to be written anew, and those no number names any more
+    for name in blocks:
         if name == key or f'source = "{name}"' not in text:
             text = re.sub(rf"\n\[sources\.{name}\]\n(?:[^\[\n].*\n)*", "", text)
     return (
@@ -71,12 +71,12 @@ def _with_source(text: str, key: str, title: str) -> str:
 
 
 def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float], path: Path = BANDS) -> None:
-    """Write the half-widths of bands with what each was learned from."""
-    kept = load.record("bands", "default", ()).told_apart
+    """Write the half-widths of bands, with the rows behind each."""
+    shipped = load.record("bands", "default", ()).told_apart
     lines = [
         'title = "Error bands from runs whose family was left out of the fit"\n',
         f'coverage = {{ value = "{COVERAGE}", source = "choice", note = "meant to hold for four runs in five of a family unseen" }}',
-        f'told_apart = {{ value = "{kept.text}", source = "pairs", note = "{kept.note}" }}',
+        f'told_apart = {{ value = "{shipped.text}", source = "pairs", note = "{shipped.note}" }}',
         "\n[step]",
         *(
             f'"{kind}" = {{ value = "{w:.3f}", source = "held-out", note = "half-width in log; {n} rows of {f} families" }}'
@@ -88,13 +88,13 @@ def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float
     sources = {
         "choice": ("A choice: bands of 80 %", "guess"),
         "held-out": ("Held-out errors of ironlaw validate, families weighing the same, at the 80 % quantile", "measured"),
-        "pairs": (kept.source.title, kept.source.grade),  # read off pairs, not fitted
+        "pairs": (shipped.source.title, shipped.source.grade),  # from pairs of plans, not fitted
         "peaks": (
             "Errors of ironlaw validate --memory and of the runs' own memory columns, families weighing the same, at the 80 % quantile",
             "measured",
         ),
     }
     for key, (title, grade) in sources.items():
-        url = kept.source.url if key == "pairs" else _URL
+        url = shipped.source.url if key == "pairs" else _URL
         lines.append(f'\n[sources.{key}]\ntitle = "{title}"\nurl = "{url}"\nread = {date.today().isoformat()}\ngrade = "{grade}"')
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Published runs as questions: every row of a run table becomes options and a measured step time, by rules it reports.
+"""Turn the rows of a run table into questions: options and a measured step time, with the rules applied.
 
-A row that cannot be mapped is a ``Skipped`` with its reason and line; nothing is guessed in silence.
+A row that cannot be asked becomes a ``Skipped`` with its line and reason.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ RUNS = DATA / "runs.csv"
 
 @dataclass(frozen=True)
 class Measured:
-    """What a row says of its step: seconds, or model FLOP/s of one accelerator by a convention of its own."""
+    """The measurement of a row: seconds, or model FLOP/s of one accelerator by the row's convention."""
 
     seconds: float | None
     flop_per_second: float = 0.0
     tokens_per_gpu: float = 0.0  # of one step
-    half_attention: bool = False  # attention counted as the causal half
+    half_attention: bool = False  # causal attention counted at half
 
     def step_seconds(self, group: Any, at: int) -> float:
-        """The measured step time [s]; a Group tells how many FLOPs a token of the model takes."""
+        """The measured step time [s]; ``group`` has the model's FLOPs per token."""
         if self.seconds is not None:
             return self.seconds
         per_token = np.ravel(group.throughput["mfu_causal" if self.half_attention else "mfu"].inputs["flop_per_token"])
@@ -43,7 +43,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Run:
-    """One published run: the options that ask for it (several where a blank is bracketed), and what was measured."""
+    """A published run: its options (several sets where a blank is bracketed) and its measurement."""
 
     id: str
     line: int
@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A row that asks nothing this version can answer, and why."""
+    """A row that cannot be asked, and why."""
 
     id: str
     line: int
@@ -66,7 +66,7 @@ class Skipped:
 
 
 def read_runs(path: Path = RUNS, folders: tuple[str, ...] = ()) -> tuple[list[Run], list[Skipped]]:
-    """The runs of a table and the rows that were skipped. Raises InputError for a file that is no table."""
+    """The runs of a table and the skipped rows. Raises InputError for a file that is not a table."""
     runs: list[Run] = []
     skipped: list[Skipped] = []
     for line, cells in read_table(path):
@@ -80,14 +80,14 @@ def read_runs(path: Path = RUNS, folders: tuple[str, ...] = ()) -> tuple[list[Ru
 
 
 def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str, ...] = ()) -> Run:
-    """One row as a Run; raises SkipError with a reason where it cannot be one."""
+    """One row as a Run. Raises SkipError with the reason if it cannot be asked."""
     if cells.get(""):
         raise SkipError(f"more cells than the header: {short(cells[''])!r}")
     row = Row(as_columns({k: v for k, v in cells.items() if k}, folders), folders)
     try:
         for rule in FILLS:
             rule(row)
-        measured = measurement(row)
+        measured = read_measurement(row)
         asked = []
         for variant in variants(row):
             options = options_of(variant, folders)
@@ -99,7 +99,7 @@ def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str,
 
 
 def as_columns(cells: Cells, folders: tuple[str, ...] = ()) -> Cells:
-    """The cells under the headers of a run table, where a user's own table names the options of a question."""
+    """The cells under the headers of run tables; a user's table may have names of options instead."""
     columns: dict[str, str] = {}
     for column, option in load.aliases(folders)["columns"].items():
         if not column.endswith("-filled"):
@@ -109,7 +109,7 @@ def as_columns(cells: Cells, folders: tuple[str, ...] = ()) -> Cells:
 
 
 def short_reason(message: str) -> str:
-    """A message without the line it was met on and the names it suggests, so that like reasons count together.
+    """A message without line number and suggestions, so that equal reasons are counted together.
 
     >>> short_reason("unknown model 'x' in line 3; nearest: y")
     "unknown model 'x'"
@@ -117,8 +117,8 @@ def short_reason(message: str) -> str:
     return re.sub(r" in line \d+", "", message).partition(";")[0]
 
 
-def measurement(row: Row) -> Measured:
-    """How the row's step time is read: as stated, from tokens/s, or from FLOP/s by the convention the row names."""
+def read_measurement(row: Row) -> Measured:
+    """The row's step time: as stated, from tokens/s, or from FLOP/s by the row's convention."""
     cells = row.cells
     step, rate, flops = (positive(cells, n) for n in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"))
     tokens = number(cells["global_batch_seqs"]) * number(cells["seq_len"]) / number(cells["gpus"])
@@ -130,9 +130,9 @@ def measurement(row: Row) -> Measured:
     if flops > 0:
         convention = cells.get("flops_convention", "").lower()
         if "recompute" in convention and "no recompute" not in convention:
-            raise SkipError("only FLOP/s that count recompute")
+            raise SkipError("only FLOP/s that include recompute")
         if not re.search(r"full|non-causal|half|halv", convention):
-            raise SkipError("only FLOP/s, by no stated convention")
+            raise SkipError("only FLOP/s, without a stated convention")
         half = bool(re.search(r"at half|halved", convention)) and "full" not in convention
         row.rules.append(f"step time from model FLOP/s, attention counted {'at half' if half else 'in full'}")
         return Measured(None, flops * 1e12, tokens, half)

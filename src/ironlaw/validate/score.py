@@ -1,4 +1,4 @@
-"""How wrong: errors by group, bands, and what two baselines without a model of the machine reach on the same rows."""
+"""Score predictions: errors by group, coverage of bands, and two baselines without a model of the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ironlaw.validate.runs import Skipped
 
 @dataclass(frozen=True)
 class Summary:
-    """Errors of a group of rows: medians and quantiles of predicted / measured - 1, and what its bands hold."""
+    """Errors of a group of rows: medians and quantiles of predicted / measured - 1, and coverage of its bands."""
 
     key: str
     n: int
@@ -37,7 +37,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Scored:
-    """Predictions of runs, what they were measured as, and bands in log (nan where there is none)."""
+    """Predictions of runs, their measurements, and half-widths of bands in log (nan: no band)."""
 
     prepared: Prepared
     predicted: Any
@@ -57,7 +57,7 @@ class Scored:
             none = float("nan")
             return Summary(key, 0, none, none, none, none, None, None, None)
         banded = np.isfinite(w)
-        held = np.abs(np.log1p(e[banded])) <= w[banded]
+        inside = np.abs(np.log1p(e[banded])) <= w[banded]
         return Summary(
             key,
             int(e.size),
@@ -65,7 +65,7 @@ class Scored:
             float(np.quantile(np.abs(e), 0.9)),
             float(e[np.argmax(np.abs(e))]),
             float(np.median(e)),
-            float(np.mean(held)) if banded.any() else None,
+            float(np.mean(inside)) if banded.any() else None,
             float(np.median(2.0 * np.sinh(w[banded]))) if banded.any() else None,
             float(np.mean(interval_scores(e[banded], w[banded], 1.0 - self.coverage))) if banded.any() else None,
         )
@@ -79,11 +79,11 @@ class Scored:
 
 
 def interval_scores(error: Any, half_width: Any, miss: float) -> Any:
-    """Width of a band plus what it missed by, in log: ``2 w + 2/miss max(0, |e| - w)`` (Gneiting and Raftery, 2007, section 6.2)."""
+    """Width of a band plus a penalty for its miss, in log: ``2 w + 2/miss max(0, |e| - w)`` (Gneiting and Raftery, 2007, section 6.2)."""
     return 2.0 * half_width + 2.0 / miss * np.maximum(0.0, np.abs(np.log1p(error)) - half_width)
 
 
-GROUPINGS = ("family", "device", "support", "apart")  # besides the columns of a table
+GROUPINGS = ("family", "device", "support", "apart")  # and the columns of the table
 
 
 def group_key(prepared: Prepared, i: int, by: str) -> str:
@@ -107,44 +107,44 @@ def score(
     folders: tuple[str, ...] = (),
     learned: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Scored:
-    """Predictions with their bands; a family that ``learned`` names has bands that were learned without it."""
-    found = [width(kind, folders) for kind in prepared.support]
-    half = np.array([np.nan if f is None else f[0] for f in found])
+    """Predictions with their bands; a family in ``learned`` has bands learned without it."""
+    widths = [width(kind, folders) for kind in prepared.support]
+    half = np.array([np.nan if f is None else f[0] for f in widths])
     for i, (family, kind) in enumerate(zip(prepared.families, prepared.support, strict=True)):
         half[i] = (learned or {}).get(str(family), {}).get(kind, half[i])
-    coverage = next((f[1] for f in found if f is not None), 0.8)
+    coverage = next((f[1] for f in widths if f is not None), 0.8)
     return Scored(prepared, predicted, half, coverage, tuple(skipped))
 
 
 def headline(scored: Scored) -> dict[str, float | None]:
-    """The figures of dense pre-training rows with nothing unknown: medians over families first."""
+    """The figures of dense pre-training rows with a known plan: medians over families first."""
     p = scored.prepared
     rows = p.counts
     families = [f for f in dict.fromkeys(p.families.tolist()) if (rows & (p.families == f)).any()]
     each = [scored.summary(f, rows & (p.families == f)) for f in families]
     pooled = scored.summary("all", rows)
-    held = [s.band_coverage for s in each if s.band_coverage is not None]
+    coverages = [s.band_coverage for s in each if s.band_coverage is not None]
     return {
         "family_median_abs_error": float(np.median([s.median_abs_error for s in each])) if each else None,
         "pooled_median_abs_error": _finite(pooled.median_abs_error),
         "p90_abs_error": _finite(pooled.p90_abs_error),
         "bias": _finite(pooled.bias),
-        "band_coverage": float(np.mean(held)) if held else None,
+        "band_coverage": float(np.mean(coverages)) if coverages else None,
         "band_width": pooled.band_width,
         "interval_score": pooled.interval_score,
     }
 
 
 def mixtures(scored: Scored) -> Summary:
-    """Mixtures of experts with known recompute, none of which a constant was fitted on."""
+    """Errors of mixtures of experts with known recompute; no constant is fitted on mixtures."""
     return scored.summary("mixtures", np.array([r.apart == (Apart.MIXTURE,) for r in scored.prepared.runs], dtype=bool))
 
 
-FAR = 5.0  # times: no published run that was mapped lies so far from its prediction; milliseconds or a cluster's rate do
+FAR = 5.0  # factor; no published run is so far from its prediction, but milliseconds or a cluster's rate are
 
 
 def far_apart(scored: Scored) -> list[str]:
-    """A sentence for each row whose measurement is ``FAR`` times its prediction or more, or as much less: a unit may be wrong."""
+    """A sentence for each row whose measurement and prediction differ by ``FAR`` times or more: a unit may be wrong."""
     times = np.exp(np.abs(np.log(scored.predicted / scored.prepared.measured)))
     return [
         f"line {run.line} ({run.id}): measured {scored.prepared.measured[i]:,.4g} s a step, predicted {scored.predicted[i]:,.4g} s, "
@@ -172,9 +172,9 @@ def efficiency(prepared: Prepared) -> Any:
 
 
 def by_device(prepared: Prepared) -> Any:
-    """Step times by one efficiency per device and precision: the median MFU of other families' runs on it.
+    """Step times by one efficiency per device and precision: the median MFU of other families' headline runs on it.
 
-    Where no other family ran it, the median of all other families. Fitted on the rows of the headline, as the model is.
+    Where no other family used the device, the median over all devices of other families.
     """
     mfu, families, counts = efficiency(prepared), prepared.families, prepared.counts
     hardware = np.array(prepared.hardware)
@@ -190,7 +190,7 @@ def by_device(prepared: Prepared) -> Any:
 
 
 def by_level(prepared: Prepared) -> Any:
-    """Step times by the family's own median MFU on that device: it knows the level, and nothing else."""
+    """Step times by the family's own median MFU on that device."""
     mfu = efficiency(prepared)
     keys = np.array([f"{f} {h}" for f, h in zip(prepared.families, prepared.hardware, strict=True)])
     median = {k: np.median(mfu[keys == k]) for k in dict.fromkeys(keys.tolist())}
@@ -201,9 +201,9 @@ BASELINES: Mapping[str, Callable[[Prepared], Any]] = {"one efficiency a device":
 
 
 def baseline_data(scored: Scored) -> dict[str, Any]:
-    """Each baseline's headline and family medians, and the share of families of 10 rows or more where the model is better."""
+    """Each baseline's headline and family medians, and the share of families with 10 rows or more where ironlaw is better."""
     p, rows = scored.prepared, scored.prepared.counts
-    made: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, law in BASELINES.items():
         error = np.abs(law(p) / p.measured - 1.0)
         medians, wins = {}, []
@@ -214,9 +214,9 @@ def baseline_data(scored: Scored) -> dict[str, Any]:
             medians[family] = float(np.median(error[mask]))
             if mask.sum() >= 10:
                 wins.append(float(np.median(np.abs(scored.error[mask]))) < medians[family])
-        made[name] = {
+        by_name[name] = {
             "family_median_abs_error": float(np.median(list(medians.values()))) if medians else None,
             "families": medians,
             "families_of_10_beaten": float(np.mean(wins)) if wins else None,
         }
-    return made
+    return by_name

@@ -1,4 +1,4 @@
-"""One validation from file to figures: read, map, bind, predict each family by constants that never saw it, score."""
+"""One validation from file to figures: read, bind, predict each family with constants fitted without it, score."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALCULON = 0.0365  # mean error on these eight points, on which it was tuned (SC
 
 @dataclass(frozen=True)
 class Validation:
-    """Runs scored by constants that never saw their family, and by those that ship."""
+    """Runs scored with constants fitted without their family, and with those that ship."""
 
     held_out: Scored
     in_sample: Scored
@@ -34,7 +34,7 @@ class Validation:
 
 def validate(path: Path = RUNS, memory: bool = False, folders: tuple[str, ...] = (), peaks: Path | None = None) -> Validation:
     """Score the runs of a table, and with ``memory`` the measured peaks too."""
-    measured = peak_module.read_peaks(peaks) if memory else None  # first: a wrong file is told before the runs are scored
+    measured = peak_module.read_peaks(peaks) if memory else None  # first, so that a wrong file is an error before the runs are scored
     runs, unread = read_runs(path, folders)
     prepared, unplanned = prepare(runs, folders)
     fit, record = read_record()
@@ -47,36 +47,35 @@ def validate(path: Path = RUNS, memory: bool = False, folders: tuple[str, ...] =
 
 
 def check_grouping(path: Path, by: str) -> None:
-    """Refuse a key to group by that is neither one of ours nor a column of the table."""
+    """Refuse a key to group by that is neither in GROUPINGS nor a column of the table."""
     columns = list(read_table(path)[0][1])
     if by not in (*GROUPINGS, *columns) or not by:
         near = nearest_names(by, (*GROUPINGS, *columns)) if by else []
         known = f"nearest: {', '.join(near)}" if near else f"give {', '.join(GROUPINGS)} or a column of {path.name}"
-        raise QuestionError(f"--by {by!r} is no column of {path.name}; {known}")
+        raise QuestionError(f"--by {by!r}: no such column in {path.name}; {known}")
 
 
 def memory_summary(scored: Scored, measured: Any = None) -> dict[str, Any]:
-    """Errors of the measured peaks (None: those that ship) and of the runs' own memory columns."""
-    found, skipped = peak_module.peaks(peak_module.read_peaks() if measured is None else measured)
+    """Errors of the measured peaks (None: those that ship) and of the runs' memory columns."""
+    peaks, skipped = peak_module.peaks(peak_module.read_peaks() if measured is None else measured)
     p = scored.prepared
-    kept = [memory for _, memory in run_memories(p)]
     ran = peak_module.ran_and_fits((run.cells, e, row) for run, (e, row) in zip(p.runs, p.answers, strict=True))
-    return peak_module.summary(found, skipped, kept, ran)
+    return peak_module.summary(peaks, skipped, [memory for _, memory in run_memories(p)], ran)
 
 
 def run_memories(p: Prepared) -> list[tuple[str, peak_module.RunMemory]]:
-    """(family, memory) of the runs that state what was held."""
-    kept = []
+    """(family, memory) of the runs that state their memory."""
+    memories = []
     for run, (estimate, row) in zip(p.runs, p.answers, strict=True):
         try:
-            kept.append((run.family, peak_module.run_memory(run.cells, estimate, row)))
+            memories.append((run.family, peak_module.run_memory(run.cells, estimate, row)))
         except IronlawError:
             continue
-    return kept
+    return memories
 
 
 def exact_points(scored: Scored) -> float | None:
-    """Mean error of the eight A100 points other tools are quoted on, predicted out of family."""
+    """Mean held-out error of the eight A100 points on which other tools report their error."""
     errors = [abs(float(e)) for run, e in zip(scored.prepared.runs, scored.error, strict=True) if run.id in EXACT]
     return sum(errors) / len(errors) if len(errors) == len(EXACT) else None
 
@@ -102,12 +101,12 @@ def data(found: Validation, by: str = "family") -> dict[str, Any]:
 
 
 def predictions(scored: Scored) -> list[dict[str, Any]]:
-    """Every scored row: predicted, measured, error, band and the rules that mapped it."""
-    p, made = scored.prepared, []
+    """Every scored row: predicted, measured, error, band, and the rules applied."""
+    p, rows = scored.prepared, []
     for i, run in enumerate(p.runs):
         seconds, w = float(scored.predicted[i]), float(scored.half_width[i])
         band = None if math.isnan(w) else [seconds * math.exp(-w), seconds * math.exp(w)]
-        made.append(
+        rows.append(
             {
                 "id": run.id,
                 "line": run.line,
@@ -120,4 +119,4 @@ def predictions(scored: Scored) -> list[dict[str, Any]]:
                 "rules": list(run.rules),
             }
         )
-    return made
+    return rows
