@@ -83,11 +83,11 @@ def test_the_printed_order_and_intensity(printed):
 def test_one_rank_sends_nothing():
     answer = compare("llama-3-70b", **DOCUMENT | {"dp": 1})
     assert CASES["S000-04"]["expected"]["M_net_dp1"] == 0.0
-    assert row_of(answer, "h100-sxm")["first_order_network"] != row_of(answer, "h100-sxm")["first_order_network"]  # nan: no such roof
+    assert row_of(answer, "h100-sxm")["first_order_network"] != row_of(answer, "h100-sxm")["first_order_network"]  # nan: no network roof
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if f"S000-07-{name}" in CASES])
-def test_what_the_printed_network_hides(printed, name):
+def test_the_network_that_the_printed_answer_ignores(printed, name):
     case, row = CASES[f"S000-07-{name}"], row_of(printed, NAMES[name])
     found = {
         "r_net_dp8": row["network_at_given_ranks"],
@@ -123,7 +123,7 @@ def test_the_default_optimizer_moves_28_bytes():
     assert value == CASES["S000-12"]["expected"]["bytes_per_param"]
 
 
-def test_implied_mfu_is_told_by_the_rate(printed):
+def test_the_implied_mfu_matches_the_rate(printed):
     for name, key in (("h100-sxm", "H100"), ("h200-sxm", "H200")):
         assert row_of(printed, name)["first_order_mfu"] == pytest.approx(CASES["S000-14"]["expected"][key], rel=1e-9)
 
@@ -163,7 +163,7 @@ def test_serial_roofs_are_slower():
     assert both[0] / 3 <= both[1] < both[0]
 
 
-def test_the_full_answer_is_that_of_estimate():
+def test_the_estimate_is_that_of_the_verb_estimate():
     import ironlaw
 
     alone = ironlaw.estimate("llama-3-70b", on="h200-sxm", gpus=256)
@@ -198,7 +198,7 @@ def test_refusals(options, error, words):
     assert "\n" not in str(caught.value)
 
 
-def test_terms_have_names_of_their_own():
+def test_terms_of_one_name_have_one_value():
     answer = compare("llama-3-8b", on="h100-sxm,h200-sxm", gpus=64)
     values: dict[str, float] = {}
     for term in answer.terms:  # what a token costs in operations and bytes is the same on every accelerator
@@ -206,7 +206,7 @@ def test_terms_have_names_of_their_own():
         assert values.setdefault(term.name, value) == value, term.name
 
 
-def test_a_candidate_that_cannot_hold_the_job_is_told(capsys):
+def test_a_warning_names_accelerators_too_small_for_the_job(capsys):
     assert main(["compare", "llama-3-70b", "--on", "l4", "--gpus", "8"]) == 1
     assert "do not hold the job" in capsys.readouterr().out
 
@@ -237,7 +237,7 @@ def test_a_share_for_each_resource_is_one_share_where_they_are_equal():
     assert part["first_order_memory_batch"] < one["first_order_memory_batch"]  # HBM reaches more of its roof: it binds later
 
 
-def test_what_three_roofs_leave_out_is_named():
+def test_a_warning_names_what_the_three_roof_model_leaves_out():
     warnings = " ".join(compare("mixtral-8x7b", on="h100-sxm", gpus=64).warnings)
     assert "routing of experts" in warnings
     assert "tensor" in warnings

@@ -27,8 +27,8 @@ def test_the_questions_are_found():
 
 @pytest.mark.parametrize("verb", QUESTIONS)
 def test_csv_holds_the_numbers_of_the_json(verb, capsys):
-    told = json.loads(printed(capsys, example(verb), "--json"))
-    assert {"schema_version", "tool_version", "catalog_hash", "assumptions", "warnings"} <= set(told)
+    data = json.loads(printed(capsys, example(verb), "--json"))
+    assert {"schema_version", "tool_version", "catalog_hash", "assumptions", "warnings"} <= set(data)
     text = printed(capsys, example(verb), "--format", "csv")
     blocks = text.strip("\n").split("\n\n")
     for block in blocks:
@@ -38,10 +38,10 @@ def test_csv_holds_the_numbers_of_the_json(verb, capsys):
         assert name or len(blocks) == 1
         if not name:
             continue
-        assert len(rows) - 1 == len(told[name[1]])
+        assert len(rows) - 1 == len(data[name[1]])
         for at, head in enumerate(rows[0]):
             key = head.partition(" [")[0]
-            for row, want in zip(rows[1:], told[name[1]], strict=True):
+            for row, want in zip(rows[1:], data[name[1]], strict=True):
                 if isinstance(want.get(key), float):
                     assert float(row[at]) == want[key], (name[1], key)
                 elif want.get(key) is None:
@@ -49,7 +49,7 @@ def test_csv_holds_the_numbers_of_the_json(verb, capsys):
 
 
 @pytest.mark.parametrize("verb", QUESTIONS)
-def test_markdown_is_whole(verb, capsys):
+def test_markdown_tables_have_equal_rows(verb, capsys):
     text = printed(capsys, example(verb), "--format", "markdown")
     assert text.startswith("# ")
     width = None
@@ -85,12 +85,12 @@ def test_json_is_a_format(capsys):
         ["--format", "csv", "--explain"],
     ],
 )
-def test_what_is_refused(more, capsys):
+def test_contradictory_formats_are_refused(more, capsys):
     assert main([*GEMM, *more]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
-def test_an_answer_without_a_table_says_so(capsys):
+def test_csv_of_an_answer_without_a_table_is_refused(capsys):
     assert main(["lessons", "--gpu-utilization", "45%", "--format", "csv"]) == 2
     assert "no table" in capsys.readouterr().err
 

@@ -32,7 +32,7 @@ def test_one_sequence_reads_every_weight_once_a_token():
     assert 1.0 / answer["tokens_per_second"] < 1.6 * weights / bandwidth
 
 
-def test_relations():
+def test_a_larger_batch_narrower_weights_and_shorter_prompts_are_faster():
     rate = {b: inference("llama-3-8b", on="h100-sxm", batch=b)["tokens_per_second"] for b in (1, 8, 64)}
     assert rate[1] < rate[8] < rate[64]
     assert rate[64] / 64 < rate[8] / 8 <= rate[1]
@@ -48,7 +48,7 @@ def test_few_tokens_of_a_mixture_read_few_of_its_experts():
     assert one < 0.6 * dense < many
 
 
-def test_what_does_not_fit_is_the_answer_no(capsys):
+def test_a_model_that_does_not_fit_exits_with_1(capsys):
     assert main(["inference", "llama-3-70b", "--on", "h100-sxm"]) == 1
     assert "does not fit" in capsys.readouterr().out
 
@@ -72,8 +72,8 @@ def test_wrong_questions(capsys, arguments, says):
 def test_the_command(capsys):
     base = ["inference", "llama-3-70b", "--on", "h100-sxm", "--gpus", "8", "--batch", "32"]
     assert main([*base, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["fits"] and told["tokens_per_second"] > 0 and told["terms"]["cache"]["unit"] == "B"
+    data = json.loads(capsys.readouterr().out)
+    assert data["fits"] and data["tokens_per_second"] > 0 and data["terms"]["cache"]["unit"] == "B"
     assert main([*base, "--explain", "cache"]) == 0
     assert "2 tokens layers heads head_dim bytes" in capsys.readouterr().out
 

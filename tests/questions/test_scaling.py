@@ -1,4 +1,4 @@
-"""How much to train what: the worked cases, published points, relations, what is refused, and the command."""
+"""Scaling laws: the worked cases, published points, relations, what is refused, and the command."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_the_schedule_rises_and_falls_between_its_ends():
     assert float(found["linear_learning_rate"]) == pytest.approx(12e-4)
 
 
-def test_what_lies_outside_the_fits_is_said():
+def test_values_outside_the_fits_are_warned_of():
     assert not any("loss was fitted" in w for w in scaling(parameters="1B", tokens="20B").warnings)
     assert sum("loss was fitted" in w for w in scaling(parameters="70B").warnings) == 2
 
@@ -172,7 +172,7 @@ def test_what_lies_outside_the_fits_is_said():
         ({"parameter": "8B"}, "parameters"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(options, said):
+def test_a_wrong_question_is_refused_in_one_line(options, said):
     with pytest.raises(IronlawError) as error:
         scaling(**options)
     assert said in str(error.value)

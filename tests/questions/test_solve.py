@@ -68,12 +68,12 @@ def test_layers_of_exercise_1():
     })  # fmt: skip
 
 
-def test_checkpoints_as_they_are_need_less_than_the_simple_form():
+def test_exact_checkpoints_need_less_than_the_simple_formula():
     known = solve(**EXERCISE, checkpoint_layers=4)["checks"]
     assert known["exact"] < known["activations"] / 3  # errata E001-3
 
 
-def test_what_a_budget_buys():
+def test_the_gpus_that_a_budget_pays_for():
     answer = solve(parameters="30B", on="h100-sxm", deadline=30, budget="2M", price=4)
     ways = {row["way"]: row for row in answer["ways"]}
     most = answer["max_gpus"]
@@ -101,7 +101,7 @@ def test_the_fewest_gpus():
     check("S001-24", found)
 
 
-def test_each_from_the_others():
+def test_each_unknown_is_solved_from_the_others():
     """Solving for one gives back what the others were solved with."""
     base = {"parameters": "30B", "on": "h100-sxm", "price": 4}
     days = solve(**base, gpus=512, tokens="2T", mfu=0.4)["min_days"]
@@ -124,12 +124,12 @@ def test_the_mfu_is_predicted():
     assert answer["min_days"] == pytest.approx(1e12 / float(alone.tokens_per_second[0]) / 86400)
 
 
-def test_an_mfu_above_the_predicted_one_is_told():
-    told = solve("llama-3-70b", "h100-sxm", tokens="2T", deadline=60, mfu=0.8).warnings
-    assert any("estimate predicts" in line for line in told)
+def test_an_mfu_above_the_predicted_one_is_warned_of():
+    warnings = solve("llama-3-70b", "h100-sxm", tokens="2T", deadline=60, mfu=0.8).warnings
+    assert any("estimate predicts" in line for line in warnings)
 
 
-def test_gpus_that_do_not_hold_the_job_are_the_answer_no():
+def test_too_few_gpus_for_the_memory_are_not_feasible():
     answer = solve("llama-3-70b", "h100-sxm", gpus=4, tokens="1T", mfu=0.4)
     assert not answer.feasible and "do not hold" in answer.headline[0]
 
@@ -147,7 +147,7 @@ def test_the_fewest_by_estimate_reach_the_deadline():
     assert later["min_days"] <= 60
 
 
-def test_steps_and_errors_are_told():
+def test_the_five_steps_and_the_usual_errors_are_listed():
     answer = solve("llama-3-70b", "h100-sxm", gpus=256, tokens="1T")
     assert [row["step"][0] for row in answer["steps"]] == ["1", "2", "3", "4", "5"]
     assert all(row["ok"] for row in answer["steps"])
@@ -167,7 +167,7 @@ def test_steps_and_errors_are_told():
         {"gpus": 256, "tokens": "2T", "deadline": 2, "mfu": 0.4, "solve_for": "budget"},
     ],
 )
-def test_the_answer_no(options):
+def test_an_unmet_limit_is_not_feasible(options):
     answer = solve("llama-3-8b", "h100-sxm", price=4, **options)
     assert not answer.feasible
     assert answer.headline[0].startswith(("no: ", "at least"))

@@ -26,14 +26,14 @@ def test_the_printed_rows_with_counts_rounded_up():
     batches = [case["inputs"]["gbs"] for case in CASES.values()]
     rows = sweep(**STUDY, tokens="20T", global_batch_tokens=batches)["rows"]
     for case, row in zip(CASES.values(), rows, strict=True):
-        assert row["gpus"] == case["expected"]["gpus"] + 1  # the document rounds down, so its steps take more than a second (E004-8)
+        assert row["gpus"] == case["expected"]["gpus"] + 1  # the study rounds down, so its steps take more than a second (E004-8)
         assert row["step"] <= 1.0
         assert row["step_flop"] / 1e15 == pytest.approx(case["expected"]["flops_per_step_pflops"], rel=case["rel_tol"])
         assert row["flop"] / 1e18 == pytest.approx(case["expected"]["total_eflops"], rel=case["rel_tol"])
         assert row["seconds"] * row["gpus"] == pytest.approx(case["expected"]["total_days"] * 86400 * case["expected"]["gpus"], rel=1e-3)
 
 
-def test_the_rule_of_tokens_for_each_parameter():
+def test_tokens_per_parameter():
     rows = sweep(**STUDY, tokens="20x,20T", global_batch_tokens="1M")["rows"]
     assert [row["tokens"] for row in rows] == [1.4e12, 20e12]
 
@@ -49,7 +49,7 @@ def test_accumulation_trades_accelerators_for_time_and_keeps_the_cost():
         assert row["memory"] - row["activations"] == pytest.approx(states)
 
 
-def test_a_sequence_is_not_cut():
+def test_a_sequence_is_not_split():
     rows = sweep(**STUDY, tokens="20T", global_batch_tokens="8192", accumulate="1,2,5")["accumulated"]
     assert [row["accumulate"] for row in rows] == [1]
 
@@ -57,19 +57,19 @@ def test_a_sequence_is_not_cut():
 def test_a_row_is_the_estimate():
     rows = sweep("llama-3-8b", "h100-sxm", gpus="64", tokens="1T", seq_len="4096,8192", global_batch_tokens=2**22)["rows"]
     for row in rows:
-        told = estimate("llama-3-8b", on="h100-sxm", gpus=64, seq_len=row["seq_len"], global_batch_tokens=2**22, tokens="1T").row(0)
-        assert (row["step"], row["memory"], row["usd"]) == (told["step"]["seconds"], told["memory"]["device"], told["run"]["usd"])
+        data = estimate("llama-3-8b", on="h100-sxm", gpus=64, seq_len=row["seq_len"], global_batch_tokens=2**22, tokens="1T").row(0)
+        assert (row["step"], row["memory"], row["usd"]) == (data["step"]["seconds"], data["memory"]["device"], data["run"]["usd"])
         assert row["at_once"] > row["memory"]
 
 
-def test_all_at_once_needs_no_more_where_nothing_is_accumulated():
+def test_a_row_without_accumulation_has_no_second_memory():
     row = sweep(
         "llama-3-8b", "h100-sxm", gpus=64, tokens="1T", seq_len=8192, global_batch_tokens=64 * 8192, micro_batch_size=1, tp=1, pp=1
     )["rows"][0]
     assert (row["accumulated"], row["at_once"]) == (1, None)
 
 
-def test_sites_are_those_of_the_question_sites():
+def test_the_exchange_is_that_of_the_verb_sites():
     given = {"tokens": "20T", "global_batch_tokens": 1e6, "mfu": 0.4, "price": 2, "wan_bandwidth": "10GB/s"}
     row = sweep("llama-3-70b", "h100-sxm", gpus=1000, sites=10, **given)["exchanges"][0]
     alone = sites("llama-3-70b", on="h100-sxm", gpus=1000, sites=10, **given)
@@ -77,7 +77,7 @@ def test_sites_are_those_of_the_question_sites():
     assert row["usd"] == pytest.approx(float(alone["cost"]))
 
 
-def test_a_row_without_a_plan_says_why_and_the_rest_goes_on():
+def test_a_row_without_a_plan_gives_the_reason_and_the_rest_is_answered():
     rows = sweep("llama-3-8b", "h100-sxm", gpus="1013,64", tokens="1T", global_batch_tokens=2**22)["rows"]
     assert rows[0]["why_not"]
     assert rows[1]["fits"]
@@ -100,7 +100,7 @@ def test_a_row_without_a_plan_says_why_and_the_rest_goes_on():
         ({"gpus": 0}, ValueRangeError, "--gpus"),
     ],
 )
-def test_what_is_refused(more, error, word):
+def test_refusals(more, error, word):
     with pytest.raises(error, match=word):
         sweep("llama-3-8b", "h100-sxm", **({"tokens": "1T"} | more))
 

@@ -17,8 +17,9 @@ from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, need, read
 from ironlaw.questions.scaling.options import FITS, OPTIONS
 from ironlaw.terms import Term, leaf, total
+from ironlaw.units import show
 
-FITTED = {"parameters": (70e6, 16e9), "tokens": (5e9, 500e9)}  # range of both fits of the loss (Hoffmann et al., section 3)
+FITTED = {"parameter": (70e6, 16e9), "token": (5e9, 500e9)}  # range of both fits of the loss (Hoffmann et al., section 3)
 LEAST, MOST = 1e3, 1e15  # parameters outside this range are a typing error; tokens: a thousand times more
 FITTED_BATCH = (1e17, 2e19)  # FLOP range of DeepSeek's fits of batch and learning rate (section 3.1)
 OPTIMA = (Column("way", "optimum by"), Column("parameters", "parameters", "parameter"), Column("tokens", "tokens", "token"))
@@ -58,7 +59,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if size.total > size.active * 1.001:
         dense = leaf("loss of all parameters", law.loss, "1", parameters=size.total, tokens=size.tokens, fit=fit)
         least, most = float(dense.value), float(sections[0].terms[1].value)
-        text = f"a mixture of {_short(size.total)} parameters in total: loss between {least:.3f} and {most:.3f}"
+        text = f"a mixture of {show(size.total, 'parameter')} in total: loss between {least:.3f} and {most:.3f}"
         sections.append(Section([text], [dense]))
         warnings.append(
             "the fits are of dense models: a mixture lies between a dense model of its active parameters and one of its total parameters"
@@ -68,7 +69,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     ratio = float(given.get("tokens_per_parameter", 20.0))
     batch = leaf("best batch", batches.deepseek_batch, "token", operations=size.operations)
     rate = leaf("best learning rate", batches.deepseek_learning_rate, "1", operations=size.operations)
-    text = f"batch of {_short(batch.value)} tokens at a learning rate of {float(rate.value):.2e} (DeepSeek's laws of compute)"
+    text = f"batch of {show(batch.value, 'token')} at a learning rate of {float(rate.value):.2e} (DeepSeek's laws of compute)"
     sections.append(Section([text], [batch, rate], [_optima(size.operations, fit, ratio)]))
     if "model_of" in given:
         sections.append(_mistaken_batch(size))
@@ -140,13 +141,13 @@ def _least_loss(size: Size, name: str, fit: float) -> Section:
     best_loss = leaf("optimal loss", law.loss, "1", parameters=best.value, tokens=best_tokens.value, fit=fit)
     same = _cheapest("same loss", size, fit, 0.0)
     headline = [
-        f"{size.name}: {_short(size.active)} parameters on {_short(size.tokens)} tokens ({_factor(size.tokens / size.active)} each) take "
+        f"{size.name}: {show(size.active, 'parameter')} on {show(size.tokens, 'token')} ({show(size.tokens / size.active, '1')} each) take "
         f"{float(compute.value):.4g} FLOP; loss {float(loss.value):.3f} ({name})",
-        f"least loss for that compute: {_short(best.value)} parameters on {_short(best_tokens.value)} tokens, "
+        f"least loss for that compute: {show(best.value, 'parameter')} on {show(best_tokens.value, 'token')}, "
         f"loss {float(best_loss.value):.3f}",
         f"least compute for that loss: {float(same[-1].value):.4g} FLOP "
-        f"({_short(same[0].value)} parameters on {_short(same[1].value)} tokens); "
-        f"this run takes {_factor(compute.value / same[-1].value)} times as much",
+        f"({show(same[0].value, 'parameter')} on {show(same[1].value, 'token')}); "
+        f"this run takes {show(compute.value / same[-1].value, '1')} times as much",
     ]
     return Section(headline, [compute, loss, best, best_tokens, best_loss, *same])
 
@@ -156,8 +157,8 @@ def _lifetime(size: Size, fit: float, inference: float) -> Section:
     least = _cheapest("lifetime", size, fit, inference)
     asked = _lifetime_compute(size.active, size.tokens, inference)
     text = (
-        f"least compute for that loss with {_short(inference)} tokens of inference: {_short(least[0].value)} parameters on "
-        f"{_short(least[1].value)} tokens, {float(least[-1].value):.4g} FLOP in total; this run takes {float(asked.value):.4g}"
+        f"least compute for that loss with {show(inference, 'token')} of inference: {show(least[0].value, 'parameter')} on "
+        f"{show(least[1].value, 'token')}, {float(least[-1].value):.4g} FLOP in total; this run takes {float(asked.value):.4g}"
     )
     return Section([text], [*least, _renamed(asked, "lifetime compute of this run")])
 
@@ -216,7 +217,7 @@ def _optima(operations: float, fit: float, ratio: float) -> Table:
 def _mistaken_batch(size: Size) -> Section:
     """The critical batch as the study of ten sites computes it."""
     batch = leaf("mistaken batch", batches.batch_of_parameters, "token", parameters=size.active, seq_len=4096.0)
-    text = f"the study of ten sites gives {_short(batch.value)} tokens: it takes parameters for compute and tokens for sequences"
+    text = f"the study of ten sites gives {show(batch.value, 'token')}: it takes parameters for compute and tokens for sequences"
     return Section([text], [batch])
 
 
@@ -227,7 +228,7 @@ def _given_batch(given: dict[str, Any], size: Size, critical: float, best_rate: 
     more_steps = leaf("steps over least", batches.steps_over_least, "1", tokens_per_step=batch, critical_batch=critical)
     more_tokens = leaf("tokens over least", batches.tokens_over_least, "1", tokens_per_step=batch, critical_batch=critical)
     headline = [
-        f"with {_short(batch)} tokens a batch: {float(steps.value):,.0f} steps, {float(more_steps.value):.2f} times the fewest possible; "
+        f"with {show(batch, 'token')} a batch: {float(steps.value):,.0f} steps, {float(more_steps.value):.2f} times the fewest possible; "
         f"{float(more_tokens.value):.2f} times the tokens of small batches (if the batch above is the critical one)"
     ]
     terms, tables, peak = [steps, more_steps, more_tokens], [], best_rate
@@ -257,8 +258,8 @@ def _schedule(warm: float, last: float, peak: float, final_share: float) -> Tabl
 def _extrapolated(size: Size) -> list[str]:
     """A warning for each value outside the range of the fits."""
     warnings = [
-        f"{_short(value)} {name} are outside the {_short(low)} to {_short(high)} that the loss was fitted on: extrapolated"
-        for (name, (low, high)), value in zip(FITTED.items(), (size.active, size.tokens), strict=True)
+        f"{show(value, unit)} are outside the {show(low, unit)} to {show(high, unit)} that the loss was fitted on: extrapolated"
+        for (unit, (low, high)), value in zip(FITTED.items(), (size.active, size.tokens), strict=True)
         if not low <= value <= high
     ]
     if not FITTED_BATCH[0] <= size.operations <= FITTED_BATCH[1]:
@@ -267,18 +268,3 @@ def _extrapolated(size: Size) -> list[str]:
             "(at 8.04e23 FLOP they give 19.3 M tokens, 18.9 M were used)"
         )
     return warnings
-
-
-def _factor(value: Any) -> str:
-    """A factor: 1.02, 5.5, 1,868."""
-    number = float(value)
-    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
-
-
-def _short(value: Any) -> str:
-    """A count in its usual short form: 70B, 1.4T."""
-    number = float(value)
-    for scale, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
-        if number >= 0.9995 * scale:
-            return f"{number / scale:.3g}{letter}"
-    return f"{number:,.0f}"
