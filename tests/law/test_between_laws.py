@@ -252,7 +252,7 @@ def test_measured_uses_saturation():
     size, half = real(1.0, 1e10), real(1e5, 1e8)
     time = collectives.measured(8, size, 1.75, 4.5e11, 0.9, half, 0.0)
     bus = collectives.bus_bandwidth(size, time, 1.75)
-    np.testing.assert_allclose(bus, 0.9 * 4.5e11 * collectives.saturation(size, half), rtol=1e-13)
+    np.testing.assert_allclose(bus, 0.9 * 4.5e11 * (np.sqrt(size) / (np.sqrt(size) + np.sqrt(half))), rtol=1e-13)
     np.testing.assert_allclose(bus, 1.75 * collectives.algorithm_bandwidth(size, time), rtol=1e-13)
 
 
@@ -299,20 +299,19 @@ def test_1f1b_as_simulated(stages, micro_batches):
     time, peak = simulate_1f1b(stages, micro_batches)
     useful = 3.0 * micro_batches
     assert time == useful + pipeline.bubble_time(3.0 * stages, 3.0, 1)
-    assert time == pytest.approx(useful * (1.0 + pipeline.bubble_overhead(stages, 1, micro_batches)))
+    assert time == pytest.approx(useful * (1.0 + (stages - 1) / micro_batches))
     assert 1.0 - useful / time == pytest.approx(pipeline.bubble_fraction(stages, micro_batches))
-    np.testing.assert_array_equal(peak, pipeline.in_flight_1f1b(stages, np.arange(stages), micro_batches))
+    np.testing.assert_array_equal(peak, pipeline.in_flight_interleaved(stages, 1, np.arange(stages), micro_batches, stages))
 
 
 def test_interleaving_shrinks_the_bubble_and_holds_more():
     pp, vpp, m = whole(1, 33), whole(1, 9), whole(1, 257)
     stage = np.floor(pp * real(0.0, 1.0))
-    assert np.all(pipeline.bubble_overhead(pp, vpp, m) <= pipeline.bubble_overhead(pp, 1, m))
     assert np.all(pipeline.bubble_time(pp * 3.0, 3.0, vpp) <= pipeline.bubble_time(pp * 3.0, 3.0, 1))
     first = pipeline.in_flight_interleaved(pp, vpp, 0, m, pp)
-    assert np.all(first >= pipeline.in_flight_1f1b(pp, 0, m))
+    assert np.all(first >= np.minimum(pp, m))
     assert np.all(pipeline.in_flight_interleaved(pp, vpp, stage, m, pp) <= m)
-    np.testing.assert_array_equal(pipeline.in_flight_interleaved(pp, 1, stage, m, pp), pipeline.in_flight_1f1b(pp, stage, m))
+    np.testing.assert_array_equal(pipeline.in_flight_interleaved(pp, 1, stage, m, pp), np.minimum(pp - stage, m))
 
 
 def test_first_stage_holds_what_korthikanti_says():
@@ -328,17 +327,6 @@ def test_chunks_hold_together_what_the_stage_holds():
         held = sum(pipeline.in_flight_chunk(pp, v, stage, 1e6, group, chunk) for chunk in range(v))
         np.testing.assert_allclose(held, v * pipeline.in_flight_interleaved(pp, v, stage, 1e6, group), rtol=1e-14)
     assert np.all(pipeline.in_flight_chunk(pp, vpp, pp - 1.0, 1e6, np.maximum(group, pp), vpp - 1.0) == 1.0), "the loss is computed at once"
-
-
-def test_stages_share_all_layers():
-    for layers in range(1, 131):
-        for pp in range(1, min(layers, 24) + 1):
-            held = pipeline.layers_of_stage(layers, pp, np.arange(pp))
-            assert sum(held) == layers
-            assert max(held) - min(held) <= 1
-            assert held[-1] == min(held), "the last stage holds the loss and takes no extra layer"
-            if layers % pp and held[0] > min(held):
-                assert layers % pp == pp - 1, "the first stage takes an extra layer only when the middle is full"
 
 
 # overlap

@@ -199,28 +199,10 @@ def ring_pass(n, size, bandwidth, latency):
     return inside((n - 1.0) * (latency + ratio(1.0 * size, 1.0 * bandwidth)), n >= 1, size >= 0, bandwidth > 0, latency >= 0)
 
 
-def saturation(size, half_size):
-    """Share of its final bandwidth a collective reaches: ``sqrt(S) / (sqrt(S) + sqrt(h))``.
-
-    Parameters
-        size [B]: bytes S of the tensor, >= 0
-        half_size [B]: size h at which half the bandwidth is reached; 0 for none, >= 0
-    Returns [1]: fraction of the final bandwidth, 0 for an empty tensor
-    Source: fitted to nccl-tests sweeps of 8 x A100, H100 and B200 (aiconfigurator systems tables, NVIDIA, 2025,
-        https://github.com/ai-dynamo/aiconfigurator): 4 % mean error on Hopper from 1 MiB up against 18 % for latency + size / bandwidth
-    Leaves out: jumps where the library changes algorithm or protocol
-
-    >>> float(saturation(8.2e6, 8.2e6))
-    0.5
-    """
-    with np.errstate(invalid="ignore"):
-        root, half = np.sqrt(1.0 * size), np.sqrt(1.0 * half_size)
-    share = np.where(np.greater(size, 0), ratio(root, root + half), 0.0)
-    return inside(share, size >= 0, half_size >= 0)
-
-
 def measured(n, size, factor, line_rate, bandwidth_fraction, half_size, latency):
-    """A collective with measured constants: ``latency + size factor / (bandwidth_fraction line_rate saturation(size, half_size))``.
+    """A collective with measured constants: ``latency + size factor / (bandwidth_fraction line_rate saturation)``.
+
+    ``saturation = sqrt(size) / (sqrt(size) + sqrt(half_size))`` is the share of its final bandwidth that a tensor reaches.
 
     Exactly 0 where there is nothing to send: one rank, or an empty tensor.
 

@@ -1,4 +1,4 @@
-"""Pipeline parallelism: bubbles, micro-batches in flight, layers of a stage. Stages count from 0."""
+"""Pipeline parallelism: bubbles and micro-batches in flight. Stages count from 0."""
 
 from __future__ import annotations
 
@@ -23,24 +23,6 @@ def bubble_fraction(pp, num_microbatches):
     return inside(ratio(pp - 1.0, num_microbatches + (pp - 1.0)), pp >= 1, num_microbatches >= 1)
 
 
-def bubble_overhead(pp, vpp, num_microbatches):
-    """Idle time over useful time, equal stages: ``(p - 1) / (v m)``.
-
-    Parameters
-        pp [1]: stages p, >= 1
-        vpp [1]: model chunks v of a stage, 1 without interleaving, >= 1
-        num_microbatches [1]: micro-batches m of a step, >= 1
-    Returns [1]: idle time over useful time
-    Source: Narayanan et al., Megatron-LM, SC 2021, section 2.2.2, https://arxiv.org/abs/2104.04473
-    Leaves out: unequal stages, communication (v times as much with interleaving)
-
-    >>> float(bubble_overhead(8, 2, 28))
-    0.125
-    """
-    value = ratio(pp - 1.0, 1.0 * vpp * num_microbatches)
-    return inside(value, pp >= 1, vpp >= 1, num_microbatches >= 1)
-
-
 def bubble_time(pipeline_time, slowest_stage_time, vpp):
     """Idle time of the slowest stage, stages unequal: ``(pipeline_time - slowest_stage_time) / vpp``.
 
@@ -62,30 +44,11 @@ def bubble_time(pipeline_time, slowest_stage_time, vpp):
     return inside(time, pipeline_time >= 0, slowest_stage_time >= 0, vpp >= 1, pipeline_time >= slowest_stage_time)
 
 
-def in_flight_1f1b(pp, stage, num_microbatches):
-    """Micro-batches whose activations a stage holds at once: ``min(p - stage, m)``.
-
-    Parameters
-        pp [1]: stages p, >= 1
-        stage [1]: the stage, from 0, >= 0
-        num_microbatches [1]: micro-batches m of a step, >= 1
-    Where: stage < pp
-    Returns [1]: micro-batches
-    Source: Narayanan et al., PipeDream-Flush (1F1B), SC 2021, section 2.2.1, https://arxiv.org/abs/2104.04473
-    Leaves out: GPipe, which holds all m
-
-    >>> float(in_flight_1f1b(8, 0, 32)), float(in_flight_1f1b(8, 7, 32))
-    (8.0, 1.0)
-    """
-    held = np.minimum(1.0 * pp - stage, 1.0 * num_microbatches)
-    return inside(held, pp >= 1, stage >= 0, num_microbatches >= 1, stage < pp)
-
-
 def in_flight_interleaved(pp, vpp, stage, num_microbatches, group):
     """Activations a stage holds at once, in units of all its layers: ``min((2 (p - stage - 1) + (v - 1) g + 1) / v, m)``.
 
     The warm-up runs 2 (p - stage - 1) + (v - 1) g chunks and the steady state adds one; each chunk is 1/v of the layers.
-    On stage 0 with g = p this is p (1 + (p - 1) / (p v)). With v = 1 the schedule is 1F1B and the answer is in_flight_1f1b.
+    On stage 0 with g = p this is p (1 + (p - 1) / (p v)). With v = 1 the schedule is 1F1B, and a stage holds ``min(p - stage, m)``.
 
     Parameters
         pp [1]: stages p, >= 1
@@ -171,33 +134,6 @@ def lone_share(vpp, num_microbatches, group):
     """
     share = np.minimum(ratio((vpp - 1.0) * group + 1.0, 1.0 * vpp * num_microbatches), 1.0)
     return inside(share, vpp >= 1, num_microbatches >= 1, group >= 1)
-
-
-def layers_of_stage(num_hidden_layers, pp, stage):
-    """Layers of a stage: ``floor(L / p)``, the remainder one each to the stages 1, 2, ... before the last.
-
-    At most p - 1 layers remain. The first r of the p - 2 middle stages take one each; a last one, if there is one, goes to stage 0.
-
-    Parameters
-        num_hidden_layers [1]: layers L, >= 1
-        pp [1]: stages p, >= 1
-        stage [1]: the stage, from 0, >= 0
-    Where: stage < pp
-    Returns [1]: layers
-    Source: the project's contract, "Parallel algebra"; first and last stage also hold embedding and loss (NVIDIA, Megatron-LM,
-        --decoder-first-pipeline-num-layers)
-    Leaves out: explicit lists of layers, which win; embedding and loss counted as a layer
-
-    >>> [float(layers_of_stage(34, 4, stage)) for stage in range(4)], [float(layers_of_stage(35, 4, stage)) for stage in range(4)]
-    ([8.0, 9.0, 9.0, 8.0], [9.0, 9.0, 9.0, 8.0])
-    """
-    base = np.floor(ratio(1.0 * num_hidden_layers, 1.0 * pp))
-    rest = num_hidden_layers - base * pp
-    middle = np.maximum(0.0, pp - 2.0)
-    first = np.where(np.equal(stage, 0), np.maximum(0.0, rest - middle), 0.0)
-    among = np.logical_and(np.greater_equal(stage, 1), np.less(stage, pp - 1.0))
-    extra = np.where(np.logical_and(among, np.less_equal(stage, rest)), 1.0, 0.0)
-    return inside(base + first + extra, num_hidden_layers >= 1, pp >= 1, stage >= 0, stage < pp)
 
 
 def zero_bubble_time(pipeline_time, slowest_stage_time, pp, weight_time):
