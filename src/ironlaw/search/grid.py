@@ -202,7 +202,7 @@ def times_of(task: Task, plan: Plan, masks: list[Any]) -> list[Term]:
     parts, _, _ = step_parts(task.job, task.cluster, plan)
     values = [np.asarray(part.value) for part in parts]
     for allowed in masks:
-        _penalise(values, np.where(allowed, 0.0, BARRED))
+        values = _with_penalty(values, np.where(allowed, 0.0, BARRED))
     return [Term(part.name, value, part.unit) for part, value in zip(parts, values, strict=True)]
 
 
@@ -220,13 +220,11 @@ def decided(parts: list[Term], device: tuple[int, ...]) -> list[Term]:
     return [Term(part.name, value, part.unit) for part, value in zip(parts, values, strict=True)]
 
 
-def _penalise(values: list[Any], penalty: Any) -> None:
-    """Add ``penalty`` to the first value that is large enough to hold it, else to the last."""
-    for at, value in enumerate(values):
-        if np.broadcast_shapes(value.shape, np.shape(penalty)) == value.shape:
-            values[at] = value + penalty
-            return
-    values[-1] = values[-1] + penalty
+def _with_penalty(values: list[Any], penalty: Any) -> list[Any]:
+    """The values with ``penalty`` added to the first one that has all its axes, else to the last."""
+    shapes = [np.broadcast_shapes(value.shape, np.shape(penalty)) == value.shape for value in values]
+    chosen = shapes.index(True) if True in shapes else len(values) - 1
+    return [value + penalty if at == chosen else value for at, value in enumerate(values)]
 
 
 def sums(task: Task, gpus: Any, parts: list[Term], rows: int) -> Iterator[tuple[slice, Any]]:
