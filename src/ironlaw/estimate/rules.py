@@ -60,7 +60,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "stages_hold_all_layers": (by_rule | ((plan.pp > 1) & np.equal(placed, float(model.num_hidden_layers)))),
         "chunks_have_layers": ((plan.vpp == 1) | ((plan.pp > 1) & (fewest >= plan.vpp))),
         "interleaving_groups_whole": ((plan.vpp == 1) | _groups_whole(job, plan)),
-        "micro_batches_pair": overlapped_experts.possible(job, plan),
+        "micro_batches_pair": overlapped_experts.may_pair(job, plan),
         "zero_has_shards": ((plan.zero > 0) | (plan.dp_shard == 1)),
     }
 
@@ -124,7 +124,7 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
     values["sequence_ways"] = values["tp"] * (chunks_of(job) * values["cp"] if values["cp"] > 1 else 1.0)
     values["head_ranks"] = float(np.broadcast_to(head_ranks(job, plan), (plan.rows,))[at])
     sizes = {field: _listed(values_of(job.model, field)) for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size")}
-    missing = overlapped_experts.missing(job, plan, values, at) if "micro_batches_pair" in found else ""
+    missing = overlapped_experts.unmet_condition(job, plan, values, at) if "micro_batches_pair" in found else ""
     return [_BROKEN[name].format(model=job.model, missing=missing, **sizes, **values) for name in found]
 
 

@@ -3,7 +3,7 @@
     step = num_microbatches * (slowest stage's layers + embedding + head + p2p)     forward, backward, recompute, TP, FSDP
          + pipeline bubble + exposed gradient reduction + exposed parameter gather + optimizer
 
-The slowest stage sets the pace in steady state; the others are waited for once, in the bubble.
+The slowest stage sets the pace in steady state; the step waits for the other stages once, in the bubble.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.memory import offloading
-from ironlaw.estimate.memory.host import held_parameters
+from ironlaw.estimate.memory.host import optimizer_parameters
 from ironlaw.estimate.network import context, overlapped_experts, tensor
-from ironlaw.estimate.network.sharding import both_ends, data_parallel, exposed, fully_sharded, parameter_bytes
+from ironlaw.estimate.network.sharding import data_parallel, exposed, fully_sharded, parameter_bytes, shared_table_reduction
 from ironlaw.estimate.pipeline import hand_overs
 from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
@@ -49,7 +49,7 @@ class LayerTimes:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Step:
-    """The tree, and which stage class sets the pace in every row."""
+    """The time of a step as a tree, and the class of stages that sets the pace in every row."""
 
     tree: Term
     pace: Pace
@@ -63,7 +63,7 @@ def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
 
 
 def whole_step(cluster: Cluster, gpus: Any, parts: list[Term]) -> Term:
-    """The sum of a step's parts, and what grows with their sum: waiting for the slowest, and the fixed work of a step."""
+    """The sum of a step's parts, the waiting for stragglers, which grows with that sum, and the fixed work of a step."""
     domains, busy = np.ceil(gpus / cluster.node.scale_up_size.value), fold(parts)
     lost = leaf(
         "stragglers and jitter",
@@ -80,9 +80,9 @@ def whole_step(cluster: Cluster, gpus: Any, parts: list[Term]) -> Term:
 
 
 def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:
-    """What a step is made of, not yet summed; which stages set its pace; forward and backward of one micro-batch on them.
+    """The parts of a step before they are summed, the stages that set its pace, and one micro-batch's forward and backward there.
 
-    A search sums the parts in blocks: each has the shape of the axes it depends on, their sum that of all of them.
+    A search sums the parts in blocks: each part has the shape of the axes it depends on, their sum the shape of all axes.
     """
     s = Shapes.of(job, plan)
     classes = stages(job, plan)
@@ -130,7 +130,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         ),
         *hand_overs.of_warm_up_and_flush(job, plan, hop, fold(layers), forward / (forward + backward)),
         reduced,
-        *both_ends(job, cluster, plan),
+        *shared_table_reduction(job, cluster, plan),
         gathered,
         *casts.kept_weights(cluster, job, plan, pace),
         *loss_scaling(job, cluster, plan, pace),
@@ -146,7 +146,7 @@ def _as_is(seconds: Any) -> Any:
 
 
 def _stage_time(job: Job, stage: Stage, one_layer: dict[Kind, Any]) -> Any:
-    """One micro-batch through the layers of a stage and back."""
+    """Forward and backward of one micro-batch through the layers of a stage."""
     time: Any = 0.0
     for kind, value in one_layer.items():
         time = time + layers_of(stage, kind, job.model) * value
@@ -154,7 +154,7 @@ def _stage_time(job: Job, stage: Stage, one_layer: dict[Kind, Any]) -> Any:
 
 
 def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan) -> Any:
-    """One micro-batch through all stages and back."""
+    """Forward and backward of one micro-batch through all stages."""
     through = classes[0].count * times[0]
     for c, t in zip(classes[1:], times[1:], strict=True):
         through = through + c.count * t
@@ -162,15 +162,15 @@ def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan)
 
 
 def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage) -> LayerTimes:
-    """One layer's share of a micro-batch: computation, exposed collectives, and what its host cannot launch in time."""
-    job = casts.of_kind(job, kind)
+    """One layer's time in a micro-batch: computation, exposed communication, and launches that the host is late with."""
+    job = casts.job_of_kind(job, kind)
     job, s = Shapes.of_kind(job, plan, s, kind)
     forward = passes.forward(cluster, job, plan, s, kind)
     backward = passes.backward(cluster, job, plan, s, kind)
     again = passes.recompute(cluster, job, plan, s, kind)
     device = forward.value + backward.value + again.value
     pass_count = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
-    exposed_tp = tensor.parallel(cluster, job, plan, kind, forward, backward)
+    exposed_tp = tensor.tensor_parallel(cluster, job, plan, kind, forward, backward)
     ring = [context.context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
     routed, hidden = [], 0.0
     if kind.routed:
@@ -187,9 +187,10 @@ def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
 
 
 def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, device: Any, network: Any, passes: Any) -> Term:
-    """What the host cannot launch in time, over a layer's passes: it runs ahead from one into the next.
+    """Time in which the device waits for the host to launch kernels, over a layer's passes; the host runs ahead into the next pass.
 
-    Not where experts drop no tokens: the host waits for their counts in every layer's forward pass, and starts the next without a lead.
+    With experts that drop no tokens it cannot: it waits for their counts in every layer's forward pass, and starts the next one
+    without a lead.
     """
     launched, each = operators(job, plan, kind), host_time(job.framework, cluster)
     count = 3.0 + plan.recompute_layers if kind.trained else 1.0
@@ -205,9 +206,9 @@ def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
 
 
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:
-    """Kernels a layer's forward launches: those of every layer, of a state's scan, of routing, and of each expert on the rank.
+    """Kernels that a layer's forward pass launches: of any layer, of a state's scan, of routing, and of each expert on the rank.
 
-    Narrow formats cast an expert's operands by themselves: two more launches a GEMM.
+    Narrow formats cast an expert's operands in kernels of their own: two more launches a GEMM.
     """
     f = job.framework
     beside = adapters.operators(job, kind) * (job.cuda_graphs == "none")
@@ -265,27 +266,27 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
 
 
 def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
-    """With fp16 gradients carry the scale of the loss: it is taken out, and infinities looked for, before the update."""
+    """With fp16: divide gradients by the scale of the loss, and look for infinities, before the update."""
     if job.precision.name != "fp16":
         return []
-    moved = traffic.unscale(pace.of(lambda stage: held_parameters(job, plan, stage)), job.framework.gradient_bytes.value)
+    moved = traffic.unscale(pace.of(lambda stage: optimizer_parameters(job, plan, stage)), job.framework.gradient_bytes.value)
     return [elementwise(cluster, "loss scale taken out", moved)]
 
 
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
-    held = pace.of(lambda stage: held_parameters(job, plan, stage))
-    kept = states.OPTIMIZERS[job.optimizer].traffic_bytes * job.framework.optimizer_passes.value
+    parameters = pace.of(lambda stage: optimizer_parameters(job, plan, stage))
+    on_device = states.OPTIMIZERS[job.optimizer].traffic_bytes * job.framework.optimizer_passes.value
     # where the host updates, the device reads gradients for their norm and writes weights
-    left = job.framework.gradient_bytes.value + job.precision.parameter_bytes
-    touched = np.where(plan.offload_optimizer > 0, left * job.offload_fraction + kept * (1.0 - job.offload_fraction), kept)
+    offloaded = job.framework.gradient_bytes.value + job.precision.parameter_bytes
+    touched = np.where(plan.offload_optimizer > 0, offloaded * job.offload_fraction + on_device * (1.0 - job.offload_fraction), on_device)
     constants = cluster.elementwise
     return leaf(
         "optimizer",
         kernels.memory_time,
         "s",
         "hbm",
-        traffic=traffic.optimizer_step(held, touched),
+        traffic=traffic.optimizer_step(parameters, touched),
         bandwidth=cluster.accelerator.hbm_bandwidth,
         bandwidth_fraction=constants.bandwidth_fraction,
         launch=constants.launch,

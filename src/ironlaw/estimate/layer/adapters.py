@@ -178,7 +178,7 @@ def keeps_input(job: Job, kind: Kind, *names: str) -> bool:
     return any(name in job.lora_targets for name in names) or ("experts" in names and on_experts(job, kind))
 
 
-def kept_elements(job: Job, s: Shapes, kind: Kind) -> Any:
+def elements_kept(job: Job, s: Shapes, kind: Kind) -> Any:
     """Elements between the two products of each adapter outside the experts, which the gradient of the second needs."""
     held: Any = 0.0
     for m, _, _ in adapted(job, s, kind).values():

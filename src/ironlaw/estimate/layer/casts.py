@@ -1,8 +1,8 @@
-"""Narrow formats of linear layers: which tensors are cast when, in how many orientations, what of it is kept and what is sent.
+"""Narrow formats of linear layers: which tensors are cast when, in how many orientations, and which casts are kept or sent.
 
 A product reads both operands along its inner extent, so input, weight and output gradient are each needed by rows for one product
-and by columns for another. A stack that keeps the cast input casts both orientations in one go; one that keeps the wide input
-casts each where it is used. The facts of a stack are in its framework record.
+and by columns for another. A framework that keeps the cast input casts both orientations at once; one that keeps the wide input
+casts each orientation where it is used. The framework record has these facts.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from ironlaw.terms import Term
 
 Products = dict[str, tuple[Any, Any, Any]]
 GATHERED_INPUTS = ("query-key-value", "query up", "key-value up", "mlp in", "shared expert in", "state in")
-BEHIND_NORMS = ("query-key-value", "mlp in")  # products in one module with the norm before them; a router stands between others
+BEHIND_NORMS = ("query-key-value", "mlp in")  # products in one module with the norm before them; elsewhere a router lies between
 GATHERED_GRADIENTS = ("attention output", "mlp out", "shared expert out", "state out")
 
 
-def of_kind(job: Job, kind: Kind) -> Job:
-    """The job as a kind of layer sees it: layers kept wide compute in the precision that stays around the narrow ones."""
+def job_of_kind(job: Job, kind: Kind) -> Job:
+    """The job for one kind of layer: layers that are kept wide compute in the wide precision."""
     return replace(job, precision=PRECISIONS[job.precision.wide], fp8_param_gather=False) if kind.wide else job
 
 
 def scale_reads(job: Job) -> float:
-    """Times a tensor is read for its scales before it is cast: with delayed scaling they come from earlier steps."""
+    """How often a tensor is read for its scales before it is cast; never with delayed scaling, which takes them from earlier steps."""
     return 0.0 if delayed(job) else job.precision.scale_reads
 
 
 def fuses_casts(job: Job) -> bool:
-    """True where the kernel that makes a tensor finds its scale, and one kernel writes both orientations: compiled stacks."""
+    """True in compiled stacks: the kernel that writes a tensor finds its scale, and one kernel writes both orientations."""
     return job.framework.fused_scales is not None and job.framework.fused_scales.value > 0
 
 
 def fused_norms(job: Job, shapes: Products) -> float:
-    """Norms of a layer that write the cast input of the product behind them: with delayed scaling their scale is known before."""
-    said = job.framework.fused_norms
-    if said is None or not delayed(job):
+    """Norms of a layer that write the cast input of the next product; needs delayed scaling, where the scale is known before."""
+    record = job.framework.fused_norms
+    if record is None or not delayed(job):
         return 0.0
-    return said.value * sum(name in BEHIND_NORMS for name in shapes)
+    return record.value * sum(name in BEHIND_NORMS for name in shapes)
 
 
 def delayed(job: Job) -> bool:
@@ -58,25 +58,25 @@ def delayed(job: Job) -> bool:
 
 
 def layouts(job: Job, cluster: Cluster) -> float:
-    """Orientations a cast tensor is held in: one where it has one scale and the device multiplies it either way, else two."""
+    """Orientations in which a cast tensor is stored: one where it has one scale and the device multiplies either way, else two."""
     one = job.precision.one_scale and cluster.accelerator.architecture in job.framework.one_layout
     return 1.0 if one else 2.0
 
 
 def keeps_inputs(job: Job) -> bool:
-    """True where the cast input of a linear layer is kept for its weight gradient, and not the wide one."""
-    return _does(job, job.framework.narrow_inputs)
+    """True where the weight gradient of a linear layer reads the cast input, so that the wide input is not kept."""
+    return _framework_does(job, job.framework.narrow_inputs)
 
 
 def casts_once(job: Job) -> bool:
     """True where one kernel casts a tensor in all orientations that its products need."""
-    return keeps_inputs(job) or _does(job, job.framework.casts_once)
+    return keeps_inputs(job) or _framework_does(job, job.framework.casts_once)
 
 
-def _does(job: Job, said: Sourced | None) -> bool:
-    """True where the stack's record says that it does this with the job's format."""
+def _framework_does(job: Job, record: Sourced | None) -> bool:
+    """True where the framework record says that it does this with the job's format."""
     known = job.precision.one_scale or not job.framework.narrow_with_one_scale
-    return job.precision.narrow and known and said is not None and said.value > 0
+    return job.precision.narrow and known and record is not None and record.value > 0
 
 
 def keeps_weights(job: Job) -> bool:
@@ -84,34 +84,34 @@ def keeps_weights(job: Job) -> bool:
     return job.precision.narrow and job.framework.narrow_weights is not None and job.framework.narrow_weights.value > 0
 
 
-def copy_bytes(job: Job, cluster: Cluster) -> Any:
-    """Bytes of all cast copies of a weight that stay, and who says that they do."""
-    said = job.framework.narrow_weights
-    if said is None or not keeps_weights(job):
+def cast_copy_bytes(job: Job, cluster: Cluster) -> Any:
+    """Bytes of all cast copies of a weight that are kept, with the source of that fact."""
+    record = job.framework.narrow_weights
+    if record is None or not keeps_weights(job):
         return 0.0
     p, count = job.precision, layouts(job, cluster)
-    return Sourced(p.weight_bytes * count, "B", f"{p.weight_bytes:.4g} B, copies {count:g}", said.source, said.note)
+    return Sourced(p.weight_bytes * count, "B", f"{p.weight_bytes:.4g} B, copies {count:g}", record.source, record.note)
 
 
 def input_bytes(job: Job) -> float:
-    """Bytes kept for an element of a linear layer's input that nothing else keeps."""
+    """Bytes kept for an element of a linear layer's input, where no other operator keeps it."""
     return job.precision.operand_bytes if keeps_inputs(job) else job.precision.activation_bytes
 
 
-def second_copies(job: Job) -> bool:
-    """True where a tensor that another operator keeps wide is kept narrow beside it: Megatron avoids it but with delayed scaling."""
+def keeps_cast_copies(job: Job) -> bool:
+    """True where a cast copy is kept of a tensor that another operator keeps wide: in Megatron with delayed scaling alone."""
     return keeps_inputs(job) and delayed(job)
 
 
 def gathers_cast(job: Job) -> bool:
     """True where sequence parallelism gathers tensors after they were cast."""
-    return _does(job, job.framework.narrow_sequence)
+    return _framework_does(job, job.framework.narrow_sequence)
 
 
 def sent_bytes(job: Job, backward: bool) -> float:
     """Bytes of an element that sequence parallelism gathers.
 
-    An output gradient is gathered in both orientations where they differ, unless the wide one is no larger.
+    An output gradient is gathered in both orientations where they differ, unless the wide tensor is no larger than both.
     """
     p = job.precision
     if not gathers_cast(job):
@@ -127,7 +127,7 @@ def gathered_bytes(job: Job) -> float:
 
 
 def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bool) -> list[Term]:
-    """Casts of one pass over a layer's linear layers outside its experts: inputs or output gradients, and weights at their use."""
+    """Casts of one pass over a layer's linear layers outside its experts: inputs or output gradients, and weights where they are used."""
     if not job.precision.narrow:
         return []
     gathered = GATHERED_GRADIENTS if backward else GATHERED_INPUTS
@@ -136,48 +136,50 @@ def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bo
     for name, (m, n, k) in shapes.items():
         split = plan.sequence_shards if gathers_cast(job) and name in gathered else 1.0
         fused = not backward and name in BEHIND_NORMS and fused_norms(job, shapes) > 0.0
-        moved = moved + activation_cast(cluster, job, m, n if backward else k, split, backward, fused)
+        moved = moved + activation_cast_bytes(cluster, job, m, n if backward else k, split, backward, fused)
         if backward and not casts_once(job) and not job.lora_rank:
             ranks = plan.sequence_shards if gathers_cast(job) and name in GATHERED_INPUTS else 1.0
-            moved = moved + np.where(_turned(job, ranks), 2.0 * job.precision.operand_bytes * m * k, once(job, m * k, 1.0))
+            moved = moved + np.where(
+                _transposed_after_gather(job, ranks), 2.0 * job.precision.operand_bytes * m * k, cast_bytes(job, m * k, 1.0)
+            )
         weights = weights + n * k
     made = [elementwise(cluster, "casts", moved, len(shapes) * (1.0 + scale_reads(job)))]
     return made + weight_casts(cluster, job, plan, "weight casts", weights, plan.shard_ranks, backward)
 
 
-def once(job: Job, elements: Any, orientations: float) -> Any:
+def cast_bytes(job: Job, elements: Any, orientations: float) -> Any:
     """Bytes of one cast of an activation."""
     reads = 0.0 if fuses_casts(job) else scale_reads(job)
     return traffic.cast(elements, job.precision.activation_bytes, job.precision.operand_bytes, reads, orientations)
 
 
-def activation_cast(cluster: Cluster, job: Job, rows: Any, width: Any, split: Any, backward: bool, fused: bool = False) -> Any:
+def activation_cast_bytes(cluster: Cluster, job: Job, rows: Any, width: Any, split: Any, backward: bool, fused: bool = False) -> Any:
     """Bytes moved to cast a tensor whose rows are cast on ``split`` ranks before they are gathered.
 
-    With one scale the gathered tensor is turned afterwards: read and written in the narrow format. One that a norm has written cast
-    (``fused``) is only turned.
+    A tensor with one scale is transposed after the gather: read and written in the narrow format. A tensor that a norm has already
+    written cast (``fused``) is only transposed.
     """
     p, elements = job.precision, rows * width
     both = 1.0 if job.lora_rank else layouts(job, cluster)  # frozen weights have no gradient to read the other orientation
     if fused:
         return 2.0 * (both - 1.0) * p.operand_bytes * elements
-    needed = both if backward or casts_once(job) else 1.0  # an input that is cast again is not needed by columns yet
-    turned = _turned(job, split) & (needed > 1.0)
+    needed = both if backward or casts_once(job) else 1.0  # an input that is cast again later is needed by rows now
+    transposed = _transposed_after_gather(job, split) & (needed > 1.0)
     one_kernel = casts_once(job) or fuses_casts(job)
-    whole = once(job, elements / split, needed) if one_kernel else needed * once(job, elements / split, 1.0)
-    gathered = once(job, elements / split, 1.0) + 2.0 * p.operand_bytes * elements
-    return np.where(turned, gathered, whole)
+    whole = cast_bytes(job, elements / split, needed) if one_kernel else needed * cast_bytes(job, elements / split, 1.0)
+    gathered = cast_bytes(job, elements / split, 1.0) + 2.0 * p.operand_bytes * elements
+    return np.where(transposed, gathered, whole)
 
 
-def _turned(job: Job, split: Any) -> Any:
-    """True where a tensor was gathered after its cast and has one scale: its other orientation is made of what was gathered."""
+def _transposed_after_gather(job: Job, split: Any) -> Any:
+    """True where a tensor has one scale and was gathered after its cast: its other orientation is made from the gathered one."""
     return (np.asarray(split) > 1.0) & job.precision.one_scale
 
 
 def weight_casts(
     cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any, ranks: Any, backward: bool, key: Operator | None = None
 ) -> list[Term]:
-    """Casts of one micro-batch's pass: weights that are not kept, at every use; kept ones only where ZeRO 3 gathers them anew."""
+    """Weight casts in one pass of a micro-batch: at every use, or where casts are kept only when ZeRO 3 gathers them again."""
     if job.frozen_weights:  # stored as they are multiplied
         return []
     p = job.precision
@@ -195,7 +197,7 @@ def weight_casts(
 
 
 def whole_weights(cluster: Cluster, job: Job, weights: Any) -> Any:
-    """Bytes moved to have weights in the orientations they are kept in; gathered narrow, they are only turned."""
+    """Bytes moved to cast weights in all orientations that are kept; weights that are gathered narrow are only transposed."""
     p, both = job.precision, layouts(job, cluster)
     if gathered_bytes(job) < p.parameter_bytes:
         return 2.0 * (both - 1.0) * p.weight_bytes * weights
@@ -203,9 +205,10 @@ def whole_weights(cluster: Cluster, job: Job, weights: Any) -> Any:
 
 
 def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
-    """Once a step: weights are cast and kept for its micro-batches; shards that are gathered narrow are read for their scales before.
+    """Weight casts once a step, for casts that are kept for all its micro-batches.
 
-    Those that ZeRO 3 gathers are cast with every gather instead; where they are gathered narrow and not kept, scales are found once a step.
+    Shards that are gathered narrow are first read for their scales. Weights that ZeRO 3 gathers are cast with every gather instead;
+    where they are gathered narrow and not kept, their scales are found once a step.
     """
     if job.frozen_weights or not job.precision.narrow:
         return []
@@ -228,7 +231,7 @@ def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Ter
 
 
 def _scales(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
-    """Once a step, the shards of all weights that ZeRO 3 gathers narrow read for their scales."""
+    """Reads of all weight shards for their scales, once a step, where ZeRO 3 gathers them narrow."""
     wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else job.precision.parameter_bytes
 
     def shards(stage: Stage) -> Any:

@@ -22,9 +22,9 @@ from ironlaw.law import experts, flops
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, total
 
-TILE = 128.0  # rows of the tiles that grouped GEMM kernels use where the framework's record does not say
-FUSED_ROUTING = 16.0  # bytes a token and expert where the record does not say: softmax and top-k in fp32, two reads and two writes
-PERMUTATIONS = 4.0  # kernels that move rows: there, sorted by expert, and back
+TILE = 128.0  # rows of the tiles of grouped GEMM kernels where the framework record has none
+FUSED_ROUTING = 16.0  # bytes for each token and expert where the record has none: softmax and top-k in fp32, two reads and two writes
+PERMUTATIONS = 4.0  # kernels that move rows to experts, sort them by expert, and move them back
 BACKWARD_ROUTING = 0.5  # of the kernels of routing: maps and counts are made forward only
 # a number dispatched in fp8 with its part of a scale: 4 bytes for 128, as DeepSeek-V3 quantises activations (section 3.3.2) and
 # DeepEP sends them (deep_ep/buffer.py, dispatch), read 2026-11-22
@@ -44,14 +44,14 @@ def width(job: Job, plan: Plan) -> Any:
 
 
 def choices(job: Job) -> float:
-    """What the router chooses from: experts, and those that compute nothing."""
+    """Experts that the router chooses from, those that compute nothing among them."""
     return float(job.model.num_experts + job.model.zero_expert_num)
 
 
 def latent_shapes(job: Job, plan: Plan, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
-    """The projections to the experts' latent and back, (m, n, k), on each rank's own tokens; none where experts see the full width."""
-    latent, own = float(job.model.moe_latent_size), s.tokens / plan.tp
-    return {"latent in": (own, latent, s.hidden), "latent out": (own, s.hidden, latent)} if latent else {}
+    """The projections to the experts' latent width and back, (m, n, k), on each rank's tokens; none where experts have the full width."""
+    latent, tokens = float(job.model.moe_latent_size), s.tokens / plan.tp
+    return {"latent in": (tokens, latent, s.hidden), "latent out": (tokens, s.hidden, latent)} if latent else {}
 
 
 def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: Any, k: Any, key: Operator) -> Term:
@@ -72,7 +72,7 @@ def computed_rows(job: Job, m: Any, local: Any) -> Any:
 
 
 def product_launches(job: Job, local: Any) -> Any:
-    """Launches of one grouped product that follow each other: one kernel, or one an expert on some streams side by side."""
+    """Launches of one grouped product that follow each other: one kernel for all experts, or one for each expert on several streams."""
     streams = job.framework.expert_streams
     if streams is None:
         return 1.0
@@ -114,35 +114,35 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
 
 
 def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, activation: float, backward: bool) -> list[Term]:
-    """Rows copied to their experts' order and summed back, the activation function, scores and top-k.
+    """Memory-bound operators of routed experts: rows permuted and summed back, activation function, router scores, casts.
 
-    ``activation`` is bytes for each element of the wide tensor; copies move as much back as there.
+    ``activation`` is bytes for each element of the wide tensor. Permutation back moves as much as permutation to the experts.
     """
     p, m = job.precision, rows(job, plan, s)
     copied = p.activation_bytes * float(expert_width(job.model)) * row_copies(job, plan, s, backward)
-    made = [
+    parts = [
         elementwise(cluster, "permute and unpermute", copied, PERMUTATIONS, cluster.row_bandwidth, key=_PERMUTED),
         elementwise(cluster, "experts' activation function", activation * m * width(job, plan), key=_ACTIVATED),
         routing_scores(cluster, job, plan, s, backward),
     ]
-    return made + expert_casts(cluster, job, plan, s, backward)
+    return parts + expert_casts(cluster, job, plan, s, backward)
 
 
 def expert_casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:
     """Casts of the experts' products: rows in and the activation's output forward, the gradients of both outputs backward.
 
-    Rows dispatched in fp8 are cast once where they start: with the scales of DeepSeek-V3 (fp8-block) a product takes them as they come,
-    and they are only turned for the other; with others they are cast again.
+    Rows dispatched in fp8 are cast once on the rank that sends them. With the scales of DeepSeek-V3 (fp8-block) one product reads them
+    as they arrive, and they are only transposed for the other; in other formats they are cast again.
     """
     if not job.precision.narrow:
         return []
-    m, sent, hidden = rows(job, plan, s), sent_narrow(job, backward), float(expert_width(job.model))
+    m, sent, hidden = rows(job, plan, s), dispatches_fp8(job, backward), float(expert_width(job.model))
     w, inner = width(job, plan), job.model.moe_intermediate_size / plan.etp
     ready = sent and job.precision.name == "fp8-block" and casts.keeps_inputs(job)
-    moved = casts.activation_cast(cluster, job, m, w if backward else inner, 1.0, backward)
-    moved = moved + casts.activation_cast(cluster, job, m, hidden, 1.0, backward, fused=ready)
+    moved = casts.activation_cast_bytes(cluster, job, m, w if backward else inner, 1.0, backward)
+    moved = moved + casts.activation_cast_bytes(cluster, job, m, hidden, 1.0, backward, fused=ready)
     if backward and not casts.keeps_inputs(job) and not job.lora_rank:
-        moved = moved + casts.once(job, m * (hidden + inner), 1.0)
+        moved = moved + casts.cast_bytes(job, m * (hidden + inner), 1.0)
     made = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + casts.scale_reads(job)), key=_CAST)]
     if sent:
         own = s.tokens / plan.tp * hidden
@@ -154,8 +154,8 @@ def expert_casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bo
 def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
     """Rows of the hidden state read and written between a rank's tokens and its experts, in one pass.
 
-    A dispatcher that sends a row once to each rank hands the rows over unsorted, one for all of a rank's experts; NCCL's all-to-all
-    brings one copy an expert, in the order of ranks, which are sorted by expert where a rank has several.
+    A dispatcher that sends a row once to each rank delivers it unsorted, one copy for all of the rank's experts. NCCL's all-to-all
+    delivers one copy for each expert in the order of ranks, and a rank with several experts sorts them.
     """
     f, m, own = job.framework, rows(job, plan, s), s.tokens / plan.tp
     padded = f.padding_copies.value if f.padding_copies is not None and job.precision.narrow else 0.0
@@ -169,7 +169,7 @@ def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
 
 
 def routing_scores(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> Term:
-    """From logits to the maps of rows to places, tokens by experts in size: many small kernels where nothing fuses them."""
+    """Routing from logits to maps of rows, tensors of tokens by experts: many small kernels where none are fused."""
     f = job.framework
     stated = f.routing_bytes_backward if backward and f.routing_bytes_backward is not None else f.routing_bytes
     moved = s.tokens / plan.tp * choices(job) * (FUSED_ROUTING if stated is None else stated.value)
@@ -177,18 +177,18 @@ def routing_scores(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: 
     return elementwise(cluster, "routing scores", moved, launched * (BACKWARD_ROUTING if backward else 1.0))
 
 
-def sent_narrow(job: Job, backward: bool) -> bool:
-    """Whether what is dispatched in a pass goes in eight bits: rows forward, the gradients of what experts gave backward."""
+def dispatches_fp8(job: Job, backward: bool) -> bool:
+    """True where a pass dispatches in eight bits: rows forward, gradients of the experts' output backward."""
     return job.dispatch_precision == "fp8" or (job.dispatch_precision == "fp8-forward" and not backward)
 
 
 def routing(job: Job) -> tuple[float, float, float]:
-    """Experts of a token, and the groups they may lie in: of how many, how many."""
+    """Experts of a token, groups of experts, and groups that a token's experts may lie in."""
     return visited(job.model), float(job.model.n_group), float(job.model.topk_group)
 
 
 def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, name: str, element: float) -> Term:
-    """Rows of ``element`` bytes a number to the ranks of their experts, or back."""
+    """Send rows of ``element`` bytes a number to the ranks of their experts, or back."""
     spread = job.capacity_factor or job.expert_imbalance
     sent = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * element * spread
     if dispatcher_of(job).sends_once:
@@ -209,7 +209,7 @@ def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: b
     e = job.precision.activation_bytes
     dispatch = combine = exchange(cluster, job, plan, s, "all-to-all", e)
     moved = total("dispatch and combine", [combine], times=2.0)
-    if sent_narrow(job, backward):
+    if dispatches_fp8(job, backward):
         dispatch = exchange(cluster, job, plan, s, "dispatch in fp8", FP8_BYTES)
         moved = total("dispatch and combine", [dispatch, combine])
     whole = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * e * (job.capacity_factor or job.expert_imbalance) * plan.etp

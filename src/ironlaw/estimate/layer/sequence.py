@@ -1,6 +1,6 @@
-"""How one sequence is split over context ranks: who holds which tokens and heads in attention, and what a mask leaves uneven.
+"""How one sequence is split over context ranks: tokens and heads of each rank in attention, and uneven work under a causal mask.
 
-Of ``cp`` ranks, ``head_ranks`` trade heads for tokens, and what is left, ``sequence_ranks``, hold different tokens in attention:
+Of ``cp`` ranks, ``head_ranks`` trade heads for tokens; the other factor, ``sequence_ranks``, have different tokens in attention:
 
     ring, all-gather    1 and cp        all-to-all    cp and 1        all-to-all+ring    an inner group, and cp over it
 """
@@ -28,8 +28,8 @@ def key_heads(job: Job) -> float:
 def head_ranks(job: Job, plan: Plan) -> Any:
     """Context ranks that trade heads for tokens: none round a ring, all with all-to-all, else an inner group.
 
-    Where nobody says how large, the inner group is what divides the key heads of a tensor-parallel rank, the context ranks, and
-    what a scale-up domain has left: its all-to-all then stays on the fast links, and the ring alone leaves them.
+    Without ``cp_inner`` the size of the inner group is the greatest common divisor of the key heads of a tensor-parallel rank, the
+    context ranks, and the accelerators a scale-up domain has left: its all-to-all then stays on the fast links.
     """
     method = method_of(job)
     if not method.trades_heads:
@@ -56,12 +56,12 @@ def attended_span(job: Job, plan: Plan) -> Any:
 
 
 def mean_key_length(job: Job, plan: Plan) -> Any:
-    """Keys a causal query sees, averaged over local and global layers; those that an indexer picked where there is one."""
+    """Keys that a causal query sees, mean of local and global layers; with an indexer the keys that it picked."""
     return _key_length(job, plan, 1.0)
 
 
 def model_key_length(job: Job, plan: Plan) -> Any:
-    """The same averaged over the layers that attend, each by its width: what the model's operations are counted with."""
+    """Keys that a causal query sees, mean of the attending layers by their width, as model FLOPs count them."""
     if not job.model.layer_groups:
         return mean_key_length(job, plan)
     seen: Any = 0.0
@@ -75,18 +75,18 @@ def model_key_length(job: Job, plan: Plan) -> Any:
 
 
 def slowest_key_length(job: Job, plan: Plan) -> Any:
-    """Keys a query of the busiest context rank sees: the mean where each rank has two chunks, or where all hold all tokens.
+    """Keys that a query of the busiest context rank sees: the mean where each rank has two chunks, or all tokens.
 
-    Ranks that hold one piece each wait for the one with the last piece, whose queries see almost all keys.
+    Ranks with one piece each wait for the rank with the last piece, whose queries see almost all keys.
     """
     ranks = sequence_ranks(job, plan)
     if job.cp_balance or np.all(np.equal(ranks, 1.0)):
         return mean_key_length(job, plan)
-    return _key_length(job, plan, np.maximum(ranks * (attended_span(job, plan) / plan.seq_len), 1.0))  # those that share a document
+    return _key_length(job, plan, np.maximum(ranks * (attended_span(job, plan) / plan.seq_len), 1.0))  # ranks that share a document
 
 
 def _key_length(job: Job, plan: Plan, ranks: Any) -> Any:
-    """Keys seen by a query of the last of ``ranks`` equal pieces, over all kinds of mask a model has."""
+    """Keys that a query of the last of ``ranks`` equal pieces sees, mean of the model's masks."""
     model, span = job.model, attended_span(job, plan)
     share = model.sliding_window_layers / model.num_hidden_layers
     everywhere = _windowed(span, model.index_topk, ranks)  # a token among the first attends to all before it

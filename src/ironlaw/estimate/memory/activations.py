@@ -1,6 +1,6 @@
-"""What one layer keeps of one micro-batch for the backward pass, tensor by tensor.
+"""Activations that one layer keeps of one micro-batch for the backward pass, tensor by tensor.
 
-Composition of ``law/activations``; how many layers and micro-batches are kept is told in ``memory``.
+Sums of the laws in ``law/activations``. ``memory/total`` multiplies them by layers and by micro-batches in flight.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf
 
 
-def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """What one layer keeps of one micro-batch when nothing of it is recomputed in full.
+def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+    """The activations of one layer and one micro-batch, where the layer is not recomputed in full.
 
-    Where the cast input of a linear layer is kept, the wide one goes, unless another operator keeps it: a norm its input, the
-    attention kernel its output, the router its own.
+    Where the cast input of a linear layer is kept, its wide copy is freed, unless another operator keeps it: a norm keeps its input,
+    the attention kernel its output, the router its own input.
     """
-    job = casts.of_kind(job, kind)
+    job = casts.job_of_kind(job, kind)
     job, s = Shapes.of_kind(job, plan, s, kind)
     model, e = job.model, job.precision.activation_bytes
     dropout = float(model.dropout)
     scores_kept = 1.0 - plan.recompute_attention
     linear_kept = 1.0 - plan.recompute_linear
     cheap_kept = 1.0 - plan.recompute_elementwise
-    inputs = block_inputs(job, kind)
-    stay = e / (e + inputs * 2.0 / kind.blocks)  # a norm's input stays where its output is made again
-    mixer = saved_attention(job, plan, s, scores_kept) if kind.mixer == "attention" else saved_state(job, s, kind)
+    inputs = input_bytes_kept(job, kind)
+    norm_share = e / (e + inputs * 2.0 / kind.blocks)  # a norm's input is kept where its output is computed again
+    mixer = attention_activations(job, plan, s, scores_kept) if kind.mixer == "attention" else state_activations(job, s, kind)
     if job.lora_rank:
-        return [*saved_beside_frozen(job, plan, s, kind), *mixer, *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept)]
+        return [*activations_beside_frozen(job, plan, s, kind), *mixer, *mlp_activations(job, plan, s, kind, linear_kept, cheap_kept)]
     return [
         leaf(
             "norms and residuals",
             activations.norms_and_residuals,
             "B",
-            times=stay + (1.0 - stay) * cheap_kept,
+            times=norm_share + (1.0 - norm_share) * cheap_kept,
             tokens=s.tokens,
             hidden_size=model.hidden_size,
             norms=norms_of(model, kind),
@@ -51,18 +51,18 @@ def saved_per_layer(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
             tp=plan.tp,
             sp=plan.sp,
             bytes_per_element=e,
-            input_bytes=told(job, inputs),
+            input_bytes=with_source(job, inputs),
         ),
         *mixer,
-        *second_copies(job, s, kind),
-        *saved_mlp(job, plan, s, kind, linear_kept, cheap_kept),
+        *cast_copies(job, s, kind),
+        *mlp_activations(job, plan, s, kind, linear_kept, cheap_kept),
     ]
 
 
-def saved_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """With adapters: inputs of the norms; inputs of linear layers that have one, for no other weight has a gradient; and its middle.
+def activations_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
+    """With adapters: inputs of norms, inputs of linear layers that have an adapter, and the tensors inside adapters.
 
-    A frozen product needs its weight alone to pass a gradient on: autograd keeps no input for it, nor do Megatron
+    A frozen product passes a gradient on with its weight alone: autograd keeps no input for it, nor do Megatron
     (``LinearWithFrozenWeight``) and Transformer Engine (``ln_out if weight.requires_grad else None``).
     """
     model, e = job.model, job.precision.activation_bytes
@@ -70,7 +70,7 @@ def saved_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Ter
     into_mlp = adapters.keeps_input(job, kind, "fc1", "gate", "up", "router") if kind.mlp != "none" else False
     masks = 2.0 * float(model.dropout) / e  # one byte each, in elements
     kept = norms_of(model, kind) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
-    middle = adapters.kept_elements(job, s, kind)
+    middle = adapters.elements_kept(job, s, kind)
     return [
         leaf(
             "norms and residuals",
@@ -87,11 +87,11 @@ def saved_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Ter
     ]
 
 
-def block_inputs(job: Job, kind: Kind) -> float:
-    """Bytes kept for an element of a linear block's input, the mean of mixer and MLP; a layer of one block has nothing for the other.
+def input_bytes_kept(job: Job, kind: Kind) -> float:
+    """Bytes kept for an element of a linear block's input: the mean of mixer and MLP, where a missing block counts 0.
 
-    A router keeps its input wide, which serves the shared experts too. The two down-projections of latent attention keep a cast
-    input each.
+    A router keeps its input wide, and the shared experts use the same tensor. Each of the two down-projections of latent attention
+    keeps a cast input.
     """
     cast, wide = casts.input_bytes(job), job.precision.activation_bytes
     mixer = 2.0 * cast if kind.mixer == "attention" and job.model.kv_lora_rank and casts.keeps_inputs(job) else cast
@@ -99,17 +99,17 @@ def block_inputs(job: Job, kind: Kind) -> float:
     return (mixer * float(kind.mixer != "none") + into_mlp * float(kind.mlp != "none")) / 2.0
 
 
-def told(job: Job, inputs: float) -> Any:
-    """The bytes a linear block's input takes, with who says that the cast one is kept where it is."""
-    said = job.framework.narrow_inputs
-    if said is None or not casts.keeps_inputs(job):
+def with_source(job: Job, inputs: float) -> Any:
+    """The bytes of a linear block's input; where the cast input is kept, with the framework record's source for that."""
+    record = job.framework.narrow_inputs
+    if record is None or not casts.keeps_inputs(job):
         return inputs
-    return Sourced(inputs, "B", f"{inputs:.4g} B", said.source, said.note)
+    return Sourced(inputs, "B", f"{inputs:.4g} B", record.source, record.note)
 
 
-def second_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
-    """Cast copies beside wide tensors that are kept anyway: the attention's output, and what router and shared experts both read."""
-    if not casts.second_copies(job):
+def cast_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
+    """Cast copies of tensors that are also kept wide: the attention's output, and the input that router and shared experts share."""
+    if not casts.keeps_cast_copies(job):
         return []
     rows: Any = s.heads * s.head_dim * s.tokens if kind.mixer == "attention" and job.flash else 0.0
     if kind.routed and job.model.shared_expert_intermediate_size:
@@ -128,12 +128,12 @@ def second_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
     ]
 
 
-def saved_attention(job: Job, plan: Plan, s: Shapes, scores_kept: Any) -> list[Term]:
-    """Queries, keys, values and output; the scores where attention is not flash."""
+def attention_activations(job: Job, plan: Plan, s: Shapes, scores_kept: Any) -> list[Term]:
+    """Queries, keys, values and output of attention; also the scores where attention is not flash."""
     model, e = job.model, job.precision.activation_bytes
     flash, dropout = float(job.flash), float(model.dropout)
     return [
-        *saved_latents(job, plan, s),
+        *latent_activations(job, plan, s),
         leaf(
             "attention",
             activations.attention,
@@ -162,9 +162,9 @@ def saved_attention(job: Job, plan: Plan, s: Shapes, scores_kept: Any) -> list[T
     ]
 
 
-def saved_latents(job: Job, plan: Plan, s: Shapes) -> list[Term]:
-    """Latent attention keeps each latent before its norm and, as a linear layer's input, behind it; and the key's part with position."""
-    model, both = job.model, 1.0 + cast_share(job)
+def latent_activations(job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """Latent attention keeps each latent before its norm, after it as a linear layer's input, and the key's part with position."""
+    model, before_and_after = job.model, 1.0 + cast_share(job)
     if not model.kv_lora_rank:
         return []
     return [
@@ -173,17 +173,17 @@ def saved_latents(job: Job, plan: Plan, s: Shapes) -> list[Term]:
             activations.checkpoint,
             "B",
             tokens=s.tokens,
-            hidden_size=both * (model.q_lora_rank + model.kv_lora_rank) + model.qk_rope_head_dim,
+            hidden_size=before_and_after * (model.q_lora_rank + model.kv_lora_rank) + model.qk_rope_head_dim,
             tp=plan.tp,
             sp=plan.sp,
             bytes_per_element=job.precision.activation_bytes,
         ),
-        *saved_index(job, plan, s),
+        *indexer_activations(job, plan, s),
     ]
 
 
-def saved_index(job: Job, plan: Plan, s: Shapes) -> list[Term]:
-    """An indexer keeps its queries, its key before and behind the norm, a weight a head, and which keys it picked (4 bytes each)."""
+def indexer_activations(job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """An indexer keeps its queries, its key before and after the norm, one weight a head, and the keys it picked (4 bytes each)."""
     model, e = job.model, job.precision.activation_bytes
     if not model.index_topk:
         return []
@@ -203,7 +203,7 @@ def saved_index(job: Job, plan: Plan, s: Shapes) -> list[Term]:
     ]
 
 
-def saved_state(job: Job, s: Shapes, kind: Kind) -> list[Term]:
+def state_activations(job: Job, s: Shapes, kind: Kind) -> list[Term]:
     """A state layer keeps its projections before and after the convolution, and the scan's output."""
     if kind.mixer == "none":
         return []
@@ -223,10 +223,10 @@ def saved_state(job: Job, s: Shapes, kind: Kind) -> list[Term]:
     ]
 
 
-def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, cheap_kept: Any) -> list[Term]:
+def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, cheap_kept: Any) -> list[Term]:
     """The wide tensors of a dense MLP, or of shared and routed experts with the rows copied to them."""
     model, e = job.model, job.precision.activation_bytes
-    kept = saved_mlp_tensors(job, cheap_kept, input_share(job, kind, "fc2"))
+    kept = mlp_tensors(job, cheap_kept, input_share(job, kind, "fc2"))
 
     def wide(name: str, tokens: Any, size: float, tp: Any, saved: Any = kept) -> Term:
         return leaf(
@@ -246,8 +246,8 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
     if not kind.routed:
         return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]
     rows, share = experts.rows(job, plan, s), input_share(job, kind, "experts")
-    # behind the activation function rows are scaled by the router's probability; the kernels of gated experts do both at once
-    scaled = saved_mlp_tensors(job, cheap_kept, share if model.gated_mlp else 1.0)
+    # after the activation function rows are scaled by the router's probability; the kernels of gated experts do both at once
+    scaled = mlp_tensors(job, cheap_kept, share if model.gated_mlp else 1.0)
     if not model.gated_mlp:
         scaled = scaled + share * cheap_kept
     made = [
@@ -264,7 +264,7 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
             bytes_per_element=e,
         ),
     ]
-    if model.moe_latent_size:  # what goes in is kept as rows are; what comes back is projected to the residual stream's width
+    if model.moe_latent_size:  # before rows are sent to experts, and after they come back
         made.append(wide("latents of experts", s.tokens / plan.tp, model.moe_latent_size, 1.0, 2.0))
     if model.shared_expert_intermediate_size:
         made.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp))
@@ -272,29 +272,30 @@ def saved_mlp(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, che
 
 
 def cast_share(job: Job) -> float:
-    """What a linear layer's input takes as it is kept, over what it takes wide."""
+    """Bytes of a linear layer's input as it is kept, over its bytes in the wide type."""
     return casts.input_bytes(job) / job.precision.activation_bytes
 
 
 def input_share(job: Job, kind: Kind, *operators: str) -> float:
-    """The same for one operator's input: with adapters it stays wide where it has one, and not at all beside a frozen weight alone."""
+    """Bytes kept of one operator's input, over its wide bytes. With adapters: 1 where the operator has one, else 0."""
     return float(adapters.keeps_input(job, kind, *operators)) if job.lora_rank else cast_share(job)
 
 
 def kept_rows(job: Job, share: float) -> float:
-    """Copies of the rows sent to experts that stay: what goes in, and what comes out unless gated experts scale it themselves.
+    """Copies of the experts' rows that are kept: their input, and their output unless gated experts scale it themselves.
 
-    Where the kernel of the gated activation applies the router's probability, the sum over experts needs nothing for its backward.
+    Where the kernel of the gated activation applies the router's probability, the sum over experts keeps nothing for its backward.
     """
-    inside = job.framework.saved_expert_rows
-    copies = inside.value if job.model.gated_mlp and inside is not None else 2.0
+    stated = job.framework.saved_expert_rows
+    copies = stated.value if job.model.gated_mlp and stated is not None else 2.0
     return copies - 1.0 + share
 
 
-def saved_mlp_tensors(job: Job, cheap_kept: Any, last: float) -> Any:
-    """Wide tensors an MLP keeps: gate, up and what the framework adds; plain: the activation's input and output, ReLU one.
+def mlp_tensors(job: Job, cheap_kept: Any, last: float) -> Any:
+    """Wide tensors that an MLP keeps: gate, up and what the framework adds; without a gate the activation's input and output.
 
-    The last is the second product's input, of which the share ``last`` is kept. ReLU's own output stays beside it where that is cast.
+    ReLU keeps one of the two. The last tensor is the second product's input, of which the share ``last`` is kept; where that is cast,
+    ReLU's output is kept beside it.
     """
     if job.model.gated_mlp:
         return 2.0 + (job.framework.saved_activation_tensors.value - 1.0 + last) * cheap_kept

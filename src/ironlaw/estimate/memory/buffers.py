@@ -1,4 +1,4 @@
-"""Beside states and activations: where ZeRO 3 gathers weights, workspaces of libraries, buffers of dispatchers."""
+"""Memory beside states and activations: buffers of gathered weights, workspaces of libraries, buffers of dispatchers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from ironlaw.terms import Term, leaf
 
 
 def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
-    """ZeRO-3: two units' whole weights (one in use, one prefetched) and one's whole gradients: layers, matrices, or the table."""
+    """ZeRO-3 buffers: whole weights of two units (in use, prefetched) and whole gradients of one.
+
+    A unit is a layer, a matrix, or the embedding, whichever is largest.
+    """
     wide = job.precision.parameter_bytes
-    gradient = 0.0 if job.lora_rank else job.framework.gradient_reduce_bytes.value  # adapters' own are small
+    gradient = 0.0 if job.lora_rank else job.framework.gradient_reduce_bytes.value  # gradients of adapters are small
     table = np.ceil(np.maximum(stage.embedding, stage.head)) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
     biggest = table * (2.0 * wide + gradient)
     for kind in kinds(job.model):
@@ -32,8 +35,8 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
             whole = np.maximum(largest_operand(job.model, kind) / plan.tp, largest_experts(job.model, kind) / plan.expert_ways)
             size = (2.0 * (wide if kind.wide else linear_bytes(job)) + gradient) * whole
         biggest = np.maximum(biggest, size)
-    held = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0)
-    return leaf("gather buffers", _held, "B", size=biggest, fraction=held)
+    gathered = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0)
+    return leaf("gather buffers", _held, "B", size=biggest, fraction=gathered)
 
 
 def _held(size: Any, fraction: Any) -> Any:
@@ -42,7 +45,7 @@ def _held(size: Any, fraction: Any) -> Any:
 
 
 def workspace(job: Job, cluster: Cluster) -> list[Term]:
-    """What the libraries of matrix products keep for themselves, which depends on the device."""
+    """Workspaces that libraries of matrix products allocate; their size depends on the device."""
     f, architecture = job.framework, cluster.accelerator.architecture
     made = [leaf("library workspace", _as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
     if job.model.num_experts and job.grouped_experts and architecture in f.grouped_workspaces:
@@ -51,7 +54,7 @@ def workspace(job: Job, cluster: Cluster) -> list[Term]:
 
 
 def dispatcher_buffers(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> list[Term]:
-    """What a dispatcher such as DeepEP allocates for itself, beside what the framework's allocator holds."""
+    """Buffers that a dispatcher such as DeepEP allocates outside the framework's allocator."""
     allocate = dispatcher_of(job).buffers
     if not job.model.num_experts or allocate is None:
         return []

@@ -1,4 +1,4 @@
-"""What an optimizer in host memory and activations sent there add to a step: the host's update and the copies."""
+"""Time that offloading adds to a step: the host's optimizer update, and copies to host memory and back."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.sizes import Shapes
-from ironlaw.estimate.memory.activations import saved_per_layer
-from ironlaw.estimate.memory.host import gradient_bytes, held_parameters, master_bytes, sharing_host
+from ironlaw.estimate.memory.activations import layer_activations
+from ironlaw.estimate.memory.host import gradient_bytes, master_bytes, optimizer_parameters, sharing_host
 from ironlaw.estimate.pipeline.stages import Pace, Stage, offloaded_share
 from ironlaw.job import Job
 from ironlaw.law import collectives, overlap, states, traffic
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf
 
-ON_DEVICE = 4.0  # bytes of gradient in and weight out in what the table of optimizers counts, which the host has in its own types
+ON_DEVICE = 4.0  # bytes of gradient read and weight written in the table of optimizers; the host moves its own types instead
 
 
 def host_link(cluster: Cluster) -> Sourced:
-    """What joins one accelerator to its host's memory: a chip-to-chip link where it has one, else its share of PCIe."""
+    """The link between an accelerator and its host's memory: chip to chip where it has one, else its share of PCIe."""
     link = cluster.accelerator.c2c_bandwidth
     if link is not None:
         return link
@@ -41,24 +41,24 @@ def host_bandwidth(cluster: Cluster) -> Sourced:
 
 
 def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backward: Any) -> list[Term]:
-    """Once a step: gradients out, the host's update, updated weights back.
+    """Once a step: gradients copied to the host, the host's update, updated weights copied back.
 
-    One after the other, but where the framework sends gradients beside the backward pass, and where ``offload_overlap``
-    updates tensor by tensor: then both directions of the link run beside the update, and the longest counts.
+    They run one after the other. Two exceptions: some frameworks copy gradients beside the backward pass; with ``offload_overlap``
+    the host updates tensor by tensor, both directions of the link run beside the update, and the longest counts.
     """
     if not np.any(plan.offload_optimizer > 0):
         return []
-    held = pace.of(lambda stage: held_parameters(job, plan, stage)) * job.offload_fraction
+    updated = pace.of(lambda stage: optimizer_parameters(job, plan, stage)) * job.offload_fraction
     link, wide = host_link(cluster), gradient_bytes(job)
-    own = states.OPTIMIZERS[job.optimizer].traffic_bytes - ON_DEVICE
-    moved = states.host_traffic(own, wide, job.precision.parameter_bytes, master_bytes(job))
+    state_traffic = states.OPTIMIZERS[job.optimizer].traffic_bytes - ON_DEVICE
+    moved = states.host_traffic(state_traffic, wide, job.precision.parameter_bytes, master_bytes(job))
     update = leaf(
         "optimizer in the host",
         states.host_update,
         "s",
         "dispatch",
         times=plan.offload_optimizer,
-        parameters=held,
+        parameters=updated,
         accelerators=sharing_host(cluster, plan),
         bytes_per_parameter=moved,
         bandwidth=host_bandwidth(cluster),
@@ -66,7 +66,7 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backwa
     )
 
     def copy(name: str, size: float) -> Term:
-        parts = {"size": traffic.optimizer_step(held, size), "bandwidth": link, "latency": 0.0}
+        parts = {"size": traffic.optimizer_step(updated, size), "bandwidth": link, "latency": 0.0}
         return leaf(name, collectives.point_to_point, "s", "network", times=plan.offload_optimizer, **parts)
 
     def beside(name: str, compute: Any, communication: Any, slowdown: Any) -> Term:
@@ -85,10 +85,10 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backwa
 def activation_traffic(
     job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage, forward: Any, backward: Any
 ) -> list[Term]:
-    """A layer's saved activations out beside its forward and back beside its backward: what that adds to them."""
+    """Time that copies of a layer's activations add: to the host beside its forward pass, and back beside its backward pass."""
     if not np.any(plan.offload_activations > 0) or not kind.trained:
         return []
-    saved = fold(saved_per_layer(job, plan, s, kind)) * (1.0 - plan.recompute_layers)
+    saved = fold(layer_activations(job, plan, s, kind)) * (1.0 - plan.recompute_layers)
     moving = collectives.point_to_point(saved, host_link(cluster).value, 0.0)
     slowdown = cluster.overlap_slowdown
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.layer.casts import copy_bytes, keeps_weights
+from ironlaw.estimate.layer.casts import cast_copy_bytes, keeps_weights
 from ironlaw.estimate.layer.counts import stage_common, stage_linear, stage_replicated, stage_routed, stage_tables
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
 from ironlaw.estimate.layer.trained import stage_trained
@@ -22,25 +22,27 @@ from ironlaw.terms import Term, leaf, total
 def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[Term]:
     """Weights, gradients, master weights and optimizer states, each sharded from its ZeRO stage on.
 
-    Cast copies are of narrow linear layers alone; where they are gathered as they were cast, no wide weight stays beside them.
+    Only narrow linear layers have cast copies; where weights are gathered as they were cast, no wide weight is kept beside them.
     """
-    kept = states.OPTIMIZERS[job.optimizer]
+    optimizer = states.OPTIMIZERS[job.optimizer]
     f, precision = job.framework, job.precision
-    # shards that are the master weights; what is frozen, or updated as it is, needs none
-    as_master = f.parameter_bytes is not None and precision.master_weights and kept.master_bytes > 0.0 and not job.lora_rank
+    # the sharded parameters are the master weights; frozen weights, and weights the optimizer updates directly, need none
+    as_master = f.parameter_bytes is not None and precision.master_weights and optimizer.master_bytes > 0.0 and not job.lora_rank
     stored = f.parameter_bytes if as_master else precision.parameter_bytes
     separate_master = precision.master_weights and f.parameter_bytes is None
     gradient = f.gradient_bytes.value
 
     copies_a_rank = np.where(plan.pp > 1, schedule_of(job).stages_per_rank, 1.0)
-    held = stage_common(job.model, stage), stage_routed(job.model, stage)
+    counts = stage_common(job.model, stage), stage_routed(job.model, stage)
     trained = stage_trained(job, stage)
     on_device = 1.0 - plan.offload_optimizer * job.offload_fraction
 
     whole = largest_matrix(job, plan, stage)
     replicated = stage_replicated(job.model, stage)
     linear, experts, down = stage_linear(job.model, stage)
-    wide = (held[0] - linear, held[1] - experts, replicated - down) if keeps_weights(job) and job.fp8_param_gather else (*held, replicated)
+    wide = (*counts, replicated)
+    if keeps_weights(job) and job.fp8_param_gather:
+        wide = (counts[0] - linear, counts[1] - experts, replicated - down)
     entire_trained = 0.0 if job.lora_rank else replicated
 
     def kind(name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any] = (*trained, entire_trained)) -> Term:
@@ -64,21 +66,21 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[T
     else:
         weights = [
             kind("weights", stored, 3.0, wide),
-            kind("low-precision copies of weights", copy_bytes(job, cluster), 3.0, (linear, experts, down)),
+            kind("low-precision copies of weights", cast_copy_bytes(job, cluster), 3.0, (linear, experts, down)),
         ]
     if job.lora_rank:
         weights.append(kind("weights of adapters", precision.parameter_bytes, 3.0))
     return [
         *weights,
         kind("gradients", gradient, 2.0),
-        kind("master weights", on_device * kept.master_bytes if separate_master else 0.0, 1.0),
-        kind("optimizer states", on_device * kept.state_bytes, 1.0),
+        kind("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0),
+        kind("optimizer states", on_device * optimizer.state_bytes, 1.0),
         *table_states(job, plan, stage, on_device),
     ]
 
 
 def frozen_weights(job: Job, plan: Plan, stage: Stage) -> list[Term]:
-    """Weights of layers as adapters' frozen ones are stored; embedding and output layer stay as the precision has them."""
+    """Frozen weights beside adapters, as they are stored; embedding and output layer keep the type of the precision."""
     copies_a_rank = np.where(plan.pp > 1, schedule_of(job).stages_per_rank, 1.0)
     tables = stage_tables(job.model, stage)
     shards, apart = (states.zero_shards(3.0, plan.zero, ranks) for ranks in (plan.shard_ranks, plan.expert_shard_ranks))
@@ -97,14 +99,14 @@ def frozen_weights(job: Job, plan: Plan, stage: Stage) -> list[Term]:
 
 
 def largest_matrix(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Parameters that one rank must own together: an optimizer of whole matrices cannot split the embedding; 0 for all others."""
+    """Parameters of the largest matrix that one rank must update whole (Muon cannot split the embedding); 0 for other optimizers."""
     if job.optimizer != "muon" or job.lora_rank:
         return 0.0
     return np.ceil(np.maximum(stage.embedding, stage.head)) * job.model.vocab_size * job.model.hidden_size / plan.tp
 
 
 def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Term]:
-    """With an optimizer of hidden matrices (Muon), what embedding and output layer keep beyond it: they stay with AdamW."""
+    """With Muon, the additional states of embedding and output layer, which AdamW updates."""
     if job.optimizer != "muon" or job.lora_rank:
         return []
     tables = stage_tables(job.model, stage) / plan.tp

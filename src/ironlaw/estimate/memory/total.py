@@ -1,11 +1,11 @@
-"""What one accelerator of each pipeline stage must hold at the peak of a step, as Term trees.
+"""Memory of one accelerator of each pipeline stage at the peak of a step, as Term trees.
 
     allocated = weights + gradients + master weights + optimizer states + activations + logits + buffers + workspace
-    reserved  = allocated + what the caching allocator keeps unused while the device has it
+    reserved  = allocated + memory that the caching allocator keeps unused
     device    = reserved + context + communicators
 
-Stages differ: the first holds the embedding and most micro-batches in flight, the last the logits. Every class of equal
-stages is computed; the fullest is the answer.
+Stages differ: the first holds the embedding and the most micro-batches in flight, the last the logits. Each class of equal
+stages is computed; the answer is the fullest one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.kinds import kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
-from ironlaw.estimate.memory.activations import saved_per_layer
+from ironlaw.estimate.memory.activations import layer_activations
 from ironlaw.estimate.memory.buffers import dispatcher_buffers, gather_buffers, workspace
-from ironlaw.estimate.memory.host import host_capacity, host_memory, left_on_device
+from ironlaw.estimate.memory.host import host_capacity, host_memory, share_on_device
 from ironlaw.estimate.memory.states import model_states
 from ironlaw.estimate.network import overlapped_experts
-from ironlaw.estimate.network.context import held_in_attention
+from ironlaw.estimate.network.context import attention_buffers
 from ironlaw.estimate.pipeline.in_flight import in_flight_of_last_chunk, in_flight_per_layer
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage, stages
@@ -33,7 +33,7 @@ from ironlaw.law import activations
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
-# parts of allocated that stay between steps
+# keys of the parts of allocated memory that stay between steps
 STATES = (
     "weights",
     "low-precision copies of weights",
@@ -49,7 +49,7 @@ STATES = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Memory:
-    """The fullest stage of every plan: what its device holds; its tree is made when it is read, as a search never does."""
+    """Device memory of the fullest stage of every plan. Its tree is built when it is read, which a search never does."""
 
     trees: list[Term]  # of every class of stages
     which: Any  # index of the fullest
@@ -57,12 +57,12 @@ class Memory:
     capacity: float
     fits: Any
     stage_names: tuple[str, ...]
-    hosts: tuple[Term, ...] = ()  # what the host holds for an accelerator, by class of stages; empty where nothing is offloaded
+    hosts: tuple[Term, ...] = ()  # host memory of an accelerator, by class of stages; empty where nothing is offloaded
     host_capacity: Any = np.inf  # [B] for one accelerator
 
     @cached_property
     def host(self) -> Any:
-        """Bytes in the host for one accelerator of the stage that has most there; 0 where nothing is offloaded."""
+        """Host memory of one accelerator on the stage that needs most [B]; 0 where nothing is offloaded."""
         most: Any = 0.0
         for tree in self.hosts:
             most = np.maximum(most, tree.value)
@@ -70,7 +70,7 @@ class Memory:
 
     @cached_property
     def host_tree(self) -> Term:
-        """The breakdown of that stage."""
+        """The breakdown of host memory on the stage that needs most."""
         return _pick(list(self.hosts), np.argmax(np.stack([np.broadcast_to(t.value, self.device.shape) for t in self.hosts]), axis=0))
 
     @cached_property
@@ -110,18 +110,18 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
 
 
 def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
-    """The tree of the stage that computes the loss, which is the one that many logs report, with its allocated bytes on top."""
-    trees, which, found = [], np.zeros(plan.rows), 0
+    """The tree of the stage that computes the loss, which many logs report."""
+    trees: list[Term] = []
+    which = np.zeros(plan.rows)
     for stage in stages(job, plan):
         if np.any((stage.count > 0) & (stage.head > 0)):
-            which = np.where((stage.count > 0) & (stage.head > 0), float(found), which)
+            which = np.where((stage.count > 0) & (stage.head > 0), float(len(trees)), which)
             trees.append(stage_memory(job, cluster, plan, stage))
-            found += 1
     return _pick(trees, which)
 
 
 def _pick(trees: list[Term], which: Any) -> Term:
-    """The tree whose every node has, in each row, the value it has in the chosen tree of that row."""
+    """One tree out of several of the same shape: in each row every node has its value from the tree that is chosen for the row."""
 
     def choose(columns: list[Any]) -> Any:
         chosen = columns[0]
@@ -159,7 +159,7 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
             *model_states(job, cluster, plan, stage),
             activation_memory(job, plan, s, stage),
             loss,
-            *held_in_attention(job, plan, s, stage, loss),
+            *attention_buffers(job, plan, s, stage, loss),
             *deferred_logits(job, plan, s, stage),
             transit_buffers(job, plan, s),
             gather_buffers(job, plan, stage),
@@ -167,21 +167,21 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
         ],
     )
     groups = 1.0 * (plan.tp > 1) + (plan.pp > 1) + (plan.expert_ways > 1) + (plan.cp > 1) + (plan.dp_shard > 1) + (plan.dp_replicate > 1)
-    beside = [
+    outside_allocator = [
         leaf("driver context", _as_is, "B", size=f.context),
         leaf("communicators", _share, "B", size=f.communicator, fraction=groups),
         *dispatcher_buffers(job, cluster, plan, s),
     ]
     usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
-    left = np.maximum(usable.value - fold([allocated, *beside]), 0.0)
+    left = np.maximum(usable.value - fold([allocated, *outside_allocator]), 0.0)
     slack = leaf("allocator slack", _slack, "B", size=allocated.value, fraction=f.allocator_slack, left=left)
-    return total("device", [total("reserved", [allocated, slack]), *beside])
+    return total("device", [total("reserved", [allocated, slack]), *outside_allocator])
 
 
 def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
-    """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed ones, and the one being redone."""
+    """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed layers, and the layer being recomputed."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
-    saved = {kind: saved_per_layer(job, plan, s, kind) for kind in kinds(job.model)}
+    saved = {kind: layer_activations(job, plan, s, kind) for kind in kinds(job.model)}
     boundary = leaf(
         "checkpoints",
         activations.checkpoint,
@@ -193,7 +193,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
         sp=plan.sp,
         bytes_per_element=job.precision.activation_bytes,
     )
-    on_device = left_on_device(job, plan, stage)
+    on_device = share_on_device(job, plan, stage)
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
     sizes = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in saved.items()}
     return total(
@@ -213,7 +213,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
             ),
             boundary,
             leaf("layer being recomputed", _largest, "B", times=working, **sizes),
-            *overlapped_experts.layer_in_pairs(plan, stage.layers, sizes, logits(job, plan, s, stage).value),
+            *overlapped_experts.paired_layer_memory(plan, stage.layers, sizes, logits(job, plan, s, stage).value),
         ],
     )
 
@@ -228,7 +228,7 @@ def trained_layers(job: Job, stage: Stage) -> Any:
 
 
 def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
-    """On the stage that computes the loss: logits, their softmax and gradient, the last norm's and the projection's input."""
+    """On the stage that computes the loss: logits, their softmax and gradient, and the inputs of the last norm and the projection."""
     e = job.precision.activation_bytes
     inputs = leaf(
         "inputs of norm and projection",
@@ -263,7 +263,7 @@ def logit_bytes(job: Job) -> Any:
 
 
 def deferred_logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term]:
-    """Gradients of logits and inputs of the projection that wait until the pipeline drains to give its weight gradient."""
+    """Gradients of logits and inputs of the projection, kept until the pipeline drains, when the weight gradient is computed."""
     if not job.deferred_wgrad:
         return []
     e = job.precision.activation_bytes

@@ -1,4 +1,4 @@
-"""Context parallelism: what ranks that share a sequence send each other for attention, what of it shows, and what they hold."""
+"""Context parallelism: what ranks that share a sequence send each other for attention, its exposed time, and its memory."""
 
 from __future__ import annotations
 
@@ -22,54 +22,64 @@ from ironlaw.terms import Term, fold, leaf, total
 
 
 def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind) -> Term:
-    """What sharing a sequence adds to a layer: what a ring's passes add to the attention they run beside; all of what nothing hides.
+    """Time that context parallelism adds to a layer.
 
-    Attention that is computed again needs its keys and values, or its heads, again.
+    Passes round a ring run beside attention and add what it does not hide; exchanged heads and gathered keys are waited for.
+    Attention that is recomputed needs its keys and values, or its heads, a second time.
     """
     active = np.where(plan.cp > 1, 1.0, 0.0)
-    back_too = float(kind.trained)
+    trained = float(kind.trained)
     if kind.mixer != "attention":  # a scan needs whole sequences: heads are exchanged for tokens and back
-        there = state_space.exchange(cluster, job, plan, s, kind)
-        times = active * (1.0 + (1.0 + plan.recompute_layers) * back_too)
-        return total("context parallel", [total("heads for tokens and back", [there], times=times)])
+        exchange = state_space.exchange(cluster, job, plan, s, kind)
+        times = active * (1.0 + (1.0 + plan.recompute_layers) * trained)
+        return total("context parallel", [total("heads for tokens and back", [exchange], times=times)])
     rest = 1.0 - plan.recompute_layers
-    again = back_too * (plan.recompute_layers + rest * plan.recompute_attention)
+    recomputed = trained * (plan.recompute_layers + rest * plan.recompute_attention)
     parts, method = [], method_of(job)
     if method.trades_heads:  # nothing to hide behind: attention waits for its heads
-        times = active * (1.0 + back_too + again)
-        parts.append(total("heads for tokens and back", [heads_for_tokens(cluster, job, plan, s)], times=times))
+        times = active * (1.0 + trained + recomputed)
+        parts.append(total("heads for tokens and back", [exchange_heads(cluster, job, plan, s)], times=times))
     if method.passes_blocks:
         core = fold(passes.attention(cluster, job, plan, s))
         core_backward = fold(passes.attention(cluster, job, plan, s, backward=True))
-        there, back = ring(cluster, job, plan, s), ring(cluster, job, plan, s, backward=True)
+        ring_forward, ring_backward = ring(cluster, job, plan, s), ring(cluster, job, plan, s, backward=True)
         parts += [
-            exposed(cluster, "exposed ring, forward", core, there.value, active * (1.0 + again), Overlapped("context", ("forward",))),
-            exposed(cluster, "exposed ring, backward", core_backward, back.value, active * back_too, Overlapped("context", ("backward",))),
+            exposed(
+                cluster, "exposed ring, forward", core, ring_forward.value, active * (1.0 + recomputed), Overlapped("context", ("forward",))
+            ),
+            exposed(
+                cluster,
+                "exposed ring, backward",
+                core_backward,
+                ring_backward.value,
+                active * trained,
+                Overlapped("context", ("backward",)),
+            ),
         ]
     if method.gathers_keys:  # attention waits for all keys; backward gathers them anew, and adds up their gradients
-        gather, scatter = gathered(cluster, job, plan, s)
-        parts.append(total("keys and values gathered", [gather], times=active * (1.0 + back_too + again)))
-        parts.append(total("gradients of keys and values scattered", [scatter], times=active * back_too))
+        gather, scatter = gather_keys(cluster, job, plan, s)
+        parts.append(total("keys and values gathered", [gather], times=active * (1.0 + trained + recomputed)))
+        parts.append(total("gradients of keys and values scattered", [scatter], times=active * trained))
     return total("context parallel", parts)
 
 
-def heads_for_tokens(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
-    """Queries, keys and values handed out by heads, and the output handed back; backward their gradients, as many bytes."""
+def exchange_heads(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
+    """Queries, keys and values sent out by heads, and the output sent back; backward their gradients, as many bytes."""
     size = (2.0 * s.heads + 2.0 * s.kv_heads) * s.head_dim * s.tokens * job.precision.activation_bytes
     return wires.all_to_all(cluster, plan, "heads for tokens", head_ranks(job, plan), size, plan.tp)
 
 
 def ring(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Term:
-    """Keys and values round the ranks that hold different tokens; backward their gradients travel along.
+    """Keys and values passed round the ranks that hold different tokens; backward also their gradients.
 
-    What heads were traded for is more tokens of fewer heads: a block is as large.
+    Where ranks have traded heads for tokens a block has more tokens of fewer heads, and is as large.
     """
     block = key_value_bytes(job, s) * (2.0 if backward else 1.0)
     return wires.ring_pass(cluster, plan, "keys and values round the ring", sequence_ranks(job, plan), block, _stride(job, plan))
 
 
-def gathered(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> tuple[Term, Term]:
-    """All keys and values to every rank, and their gradients back to the rank that owns them."""
+def gather_keys(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> tuple[Term, Term]:
+    """All keys and values gathered on every rank, and their gradients scattered to the ranks that own them."""
     size, n = key_value_bytes(job, s) * plan.cp, plan.cp
     gather = wires.collective(cluster, plan, "keys and values to all", "all_gather", n, size, plan.tp)
     return gather, wires.collective(cluster, plan, "gradients to their owners", "reduce_scatter", n, size, plan.tp)
@@ -84,10 +94,11 @@ def _stride(job: Job, plan: Plan) -> Any:
     return plan.tp * head_ranks(job, plan) if method_of(job).has_two_levels else plan.tp
 
 
-def held_in_attention(job: Job, plan: Plan, s: Shapes, stage: Stage, loss: Term) -> list[Term]:
-    """What one layer's attention holds of other ranks while it runs; the stage with the loss, as far as it is more than the logits.
+def attention_buffers(job: Job, plan: Plan, s: Shapes, stage: Stage, loss: Term) -> list[Term]:
+    """Buffers of one layer's attention for keys and values of other ranks.
 
-    Logits come when no attention runs. With all-to-all a rank holds as much as before, in another order.
+    On the stage with the loss only what exceeds the logits counts, as attention and logits are never in memory together. With
+    all-to-all a rank has as many bytes as before, in another order.
     """
     method = method_of(job)
     attends = any(kind.mixer == "attention" for kind in kinds(job.model))
@@ -101,8 +112,8 @@ def held_in_attention(job: Job, plan: Plan, s: Shapes, stage: Stage, loss: Term)
         "bytes_per_element": job.precision.activation_bytes,
     }
     if method.gathers_keys:
-        held = leaf("keys, values and their gradients of all ranks", activations.gathered_attention, "B", **shape)
+        buffer = leaf("keys, values and their gradients of all ranks", activations.gathered_attention, "B", **shape)
     else:
-        held = leaf("keys, values and partial outputs of the ring", activations.ring_attention, "B", num_attention_heads=s.heads, **shape)
-    beyond = np.where(stage.head > 0, np.maximum(1.0 - loss.value / held.value, 0.0), 1.0)
-    return [total("attention over context ranks", [held], times=np.where(plan.cp > 1, beyond, 0.0))]
+        buffer = leaf("keys, values and partial outputs of the ring", activations.ring_attention, "B", num_attention_heads=s.heads, **shape)
+    excess = np.where(stage.head > 0, np.maximum(1.0 - loss.value / buffer.value, 0.0), 1.0)
+    return [total("attention over context ranks", [buffer], times=np.where(plan.cp > 1, excess, 0.0))]

@@ -38,9 +38,10 @@ class ExpertParallel(NamedTuple):
     hidden: Any = 0.0
 
 
-def _needs(job: Job, plan: Plan) -> dict[str, Any]:
-    """What Megatron Core refuses with --overlap-moe-expert-parallel-comm (core/transformer/transformer_config.py), and what pairs
-    nothing: by the line that says so, true where it is met.
+def _conditions(job: Job, plan: Plan) -> dict[str, Any]:
+    """Conditions of overlap ep: the line that is printed where one fails, and whether the plan meets it.
+
+    Megatron Core checks them for --overlap-moe-expert-parallel-comm (core/transformer/transformer_config.py).
     """
     model = job.model
     return {
@@ -64,25 +65,25 @@ def _needs(job: Job, plan: Plan) -> dict[str, Any]:
     }
 
 
-def possible(job: Job, plan: Plan) -> Any:
-    """True where the plan hides no all-to-all behind another micro-batch, or may."""
+def may_pair(job: Job, plan: Plan) -> Any:
+    """True where the plan may hide its all-to-all behind another micro-batch, or does not ask for it."""
     if not np.any(plan.overlap_ep > 0):
         return np.bool_(not job.delay_wgrad_compute)
     allowed: Any = np.True_
-    for holds in _needs(job, plan).values():
-        allowed = allowed & holds
+    for met in _conditions(job, plan).values():
+        allowed = allowed & met
     return np.where(plan.overlap_ep > 0, allowed, not job.delay_wgrad_compute)
 
 
-def missing(job: Job, plan: Plan, values: dict[str, Any], at: int) -> str:
-    """The first thing that row ``at`` lacks to pair micro-batches, with its values."""
+def unmet_condition(job: Job, plan: Plan, values: dict[str, Any], at: int) -> str:
+    """The line of the first condition of overlap ep that row ``at`` does not meet."""
     if not np.broadcast_to(plan.overlap_ep, (plan.rows,))[at]:
         return "delay_wgrad_compute needs overlap ep: Megatron Core has it beside the all-to-all alone"
-    return next(text.format(**values) for text, holds in _needs(job, plan).items() if not np.broadcast_to(holds, (plan.rows,))[at])
+    return next(text.format(**values) for text, met in _conditions(job, plan).items() if not np.broadcast_to(met, (plan.rows,))[at])
 
 
 def unpaired_share(job: Job, plan: Plan) -> Any:
-    """Of the passes of a step, the share beside which no other micro-batch runs: all where none are paired."""
+    """Share of a step's passes that run without another micro-batch beside them; 1 where micro-batches are not paired."""
     share = pipeline.lone_share(plan.vpp, plan.num_microbatches, microbatch_group(job, plan))
     return np.where(plan.overlap_ep > 0, share, 1.0)
 
@@ -112,7 +113,7 @@ def expert_parallel(
 def _overlapped(
     cluster: Cluster, job: Job, plan: Plan, computed: tuple[Term, Term, Term], whole: Term, moved: list[Term]
 ) -> ExpertParallel:
-    """What shows of dispatch and combine: ``whole`` where nothing runs beside them, else what two windows cannot hide.
+    """Exposed time of dispatch and combine: all of ``whole`` where nothing runs beside them, else what two windows cannot hide.
 
     ``moved`` are dispatch and combine, forward and backward. Gathers and scatters inside experts (etp) run between dispatch and
     product, on the stream of the computation, and show.
@@ -139,7 +140,7 @@ def _overlapped(
 
 
 def _split(term: Term, experts: bool = False, wgrad: bool = False) -> Any:
-    """The time of those operators of a pass that run behind the dispatch, or of the others; or their weight gradients alone."""
+    """Time of the operators of a pass that run after the dispatch (``experts``) or before it; with ``wgrad`` weight gradients alone."""
     value: Any = 0.0
     for part in term.parts:
         operator = operator_of(part)
@@ -155,11 +156,11 @@ def _left(whole: Any, moved: Any) -> Any:
     return np.maximum(whole - moved, 0.0)
 
 
-def layer_in_pairs(plan: Plan, layers: Any, sizes: dict[str, Any], head: Any) -> list[Term]:
-    """While a pair runs, one layer is held twice: forward saves it before backward of the other micro-batch has freed its like.
+def paired_layer_memory(plan: Plan, layers: Any, sizes: dict[str, Any], head: Any) -> list[Term]:
+    """Memory of the second copy of a layer while a pair runs: forward saves one before backward of the other micro-batch frees its own.
 
-    The warm-up forward that pairing adds stands in for the one that 1F1B runs before each backward: chunks in flight stay the same.
-    Where the loss is computed, its ``head`` bytes are freed before the layers of a pair run and come back after them.
+    Pairing adds one warm-up forward, which replaces the forward that 1F1B runs before each backward: chunks in flight stay the same.
+    Where the loss is computed, its ``head`` bytes are freed before the layers of a pair run and allocated again after them.
     """
     if not np.any(plan.overlap_ep > 0):
         return []

@@ -1,4 +1,4 @@
-"""What data parallelism moves: weights gathered and gradients reduced, and what of it shows beside the computation."""
+"""Data parallelism: weights gathered, gradients reduced, and their exposed time beside the computation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Overlapped(NamedTuple):
 
 
 def exposed(cluster: Cluster, name: str, compute: Any, communication: Any, times: Any = None, key: Overlapped | None = None) -> Term:
-    """What ``communication`` adds to ``compute`` when both run at once, on the network's account."""
+    """The time that ``communication`` adds to ``compute`` when both run at once, booked on the network."""
     return leaf(
         name,
         overlap.exposed_after_overlap,
@@ -46,9 +46,9 @@ _GATHER, _SCATTER, _BOTH = (Overlapped("layer", names) for names in (("gather",)
 
 
 def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, backward: Any) -> Term:
-    """ZeRO-3: weights gathered for forward and again for backward, gradients scattered, both beside the computation.
+    """Exposed communication of ZeRO-3 in one layer: weights gathered for forward and for backward, gradients scattered.
 
-    ZeRO-2 scatters its gradients every micro-batch too.
+    ZeRO-2 also scatters its gradients every micro-batch.
     """
     gather = fold(gathers(job, cluster, plan, *layer_weights(job, kind)))
     scatter = fold(scatters(job, cluster, plan, *layer_trained(job, kind)))
@@ -85,12 +85,12 @@ def stage_weights(job: Job, stage: Stage) -> tuple[Any, Any]:
 
 
 def weight_bytes(job: Job, parameters: Any, linear: Any) -> Any:
-    """Bytes of ``parameters`` of which ``linear`` are gathered as narrow layers' weights are."""
+    """Bytes of ``parameters`` as they are gathered; ``linear`` of them are weights of narrow linear layers."""
     return parameters * parameter_bytes(job) - linear * (parameter_bytes(job) - linear_bytes(job))
 
 
 def linear_bytes(job: Job) -> float:
-    """Bytes of a linear layer's weight as it is gathered: as it is stored beside adapters, or as the precision has it sent."""
+    """Bytes of a linear layer's weight as it is gathered: the stored type beside adapters, else the type of the precision."""
     return stored_bytes(job) if job.frozen_weights else gathered_bytes(job)
 
 
@@ -135,14 +135,14 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: A
 
 def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
     """Time of reducing the gradients of ``common`` and ``routed`` parameters, alone on the wires."""
-    (once, some), (unsharded, whole), (sharded, replicas) = reductions(job, cluster, plan, common, routed)
-    return fold(some) * once + fold(whole) * unsharded + fold(replicas) * sharded
+    (states_sharded, scatter), (unsharded, whole), (sharded, replicas) = reductions(job, cluster, plan, common, routed)
+    return fold(scatter) * states_sharded + fold(whole) * unsharded + fold(replicas) * sharded
 
 
 def reductions(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[tuple[Any, list[Term]]]:
-    """The collectives that reduce gradients, and by plan whether they run.
+    """The collectives that reduce gradients, each group with a column that is 1 where it runs.
 
-    With ZeRO-3 only the reduction over replicas is left; with ZeRO-2 the scatter is booked in the layers.
+    With ZeRO-3 only the reduction over replicas runs here; the scatters of ZeRO-2 and ZeRO-3 are booked in the layers.
     """
     reduced = job.framework.gradient_reduce_bytes.value
     whole = [wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
@@ -156,26 +156,27 @@ def reductions(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any)
         replicas.append(
             wires.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, apart)
         )
-    once, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
-    return [(once, scatters(job, cluster, plan, common, routed)), (unsharded, whole), (1.0 - unsharded, replicas)]
+    states_sharded, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
+    return [(states_sharded, scatters(job, cluster, plan, common, routed)), (unsharded, whole), (1.0 - unsharded, replicas)]
 
 
-def both_ends(job: Job, cluster: Cluster, plan: Plan) -> list[Term]:
-    """The gradient of a table that the first and the last stage both hold, summed between the two: tied, or of further tokens.
+def shared_table_reduction(job: Job, cluster: Cluster, plan: Plan) -> list[Term]:
+    """All-reduce of the embedding's gradient between the first and the last stage, where both hold the table.
 
-    Megatron-LM does so when all other gradients are reduced, in the type they are held in (core/distributed/finalize_model_grads.py).
+    They do with tied embeddings and with layers for further tokens. Megatron-LM reduces it after all other gradients, in the
+    gradients' type (core/distributed/finalize_model_grads.py).
     """
     model = job.model
-    both = model.tie_word_embeddings or model.num_nextn_predict_layers
-    if not both or job.lora_rank or (model.frozen_layers and not model.tie_word_embeddings) or not np.any(plan.pp > 1):
+    shared = model.tie_word_embeddings or model.num_nextn_predict_layers
+    if not shared or job.lora_rank or (model.frozen_layers and not model.tie_word_embeddings) or not np.any(plan.pp > 1):
         return []
     shards = np.where(plan.zero >= 2, plan.shard_ranks, 1.0)  # from ZeRO-2 on a rank holds the gradient of its shard
     size = model.vocab_size * model.hidden_size / plan.tp / shards * job.framework.gradient_reduce_bytes.value
-    ends, apart = np.where(plan.pp > 1, 2.0, 1.0), plan.gpus / 2.0  # the two leave a domain that does not hold the whole job
+    ends, apart = np.where(plan.pp > 1, 2.0, 1.0), plan.gpus / 2.0  # half of the job apart, so in one domain only if it holds the whole job
     return [wires.collective(cluster, plan, "embedding gradient of both ends", "all_reduce", ends, size, apart)]
 
 
 def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
-    """Time of gathering ``common`` and ``routed`` bytes of updated weights, alone on the wires; what was not trained did not change."""
+    """Time of gathering ``common`` and ``routed`` bytes of updated weights, alone on the wires; frozen weights are not gathered."""
     gather = gathers(job, cluster, plan, common, routed)
     return fold(gather) * np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0)

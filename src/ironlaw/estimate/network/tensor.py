@@ -1,8 +1,8 @@
-"""Tensor parallelism of one layer: its collectives, which of them are waited for, and what runs beside a product.
+"""Tensor parallelism of one layer: its collectives, which of them are waited for, and which run beside a product.
 
-Attention and MLP are a block each: a product split by columns, whose input all ranks need, and one split by rows, whose output
-they sum. Without sequence parallelism an all-reduce sums, forward behind the second product and backward behind the first.
-With it a gather stands before the first and a scatter behind the second, and backward the other way round.
+Attention and MLP are one block each: a product split by columns, whose input all ranks need, and a product split by rows, whose
+output they sum. Without sequence parallelism an all-reduce sums: forward after the second product, backward after the first.
+With it a gather precedes the first product and a scatter follows the second; backward the other way round.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class Products:
     first_dgrad: Any
     first_wgrad: Any
     second_dgrad: Any
-    summed_again: bool  # where the layer is recomputed: not behind a last product that a compiler drops
+    summed_again: bool  # recomputation runs the sum too: not after a last product that a compiler drops
 
 
 def blocks(job: Job, forward: Term, backward: Term) -> list[Products]:
-    """The blocks of a layer whose products tensor parallelism splits; routed experts take their tokens from the sequence-parallel share."""
-    made = []
+    """The blocks of a layer whose products tensor parallelism splits: not routed experts, which take the rank's own tokens."""
+    split = []
     for first, second in BLOCKS:
         if any(operator_of(part).name in second for part in forward.parts):
-            made.append(
+            split.append(
                 Products(
                     first=_time(forward, first, OUTPUT),
                     second=_time(forward, second, OUTPUT),
@@ -66,7 +66,7 @@ def blocks(job: Job, forward: Term, backward: Term) -> list[Products]:
                     summed_again=not job.framework.compiled_recompute or not set(second) & set(LAST_PRODUCTS),
                 )
             )
-    return made
+    return split
 
 
 def _time(term: Term, names: tuple[str, ...], computes: str) -> Any:
@@ -80,54 +80,54 @@ def _time(term: Term, names: tuple[str, ...], computes: str) -> Any:
 
 
 def collectives(cluster: Cluster, job: Job, plan: Plan) -> dict[str, Term]:
-    """The collectives over the activations of a block; what is gathered may have been cast before, sums are taken wide."""
+    """The collectives over the activations of a block; gathered tensors may have been cast before, sums are in the wide type."""
     elements = plan.tokens * job.model.hidden_size
-    made = {
+    sent = {
         "all-reduce": ("all_reduce", job.precision.activation_bytes),
         "all-gather": ("all_gather", casts.sent_bytes(job, backward=False)),
         "all-gather of gradients": ("all_gather", casts.sent_bytes(job, backward=True)),
         "reduce-scatter": ("reduce_scatter", job.precision.activation_bytes),
     }
     return {
-        name: wires.collective(cluster, plan, name, operation, plan.tp, elements * size, 1.0) for name, (operation, size) in made.items()
+        name: wires.collective(cluster, plan, name, operation, plan.tp, elements * size, 1.0) for name, (operation, size) in sent.items()
     }
 
 
-def parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind, forward: Term, backward: Term) -> Term:
-    """What shows of a layer's tensor-parallel collectives, over all passes of a micro-batch.
+def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind, forward: Term, backward: Term) -> Term:
+    """Exposed time of a layer's tensor-parallel collectives, over all passes of a micro-batch.
 
     ``async_tensor`` stacks run the sum of the first product's input gradient beside its weight gradient, and with sequence
-    parallelism gather its input again beside its input gradient (Megatron-LM, core/tensor_parallel/layers.py). Where ``overlap``
-    names tp the others are cut into pieces that run beside their product, over scale-up links alone.
+    parallelism gather its input again beside its input gradient (Megatron-LM, core/tensor_parallel/layers.py). With overlap tp the
+    other collectives are cut into pieces that run beside their product; that works over scale-up links alone.
     """
     made = collectives(cluster, job, plan)
-    found = blocks(job, forward, backward)
-    back = 1.0 if kind.trained else 0.0
-    again = plan.recompute_layers * back
+    split = blocks(job, forward, backward)
+    trained = 1.0 if kind.trained else 0.0
+    recomputed = plan.recompute_layers * trained
     beside = np.where((plan.overlap_tp > 0) & (plan.tp <= wires.domain_ranks(cluster, plan)), 1.0, 0.0)
     on, off = np.where(plan.sp > 0, 1.0, 0.0), np.where(plan.sp > 0, 0.0, 1.0)
-    late = 0.0 if job.framework.async_tensor else back
-    count, repeated = float(len(found)), float(sum(block.summed_again for block in found))
-    summed = count * (1.0 + late) + repeated * again
+    waits_backward = 0.0 if job.framework.async_tensor else trained
+    count, repeated = float(len(split)), float(sum(block.summed_again for block in split))
+    summed = count * (1.0 + waits_backward) + repeated * recomputed
     waited = {
         "all-reduce": off * summed,
-        "all-gather": on * count * (1.0 + again),
-        "all-gather of gradients": on * count * back,
+        "all-gather": on * count * (1.0 + recomputed),
+        "all-gather of gradients": on * count * trained,
         "reduce-scatter": on * summed,
     }
     parts = [total(_PLURAL[name], [made[name]], times=times * (1.0 - beside)) for name, times in waited.items()]
     if job.framework.async_tensor and kind.trained:
-        parts.append(total("beside weight and input gradients", _beside(cluster, job, made, found, on, off)))
+        parts.append(total("beside weight and input gradients", _beside(cluster, job, made, split, on, off)))
     if np.any(beside > 0):
-        pieces = _in_pieces(cluster, job, plan, made, found, {"on": on, "off": off, "again": again, "back": back})
+        pieces = _in_pieces(cluster, job, plan, made, split, (on, off), (trained, recomputed))
         parts.append(total("in pieces beside products", pieces, times=beside))
     return total("tensor parallel", parts)
 
 
-def _beside(cluster: Cluster, job: Job, made: dict[str, Term], found: list[Products], on: Any, off: Any) -> list[Term]:
+def _beside(cluster: Cluster, job: Job, made: dict[str, Term], split: list[Products], on: Any, off: Any) -> list[Term]:
     """Whole collectives beside a product that does not need them; with no weight gradient no input is gathered again."""
     parts = []
-    for block in found:
+    for block in split:
         parts.append(
             exposed(cluster, "all-reduce beside a weight gradient", block.first_wgrad, made["all-reduce"].value, off, _key("all-reduce"))
         )
@@ -152,28 +152,37 @@ def _key(collective: str) -> Overlapped:
     return Overlapped("tensor", (collective,))
 
 
-def _in_pieces(cluster: Cluster, job: Job, plan: Plan, made: dict[str, Term], found: list[Products], runs: dict[str, Any]) -> list[Term]:
-    """Collectives that wait for a product, or it for them, cut into as many pieces as there are ranks.
+def _in_pieces(
+    cluster: Cluster,
+    job: Job,
+    plan: Plan,
+    made: dict[str, Term],
+    split: list[Products],
+    sequence_parallel: tuple[Any, Any],
+    passes: tuple[Any, Any],
+) -> list[Term]:
+    """Collectives next to a product, cut into as many pieces as there are ranks, so that pieces of both run at once.
 
-    Copy engines hand gathered pieces on (Transformer Engine, initialize_ub: ring_exchange, use_ce); what is summed behind a product
-    there (pipeline), kernels send. PyTorch's symmetric memory copies both.
+    ``sequence_parallel`` is 1 where it is on and where it is off; ``passes`` are 1 where the layer is trained and where recomputed.
+    Copy engines pass gathered pieces on (Transformer Engine, initialize_ub: ring_exchange, use_ce); sums after a product use
+    kernels (pipeline). PyTorch's symmetric memory copies both.
     """
     copies = Sourced(0.0, "1", "0: copy engines move the pieces", cluster.systems.overlap_slowdown.source)
     kernels = cluster.overlap_slowdown if job.framework.async_tensor else copies
     launch = _launch(cluster, job)
     piece = partial(leaf, law=overlap.in_pieces, unit="s", bound="network", share=cluster.systems.tp_exposed, pieces=plan.tp, launch=launch)
-    on, off, again, back = (runs[name] for name in ("on", "off", "again", "back"))
+    (on, off), (trained, recomputed) = sequence_parallel, passes
     parts = []
-    for b in found:
-        summed = 1.0 + again * float(b.summed_again)
+    for b in split:
+        summed = 1.0 + recomputed * float(b.summed_again)
         rows = [
             ("all-reduce", b.second, kernels, off * summed),
-            ("all-gather", b.first, copies, on * (1.0 + again)),
+            ("all-gather", b.first, copies, on * (1.0 + recomputed)),
             ("reduce-scatter", b.second, kernels, on * summed),
-            ("all-gather of gradients", b.second_dgrad, copies, on * back),
+            ("all-gather of gradients", b.second_dgrad, copies, on * trained),
         ]
         if not job.framework.async_tensor:
-            rows += [("all-reduce", b.first_dgrad, copies, off * back), ("reduce-scatter", b.first_dgrad, copies, on * back)]
+            rows += [("all-reduce", b.first_dgrad, copies, off * trained), ("reduce-scatter", b.first_dgrad, copies, on * trained)]
         for name, compute, slowdown, times in rows:
             sent = made[name].value
             parts.append(piece(f"{name} in pieces", key=_key(name), times=times, compute=compute, communication=sent, slowdown=slowdown))
@@ -181,7 +190,7 @@ def _in_pieces(cluster: Cluster, job: Job, plan: Plan, made: dict[str, Term], fo
 
 
 def _launch(cluster: Cluster, job: Job) -> Sourced:
-    """What each piece of a product costs beside its work: a launch, and filling and draining the device; of the 16-bit product."""
+    """The fixed time of one piece of a 16-bit product: its launch, and filling and draining the device."""
     wide = cluster.gemm(job.precision.wide)
     if wide.fill is None:
         return wide.launch

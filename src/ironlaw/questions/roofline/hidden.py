@@ -118,7 +118,7 @@ def _collectives_of(group: Group, at: int, key: Hashable, path: tuple[Term, ...]
 
 def _layer_collectives(group: Group, key: Overlapped, kind: Kind) -> list[Term]:
     """The collectives of one layer behind an overlapped node."""
-    job, cluster, plan = casts.of_kind(group.job, kind), group.cluster, group.plan
+    job, cluster, plan = casts.job_of_kind(group.job, kind), group.cluster, group.plan
     if key.group == "tensor":
         made = tensor.collectives(cluster, job, plan)
         return [made[name] for name in key.collectives]
