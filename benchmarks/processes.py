@@ -10,13 +10,32 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
 
 from figures import Figure
 
 ASK = ["estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512", "--tp", "8", "--pp", "4", "--global-batch-size", "512"]
 OPEN = ["estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512"]
 RUNS = 15
+ONE_CALL = """
+import time
+import numpy as np
+import ironlaw
+rng = np.random.default_rng(1)
+n = 65536
+columns = {
+    "gpus": rng.choice([256, 512, 1024], n),
+    "tp": rng.choice([1, 2, 4, 8], n),
+    "pp": rng.choice([1, 2, 4, 8], n),
+    "vpp": 1,
+    "zero": 1,
+    "micro_batch_size": rng.choice([1, 2, 4], n),
+    "global_batch_size": rng.choice([1024, 2048], n),
+    "recompute": rng.choice(["none", "selective", "full"], n),
+}
+start = time.perf_counter()
+ironlaw.estimate("llama-3-70b", on="h100-sxm", **columns).step_seconds.sum()
+print(n, time.perf_counter() - start)
+"""  # in a new process: a process counts the peak memory of the one that starts it as its own
 
 
 def cpu_seconds(arguments: list[str]) -> float:
@@ -39,29 +58,6 @@ def run_in_turn(commands: dict[str, list[str]]) -> dict[str, list[float]]:
     return taken
 
 
-def time_one_call() -> tuple[int, float]:
-    """The plans of one call, and the seconds it takes."""
-    import numpy as np
-
-    import ironlaw
-
-    rng = np.random.default_rng(1)
-    n = 65536
-    columns = {
-        "gpus": rng.choice([256, 512, 1024], n),
-        "tp": rng.choice([1, 2, 4, 8], n),
-        "pp": rng.choice([1, 2, 4, 8], n),
-        "vpp": 1,
-        "zero": 1,
-        "micro_batch_size": rng.choice([1, 2, 4], n),
-        "global_batch_size": rng.choice([1024, 2048], n),
-        "recompute": rng.choice(["none", "selective", "full"], n),
-    }
-    start = time.perf_counter()
-    ironlaw.estimate("llama-3-70b", on="h100-sxm", **columns).step_seconds.sum()
-    return n, time.perf_counter() - start
-
-
 def figures() -> list[Figure]:
     """CPU time of the command, and of one call."""
     taken = run_in_turn(
@@ -78,5 +74,6 @@ def figures() -> list[Figure]:
     for name in ("estimate, plan given", "estimate, plan chosen"):
         ratio = statistics.median(a / b for a, b in zip(taken[name], taken["import numpy"], strict=True))
         found.append(Figure("start-up", f"{name}, over import numpy", ratio, "times", 1.8))
-    plans, seconds = time_one_call()
+    printed = subprocess.run([sys.executable, "-c", ONE_CALL], check=True, capture_output=True, text=True).stdout.split()
+    plans, seconds = int(printed[0]), float(printed[1])
     return [*found, Figure("one call", f"{plans} plans", seconds, "s", 6.0), Figure("one call", "rate", plans / seconds, "plans/s")]

@@ -160,7 +160,7 @@ def templates(table: str, name: str) -> list[str]:
 def shown_commands() -> Iterator[tuple[str, str]]:
     """Every command that help texts, pages and folders of examples show, with the page that shows it."""
     root = checkout()
-    for path in sorted(root.glob("src/ironlaw/cli/*.py")):
+    for path in sorted([*root.glob("src/ironlaw/cli/*.py"), *root.glob("src/ironlaw/questions/*/options.py")]):
         for command in re.findall(r"\bironlaw ([a-z]+ .+)$", path.read_text(encoding="utf-8"), re.MULTILINE):
             yield re.split(r"\s{2,}\(|\"\"\"|`", command)[0], str(path.relative_to(root))
     for path in [root / "README.md", *sorted(root.glob("docs/**/*.md"))]:
