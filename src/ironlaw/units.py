@@ -101,7 +101,10 @@ def parse_count(text: str | float, what: str = "count") -> float:
     15000000000000.0
     """
     if isinstance(text, (int, float)) and not isinstance(text, bool):
-        return float(text)
+        try:
+            return float(text)
+        except OverflowError:
+            return math.inf
     match = _QUANTITY.match(str(text))
     if not match or match[2] not in _COUNT_SUFFIX:
         raise UnitError(f"{what}: {text!r} is not a count (examples: 300B, 15T, 1.5e12)")
@@ -119,10 +122,7 @@ def parse_whole(value: Any, what: str = "count", least: int = 1) -> float:
     """
     if isinstance(value, bool):
         raise ValueRangeError(f"{what} is {value}, must be a number")
-    try:
-        number = parse_count(value, what)
-    except OverflowError:
-        number = math.inf
+    number = parse_count(value, what)
     if not least <= number <= LARGEST or number != int(number):
         raise ValueRangeError(f"{what} is {shorten(value)}, must be a whole number from {least} to {LARGEST:g}")
     return number

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ironlaw import units
@@ -24,38 +24,8 @@ class Option:
     names: bool = False  # its value is a set of names, so a list of texts is one value and a list of sets a column
 
 
-LARGEST = 1e12  # more of anything counted here is a slip of the keyboard
-
-
-def whole(value: Any, flag: str) -> float:
-    """A whole number of at least 1."""
-    return _whole(value, flag, 1)
-
-
-def none_or_more(value: Any, flag: str) -> float:
-    """A whole number of at least 0."""
-    return _whole(value, flag, 0)
-
-
-def _whole(value: Any, flag: str, least: int) -> float:
-    number = _count(value, flag)
-    if not math.isfinite(number) or not least <= number <= LARGEST or number != int(number):
-        raise ValueRangeError(f"{flag} is {_brief(value)}, must be a whole number from {least} to {LARGEST:g}")
-    return number
-
-
-def _count(value: Any, flag: str) -> float:
-    if isinstance(value, bool):
-        raise ValueRangeError(f"{flag} is {value}, must be a number")
-    try:
-        return units.parse_count(value, flag)
-    except OverflowError:
-        raise ValueRangeError(f"{flag} is {_brief(value)}, must be at most {LARGEST:g}") from None
-
-
-def _brief(value: Any) -> str:
-    text = str(value) if not isinstance(value, int) or abs(value) < 10**18 else "astronomical"
-    return text if len(text) < 40 else text[:37] + "..."
+whole, switch = units.parse_whole, units.parse_switch
+none_or_more = partial(units.parse_whole, least=0)
 
 
 def stage(value: Any, flag: str) -> float:
@@ -64,18 +34,6 @@ def stage(value: Any, flag: str) -> float:
     if number not in (0, 1, 2, 3):
         raise ValueRangeError(f"{flag} is {value}, must be 0, 1, 2 or 3")
     return number
-
-
-def switch(value: Any, flag: str) -> bool:
-    """on or off."""
-    if isinstance(value, bool):
-        return value
-    text = str(value).strip().lower()
-    if text in ("on", "yes", "y", "true", "1", "1.0"):
-        return True
-    if text in ("off", "no", "n", "false", "0", "0.0"):
-        return False
-    raise ValueRangeError(f"{flag} is {value!r}, must be on or off")
 
 
 def text(value: Any, flag: str) -> str:
@@ -112,9 +70,9 @@ def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
 
 def tokens(value: Any, flag: str) -> float:
     """A count of tokens such as 15T."""
-    number = _count(value, flag)
+    number = units.parse_count(value, flag)
     if not 1 <= number <= 1e18:
-        raise ValueRangeError(f"{flag} is {_brief(value)}, must be at least 1 and at most 1e18")
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be at least 1 and at most 1e18")
     return number
 
 
@@ -156,7 +114,7 @@ def positive(unit: str) -> Callable[[Any, str], float]:
         number = units.parse(value, unit, flag)
         if not LEAST <= number <= MOST:
             raise ValueRangeError(
-                f"{flag} is {_brief(value)}, must be {f'at most {MOST:g}' if number > MOST else 'more than 0 and finite'}"
+                f"{flag} is {units.shorten(value)}, must be {f'at most {MOST:g}' if number > MOST else 'more than 0 and finite'}"
             )
         return number
 
@@ -170,7 +128,7 @@ def share(value: Any, flag: str) -> float:
     """A part of a whole: above 0, at most 1."""
     number = units.parse(value, "1", flag)
     if not 0.0 < number <= 1.0:
-        raise ValueRangeError(f"{flag} is {_brief(value)}, must be above 0 and at most 1")
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be above 0 and at most 1")
     return number
 
 
@@ -180,15 +138,17 @@ def duration(value: Any, flag: str) -> float:
         raise ValueRangeError(f"{flag} is {value}, which has no unit: give one of s, min, h, days, such as {value}h")
     number = units.parse(value, "s", flag)
     if not LEAST <= number <= LONGEST:
-        raise ValueRangeError(f"{flag} is {_brief(value)}, must be more than 0 and at most {LONGEST:g} s")
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be more than 0 and at most {LONGEST:g} s")
     return number
 
 
 def at_least_one(value: Any, flag: str) -> float:
     """A number of at least 1."""
     number = units.parse(value, "1", flag)
-    if not 1 <= number <= LARGEST:
-        raise ValueRangeError(f"{flag} is {_brief(value)}, must be {f'at most {LARGEST:g}' if number > LARGEST else 'at least 1'}")
+    if not 1 <= number <= units.LARGEST:
+        raise ValueRangeError(
+            f"{flag} is {units.shorten(value)}, must be {f'at most {units.LARGEST:g}' if number > units.LARGEST else 'at least 1'}"
+        )
     return number
 
 

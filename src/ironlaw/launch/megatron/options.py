@@ -15,7 +15,7 @@ from ironlaw.launch.megatron.model import read_model
 from ironlaw.launch.megatron.patterns import layers_by_stage
 from ironlaw.launch.megatron.tables import IGNORED, MAPPED, REFUSED
 from ironlaw.launch.shell import read_command
-from ironlaw.question.options import LARGEST
+from ironlaw.units import LARGEST
 
 _PRECISIONS = {"delayed": "fp8", "tensorwise": "fp8", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
 _ZERO_STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
