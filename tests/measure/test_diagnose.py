@@ -15,7 +15,7 @@ import paths
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError, QuestionError, UnknownNameError
 from ironlaw.measure.diagnose import Diagnosis, diagnose
-from ironlaw.measure.idle import idle_of, loading
+from ironlaw.measure.idle import explain_idle, find_loading
 from ironlaw.measure.intervals import union
 from ironlaw.measure.read.chrome import read_chrome
 from ironlaw.measure.replay import replay
@@ -150,7 +150,7 @@ def test_a_replay_of_nothing_removed_lasts_as_long_as_it_did(path):
 def test_a_replay_without_the_loader_is_faster_and_never_faster_than_the_device():
     trace = read_chrome(str(NW0))[0]
     since = int(trace.events.start.min())
-    faster = replay(trace, trace.events, since, loading(trace))
+    faster = replay(trace, trace.events, since, find_loading(trace))
     assert union(trace.events.start, trace.events.end).length <= faster.replayed < faster.measured
 
 
@@ -159,7 +159,7 @@ def test_idle_time_needs_launches_to_have_a_reason():
     trace = read_chrome(str(A100))[0]
     blind = trace.__class__(**{**trace.__dict__, "launches": trace.launches.rows(np.zeros(len(trace.launches), bool))})
     blind.events.launch[:] = -1
-    idle = idle_of(blind, blind.events)
+    idle = explain_idle(blind, blind.events)
     assert idle.unattributed == idle.total == pytest.approx(503_051_000, abs=1_000)
 
 

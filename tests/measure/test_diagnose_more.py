@@ -13,7 +13,7 @@ import paths
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError
 from ironlaw.measure.diagnose import diagnose
-from ironlaw.measure.idle import idle_of
+from ironlaw.measure.idle import explain_idle
 from ironlaw.measure.profile import profile
 from ironlaw.measure.read.chrome import read_chrome
 from ironlaw.measure.read.sniff import files_of, kind_of
@@ -65,7 +65,7 @@ def test_time_in_which_launched_work_waits_is_a_roof_that_promises_nothing():
     assert waits["charged_us"] == pytest.approx(6743.549)
     assert waits["gain"][0] == 1.0
     assert found.verdict.roof == "stream wait"
-    assert found.verdict.following == "dispatch"
+    assert found.verdict.next_roof == "dispatch"
 
 
 @pytest.mark.parametrize("events", [[(0, 0), (50, 10)], [(0, 10), (50, 0)], [(0, 0), (20, 0), (50, 0)]])
@@ -74,7 +74,7 @@ def test_idle_time_beside_events_without_length_has_its_reasons(tmp_path, events
     trace = read_chrome(str(written(tmp_path, rows)))[0]
     window = profile(trace, Policy()).window
     assert window.idle > 0
-    assert idle_of(trace, trace.events).total == window.idle
+    assert explain_idle(trace, trace.events).total == window.idle
 
 
 def test_the_last_step_is_the_last_one_marked_though_it_launched_nothing():
@@ -142,7 +142,7 @@ def test_all_ranks_in_one_file_get_the_verdict_of_the_ranks(tmp_path):
     assert found.ranks is not None
     assert sum(m.transfer for m in found.ranks.meetings) == 225_000
     assert [m.late for m in found.ranks.meetings] == [7, 7, 7, 7, 7, 5, 5, 4]
-    assert (found.verdict.roof, found.verdict.following) == (apart.verdict.roof, apart.verdict.following)
+    assert (found.verdict.roof, found.verdict.next_roof) == (apart.verdict.roof, apart.verdict.next_roof)
     assert found.verdict.gain == pytest.approx(apart.verdict.gain, rel=0.05)
 
 

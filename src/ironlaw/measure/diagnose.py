@@ -14,17 +14,17 @@ from ironlaw.measure.findings import findings_of
 from ironlaw.measure.findings.finding import Finding
 from ironlaw.measure.kernels.names import read_names
 from ironlaw.measure.profile import Profile, profile
-from ironlaw.measure.profiler_cost import believed, cautions, overhead_of
+from ironlaw.measure.profiler_cost import check_profiler_cost, measure_profiler_cost, refuse_dispatch
 from ironlaw.measure.read.chrome import TIME_UNITS, read_chrome
 from ironlaw.measure.read.memory_timeline import Timeline, read_timeline
 from ironlaw.measure.read.nsys import read_nsys
 from ironlaw.measure.read.snapshot import Snapshot, read_snapshot
 from ironlaw.measure.read.sniff import files_of, kind_of
-from ironlaw.measure.verdict import Verdict, verdict_of, verdict_of_ranks
+from ironlaw.measure.verdict import Verdict, judge_job, judge_rank
 from ironlaw.measure.versus.compare import Comparison, Measured, compare
-from ironlaw.measure.versus.memory import MemoryRow, memory_compare
-from ironlaw.measure.versus.parts import measured_of, pace_setter
-from ironlaw.measure.versus.predicted import estimate_of, prediction
+from ironlaw.measure.versus.memory import MemoryRow, compare_memory
+from ironlaw.measure.versus.parts import find_pace_setter, measure_step
+from ironlaw.measure.versus.predicted import load_prediction, run_estimate
 from ironlaw.measure.window import Policy
 from ironlaw.question.options import read_options
 from ironlaw.units import parse
@@ -145,10 +145,10 @@ def diagnose(
     if not (seen.profiles or seen.logs or seen.snapshots or seen.timelines):
         raise InputError(f"none of {len(files)} files could be read; the first: {passed[-len(files)].removeprefix('passed over: ')}")
     profiles = seen.profiles
-    overheads = [overhead_of(p, untraced) for p in profiles] if untraced is not None else []
-    if untraced is not None and not overheads:
+    profiler_costs = [measure_profiler_cost(p, untraced) for p in profiles] if untraced is not None else []
+    if untraced is not None and not profiler_costs:
         raise QuestionError("--untraced-step is compared with the steps of a trace: give one")
-    verdicts = tuple(believed(verdict_of(p), overheads[i : i + 1]) for i, p in enumerate(profiles))
+    verdicts = tuple(refuse_dispatch(judge_rank(p), profiler_costs[i : i + 1]) for i, p in enumerate(profiles))
     ranks, verdict, said = _together(profiles, verdicts, seen.logs)
     comparison = _compared(seen, against, question, folders)
     return Diagnosis(
@@ -157,12 +157,14 @@ def diagnose(
         snapshots=tuple(seen.snapshots),
         timelines=tuple(seen.timelines),
         ranks=ranks,
-        verdict=believed(verdict, overheads),
-        findings=findings_of(profiles, ranks, seen.logs, seen.snapshots, overheads),
+        verdict=refuse_dispatch(verdict, profiler_costs),
+        findings=findings_of(profiles, ranks, seen.logs, seen.snapshots, profiler_costs),
         comparison=comparison,
         memory=_memory(seen, question, folders),
         assumptions=_assumptions(policy, profiles, on, untraced),
-        warnings=tuple(dict.fromkeys([*passed, *said, *cautions(overheads), *_warnings(seen, comparison, many=len(files) > 1)])),
+        warnings=tuple(
+            dict.fromkeys([*passed, *said, *check_profiler_cost(profiler_costs), *_warnings(seen, comparison, many=len(files) > 1)])
+        ),
         verdicts=verdicts,
     )
 
@@ -241,7 +243,7 @@ def _together(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list
         says = f"several files that are not the ranks of one job ({why}): each has its own verdict"
         return None, Verdict(None, None, None, None, says), [says]
     ranks = align([p.trace for p in profiles], [p.classified for p in profiles], [p.counted for p in profiles])
-    return ranks, verdict_of_ranks(profiles, ranks), list(ranks.warnings)
+    return ranks, judge_job(profiles, ranks), list(ranks.warnings)
 
 
 def _not_one_job(profiles: list[Profile]) -> str:
@@ -279,11 +281,11 @@ def _compared(seen: _Seen, against: str | Path | None, question: Mapping[str, An
     """The first thing with step times against the prediction; None where nobody asked, or where only memory was measured."""
     if against is None and not (question and question.get("model")):
         return None
-    predicted = prediction({} if against is not None else question or {}, against, folders)
+    predicted = load_prediction({} if against is not None else question or {}, against, folders)
     if predicted is None:
         return None
     if seen.profiles:
-        return compare(measured_of(pace_setter(seen.profiles)), predicted)
+        return compare(measure_step(find_pace_setter(seen.profiles)), predicted)
     for log in seen.logs:
         if log.steps is not None:
             device = log.rates.device if log.rates and log.rates.device else ""
@@ -298,7 +300,7 @@ def _memory(seen: _Seen, question: Mapping[str, Any] | None, folders: tuple[str,
     if not (seen.snapshots or seen.timelines) or not (question and question.get("model")):
         return ()
     timeline = seen.timelines[0] if seen.timelines else None
-    return tuple(memory_compare(seen.snapshots[0] if seen.snapshots else None, estimate_of(question, folders), timeline))
+    return tuple(compare_memory(seen.snapshots[0] if seen.snapshots else None, run_estimate(question, folders), timeline))
 
 
 def _assumptions(policy: Policy, profiles: list[Profile], on: str | None, untraced: float | None) -> tuple[Mapping[str, Any], ...]:

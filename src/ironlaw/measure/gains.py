@@ -15,7 +15,7 @@ import numpy as np
 from ironlaw.measure import roof
 from ironlaw.measure.communication.ranks import Ranks
 from ironlaw.measure.events import Column
-from ironlaw.measure.idle import HOST, LOADING, STREAM, loading
+from ironlaw.measure.idle import HOST, LOADING, STREAM, find_loading
 from ironlaw.measure.intervals import NOTHING, Instants, union
 from ironlaw.measure.kernels.names import COMPUTE_CLASSES
 from ironlaw.measure.kernels.table import KernelGroup
@@ -26,28 +26,35 @@ from ironlaw.measure.roof import Roof
 from ironlaw.measure.window import COMMUNICATION, COMPUTE, COPY
 
 
-def roofs(profile: Profile) -> list[Roof]:
+def find_roofs(profile: Profile) -> list[Roof]:
     """The roofs of one rank, the one with most recoverable time (the middle of its interval) first."""
-    found = [_data(profile), _dispatch(profile), *_links(profile), _copy(profile), *_device(profile), _waits(profile)]
-    return ranked([r for r in found if r is not None], profile.window.wall)
+    found = [
+        _data_roof(profile),
+        _dispatch_roof(profile),
+        *_link_roofs(profile),
+        _copy_roof(profile),
+        *_device_roofs(profile),
+        _wait_roof(profile),
+    ]
+    return rank_roofs([r for r in found if r is not None], profile.window.wall)
 
 
-def ranked(found: list[Roof], wall: int) -> list[Roof]:
+def rank_roofs(found: list[Roof], wall: int) -> list[Roof]:
     """By recoverable time, the middle of the interval, most first."""
     return sorted(found, key=lambda r: -sum(r.recoverable(wall)))
 
 
-def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
+def find_roofs_of_job(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
     """The roofs of a job: the mean over its ranks, and waiting for a late rank charged to what that rank was doing.
 
     What the late ranks waited for or worked on is the least a roof can give, with the waiting it caused the most; nothing is replayed.
     Waiting for a neighbouring stage is the pipeline's own: the stage that comes late has only done its work.
     """
     wall = sum(p.window.wall for p in profiles) / len(profiles)
-    own = _mean([_charges(p) for p in profiles])
+    own = _mean([_charged(p) for p in profiles])
     assumed = _mean([_assumed(p) for p in profiles])
     skew = sum(t.exposed_wait for t in ranks.totals) / len(ranks.totals)
-    between = skew * _between_stages(ranks)
+    between = skew * _share_between_stages(ranks)
     caused = _causes(profiles, ranks)
     own[roof.NETWORK] = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
     unmatched = sum(t.exposed_unmatched for t in ranks.totals) / len(ranks.totals)
@@ -69,12 +76,12 @@ def roofs_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
             says += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank it held up')}"
         if name == roof.NETWORK and ranks.partial:
             says += "; not all ranks are here, so a late one among the others may hide in it"
-        gain = _without(int(wall), alone), _without(int(wall), alone + late + open_)
+        gain = _gain_without(int(wall), alone), _gain_without(int(wall), alone + late + open_)
         found.append(Roof(name, round(alone + late + open_ / 2), gain, says, assumed=2 * open_ > alone + late + open_))
-    return ranked(found, int(wall))
+    return rank_roofs(found, int(wall))
 
 
-def _charges(profile: Profile) -> dict[str, float]:
+def _charged(profile: Profile) -> dict[str, float]:
     """Nanoseconds of one rank by roof, from the partition and the kernels of known sizes; communication is left to the ranks together."""
     alone = profile.alone
     found = {
@@ -85,7 +92,7 @@ def _charges(profile: Profile) -> dict[str, float]:
     }
     for k in profile.kernels:
         if k.roof_ns is not None:
-            found[roof_of(k)] = found.get(roof_of(k), 0.0) + (k.total_ns - k.roof_ns) * alone
+            found[kernel_roof(k)] = found.get(kernel_roof(k), 0.0) + (k.total_ns - k.roof_ns) * alone
     return found
 
 
@@ -94,11 +101,11 @@ def _assumed(profile: Profile) -> dict[str, float]:
     found: dict[str, float] = {}
     for k in profile.kernels:
         if k.roof_ns is None:
-            found[roof_of(k)] = found.get(roof_of(k), 0.0) + k.total_ns * profile.alone
+            found[kernel_roof(k)] = found.get(kernel_roof(k), 0.0) + k.total_ns * profile.alone
     return found
 
 
-def _between_stages(ranks: Ranks) -> float:
+def _share_between_stages(ranks: Ranks) -> float:
     """The share of all waiting that is for the message of a neighbouring stage."""
     waited = max(sum(m.skew for m in ranks.meetings), 1)
     return sum(m.skew for m in ranks.meetings if m.operation == "send_recv") / waited
@@ -151,20 +158,20 @@ def step_noise(profile: Profile) -> float:
     return NORMAL_MAD * deviation(walls) / middle
 
 
-def _interval(profile: Profile, gains: list[float], most: float | None = None) -> tuple[float, float]:
+def _gain_interval(profile: Profile, gains: list[float], most: float | None = None) -> tuple[float, float]:
     """The least of ``gains``, less twice the noise of a step, and the greatest, at most ``most``."""
     high = max(gains) if most is None else min(max(gains), most)
     low = min(*gains, high) * (1 - 2 * step_noise(profile))
     return max(1.0, low), max(1.0, high)
 
 
-def _without(wall: int, time: float) -> float:
+def _gain_without(wall: int, time: float) -> float:
     return wall / max(wall - time, 1.0)
 
 
-def _busy(profile: Profile) -> float:
+def _most_host_gain(profile: Profile) -> float:
     """No gain of the host's goes beyond it: the device has this much to do in all its steps, and waits before each of them."""
-    return profile.paced / max(profile.window.busy, 1)
+    return profile.span_with_gaps / max(profile.window.busy, 1)
 
 
 def _replayed(profile: Profile, removed: Instants = NOTHING, shorter: Column | None = None) -> Replay:
@@ -173,44 +180,44 @@ def _replayed(profile: Profile, removed: Instants = NOTHING, shorter: Column | N
     return replay(profile.trace, events, since, removed, shorter)
 
 
-def _data(profile: Profile) -> Roof | None:
+def _data_roof(profile: Profile) -> Roof | None:
     charged = profile.idle.by_reason[LOADING]
     if not charged:
         return None
     wall = profile.window.wall
-    spent = loading(profile.trace)
-    gains = [_without(wall, charged), _replayed(profile, removed=spent).gain]
+    spent = find_loading(profile.trace)
+    gains = [_gain_without(wall, charged), _replayed(profile, removed=spent).gain]
     inside = [(s.host_end - s.host_start, (spent & union(np.array([s.host_start]), np.array([s.host_end]))).length) for s in profile.steps]
     if len(inside) > 1:  # Amdahl on the steps as the host saw them: the whole fetch gone
         step, load = (float(np.median([i[k] for i in inside])) for k in (0, 1))
-        gains.append(_without(int(step), load))
+        gains.append(_gain_without(int(step), load))
     share = spent.length and charged / wall
     return Roof(
         roof.DATA,
         charged,
-        _interval(profile, gains, _busy(profile)),
+        _gain_interval(profile, gains, _most_host_gain(profile)),
         f"the device starved {charged / 1e6:.1f} ms ({share:.0%} of the window) while the host fetched batches",
     )
 
 
-def _dispatch(profile: Profile) -> Roof | None:
+def _dispatch_roof(profile: Profile) -> Roof | None:
     reasons = {reason: profile.idle.by_reason[reason] for reason in HOST}
     charged = sum(reasons.values())
     if not charged:
         return None
     wall = profile.window.wall
     host = profile.idle.host - profile.idle.starved
-    gains = [_without(wall, charged), _replayed(profile, removed=host).gain]
+    gains = [_gain_without(wall, charged), _replayed(profile, removed=host).gain]
     most = max(reasons, key=lambda r: reasons[r])
     return Roof(
         roof.DISPATCH,
         charged,
-        _interval(profile, gains, _busy(profile)),
+        _gain_interval(profile, gains, _most_host_gain(profile)),
         f"the device waited {charged / 1e6:.1f} ms ({charged / wall:.0%} of the window) for the host, most of it for {most}",
     )
 
 
-def _links(profile: Profile) -> list[Roof]:
+def _link_roofs(profile: Profile) -> list[Roof]:
     """Exposed communication: of the pipeline where stages pass activations on, of the network otherwise."""
     if not profile.window.exposed_comm:
         return []
@@ -222,41 +229,43 @@ def _links(profile: Profile) -> list[Roof]:
         if charged <= 0:
             continue
         lasts = profile.events.end - profile.events.start
-        lasts = np.where(profile.classes == COMMUNICATION, (lasts * (1 - share)).astype(np.int64), lasts)
-        gains = [_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
+        lasts = np.where(profile.event_classes == COMMUNICATION, (lasts * (1 - share)).astype(np.int64), lasts)
+        gains = [_gain_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
         says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) of communication is not hidden"
         says += "; one rank cannot tell transfer from waiting for a late rank: give all ranks"
-        found.append(Roof(name, charged, _interval(profile, gains), says))
+        found.append(Roof(name, charged, _gain_interval(profile, gains), says))
     return found
 
 
-def _copy(profile: Profile) -> Roof | None:
+def _copy_roof(profile: Profile) -> Roof | None:
     charged = profile.window.exposed_copy
     if not charged:
         return None
-    lasts = np.where(profile.classes == COPY, 0, profile.events.end - profile.events.start)
-    gains = [_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
-    return Roof(roof.COPY, charged, _interval(profile, gains), f"{charged / 1e6:.1f} ms of copies and memsets with nothing beside them")
+    lasts = np.where(profile.event_classes == COPY, 0, profile.events.end - profile.events.start)
+    gains = [_gain_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
+    return Roof(
+        roof.COPY, charged, _gain_interval(profile, gains), f"{charged / 1e6:.1f} ms of copies and memsets with nothing beside them"
+    )
 
 
-def _waits(profile: Profile) -> Roof | None:
+def _wait_roof(profile: Profile) -> Roof | None:
     """Work that was launched and did not start; the file does not say for what, so that nothing may be won by it."""
     charged = profile.idle.by_reason[STREAM]
     if not charged:
         return None
     says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) in which work was launched and had not started:"
     says += " for an event, for another stream, or for the launch call itself"
-    return Roof(roof.STREAM_WAIT, charged, (1.0, _without(profile.window.wall, charged)), says)
+    return Roof(roof.STREAM_WAIT, charged, (1.0, _gain_without(profile.window.wall, charged)), says)
 
 
-def _device(profile: Profile) -> list[Roof]:
+def _device_roofs(profile: Profile) -> list[Roof]:
     """Kernels of each roof brought to it; where only the name says which roof, anything from nothing to all of their time."""
     wall, compute = profile.window.wall, profile.window.compute
     alone = profile.alone
     lasts = profile.events.end - profile.events.start
     found = []
     for name in (roof.COMPUTE, roof.HBM):
-        mine = [k for k in profile.kernels if roof_of(k) == name]
+        mine = [k for k in profile.kernels if kernel_roof(k) == name]
         spent = sum(k.total_ns for k in mine) * alone
         if not spent:
             continue
@@ -265,8 +274,8 @@ def _device(profile: Profile) -> list[Roof]:
         gains = []
         for gone in (over, over + unknown):
             left = 1 - gone / max(compute, 1)  # spread over all compute kernels: which of them it is changes the replay little
-            shorter = np.where(profile.classes == COMPUTE, (lasts * left).astype(np.int64), lasts)
-            gains.append((_replayed(profile, shorter=shorter).gain, _without(wall, gone)))
+            shorter = np.where(profile.event_classes == COMPUTE, (lasts * left).astype(np.int64), lasts)
+            gains.append((_replayed(profile, shorter=shorter).gain, _gain_without(wall, gone)))
         gain = (max(1.0, min(gains[0])), max(1.0, *gains[1]))
         says = f"kernels under it take {spent / 1e6:.1f} ms ({spent / wall:.0%} of the window), {over / 1e6:.1f} ms more than"
         says += " they need at the rates measured for such sizes"
@@ -276,7 +285,7 @@ def _device(profile: Profile) -> list[Roof]:
     return found
 
 
-def roof_of(kernel: KernelGroup) -> str:
+def kernel_roof(kernel: KernelGroup) -> str:
     """``compute`` or ``hbm``: the roof that binds it, or that of its class where it is far from both."""
     if kernel.roof in (roof.COMPUTE, roof.HBM):
         return kernel.roof

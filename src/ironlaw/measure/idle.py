@@ -54,7 +54,7 @@ class Idle:
         return self.by_reason[UNKNOWN]
 
 
-def idle_of(trace: Trace, events: DeviceEvents) -> Idle:
+def explain_idle(trace: Trace, events: DeviceEvents) -> Idle:
     """The idle time of the window that ``events`` span, by reason."""
     busy = union(events.start, events.end)
     # events without length may begin or end the window
@@ -108,7 +108,7 @@ def _what_it_did(trace: Trace, when: Instants, thread: int, known: dict[int, dic
 
 
 def _calls(trace: Trace, thread: int) -> dict[str, Instants]:
-    loads, waits, allocates = (name_rows(trace, host_calls()[reason]) for reason in (LOADING, WAITING, ALLOCATING))
+    loads, waits, allocates = (find_names(trace, host_calls()[reason]) for reason in (LOADING, WAITING, ALLOCATING))
     return {
         LOADING: _spent(trace.marks, loads, thread) | _spent(trace.operators, loads, thread),
         WAITING: _spent(trace.launches, waits, thread) | _spent(trace.operators, waits, thread),
@@ -117,14 +117,14 @@ def _calls(trace: Trace, thread: int) -> dict[str, Instants]:
     }
 
 
-def name_rows(trace: Trace, names: tuple[str, ...]) -> Column:
+def find_names(trace: Trace, names: tuple[str, ...]) -> Column:
     """The indices of the trace's names that are one of ``names``, whatever follows a ``#``."""
     return np.array([i for i, n in enumerate(trace.names) if n in names or n.split("#", 1)[0] in names], np.int64)
 
 
-def loading(trace: Trace) -> Instants:
+def find_loading(trace: Trace) -> Instants:
     """When any thread fetched a batch."""
-    rows = name_rows(trace, host_calls()[LOADING])
+    rows = find_names(trace, host_calls()[LOADING])
     return _spent(trace.marks, rows) | _spent(trace.operators, rows)
 
 

@@ -14,14 +14,24 @@ from ironlaw.errors import QuestionError
 from ironlaw.measure.communication.classify import Classified, Unclassified, classify
 from ironlaw.measure.communication.collectives import Collective, Link, by_size, collectives, link_of
 from ironlaw.measure.events import KERNEL, DeviceEvents, Trace
-from ironlaw.measure.idle import Idle, idle_of
+from ironlaw.measure.idle import Idle, explain_idle
 from ironlaw.measure.intervals import Instants, union
 from ironlaw.measure.kernels.devices import Device, device_named
 from ironlaw.measure.kernels.names import KernelNames, shipped_names
 from ironlaw.measure.kernels.operators import Linked, link
 from ironlaw.measure.kernels.table import KernelGroup, kernel_table
 from ironlaw.measure.kernels.utilisation import Utilisation, mfu_of
-from ironlaw.measure.window import Policy, Step, Window, classes, kept, step_marks, step_of, window_of, windows_of
+from ironlaw.measure.window import (
+    Policy,
+    Step,
+    Window,
+    assign_steps,
+    choose_events,
+    classify_events,
+    find_step_marks,
+    split_window,
+    split_windows,
+)
 
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Accelerator
@@ -70,9 +80,9 @@ class Profile:
         return None if self.accelerator is None else link_of(self.accelerator.name, self.folders)
 
     @property
-    def classes(self) -> NDArray[np.int64]:
+    def event_classes(self) -> NDArray[np.int64]:
         """Compute, communication or copy for each of ``events``."""
-        return classes(self.events, self.communicates)
+        return classify_events(self.events, self.communicates)
 
     @property
     def alone(self) -> float:
@@ -84,9 +94,9 @@ class Profile:
         return union(self.events.start[chosen], self.events.end[chosen])
 
     @property
-    def paced(self) -> int:
+    def span_with_gaps(self) -> int:
         """[ns] what its steps take with the gap behind each: a window of n steps holds n - 1 of these, and one more of their mean."""
-        return paced(self.window, self.steps, self.events)
+        return span_with_gaps(self.window, self.steps, self.events)
 
     def data(self) -> dict[str, Any]:
         """The entry of this trace under ``files`` of the JSON."""
@@ -170,15 +180,15 @@ def profile(
     ``patterns`` are files of further names of communication, ``names`` the rules for all other kernels where not those that ship.
     """
     names = names or shipped_names()
-    marks = step_marks(trace)
-    step = step_of(trace, marks)
-    keep = kept(trace, policy, step, len(marks) - 1)
+    marks = find_step_marks(trace)
+    step = assign_steps(trace, marks)
+    keep = choose_events(trace, policy, step, len(marks) - 1)
     if not keep.any():
         raise QuestionError(_nothing_left(trace, policy, len(marks)))
     classified = classify(trace, patterns)
     device = device_named(trace.device_name, trace.properties, on, folders)
     events, communicates = trace.events.rows(keep), classified.mask[keep]
-    window = window_of(events, communicates)
+    window = split_window(events, communicates)
     steps = _steps(marks, step[keep], events, communicates, policy)
     mine = keep & ~classified.mask
     linked = link(trace) if (mine & (trace.events.kind == KERNEL)).any() else None
@@ -193,11 +203,11 @@ def profile(
         classified=classified,
         window=window,
         steps=steps,
-        idle=idle_of(trace, events),
+        idle=explain_idle(trace, events),
         linked=linked,
         kernels=tuple(kernels),
         collectives=tuple(collectives(trace, classified, keep)),
-        utilisation=mfu_of(kernels, paced(window, steps, events), sum(s.device is not None for s in steps), device.record),
+        utilisation=mfu_of(kernels, span_with_gaps(window, steps, events), sum(s.device is not None for s in steps), device.record),
         folders=folders,
         names=names,
         left_out=_left_out(trace, policy, keep),
@@ -210,7 +220,7 @@ def profile(
     )
 
 
-def paced(window: Window, steps: tuple[Step, ...], events: DeviceEvents) -> int:
+def span_with_gaps(window: Window, steps: tuple[Step, ...], events: DeviceEvents) -> int:
     """The window with the mean gap before a step's first event added once, for the gap behind the last step; with one step, the window."""
     begins = np.array([s.device.start for s in steps if s.device is not None][1:], np.int64)
     if not len(begins):
@@ -227,7 +237,7 @@ def _steps(
     which, since = which[which < len(marks)], events.start[place[which < len(marks)]]
     begins = np.append(np.sort(since), events.end.max())
     until = np.maximum(since, begins[np.minimum(np.searchsorted(begins, since, "right"), len(since))])
-    windows = dict(zip(which.tolist(), windows_of(events, communicates, since, until), strict=True))
+    windows = dict(zip(which.tolist(), split_windows(events, communicates, since, until), strict=True))
     found = []
     for at, (number, start, end) in enumerate(marks):
         if policy.last_step == "drop" and at == len(marks) - 1:

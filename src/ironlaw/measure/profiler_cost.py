@@ -21,7 +21,7 @@ FIRST = 3  # steps from which on the first one is left out of the median: it is 
 
 
 @dataclass(frozen=True)
-class Overhead:
+class ProfilerCost:
     """Step times of one run with and without the profiler."""
 
     traced: float  # [s] median of the steps
@@ -39,17 +39,17 @@ class Overhead:
         return max(0.0, self.traced - self.untraced) * self.steps
 
 
-def overhead_of(profile: Profile, untraced: float) -> Overhead:
+def measure_profiler_cost(profile: Profile, untraced: float) -> ProfilerCost:
     """The overhead of a trace's steps; a trace that marks no step has none to compare."""
     walls = [step.host_end - step.host_start for step in profile.steps]
     if not walls:
         told = "it marks no steps, so their time is not known; call prof.step() once an iteration"
         raise QuestionError(f"{profile.trace.path}: --untraced-step is compared with the trace's steps, and {told}")
     typical = walls[1:] if len(walls) >= FIRST else walls
-    return Overhead(float(np.median(typical)) * 1e-9, untraced, len(walls))
+    return ProfilerCost(float(np.median(typical)) * 1e-9, untraced, len(walls))
 
 
-def cautions(found: Sequence[Overhead]) -> list[str]:
+def check_profiler_cost(found: Sequence[ProfilerCost]) -> list[str]:
     """What to say where the two step times cannot be of one run."""
     return [
         f"a step of the trace takes {one.traced * 1e3:.1f} ms, less than the {one.untraced * 1e3:.1f} ms without a profiler: is it one run?"
@@ -58,7 +58,7 @@ def cautions(found: Sequence[Overhead]) -> list[str]:
     ]
 
 
-def believed(verdict: Verdict, found: Sequence[Overhead]) -> Verdict:
+def refuse_dispatch(verdict: Verdict, found: Sequence[ProfilerCost]) -> Verdict:
     """The verdict, refused where it names the host and the profiler has slowed the host too much."""
     ratio = float(np.median([one.ratio for one in found])) if found else 1.0
     if verdict.roof != DISPATCH or ratio <= REFUSE:
@@ -67,4 +67,4 @@ def believed(verdict: Verdict, found: Sequence[Overhead]) -> Verdict:
         f"no verdict: the trace is bound by {DISPATCH}, but its steps take {ratio:.2f} times the untraced ones"
         f" (at most {REFUSE} times may be): the host waits may be the profiler's; record fewer options, or fewer operators"
     )
-    return replace(verdict, roof=None, gain=None, following=None, mixed=None, says=says)
+    return replace(verdict, roof=None, gain=None, next_roof=None, mixed=None, says=says)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ironlaw.measure.events import Column, DeviceEvents, Trace
-from ironlaw.measure.idle import WAITING, host_calls, name_rows
+from ironlaw.measure.idle import WAITING, find_names, host_calls
 from ironlaw.measure.intervals import NOTHING, Instants
 
 _NEVER = (-(2**62), -(2**62))
@@ -57,7 +57,7 @@ class _Host:
         self._ends = inside.end
         self._starts = inside.start
         self._before = np.concatenate([[0], np.cumsum(inside.end - inside.start)])
-        rows = np.isin(trace.launches.name, name_rows(trace, host_calls()[WAITING])) & (trace.launches.start >= since)
+        rows = np.isin(trace.launches.name, find_names(trace, host_calls()[WAITING])) & (trace.launches.start >= since)
         self.wait_start, self.wait_end = trace.launches.start[rows], trace.launches.end[rows]
 
     def gone(self, times: Column) -> Column:

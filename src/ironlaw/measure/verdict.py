@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.measure.communication.ranks import Ranks
-from ironlaw.measure.gains import roofs, roofs_of_ranks
+from ironlaw.measure.gains import find_roofs, find_roofs_of_job
 from ironlaw.measure.profile import Profile
 from ironlaw.measure.roof import SIDES, UNKNOWN, Roof
 
@@ -21,7 +21,7 @@ class Verdict:
 
     roof: str | None
     gain: tuple[float, float] | None
-    following: str | None  # the roof after it is gone
+    next_roof: str | None  # the roof after it is gone
     unattributed: float | None  # share of the window
     says: str
     mixed: str | None = None  # a roof not told apart from the first
@@ -33,7 +33,7 @@ class Verdict:
             "roof": self.roof,
             "side": SIDES.get(self.roof) if self.roof else None,
             "gain": None if self.gain is None else list(self.gain),
-            "next": self.following,
+            "next": self.next_roof,
             "mixed_with": self.mixed,
             "unattributed": self.unattributed,
             "says": self.says,
@@ -41,19 +41,19 @@ class Verdict:
         }
 
 
-def verdict_of(profile: Profile) -> Verdict:
+def judge_rank(profile: Profile) -> Verdict:
     """The verdict on one rank."""
     wall = profile.window.wall
-    return of_roofs(roofs(profile), wall, _unattributed(profile) / max(wall, 1), _lost([profile]))
+    return judge_roofs(find_roofs(profile), wall, _unattributed(profile) / max(wall, 1), _lost([profile]))
 
 
-def verdict_of_ranks(profiles: Sequence[Profile], ranks: Ranks) -> Verdict:
+def judge_job(profiles: Sequence[Profile], ranks: Ranks) -> Verdict:
     """The verdict on a job from all its ranks."""
-    found = roofs_of_ranks(profiles, ranks)
+    found = find_roofs_of_job(profiles, ranks)
     wall = sum(p.window.wall for p in profiles) // len(profiles)
     unknown = sum(r.charged for r in found if r.name == UNKNOWN)
     own = sum(map(_unattributed, profiles)) / len(profiles)
-    return of_roofs([r for r in found if r.name != UNKNOWN], wall, (unknown + own) / max(wall, 1), _lost(profiles))
+    return judge_roofs([r for r in found if r.name != UNKNOWN], wall, (unknown + own) / max(wall, 1), _lost(profiles))
 
 
 def _unattributed(profile: Profile) -> int:
@@ -67,7 +67,7 @@ def _lost(profiles: Sequence[Profile]) -> float:
     return lost / max(lost + sum(len(p.trace.events) for p in profiles), 1)
 
 
-def of_roofs(ranked: Sequence[Roof], wall: int, unattributed: float, lost: float = 0.0) -> Verdict:
+def judge_roofs(ranked: Sequence[Roof], wall: int, unattributed: float, lost: float = 0.0) -> Verdict:
     """The verdict from roofs in the order of their recoverable time."""
     lines = tuple(r.data(wall) for r in ranked)
     if lost > ENOUGH:
@@ -83,7 +83,7 @@ def of_roofs(ranked: Sequence[Roof], wall: int, unattributed: float, lost: float
     mixed = None
     if others and sum(first.recoverable(wall)) - sum(others[0].recoverable(wall)) < 2 * CLOSE * wall:
         mixed = others[0].name
-    following = others[0].name if others else None
+    next_roof = others[0].name if others else None
     low, high = first.gain
     says = f"{first.side}-bound, by {first.name}: {first.says}; without it {low:.2f}x to {high:.2f}x faster"
-    return Verdict(first.name, first.gain, following, unattributed, says, mixed, lines)
+    return Verdict(first.name, first.gain, next_roof, unattributed, says, mixed, lines)

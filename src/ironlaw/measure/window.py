@@ -62,21 +62,21 @@ class Step:
     device: Window | None  # from the first event it launched to that of the next step; None where it launched none
 
 
-def by_state(start: Column, end: Column, bits: Column, window: tuple[int, int] | None = None) -> NDArray[np.int64]:
+def time_by_state(start: Column, end: Column, bits: Column, window: tuple[int, int] | None = None) -> NDArray[np.int64]:
     """Nanoseconds spent in each of the eight states of three classes; ``result[0]`` is when none was active.
 
-    >>> by_state(np.array([0, 5]), np.array([10, 20]), np.array([1, 2]), (0, 30)).tolist()
+    >>> time_by_state(np.array([0, 5]), np.array([10, 20]), np.array([1, 2]), (0, 30)).tolist()
     [10, 5, 10, 5, 0, 0, 0, 0]
     """
     if window is None:
         window = (int(start.min()), int(end.max())) if len(start) else (0, 0)
-    return np.asarray(by_states(start, end, bits, np.array([window[0]], np.int64), np.array([window[1]], np.int64))[0])
+    return np.asarray(time_by_states(start, end, bits, np.array([window[0]], np.int64), np.array([window[1]], np.int64))[0])
 
 
-def by_states(start: Column, end: Column, bits: Column, since: Column, until: Column) -> NDArray[np.int64]:
+def time_by_states(start: Column, end: Column, bits: Column, since: Column, until: Column) -> NDArray[np.int64]:
     """The same for many windows at once, a row each: one sweep adds up the time in each state, and a window is a difference.
 
-    >>> by_states(np.array([0, 5]), np.array([10, 20]), np.array([1, 2]), np.array([0, 8]), np.array([8, 30])).tolist()
+    >>> time_by_states(np.array([0, 5]), np.array([10, 20]), np.array([1, 2]), np.array([0, 8]), np.array([8, 30])).tolist()
     [[0, 5, 0, 3, 0, 0, 0, 0], [10, 0, 10, 2, 0, 0, 0, 0]]
     """
     if not len(start):
@@ -102,15 +102,15 @@ def by_states(start: Column, end: Column, bits: Column, since: Column, until: Co
     return found
 
 
-def window_of(events: DeviceEvents, communicates: NDArray[np.bool_], span: tuple[int, int] | None = None) -> Window:
+def split_window(events: DeviceEvents, communicates: NDArray[np.bool_], span: tuple[int, int] | None = None) -> Window:
     """The window of ``events``, from the first start to the last end unless ``span`` says otherwise."""
     start, end = span or ((int(events.start.min()), int(events.end.max())) if len(events) else (0, 0))
-    return windows_of(events, communicates, np.array([start], np.int64), np.array([end], np.int64))[0]
+    return split_windows(events, communicates, np.array([start], np.int64), np.array([end], np.int64))[0]
 
 
-def windows_of(events: DeviceEvents, communicates: NDArray[np.bool_], since: Column, until: Column) -> list[Window]:
+def split_windows(events: DeviceEvents, communicates: NDArray[np.bool_], since: Column, until: Column) -> list[Window]:
     """The windows of ``events`` from each of ``since`` to its ``until``."""
-    table = by_states(events.start, events.end, classes(events, communicates), since, until).tolist()
+    table = time_by_states(events.start, events.end, classify_events(events, communicates), since, until).tolist()
     return [
         Window(
             start=start,
@@ -125,13 +125,13 @@ def windows_of(events: DeviceEvents, communicates: NDArray[np.bool_], since: Col
     ]
 
 
-def classes(events: DeviceEvents, communicates: NDArray[np.bool_]) -> Column:
+def classify_events(events: DeviceEvents, communicates: NDArray[np.bool_]) -> Column:
     """COMPUTE, COMMUNICATION or COPY for each event; ``communicates`` is a mask over the events."""
     kernels = events.kind == KERNEL
     return np.where(kernels, np.where(communicates, COMMUNICATION, COMPUTE), COPY)
 
 
-def step_marks(trace: Trace) -> list[tuple[int, int, int]]:
+def find_step_marks(trace: Trace) -> list[tuple[int, int, int]]:
     """The profiler's steps on the host as (number, start, end), by start; a step marked twice counts once."""
     numbers = {i: int(n.split("#", 1)[1]) for i, n in enumerate(trace.names) if _is_step(n)}
     marks = trace.marks
@@ -145,7 +145,7 @@ def _is_step(name: str) -> bool:
     return digits != name and digits.isdecimal() and len(digits) < 18
 
 
-def step_of(trace: Trace, marks: list[tuple[int, int, int]]) -> Column:
+def assign_steps(trace: Trace, marks: list[tuple[int, int, int]]) -> Column:
     """For each device event the index of the step in which the host launched it, NONE where it is linked to none."""
     found = np.full(len(trace.events), NONE, np.int64)
     linked = trace.events.launch >= 0
@@ -160,7 +160,7 @@ def step_of(trace: Trace, marks: list[tuple[int, int, int]]) -> Column:
     return found
 
 
-def kept(trace: Trace, policy: Policy, step: Column, last: int) -> NDArray[np.bool_]:
+def choose_events(trace: Trace, policy: Policy, step: Column, last: int) -> NDArray[np.bool_]:
     """Which device events the policy counts; ``last`` is the index of the last step marked, whether or not it launched anything."""
     keep = np.ones(len(trace.events), bool)
     if policy.unlinked == "drop":

@@ -29,7 +29,7 @@ from ironlaw.measure.communication.patterns import OWN, Pattern, function_of, re
 from ironlaw.measure.communication.ranks import align
 from ironlaw.measure.events import KERNEL, MEMCPY, NONE, DeviceEvents, Message, Shape, Spans, Trace
 from ironlaw.measure.read.chrome import read_chrome
-from ironlaw.measure.window import window_of
+from ironlaw.measure.window import split_window
 
 MEASURED = paths.DATA / "measured"
 KERNELS, OPERATORS = read_patterns(OWN)
@@ -748,7 +748,7 @@ def test_exposed_parts_sum_to_the_exposed_communication_of_every_rank(jobs, coun
     found = align(traces, None, masks)
     for i, total in enumerate(found.totals):
         keep = masks[i] if masks else np.ones(len(traces[i].events), bool)
-        window = window_of(traces[i].events.rows(keep), classify(traces[i]).mask[keep])
+        window = split_window(traces[i].events.rows(keep), classify(traces[i]).mask[keep])
         assert total.exposed_transfer + total.exposed_wait + total.exposed_unmatched == window.exposed_comm
         assert min(total.exposed_transfer, total.exposed_wait, total.exposed_unmatched) >= 0
     assert all(m.transfer >= 0 and min(m.waits) >= 0 for m in found.meetings)

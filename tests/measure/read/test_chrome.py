@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import paths
 from ironlaw.errors import InputError, IronlawError
 from ironlaw.measure.events import NONE, Spans
-from ironlaw.measure.idle import idle_of
+from ironlaw.measure.idle import explain_idle
 from ironlaw.measure.read import chrome, json_stream
 from ironlaw.measure.read.chrome import nanoseconds, read_chrome
 from ironlaw.measure.read.json_stream import EventStream
-from ironlaw.measure.window import Policy, kept, step_marks, step_of, window_of
+from ironlaw.measure.window import Policy, assign_steps, choose_events, find_step_marks, split_window
 
 DATA = paths.DATA / "measured"
 REAL = gzip.decompress((DATA / "hta_mi250_minitoy.json.gz").read_bytes())
@@ -214,7 +214,7 @@ class TestReading:
         found = [e for e in json.loads(REAL, parse_float=Decimal)["traceEvents"] if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
         expected = sorted((int(e["ts"] * 1000), int((e["ts"] + e["dur"]) * 1000)) for e in found)
         assert list(zip(trace.events.start.tolist(), trace.events.end.tolist(), strict=True)) == expected
-        assert len(step_marks(trace)) == 2
+        assert len(find_step_marks(trace)) == 2
         calls = {
             e["args"]["correlation"]: int(e["ts"] * 1000)
             for e in json.loads(REAL, parse_float=Decimal)["traceEvents"]
@@ -339,11 +339,11 @@ def whatever_is_read(path):
         assert "\n" not in str(error)
         return None
     for trace in traces:
-        marks = step_marks(trace)
-        step = step_of(trace, marks)
+        marks = find_step_marks(trace)
+        step = assign_steps(trace, marks)
         for policy in (Policy(), Policy("drop", "drop")):
-            keep = kept(trace, policy, step, len(marks) - 1)
-            window = window_of(trace.events.rows(keep), np.zeros(int(keep.sum()), bool))
+            keep = choose_events(trace, policy, step, len(marks) - 1)
+            window = split_window(trace.events.rows(keep), np.zeros(int(keep.sum()), bool))
             assert window.busy + window.idle == window.wall
     return traces
 
@@ -476,7 +476,7 @@ class TestHostile:
             events += [call % (i, 100 * i + 60, i), run % (100 * i + 65, i)]
         (trace,) = read(tmp_path, trace_of(*events))
         with budget(5):
-            found = idle_of(trace, trace.events)
+            found = explain_idle(trace, trace.events)
         assert found.total == 2999 * 50_000
         assert found.by_reason["launch latency"] == 2999 * 5_000
         assert sum(found.by_reason[r] for r in ("host launch", "unknown")) == 2999 * 45_000

@@ -26,7 +26,7 @@ from ironlaw.measure.read import memory_timeline, pickles, snapshot
 from ironlaw.measure.read.memory_timeline import read_levels, read_timeline
 from ironlaw.measure.read.pickles import load_plain
 from ironlaw.measure.read.snapshot import EARLIER, NO_STACK, read_snapshot
-from ironlaw.measure.versus.memory import memory_compare
+from ironlaw.measure.versus.memory import compare_memory
 from made_snapshots import IN_FORWARD, IN_STEP, MIB, MODEL, TRAIN, A, B, block, entry, segment, worked
 
 DATA = paths.DATA / "measured"
@@ -466,7 +466,7 @@ def guess():
 
 
 def test_a_snapshot_against_the_estimate(tmp_path, guess):
-    rows = {r.term: r for r in memory_compare(read_snapshot(put(tmp_path / "a", worked())), guess)}
+    rows = {r.term: r for r in compare_memory(read_snapshot(put(tmp_path / "a", worked())), guess)}
     tree = guess.groups[0].memory.tree
     assert rows["allocated"].measured == 20776608 and rows["reserved"].measured == 24 * MIB
     assert rows["allocator slack"].measured == 24 * MIB - 20776608
@@ -480,13 +480,13 @@ def test_a_snapshot_against_the_estimate(tmp_path, guess):
 
 def test_without_a_trace_the_note_says_it_is_no_peak(tmp_path, guess):
     tree = worked() | {"device_traces": []}
-    row = memory_compare(read_snapshot(put(tmp_path / "a", tree)), guess)[0]
+    row = compare_memory(read_snapshot(put(tmp_path / "a", tree)), guess)[0]
     assert row.measured == 16 * MIB and "not the peak" in row.note
 
 
 def test_a_timeline_against_the_estimate_sums_on_both_sides(guess):
     timeline = read_timeline(DATA / "memory_timeline.raw.gz")
-    rows = memory_compare(None, guess, timeline)
+    rows = compare_memory(None, guess, timeline)
     total = rows[-1]
     assert total.term == "tensors" and total.measured == timeline.peak == sum(r.measured for r in rows[:-1])
     assert math.fsum(r.predicted for r in rows[:-1]) == pytest.approx(total.predicted, rel=1e-12)
@@ -497,4 +497,4 @@ def test_a_plan_that_cannot_run_is_not_compared(tmp_path):
     bad = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, global_batch_size=64, tp=8, micro_batch_size=7)
     assert not bad.legal[0]
     with pytest.raises(QuestionError, match="cannot run"):
-        memory_compare(None, bad)
+        compare_memory(None, bad)

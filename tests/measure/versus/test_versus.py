@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import ironlaw
 from ironlaw.errors import InputError, IronlawError, PlanError, QuestionError
 from ironlaw.measure.read.toml import shipped
-from ironlaw.measure.versus.compare import UNEXPLAINED, Measured, compare, entries_of, parts
-from ironlaw.measure.versus.predicted import SCHEMA, estimate_of, predicted_of, prediction, read_predicted
+from ironlaw.measure.versus.compare import UNEXPLAINED, Measured, compare, find_entries, known_parts
+from ironlaw.measure.versus.predicted import SCHEMA, load_prediction, read_estimate, read_saved_estimate, run_estimate
 
 SHAPE = {
     "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 5632,
@@ -135,7 +135,7 @@ def test_the_table_is_whole():
     table = shipped("terms.toml")
     assert len({row["part"] for row in table["row"].values()}) == len(table["row"])
     for term in table["term"]:
-        assert set(term["parts"]) <= set(parts()), term
+        assert set(term["parts"]) <= set(known_parts()), term
         assert math.fsum(term.get("shares", [1.0])) == pytest.approx(1.0, abs=1e-15)
         assert len(term.get("shares", term["parts"])) == len(term["parts"])
         assert len(term["parts"]) == 1 or len(term["why"]) > 20, term["name"]
@@ -144,7 +144,7 @@ def test_the_table_is_whole():
 def test_parts_are_the_reasons_of_idle_time():
     from ironlaw.measure.idle import REASONS
 
-    assert {f"idle: {reason}" for reason in REASONS} == {part for part in parts() if part.startswith("idle")}
+    assert {f"idle: {reason}" for reason in REASONS} == {part for part in known_parts() if part.startswith("idle")}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -152,11 +152,11 @@ def test_every_leaf_has_one_place_and_all_of_them_sum_to_the_step(case, rows, sa
     row = rows(case)
     for name, _ in leaves(row["step"]["tree"]):
         if any(name == n and s for n, s in leaves(row["step"]["tree"])):
-            assert len(entries_of(name, row["plan"])) == 1, name
+            assert len(find_entries(name, row["plan"])) == 1, name
     found = as_the_table_says(row)
     assert math.fsum(found.values()) == pytest.approx(row["step"]["seconds"], rel=1e-9)
     row["memory"]["fits"] = True  # the time of a plan is asked here, not whether memory holds it
-    made = compare(measured(found), read_predicted(saved(row, "case.json")))
+    made = compare(measured(found), read_saved_estimate(saved(row, "case.json")))
     assert math.fsum(r.predicted for r in made.rows) == pytest.approx(row["step"]["seconds"], rel=1e-9)
     assert max(abs(r.share) for r in made.rows) < 1e-9
     assert made.sentence == "as long as predicted"
@@ -206,7 +206,7 @@ def test_every_name_written_in_the_code_has_a_place():
     for name in found - SUMMED:
         for zero in (0, 1, 2, 3):
             for sp in (True, False):
-                assert len(entries_of(name, {"zero": zero, "sp": sp})) == 1, f"{name!r} is not in measure/data/terms.toml"
+                assert len(find_entries(name, {"zero": zero, "sp": sp})) == 1, f"{name!r} is not in measure/data/terms.toml"
 
 
 # known changes
@@ -288,7 +288,7 @@ def test_what_has_no_name_is_unexplained_with_what_it_was(rows):
 def test_rows_close_whatever_was_measured(data):
     case = data.draw(st.sampled_from(["dense", "fully sharded", "mixture"]))
     predicted = _kept(case)
-    values = data.draw(st.dictionaries(st.sampled_from(parts()), st.floats(0.0, 10.0), min_size=1))
+    values = data.draw(st.dictionaries(st.sampled_from(known_parts()), st.floats(0.0, 10.0), min_size=1))
     hidden = data.draw(st.floats(0.001, 1.0))  # of the step in no part: it must not be lost
     made = compare(Measured(sum(values.values()) + hidden, values), predicted)
     assert math.fsum(r.difference for r in made.rows) == pytest.approx(made.difference, rel=1e-12, abs=1e-12)
@@ -304,7 +304,7 @@ _PREDICTED: dict = {}
 
 def _kept(case):
     if case not in _PREDICTED:
-        _PREDICTED[case] = predicted_of(ironlaw.estimate(**CASES[case]))
+        _PREDICTED[case] = read_estimate(ironlaw.estimate(**CASES[case]))
     return _PREDICTED[case]
 
 
@@ -357,7 +357,7 @@ def test_utilisation_of_three_megatron_logs_on_v100(layers, hidden, asked, step,
         "gated_mlp": False, "tie_word_embeddings": True,
     }  # fmt: skip
     asked = {"on": "v100-sxm-32gb", "tp": 4, "zero": 0, "seq_len": 1024, "recompute": "full", "sp": False, "vpp": 1, **asked}
-    predicted = prediction({"model": model, "framework": "megatron", "precision": "fp16", "flash_attention": "off", **asked})
+    predicted = load_prediction({"model": model, "framework": "megatron", "precision": "fp16", "flash_attention": "off", **asked})
     found = compare(Measured(step, {}), predicted).data()["comparison"]["utilisation"]
     assert found["mfu"]["measured"] * 125 == pytest.approx(model_rate, abs=0.011)
     assert found["hfu"]["measured"] * 125 == pytest.approx(hardware_rate, abs=0.011)
@@ -423,15 +423,15 @@ def test_parts_have_known_names():
 
 def test_a_saved_estimate_says_what_the_estimate_says(saved, rows):
     assert rows("dense")["schema_version"] == SCHEMA
-    live, read = predicted_of(ironlaw.estimate(**DENSE)), read_predicted(saved())
+    live, read = read_estimate(ironlaw.estimate(**DENSE)), read_saved_estimate(saved())
     assert (read.seconds, read.leaves, read.band, read.rates, read.plan) == (live.seconds, live.leaves, live.band, live.rates, live.plan)
     packed = saved(name="packed.json", text=gzip.compress(json.dumps(rows("dense")).encode()))
-    assert read_predicted(packed).seconds == live.seconds
+    assert read_saved_estimate(packed).seconds == live.seconds
 
 
 def test_an_explained_estimate_is_read(saved):
     data = ironlaw.estimate(**DENSE).row(0, explain=True)
-    assert read_predicted(saved(data, "explained.json")).seconds == data["step"]["seconds"]
+    assert read_saved_estimate(saved(data, "explained.json")).seconds == data["step"]["seconds"]
 
 
 def changed(row, **fields):
@@ -472,7 +472,7 @@ def changed(row, **fields):
 def test_a_saved_estimate_that_is_none_is_refused(fields, word, saved, rows):
     path = saved(changed(rows("dense"), **fields), "changed.json")
     with pytest.raises(InputError, match=word) as raised:
-        compare(Measured(1.0, {"gemm": 1.0}), read_predicted(path))
+        compare(Measured(1.0, {"gemm": 1.0}), read_saved_estimate(path))
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -498,7 +498,7 @@ def test_a_saved_estimate_that_is_none_is_refused(fields, word, saved, rows):
 )
 def test_a_file_that_is_no_estimate_is_refused(text, word, saved):
     with pytest.raises(InputError, match=word):
-        read_predicted(saved(name="hostile.json", text=text))
+        read_saved_estimate(saved(name="hostile.json", text=text))
 
 
 def test_a_tree_without_end_is_refused(saved, rows):
@@ -508,11 +508,11 @@ def test_a_tree_without_end_is_refused(saved, rows):
         node["parts"] = [{"name": "deeper", "value": 1.0, "parts": []}]
         node = node["parts"][0]
     with pytest.raises(InputError, match="larger than any estimate"):
-        read_predicted(saved(row, "deep.json"))
+        read_saved_estimate(saved(row, "deep.json"))
     row = rows("dense")
     row["step"]["tree"]["parts"] = [{"name": "norms", "value": 0.0, "parts": []}] * 30_000
     with pytest.raises(InputError, match="larger than any estimate"):
-        read_predicted(saved(row, "wide.json"))
+        read_saved_estimate(saved(row, "wide.json"))
 
 
 def test_a_term_nobody_knows_is_refused(saved, rows):
@@ -520,7 +520,7 @@ def test_a_term_nobody_knows_is_refused(saved, rows):
     optimizer = next(p for p in row["step"]["tree"]["parts"] if p["name"] == "optimizer")
     optimizer["name"] = "magic"
     with pytest.raises(InputError, match="'magic', which no trace is known to show"):
-        compare(Measured(1.0, {"gemm": 1.0}), read_predicted(saved(row, "magic.json")))
+        compare(Measured(1.0, {"gemm": 1.0}), read_saved_estimate(saved(row, "magic.json")))
 
 
 _ANY = st.recursive(
@@ -549,7 +549,7 @@ def test_no_change_of_a_file_raises_anything_else(data, tmp_path, rows):
     path = tmp_path / "estimate.json"
     path.write_text(json.dumps(row), encoding="utf-8")
     try:
-        made = compare(Measured(1.0, {"gemm": 0.5, "idle: unknown": 0.5}), read_predicted(path))
+        made = compare(Measured(1.0, {"gemm": 0.5, "idle: unknown": 0.5}), read_saved_estimate(path))
         json.dumps(made.data(), allow_nan=False)
     except InputError as error:
         assert "\n" not in str(error)
@@ -560,12 +560,12 @@ def test_no_change_of_a_file_raises_anything_else(data, tmp_path, rows):
 
 def test_options_are_those_of_estimate():
     options = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": "64", "tp": "2", "pp": "4", "zero": "1", "micro_batch_size": "1"}
-    assert estimate_of(options).step_seconds[0] == ironlaw.estimate(**options).step_seconds[0]
-    found = prediction({**options, "vpp": None})
+    assert run_estimate(options).step_seconds[0] == ironlaw.estimate(**options).step_seconds[0]
+    found = load_prediction({**options, "vpp": None})
     assert found is not None
     assert found.seconds == ironlaw.estimate(**options).step_seconds[0]
-    assert prediction({}) is None
-    assert prediction({"model": None}) is None
+    assert load_prediction({}) is None
+    assert load_prediction({"model": None}) is None
 
 
 @pytest.mark.parametrize(
@@ -580,18 +580,18 @@ def test_options_are_those_of_estimate():
 )
 def test_options_no_run_can_have_are_refused(options, error, word):
     with pytest.raises(error, match=word):
-        prediction(options)
+        load_prediction(options)
 
 
 def test_a_saved_estimate_and_options_contradict(saved):
     path = saved()
-    assert prediction({}, path).seconds == _kept("dense").seconds
+    assert load_prediction({}, path).seconds == _kept("dense").seconds
     with pytest.raises(QuestionError, match="--model, --micro-batch-size, not both"):
-        prediction({"model": "llama-3-8b", "micro_batch_size": 1}, path)
+        load_prediction({"model": "llama-3-8b", "micro_batch_size": 1}, path)
 
 
 def test_a_run_that_ran_is_compared_even_where_the_estimate_says_it_cannot_fit():
-    predicted = prediction({"model": "llama-3-70b", "on": "h100-sxm", "gpus": 8, "tp": 8, "recompute": "none"})
+    predicted = load_prediction({"model": "llama-3-70b", "on": "h100-sxm", "gpus": 8, "tp": 8, "recompute": "none"})
     assert predicted is not None
     found = compare(Measured(predicted.seconds, {}, device="h100-sxm", world_size=8), predicted)
     assert any("the run ran" in line for line in found.warnings)

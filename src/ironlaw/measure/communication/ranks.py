@@ -22,7 +22,7 @@ from ironlaw.measure.communication.matching import Matched, Table, Times, match,
 from ironlaw.measure.communication.meetings import Meeting, by_size, meetings_of
 from ironlaw.measure.events import DeviceEvents, Trace
 from ironlaw.measure.intervals import Instants, union
-from ironlaw.measure.window import COMMUNICATION, COMPUTE, COPY, by_state, classes, window_of, windows_of
+from ironlaw.measure.window import COMMUNICATION, COMPUTE, COPY, classify_events, split_window, split_windows, time_by_state
 
 SAME_CLOCK = 10_000  # [ns] ends of one collective on one clock lie a few microseconds apart: less is no offset
 _RESIDUAL = 100_000  # [ns] ends that lie further apart after alignment are worth a warning
@@ -291,12 +291,12 @@ def _unpaired(alone: dict[int, int], loose: dict[int, list[Collective]], paired:
 
 def _total(rank: int, column: int, trace: Trace, classified: Classified, counted: Mask, times: Table, joint: Mask, clock: int) -> RankTotal:
     events, mask, spins = trace.events.rows(counted), classified.mask[counted], classified.waits[counted]
-    window = window_of(events, mask)
+    window = split_window(events, mask)
     mine = times.here[:, column]
     late = mine & (times.late == column) & joint
     begin, finish, middle = (t[mine, column] - clock for t in (times.start, times.end, times.cut))
     waiting = np.concatenate([begin, events.start[spins]]), np.concatenate([middle, events.end[spins]])
-    exposed_transfer, exposed_wait = _exposed(events.start, events.end, classes(events, mask), waiting, (middle, finish))
+    exposed_transfer, exposed_wait = _exposed(events.start, events.end, classify_events(events, mask), waiting, (middle, finish))
     return RankTotal(
         rank=rank,
         span=window.wall,
@@ -319,7 +319,7 @@ def _total(rank: int, column: int, trace: Trace, classified: Classified, counted
 def _doing(trace: Trace, events: DeviceEvents, communicates: Mask, when: Instants) -> dict[str, int]:
     """What a rank did while it was waited for; what lies before its trace is not known."""
     begin = _begins(trace)
-    seen = windows_of(events, communicates, np.maximum(when.start, begin), np.maximum(when.end, begin))
+    seen = split_windows(events, communicates, np.maximum(when.start, begin), np.maximum(when.end, begin))
     return {
         "compute": sum(w.compute for w in seen),
         "communication": sum(w.exposed_comm for w in seen),
@@ -343,5 +343,5 @@ def _exposed(start: Times, end: Times, bits: Times, waits: tuple[Times, Times], 
     starts = np.concatenate([start[compute], transfers[0], waits[0]])
     ends = np.concatenate([end[compute], transfers[1], waits[1]])
     kinds = np.repeat([COMPUTE, COMMUNICATION, COPY], [int(compute.sum()), len(transfers[0]), len(waits[0])])
-    state = by_state(starts, ends, kinds)
+    state = time_by_state(starts, ends, kinds)
     return int(state[2] + state[6]), int(state[4])

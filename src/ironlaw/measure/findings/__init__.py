@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ironlaw.measure.communication.ranks import Ranks
     from ironlaw.measure.logs.reading import LogReading
     from ironlaw.measure.profile import Profile
-    from ironlaw.measure.profiler_cost import Overhead
+    from ironlaw.measure.profiler_cost import ProfilerCost
     from ironlaw.measure.read.snapshot import Snapshot
 
 FINDINGS = {
@@ -44,10 +44,10 @@ def findings_of(
     ranks: Ranks | None,
     logs: Sequence[LogReading],
     snapshots: Sequence[Snapshot],
-    overheads: Sequence[Overhead] = (),
+    profiler_costs: Sequence[ProfilerCost] = (),
 ) -> tuple[Finding, ...]:
     """All findings, the one that loses most seconds first; those without seconds last."""
-    facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots), tuple(overheads))
+    facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots), tuple(profiler_costs))
     found = [finding for name, look in FINDINGS.items() for finding in look(name, facts)]
     found += [finding for name in OF_LOGS for finding in from_logs.of_logs(name, facts)]
     return tuple(sorted(found, key=lambda f: -(f.seconds_lost or 0.0)))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ironlaw.measure.communication.ranks import Ranks
     from ironlaw.measure.logs.reading import LogReading
     from ironlaw.measure.profile import Profile
-    from ironlaw.measure.profiler_cost import Overhead
+    from ironlaw.measure.profiler_cost import ProfilerCost
     from ironlaw.measure.read.snapshot import Snapshot
 
 WORTH = 0.02  # of the window: steps of one run differ by as much, so that nobody could see less go
@@ -24,7 +24,7 @@ class Facts:
     ranks: Ranks | None
     logs: tuple[LogReading, ...]
     snapshots: tuple[Snapshot, ...]
-    overheads: tuple[Overhead, ...] = ()  # one a profile, or none where the untraced step is not known
+    profiler_costs: tuple[ProfilerCost, ...] = ()  # one a profile, or none where the untraced step is not known
 
 
 @dataclass(frozen=True)

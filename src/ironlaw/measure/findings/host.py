@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ironlaw.measure.events import Column
 from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
-from ironlaw.measure.idle import ALLOCATING, ARRIVING, LAUNCHING, LOADING, WAITING, host_calls, name_rows
+from ironlaw.measure.idle import ALLOCATING, ARRIVING, LAUNCHING, LOADING, WAITING, find_names, host_calls
 from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def starved_loader(name: str, facts: Facts) -> Iterator[Finding]:
         lost = p.idle.by_reason[LOADING]
         if lost <= WORTH * p.window.wall:
             continue
-        loads = name_rows(p.trace, host_calls()[LOADING])
+        loads = find_names(p.trace, host_calls()[LOADING])
         spans = [s.rows(np.isin(s.name, loads)) for s in (p.trace.marks, p.trace.operators)]
         fetching = union(np.concatenate([s.start for s in spans]), np.concatenate([s.end for s in spans])).length
         fetches = max(len(s) for s in spans)  # old traces hold a fetch as both
@@ -94,7 +94,7 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
         if not len(rows):
             continue
         calls = p.trace.launches.rows(rows)
-        time, frees = int((calls.end - calls.start).sum()), int(np.isin(calls.name, name_rows(p.trace, FREES)).sum())
+        time, frees = int((calls.end - calls.start).sum()), int(np.isin(calls.name, find_names(p.trace, FREES)).sum())
         lost = (p.idle.when.get(ALLOCATING, NOTHING) & Instants(np.array([since]), np.array([p.window.end]))).length
         yield Finding(
             name,
@@ -127,7 +127,7 @@ def _after_a_wait(p: Profile) -> tuple[Column, Instants]:
     """
     launches = p.trace.launches
     feeds = np.unique(launches.thread[p.events.launch[p.events.launch >= 0]]) if len(launches) else launches.thread
-    chosen = np.isin(launches.name, name_rows(p.trace, host_calls()[WAITING])) & np.isin(launches.thread, feeds)
+    chosen = np.isin(launches.name, find_names(p.trace, host_calls()[WAITING])) & np.isin(launches.thread, feeds)
     rows = np.flatnonzero(chosen & _in_steps(p, launches.start))
     idle = gaps(union(p.events.start, p.events.end))
     if not len(rows) or not len(idle.start):
@@ -148,7 +148,7 @@ def _driver_memory_calls(p: Profile) -> tuple[Column, int, int]:
     it is churn only where memory is given back as well.
     """
     launches = p.trace.launches
-    named = [i for i in name_rows(p.trace, host_calls()[ALLOCATING]).tolist() if not p.trace.text(i).endswith(ASYNCHRONOUS)]
+    named = [i for i in find_names(p.trace, host_calls()[ALLOCATING]).tolist() if not p.trace.text(i).endswith(ASYNCHRONOUS)]
     rows = np.flatnonzero(np.isin(launches.name, named))
     begins = np.array(sorted(s.host_start for s in p.steps), np.int64)
     if len(begins) >= 2:
@@ -156,7 +156,7 @@ def _driver_memory_calls(p: Profile) -> tuple[Column, int, int]:
         rows = rows[launches.start[rows] >= since]
         each = np.bincount(np.searchsorted(begins, launches.start[rows], "right"), minlength=len(begins) + 1)[2:]
         return (rows if (each >= CHURN).mean() > MOSTLY else rows[:0]), since, len(each)
-    frees = np.isin(launches.name[rows], name_rows(p.trace, FREES)).sum()
+    frees = np.isin(launches.name[rows], find_names(p.trace, FREES)).sum()
     return (rows if frees >= CHURN and len(rows) - frees >= CHURN else rows[:0]), p.window.start, 1
 
 

@@ -102,7 +102,7 @@ def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
         if len(small) < MANY * steps:
             continue
         chosen = np.isin(p.rows, [c.row for c in small])
-        exposed = (p.ran(chosen) - p.ran(p.classes == COMPUTE)).length
+        exposed = (p.ran(chosen) - p.ran(p.event_classes == COMPUTE)).length
         latencies = [_latency(c, link) for c in small]
         latency = sum(latencies) if all(latencies) else None
         lost = exposed if latency is None else min(float(exposed), latency)
@@ -167,7 +167,7 @@ def pageable_copies(name: str, facts: Facts) -> Iterator[Finding]:
     for p in facts.profiles:
         pageable = [i for i, n in enumerate(p.trace.names) if "Pageable" in n]
         chosen = (p.events.kind == MEMCPY) & np.isin(p.events.name, pageable)
-        lost = (p.ran(chosen) - p.ran((p.classes == COMPUTE) | (p.classes == COMMUNICATION))).length
+        lost = (p.ran(chosen) - p.ran((p.event_classes == COMPUTE) | (p.event_classes == COMMUNICATION))).length
         if lost <= WORTH * p.window.wall:
             continue
         sizes = p.events.size[chosen]

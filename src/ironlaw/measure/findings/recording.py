@@ -9,9 +9,9 @@ import numpy as np
 
 from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
 from ironlaw.measure.findings.host import BOUND
-from ironlaw.measure.idle import LAUNCHING, name_rows
+from ironlaw.measure.idle import LAUNCHING, find_names
 from ironlaw.measure.intervals import Instants, gaps, union
-from ironlaw.measure.profiler_cost import REFUSE, WARN, Overhead
+from ironlaw.measure.profiler_cost import REFUSE, WARN, ProfilerCost
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
@@ -44,12 +44,12 @@ def warm_up_steps(name: str, facts: Facts) -> Iterator[Finding]:
 def profiler_overhead(name: str, facts: Facts) -> Iterator[Finding]:
     """The profiler itself cost time, which makes every trace look bound by the host."""
     for i, p in enumerate(facts.profiles):
-        found = _measured(name, p, facts.overheads[i]) if facts.overheads else _seen(name, p)
+        found = _measured(name, p, facts.profiler_costs[i]) if facts.profiler_costs else _seen(name, p)
         if found is not None:
             yield found
 
 
-def _measured(name: str, p: Profile, cost: Overhead) -> Finding | None:
+def _measured(name: str, p: Profile, cost: ProfilerCost) -> Finding | None:
     """Against the step time without a profiler."""
     if cost.ratio <= WARN:
         return None
@@ -67,7 +67,7 @@ def _measured(name: str, p: Profile, cost: Overhead) -> Finding | None:
 def _seen(name: str, p: Profile) -> Finding | None:
     """From what the trace shows alone: idle time while the profiler worked, or options that slow a host that is waited for."""
     marks = p.trace.marks
-    own = np.isin(marks.name, name_rows(p.trace, OWN))
+    own = np.isin(marks.name, find_names(p.trace, OWN))
     worked = union(marks.start[own], marks.end[own])
     idle = gaps(union(p.events.start, p.events.end))
     lost = (worked & idle & Instants(np.array([p.window.start]), np.array([p.window.end]))).length

@@ -96,7 +96,7 @@ def link(trace: Trace) -> Linked:
 def operator_of(trace: Trace) -> Column:
     """The operator of each device event: by external id where that was running at the launch, else the innermost one around the launch.
 
-    Some profilers number kernels and operators apart, and an id may name an annotation: what did not run then is not believed.
+    Some profilers number kernels and operators apart, and an id may name an annotation: what did not run then is not refuse_dispatch.
     """
     events, operators, launches = trace.events, trace.operators, trace.launches
     found = np.full(len(events), NONE, np.int64)

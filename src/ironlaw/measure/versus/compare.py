@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import InputError, QuestionError
 from ironlaw.measure.read.toml import shipped
-from ironlaw.measure.versus.predicted import Predicted, predicted_of
+from ironlaw.measure.versus.predicted import Predicted, read_estimate
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
@@ -48,16 +48,16 @@ class Measured:
     rank: int | None = None  # which of the job's ranks this is
 
     @property
-    def computing(self) -> float:
+    def compute_seconds(self) -> float:
         """Seconds in kernels that compute."""
-        return sum(seconds for part, seconds in self.parts.items() if computes(part))
+        return sum(seconds for part, seconds in self.parts.items() if is_compute(part))
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.step_seconds) and self.step_seconds > 0):
             raise QuestionError(f"the measured step takes {self.step_seconds} s, must be more than 0: nothing to compare")
         for name, value in self.parts.items():
-            if name not in parts():
-                raise ValueError(f"{name!r} is no part of a measured step; known: {', '.join(parts())}")
+            if name not in known_parts():
+                raise ValueError(f"{name!r} is no part of a measured step; known: {', '.join(known_parts())}")
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name!r} takes {value} s")
 
@@ -127,7 +127,7 @@ class Comparison:
                 "model": plan["model"],
                 "accelerator": plan["accelerator"],
                 "recompute": {"measured_seconds": self.measured.recompute_seconds, "predicted_seconds": self.predicted.recompute_seconds},
-                "utilisation": utilisation(self.measured, self.predicted),
+                "utilisation": compare_utilisation(self.measured, self.predicted),
                 "warnings": list(self.warnings),
             },
         }
@@ -135,13 +135,12 @@ class Comparison:
 
 def compare(measured: Measured, estimate: Estimate | Predicted) -> Comparison:
     """The measured step against the estimate of the same run, term by term, ranked by how much of the difference each makes."""
-    from ironlaw.measure.versus.same_run import warnings
+    from ironlaw.measure.versus.same_run import find_mismatches
 
-    predicted = estimate if isinstance(estimate, Predicted) else predicted_of(estimate)
+    predicted = estimate if isinstance(estimate, Predicted) else read_estimate(estimate)
     rows = _rows(measured, predicted) if measured.parts else ()
-    return Comparison(
-        measured, predicted, rows, sentence(measured, predicted, rows), tuple(warnings(measured, predicted, computing(predicted)))
-    )
+    mismatches = find_mismatches(measured, predicted, predicted_compute_seconds(predicted))
+    return Comparison(measured, predicted, rows, describe(measured, predicted, rows), tuple(mismatches))
 
 
 # the table of terms
@@ -165,7 +164,7 @@ class Entry:
 
 
 @cache
-def table() -> tuple[dict[str, tuple[str, bool]], tuple[Entry, ...]]:
+def term_table() -> tuple[dict[str, tuple[str, bool]], tuple[Entry, ...]]:
     """Rows by part, as (name, whether nobody knows what it is), and the entries of terms."""
     found = shipped("terms.toml")
     rows = {row["part"]: (name, row.get("nobody", False)) for name, row in found["row"].items()}
@@ -177,28 +176,28 @@ def table() -> tuple[dict[str, tuple[str, bool]], tuple[Entry, ...]]:
     return rows, tuple(entries)
 
 
-def parts() -> tuple[str, ...]:
+def known_parts() -> tuple[str, ...]:
     """The parts a measured step may have."""
-    return tuple(table()[0])
+    return tuple(term_table()[0])
 
 
-def computes(part: str) -> bool:
+def is_compute(part: str) -> bool:
     """Whether this part of a measured step is time in kernels that compute."""
     return not part.startswith(("exposed ", "idle: "))
 
 
-def computing(predicted: Predicted) -> float:
+def predicted_compute_seconds(predicted: Predicted) -> float:
     """Seconds of the estimate's step in kernels that compute."""
-    return math.fsum(s for name, s in predicted.leaves.items() if s and computes(_entry(name, predicted).parts[0]))
+    return math.fsum(s for name, s in predicted.leaves.items() if s and is_compute(_find_entry(name, predicted).parts[0]))
 
 
-def entries_of(name: str, plan: Mapping[str, Any]) -> list[Entry]:
+def find_entries(name: str, plan: Mapping[str, Any]) -> list[Entry]:
     """The entries that a leaf of this name fits under this plan: one, unless the table is wrong or the leaf unknown."""
-    return [entry for entry in table()[1] if entry.fits(name, plan)]
+    return [entry for entry in term_table()[1] if entry.fits(name, plan)]
 
 
-def _entry(name: str, predicted: Predicted) -> Entry:
-    found = entries_of(name, predicted.plan)
+def _find_entry(name: str, predicted: Predicted) -> Entry:
+    found = find_entries(name, predicted.plan)
     if not found:
         raise InputError(f"{predicted.where}: the step has a term {name!r}, which no trace is known to show; estimate it with this version")
     return found[0]
@@ -216,7 +215,7 @@ def book(terms: Sequence[tuple[str, float, Entry]], measured: Mapping[str, float
     Terms with one place are booked there. Those with several are booked first by their shares as far as there is room (more was measured
     than is booked), all of them; then their rest wherever room is left; and what has no room anywhere by their shares again.
     """
-    booked: Booked = {part: {} for part in parts()}
+    booked: Booked = {part: {} for part in known_parts()}
 
     def put(name: str, entry: Entry, amounts: Sequence[float]) -> float:
         for part, amount in zip(entry.parts, amounts, strict=True):
@@ -262,13 +261,13 @@ def in_proportion(seconds: float, room: Sequence[float]) -> list[float]:
 
 def _rows(measured: Measured, predicted: Predicted) -> tuple[Row, ...]:
     """Every part that was measured or predicted, the largest difference first, and what nobody can name."""
-    terms = [(name, s, _entry(name, predicted)) for name, s in predicted.leaves.items() if s]
+    terms = [(name, s, _find_entry(name, predicted)) for name, s in predicted.leaves.items() if s]
     booked = book(terms, measured.parts)
     expected = {entry.parts[0] for _, _, entry in terms}
     named: list[Row] = []
     unnamed_parts: dict[str, float] = {}
     unnamed_terms: dict[str, float] = {}
-    for part, (row, nobody) in table()[0].items():
+    for part, (row, nobody) in term_table()[0].items():
         seen = measured.parts.get(part, 0.0)
         if nobody and part not in expected:  # nothing is predicted there first of all: a kernel or a gap that has no name
             unnamed_parts |= {part: seen} if seen else {}
@@ -291,7 +290,7 @@ def _row(name: str, seen: float, said: float, step: float, measured: dict[str, f
 # words
 
 
-def sentence(measured: Measured, predicted: Predicted, rows: Sequence[Row]) -> str:
+def describe(measured: Measured, predicted: Predicted, rows: Sequence[Row]) -> str:
     """The comparison in one line: how much slower or faster, and which terms make it."""
     share = measured.step_seconds / predicted.seconds - 1.0
     head = "as long as predicted" if _percent(share) == "0 %" else f"{_percent(share)} {'slower' if share > 0 else 'faster'} than predicted"
@@ -317,19 +316,19 @@ def _percent(share: float) -> str:
     return f"{abs(share) * 100.0:.1f}".removesuffix(".0") + " %"
 
 
-def utilisation(measured: Measured, predicted: Predicted) -> dict[str, Any]:
+def compare_utilisation(measured: Measured, predicted: Predicted) -> dict[str, Any]:
     """MFU and HFU of both, with what they count and what they divide by.
 
     A trace gives one MFU: its attention is causal or it is not, so it stands beside the estimate's that counts alike. Where the trace
     gives none, the measured one is the estimate's FLOPs over the measured step: right if it is the same run, so there is none where the
     device or the number of accelerators is another.
     """
-    from ironlaw.measure.versus.same_run import counted_as, same_work
+    from ironlaw.measure.versus.same_run import matching_mfu, same_work
 
     comparable = same_work(measured, predicted)
     slower = predicted.seconds / measured.step_seconds
     given: dict[str, float | None] = {"mfu": None, "mfu_causal": None, "hfu": measured.hfu}
-    given[counted_as(measured, predicted)] = measured.mfu
+    given[matching_mfu(measured, predicted)] = measured.mfu
     found: dict[str, Any] = {}
     for name, value in given.items():
         said = predicted.rates.get(name)

@@ -50,7 +50,7 @@ class MemoryRow:
         return asdict(self) | {"error": self.error}
 
 
-def memory_compare(snapshot: Snapshot | None, estimate: Estimate, timeline: Timeline | None = None, row: int = 0) -> list[MemoryRow]:
+def compare_memory(snapshot: Snapshot | None, estimate: Estimate, timeline: Timeline | None = None, row: int = 0) -> list[MemoryRow]:
     """Peaks of a snapshot, and of a timeline by category, against row ``row`` of ``estimate``; the fullest device is compared."""
     group, at = estimate.place_of(row)
     if not bool(np.broadcast_to(group.legal, group.index.shape)[at]):

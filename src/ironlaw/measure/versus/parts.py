@@ -7,36 +7,35 @@ from collections.abc import Sequence
 import numpy as np
 
 from ironlaw.measure.events import Column, Shape
-from ironlaw.measure.idle import idle_of
+from ironlaw.measure.idle import explain_idle
 from ironlaw.measure.intervals import union
 from ironlaw.measure.kernels.costs import is_causal
 from ironlaw.measure.kernels.names import UNKNOWN
 from ironlaw.measure.kernels.table import kernel_table
 from ironlaw.measure.kernels.utilisation import mfu_of
 from ironlaw.measure.profile import Profile
-from ironlaw.measure.versus.compare import Measured
-from ironlaw.measure.versus.compare import parts as known_parts
-from ironlaw.measure.window import COMMUNICATION, COMPUTE, window_of
+from ironlaw.measure.versus.compare import Measured, known_parts
+from ironlaw.measure.window import COMMUNICATION, COMPUTE, split_window
 
 CLASSES = {"gemm": "gemm", "attention": "attention", "conv": "convolution", "optimizer": "optimizer", UNKNOWN: "other kernels"}
 NO_SHAPE = Shape(())
 
 
-def measured_of(profile: Profile) -> Measured:
-    """A mean step in seconds by class, over the whole steps of the trace (see `whole_steps`).
+def measure_step(profile: Profile) -> Measured:
+    """A mean step in seconds by class, over the whole steps of the trace (see `find_whole_steps`).
 
     Kernels that ran beside each other share the time in which they did; communication is charged where no compute kernel ran.
     """
-    start, end, steps = whole_steps(profile)
+    start, end, steps = find_whole_steps(profile)
     inside = (profile.events.start < end) & (profile.events.end > start)
-    window = window_of(profile.events, profile.communicates, (start, end))
+    window = split_window(profile.events, profile.communicates, (start, end))
     kernels, idle, used = profile.kernels, profile.idle, profile.utilisation
     if not inside.all():
         counted = np.zeros(len(profile.trace.events), bool)
         counted[profile.rows[inside & ~profile.communicates]] = True
         kernels = tuple(kernel_table(profile.trace, counted, profile.accelerator, profile.folders, profile.names, profile.linked))
         # what begins at the end of the last whole step is what the host was on its way to in the gap before it
-        idle = idle_of(profile.trace, profile.events.rows(inside | (profile.events.start == end)))
+        idle = explain_idle(profile.trace, profile.events.rows(inside | (profile.events.start == end)))
         used = mfu_of(kernels, window.wall, steps, profile.accelerator)
     scale = 1e-9 / steps
     parts: dict[str, float] = {}
@@ -60,7 +59,7 @@ def measured_of(profile: Profile) -> Measured:
         recompute_seconds=again * scale,
         mfu=used.mfu,
         hfu=used.hfu,
-        causal=says_causal(profile),
+        causal=is_attention_causal(profile),
         device=profile.accelerator.name if profile.accelerator else profile.trace.device_name,
         world_size=profile.trace.world_size,
         steps=max(1, sum(step.device is not None for step in profile.steps)),
@@ -68,7 +67,7 @@ def measured_of(profile: Profile) -> Measured:
     )
 
 
-def says_causal(profile: Profile) -> bool | None:
+def is_attention_causal(profile: Profile) -> bool | None:
     """Whether the attention operators say that their mask is causal; None where there are none with sizes."""
     names, operators = profile.trace.names, profile.trace.operators
     attends = [i for i, name in enumerate(names) if is_causal(name, NO_SHAPE) is not None]
@@ -77,7 +76,7 @@ def says_causal(profile: Profile) -> bool | None:
     return any(is_causal(names[n], profile.trace.shapes[s]) for n, s in calls) if calls else None
 
 
-def pace_setter(profiles: Sequence[Profile]) -> Profile:
+def find_pace_setter(profiles: Sequence[Profile]) -> Profile:
     """The rank that waits least for the others: a late rank, or the stage of a pipeline with most to do. Its step is what an estimate is
     of; the other ranks show the same time as waiting in collectives. Of ranks that wait alike, the one with the longest window."""
 
@@ -87,7 +86,7 @@ def pace_setter(profiles: Sequence[Profile]) -> Profile:
     return min(profiles, key=waits)
 
 
-def whole_steps(profile: Profile) -> tuple[int, int, int]:
+def find_whole_steps(profile: Profile) -> tuple[int, int, int]:
     """From where to where [ns] the trace holds whole steps, and how many: from the first kernel of a step to the first of the next.
 
     Of the last step nobody knows when the next would have begun, and n steps have n - 1 gaps between them, so the last one counts only
@@ -101,7 +100,7 @@ def whole_steps(profile: Profile) -> tuple[int, int, int]:
 
 def exposed_by_operation(profile: Profile, span: tuple[int, int] | None = None) -> dict[str, int]:
     """Nanoseconds of exposed communication by operation, in the window or in ``span``; where two overlap, the first in order has them."""
-    kinds = profile.classes
+    kinds = profile.event_classes
     left = profile.ran(kinds == COMMUNICATION) - profile.ran(kinds == COMPUTE)
     if span is not None:
         left = left & union(*(np.array([at], np.int64) for at in span))

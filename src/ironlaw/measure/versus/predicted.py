@@ -23,7 +23,7 @@ LARGEST = 8 << 20  # [B] an estimate with every formula explained takes 0.3 MB
 DEEPEST = 24  # levels of a step tree; the deepest of today's has 7
 MOST_NODES = 20_000
 LONGEST_NAME = 120
-CLOSES = 1e-6  # of the step: how far the sum of its terms may be from it before the file is not believed
+CLOSES = 1e-6  # of the step: how far the sum of its terms may be from it before the file is not refuse_dispatch
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class Predicted:
         return None if rate is None else rate * self.seconds
 
 
-def prediction(options: Mapping[str, Any], against: str | Path | None = None, folders: tuple[str, ...] = ()) -> Predicted | None:
+def load_prediction(options: Mapping[str, Any], against: str | Path | None = None, folders: tuple[str, ...] = ()) -> Predicted | None:
     """What to compare with: the options of an estimate, a saved one, or nothing; both at once contradict each other."""
     given = {name: value for name, value in options.items() if value is not None}
     if against is not None:
         if given:
             named = ", ".join(f"--{name.replace('_', '-')}" for name in list(given)[:4])
             raise QuestionError(f"--against {against} has its own model and plan: give it or {named}, not both")
-        return read_predicted(against)
-    return predicted_of(estimate_of(given, folders)) if given else None
+        return read_saved_estimate(against)
+    return read_estimate(run_estimate(given, folders)) if given else None
 
 
-def estimate_of(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
+def run_estimate(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
     """The estimate of one run, from the same options as ``ironlaw estimate`` takes."""
     from ironlaw.estimate.answer import answer
     from ironlaw.question.options import read_options
@@ -86,13 +86,13 @@ def _one_that_can_be(estimate: Estimate) -> None:
         raise QuestionError("the prediction has no step time: a value is outside the domain of its law; give other options")
 
 
-def predicted_of(estimate: Estimate) -> Predicted:
+def read_estimate(estimate: Estimate) -> Predicted:
     """What an estimate of one row says of its step."""
     _one_that_can_be(estimate)
     return _read(estimate.row(0), "the prediction")
 
 
-def read_predicted(path: str | Path) -> Predicted:
+def read_saved_estimate(path: str | Path) -> Predicted:
     """What a file of ``ironlaw estimate --json`` says of its step."""
     with open_bytes(path, LARGEST) as stream:
         text = stream.read()

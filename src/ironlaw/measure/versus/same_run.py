@@ -19,18 +19,15 @@ NUMERATORS_AGREE = 0.02  # counts of one model by sizes and by formula differ by
 STAGES_AGREE = 0.5  # one stage of a pipeline and the mean of all: with few layers the output layer alone is half of one
 
 
-def warnings(measured: Measured, predicted: Predicted, computing: float) -> list[str]:
-    """Differences that speak against comparing the two, and what the comparison rests on.
-
-    ``computing`` is the predicted time in kernels that compute [s].
-    """
+def find_mismatches(measured: Measured, predicted: Predicted, expected: float) -> list[str]:
+    """Warnings that the two differ, or that the comparison rests on assumptions; ``expected`` is the predicted compute time [s]."""
     found = [
         _device(measured, predicted),
         _world(measured, predicted),
         _layers(measured, predicted),
         _microbatches(measured, predicted),
         _transformer(measured, predicted),
-        _recompute(measured, predicted, computing),
+        _recompute(measured, predicted, expected),
         _utilisation(measured, predicted),
         _steps(measured),
         _stage(measured, predicted),
@@ -106,8 +103,8 @@ def _transformer(measured: Measured, predicted: Predicted) -> str:
 
 
 def _recompute(measured: Measured, predicted: Predicted, expected: float) -> str:
-    """Recomputation as a share of the time in computation, so that slow kernels and long waits do not change it."""
-    computed = measured.computing
+    """Warn if the shares of recomputation in compute time differ; shares, so that slow kernels and waiting do not matter."""
+    computed = measured.compute_seconds
     if measured.recompute_seconds is None or not (computed and expected):
         return ""
     seen, said = measured.recompute_seconds / computed, predicted.recompute_seconds / expected
@@ -124,7 +121,7 @@ def _utilisation(measured: Measured, predicted: Predicted) -> str:
     if measured.mfu > 1.0:
         return f"the measured MFU is {measured.mfu:.0%}, above 100 %: a sparse peak, another device, or FLOPs that are not computed"
     slower = predicted.seconds / measured.step_seconds
-    said = predicted.rates.get(counted_as(measured, predicted)) or 0.0
+    said = predicted.rates.get(matching_mfu(measured, predicted)) or 0.0
     near = NUMERATORS_AGREE if predicted.stage in (None, "only") else STAGES_AGREE
     if not said or abs(measured.mfu / (said * slower) - 1.0) < near:
         return ""
@@ -134,7 +131,7 @@ def _utilisation(measured: Measured, predicted: Predicted) -> str:
     )
 
 
-def counted_as(measured: Measured, predicted: Predicted) -> str:
+def matching_mfu(measured: Measured, predicted: Predicted) -> str:
     """Which MFU of an estimate counts attention as the trace does: the full square, or what a causal mask leaves of it.
 
     Where that is not known, the nearer of the two is meant.
