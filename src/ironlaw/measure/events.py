@@ -1,7 +1,7 @@
-"""A trace as columns: what the device ran, what the host called, and which call launched what.
+"""A trace as columns: device events, host calls, and which call launched which event.
 
-Times are int64 nanoseconds on the file's own clock; they are made from integers or decimal text and never pass through a float that
-cannot hold them. Every reader of a profile fills these columns, and everything after it reads nothing else.
+Times are int64 nanoseconds on the clock of the file. Readers make them from integers or decimal text, never from a float that would round
+them. Every reader of profiles fills these columns, and the analysis reads nothing else.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ Column = NDArray[np.int64]
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 KINDS = ("kernel", "memcpy", "memset")
-NONE = -1  # an index or an identifier that is not there
+NONE = -1  # no index, no identifier
 
 
 @dataclass(frozen=True)
 class DeviceEvents:
-    """What ran on the device, sorted by start; one row an event."""
+    """Device events, sorted by start; one row each."""
 
     start: Column  # [ns]
     end: Column  # [ns]
     kind: Column  # KERNEL, MEMCPY, MEMSET
     name: Column  # index into Trace.names
-    device: Column  # the device's number in its process
+    device: Column  # number of the device in its process
     stream: Column
-    correlation: Column  # what links it to its launch
-    external: Column  # what links it to its operator
-    size: Column  # bytes a copy moved, NONE where the file does not say
+    correlation: Column  # links the event to its launch
+    external: Column  # links the event to its operator
+    size: Column  # bytes that a copy moved, NONE where not recorded
     launch: Column  # row of Trace.launches, NONE for an event whose launch is not in the file ("unlinked")
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class DeviceEvents:
 
 @dataclass(frozen=True)
 class Spans:
-    """What the host did, sorted by start; one row a call, an operator or an annotation."""
+    """Host calls, operators or annotations, sorted by start; one row each."""
 
     start: Column  # [ns]
     end: Column  # [ns]
@@ -51,7 +51,7 @@ class Spans:
     thread: Column
     correlation: Column
     external: Column
-    shapes: Column  # index into Trace.shapes, NONE where the file has none
+    shapes: Column  # index into Trace.shapes, NONE where not recorded
 
     def __len__(self) -> int:
         return len(self.start)
@@ -63,7 +63,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Shape:
-    """The inputs of an operator as the profiler wrote them: sizes, element types and values, one entry an argument."""
+    """The inputs of an operator as recorded: sizes, element types and values, one entry for each argument."""
 
     dims: tuple[object, ...]
     types: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Message:
-    """What a file says about one collective: from the kernel's own arguments or from the operator that asked for it."""
+    """What a file records about one collective, in the arguments of the kernel or of the operator that called it."""
 
     collective: str | None = None
     elements_in: int | None = None  # of this rank's buffers
@@ -82,7 +82,7 @@ class Message:
     group_size: int | None = None
     group: str | None = None
     ranks: tuple[int, ...] = ()
-    sequence: int | None = None  # the number of the call in its group
+    sequence: int | None = None  # number of the call in its group
     source: int | None = None  # of a message between two ranks
     target: int | None = None
     said_by: str = ""  # "kernel arguments", "record_param_comms", "shapes of nccl:all_to_all"
@@ -94,21 +94,21 @@ class Trace:
 
     path: str
     reader: str  # "chrome", "nsys"
-    device_name: str  # as the file says it; "" where it does not
+    device_name: str  # as recorded; "" where not recorded
     rank: int | None
     world_size: int | None
-    base: int  # [ns] what the file adds to its times to get the time of day, 0 where it does not say
+    base: int  # [ns] to add to times of the file for the time of day, 0 where not recorded
     names: tuple[str, ...]
     shapes: tuple[Shape, ...]
     events: DeviceEvents
     launches: Spans  # runtime and driver calls, whether they launch or wait
     operators: Spans  # framework operators
     marks: Spans  # annotations: steps, loaders, collectives as the framework names them
-    messages: dict[int, Message] = field(default_factory=dict)  # by row of events, where the kernel itself says it
-    asked: dict[int, Message] = field(default_factory=dict)  # what record_param_comms says, by external id
-    properties: dict[str, object] = field(default_factory=dict)  # of the device and the run, as the file says them
+    messages: dict[int, Message] = field(default_factory=dict)  # by row of events, from the arguments of the kernel
+    asked: dict[int, Message] = field(default_factory=dict)  # from record_param_comms, by external id
+    properties: dict[str, object] = field(default_factory=dict)  # of the device and the run, as recorded
     warnings: tuple[str, ...] = ()
-    lost: int = 0  # events of the device that the file holds and no time can be told of
+    lost: int = 0  # device events in the file whose times cannot be read
 
     def text(self, index: int) -> str:
         """The name with this index."""

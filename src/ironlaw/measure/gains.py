@@ -1,9 +1,8 @@
-"""What each roof costs a window and what taking it away would give, as an interval: charged and replayed below, Amdahl above.
+"""The time each possible bottleneck takes, and how much faster the run would be without it, as an interval.
 
-A roof's lost time is what the partition charges it with. The gain lies between the least and the most that two ways of counting say:
-the charged time simply gone (nothing else changes), and the window replayed without it (the host runs ahead, compute takes the place of
-what it had hidden). What the device is busy with bounds every gain of the host's. The lower end also allows for the noise of the steps
-themselves: two medians of the same run differ by as much.
+The interval spans several estimates of the speed-up: the time charged to the roof removed and nothing else changed; the window replayed
+without it, where the host runs ahead and other work fills the gap; for data loading also Amdahl's law on the host's step times. The busy
+time of the device limits every gain on the host. The lower end is reduced by the noise of the step times.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from ironlaw.measure.window import COMMUNICATION, COMPUTE, COPY
 
 
 def find_roofs(profile: Profile) -> list[Roof]:
-    """The roofs of one rank, the one with most recoverable time (the middle of its interval) first."""
+    """Find the roofs of one rank, ordered by recoverable time."""
     found = [
         _data_roof(profile),
         _dispatch_roof(profile),
@@ -40,15 +39,15 @@ def find_roofs(profile: Profile) -> list[Roof]:
 
 
 def rank_roofs(found: list[Roof], wall: int) -> list[Roof]:
-    """By recoverable time, the middle of the interval, most first."""
+    """Order roofs by the middle of the interval of recoverable time, the largest first."""
     return sorted(found, key=lambda r: -sum(r.recoverable(wall)))
 
 
 def find_roofs_of_job(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
-    """The roofs of a job: the mean over its ranks, and waiting for a late rank charged to what that rank was doing.
+    """Find the roofs of a job: means over its ranks, with waiting for a late rank charged to what that rank was doing.
 
-    What the late ranks waited for or worked on is the least a roof can give, with the waiting it caused the most; nothing is replayed.
-    Waiting for a neighbouring stage is the pipeline's own: the stage that comes late has only done its work.
+    The lower end of a gain is a roof's time on the ranks themselves; the upper end adds the waiting that it caused on other ranks. Nothing
+    is replayed. Waiting for a neighbouring pipeline stage is charged to the pipeline, because the late stage was only doing its work.
     """
     wall = sum(p.window.wall for p in profiles) / len(profiles)
     own = _mean([_charged(p) for p in profiles])
@@ -58,31 +57,31 @@ def find_roofs_of_job(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
     caused = _causes(profiles, ranks)
     own[roof.NETWORK] = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
     unmatched = sum(t.exposed_unmatched for t in ranks.totals) / len(ranks.totals)
-    if ranks.partial:  # a late rank that is not here hides in what looks like transfer
+    if ranks.partial:  # waiting for a late rank whose trace is missing looks like transfer
         own[roof.NETWORK], unmatched = 0.0, unmatched + own[roof.NETWORK]
     others = {roof.NETWORK: unmatched, roof.PIPELINE: between}
     found = []
     for name in dict.fromkeys([*own, *caused, *assumed, *others]):
         alone, late = own.get(name, 0.0), (skew - between) * caused.get(name, 0.0) + others.get(name, 0.0)
         open_ = assumed.get(name, 0.0)
-        if name == roof.STREAM_WAIT:  # as on one rank: nothing may be won by it
+        if name == roof.STREAM_WAIT:  # as on one rank: removing it may gain nothing
             alone, late = 0.0, alone + late
         if not alone + late + open_:
             continue
-        says = f"{alone / 1e6:.2f} ms a rank"
+        says = f"{alone / 1e6:.2f} ms on each rank"
         if open_:
-            says += f", up to {open_ / 1e6:.2f} ms in kernels without sizes"
+            says += f", up to {open_ / 1e6:.2f} ms in kernels without recorded sizes"
         if late:
-            says += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank it held up')}"
+            says += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank that it delayed')}"
         if name == roof.NETWORK and ranks.partial:
-            says += "; not all ranks are here, so a late one among the others may hide in it"
+            says += "; traces of some ranks are missing, so it may include waiting for one of them"
         gain = _gain_without(int(wall), alone), _gain_without(int(wall), alone + late + open_)
         found.append(Roof(name, round(alone + late + open_ / 2), gain, says, assumed=2 * open_ > alone + late + open_))
     return rank_roofs(found, int(wall))
 
 
 def _charged(profile: Profile) -> dict[str, float]:
-    """Nanoseconds of one rank by roof, from the partition and the kernels of known sizes; communication is left to the ranks together."""
+    """Nanoseconds of one rank by roof, from the split window and the kernels with known sizes; communication is counted over all ranks."""
     alone = profile.alone
     found = {
         roof.DATA: float(profile.idle.by_reason[LOADING]),
@@ -97,7 +96,7 @@ def _charged(profile: Profile) -> dict[str, float]:
 
 
 def _assumed(profile: Profile) -> dict[str, float]:
-    """Nanoseconds of kernels whose roof is that of their class: anything from nothing to all of it is above the roof."""
+    """Nanoseconds of kernels without sizes, whose roof follows from their class; any part of it may be above the roof."""
     found: dict[str, float] = {}
     for k in profile.kernels:
         if k.roof_ns is None:
@@ -106,7 +105,7 @@ def _assumed(profile: Profile) -> dict[str, float]:
 
 
 def _share_between_stages(ranks: Ranks) -> float:
-    """The share of all waiting that is for the message of a neighbouring stage."""
+    """The share of all waiting that is for messages of neighbouring pipeline stages."""
     waited = max(sum(m.skew for m in ranks.meetings), 1)
     return sum(m.skew for m in ranks.meetings if m.operation == "send_recv") / waited
 
@@ -116,7 +115,7 @@ def _mean(charges: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _causes(profiles: Sequence[Profile], ranks: Ranks) -> dict[str, float]:
-    """Shares of the waiting by what the late ranks were doing: their idle time by its reasons, their kernels, their copies."""
+    """Shares of the waiting by what the late ranks were doing: kernels, copies, or idle time by its reasons."""
     idle = {rank: profiles[place].idle.by_reason for rank, place in zip(ranks.ranks, ranks.places, strict=True)}
     found: dict[str, float] = {}
     for total in ranks.totals:
@@ -129,16 +128,16 @@ def _causes(profiles: Sequence[Profile], ranks: Ranks) -> dict[str, float]:
 
 
 _WAITING = {
-    roof.SKEW: "for a rank that came late before its trace begins",
-    roof.NETWORK: "or transfer that met no other rank, or that held a rank up",
-    roof.STREAM_WAIT: "for streams, or for a rank that waited so",
+    roof.SKEW: "for a rank that was late before its trace begins",
+    roof.NETWORK: "or transfer, in calls that match no other rank's or that delayed a rank",
+    roof.STREAM_WAIT: "for streams, or for a rank that waited for streams",
     roof.PIPELINE: "for the message of a neighbouring stage",
 }
 _STATES = {"compute": roof.COMPUTE, "copy": roof.COPY, "communication": roof.NETWORK, "before_its_trace": roof.SKEW}
 
 
 def _roofs_of(what: str, idle: Mapping[str, int]) -> dict[str, float]:
-    """The roofs a state of the late rank stands for."""
+    """The roofs behind one state of a late rank, as shares."""
     if what != "idle":
         return {_STATES[what]: 1.0}
     all_of_it = max(sum(idle.values()), 1)
@@ -148,18 +147,18 @@ def _roofs_of(what: str, idle: Mapping[str, int]) -> dict[str, float]:
 
 
 def step_noise(profile: Profile) -> float:
-    """The spread of the host's step times: a standard deviation, by their absolute deviations, over the median; 0 for fewer than 3."""
+    """The standard deviation of the host's step times over their median, from absolute deviations; 0 for fewer than 3 steps."""
     walls = np.array([s.host_end - s.host_start for s in profile.steps], float)
     if len(walls) < 3:
         return 0.0
     middle = float(np.median(walls))
-    if not middle:  # steps marked and not lasting
+    if not middle:  # steps without length
         return 0.0
     return NORMAL_MAD * deviation(walls) / middle
 
 
 def _gain_interval(profile: Profile, gains: list[float], most: float | None = None) -> tuple[float, float]:
-    """The least of ``gains``, less twice the noise of a step, and the greatest, at most ``most``."""
+    """From the least of ``gains``, reduced by twice the noise of a step, to the greatest, limited to ``most``."""
     high = max(gains) if most is None else min(max(gains), most)
     low = min(*gains, high) * (1 - 2 * step_noise(profile))
     return max(1.0, low), max(1.0, high)
@@ -170,7 +169,7 @@ def _gain_without(wall: int, time: float) -> float:
 
 
 def _most_host_gain(profile: Profile) -> float:
-    """No gain of the host's goes beyond it: the device has this much to do in all its steps, and waits before each of them."""
+    """The limit of every gain on the host: the time of all steps over the time in which the device is busy."""
     return profile.span_with_gaps / max(profile.window.busy, 1)
 
 
@@ -188,7 +187,7 @@ def _data_roof(profile: Profile) -> Roof | None:
     spent = find_loading(profile.trace)
     gains = [_gain_without(wall, charged), _replayed(profile, removed=spent).gain]
     inside = [(s.host_end - s.host_start, (spent & union(np.array([s.host_start]), np.array([s.host_end]))).length) for s in profile.steps]
-    if len(inside) > 1:  # Amdahl on the steps as the host saw them: the whole fetch gone
+    if len(inside) > 1:  # Amdahl's law on the host's step times, without any fetching
         step, load = (float(np.median([i[k] for i in inside])) for k in (0, 1))
         gains.append(_gain_without(int(step), load))
     share = spent.length and charged / wall
@@ -196,7 +195,7 @@ def _data_roof(profile: Profile) -> Roof | None:
         roof.DATA,
         charged,
         _gain_interval(profile, gains, _most_host_gain(profile)),
-        f"the device starved {charged / 1e6:.1f} ms ({share:.0%} of the window) while the host fetched batches",
+        f"the device idled {charged / 1e6:.1f} ms ({share:.0%} of the window) while the host fetched batches",
     )
 
 
@@ -213,12 +212,12 @@ def _dispatch_roof(profile: Profile) -> Roof | None:
         roof.DISPATCH,
         charged,
         _gain_interval(profile, gains, _most_host_gain(profile)),
-        f"the device waited {charged / 1e6:.1f} ms ({charged / wall:.0%} of the window) for the host, most of it for {most}",
+        f"the device waited {charged / 1e6:.1f} ms ({charged / wall:.0%} of the window) for the host, mostly for {most}",
     )
 
 
 def _link_roofs(profile: Profile) -> list[Roof]:
-    """Exposed communication: of the pipeline where stages pass activations on, of the network otherwise."""
+    """Exposed communication: between pipeline stages, and all other (network)."""
     if not profile.window.exposed_comm:
         return []
     passes = sum(c.duration for c in profile.collectives if c.operation == "send_recv")
@@ -231,8 +230,8 @@ def _link_roofs(profile: Profile) -> list[Roof]:
         lasts = profile.events.end - profile.events.start
         lasts = np.where(profile.event_classes == COMMUNICATION, (lasts * (1 - share)).astype(np.int64), lasts)
         gains = [_gain_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
-        says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) of communication is not hidden"
-        says += "; one rank cannot tell transfer from waiting for a late rank: give all ranks"
+        says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) of communication is exposed"
+        says += "; the trace of one rank cannot separate transfer from waiting for a late rank: give the traces of all ranks"
         found.append(Roof(name, charged, _gain_interval(profile, gains), says))
     return found
 
@@ -243,23 +242,21 @@ def _copy_roof(profile: Profile) -> Roof | None:
         return None
     lasts = np.where(profile.event_classes == COPY, 0, profile.events.end - profile.events.start)
     gains = [_gain_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
-    return Roof(
-        roof.COPY, charged, _gain_interval(profile, gains), f"{charged / 1e6:.1f} ms of copies and memsets with nothing beside them"
-    )
+    return Roof(roof.COPY, charged, _gain_interval(profile, gains), f"{charged / 1e6:.1f} ms of copies and memsets while no kernel runs")
 
 
 def _wait_roof(profile: Profile) -> Roof | None:
-    """Work that was launched and did not start; the file does not say for what, so that nothing may be won by it."""
+    """Work that was launched and did not start. The trace does not show why, so removing it may gain nothing."""
     charged = profile.idle.by_reason[STREAM]
     if not charged:
         return None
-    says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) in which work was launched and had not started:"
-    says += " for an event, for another stream, or for the launch call itself"
+    says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) in which launched work had not started:"
+    says += " it waited for an event, another stream, or the launch call itself"
     return Roof(roof.STREAM_WAIT, charged, (1.0, _gain_without(profile.window.wall, charged)), says)
 
 
 def _device_roofs(profile: Profile) -> list[Roof]:
-    """Kernels of each roof brought to it; where only the name says which roof, anything from nothing to all of their time."""
+    """The compute and hbm roofs: kernels sped up to their roof. Kernels without sizes may gain anything from nothing to all their time."""
     wall, compute = profile.window.wall, profile.window.compute
     alone = profile.alone
     lasts = profile.events.end - profile.events.start
@@ -273,20 +270,20 @@ def _device_roofs(profile: Profile) -> list[Roof]:
         unknown = sum(k.total_ns for k in mine if k.roof_ns is None) * alone
         gains = []
         for gone in (over, over + unknown):
-            left = 1 - gone / max(compute, 1)  # spread over all compute kernels: which of them it is changes the replay little
+            left = 1 - gone / max(compute, 1)  # taken evenly from all compute kernels: which of them it is changes the replay little
             shorter = np.where(profile.event_classes == COMPUTE, (lasts * left).astype(np.int64), lasts)
             gains.append((_replayed(profile, shorter=shorter).gain, _gain_without(wall, gone)))
         gain = (max(1.0, min(gains[0])), max(1.0, *gains[1]))
-        says = f"kernels under it take {spent / 1e6:.1f} ms ({spent / wall:.0%} of the window), {over / 1e6:.1f} ms more than"
-        says += " they need at the rates measured for such sizes"
+        says = f"{name}-bound kernels take {spent / 1e6:.1f} ms ({spent / wall:.0%} of the window), {over / 1e6:.1f} ms more than"
+        says += " at the rates measured for such sizes"
         if unknown:
-            says += f"; {unknown / 1e6:.1f} ms of them have no sizes, their roof is assumed by name"
+            says += f"; {unknown / 1e6:.1f} ms of them have no recorded sizes: their roof is assumed from their names"
         found.append(Roof(name, round(spent), gain, says, assumed=2 * unknown > spent))
     return found
 
 
 def kernel_roof(kernel: KernelGroup) -> str:
-    """``compute`` or ``hbm``: the roof that binds it, or that of its class where it is far from both."""
+    """``compute`` or ``hbm``: the roof that limits the kernel, or that of its class where it is far from both."""
     if kernel.roof in (roof.COMPUTE, roof.HBM):
         return kernel.roof
     return roof.COMPUTE if kernel.kind in COMPUTE_CLASSES else roof.HBM

@@ -1,8 +1,8 @@
-"""Why the device had nothing to do: each gap charged to the host, to the wait of a stream, or to nobody known.
+"""Explain why the device was idle: waiting for the host, launch latency, waiting for a stream, or unknown.
 
-Before the event that ends a gap stands the call that launched it. What of the gap lies before that call is the host's, and what the host's
-thread did then says why: it loaded data, waited for the device, asked for memory, or worked its way to the launch. What lies after the call
-is the time a launch takes to arrive where it is short, and the wait of a stream for something else where it is long.
+Every gap ends with a device event, which a host call launched. The part of the gap before that call is charged to the host, by what its
+thread was doing: loading data, waiting for the device, asking for memory, or working towards the launch. The part after the call is launch
+latency if it is short, and a wait of the stream if it is long.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ironlaw.measure.events import Column, DeviceEvents, Spans, Trace
 from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
 from ironlaw.measure.read.toml import shipped
 
-LATENCY = 10_000  # [ns] a launch arrives within it when nothing else holds the stream (3 to 8 us on the traces at hand)
-BETWEEN_CALLS = 1_000_000  # [ns] Python between two calls of the framework is shorter; longer is something the profile does not show
-MOST_THREADS = 64  # that launch, those that launch most; a process has a few, and what others did is not looked for
+LATENCY = 10_000  # [ns] a launch arrives sooner when the stream is free (3 to 8 us in the traces of the tests)
+BETWEEN_CALLS = 1_000_000  # [ns] Python takes less between two calls of the framework; a longer gap is something the trace does not show
+MOST_THREADS = 64  # that launch, those with most launches; a process has a few, and the others are left unexplained
 
-# what idle time is charged with, and the keys of ``data/host_calls.toml`` for the first three
+# reasons for idle time, and the keys of ``data/host_calls.toml`` for the first three
 LOADING, WAITING, ALLOCATING, LAUNCHING = "data loading", "synchronisation", "allocator", "host launch"
 ARRIVING, STREAM, UNKNOWN = "launch latency", "stream wait", "unknown"
 REASONS = (LOADING, WAITING, ALLOCATING, LAUNCHING, ARRIVING, STREAM, UNKNOWN)
-BY_CALLS = (LOADING, WAITING, ALLOCATING, LAUNCHING)  # told by what the host's thread was in
-HOST = (LAUNCHING, ARRIVING, WAITING, ALLOCATING)  # what the roof of dispatch is charged with; the loader is a roof of its own
+BY_CALLS = (LOADING, WAITING, ALLOCATING, LAUNCHING)  # reasons known from the call the host's thread was in
+HOST = (LAUNCHING, ARRIVING, WAITING, ALLOCATING)  # reasons charged to the dispatch roof; data loading is a separate roof
 
 
 @cache
@@ -36,12 +36,12 @@ def host_calls() -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Idle:
-    """Nanoseconds of idle time by reason; they sum to the idle time of the window."""
+    """Idle time by reason in nanoseconds; the reasons sum to the idle time of the window."""
 
     by_reason: dict[str, int]
     starved: Instants  # when the device waited for data
-    host: Instants  # when it waited for the host, for whatever reason
-    when: dict[str, Instants] = field(default_factory=dict)  # of the host's reasons: the idle time charged to each
+    host: Instants  # when it waited for the host for any reason
+    when: dict[str, Instants] = field(default_factory=dict)  # the idle time charged to each of the host's reasons
 
     @property
     def total(self) -> int:
@@ -50,12 +50,12 @@ class Idle:
 
     @property
     def unattributed(self) -> int:
-        """Idle time nobody is charged with."""
+        """Idle time without a known reason."""
         return self.by_reason[UNKNOWN]
 
 
 def explain_idle(trace: Trace, events: DeviceEvents) -> Idle:
-    """The idle time of the window that ``events`` span, by reason."""
+    """Split the idle time of the window of ``events`` by reason."""
     busy = union(events.start, events.end)
     # events without length may begin or end the window
     between = gaps(busy, (int(events.start.min()), int(events.end.max()))) if len(events) else NOTHING
@@ -91,9 +91,9 @@ def explain_idle(trace: Trace, events: DeviceEvents) -> Idle:
 
 
 def _what_it_did(trace: Trace, when: Instants, thread: int, known: dict[int, dict[str, Instants]]) -> dict[str, Instants]:
-    """What the launching thread did in these instants; where it did nothing, what the thread that runs the steps did.
+    """What the launching thread did in these instants; where it did nothing, what the threads that mark steps did.
 
-    ``known`` keeps the calls of each thread for the next launching thread.
+    ``known`` is a cache of the calls of each thread.
     """
     found = dict.fromkeys(BY_CALLS, NOTHING)
     others = [t for t in dict.fromkeys(trace.marks.thread.tolist()) if t != thread][:4]
@@ -118,12 +118,12 @@ def _calls(trace: Trace, thread: int) -> dict[str, Instants]:
 
 
 def find_names(trace: Trace, names: tuple[str, ...]) -> Column:
-    """The indices of the trace's names that are one of ``names``, whatever follows a ``#``."""
+    """Indices of the trace's names that are in ``names``; text after a ``#`` is ignored."""
     return np.array([i for i, n in enumerate(trace.names) if n in names or n.split("#", 1)[0] in names], np.int64)
 
 
 def find_loading(trace: Trace) -> Instants:
-    """When any thread fetched a batch."""
+    """When any thread was fetching a batch."""
     rows = find_names(trace, host_calls()[LOADING])
     return _spent(trace.marks, rows) | _spent(trace.operators, rows)
 
@@ -136,7 +136,7 @@ def _spent(spans: Spans, names: Column, thread: int | None = None) -> Instants:
 
 
 def _bridged(spans: list[Spans]) -> Instants:
-    """When the thread was in a call, or between two calls so close that Python was on its way from one to the next."""
+    """When the thread was in a call, or in the short gap between two calls that Python takes."""
     start = np.concatenate([s.start for s in spans])
     end = np.concatenate([s.end for s in spans])
     covered = union(start, end)

@@ -1,4 +1,4 @@
-"""Sets of instants as sorted, disjoint half-open intervals of int64 nanoseconds: union, common part, difference, length."""
+"""Sets of instants as sorted, disjoint half-open intervals of int64 nanoseconds: union, intersection, difference, length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Instants:
 
     @property
     def length(self) -> int:
-        """Their total length in ns."""
+        """The total length in ns."""
         return int((self.end - self.start).sum())
 
     def __and__(self, other: Instants) -> Instants:
@@ -35,7 +35,7 @@ class Instants:
         return union(np.concatenate([self.start, other.start]), np.concatenate([self.end, other.end]))
 
     def covers(self, times: Column) -> Mask:
-        """Which of ``times`` lie in them.
+        """Which of ``times`` are in one of the intervals.
 
         >>> union(np.array([0, 5]), np.array([4, 7])).covers(np.array([3, 4, 5])).tolist()
         [True, False, True]
@@ -50,7 +50,7 @@ NOTHING = Instants(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(start: Column, end: Column) -> Instants:
-    """The instants covered by any of the intervals, given in any order and overlapping as they like.
+    """The instants in any of the intervals, which may overlap and come in any order.
 
     >>> both = union(np.array([5, 0, 2]), np.array([7, 3, 4]))
     >>> both.start.tolist(), both.end.tolist(), both.length
@@ -68,7 +68,7 @@ def union(start: Column, end: Column) -> Instants:
 
 
 def gaps(covered: Instants, span: tuple[int, int] | None = None) -> Instants:
-    """The instants between the intervals of ``covered``; with a ``span`` it lies in, those up to the ends of that as well.
+    """The instants between the intervals of ``covered``; with ``span`` also those before the first and after the last.
 
     >>> gaps(union(np.array([0, 5]), np.array([4, 7]))).length
     1
@@ -82,7 +82,7 @@ def gaps(covered: Instants, span: tuple[int, int] | None = None) -> Instants:
 
 
 def _where(a: Instants, b: Instants, rule: Callable[[Mask, Mask], Mask]) -> Instants:
-    """The instants at which ``rule`` of being in ``a`` and in ``b`` holds."""
+    """The instants where ``rule`` is true of (in ``a``, in ``b``)."""
     times = np.unique(np.concatenate([a.start, a.end, b.start, b.end]))
     if len(times) < 2:
         return NOTHING

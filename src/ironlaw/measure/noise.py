@@ -1,4 +1,4 @@
-"""How far values that should be equal lie apart, told so that a few wild ones do not count."""
+"""The spread of values that should be equal, without the effect of a few outliers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NORMAL_MEDIAN = 1.2533  # the standard error of a median over that of a mean, sq
 
 
 def deviation(values: NDArray[np.float64]) -> float:
-    """The median absolute deviation, in the unit of ``values``.
+    """The median absolute deviation, in the unit of ``values``. By hand: one line of numpy needs no scipy.
 
     >>> deviation(np.array([1.0, 2.0, 3.0, 4.0, 100.0]))
     1.0

@@ -1,4 +1,4 @@
-"""One trace, looked at: its window split, its steps, why it was idle, its kernels under their roofs, its collectives."""
+"""Analyse one trace: its window, steps, idle time, kernels and collectives."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from ironlaw.measure.window import (
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Accelerator
 
-EARLY = 0.01  # of the linked events may begin before their launch: clocks are read a little apart, and more of them is an offset
+EARLY = 0.01  # of the linked events may begin before their launch by chance; more of them means that the clocks differ
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What one trace says; ``events`` are those the policy counts, in the order of ``rows`` of the trace."""
+    """The analysis of one trace; ``events`` are those that the policy counts, ``rows`` their rows in the trace."""
 
     trace: Trace
     policy: Policy
@@ -58,35 +58,35 @@ class Profile:
     collectives: tuple[Collective, ...]
     utilisation: Utilisation
     folders: tuple[str, ...]
-    names: KernelNames  # rules that tell the class of a kernel
-    left_out: dict[str, int]  # events the policy dropped, by why
+    names: KernelNames  # rules that give a kernel its class
+    left_out: dict[str, int]  # number of events the policy dropped, by reason
     warnings: tuple[str, ...]
 
     @property
     def counted(self) -> NDArray[np.bool_]:
-        """Over all events of the trace: whether the policy counts them."""
+        """A mask over all events of the trace: whether the policy counts them."""
         mask = np.zeros(len(self.trace.events), bool)
         mask[self.rows] = True
         return mask
 
     @property
     def accelerator(self) -> Accelerator | None:
-        """The catalogue's record of the device, None where it is not known."""
+        """The catalogue record of the device, None if the device is unknown."""
         return self.device.record
 
     @property
     def link(self) -> Link | None:
-        """The link between accelerators of a node, None where the device is not known or its record has none."""
+        """The link between accelerators of a node, None if the device or its link is unknown."""
         return None if self.accelerator is None else link_of(self.accelerator.name, self.folders)
 
     @property
     def event_classes(self) -> NDArray[np.int64]:
-        """Compute, communication or copy for each of ``events``."""
+        """The class of each event: compute, communication or copy."""
         return classify_events(self.events, self.communicates)
 
     @property
     def alone(self) -> float:
-        """The time in which kernels compute over the sum of theirs: below 1 where streams run beside each other and share it."""
+        """Time in which any kernel computes over the summed time of kernels; below 1 where streams overlap."""
         return min(1.0, self.window.compute / max(sum(k.total_ns for k in self.kernels), 1))
 
     def ran(self, chosen: NDArray[np.bool_]) -> Instants:
@@ -95,7 +95,7 @@ class Profile:
 
     @property
     def span_with_gaps(self) -> int:
-        """[ns] what its steps take with the gap behind each: a window of n steps holds n - 1 of these, and one more of their mean."""
+        """[ns] the time of all steps with the gap after each one. The window has no gap after its last step: the mean gap is added."""
         return span_with_gaps(self.window, self.steps, self.events)
 
     def data(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ VERSIONS = (
 
 
 def _software(trace: Trace) -> dict[str, Any]:
-    """Versions the file names: what two runs must share to be compared."""
+    """Software versions in the file, which two runs must share to be compared."""
     info = trace.properties.get("distributedInfo")
     nccl = info.get("nccl_version") if isinstance(info, dict) else None
     found = {name: trace.properties[name] for name in VERSIONS if isinstance(trace.properties.get(name), (int, float, str))}
@@ -147,7 +147,7 @@ def _suspect(one: Unclassified) -> dict[str, Any]:
 
 
 def window_data(window: Window) -> dict[str, float]:
-    """A window in microseconds, exact to the nanosecond."""
+    """A window in microseconds, exact to the nanosecond, as plain data."""
     return {
         "wall_us": window.wall / 1000,
         "compute_us": window.compute / 1000,
@@ -161,7 +161,7 @@ def window_data(window: Window) -> dict[str, float]:
 
 
 def step_data(step: Step) -> dict[str, Any]:
-    """A step: ``wall_us`` on the host, ``device_us`` on the device with the parts that sum to it."""
+    """A step as plain data: ``wall_us`` on the host, ``device_us`` on the device and the parts that sum to it."""
     device = {} if step.device is None else window_data(step.device)
     wall = device.pop("wall_us", None)
     return {"number": step.number, "wall_us": (step.host_end - step.host_start) / 1000, "device_us": wall, **device}
@@ -175,9 +175,9 @@ def profile(
     folders: tuple[str, ...] = (),
     names: KernelNames | None = None,
 ) -> Profile:
-    """Look at one trace under ``policy``; ``on`` names the accelerator where the file does not.
+    """Analyse one trace under ``policy``; ``on`` names the accelerator where the file does not.
 
-    ``patterns`` are files of further names of communication, ``names`` the rules for all other kernels where not those that ship.
+    ``patterns`` are files with more names of communication kernels, ``names`` the rules for other kernels (default: those shipped).
     """
     names = names or shipped_names()
     marks = find_step_marks(trace)
@@ -221,7 +221,7 @@ def profile(
 
 
 def span_with_gaps(window: Window, steps: tuple[Step, ...], events: DeviceEvents) -> int:
-    """The window with the mean gap before a step's first event added once, for the gap behind the last step; with one step, the window."""
+    """The window plus the mean gap between steps, for the missing gap after the last one; with one step, the window alone."""
     begins = np.array([s.device.start for s in steps if s.device is not None][1:], np.int64)
     if not len(begins):
         return window.wall
@@ -232,7 +232,7 @@ def span_with_gaps(window: Window, steps: tuple[Step, ...], events: DeviceEvents
 def _steps(
     marks: list[tuple[int, int, int]], step: NDArray[np.int64], events: DeviceEvents, communicates: NDArray[np.bool_], policy: Policy
 ) -> tuple[Step, ...]:
-    """The steps; on the device each lasts from the first event it launched to that of the next, so that they sum to the window."""
+    """The steps. On the device, a step lasts from its first event to the first event of the next, so that steps sum to the window."""
     which, place = np.unique(np.where(step >= 0, step, len(marks)), return_index=True)  # events are sorted, so the first is the earliest
     which, since = which[which < len(marks)], events.start[place[which < len(marks)]]
     begins = np.append(np.sort(since), events.end.max())
@@ -266,25 +266,25 @@ def _policy_warnings(trace: Trace, policy: Policy) -> list[str]:
 
 
 def _cautions(trace: Trace, marks: list[tuple[int, int, int]]) -> list[str]:
-    """What the trace says of its steps, its clocks and its rank that cannot be so, or that an answer lacks."""
+    """Warnings about the steps, the clocks and the rank in a trace."""
     found = []
     if not marks:
-        found.append("no ProfilerStep is marked in it: the window is not cut into steps, and there is no last one to drop")
+        found.append("the trace marks no ProfilerStep: it has no steps, and no last step to drop")
     numbers = sorted(m[0] for m in marks)
     if len(set(numbers)) < len(numbers):
         again = next(a for a, b in pairwise(numbers) if a == b)
-        found.append(f"ProfilerStep#{again} is marked again at another time: each counts as a step")
+        found.append(f"ProfilerStep#{again} is marked twice at different times: each counts as a step")
     gone = numbers[-1] - numbers[0] + 1 - len(set(numbers)) if numbers else 0
     if gone:
-        found.append(f"{gone} of the steps between ProfilerStep#{numbers[0]} and #{numbers[-1]} are not in it")
+        found.append(f"{gone} of the steps between ProfilerStep#{numbers[0]} and #{numbers[-1]} are missing")
     last = next(((a, b) for a, b in pairwise(marks) if b[1] < a[2]), None)
     if last:
-        found.append(f"ProfilerStep#{last[1][0]} begins before #{last[0][0]} ends: a launch counts to the step that began last")
+        found.append(f"ProfilerStep#{last[1][0]} begins before #{last[0][0]} ends: a launch belongs to the step that began last")
     return [*found, *_clock(trace), *_rank(trace)]
 
 
 def _clock(trace: Trace) -> list[str]:
-    """Device events that seem to begin before they were launched."""
+    """Warn of device events that begin before they were launched."""
     rows = np.flatnonzero(trace.events.launch >= 0)
     ahead = trace.launches.start[trace.events.launch[rows]] - trace.events.start[rows] if len(rows) else rows
     early = int((ahead > 0).sum())
@@ -292,18 +292,18 @@ def _clock(trace: Trace) -> list[str]:
         return []
     most = int(ahead.max()) / 1000
     says = f"{early} device events begin up to {most:,.0f} us before the call that launched them"
-    return [f"{says}: the clocks of host and device differ, so that reasons for idle time are not sure"]
+    return [f"{says}: the clocks of host and device differ, so the reasons for idle time are uncertain"]
 
 
 def _rank(trace: Trace) -> list[str]:
     if trace.rank is None or trace.world_size is None or 0 <= trace.rank < trace.world_size:
         return []
-    return [f"it names itself rank {trace.rank} of {trace.world_size}, which cannot be"]
+    return [f"the trace says rank {trace.rank} of {trace.world_size} ranks, which is impossible"]
 
 
 def _nothing_left(trace: Trace, policy: Policy, steps: int) -> str:
     if not len(trace.events):
-        return f"{trace.path}: no kernel, copy or memset in it; profile with the device's activity switched on (ProfilerActivity.CUDA)"
+        return f"{trace.path}: no kernel, copy or memset; profile with ProfilerActivity.CUDA (or that of your device) switched on"
     if policy.last_step == "drop" and steps == 1:
-        return f"{trace.path}: it has one step, and --last-step drop leaves nothing of it; use --last-step keep"
-    return f"{trace.path}: --unlinked {policy.unlinked} --last-step {policy.last_step} leave none of its {len(trace.events)} device events"
+        return f"{trace.path}: --last-step drop leaves nothing of a trace with one step; use --last-step keep"
+    return f"{trace.path}: --unlinked {policy.unlinked} --last-step {policy.last_step} leave none of the {len(trace.events)} device events"

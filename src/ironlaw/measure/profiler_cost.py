@@ -1,6 +1,6 @@
-"""What the profiler cost: the step time a trace shows against the one without it, which only the user knows.
+"""The cost of the profiler: step times in the trace against the step time without a profiler, which the user gives.
 
-Recording costs the host time on every operator, so it turns a run that is not bound by its host into a trace that is.
+Recording takes host time for every operator, so a run that is not host-bound can look host-bound in its trace.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ironlaw.measure.profile import Profile
 from ironlaw.measure.roof import DISPATCH
 from ironlaw.measure.verdict import Verdict
 
-WARN = 1.1  # traced over untraced: above it waiting for the host is no longer the run's own
-REFUSE = 1.5  # above it a verdict of dispatch says more of the profiler than of the run
-FIRST = 3  # steps from which on the first one is left out of the median: it is warm-up, and two are left without it
+WARN = 1.1  # traced over untraced: above it, part of the waiting for the host is caused by the profiler
+REFUSE = 1.5  # above it, a verdict of dispatch describes the profiler rather than the run
+FIRST = 3  # with so many steps the first one, which is warm-up, is left out of the median
 
 
 @dataclass(frozen=True)
 class ProfilerCost:
-    """Step times of one run with and without the profiler."""
+    """Step times with and without the profiler."""
 
-    traced: float  # [s] median of the steps
+    traced: float  # [s] median step
     untraced: float  # [s]
     steps: int
 
@@ -35,36 +35,37 @@ class ProfilerCost:
 
     @property
     def lost(self) -> float:
-        """Seconds the profiler added to the steps of the window, 0 where it added none."""
+        """Seconds that the profiler added to the steps of the window, at least 0."""
         return max(0.0, self.traced - self.untraced) * self.steps
 
 
 def measure_profiler_cost(profile: Profile, untraced: float) -> ProfilerCost:
-    """The overhead of a trace's steps; a trace that marks no step has none to compare."""
+    """Compare the steps of a trace with the untraced step time; a trace without marked steps is refused."""
     walls = [step.host_end - step.host_start for step in profile.steps]
     if not walls:
-        told = "it marks no steps, so their time is not known; call prof.step() once an iteration"
-        raise QuestionError(f"{profile.trace.path}: --untraced-step is compared with the trace's steps, and {told}")
+        raise QuestionError(
+            f"{profile.trace.path}: --untraced-step needs marked steps, and the trace has none; call prof.step() in each iteration"
+        )
     typical = walls[1:] if len(walls) >= FIRST else walls
     return ProfilerCost(float(np.median(typical)) * 1e-9, untraced, len(walls))
 
 
 def check_profiler_cost(found: Sequence[ProfilerCost]) -> list[str]:
-    """What to say where the two step times cannot be of one run."""
+    """Warn where a traced step is faster than the untraced one."""
     return [
-        f"a step of the trace takes {one.traced * 1e3:.1f} ms, less than the {one.untraced * 1e3:.1f} ms without a profiler: is it one run?"
+        f"a traced step takes {one.traced * 1e3:.1f} ms, less than --untraced-step {one.untraced * 1e3:.1f} ms: are both from the same run?"
         for one in found[:1]
         if one.ratio * WARN < 1
     ]
 
 
 def refuse_dispatch(verdict: Verdict, found: Sequence[ProfilerCost]) -> Verdict:
-    """The verdict, refused where it names the host and the profiler has slowed the host too much."""
+    """Withdraw a verdict of dispatch where the profiler slowed the host too much."""
     ratio = float(np.median([one.ratio for one in found])) if found else 1.0
     if verdict.roof != DISPATCH or ratio <= REFUSE:
         return verdict
     says = (
-        f"no verdict: the trace is bound by {DISPATCH}, but its steps take {ratio:.2f} times the untraced ones"
-        f" (at most {REFUSE} times may be): the host waits may be the profiler's; record fewer options, or fewer operators"
+        f"no verdict: the trace is bound by {DISPATCH}, but its steps take {ratio:.2f} times as long as untraced ones (limit {REFUSE}):"
+        " the profiler may cause the waiting for the host; record fewer options or fewer operators"
     )
     return replace(verdict, roof=None, gain=None, next_roof=None, mixed=None, says=says)

@@ -1,9 +1,9 @@
-"""What would have happened: the same events, in the same order, with some time taken away.
+"""Replay a window with some time removed: the same events in the same order.
 
-Each device event starts when three things are past: its launch, the event before it on its stream, and the last event of any stream that
-ended before it began (a dependency the file does not show, taken for real: so the replay gains less rather than more). Whatever it waited
-beyond that, it waits again. The host is one line of time: calls follow each other as they did, minus what is taken away, and a call that
-waited for the device waits for it again.
+Each device event starts after three things: its launch, the event before it on its stream, and the last event of any stream that had ended
+before it began. (The trace does not show whether the last is a real dependency; assuming so underestimates the gain rather than
+overestimating it.) Any further wait is repeated. The host is one timeline: calls follow each other as measured, less the removed time, and
+a call that waited for the device waits again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ironlaw.measure.idle import WAITING, find_names, host_calls
 from ironlaw.measure.intervals import NOTHING, Instants
 
 _NEVER = (-(2**62), -(2**62))
-MOST = 60_000  # device events replayed; a longer trace is replayed up to there and its gain is that of the part
+MOST = 60_000  # device events replayed; the gain of a longer trace is that of its first part
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A replayed window: how long it took and how long it would take, in ns."""
+    """The measured and the replayed length of a window, in ns."""
 
     measured: int
     replayed: int
@@ -34,7 +34,7 @@ class Replay:
 
 
 def replay(trace: Trace, events: DeviceEvents, since: int, removed: Instants = NOTHING, lengths: Column | None = None) -> Replay:
-    """The window from ``since`` on, with the host instants ``removed`` gone and device events as long as ``lengths`` says."""
+    """Replay the window from ``since`` on without the host instants ``removed``, with device events of the given ``lengths``."""
     if len(events) > MOST:
         keep = np.arange(MOST)
         events, lengths = events.rows(keep), None if lengths is None else lengths[keep]
@@ -50,7 +50,7 @@ def replay(trace: Trace, events: DeviceEvents, since: int, removed: Instants = N
 
 
 class _Host:
-    """The host's line of time: how much earlier it is than it was, as the replay goes on."""
+    """The timeline of the host: how much earlier than measured it is."""
 
     def __init__(self, trace: Trace, since: int, until: int, removed: Instants) -> None:
         inside = Instants(np.clip(removed.start, since, until), np.clip(removed.end, since, until))
@@ -61,21 +61,21 @@ class _Host:
         self.wait_start, self.wait_end = trace.launches.start[rows], trace.launches.end[rows]
 
     def gone(self, times: Column) -> Column:
-        """How much host time before each of ``times`` is taken away."""
+        """How much host time is removed before each of ``times``."""
         at = np.searchsorted(self._starts, times, "right")
         part = np.where(at > 0, np.maximum(0, self._ends[np.maximum(at - 1, 0)] - times), 0) if len(self._starts) else 0
         return np.asarray(self._before[at] - part)
 
 
 def _device(events: DeviceEvents, called: Column, lasts: Column, host: _Host) -> Column:
-    """When each event starts in the replay: one pass in the order in which they started."""
+    """When each event starts in the replay, in one pass by measured start."""
     start, end, length = events.start.tolist(), events.end.tolist(), lasts.tolist()
     stream = (events.device * 1_000_003 + events.stream).tolist()
     calls, calls_now = called.tolist(), (called - host.gone(called)).tolist()
     waits = _Waits(host)
     by_end = np.argsort(events.end, kind="stable").tolist()
     on_stream: dict[int, tuple[int, int]] = {}  # the end of its last event: measured, replayed
-    ended = _NEVER  # the same of the last event of any stream to have ended so far
+    ended = _NEVER  # the end of the last event of any stream that has ended: measured, replayed
     found: list[int | None] = [None] * len(start)
     at = 0
     for i, begun in enumerate(start):
@@ -92,14 +92,14 @@ def _device(events: DeviceEvents, called: Column, lasts: Column, host: _Host) ->
 
 
 class _Waits:
-    """The host's calls that wait for the device, in order; each puts the host back as far as the device is late."""
+    """The host's calls that wait for the device, in order; each delays the host as far as the device is late."""
 
     def __init__(self, host: _Host) -> None:
         self._calls = list(zip(host.wait_start.tolist(), host.wait_end.tolist(), host.gone(host.wait_start).tolist(), strict=True))
         self._next = self._back = 0
 
     def until(self, when: int, ended: tuple[int, int]) -> int:
-        """How much later than its own pace the host is at ``when``; ``ended`` is what the device had done, measured and replayed."""
+        """How much the device has delayed the host at ``when``; ``ended`` is the last end on the device, measured and replayed."""
         while self._next < len(self._calls) and self._calls[self._next][1] <= when:
             called, returned, gone = self._calls[self._next]
             reached = called - gone + self._back

@@ -1,4 +1,4 @@
-"""A roof: what may bind a step, whose side it is on, the time charged to it, and the gain of taking it away."""
+"""A roof: one possible bottleneck of a step, with the time it takes and the speed-up without it."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ SIDES = {
     COMPUTE: "device",
     HBM: "device",
     STREAM_WAIT: "device",
-    SKEW: "another rank",  # late before its trace begins: that it was is known, why is not
+    SKEW: "another rank",  # late before its trace begins, for a reason that the trace does not show
     UNKNOWN: "nobody known",
 }
 
 
 @dataclass(frozen=True)
 class Roof:
-    """One roof of a window."""
+    """One possible bottleneck of a window."""
 
     name: str
     charged: int  # [ns]
     gain: tuple[float, float]  # times faster: at least, at most
     says: str
-    assumed: bool = False  # most of it by the class of kernels, without sizes
+    assumed: bool = False  # most of its kernels have no recorded sizes: their roof follows from their class
 
     @property
     def side(self) -> str:
-        """Who is waited for."""
+        """The part of the system that the device waits for."""
         return SIDES[self.name]
 
     def recoverable(self, wall: int) -> tuple[float, float]:
-        """The time a gain of ``gain`` would take off the window, in ns."""
+        """The time in ns that the window would lose without this roof: at least, at most."""
         return wall * (1 - 1 / self.gain[0]), wall * (1 - 1 / self.gain[1])
 
     def data(self, wall: int) -> dict[str, Any]:
-        """One line of the ranking."""
+        """One line of the ranking, as plain data."""
         return {
             "roof": self.name,
             "side": self.side,

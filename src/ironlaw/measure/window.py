@@ -1,7 +1,7 @@
-"""The step's time split exactly: what the device did at every instant, in whole nanoseconds that sum to the window.
+"""Split the window of a trace into compute, exposed communication, exposed copies and idle time, in whole nanoseconds.
 
-At each instant the first that holds: a compute kernel runs, else a communication kernel (exposed communication), else a copy or memset
-(exposed copy), else nothing (idle). One sweep over the sorted ends of all intervals gives every share at once.
+Each instant belongs to the first that applies: a compute kernel runs; a communication kernel runs (exposed communication); a copy or
+memset runs (exposed copy); nothing runs (idle). So the parts sum to the window.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ COMPUTE, COMMUNICATION, COPY = 1, 2, 4  # bits: classes may run at once
 
 @dataclass(frozen=True)
 class Policy:
-    """What is counted: both choices change the answer, so both are always printed."""
+    """Which device events are counted. Both choices change the answer, so both are always printed."""
 
-    unlinked: str = "keep"  # events whose launch is not in the file: left over from before the window
-    last_step: str = "keep"  # what the last step launched: its end may lie behind the window
+    unlinked: str = "keep"  # events whose launch is not in the file, often left over from before the window
+    last_step: str = "keep"  # events that the last step launched, which may end after the window
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class Window:
 
     @property
     def busy(self) -> int:
-        """When anything ran."""
+        """Time in which anything ran."""
         return self.compute + self.exposed_comm + self.exposed_copy
 
     @property
     def idle(self) -> int:
-        """When nothing ran."""
+        """Time in which nothing ran."""
         return self.wall - self.busy
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step as the host marked it and as the device ran what it launched."""
+    """One step: the span the host marked, and the span on the device of the kernels it launched."""
 
     number: int
     host_start: int  # [ns]
@@ -63,7 +63,7 @@ class Step:
 
 
 def time_by_state(start: Column, end: Column, bits: Column, window: tuple[int, int] | None = None) -> NDArray[np.int64]:
-    """Nanoseconds spent in each of the eight states of three classes; ``result[0]`` is when none was active.
+    """Nanoseconds in each of the eight combinations of three classes of events; ``result[0]`` is the time without any.
 
     >>> time_by_state(np.array([0, 5]), np.array([10, 20]), np.array([1, 2]), (0, 30)).tolist()
     [10, 5, 10, 5, 0, 0, 0, 0]
@@ -74,7 +74,7 @@ def time_by_state(start: Column, end: Column, bits: Column, window: tuple[int, i
 
 
 def time_by_states(start: Column, end: Column, bits: Column, since: Column, until: Column) -> NDArray[np.int64]:
-    """The same for many windows at once, a row each: one sweep adds up the time in each state, and a window is a difference.
+    """``time_by_state`` for many windows at once, one row each. One sweep sums the time in each state; a window is a difference of sums.
 
     >>> time_by_states(np.array([0, 5]), np.array([10, 20]), np.array([1, 2]), np.array([0, 8]), np.array([8, 30])).tolist()
     [[0, 5, 0, 3, 0, 0, 0, 0], [10, 0, 10, 2, 0, 0, 0, 0]]
@@ -88,7 +88,7 @@ def time_by_states(start: Column, end: Column, bits: Column, since: Column, unti
     for bit in (COMPUTE, COMMUNICATION, COPY):
         one = (bits == bit).astype(np.int8)
         state |= np.where(np.cumsum(np.concatenate([one, -one])[order]) > 0, bit, 0)
-    # before the first time nothing runs, as after the last: it begins as early as any window
+    # nothing runs before the first event or after the last, so the sweep starts with the earliest window
     early = min(int(times[0]), int(since.min()) if len(since) else int(times[0]))
     times, state = np.concatenate([[early], times]), np.concatenate([[0], state])
     lasts = np.diff(times, append=times[-1])
@@ -103,13 +103,13 @@ def time_by_states(start: Column, end: Column, bits: Column, since: Column, unti
 
 
 def split_window(events: DeviceEvents, communicates: NDArray[np.bool_], span: tuple[int, int] | None = None) -> Window:
-    """The window of ``events``, from the first start to the last end unless ``span`` says otherwise."""
+    """Split one window of ``events``: ``span``, or from the first start to the last end."""
     start, end = span or ((int(events.start.min()), int(events.end.max())) if len(events) else (0, 0))
     return split_windows(events, communicates, np.array([start], np.int64), np.array([end], np.int64))[0]
 
 
 def split_windows(events: DeviceEvents, communicates: NDArray[np.bool_], since: Column, until: Column) -> list[Window]:
-    """The windows of ``events`` from each of ``since`` to its ``until``."""
+    """Split the windows of ``events`` from each ``since`` to its ``until``."""
     table = time_by_states(events.start, events.end, classify_events(events, communicates), since, until).tolist()
     return [
         Window(
@@ -126,13 +126,13 @@ def split_windows(events: DeviceEvents, communicates: NDArray[np.bool_], since: 
 
 
 def classify_events(events: DeviceEvents, communicates: NDArray[np.bool_]) -> Column:
-    """COMPUTE, COMMUNICATION or COPY for each event; ``communicates`` is a mask over the events."""
+    """Give each event its class: COMPUTE, COMMUNICATION or COPY. ``communicates`` is a mask over the events."""
     kernels = events.kind == KERNEL
     return np.where(kernels, np.where(communicates, COMMUNICATION, COMPUTE), COPY)
 
 
 def find_step_marks(trace: Trace) -> list[tuple[int, int, int]]:
-    """The profiler's steps on the host as (number, start, end), by start; a step marked twice counts once."""
+    """Find the profiler's step marks on the host as (number, start, end), by start; a mark that occurs twice counts once."""
     numbers = {i: int(n.split("#", 1)[1]) for i, n in enumerate(trace.names) if _is_step(n)}
     marks = trace.marks
     rows = np.flatnonzero(np.isin(marks.name, list(numbers)))
@@ -146,7 +146,7 @@ def _is_step(name: str) -> bool:
 
 
 def assign_steps(trace: Trace, marks: list[tuple[int, int, int]]) -> Column:
-    """For each device event the index of the step in which the host launched it, NONE where it is linked to none."""
+    """For each device event, the index of the step in which the host launched it; NONE if there is none."""
     found = np.full(len(trace.events), NONE, np.int64)
     linked = trace.events.launch >= 0
     if not marks or not linked.any():
@@ -161,7 +161,7 @@ def assign_steps(trace: Trace, marks: list[tuple[int, int, int]]) -> Column:
 
 
 def choose_events(trace: Trace, policy: Policy, step: Column, last: int) -> NDArray[np.bool_]:
-    """Which device events the policy counts; ``last`` is the index of the last step marked, whether or not it launched anything."""
+    """Choose the device events that the policy counts; ``last`` is the index of the last marked step, even one without launches."""
     keep = np.ones(len(trace.events), bool)
     if policy.unlinked == "drop":
         keep &= trace.events.launch >= 0

@@ -1,6 +1,6 @@
-"""A diagnosis as a page: the verdict, where the window went, what each roof would give, what was found, and the comparison.
+"""The page of a diagnosis: the verdict, the parts of the window, the gain without each bottleneck, findings and the comparison.
 
-It reads the plain data of the JSON, so a diagnosis kept from another day prints as it did then.
+The page is written from the data of the JSON, so a saved diagnosis prints the same page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTS = (
 def diagnosis_data(
     data: Mapping[str, Any], assumptions: Iterable[Mapping[str, Any]], warnings: Iterable[str], folders: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """``data`` with the keys every answer has."""
+    """Add the keys of every answer to ``data``."""
     return {**common_keys(assumptions, warnings, folders), **data}
 
 
@@ -53,7 +53,7 @@ def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
 
 
 def _printable(data: Any) -> Any:
-    """``data`` with every text, such as a kernel's name, without what a terminal would obey."""
+    """Replace control characters in every text of ``data``, such as the name of a kernel."""
     if isinstance(data, str):
         return data if data.isprintable() else "".join(c if c.isprintable() else "?" for c in data)
     if isinstance(data, Mapping):
@@ -64,7 +64,7 @@ def _printable(data: Any) -> Any:
 
 
 def _utilisation(file: Mapping[str, Any]) -> str | None:
-    """MFU and HFU with what they are shares of, or why there are none."""
+    """MFU and HFU with their definition, or why there are none."""
     found = file.get("utilisation")
     if not found:
         return None
@@ -81,8 +81,8 @@ def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     verdict = data["verdict"]
     yield (ink.good if verdict["roof"] else ink.bad)(verdict["says"])
     if verdict["roof"]:
-        line = f"next: {verdict['next'] or 'nothing'}; {verdict['unattributed']:.1%} of the window is charged to nobody"
-        yield line + (f"; not told apart from {verdict['mixed_with']}" if verdict.get("mixed_with") else "")
+        line = f"next bottleneck: {verdict['next'] or 'none'}; {verdict['unattributed']:.1%} unexplained"
+        yield line + (f"; {verdict['mixed_with']} is too close to rank" if verdict.get("mixed_with") else "")
 
 
 def _title(file: Mapping[str, Any]) -> str:
@@ -93,12 +93,12 @@ def _title(file: Mapping[str, Any]) -> str:
         return f"{words[0]}: memory snapshot"
     if "memory_timeline" in file:
         return f"{words[0]}: memory timeline"
-    device = file["device"] or "a device without a name"
+    device = file["device"] or "unnamed device"
     accelerator = f" ({file['accelerator']})" if file.get("accelerator") else ""
     rank = "" if file["rank"] is None else f", rank {file['rank']}" + (f" of {file['world_size']}" if file.get("world_size") else "")
     policy = file["policy"]
     steps = f"{len(file['steps'])} step" + ("s" if len(file["steps"]) != 1 else "")
-    return f"{words[0]}: {device}{accelerator}{rank}; {steps}; unlinked {policy['unlinked']}, last step {policy['last_step']}"
+    return f"{words[0]}: {device}{accelerator}{rank}; {steps}; --unlinked {policy['unlinked']}, --last-step {policy['last_step']}"
 
 
 def _file(file: Mapping[str, Any], ink: Ink) -> Iterator[Iterator[str]]:
@@ -118,7 +118,7 @@ def _file(file: Mapping[str, Any], ink: Ink) -> Iterator[Iterator[str]]:
 def _window(file: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     window = file["window"]
     wall = max(window["wall_us"], 1e-9)
-    yield ink.bold(f"Where the window of {_time(window['wall_us'])} went")
+    yield ink.bold(f"Time in the window of {_time(window['wall_us'])}")
 
     def line(name: str, us: float, depth: int = 1) -> str:
         return f"{'  ' * depth}{name:<{32 - 2 * depth}}{_time(us):>12} {us / wall:>6.1%} {bar(us / wall)}".rstrip()
@@ -133,11 +133,11 @@ def _window(file: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         yield f"  {said}"
     hidden = window["comm_us"] - window["exposed_comm_us"]
     if window["comm_us"]:
-        yield ink.dim(f"  communication {_time(window['comm_us'])} in all, {_time(hidden)} of it behind compute")
+        yield ink.dim(f"  total communication {_time(window['comm_us'])}, of which {_time(hidden)} is hidden by compute")
     for name, why in list(file["communication"]["reasons"].items())[:3]:
         yield ink.dim(f"  communication: {_short(name)}, {why}")
     for one in file["communication"]["unclassified"][:3]:
-        yield f"  not counted as communication, though its name has {one['suspect']!r}: {_short(one['name'])} ({_time(one['us'])})"
+        yield f"  not counted as communication, though the name contains {one['suspect']!r}: {_short(one['name'])} ({_time(one['us'])})"
 
 
 def _steps(steps: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _seconds(us: float | None) -> float | None:
 def _collectives(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     if not found:
         return
-    rows = [_row(c) for c in found[:MOST_ROWS]]
+    rows = [_collective_row(c) for c in found[:MOST_ROWS]]
     columns = (
         Column("operation", "collective"),
         Column("bytes", "bytes", "B"),
@@ -174,7 +174,7 @@ def _collectives(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     yield from table_lines(Table("collectives", "Collectives, by size", columns, rows), ink)
 
 
-def _row(c: Mapping[str, Any]) -> dict[str, Any]:
+def _collective_row(c: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "operation": c["operation"],
         "bytes": c["bytes"],
@@ -213,7 +213,7 @@ def _short(name: str, most: int = 40) -> str:
 
 
 def _roof(kernel: Mapping[str, Any]) -> str:
-    return str(kernel["roof"]) + (" (assumed)" if kernel.get("assumed") else "") + (" again" if kernel.get("recompute") else "")
+    return str(kernel["roof"]) + (" (assumed)" if kernel.get("assumed") else "") + (", recomputed" if kernel.get("recompute") else "")
 
 
 def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
@@ -239,8 +239,8 @@ def _ranks(ranks: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
         return
     clock = ranks["clock"]["ends_apart_ns"]
     yield (
-        f"{len(ranks['ranks'])} ranks, {ranks['collectives']} collectives together: {ranks['transfer_ns'] / 1e3:,.1f} us of transfer,"
-        f" {ranks['skew_ns'] / 1e6:,.2f} ms of waiting (all ranks summed); ends lie at most {clock['max'] / 1e3:g} us apart"
+        f"{len(ranks['ranks'])} ranks, {ranks['collectives']} collectives: {ranks['transfer_ns'] / 1e3:,.1f} us of transfer,"
+        f" {ranks['skew_ns'] / 1e6:,.2f} ms of waiting (sum over ranks); ends on the ranks are at most {clock['max'] / 1e3:g} us apart"
     )
     rows = ranks["meetings"][:MOST_ROWS]
     if not rows:
@@ -257,7 +257,7 @@ def _ranks(ranks: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
         {**r, "transfer": r["transfer_ns"] * 1e-9, "skew": max(r["wait_ns"].values()) * 1e-9, "late_rank": str(r["late_rank"])}
         for r in rows
     ]
-    yield from table_lines(Table("ranks", "Collectives over all ranks", columns, shown), ink)
+    yield from table_lines(Table("ranks", "Collectives across ranks", columns, shown), ink)
 
 
 def _roofs(verdict: Mapping[str, Any], ink: Ink) -> Iterator[str]:
@@ -267,17 +267,17 @@ def _roofs(verdict: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     ]
     if rows:
         columns = (
-            Column("roof", "roof"),
-            Column("charged", "charged", "s"),
-            Column("least", "least"),
-            Column("most", "most"),
+            Column("roof", "bottleneck"),
+            Column("charged", "time", "s"),
+            Column("least", "at least"),
+            Column("most", "at most"),
             Column("says", "why"),
         )
-        yield from table_lines(Table("roofs", "What each roof gone would give", columns, rows), ink)
+        yield from table_lines(Table("roofs", "Speed-up without each bottleneck", columns, rows), ink)
 
 
 def _findings(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
-    """Findings of one name together: the worst is told, the other files are counted."""
+    """Findings by name: the worst one in full, and the number of other files with the same."""
     if found:
         yield ink.bold("Findings")
     by_name: dict[str, list[Mapping[str, Any]]] = {}
@@ -286,7 +286,7 @@ def _findings(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     for name, same in by_name.items():
         first = same[0]
         lost = f" ({first['seconds_lost'] * 1e3:.1f} ms lost)" if first.get("seconds_lost") else ""
-        more = f"; so do {len(same) - 1} more files" if len(same) > 1 else ""
+        more = f"; the same in {len(same) - 1} more files" if len(same) > 1 else ""
         yield f"  {ink.bold(name)}{lost}: {first['says']}{more}"
         yield f"    try: {first['advice']} ({first['docs']})"
 
@@ -297,17 +297,17 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         return
     yield ink.bold(comparison["sentence"])
     if len(data["files"]) > 1 and comparison["rank"] is not None:
-        yield f"of rank {comparison['rank']}, which waits least for the others"
+        yield f"compared is rank {comparison['rank']}, which waits least for the others"
     rows = [r for r in data["compare"] or [] if abs(r["share"]) >= LEAST_SHARE][:MOST_ROWS]
     columns = (
         Column("term", "term"),
         Column("measured_seconds", "measured", "s"),
         Column("predicted_seconds", "predicted", "s"),
         Column("difference_seconds", "difference", "s"),
-        Column("share", "of the step", "%"),
+        Column("share", "of predicted step", "%"),
     )
     if rows:
-        yield from table_lines(Table("compare", "Measured against predicted", columns, rows), ink)
+        yield from table_lines(Table("compare", "Step, measured and predicted", columns, rows), ink)
 
 
 def _time(us: float) -> str:

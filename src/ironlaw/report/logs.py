@@ -1,4 +1,4 @@
-"""What a log or a memory snapshot says, as lines of a page; from the plain data of the JSON."""
+"""Lines of a page for logs, memory snapshots and memory timelines, from the data of the JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_ROWS = 12
 
 
 def logs_lines(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
-    """Several logs, a line each."""
+    """A table of several logs, one line each."""
     if not files:
         return
     rows = []
@@ -47,46 +47,46 @@ def logs_lines(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
 
 
 def efficiency_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
-    """Throughput of one model at several sizes."""
+    """Parallel efficiency of one model on several numbers of GPUs."""
     columns = (
         Column("gpus", "GPUs"),
         Column("per_gpu", "tokens/s/GPU"),
-        Column("efficiency", "parallel efficiency", "%"),
+        Column("efficiency", "efficiency", "%"),
     )
     if rows:
-        yield from table_lines(Table("efficiency", "Of one model at several sizes", columns, rows), ink)
+        yield from table_lines(Table("efficiency", "Parallel efficiency", columns, rows), ink)
 
 
 def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
-    """Step times, rates with what they are divided by, what the log rules out, and where its numbers came from."""
+    """Step times, rates and their peaks, the bottlenecks the log rules out, and the sources of its values."""
     steps, rates = log["steps"], log["rates"]
     if steps is not None:
         yield ink.bold("Steps")
-        spread = f"5 to 95 of 100 within {_s(steps['p5_seconds'])} and {_s(steps['p95_seconds'])}" if steps["lines"] > 1 else "one line"
-        yield f"  median {_s(steps['median_seconds'])} an {steps['per']} over {steps['iterations']} ({steps['lines']} lines); {spread}"
+        spread = f"5th to 95th percentile {_s(steps['p5_seconds'])} to {_s(steps['p95_seconds'])}" if steps["lines"] > 1 else "one line"
+        yield f"  median {_s(steps['median_seconds'])} per {steps['per']}, over {steps['iterations']} ({steps['lines']} lines); {spread}"
     for aside in log["aside"]:
-        yield f"  left out: {aside['lines']} lines, {aside['reason']}" + (
+        yield f"  left out: {aside['lines']} lines: {aside['reason']}" + (
             f" ({_s(aside['median_seconds'])})" if aside["median_seconds"] else ""
         )
     if rates is not None:
-        yield ink.bold("Rates of one GPU")
+        yield ink.bold("Rates per GPU")
         yield f"  {rates['tokens_per_second']:,.1f} tokens/s"
         yield f"  model    {_tflops(rates['model_flops'])}{_of(rates['mfu'], 'MFU')}: {rates['formula']}"
-        yield f"  hardware {_tflops(rates['hardware_flops'])}{_of(rates['hfu'], 'HFU')}: with recomputation, {rates['recompute_formula']}"
+        yield f"  hardware {_tflops(rates['hardware_flops'])}{_of(rates['hfu'], 'HFU')}: with recompute, {rates['recompute_formula']}"
         if rates["peak"]:
-            yield f"  over {_tflops(rates['peak'])} dense {rates['dtype']} of {rates['device']}"
+            yield f"  peak     {_tflops(rates['peak'])}, dense {rates['dtype']} of {rates['device']}"
         if rates["claim"]:
-            yield f"  the log claims {_tflops(rates['claimed_flops'])}, which {rates['claim']}"
+            yield f"  the log prints {_tflops(rates['claimed_flops'])}, which {rates['claim']}"
     if log["collectives"]:
         yield from _collective(log["collectives"], ink)
-        return  # a benchmark of collectives: it has no model, and needs none
+        return  # a benchmark of collectives has no model
     for why in (log["why_no_rates"], log["why_no_mfu"]):
         if why:
             yield ink.dim(f"  {why}")
     for out in log["excluded"]:
-        yield f"  not {out['roof']}: {out['why']}"
+        yield f"  ruled out: {out['roof']} ({out['why']})"
     if log["memory"]:
-        yield f"  memory at most {log['memory'] / 2**30:.1f} GiB"
+        yield f"  highest memory {log['memory'] / 2**30:.1f} GiB"
     for said in log["said"]:
         yield ink.dim(f"  {said}")
 
@@ -102,7 +102,10 @@ def _collective(found: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         Column("bus_bandwidth", "busbw", "B/s"),
     )
     yield from table_lines(
-        Table("sizes", f"{found['collective']} over {found['ranks'] or 'an unknown number of'} ranks, medians", columns, rows), ink
+        Table(
+            "sizes", f"{found['collective'] or 'collective'} over {found['ranks'] or 'an unknown number of'} ranks, medians", columns, rows
+        ),
+        ink,
     )
     for fit in found["fits"]:
         yield f"  {_fit(fit)}" + (f"; {fit['why']}" if fit["why"] else "")
@@ -111,20 +114,20 @@ def _collective(found: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def _fit(fit: Mapping[str, Any]) -> str:
-    """Latency and bandwidth with their error; None where the sizes do not show it."""
+    """One line for a fit: latency, bandwidth and their errors."""
     rate, error = fit["bandwidth"], fit["bandwidth_error"]
     if rate is None:
         return f"fit over {fit['sizes']} sizes: no bandwidth"
     bus = "" if fit["bus_bandwidth"] is None else f" (bus {units.show(fit['bus_bandwidth'], 'B/s', 4)})"
     spread = units.show(error or 0.0, "B/s", 2)
     return (
-        f"fit over {fit['sizes']} sizes: {_s(fit['latency_seconds'])} and {units.show(rate, 'B/s', 4)} +- {spread}{bus},"
-        f" half of it at {units.show(fit['half_size'], 'B')}; off by {fit['error']:.1%}, {fit['worst']:.1%} at worst"
+        f"fit over {fit['sizes']} sizes: latency {_s(fit['latency_seconds'])}, bandwidth {units.show(rate, 'B/s', 4)} +- {spread}{bus},"
+        f" half of it at {units.show(fit['half_size'], 'B')}; error {fit['error']:.1%}, at most {fit['worst']:.1%}"
     )
 
 
 def snapshot_lines(snapshot: Mapping[str, Any], ink: Ink) -> Iterator[str]:
-    """What each device's allocator held."""
+    """The state of each device's allocator."""
     for device in snapshot["devices"]:
         yield ink.bold(f"Memory of device {device.get('device', 0)}")
         for key, value in device.items():
@@ -137,7 +140,7 @@ def snapshot_lines(snapshot: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def timeline_lines(timeline: Mapping[str, Any], ink: Ink) -> Iterator[str]:
-    """The peak of a memory timeline and what it was made of."""
+    """The peak of a memory timeline, by category."""
     yield ink.bold(f"Peak {timeline['peak'] / 2**30:.3f} GiB")
     for category, size in timeline["at_peak"].items():
         if size:
@@ -145,7 +148,7 @@ def timeline_lines(timeline: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def memory_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
-    """Measured memory against the estimate's."""
+    """A table of measured and predicted memory."""
     columns = (
         Column("term", "memory"),
         Column("measured", "measured", "B"),
@@ -154,7 +157,7 @@ def memory_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
         Column("note", ""),
     )
     if rows:
-        yield from table_lines(Table("memory", "Memory measured against predicted", columns, rows), ink)
+        yield from table_lines(Table("memory", "Memory, measured and predicted", columns, rows), ink)
 
 
 def _s(seconds: float) -> str:

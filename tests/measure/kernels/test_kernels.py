@@ -99,7 +99,7 @@ def test_a_users_rule_goes_before_those_that_ship(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[[rule]]\nclass = 'gemm'\nmatch = '('\nwhy = 'x'", "no regular expression"),
+        ("[[rule]]\nclass = 'gemm'\nmatch = '('\nwhy = 'x'", "not a regular expression"),
         ("[[rule]]\nclass = 'gem'\nmatch = 'a'\nwhy = 'x'", "'gem' is not declared"),
         ("[[rule]]\nclass = 'gemm'\nmatch = 'a'", "lacks 'why'"),
         ("[class.mine]\nroof = 'disk'\nwhy = 'x'", "'disk'"),
@@ -400,7 +400,7 @@ def test_flash_attention_forward_and_backward_have_a_roof():
 def test_a_kernel_without_a_name_takes_the_class_of_its_operator():
     t = made([("aten::mm", 0, 10, 1, ([4096, 4096], [4096, 4096]))], [("thing_17", 300_000, 5, 1)])
     (group,) = kernel_table(t, None, load.record("accelerators", "h100-sxm"))
-    assert (group.kind, group.precision_by, group.why) == ("gemm", "operator", "its operator says what it does")
+    assert (group.kind, group.precision_by, group.why) == ("gemm", "operator", "the class follows from its operator")
     assert group.of_peak == pytest.approx(2 * 4096**3 / 989e12 / 300e-6)
 
 
@@ -481,7 +481,7 @@ def test_more_than_the_device_can_is_doubted():
 def test_no_kernels_no_groups():
     t = trace("h100_owlv2_bmm")
     assert kernel_table(t, np.zeros(len(t.events), bool)) == []
-    assert mfu_of([], 10).reason.startswith("no matrix product")
+    assert mfu_of([], 10).reason.startswith("the trace has no matrix product")
 
 
 def test_a_million_kernels_take_a_second_or_so(budget):

@@ -62,7 +62,7 @@ def test_a_name_is_a_text_or_a_path(tmp_path):
 def test_truncated_gzip_says_where_at_every_length(tmp_path):
     packed = gzip.compress(TEXT[:3000], mtime=0)
     for cut in range(2, len(packed)):
-        with pytest.raises(InputError, match=rf"stops at byte {cut}, before its end: truncated"):
+        with pytest.raises(InputError, match=rf"stops at byte {cut}, before the end: the file is truncated"):
             read(put(tmp_path / "a.gz", packed[:cut]))
 
 

@@ -148,7 +148,7 @@ def test_graphs_whole_and_by_node(tmp_path):
     assert [trace.text(i) for i in trace.events.name[-2:]] == ["CUDA graph 5", "in a graph"]
     assert trace.text(trace.launches.name[trace.events.launch[-1]]) == "cudaGraphLaunch"
     assert trace.properties["kernels of graph nodes"] == 1 and trace.properties["graphs recorded whole"] == 1
-    assert any("recorded whole" in w for w in trace.warnings)
+    assert any("recorded without their kernels" in w for w in trace.warnings)
 
 
 def test_nccl_payloads_reach_the_kernels_their_calls_launched(tmp_path):
@@ -194,7 +194,7 @@ def test_an_old_schema_is_read_and_what_it_lacks_is_said(tmp_path):
     assert trace.events.launch.tolist() == [NONE] and trace.events.stream.tolist() == [NONE] and trace.device_name == ""
     said = "; ".join(trace.warnings)
     assert "CUPTI_ACTIVITY_KIND_KERNEL has no column deviceId, streamId, correlationId, globalPid" in said
-    assert "no event can be linked" in said and "no NVTX ranges" in said
+    assert "events cannot be linked" in said and "no NVTX ranges" in said
 
 
 K = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -204,14 +204,14 @@ K = "CUPTI_ACTIVITY_KIND_KERNEL"
     ("schema", "said"),
     [
         ("CREATE TABLE runs (id INTEGER);", "not an export of Nsight Systems"),
-        ("CREATE TABLE StringIds (id INTEGER, value TEXT);", f"no table {K}, so no kernel was recorded"),
+        ("CREATE TABLE StringIds (id INTEGER, value TEXT);", f"no kernel was recorded .no table {K}"),
         (f"CREATE TABLE {K} (start INTEGER);", "has no column end"),
         (f"CREATE TABLE {K} (start INT, end INT);", "no device events"),
         (f"CREATE TABLE {K} (start, end); INSERT INTO {K} VALUES (1, 2);", "none of the columns"),
-        (f"CREATE TABLE {K} (start, end); INSERT INTO {K} VALUES (1.5, 2);", "holds 1.5, not a whole"),
-        (f"CREATE TABLE {K} (start, end); INSERT INTO {K} VALUES ('x', 2);", "holds 'x', not a whole"),
+        (f"CREATE TABLE {K} (start, end); INSERT INTO {K} VALUES (1.5, 2);", "is 1.5, not a whole"),
+        (f"CREATE TABLE {K} (start, end); INSERT INTO {K} VALUES ('x', 2);", "is 'x', not a whole"),
         (f"CREATE TABLE t (a, b); CREATE VIEW {K} AS SELECT a AS start, b AS end, b AS shortName FROM t;", "is a view"),
-        (f"CREATE VIRTUAL TABLE {K} USING fts5(start, end, shortName);", "virtual table: refused"),
+        (f"CREATE VIRTUAL TABLE {K} USING fts5(start, end, shortName);", "virtual table, .*: refused"),
     ],
 )
 def test_what_is_not_an_export_is_one_clear_line(tmp_path, schema, said):
@@ -285,7 +285,7 @@ def test_a_query_without_end_is_ended(tmp_path):
 def test_a_compressed_database_says_to_unpack_it(tmp_path):
     path = tmp_path / "a.sqlite.gz"
     path.write_bytes(gzip.compress(small(tmp_path / "a.sqlite").done().read_bytes()))
-    with pytest.raises(InputError, match="unpack it first"):
+    with pytest.raises(InputError, match="unpack it"):
         read_nsys(path)
 
 

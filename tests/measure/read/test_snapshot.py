@@ -120,7 +120,7 @@ def test_names_from_the_file_cannot_move_the_cursor(tmp_path):
     ("tree", "said"),
     [
         ([1, 2], "not a memory snapshot"),
-        ({"a": 1}, "no dict with the keys"),
+        ({"a": 1}, "not a dict with the keys"),
         ({"segments": {}}, "segments of a memory snapshot are a list"),
         ({"segments": [[]]}, "segments of a memory snapshot are dicts"),
         ({"segments": []}, "the snapshot is empty"),
@@ -192,7 +192,7 @@ def test_nothing_is_run(tmp_path):
     marker = tmp_path / "ran"
     count = 0
     for raw in attacks(marker):
-        with pytest.raises(InputError, match=r"would import, call or restore something|never holds: refused") as caught:
+        with pytest.raises(InputError, match=r"would import, call or restore an object|never has: refused") as caught:
             read_snapshot(put(tmp_path / "evil.pickle", b"\x80\x02" + raw if raw[:1] != b"\x80" else raw))
         assert "\n" not in str(caught.value)
         assert not marker.exists()
@@ -230,7 +230,7 @@ def test_objects_that_plain_data_never_needs_are_refused(tmp_path):
         (b"\x80\x02" + b")\x85" * 3 + b"N" + b"s.", "operation|left over|not well|truncated|never"),
         (b"\x80\x02}" + b")" + b"\x85" * 200_000 + b"Ns.", "a key that is not text"),  # hashing this would end the process
         (b"\x80\x02}K\x01Ns.", "a key that is not text"),
-        (b"\x80\x02h\x05.", "names object 5"),
+        (b"\x80\x02h\x05.", "uses object 5"),
         (b"\x80\x02}(X\x01\x00\x00\x00au.", "not well formed"),
         (b"\x80\x02}a.", "truncated|empty stack"),
         (b"\x80\x02]Ns.", "truncated|empty stack"),
@@ -238,7 +238,7 @@ def test_objects_that_plain_data_never_needs_are_refused(tmp_path):
         (b"\x80\x02", "truncated"),
         (b"\x80\x02NN.", "left over"),
         (b"\x80\x02(.", "left over"),
-        (b"\x80\x02\xfe.", "0xfe is no operation"),
+        (b"\x80\x02\xfe.", "0xfe is not an operation"),
         (b"\x80\x02Iabc\n.", "not well formed"),
         (b"\x80\x02Fnan\n.", "not a memory snapshot"),
         (b"\x80\x02V\\ud8\n.", "not well formed"),
@@ -481,7 +481,7 @@ def test_a_snapshot_against_the_estimate(tmp_path, guess):
 def test_without_a_trace_the_note_says_it_is_no_peak(tmp_path, guess):
     tree = worked() | {"device_traces": []}
     row = compare_memory(read_snapshot(put(tmp_path / "a", tree)), guess)[0]
-    assert row.measured == 16 * MIB and "not the peak" in row.note
+    assert row.measured == 16 * MIB and "not at the peak" in row.note
 
 
 def test_a_timeline_against_the_estimate_sums_on_both_sides(guess):

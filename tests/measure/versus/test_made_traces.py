@@ -326,7 +326,7 @@ def test_the_other_stage_alone_is_warned_of():
     first = run("pipeline", ranks=(0,))
     assert one.found.comparison.measured.rank == 2
     assert first.found.comparison.measured.rank == 0
-    assert any("rank 0 is compared, and a trace of another stage computes less" in w for w in first.found.warnings)
+    assert any("rank 0 is compared, and a rank of another stage computes less" in w for w in first.found.warnings)
 
 
 # kernels of unknown sizes
@@ -349,7 +349,7 @@ def test_a_trace_without_sizes_has_the_same_rows(tmp_path):
     assert without.sentence == with_sizes.sentence
     assert {r.term: r.difference for r in without.rows} == pytest.approx({r.term: r.difference for r in with_sizes.rows}, abs=1e-9)
     rates = without.data()["comparison"]["utilisation"]
-    assert rates["mfu"]["measured_by"] == rates["mfu_causal"]["measured_by"] == "the estimate's FLOPs over the measured step"
+    assert rates["mfu"]["measured_by"] == rates["mfu_causal"]["measured_by"] == "FLOPs of the estimate over the measured step"
     assert rates["mfu_causal"]["measured"] == pytest.approx(with_sizes.measured.mfu, rel=0.001)
 
 

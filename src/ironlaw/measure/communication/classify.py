@@ -1,6 +1,6 @@
-"""Which kernels communicate, and why: by the name of their function, else by the operator that launched them.
+"""Find the kernels that communicate, by the name of their function or the operator that launched them.
 
-Names are judged once each; events only inherit what their name or their operator got.
+Each name is classified once, and its events get the result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ironlaw.measure.events import KERNEL, NONE, Column, Spans, Trace
 
 Mask = NDArray[np.bool_]
 
-_SUSPECT = (  # folded to lower case and without "_": words of communication in a name no pattern fits
+_SUSPECT = (  # words that suggest communication in a name without a pattern; lower case, without "_"
     "allreduce",
     "allgather",
     "reducescatter",
@@ -39,28 +39,28 @@ _SUSPECT = (  # folded to lower case and without "_": words of communication in 
 
 @dataclass(frozen=True)
 class Unclassified:
-    """A kernel that no pattern and no operator explains."""
+    """A kernel without a pattern and without an operator that communicates."""
 
     name: str
     count: int
     time: int  # [ns], all its events together
-    suspect: str  # the word in it that suggests communication, "" where none does
+    suspect: str  # the word in the name that suggests communication, or ""
 
 
 @dataclass(frozen=True)
 class Classified:
-    """What communicates in a trace."""
+    """The communication kernels of a trace."""
 
     mask: Mask  # over Trace.events
-    waits: Mask  # over Trace.events: communication that only spins until its peers arrive
+    waits: Mask  # over Trace.events: kernels that only wait for their peers
     reason: dict[int, str]  # by name index, of names with an event in the mask
     family: dict[int, str]
-    operation: dict[int, str]  # by name index, where the pattern knows it
+    operation: dict[int, str]  # by name index, if the pattern gives it
     unclassified: tuple[Unclassified, ...]  # longest first
 
 
 def classify(trace: Trace, more: tuple[Path, ...] = ()) -> Classified:
-    """Which events of ``trace`` communicate; the patterns of the files ``more`` are asked before the built-in ones."""
+    """Find the events of ``trace`` that communicate; patterns in the files ``more`` come before the shipped ones."""
     kernels, operators = _patterns(tuple(more))
     events = trace.events
     is_kernel = events.kind == KERNEL
@@ -108,7 +108,7 @@ def _patterns(more: tuple[Path, ...]) -> tuple[list[Pattern], list[Pattern]]:
             state = path.stat()
             one = _read(path, (state.st_mtime_ns, state.st_size))
         except OSError:
-            one = read_patterns(path)  # says what is wrong with it
+            one = read_patterns(path)  # raises the error that explains it
         kernels += one[0]
         operators += one[1]
     return kernels, operators
@@ -119,7 +119,7 @@ def _first(patterns: list[Pattern], function: str) -> Pattern | None:
 
 
 def _by_operator(trace: Trace, rows: Column, operators: list[Pattern]) -> dict[int, str]:
-    """Rows among ``rows`` that an operator of communication launched, with the operator's name."""
+    """Rows that a communication operator launched, with the name of the operator."""
     found: dict[int, str] = {}
     if not len(rows):
         return found
@@ -142,7 +142,7 @@ def _communicates(operators: list[Pattern], name: str) -> bool:
 
 
 def external_of(trace: Trace) -> Column:
-    """The operators' identifiers on the events; none where the file repeats the correlation there, as older profilers did."""
+    """External ids of the events; none if the file repeats the correlation id there, as older profilers do."""
     events = trace.events
     said = events.external >= 0
     if said.sum() > 1 and (events.external[said] == events.correlation[said]).all():
@@ -159,7 +159,7 @@ def _of_external(external: Column, spans: Spans) -> list[tuple[int, int]]:
 
 
 def _of_thread(trace: Trace, rows: Column, spans: Spans) -> list[tuple[int, int]]:
-    """Rows without an external id whose launch lies inside a span on the same thread."""
+    """Rows without an external id whose launch is inside a span on the same thread."""
     events, launches = trace.events, trace.launches
     loose = np.flatnonzero((external_of(trace)[rows] < 0) & (events.launch[rows] != NONE))
     if not len(loose):
@@ -172,7 +172,7 @@ def _of_thread(trace: Trace, rows: Column, spans: Spans) -> list[tuple[int, int]
         if not len(mine):
             continue
         here = np.flatnonzero(thread == one)
-        # spans of one thread nest, so the furthest end so far tells whether any of those before covers the time
+        # spans of one thread nest: an earlier span covers the time if the latest end so far is after it
         reach = np.maximum.accumulate(spans.end[mine])
         at = np.searchsorted(spans.start[mine], when[here], "right") - 1
         inside = (at >= 0) & (when[here] < reach[np.maximum(at, 0)])

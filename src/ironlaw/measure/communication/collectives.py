@@ -1,7 +1,7 @@
-"""Collectives of one rank: what was sent, among how many, and what the time of its kernel can and cannot say.
+"""Collectives of one rank: operation, size, number of ranks, and bounds of the transfer.
 
-A kernel on one rank also waits for the others, so its time is an upper bound of the transfer and its rate a lower bound of bandwidth.
-Sizes are those of a rank's own buffer, the larger of input and output, as nccl-tests counts them.
+A kernel on one rank also waits for other ranks, so its time is an upper bound of the transfer and its rate a lower bound of bandwidth.
+Sizes are those of the larger buffer (input or output) of a rank, as in nccl-tests.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ironlaw.measure.communication.patterns import function_of
 from ironlaw.measure.events import NONE, Message, Spans, Trace
 
 LOWER_BOUND = "lower bound on bandwidth"
-BY_NAME = "the kernel's name"  # the weakest witness of what a collective was
-_OPERATIONS = (  # folded: lower case, no "_"; the first found in a name is meant
+BY_NAME = "the kernel's name"  # the weakest evidence of the operation
+_OPERATIONS = (  # lower case, without "_"; the first one found in a name counts
     ("reducescatter", "reduce_scatter"),
     ("allreduce", "all_reduce"),
     ("allgather", "all_gather"),
@@ -51,7 +51,7 @@ _SIZES = {name: size for size, names in _ITEM_BYTES.items() for name in names.sp
 _ALGORITHMS = {"RING", "TREE", "NVLS", "NVLSTREE", "COLLNETCHAIN", "COLLNETDIRECT", "COLLNET", "PAT"}
 _PROTOCOLS = {"LL", "LL128", "SIMPLE"}
 _MESSAGE = re.compile(r"nccl:(?:send|recv) (\d{1,9})(->|<-)(\d{1,9})$")
-_NESTED = 32  # spans looked back through for the one around a launch
+_NESTED = 32  # earlier spans that are searched for the one around a launch
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Collective:
     operation: str  # all_reduce, ..., "unknown"
     bytes: int | None  # of this rank's buffer, the larger of input and output
     n: int | None  # ranks that take part
-    group: str  # the process group's name, "" where the file does not say
+    group: str  # name of the process group, "" if not recorded
     ranks: tuple[int, ...]
     dtype: str | None
     algorithm: str | None
@@ -75,38 +75,38 @@ class Collective:
 
     @property
     def duration(self) -> int:
-        """[ns] of the kernel, waiting for the other ranks included."""
+        """[ns] of the kernel, including waiting for other ranks."""
         return self.end - self.start
 
     @property
     def factor(self) -> float | None:
-        """Bytes each rank sends for each byte of the buffer, by the convention of nccl-tests."""
+        """Bytes that each rank sends per byte of the buffer, as defined by nccl-tests."""
         return traffic_factor(self.operation, self.n)
 
 
 @dataclass(frozen=True)
 class Link:
-    """What the catalogue holds of the link inside a node."""
+    """The link inside a node, from the catalogue."""
 
     accelerator: str
     bandwidth: float  # [B/s] of one rank, one direction
     constants: dict[str, Any]  # of the calibration, by operation
 
     def ideal(self, operation: str, size: int, n: int) -> float | None:
-        """Seconds that ``size`` bytes take at least: the latency of the operation and the line rate."""
+        """The least seconds for ``size`` bytes: latency of the operation plus bytes at line rate."""
         factor = traffic_factor(operation, n)
         if factor is None:
             return None
         known = self.constants.get(operation)
         found = by_ranks(known, n) if known is not None else None
         latency = float(found["latency"].value) if found else 0.0
-        # above 1 where the switch reduces: each byte then crosses a link once
+        # above 1 if the switch reduces: each byte then crosses a link once
         rate = self.bandwidth * max(1.0, float(found["fraction"].value) if found else 1.0)
         return latency + size * factor / rate
 
 
 def link_of(accelerator: str, folders: tuple[str, ...] = ()) -> Link | None:
-    """The link between accelerators of one node, by catalogue name; None where the record gives no bandwidth."""
+    """The link between accelerators of one node, by catalogue name; None if the record has no bandwidth."""
     record = load.record("accelerators", accelerator, folders)
     if record.scale_up_bandwidth is None:
         return None
@@ -115,7 +115,7 @@ def link_of(accelerator: str, folders: tuple[str, ...] = ()) -> Link | None:
 
 
 def traffic_factor(operation: str, n: int | None) -> float | None:
-    """The factor from algorithm to bus bandwidth; None where the operation or the ranks are not known.
+    """The factor from algorithm to bus bandwidth; None if the operation or the number of ranks is unknown.
 
     >>> traffic_factor("all_reduce", 8), traffic_factor("all_gather", 8), traffic_factor("broadcast", None)
     (1.75, 0.875, 1.0)
@@ -136,7 +136,7 @@ def rates(size: int | None, time: int, factor: float | None) -> tuple[float | No
 
 
 def interval(one: Collective, link: Link | None) -> tuple[int, int]:
-    """The transfer of a collective seen on one rank, in ns: at least what the link needs, at most what the kernel took."""
+    """Bounds of the transfer of a collective on one rank, in ns: the least time of the link, and the time of the kernel."""
     if link is None or one.bytes is None or one.n is None:
         return 0, one.duration
     ideal = link.ideal(one.operation, one.bytes, one.n)
@@ -144,7 +144,7 @@ def interval(one: Collective, link: Link | None) -> tuple[int, int]:
 
 
 def collectives(trace: Trace, classified: Classified, counted: NDArray[np.bool_] | None = None) -> list[Collective]:
-    """The collectives among the counted events, by start; kernels that only wait are none."""
+    """The collectives among the counted events, by start, without kernels that only wait."""
     chosen = classified.mask & ~classified.waits
     if counted is not None:
         chosen &= counted
@@ -154,9 +154,9 @@ def collectives(trace: Trace, classified: Classified, counted: NDArray[np.bool_]
     found = []
     for row in rows.tolist():
         index = int(trace.events.name[row])
-        told, algorithm, protocol, named_dtype = names[index]
+        named_operation, algorithm, protocol, named_dtype = names[index]
         message = messages.get(row, Message())
-        operation = operation_of(message.collective or "") or classified.operation.get(index) or told or "unknown"
+        operation = operation_of(message.collective or "") or classified.operation.get(index) or named_operation or "unknown"
         pair = pairs.get(row)
         if pair is None and message.source is not None and message.target is not None:
             pair = (message.source, message.target)
@@ -186,7 +186,7 @@ def collectives(trace: Trace, classified: Classified, counted: NDArray[np.bool_]
 
 @lru_cache(maxsize=4096)
 def operation_of(text: str) -> str | None:
-    """The operation a name speaks of.
+    """The operation in a name, None if there is none.
 
     >>> operation_of("_allgather_base"), operation_of("nccl:all_reduce"), operation_of("nccl:coalesced")
     ('all_gather', 'all_reduce', None)
@@ -197,7 +197,7 @@ def operation_of(text: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def item_bytes(dtype: str) -> int | None:
-    """Bytes of one element of a type as PyTorch or NCCL spell it.
+    """Bytes per element of a type, as PyTorch or NCCL spell it; None if unknown.
 
     >>> item_bytes("c10::BFloat16"), item_bytes("long int"), item_bytes("Float8_e4m3fn"), item_bytes("what")
     (2, 8, 1, None)
@@ -221,7 +221,7 @@ def _sized(message: Message | None) -> bool:
 
 
 def _from_name(name: str) -> tuple[str | None, str | None, str | None, str | None]:
-    """Operation, algorithm, protocol and type as far as a kernel's name says them."""
+    """Operation, algorithm, protocol and type in a kernel name; None where missing."""
     function = function_of(name)
     words = function.split("_")
     algorithm = next((w for w in words if w in _ALGORITHMS), None)
@@ -231,7 +231,7 @@ def _from_name(name: str) -> tuple[str | None, str | None, str | None, str | Non
 
 
 def _messages(trace: Trace, rows: NDArray[np.int64]) -> tuple[dict[int, Message], dict[int, tuple[int, int]]]:
-    """What is said of each row, from the best witness to the weakest; and who sends to whom, where an annotation says so."""
+    """The best message recorded for each row; and sender and receiver, where an annotation has them."""
     found: dict[int, Message] = {}
     pairs: dict[int, tuple[int, int]] = {}
     external = external_of(trace)
@@ -260,7 +260,7 @@ def _messages(trace: Trace, rows: NDArray[np.int64]) -> tuple[dict[int, Message]
 
 
 def _around(trace: Trace, rows: NDArray[np.int64], spans: Spans) -> dict[int, int]:
-    """For each row the innermost of ``spans`` around its launch, on the thread that launched it."""
+    """For each row, the innermost of ``spans`` around its launch, on the same thread."""
     found: dict[int, int] = {}
     if not len(spans):
         return found
@@ -282,7 +282,7 @@ def _around(trace: Trace, rows: NDArray[np.int64], spans: Spans) -> dict[int, in
 
 
 def _of_note(trace: Trace, notes: Spans, note: int) -> Message:
-    """What the annotation ``nccl:all_reduce`` says: the operation, and the shape and type of its inputs."""
+    """The message in an annotation such as ``nccl:all_reduce``: operation, sizes and type of the inputs."""
     name = trace.names[int(notes.name[note])]
     shape = trace.shapes[int(notes.shapes[note])] if notes.shapes[note] != NONE else None
     elements, dtype = None, None
@@ -306,7 +306,7 @@ def _elements(dims: object) -> int | None:
 
 @dataclass(frozen=True)
 class Sized:
-    """All calls of one operation with one size, seen on one rank."""
+    """All calls of one operation and size on one rank."""
 
     operation: str
     bytes: int | None
@@ -318,11 +318,11 @@ class Sized:
     best: int  # [ns]
     median: float  # [ns]
     total: int  # [ns]
-    ideal: int  # [ns] what the catalogue's link needs for one call, 0 where it is not known
+    ideal: int  # [ns] least time of one call on the link, 0 if unknown
     said_by: tuple[str, ...]
 
     def data(self) -> dict[str, Any]:
-        """Plain values; every rate is a lower bound, because the time includes waiting."""
+        """Plain data; every rate is a lower bound, because the time includes waiting."""
         factor = traffic_factor(self.operation, self.n)
         best, middle = rates(self.bytes, self.best, factor), rates(self.bytes, int(self.median), factor)
         return {
@@ -343,7 +343,7 @@ class Sized:
 
 
 def by_size(calls: Iterable[Collective], link: Link | None = None) -> list[Sized]:
-    """Calls of one operation, size and number of ranks together, those that took longest first."""
+    """Group calls by operation, size and number of ranks, the longest total first."""
     groups: dict[tuple[Any, ...], list[Collective]] = {}
     for one in calls:
         key = (one.operation, one.bytes, one.n, one.dtype, one.algorithm, one.protocol)

@@ -1,7 +1,7 @@
-"""Which call on one rank is which call on another: the ranks of a job met collective by collective.
+"""Match the calls of one collective on all its ranks.
 
-Calls of one process group run in the same order on all its ranks, so the k-th meets the k-th. Sequence numbers, where a file has
-them, say it outright; where a rank's trace begins later or ends earlier, the calls that fit best decide.
+Calls of one process group run in the same order on all its ranks, so the k-th call matches the k-th. Sequence numbers are used where a file
+has them. If the trace of a rank begins later or ends earlier, the shift with the best agreement is taken.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from ironlaw.measure.communication.collectives import Collective
 
 Times = NDArray[np.int64]
-_MOST_SHIFTS = 64  # calls by which two traces of one job may begin apart
-_ENDS_APART = 20_000  # [ns] between the ends of a message on its two sides, on one clock
+_MOST_SHIFTS = 64  # calls: the largest offset between the beginnings of two traces
+_ENDS_APART = 20_000  # [ns] between the ends of a message on sender and receiver, on one clock
 _LOOK_AHEAD = 64
-UNEVEN = ("all_to_all",)  # operations whose buffers may differ from rank to rank
+UNEVEN = ("all_to_all",)  # operations whose buffers may differ between ranks
 
 
 @dataclass(frozen=True)
 class Key:
-    """What calls must share to meet."""
+    """Values that calls must share to match."""
 
     group: str
     ranks: tuple[int, ...]
@@ -34,7 +34,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Matched:
-    """One collective and the call each rank made of it."""
+    """One collective and its call on each rank."""
 
     key: Key
     operation: str
@@ -42,32 +42,32 @@ class Matched:
 
     @property
     def bytes(self) -> int | None:
-        """Of the largest buffer."""
+        """Bytes of the largest buffer."""
         return max((c.bytes for c in self.calls.values() if c.bytes is not None), default=None)
 
     @property
     def n(self) -> int | None:
-        """Ranks that take part, whether or not they are here."""
+        """Number of ranks that take part, with or without a trace."""
         return max((c.n for c in self.calls.values() if c.n is not None), default=None)
 
     @property
     def complete(self) -> bool:
-        """Whether every rank that takes part is here."""
+        """Whether every rank that takes part has a trace."""
         return self.n is not None and len(self.calls) >= self.n
 
 
 @dataclass(frozen=True)
 class Matching:
-    """All collectives that met, and what is wrong with the rest."""
+    """All matched collectives, and problems with the rest."""
 
     met: tuple[Matched, ...]
-    loose: dict[int, list[Collective]]  # by rank: messages nobody says the other side of, for `pairs_by_time`
-    alone: dict[int, int]  # by rank: calls that met no other
+    loose: dict[int, list[Collective]]  # by rank: messages whose other side is not recorded, for `pairs_by_time`
+    alone: dict[int, int]  # by rank: number of calls without a match
     warnings: tuple[str, ...]
 
 
 def match(calls: dict[int, list[Collective]], clock: dict[int, int]) -> Matching:
-    """The calls of all ranks matched; ``clock`` is what each rank adds to its times to come near a common clock."""
+    """Match the calls of all ranks; ``clock`` is the time to add on each rank to come near a common clock."""
     groups: dict[Key, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
     for rank, mine in calls.items():
         for call in mine:
@@ -97,13 +97,13 @@ def _key(call: Collective) -> Key:
 
 
 def _parted(key: Key, by_rank: dict[int, list[Collective]]) -> tuple[dict[int, list[Collective]], dict[int, list[Collective]]]:
-    """Calls whose order says who meets whom, and messages inside a larger group, whose order does not."""
+    """Separate calls that can be matched by their order from messages inside a larger group, which cannot."""
     if key.pair is not None or len(key.ranks) == 2:
         return by_rank, {}
     plain = {rank: [c for c in mine if c.operation != "send_recv"] for rank, mine in by_rank.items()}
     messages = {rank: [c for c in mine if c.operation == "send_recv"] for rank, mine in by_rank.items()}
     if len([rank for rank, mine in messages.items() if mine]) == 2 and len({len(m) for m in messages.values() if m}) == 1:
-        return by_rank, {}  # only two ranks, so they meet each other
+        return by_rank, {}  # only two ranks, so their messages match
     return {r: m for r, m in plain.items() if m}, {r: m for r, m in messages.items() if m}
 
 
@@ -113,14 +113,14 @@ def _met(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int, int]) 
     what = f"process group {key.group!r}" if key.group else "the process group without a name"
     size = max((c.n for mine in by_rank.values() for c in mine if c.n is not None), default=None)
     if size is not None and not key.ranks and key.pair is None and len(by_rank) > size:
-        return [], [f"{what} has {size} ranks and {len(by_rank)} traces call it: several groups share the name, so none is matched"]
+        return [], [f"{what} has {size} ranks and {len(by_rank)} traces call it: several groups have this name, so none is matched"]
     if all(_numbered(mine) for mine in by_rank.values()):
         return _by_sequence(key, by_rank), []
     warnings = []
     counts = {rank: len(mine) for rank, mine in by_rank.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"rank {rank}: {count}" for rank, count in list(counts.items())[:16])
-        warnings.append(f"{what}: the ranks made unequal numbers of calls ({listed}); those that fit together are matched")
+        warnings.append(f"{what}: the ranks made different numbers of calls ({listed}); those that agree are matched")
     base = max(by_rank, key=lambda rank: (len(by_rank[rank]), -rank))
     rows: list[dict[int, Collective]] = [{base: call} for call in by_rank[base]]
     differ = 0
@@ -136,7 +136,7 @@ def _met(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int, int]) 
                 else:
                     differ += 1
     if differ:
-        warnings.append(f"{what}: {differ} calls are another operation than on rank {base}, so they are not matched")
+        warnings.append(f"{what}: {differ} calls differ in operation from rank {base} and are not matched")
     return [Matched(key, row[base].operation, row) for row in rows if len(row) > 1], warnings
 
 
@@ -154,9 +154,9 @@ def _by_sequence(key: Key, by_rank: dict[int, list[Collective]]) -> list[Matched
 
 
 def _shift(base: list[Collective], mine: list[Collective], clock: int) -> int:
-    """How many calls later than ``base`` the list ``mine`` begins, negative where it lacks the first ones.
+    """How many calls later than ``base`` the list ``mine`` begins; negative if it lacks the first calls.
 
-    Most calls that agree win; then the steadiest distance of the ends, which only the right shift has; then the smallest.
+    The best shift has most calls that agree, then the steadiest difference of the ends, then the smallest difference.
     """
     if len(base) == len(mine) and all(a.operation == b.operation for a, b in zip(base, mine, strict=True)):
         return 0
@@ -175,7 +175,7 @@ def _shift(base: list[Collective], mine: list[Collective], clock: int) -> int:
         agree = sides[0][low:high] == sides[1][low + shift : high + shift]
         if not agree.any():
             continue
-        # lower medians and Python's integers: the clocks of two files may lie decades apart
+        # lower medians and Python integers, because the clocks of two files may be decades apart
         apart = (ends_mine[low + shift : high + shift] - ends_base[low:high])[agree]
         middle = _median(apart)
         score = (-int(agree.sum()), _median(np.abs(apart - middle)), abs(middle + clock))
@@ -189,13 +189,13 @@ def _label(call: Collective) -> tuple[str, int | None]:
 
 
 def _median(values: Times) -> int:
-    """The lower median: a value that is there, so no nanosecond is made up."""
+    """The lower median, which is one of the values."""
     at = (len(values) - 1) // 2
     return int(np.partition(values, at)[at])
 
 
 def pairs_by_time(loose: dict[int, list[Collective]], clock: dict[int, int]) -> list[Matched]:
-    """Messages whose other side no file names: same bytes, at the same time, ending together. Needs clocks that are aligned."""
+    """Pair messages without a recorded other side: same bytes, overlapping, ending together. Needs aligned clocks."""
     calls = sorted(((c.end + clock[rank], rank, c) for rank, mine in loose.items() for c in mine), key=lambda item: item[:2])
     used: set[int] = set()
     found = []
@@ -225,42 +225,42 @@ class Table:
 
     @cached_property
     def last(self) -> Times:
-        """When the last rank came, by collective."""
+        """The start on the last rank, by collective."""
         return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).min).max(axis=1))
 
     @cached_property
     def first(self) -> Times:
-        """When the first rank came, by collective."""
+        """The start on the first rank, by collective."""
         return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).max).min(axis=1))
 
     @cached_property
     def final(self) -> Times:
-        """When the last rank left, by collective."""
+        """The end on the last rank, by collective."""
         return np.asarray(np.where(self.here, self.end, np.iinfo(np.int64).min).max(axis=1))
 
     @cached_property
     def arrived(self) -> Times:
-        """The starts in order of coming, by collective; those that are not here stand first."""
+        """The starts in order, by collective; missing ranks come first."""
         return np.sort(np.where(self.here, self.start, np.iinfo(np.int64).min), axis=1)
 
     @cached_property
     def late(self) -> Times:
-        """The column of the rank that came last."""
+        """The column of the rank that started last."""
         return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).min).argmax(axis=1))
 
     @cached_property
     def cut(self) -> Times:
-        """Where waiting ends and transfer begins, by call: when the last came, or the call's own end where it left before."""
+        """When waiting ends and transfer begins, by call: the start on the last rank, or the end of the call if it is earlier."""
         return np.minimum(self.last[:, None], self.end)
 
     @cached_property
     def waits(self) -> Times:
-        """From each start to the cut; a call that ended before the last came (a broadcast's root) waited no longer than it ran."""
+        """From each start to the cut; a call that ended before the last rank started (the root of a broadcast) waited only while it ran."""
         return np.where(self.here, self.cut - self.start, 0)
 
 
 def table(met: Iterable[Matched], ranks: list[int], clock: dict[int, int]) -> Table:
-    """The calls of ``met`` with each rank's clock added."""
+    """Tabulate the calls of ``met`` on one clock."""
     met = list(met)
     start, end = np.zeros((len(met), len(ranks)), np.int64), np.zeros((len(met), len(ranks)), np.int64)
     here = np.zeros((len(met), len(ranks)), bool)

@@ -1,4 +1,4 @@
-"""One collective as its ranks met in it: when it could begin, how long it then took, and what that is against the link."""
+"""One collective across its ranks: when it could begin, how long the transfer took, and its bandwidth."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ironlaw.measure.communication.matching import Matched, Table
 
 @dataclass(frozen=True)
 class Meeting:
-    """One collective as its ranks met in it; all in ns."""
+    """One collective across its ranks; times in ns."""
 
     operation: str
     bytes: int | None  # of the largest buffer
     n: int | None
     group: str
-    ranks: tuple[int, ...]  # those here
-    complete: bool  # every rank that takes part is here
+    ranks: tuple[int, ...]  # with a trace
+    complete: bool  # every rank that takes part has a trace
     start: int  # the first rank's, on the common clock
     end: int  # the last rank's
-    transfer: int  # latest start to latest end; an upper bound where a rank is missing
-    waits: tuple[int, ...]  # by rank: from its start until the last one came
-    late: int  # the rank that came last
-    ahead: int  # by how much the last came after the one before it
-    spread: int  # between first and last end
+    transfer: int  # latest start to latest end; an upper bound if a rank is missing
+    waits: tuple[int, ...]  # by rank: from its start until the last rank started
+    late: int  # the rank that started last
+    ahead: int  # from the second latest start to the latest
+    spread: int  # between the first and the last end
 
     @property
     def skew(self) -> int:
-        """All waits together."""
+        """The sum of all waits."""
         return sum(self.waits)
 
     def data(self) -> dict[str, Any]:
-        """Plain values. The bandwidth is an estimate from above: peers may have sent a part before the last rank came."""
+        """Plain data. The bandwidth is an upper estimate: peers may have sent a part before the last rank started."""
         algbw, busbw = rates(self.bytes, self.transfer, traffic_factor(self.operation, self.n))
         return {
             "operation": self.operation,
@@ -54,7 +54,7 @@ class Meeting:
 
 
 def meetings_of(met: list[Matched], ranks: list[int], times: Table) -> list[Meeting]:
-    """The meetings of what was matched, in its order; ``times`` holds them on one clock."""
+    """The meetings of matched collectives, in order; ``times`` has them on one clock."""
     found = []
     for i, one in enumerate(met):
         present = np.flatnonzero(times.here[i])
@@ -80,10 +80,9 @@ def meetings_of(met: list[Matched], ranks: list[int], times: Table) -> list[Meet
 
 
 def by_size(meetings: Iterable[Meeting], link: Link | None = None) -> list[dict[str, Any]]:
-    """Complete collectives of one operation, size and number of ranks together, those whose transfer took longest first.
+    """Group complete collectives by operation, size and number of ranks, the longest total transfer first.
 
-    Times in ns, rates in B/s. ``ideal_ns`` is what the catalogue's link needs for one of them, at most the best;
-    None where it is not known.
+    Times in ns, rates in B/s. ``ideal_ns`` is the least time on the link of the catalogue, at most the best; None if unknown.
     """
     groups: dict[tuple[str, int | None, int | None], list[Meeting]] = {}
     for one in meetings:
@@ -104,7 +103,7 @@ def by_size(meetings: Iterable[Meeting], link: Link | None = None) -> list[dict[
                 "count": len(same),
                 "transfer_ns": {"best": times[0], "median": middle, "total": sum(times)},
                 "skew_ns": sum(m.skew for m in same),
-                "ideal_ns": None if ideal is None else min(int(ideal * 1e9), times[0]),  # a latency measured elsewhere may be longer
+                "ideal_ns": None if ideal is None else min(int(ideal * 1e9), times[0]),  # the latency in the catalogue may be longer
                 "algbw": {"best": best[0], "median": usual[0]},
                 "busbw": {"best": best[1], "median": usual[1]},
             }

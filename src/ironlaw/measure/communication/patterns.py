@@ -16,7 +16,7 @@ from ironlaw.errors import InputError
 from ironlaw.measure.read.toml import DATA, given
 
 OWN = DATA / "communication.toml"
-LONGEST_NAME = 4096  # letters of a kernel's name that are looked at; templates make them long, the function stands in front
+LONGEST_NAME = 4096  # characters of a kernel name that are read; templates make names long, the function is at the front
 _MOST_PATTERNS = 2000
 _LONGEST_PATTERN = 200
 _FEWEST_LETTERS = 3
@@ -72,7 +72,7 @@ class Pattern:
 
 
 def function_of(name: str) -> str:
-    """The function a kernel's name stands for: no return type, no template arguments, no parameters; mangled names are read as well.
+    """The function in a kernel name, without return type, template arguments and parameters; mangled names are read too.
 
     >>> function_of("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, int)")
     'vllm::cross_device_reduce_1stage'
@@ -101,7 +101,7 @@ def function_of(name: str) -> str:
 
 
 def _unmangled(name: str) -> str:
-    """The qualified name in front of an Itanium-mangled one; nothing of its arguments."""
+    """The qualified function name of an Itanium-mangled name, without its arguments."""
     at = 2
     nested = name[at : at + 1] == "N"
     at += nested
@@ -122,7 +122,7 @@ def _unmangled(name: str) -> str:
 
 
 def read_patterns(path: Path) -> tuple[list[Pattern], list[Pattern]]:
-    """The patterns of kernels and of operators in a file; InputError names the entry that is wrong and what to do."""
+    """Read the patterns of kernels and of operators in a file; InputError names a wrong entry."""
     table = given(path)
     unknown = set(table) - {"pattern", "operator"}
     if unknown:
@@ -134,7 +134,7 @@ def read_patterns(path: Path) -> tuple[list[Pattern], list[Pattern]]:
             raise InputError(f"{path}: {kind} must be up to {_MOST_PATTERNS} tables [[{kind}]]")
         found.append([_pattern(e, f"{path}: {kind} {i + 1}", path) for i, e in enumerate(entries)])
     if not found[0] and not found[1]:
-        raise InputError(f"{path}: no [[pattern]] in it; write one, or leave the file out")
+        raise InputError(f"{path}: no [[pattern]] or [[operator]]; write one, or leave the file out")
     return found[0], found[1]
 
 
@@ -156,9 +156,9 @@ def _pattern(entry: Any, where: str, path: Path) -> Pattern:
         raise InputError(f"{where}: a name of {len(name)} letters; at most {_LONGEST_PATTERN}")
     expression = _EXPRESSION & set(name)
     if expression:
-        raise InputError(f"{where}: {name[:60]!r} has {min(expression)!r}: a name is no regular expression, * stands for any text")
+        raise InputError(f"{where}: {name[:60]!r} has {min(expression)!r}: a name is not a regular expression; * stands for any text")
     if sum(letter.isalnum() for letter in name) < _FEWEST_LETTERS:
-        raise InputError(f"{where}: {name!r} fits nearly everything; write at least {_FEWEST_LETTERS} letters")
+        raise InputError(f"{where}: {name!r} matches nearly everything; write at least {_FEWEST_LETTERS} letters")
     if entry.get("operation") not in (None, *OPERATIONS):
         raise InputError(f"{where}: operation is {entry['operation'][:60]!r}; one of {', '.join(OPERATIONS)}")
     return Pattern(**entry, file=path.name)

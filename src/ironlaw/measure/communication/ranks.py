@@ -1,8 +1,8 @@
-"""The ranks of a job beside each other: what of each collective is transfer, what is waiting, and who is waited for.
+"""Align the ranks of a job; split each collective into transfer and waiting, and find the ranks that others wait for.
 
-A collective can move its data only once the last rank has come. From its latest start to its latest end is transfer; what a rank
-spends in it before that is skew, and belongs to whatever kept the last rank. Clocks of several hosts are aligned on the ends of
-collectives, which the ranks reach together.
+A collective can move its data only when the last rank has started it. The time from its latest start to its latest end is transfer. The
+time that a rank spends in it before is waiting (skew), caused by whatever delayed the last rank. Clocks of several hosts are aligned on
+the ends of collectives, which the ranks reach together.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from ironlaw.measure.events import DeviceEvents, Trace
 from ironlaw.measure.intervals import Instants, union
 from ironlaw.measure.window import COMMUNICATION, COMPUTE, COPY, classify_events, split_window, split_windows, time_by_state
 
-SAME_CLOCK = 10_000  # [ns] ends of one collective on one clock lie a few microseconds apart: less is no offset
-_RESIDUAL = 100_000  # [ns] ends that lie further apart after alignment are worth a warning
-_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")  # operations all ranks leave together
-_EARLIEST, _FARTHEST = -(2**50), 2**61  # [ns] until 2043; two such times, and a clock that far off, still fit 64 bits
-_MOST_RANKS = 1 << 20  # no job has more: a file that says so is wrong, and its absent ranks are not counted out
-_SHOWN = 200  # collectives in data(), those that took the job longest
+SAME_CLOCK = 10_000  # [ns] ends of one collective on one clock are a few microseconds apart; a smaller offset is ignored
+_RESIDUAL = 100_000  # [ns] ends that are further apart after alignment cause a warning
+_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")  # operations that end on all ranks together
+_EARLIEST, _FARTHEST = -(2**50), 2**61  # [ns] until 2043; sums of two such times and an offset still fit 64 bits
+_MOST_RANKS = 1 << 20  # no job has more; for a larger number missing ranks are not listed
+_SHOWN = 200  # collectives in data(), the longest ones
 
 
 @dataclass(frozen=True)
 class RankTotal:
-    """One rank over its whole trace, in ns; exposed_transfer + exposed_wait + exposed_unmatched is all its exposed communication."""
+    """Totals of one rank in ns; exposed_transfer + exposed_wait + exposed_unmatched is all its exposed communication."""
 
     rank: int
     span: int
     compute: int
     idle: int
-    communication: int  # any communication kernel runs
-    transfer: int  # of the collectives it met others in
-    wait: int  # in them
+    communication: int  # time in which a communication kernel runs
+    transfer: int  # of matched collectives
+    wait: int  # in matched collectives
     spin: int  # of kernels that do nothing but wait for peers
     exposed_transfer: int
-    exposed_wait: int  # spinning included
-    exposed_unmatched: int  # communication that met no other rank: transfer or waiting, one trace cannot tell
-    late: int  # how often it came last to what all ranks do together
-    made_others_wait: int  # rank-nanoseconds of all others while they waited for it
-    ahead: int  # what each of them would have saved had it come with the one before it
-    while_late: dict[str, int]  # what it did meanwhile: compute, communication, copy, idle, and what its trace does not show
+    exposed_wait: int  # including kernels that only wait
+    exposed_unmatched: int  # communication without a match on another rank: transfer or waiting
+    late: int  # number of collectives (without messages) to which it came last
+    made_others_wait: int  # waiting for it, summed over the other ranks
+    ahead: int  # time each other rank would save if it came with the second latest
+    while_late: dict[str, int]  # what it did meanwhile: compute, communication, copy, idle, or before its trace
 
     def data(self, median: int) -> dict[str, Any]:
-        """Plain values; ``median`` is the ranks' median time of compute."""
+        """Plain data; ``median`` is the median compute time of the ranks."""
         found = {name if name in ("rank", "late") else f"{name}_ns": value for name, value in self.__dict__.items()}
         return found | {"compute_over_median": self.compute / median if median else None}
 
@@ -65,26 +65,26 @@ class Ranks:
     ranks: tuple[int, ...]
     world_size: int | None
     missing: tuple[int, ...]
-    offsets: dict[int, int]  # [ns] each rank's clock was ahead by; 0 on the common clock
+    offsets: dict[int, int]  # [ns] by which the clock of each rank was ahead
     residual_max: int  # [ns] between the ends of one collective, after alignment
     residual_p95: int
     meetings: tuple[Meeting, ...]  # by start
     totals: tuple[RankTotal, ...]  # by rank
     warnings: tuple[str, ...]
-    places: tuple[int, ...] = ()  # of the traces given, which is that of each rank
+    places: tuple[int, ...] = ()  # for each rank, the index of its trace
 
     @property
     def partial(self) -> bool:
-        """Whether a rank that is not here may have been the late one of a collective."""
+        """Whether a rank without a trace may have been the late one of a collective."""
         return bool(self.missing) or any(m.n is not None and not m.complete for m in self.meetings)
 
     @property
     def late_ranking(self) -> list[RankTotal]:
-        """The ranks others waited for, most first."""
+        """The ranks that others waited for, the longest wait first."""
         return sorted((t for t in self.totals if t.late), key=lambda t: (-t.made_others_wait, t.rank))
 
     def data(self, link: Link | None = None) -> dict[str, Any]:
-        """Plain values for a report; ``link`` gives what each collective needs at least."""
+        """Plain data for JSON; ``link`` gives the least time of each collective."""
         longest = sorted(self.meetings, key=lambda m: -(m.transfer + m.skew))[:_SHOWN]
         compute = sorted(t.compute for t in self.totals)
         middle = compute[(len(compute) - 1) // 2] if compute else 0
@@ -112,7 +112,7 @@ def align(
     classified: Sequence[Classified] | None = None,
     counted: Sequence[Mask] | None = None,
 ) -> Ranks:
-    """The traces of a job, one rank each, aligned collective by collective."""
+    """Align the traces of a job, one for each rank, on their collectives."""
     said = list(classified) if classified is not None else [classify(t) for t in traces]
     masks = list(counted) if counted is not None else [np.ones(len(t.events), bool) for t in traces]
     place, warnings = _numbered(traces)
@@ -126,7 +126,7 @@ def align(
     clock = {rank: clock[rank] - offsets[rank] for rank in ranks}
     paired = pairs_by_time(matching.loose, clock)
     for rank, count in _unpaired(matching.alone, matching.loose, paired).items():
-        warnings.append(f"rank {rank}: {count} of {len(calls[rank])} collectives met no call of another rank")
+        warnings.append(f"rank {rank}: {count} of {len(calls[rank])} collectives have no matching call on another rank")
     met = [*matching.met, *paired]
     times = table(met, ranks, clock)
     meetings = meetings_of(met, ranks, times)
@@ -134,8 +134,8 @@ def align(
     worst = int(spreads.max()) if len(spreads) else 0
     p95 = int(np.sort(spreads)[int(np.ceil(0.95 * len(spreads))) - 1]) if len(spreads) else 0
     if p95 > _RESIDUAL:
-        warnings.append(f"the ends of collectives lie {p95} ns apart (p95) after alignment: transfer and waiting are that uncertain")
-    joint = np.array([m.operation != "send_recv" for m in met], bool)  # a stage that waits for its neighbour's message is on schedule
+        warnings.append(f"the ends of collectives are {p95} ns apart (p95) after alignment: transfer and waiting are uncertain by as much")
+    joint = np.array([m.operation != "send_recv" for m in met], bool)  # a pipeline stage that waits for its neighbour is not late
     totals = tuple(
         _total(rank, column, traces[place[rank]], said[place[rank]], masks[place[rank]], times, joint, clock[rank])
         for column, rank in enumerate(ranks)
@@ -156,26 +156,26 @@ def align(
 
 
 def _absent(traces: Sequence[Trace], ranks: Sequence[int]) -> tuple[int | None, tuple[int, ...], list[str]]:
-    """How many ranks the job has, those that are not here, and what to say of it."""
+    """The number of ranks in the job, the missing ranks, and warnings."""
     warnings = []
     worlds = sorted({t.world_size for t in traces if t.world_size is not None})
     if len(worlds) > 1:
-        warnings.append(f"the traces name jobs of {', '.join(map(str, worlds[:8]))} ranks: are they of one job?")
+        warnings.append(f"the traces are of jobs with {', '.join(map(str, worlds[:8]))} ranks: are they from one job?")
     world = worlds[-1] if worlds else None
     missing = tuple(sorted(set(range(world)) - set(ranks))) if world is not None and world < _MOST_RANKS else ()
     if missing:
         shown = ", ".join(map(str, missing[:16])) + (f" and {len(missing) - 16} more" if len(missing) > 16 else "")
-        warnings.append(f"{len(missing)} of {world} ranks are missing ({shown}); a late one among them hides in the transfer")
+        warnings.append(f"{len(missing)} of {world} ranks are missing ({shown}); waiting for them looks like transfer")
     return world, missing, warnings
 
 
 def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
-    """The trace of each rank, and what is wrong with the numbers the files give."""
+    """The trace of each rank, and warnings about the rank numbers in the files."""
     once, warnings = _once(traces)
     devices = Counter(_file(traces[i]) for i in once)
     for (path, _), count in devices.items():
         if count > 1:
-            warnings.append(f"{path}: {count} devices in one file; they are numbered in their order, not by the rank it names")
+            warnings.append(f"{path}: {count} devices in one file; they are numbered in order, not by the rank in the file")
     place: dict[int, int] = {}
     unnamed = []
     for i in once:
@@ -183,7 +183,9 @@ def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
         if trace.rank is None or devices[_file(trace)] > 1:
             unnamed.append(i)
         elif trace.rank in place:
-            warnings.append(f"{trace.path}: rank {trace.rank} again, after {traces[place[trace.rank]].path}; the first one counts")
+            warnings.append(
+                f"{trace.path}: a second trace of rank {trace.rank}, after {traces[place[trace.rank]].path}; the first one counts"
+            )
         else:
             place[trace.rank] = i
     free = 0
@@ -192,12 +194,12 @@ def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
             free += 1
         place[free] = i
         if devices[_file(traces[i])] == 1:
-            warnings.append(f"{traces[i].path}: says no rank; taken as rank {free}")
+            warnings.append(f"{traces[i].path}: no rank number; taken as rank {free}")
     return place, warnings
 
 
 def _once(traces: Sequence[Trace]) -> tuple[list[int], list[str]]:
-    """The traces without those given twice."""
+    """Leave out traces that are given twice."""
     once: list[int] = []
     warnings = []
     for i, trace in enumerate(traces):
@@ -213,12 +215,12 @@ def _file(trace: Trace) -> tuple[str, int | None]:
 
 
 def _clocks(traces: dict[int, Trace]) -> dict[int, int]:
-    """What each rank adds to its times, from what the files say; nothing where that would leave the range of times."""
+    """The time to add on each rank, from the base times in the files; 0 if the result would overflow."""
     for trace in traces.values():
         events = trace.events
         first, last = (int(events.start.min()), int(events.end.max())) if len(events) else (0, 0)
         if first <= _EARLIEST or last >= _FARTHEST:
-            raise InputError(f"{trace.path}: its events lie at {first} to {last} ns, which is no time; write the trace again")
+            raise InputError(f"{trace.path}: its events are at {first} to {last} ns, which is out of range; export the trace again")
     base = min((t.base for t in traces.values()), default=0)
     if any(t.base - base >= _FARTHEST for t in traces.values()):
         return dict.fromkeys(traces, 0)
@@ -234,13 +236,13 @@ def _host(trace: Trace) -> str | None:
 
 
 def _offsets(met: list[Matched], ranks: list[int], clock: dict[int, int], hosts: dict[int, str | None]) -> tuple[dict[int, int], list[str]]:
-    """By how much each rank's clock is ahead: the lower median of its ends against those of ranks already placed."""
+    """By how much the clock of each rank is ahead: the lower median of its ends less those of ranks already aligned."""
     offsets = dict.fromkeys(ranks, 0)
     together = [m for m in met if m.operation in _TOGETHER] or met
     times = table(together, ranks, clock)
     end, here = times.end, times.here
     if not len(together):
-        return offsets, [f"no collective joins the {len(ranks)} ranks: nothing can be compared"] if len(ranks) > 1 else []
+        return offsets, [f"no collective is shared by the {len(ranks)} ranks: nothing can be compared"] if len(ranks) > 1 else []
     known = np.zeros(len(ranks), bool)
     known[int(np.argmax(here.sum(axis=0)))] = True
     ahead = np.zeros(len(ranks), np.int64)
@@ -260,21 +262,21 @@ def _offsets(met: list[Matched], ranks: list[int], clock: dict[int, int], hosts:
     warnings = []
     for j, rank in enumerate(ranks):
         if not known[j]:
-            warnings.append(f"rank {rank}: no collective joins it to the others; its clock is taken as it is")
+            warnings.append(f"rank {rank}: it shares no collective with the others; its clock is used unchanged")
         elif abs(int(ahead[j])) > SAME_CLOCK:
             offsets[rank] = int(ahead[j])
     return offsets, warnings
 
 
 def _row_median(values: Times, chosen: NDArray[np.bool_]) -> Times:
-    """The lower median of the chosen values of each row; anything where none is chosen."""
+    """The lower median of the chosen values in each row; undefined if none is chosen."""
     ordered = np.sort(np.where(chosen, values, np.iinfo(np.int64).max), axis=1)
     at = np.maximum(chosen.sum(axis=1) - 1, 0) // 2
     return np.take_along_axis(ordered, at[:, None], axis=1)[:, 0]
 
 
 def _by_host(ahead: Times, hosts: list[str | None]) -> Times:
-    """One offset for all ranks of a host, where the files name their hosts: they share its clock."""
+    """One offset for all ranks of a host, which share its clock, where the files have host names."""
     result = ahead.copy()
     for host in {h for h in hosts if h is not None}:
         mine = [j for j, h in enumerate(hosts) if h == host]
@@ -317,7 +319,7 @@ def _total(rank: int, column: int, trace: Trace, classified: Classified, counted
 
 
 def _doing(trace: Trace, events: DeviceEvents, communicates: Mask, when: Instants) -> dict[str, int]:
-    """What a rank did while it was waited for; what lies before its trace is not known."""
+    """What a rank did while others waited for it; time before its trace is unknown."""
     begin = _begins(trace)
     seen = split_windows(events, communicates, np.maximum(when.start, begin), np.maximum(when.end, begin))
     return {
@@ -330,7 +332,7 @@ def _doing(trace: Trace, events: DeviceEvents, communicates: Mask, when: Instant
 
 
 def _begins(trace: Trace) -> int:
-    """When what a trace shows of its rank begins; where ranks share a file they share its calls, so only its threads count."""
+    """When the trace of a rank begins; only its own threads count, because ranks in one file share the calls."""
     launch = trace.events.launch[trace.events.launch >= 0]
     threads = np.unique(trace.launches.thread[launch])
     host = [c.start[np.isin(c.thread, threads)] if len(threads) else c.start for c in (trace.launches, trace.operators, trace.marks)]
@@ -338,7 +340,7 @@ def _begins(trace: Trace) -> int:
 
 
 def _exposed(start: Times, end: Times, bits: Times, waits: tuple[Times, Times], transfers: tuple[Times, Times]) -> tuple[int, int]:
-    """Nanoseconds of transfer, and of waiting alone, in which no compute kernel ran."""
+    """Exposed nanoseconds of transfer and of waiting, in which no compute kernel ran."""
     compute = bits == COMPUTE
     starts = np.concatenate([start[compute], transfers[0], waits[0]])
     ends = np.concatenate([end[compute], transfers[1], waits[1]])

@@ -1,7 +1,6 @@
-"""Findings: one small function each, with what shows it, the seconds it loses, what to try, and where to read on.
+"""Findings: single causes of lost time. Each names its evidence, the seconds lost, what to try, and its page in the docs.
 
-A finding is a function from ``Facts`` to the findings it makes, listed once in FINDINGS under the name it has everywhere. It says
-nothing where it has nothing to say.
+A finding is a function that reads ``Facts`` and yields a ``Finding`` for each file with evidence. FINDINGS lists the functions by name.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def findings_of(
     snapshots: Sequence[Snapshot],
     profiler_costs: Sequence[ProfilerCost] = (),
 ) -> tuple[Finding, ...]:
-    """All findings, the one that loses most seconds first; those without seconds last."""
+    """Collect all findings, the one with most seconds lost first; those without seconds last."""
     facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots), tuple(profiler_costs))
     found = [finding for name, look in FINDINGS.items() for finding in look(name, facts)]
     found += [finding for name in OF_LOGS for finding in from_logs.of_logs(name, facts)]

@@ -19,30 +19,30 @@ if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
 POINTWISE = ("elementwise", "copy", "norm", "softmax")
-CHAIN = 3  # pointwise kernels in a row on one stream: a pair may be the two halves of one operator
-CLOSE = 100_000  # [ns] an eager host launches the next operator within it; what comes later need not read what came before
-OPTIMIZER = "Optimizer."  # the profiler's mark: its loops over parameters touch other tensors each time
-FASTER = 1.5  # times the peak of the wide format: a format that gains less is not worth its rounding
-SLOWER = 1.05  # the last third of a kernel's runs over the first third: clocks wander by a few percent anyway
-RUNS = 9  # of one kernel: thirds of three have a median
-MOST = 0.7  # of the compared time must have become slower: clocks slow every kernel, noise as many as it speeds up
-ALIKE = 0.5  # of the median: runs that spread more are of different sizes under one name
-COMPARED = 0.1  # of the compute time, to speak for the rest
-GROWN = 1.01  # the last third of copies over the first: a batch of fixed shape copies the same bytes each step
+CHAIN = 3  # pointwise kernels in a row on one stream: two may be halves of one operator
+CLOSE = 100_000  # [ns] an eager host launches the next operator sooner; later kernels need not read the earlier result
+OPTIMIZER = "Optimizer."  # the profiler's mark: each kernel of an optimizer loop works on another tensor
+FASTER = 1.5  # times the peak of the wide format: a smaller gain is not worth the rounding
+SLOWER = 1.05  # the last third of a kernel's runs over the first third: clocks vary by a few percent anyway
+RUNS = 9  # of one kernel, so that a third of them has a median
+MOST = 0.7  # of the compared time must have become slower: lower clocks slow every kernel, noise only half of them
+ALIKE = 0.5  # of the median: runs with a larger spread have different sizes under one name
+COMPARED = 0.1  # of the compute time: less is not representative
+GROWN = 1.01  # the last third of copies over the first: batches of fixed shape copy the same bytes in every step
 
 
 def unfused_chains(name: str, facts: Facts) -> Iterator[Finding]:
-    """Pointwise kernels follow each other, each reading what the one before wrote."""
+    """Pointwise kernels in a row, each reading the result of the one before."""
     for p in facts.profiles:
         found = _chains(p)
         if found.saved <= WORTH * p.window.wall:
             continue
-        sizes = "" if found.sized else "; sizes are not recorded, so that they work on one tensor is assumed (record_shapes=True)"
+        sizes = "" if found.sized else "; sizes are not recorded, so one tensor is assumed for each chain (record_shapes=True shows them)"
         yield Finding(
             name,
-            f"{found.count} chains of {CHAIN} or more pointwise kernels take {ms(found.time)}; one pass each would save up to"
-            f" {ms(found.saved)}{sizes}",
-            "torch.compile; Megatron's fusions of bias, activation and dropout left on (no --no-bias-*-fusion); optimizer(fused=True)",
+            f"{found.count} chains of {CHAIN} or more pointwise kernels take {ms(found.time)}; fusing each chain would save"
+            f" up to {ms(found.saved)}{sizes}",
+            "torch.compile; Megatron: keep the fusions of bias, activation and dropout (no --no-bias-*-fusion); optimizer(fused=True)",
             found.saved / 1e9,
             p.trace.path,
             {"chains": found.count, "kernels": found.kernels, "kernel_us": found.time / 1000, "sizes_known": found.sized},
@@ -51,7 +51,7 @@ def unfused_chains(name: str, facts: Facts) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _Chains:
-    """Chains of a trace; times in ns."""
+    """All chains of a trace; times in ns."""
 
     count: int
     kernels: int
@@ -61,9 +61,9 @@ class _Chains:
 
 
 def _chains(p: Profile) -> _Chains:
-    """Runs of pointwise kernels on one stream, close in time and of one size where sizes are known; optimizers are left out.
+    """Find runs of pointwise kernels on one stream, close in time and of one size where sizes are known; optimizers are left out.
 
-    A fused kernel still makes the longest pass. What it saves is at most the other passes, and no more than they need at HBM's rate.
+    A fused kernel still makes the longest pass. It saves at most the other passes, and no more than their bytes take at HBM bandwidth.
     """
     rows = np.flatnonzero((p.events.kind == KERNEL) & ~p.communicates)
     rows = rows[np.lexsort((p.events.start[rows], p.events.stream[rows]))]
@@ -104,7 +104,7 @@ def _in_an_optimizer(p: Profile, rows: Column) -> NDArray[np.bool_]:
 
 
 def _sizes(p: Profile, rows: Column) -> tuple[Column, NDArray[np.float64]]:
-    """For each kernel the elements of its operator's largest input, and its nanoseconds at HBM's rate; -1 and nan where not known."""
+    """For each kernel: elements of its operator's largest input, and nanoseconds at HBM bandwidth; -1 and nan if unknown."""
     if p.linked is None:
         return np.full(len(rows), -1, np.int64), np.full(len(rows), np.nan)
     pair = p.linked.pair[p.rows[rows]]
@@ -115,7 +115,7 @@ def _sizes(p: Profile, rows: Column) -> tuple[Column, NDArray[np.float64]]:
 
 
 def _elements(p: Profile, shape: int) -> int:
-    """Elements of the largest tensor among an operator's inputs, -1 where it has none or they are not recorded."""
+    """Elements of the largest input tensor of an operator, -1 if there is none or sizes are not recorded."""
     dims = p.trace.shapes[shape].dims if shape >= 0 else ()
     sizes = [d for d in dims if isinstance(d, list) and d and all(type(n) is int and 0 <= n < 2**31 for n in d)]
     products = [float(np.prod(d, dtype=np.float64)) for d in sizes]
@@ -123,7 +123,7 @@ def _elements(p: Profile, shape: int) -> int:
 
 
 def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
-    """Matrix products run in a wider precision than the device is fast in."""
+    """Matrix products run in fp32 or fp64 on a device that is faster in a narrower format."""
     for p in facts.profiles:
         products = [k for k in p.kernels if k.kind in COMPUTE_CLASSES]
         wide = [(k, faster) for k in products if k.precision in ("fp32", "fp64") and (faster := _faster(p, k)) is not None]
@@ -136,7 +136,7 @@ def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
         peaks = (
             ""
             if lost is None or not p.accelerator
-            else f"; {p.accelerator.name}'s peak in {narrow} is {ratio:.1f} times that: up to {ms(lost)}"
+            else f"; the {narrow} peak of {p.accelerator.name} is {ratio:.1f} times higher: saves up to {ms(lost)}"
         )
         yield Finding(
             name,
@@ -159,14 +159,14 @@ _NARROW = {
     "bf16": f"torch.autocast('cuda', torch.bfloat16) or --bf16; {_TF32}",
     "fp16": "torch.autocast('cuda', torch.float16) with torch.amp.GradScaler, or --fp16",
     "tf32": _TF32,
-    "fp32": "find where fp64 comes from (NumPy's default, Python floats) and cast inputs with .float()",
+    "fp32": "find the source of fp64 (often NumPy's default or Python floats) and cast inputs with .float()",
 }
 
 
 def _faster(p: Profile, kernel: KernelGroup) -> tuple[str, float] | None:
-    """The format training would take instead and how much faster its peak is; None where the device has none, or the format is in doubt.
+    """The faster format for training and the ratio of its peak; None if the device has none, or the format of the kernel is uncertain.
 
-    An operator's fp32 operands may be multiplied as TF32; only a kernel's name tells, unless the device has no TF32.
+    A device with TF32 may multiply fp32 operands as TF32; only the name of the kernel shows which.
     """
     if p.accelerator is None:
         return ("bf16", float("nan")) if kernel.precision_by == "kernel name" else None
@@ -181,7 +181,7 @@ def _faster(p: Profile, kernel: KernelGroup) -> tuple[str, float] | None:
 
 
 def _saved(p: Profile, kernel: KernelGroup, ratio: float) -> float:
-    """What a group would save at the same share of the narrower peak, but not below the time half its bytes take."""
+    """Time saved at the same share of the narrower peak; the kernel still takes at least the time of half its bytes."""
     least = kernel.total_ns / ratio
     if kernel.traffic is not None and p.accelerator is not None:
         least = max(least, kernel.traffic / 2 / p.accelerator.hbm_bandwidth.value * 1e9)
@@ -189,16 +189,16 @@ def _saved(p: Profile, kernel: KernelGroup, ratio: float) -> float:
 
 
 def throttling(name: str, facts: Facts) -> Iterator[Finding]:
-    """The same kernels get slower as the run goes on: clocks fall."""
+    """The same kernels get slower as the run goes on, because clocks fall."""
     for p in facts.profiles:
         found = _drift(p)
         if found is None or found.slower <= SLOWER or found.share < MOST:
             continue
-        sizes = "" if found.sized else "; sizes are not recorded, so a schedule that grows them would look alike"
+        sizes = "" if found.sized else "; sizes are not recorded, so growing inputs would look the same"
         yield Finding(
             name,
-            f"kernels that repeat take {found.slower - 1:.1%} longer in the last third of their runs than in the first,"
-            f" {found.share:.0%} of {ms(found.time)} of them{sizes}",
+            f"repeated kernels take {found.slower - 1:.1%} longer in the last third of their runs than in the first"
+            f" (seen in {found.share:.0%} of {ms(found.time)}){sizes}",
             "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE (rocm-smi -a); nvidia-smi -pl for the power cap, or cool the node",
             found.lost / 1e9,
             p.trace.path,
@@ -208,17 +208,17 @@ def throttling(name: str, facts: Facts) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _Drift:
-    """How kernels that repeat changed; times in ns."""
+    """How repeated kernels changed over the trace; times in ns."""
 
     slower: float  # the last third over the first, weighted by time
     share: float  # of the compared time in kernels that became slower by at least half as much as is worth a finding
     time: int
-    lost: float  # over what they would have taken as in the first third
+    lost: float  # time above the speed of the first third
     sized: bool
 
 
 def _drift(p: Profile) -> _Drift | None:
-    """Repeated compute kernels of one name and, where recorded, one set of sizes; None where they are too little of the compute time."""
+    """Compare repeated compute kernels of one name and, where recorded, one set of sizes; None if they are too small a part."""
     rows = np.flatnonzero((p.events.kind == KERNEL) & ~p.communicates)
     if len(rows) < RUNS:
         return None
@@ -250,7 +250,7 @@ def _drift(p: Profile) -> _Drift | None:
 
 
 def _inputs_grow(p: Profile) -> bool:
-    """Whether copies to the device get larger: kernels of unknown sizes then do as well."""
+    """Whether copies to the device grow; then kernels of unknown sizes may grow too."""
     copies = [i for i, n in enumerate(p.trace.names) if "HtoD" in n or "HostToDevice" in n]
     sizes = p.events.size[(p.events.kind == MEMCPY) & np.isin(p.events.name, copies) & (p.events.size >= 0)]
     third = len(sizes) // 3

@@ -1,4 +1,4 @@
-"""What a finding is, what it may look at, and what several of them ask."""
+"""The record of a finding, the facts it reads, and what several findings share."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ if TYPE_CHECKING:
     from ironlaw.measure.profiler_cost import ProfilerCost
     from ironlaw.measure.read.snapshot import Snapshot
 
-WORTH = 0.02  # of the window: steps of one run differ by as much, so that nobody could see less go
+WORTH = 0.02  # of the window: a smaller gain disappears in the noise between steps
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that was read."""
+    """The analysis of all files."""
 
     profiles: tuple[Profile, ...]
     ranks: Ranks | None
     logs: tuple[LogReading, ...]
     snapshots: tuple[Snapshot, ...]
-    profiler_costs: tuple[ProfilerCost, ...] = ()  # one a profile, or none where the untraced step is not known
+    profiler_costs: tuple[ProfilerCost, ...] = ()  # one for each profile; none if the untraced step time is unknown
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found in one file, or in all of them together."""
+    """One cause of lost time, in one file or in all files together."""
 
     name: str
-    says: str  # what shows it, with numbers
+    says: str  # the evidence, with numbers
     advice: str
-    seconds_lost: float | None = None  # of the window or the log; None where it costs no time
+    seconds_lost: float | None = None  # in the window; None if unknown, or if it costs no time
     path: str | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def docs(self) -> str:
-        """Where the finding is described."""
+        """The place in the docs that describes the finding."""
         return f"docs/findings.md#{self.name}"
 
     def data(self) -> dict[str, Any]:
-        """The JSON of the finding."""
+        """The finding as plain data."""
         return {
             "name": self.name,
             "path": self.path,
@@ -57,5 +57,5 @@ class Finding:
 
 
 def ms(ns: float) -> str:
-    """Nanoseconds as text in milliseconds."""
+    """Format nanoseconds as milliseconds."""
     return f"{ns / 1e6:.2f} ms" if ns < 1e7 else f"{ns / 1e6:.1f} ms"

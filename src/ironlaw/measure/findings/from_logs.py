@@ -1,4 +1,4 @@
-"""Findings of logs, under the names the findings of traces have."""
+"""Findings in logs, under the names of the findings in traces."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ironlaw.measure.findings.finding import Facts, Finding
 
-NAMES = {  # what the reading of a log calls it -> its name everywhere
+NAMES = {  # code of the remark in a log -> name of the finding
     "loader-waited-for": "starved-loader",
     "warm-up": "warm-up-steps",
-    "drift": "drift",  # a schedule that grows the sequence looks like clocks that fall: a log cannot name throttling
+    "drift": "drift",  # not throttling: in a log, longer sequences look like lower clocks
     "mfu-above-100": "mfu-above-100-percent",
     "claimed-mfu-above-100": "mfu-above-100-percent",
     "sparse-peak-as-dense": "sparse-peak-used-as-dense",
@@ -19,7 +19,7 @@ NAMES = {  # what the reading of a log calls it -> its name everywhere
 
 
 def of_logs(name: str, facts: Facts) -> Iterator[Finding]:
-    """What the readings of logs found under this name."""
+    """Yield the remarks of all logs under this name."""
     for log in facts.logs:
         for found in log.findings:
             if NAMES[found.code] == name:

@@ -1,4 +1,4 @@
-"""Findings about the host: what it did while the device waited. No instant of idle time is counted by two of the first four."""
+"""Findings about the host while the device waited. The first four share no idle time, so their seconds may be added."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
-BOUND = 0.10  # of the window spent waiting for launches: every eager step has some, and a graph saves no run that has less
-RETURNS = 10_000  # [ns] a waiting call returns this long before or after the device is done: two clocks, and the way back
-CHURN = 2  # driver calls for memory in an ordinary step: one may be a last buffer that grows
-MOSTLY = 0.5  # of the steps after the first: fewer are where shapes change, as in an evaluation
-ASYNCHRONOUS = "Async"  # cudaMallocAsync, cudaFreeAsync: ordered on a stream, they stop nothing
+BOUND = 0.10  # of the window spent waiting for launches: every eager step has some, and CUDA graphs do not pay for less
+RETURNS = 10_000  # [ns] a waiting call returns at most so long before or after the device is done, because of two clocks and latency
+CHURN = 2  # driver calls for memory in an ordinary step: a single one may be a buffer that still grows
+MOSTLY = 0.5  # of the steps after the first: in fewer of them, shapes may have changed, as in an evaluation
+ASYNCHRONOUS = "Async"  # cudaMallocAsync, cudaFreeAsync: they are ordered on a stream and do not stop the device
 FREES = ("cudaFree", "hipFree", "cuMemUnmap", "cuMemRelease")
 
 
 def starved_loader(name: str, facts: Facts) -> Iterator[Finding]:
-    """The device had nothing to do while the host fetched a batch."""
+    """The device is idle while the host fetches a batch."""
     for p in facts.profiles:
         lost = p.idle.by_reason[LOADING]
         if lost <= WORTH * p.window.wall:
@@ -33,7 +33,7 @@ def starved_loader(name: str, facts: Facts) -> Iterator[Finding]:
         loads = find_names(p.trace, host_calls()[LOADING])
         spans = [s.rows(np.isin(s.name, loads)) for s in (p.trace.marks, p.trace.operators)]
         fetching = union(np.concatenate([s.start for s in spans]), np.concatenate([s.end for s in spans])).length
-        fetches = max(len(s) for s in spans)  # old traces hold a fetch as both
+        fetches = max(len(s) for s in spans)  # old traces record a fetch as both
         yield Finding(
             name,
             f"idle {ms(lost)} ({lost / p.window.wall:.0%} of the window) while a batch was fetched;"
@@ -46,7 +46,7 @@ def starved_loader(name: str, facts: Facts) -> Iterator[Finding]:
 
 
 def launch_bound(name: str, facts: Facts) -> Iterator[Finding]:
-    """Kernels are done sooner than the host launches the next one."""
+    """Kernels end before the host launches the next one."""
     for p in facts.profiles:
         launching = p.idle.when.get(LAUNCHING, NOTHING)
         latency = p.idle.by_reason[ARRIVING]
@@ -57,8 +57,8 @@ def launch_bound(name: str, facts: Facts) -> Iterator[Finding]:
         every = p.window.wall / len(p.events) / 1000
         yield Finding(
             name,
-            f"idle {ms(lost)} ({lost / p.window.wall:.0%}) for launches: {len(p.events)} device events, one every {every:.1f} us,"
-            f" half of them done within {median:.1f} us",
+            f"idle {ms(lost)} ({lost / p.window.wall:.0%} of the window) waiting for launches: {len(p.events)} device events, one every"
+            f" {every:.1f} us, with a median length of {median:.1f} us",
             "torch.compile(mode='reduce-overhead') or torch.cuda.graphs, --cuda-graph-impl, larger micro-batches, optimizer(fused=True)",
             lost / 1e9,
             p.trace.path,
@@ -67,7 +67,7 @@ def launch_bound(name: str, facts: Facts) -> Iterator[Finding]:
 
 
 def synchronisation_in_the_loop(name: str, facts: Facts) -> Iterator[Finding]:
-    """A call in the step waits for the device, so the device then waits for the host to catch up."""
+    """A call in the step waits for the device, and then the device waits until the host has launched again."""
     for p in facts.profiles:
         rows, after = _after_a_wait(p)
         if after.length <= WORTH * p.window.wall:
@@ -78,8 +78,8 @@ def synchronisation_in_the_loop(name: str, facts: Facts) -> Iterator[Finding]:
         steps = max(len(p.steps), 1)
         yield Finding(
             name,
-            f"{len(rows) / steps:.1f} calls a step wait until the device is done ({max(calls, key=lambda n: calls[n])} most often);"
-            f" after them it idles {ms(after.length)} ({after.length / p.window.wall:.0%}) until the host has launched again",
+            f"{len(rows) / steps:.1f} calls per step wait until the device is done (mostly {max(calls, key=lambda n: calls[n])});"
+            f" after them the device idles {ms(after.length)} ({after.length / p.window.wall:.0%}) until the host has launched again",
             "no .item(), .cpu(), print or tensor conditions in the step; .to(non_blocking=True) from pinned memory; log less often",
             after.length / 1e9,
             p.trace.path,
@@ -88,7 +88,7 @@ def synchronisation_in_the_loop(name: str, facts: Facts) -> Iterator[Finding]:
 
 
 def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
-    """The caching allocator goes to the driver inside steps."""
+    """The caching allocator calls the driver inside steps."""
     for p in facts.profiles:
         rows, since, steps = _driver_memory_calls(p)
         if not len(rows):
@@ -98,8 +98,8 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
         lost = (p.idle.when.get(ALLOCATING, NOTHING) & Instants(np.array([since]), np.array([p.window.end]))).length
         yield Finding(
             name,
-            f"{len(rows) / steps:.0f} calls of the driver's allocator a step ({frees} of {len(rows)} give memory back), {ms(time)} of host"
-            f" time; the device idled {ms(lost)} for them",
+            f"{len(rows) / steps:.0f} calls of the driver's allocator per step ({frees} of {len(rows)} free memory), {ms(time)} of host"
+            f" time; the device idled {ms(lost)} meanwhile",
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, constant shapes, no torch.cuda.empty_cache(), more free memory",
             lost / 1e9,
             p.trace.path,
@@ -111,8 +111,8 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
             if churn is not None and (churn.refills or churn.ooms):
                 yield Finding(
                     name,
-                    f"device {device.device}: {churn.refills} times segments were freed and asked for again, {len(churn.ooms)} requests"
-                    " ended out of memory",
+                    f"device {device.device}: segments were freed and requested again {churn.refills} times, {len(churn.ooms)} requests"
+                    " ran out of memory",
                     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, constant shapes, more free memory",
                     None,
                     snapshot.path,
@@ -121,9 +121,10 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
 
 
 def _after_a_wait(p: Profile) -> tuple[Column, Instants]:
-    """Calls that waited for the device until its queue was empty, and the idle time after them that the host then took.
+    """Calls that waited until the queue of the device was empty, and the idle time that the host took after them.
 
-    A call that began when the device was idle already emptied nothing: what follows is launching. The loader and the allocator keep theirs.
+    A call that began when the device was already idle does not count: the idle time after it is launching. Time in the loader or the
+    allocator is theirs.
     """
     launches = p.trace.launches
     feeds = np.unique(launches.thread[p.events.launch[p.events.launch >= 0]]) if len(launches) else launches.thread
@@ -142,10 +143,10 @@ def _after_a_wait(p: Profile) -> tuple[Column, Instants]:
 
 
 def _driver_memory_calls(p: Profile) -> tuple[Column, int, int]:
-    """Driver calls for memory that are no warm-up, the time from which they count, and the steps they fell in; none where they are few.
+    """Driver calls for memory after warm-up, the time from which they count, and the number of steps; no calls where they are few.
 
-    The cache grows in the first step that is seen: only later ones count, and only if most of them go to the driver. Without a second step
-    it is churn only where memory is given back as well.
+    The cache grows in the first step, so only later steps count, and only if most of them call the driver. In a trace of one step, calls
+    count only if memory is freed too.
     """
     launches = p.trace.launches
     named = [i for i in find_names(p.trace, host_calls()[ALLOCATING]).tolist() if not p.trace.text(i).endswith(ASYNCHRONOUS)]

@@ -1,4 +1,4 @@
-"""Findings about ranks, what runs between them, and copies from the host."""
+"""Findings about ranks, communication between them, and copies from the host."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ironlaw.measure.window import COMMUNICATION, COMPUTE
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
-SMALL = 1 << 20  # [B] where the latency of the link is not known: below it latency paces an all-reduce on every link there is
-MANY = 4  # small ones a step: a loss, a norm of gradients and a flag are reduced in any step
-UNEVEN = 1.10  # the most loaded stage over the mean: one layer of ten, below which there is none to move
+SMALL = 1 << 20  # [B] used where the latency of the link is unknown: below it, latency dominates an all-reduce on any link
+MANY = 4  # small ones per step: a loss, a gradient norm and a flag are reduced in any step
+UNEVEN = 1.10  # the slowest stage over the mean: one layer of ten; below that there is no layer to move
 
 
 def straggler_rank(name: str, facts: Facts) -> Iterator[Finding]:
-    """One rank comes late to the collectives, and all others wait.
+    """One rank is late to collectives, and all others wait.
 
-    The seconds are what each of the others would save had it come with the one before it: they would still wait for that one.
+    The seconds are the time each other rank would save if this rank came with the second latest, for which they would still wait.
     """
     if facts.ranks is None or not facts.ranks.late_ranking:
         return
@@ -39,9 +39,9 @@ def straggler_rank(name: str, facts: Facts) -> Iterator[Finding]:
     did = max(first.while_late, key=lambda what: first.while_late[what]) if first.while_late else "unknown"
     yield Finding(
         name,
-        f"rank {first.rank} came last to {first.late} of {together} collectives, and each of the other {others} waited"
-        f" {ms(waited)} for it on average, {ms(first.ahead)} of it for no other rank; most of that time it was {_DOING.get(did, did)}",
-        "profile that rank: its input, host, clocks and share of the work; run again with the node swapped to see whether it goes along",
+        f"rank {first.rank} was last in {first.late} of {together} collectives; each of the other {others} waited {ms(waited)} for it on"
+        f" average, {ms(first.ahead)} of this for no other rank; in most of that time it was {_DOING.get(did, did)}",
+        "profile that rank: its input, host, clocks and share of the work; swap its node and see whether the delay moves with it",
         first.ahead / 1e9,
         None,
         {
@@ -61,12 +61,12 @@ _DOING = {
     "compute": "computing",
     "copy": "copying",
     "communication": "in another collective",
-    "before_its_trace": "not yet being traced, so what kept it is not known",
+    "before_its_trace": "not yet traced, so the cause is unknown",
 }
 
 
 def uneven_stages(name: str, facts: Facts) -> Iterator[Finding]:
-    """Pipeline stages have different amounts of work, and the slowest sets the pace."""
+    """Pipeline stages have different amounts of work, so all wait for the slowest."""
     if facts.ranks is None:
         return
     staged = {i if p.trace.rank is None else p.trace.rank: p.window.compute for i, p in enumerate(facts.profiles) if _is_stage(p)}
@@ -77,8 +77,8 @@ def uneven_stages(name: str, facts: Facts) -> Iterator[Finding]:
     if staged[most] > UNEVEN * mean:
         yield Finding(
             name,
-            f"rank {most} computes {ms(staged[most])}, the {len(staged)} ranks of the pipeline {ms(mean)} on average"
-            f" ({staged[most] / mean:.2f} times)",
+            f"rank {most} computes for {ms(staged[most])}, {staged[most] / mean:.2f} times the mean of the {len(staged)} ranks of the"
+            f" pipeline ({ms(mean)})",
             "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split,"
             " --account-for-loss-in-pipeline-split, or smaller chunks: --num-layers-per-virtual-pipeline-stage",
             (staged[most] - mean) / 1e9,
@@ -88,12 +88,12 @@ def uneven_stages(name: str, facts: Facts) -> Iterator[Finding]:
 
 
 def _is_stage(p: Profile) -> bool:
-    """Whether it sends to or receives from one other rank. NCCL runs all-to-alls in the same kernel, so its name alone says nothing."""
+    """Whether the rank exchanges messages with one other rank. The kernel name is no evidence: NCCL runs all-to-alls in the same kernel."""
     return any(c.operation == "send_recv" and (c.pair is not None or c.said_by != BY_NAME) for c in p.collectives)
 
 
 def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
-    """Gradients or statistics are reduced in pieces too small for the link."""
+    """All-reduces are so small that latency dominates them."""
     for p in facts.profiles:
         link = p.link
         reduced = [c for c in p.collectives if c.operation == "all_reduce" and c.bytes is not None]
@@ -111,10 +111,14 @@ def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
         by_size: dict[int, int] = defaultdict(int)
         for c in small:
             by_size[c.bytes or 0] += 1
-        why = f"less than {SMALL >> 20} MiB each" if latency is None else f"so little that {ms(latency)} of latency is the larger part"
+        why = (
+            f"less than {SMALL >> 20} MiB each"
+            if latency is None
+            else f"so little that latency is most of the transfer ({ms(latency)} in total)"
+        )
         yield Finding(
             name,
-            f"{len(small) / steps:.0f} all-reduces a step move {why}; {ms(exposed)} of them are exposed, waiting for late ranks included",
+            f"{len(small) / steps:.0f} all-reduces per step move {why}; {ms(exposed)} are exposed, including waiting for late ranks",
             "DistributedDataParallel(bucket_cap_mb=100), --ddp-bucket-size, no_sync() while accumulating, statistics joined in one tensor",
             lost / 1e9,
             p.trace.path,
@@ -129,13 +133,13 @@ def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
 
 
 def _latency(c: Collective, link: Link | None) -> float:
-    """[ns] an all-reduce of nothing takes on the link, 0 where it is not known."""
+    """Latency of the collective on the link [ns], 0 if unknown."""
     found = link.ideal(c.operation, 0, c.n) if link is not None and c.n else None
     return (found or 0.0) * 1e9
 
 
 def _is_small(c: Collective, link: Link | None) -> bool:
-    """Whether latency is the larger part of its transfer."""
+    """Whether latency is more than half of the transfer."""
     latency = _latency(c, link)
     if link is None or not latency or c.n is None:
         return (c.bytes or 0) < SMALL
@@ -143,7 +147,7 @@ def _is_small(c: Collective, link: Link | None) -> bool:
 
 
 def exposed_gather(name: str, facts: Facts) -> Iterator[Finding]:
-    """Weights are gathered, or their gradients scattered, with nothing to compute meanwhile."""
+    """Weights are gathered, or gradients scattered, while nothing computes."""
     for p in facts.profiles:
         exposed = exposed_by_operation(p)
         gather, scatter = exposed.get("all_gather", 0), exposed.get("reduce_scatter", 0)
@@ -153,7 +157,7 @@ def exposed_gather(name: str, facts: Facts) -> Iterator[Finding]:
         parts = [f"{ms(ns)} of {what}" for ns, what in ((gather, "all-gathers"), (scatter, "reduce-scatters")) if ns]
         yield Finding(
             name,
-            f"{' and '.join(parts)} ({lost / p.window.wall:.0%} of the window) lie beside no compute, waiting for late ranks included",
+            f"{' and '.join(parts)} ({lost / p.window.wall:.0%} of the window) are exposed, including waiting for late ranks",
             "FSDP forward_prefetch=True, backward_prefetch=BACKWARD_PRE, HYBRID_SHARD; --overlap-param-gather, --overlap-grad-reduce,"
             " --tp-comm-overlap; larger micro-batches",
             lost / 1e9,
@@ -163,7 +167,7 @@ def exposed_gather(name: str, facts: Facts) -> Iterator[Finding]:
 
 
 def pageable_copies(name: str, facts: Facts) -> Iterator[Finding]:
-    """Copies from or to host memory that is not pinned: the driver stages them, the host waits, and nothing runs beside them."""
+    """Copies from or to host memory that is not pinned: the driver stages them and the host waits."""
     for p in facts.profiles:
         pageable = [i for i, n in enumerate(p.trace.names) if "Pageable" in n]
         chosen = (p.events.kind == MEMCPY) & np.isin(p.events.name, pageable)
@@ -175,8 +179,8 @@ def pageable_copies(name: str, facts: Facts) -> Iterator[Finding]:
         rate = f", {moved / 1e6:.1f} MB" if moved else ""
         yield Finding(
             name,
-            f"{int(chosen.sum())} copies from or to pageable host memory{rate}: {ms(lost)} of them ({lost / p.window.wall:.1%})"
-            " run beside no kernel",
+            f"{int(chosen.sum())} copies from or to pageable host memory{rate}: {ms(lost)} of them ({lost / p.window.wall:.1%}"
+            " of the window) overlap with no kernel",
             "DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True); keep results on the device until they are logged",
             lost / 1e9,
             p.trace.path,

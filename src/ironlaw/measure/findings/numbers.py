@@ -1,4 +1,4 @@
-"""Findings about numbers that cannot be."""
+"""Findings about impossible numbers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ironlaw.measure.findings.finding import Facts, Finding
 
 
 def mfu_above_100_percent(name: str, facts: Facts) -> Iterator[Finding]:
-    """More than the peak: a wrong count, a wrong peak or a wrong device."""
+    """MFU above the peak: a wrong FLOP count, a wrong peak or a wrong device."""
     for p in facts.profiles:
         used = p.utilisation
         if used.mfu is None or used.hfu is None or max(used.mfu, used.hfu) <= 1:
             continue
         yield Finding(
             name,
-            f"MFU is {used.mfu:.0%} and HFU {used.hfu:.0%} of {used.denominator}: no device exceeds its peak",
-            "name the device with --on; check the number format of its kernels, and --time-unit",
+            f"MFU is {used.mfu:.0%} and HFU {used.hfu:.0%} of {used.denominator}, which is impossible",
+            "name the device with --on; check the number format of the kernels and --time-unit",
             None,
             p.trace.path,
             {

@@ -1,4 +1,4 @@
-"""Findings about the trace itself: steps that are no measure of the others, and what recording cost."""
+"""Findings about the recording: warm-up steps, and the cost of the profiler."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ironlaw.measure.profiler_cost import REFUSE, WARN, ProfilerCost
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
-SLOW_START = 1.5  # times the median of the other steps: with three or four of them, less may be one of them being fast
-STEPS = 3  # from which on the others have a median
-OWN = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource", "Command Buffer Full")  # CUPTI's words for its own work
+SLOW_START = 1.5  # times the median of the other steps: with three or four steps, a smaller ratio may be chance
+STEPS = 3  # with fewer, the other steps have no useful median
+OWN = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource", "Command Buffer Full")  # CUPTI's names for its own work
 OPTIONS = ("with_stack", "profile_memory", "record_shapes", "with_modules")
 BARE = "profile(schedule=schedule(wait=5, warmup=3, active=3)) without with_stack, profile_memory and record_shapes"
 
 
 def warm_up_steps(name: str, facts: Facts) -> Iterator[Finding]:
-    """The first step is no measure of the others: compilation, autotuning, allocation, caches."""
+    """The first step is slower than the others: compilation, autotuning, allocation, caches."""
     for p in facts.profiles:
         walls = [s.host_end - s.host_start for s in p.steps]
         if len(walls) < STEPS:
@@ -33,8 +33,8 @@ def warm_up_steps(name: str, facts: Facts) -> Iterator[Finding]:
         if walls[0] > SLOW_START * median:
             yield Finding(
                 name,
-                f"the first step took {ms(walls[0])}, the other {len(walls) - 1} a median of {ms(median)}",
-                "torch.profiler.schedule(wait=1, warmup=3, active=5); leave the step out of averages",
+                f"the first step took {ms(walls[0])}, the median of the other {len(walls) - 1} is {ms(median)}",
+                "torch.profiler.schedule(wait=1, warmup=3, active=5); leave the first step out of averages",
                 (walls[0] - median) / 1e9,
                 p.trace.path,
                 {"first_us": walls[0] / 1000, "median_us": median / 1000, "steps": len(walls)},
@@ -42,21 +42,21 @@ def warm_up_steps(name: str, facts: Facts) -> Iterator[Finding]:
 
 
 def profiler_overhead(name: str, facts: Facts) -> Iterator[Finding]:
-    """The profiler itself cost time, which makes every trace look bound by the host."""
+    """The profiler cost time, so the trace looks more host-bound than the run is."""
     for i, p in enumerate(facts.profiles):
-        found = _measured(name, p, facts.profiler_costs[i]) if facts.profiler_costs else _seen(name, p)
+        found = _with_untraced_step(name, p, facts.profiler_costs[i]) if facts.profiler_costs else _from_the_trace(name, p)
         if found is not None:
             yield found
 
 
-def _measured(name: str, p: Profile, cost: ProfilerCost) -> Finding | None:
-    """Against the step time without a profiler."""
+def _with_untraced_step(name: str, p: Profile, cost: ProfilerCost) -> Finding | None:
+    """Compare traced steps with the step time without a profiler."""
     if cost.ratio <= WARN:
         return None
-    refused = f"; above {REFUSE} dispatch is no verdict" if cost.ratio > REFUSE else ""
+    refused = f"; above {REFUSE} times no verdict of dispatch is given" if cost.ratio > REFUSE else ""
     return Finding(
         name,
-        f"a traced step takes {ms(cost.traced * 1e9)}, an untraced one {ms(cost.untraced * 1e9)}: {cost.ratio:.2f} times{refused}",
+        f"a traced step takes {ms(cost.traced * 1e9)}, an untraced one {ms(cost.untraced * 1e9)}: {cost.ratio:.2f} times as long{refused}",
         BARE,
         cost.lost,
         p.trace.path,
@@ -64,8 +64,8 @@ def _measured(name: str, p: Profile, cost: ProfilerCost) -> Finding | None:
     )
 
 
-def _seen(name: str, p: Profile) -> Finding | None:
-    """From what the trace shows alone: idle time while the profiler worked, or options that slow a host that is waited for."""
+def _from_the_trace(name: str, p: Profile) -> Finding | None:
+    """Without an untraced step time: idle time while the profiler worked, or slow recording options in a host-bound trace."""
     marks = p.trace.marks
     own = np.isin(marks.name, find_names(p.trace, OWN))
     worked = union(marks.start[own], marks.end[own])
@@ -77,9 +77,9 @@ def _seen(name: str, p: Profile) -> Finding | None:
         return None
     return Finding(
         name,
-        f"recorded with {', '.join(recorded) or 'few options'}; the device idled {ms(lost)} while the profiler's own work ran, and a part"
-        f" of the {ms(waits)} of waiting for launches is the profiler's",
-        f"{BARE}; --untraced-step tells what is left",
+        f"recorded with {', '.join(recorded) or 'few options'}; the device idled {ms(lost)} while the profiler worked, and the"
+        f" profiler causes part of the {ms(waits)} of waiting for launches",
+        f"{BARE}; --untraced-step TIME measures the cost",
         lost / 1e9 or None,
         p.trace.path,
         {"recorded": recorded, "own_us": worked.length / 1000, "idle_us": lost / 1000, "waiting_for_launches_us": waits / 1000},

@@ -1,7 +1,7 @@
-"""FLOPs and least bytes of one operator from the sizes its profiler wrote: which matrices, then the laws.
+"""Count FLOPs and least bytes of one operator from the recorded sizes of its inputs.
 
-An operator here is a name and a Shape; ``None`` comes back where the sizes do not suffice, never a guess. FLOPs are what the kernels do
-(attention's backward pass multiplies the scores again); ``model_flop`` is what the definition of MFU counts of them.
+An operator is a name and a Shape. If the sizes are incomplete, the result is None, never a guess. ``flop`` counts what the kernels compute
+(the backward pass of attention computes the scores again); ``model_flop`` counts what the definition of MFU includes.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ ELEMENT_BYTES = {
     "c10::Float8_e4m3fn": 1.0, "c10::Float8_e5m2": 1.0, "c10::Float8_e4m3fnuz": 1.0, "c10::Float8_e5m2fnuz": 1.0,
 }  # fmt: skip
 PRECISION = {"float": "fp32", "c10::BFloat16": "bf16", "c10::Half": "fp16", "double": "fp64"}
-_MOST = 2.0**62  # FLOPs or bytes of one operator: more is a broken size
+_MOST = 2.0**62  # FLOPs or bytes of one operator; more means a wrong size
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one call computes and moves."""
+    """FLOPs and bytes of one call."""
 
-    flop: float  # what the kernels do
-    traffic: float | None  # [B] least bytes; None where an element's size is not known
-    kind: str  # the class of the kernels that do the work
-    model_flop: float  # what MFU counts
-    precision: str  # of the operands, "" where it is no number format of a matrix unit
+    flop: float  # that the kernels compute
+    traffic: float | None  # [B] least bytes; None if the element size is unknown
+    kind: str  # class of the kernels that do the work
+    model_flop: float  # that MFU counts
+    precision: str  # of the operands, "" if it is not a format of a matrix unit
     rows: float = 0.0  # attention: rows of queries
     keys: float = 0.0  # attention: keys of a sequence
     backward: bool = False
@@ -56,13 +56,13 @@ class Sizes:
         return tuple(item)
 
     def has(self, i: int) -> bool:
-        """Whether argument ``i`` is a tensor; one without sizes is known from a number by its element type."""
+        """Whether argument ``i`` is a tensor; a scalar tensor differs from a number by its element type."""
         item = self.shape.dims[i] if i < len(self.shape.dims) else None
         scalar = i < len(self.shape.types) and self.shape.types[i] in ELEMENT_BYTES
         return isinstance(item, list) and (len(item) > 0 or scalar)
 
     def element(self, i: int) -> float:
-        """Bytes of an element of tensor ``i``."""
+        """Bytes per element of tensor ``i``."""
         return ELEMENT_BYTES[self.shape.types[i]]
 
     def precision(self, i: int) -> str:
@@ -71,11 +71,11 @@ class Sizes:
         return "fp8" if "Float8" in kind else PRECISION.get(kind, "")
 
     def value(self, i: int) -> str:
-        """What the profiler wrote for argument ``i``, "" where nothing."""
+        """The recorded value of argument ``i``, "" if there is none."""
         return self.shape.values[i] if i < len(self.shape.values) else ""
 
     def numbers(self, i: int) -> tuple[int, ...] | None:
-        """The list of integers of argument ``i``; None where it was not recorded."""
+        """The list of integers in argument ``i``; None if not recorded."""
         text = self.value(i).strip("[] ")
         parts = [p.strip() for p in text.split(",")] if text else []
         return tuple(int(p) for p in parts) if parts and all(p.lstrip("-").isdecimal() and len(p) < 12 for p in parts) else None
@@ -86,16 +86,16 @@ class Sizes:
 
 
 class _UnknownSizesError(Exception):
-    """The profiler wrote too little."""
+    """The recorded sizes are incomplete."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How the cost of an operator is counted."""
+    """The rule that counts the cost of an operator."""
 
     cost: str
     arguments: dict[str, Any]
-    parent: bool = False  # sizes are those of the operator around it
+    parent: bool = False  # take the sizes from the enclosing operator
 
 
 Outputs = dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None]  # of convolutions: input and weight -> output
@@ -103,7 +103,7 @@ Outputs = dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] 
 
 @cache
 def rules() -> dict[str, Rule]:
-    """The rule of every operator that has one, by its name."""
+    """The rules by name of operator."""
     table = shipped("operators.toml")
     found = {}
     for item in table["operator"]:
@@ -114,12 +114,12 @@ def rules() -> dict[str, Rule]:
 
 @cache
 def forward_only() -> frozenset[str]:
-    """Operators that only a forward pass calls."""
+    """Names of operators that only a forward pass calls."""
     return frozenset(shipped("operators.toml")["forward"]["names"])
 
 
 def cost_of(name: str, shape: Shape, outputs: Outputs | None = None) -> Cost | None:
-    """What one call of operator ``name`` with these inputs computes and moves; None where no law or not all sizes are known.
+    """The cost of one call of operator ``name`` with these inputs; None if no rule or not all sizes are known.
 
     >>> cost_of("aten::mm", Shape(([10, 1000], [1000, 512]), ("c10::BFloat16",) * 2)).flop
     10240000.0
@@ -137,9 +137,9 @@ def cost_of(name: str, shape: Shape, outputs: Outputs | None = None) -> Cost | N
 
 
 def outputs_of_convolutions(calls: list[tuple[str, Shape]]) -> Outputs:
-    """What the backward pass tells of the outputs of convolutions, for profilers that did not write strides.
+    """Output sizes of convolutions from their backward pass, for traces without strides.
 
-    A pair of input and weight that was seen with two outputs is told by neither.
+    A pair of input and weight with two different outputs maps to None.
     """
     found: Outputs = {}
     for name, shape in calls:
@@ -157,7 +157,7 @@ def outputs_of_convolutions(calls: list[tuple[str, Shape]]) -> Outputs:
 
 
 def _product(s: Sizes, a: int, b: int, m: int, n: int, k: int, batch: float = 1.0, result: float | None = None) -> Cost:
-    """One or many products (m, k) x (k, n)."""
+    """The cost of ``batch`` products (m, k) x (k, n)."""
     flop = batch * float(flops.gemm(m, n, k))
     moved = batch * float(traffic.gemm(m, n, k, s.element(a), s.element(b), s.element(a) if result is None else result))
     return Cost(flop, moved, "gemm", flop, s.precision(a))
@@ -185,7 +185,7 @@ def _addmm(s: Sizes, outputs: Outputs) -> Cost:
 
 
 def _also(cost: Cost, moved: float) -> Cost:
-    """With a bias read beside the operands."""
+    """Add bytes that are read besides the operands, such as a bias."""
     return Cost(cost.flop, (cost.traffic or 0.0) + moved, cost.kind, cost.model_flop, cost.precision)
 
 
@@ -212,15 +212,15 @@ def _scaled_mm(s: Sizes, _: Outputs) -> Cost:
     (m, k), (inner, n) = s.dims(0), s.dims(1)
     if k != inner:
         raise _UnknownSizesError
-    return _product(s, 0, 1, m, n, k, result=2.0)  # narrow operands, a wide result
+    return _product(s, 0, 1, m, n, k, result=2.0)  # 8-bit operands, a 16-bit result
 
 
 def _grouped_mm(s: Sizes, _: Outputs, offsets: int) -> Cost:
-    """Rows of one matrix times the matrix of their group; or the groups' weight gradients, a product for each stretch of rows."""
+    """Each row times the matrix of its group; or the weight gradients of the groups, one product per group of rows."""
     a, b = s.dims(0), s.dims(1)
     if len(a) != 2 or len(b) not in (2, 3) or a[1] != b[-2]:
         raise _UnknownSizesError
-    wide = max(s.element(0), 2.0)  # narrow operands, a wide result
+    wide = max(s.element(0), 2.0)  # 8-bit operands, a 16-bit result
     one = _product(s, 0, 1, a[0], b[-1], a[1], result=wide)
     groups = b[0] if len(b) == 3 else s.dims(offsets)[0]
     more = b[1] * b[2] * s.element(1) if len(b) == 3 else a[0] * b[1] * wide
@@ -228,7 +228,7 @@ def _grouped_mm(s: Sizes, _: Outputs, offsets: int) -> Cost:
 
 
 def _convolved(s: Sizes, given: tuple[int, ...], weight: tuple[int, ...], output: tuple[int, ...], i: int, transposed: bool) -> Cost:
-    """A convolution forward: at each position of the output (of the input where transposed) the whole kernel."""
+    """A forward convolution: the whole kernel at each position of the output (of the input if transposed)."""
     at = given if transposed else output
     channels = math.prod(weight[1:]) if not transposed else weight[1] * math.prod(weight[2:])
     flop = float(flops.gemm(at[0] * math.prod(at[2:]), weight[0], channels))
@@ -246,7 +246,7 @@ def _convolution_of_kind(s: Sizes, outputs: Outputs, order: str) -> Cost:
     """Arguments: input, weight, (bias,) stride and padding in one of two orders, dilation."""
     if order == "stride-padding":
         return _forward(s, outputs, s.numbers(3), s.numbers(4), s.numbers(5))
-    first = 3 if len(s.shape.values) > 2 and not s.value(2) else 2  # miopen has a bias before them, cudnn has none
+    first = 3 if len(s.shape.values) > 2 and not s.value(2) else 2  # miopen has a bias before these arguments, cudnn has none
     return _forward(s, outputs, s.numbers(first + 1), s.numbers(first), s.numbers(first + 2))
 
 
@@ -285,7 +285,7 @@ def _each(numbers: tuple[int, ...] | None, sides: int, default: int) -> tuple[in
 
 
 def _convolution_backward(s: Sizes, _: Outputs, first: str) -> Cost:
-    """Gradients of input and weight: as many FLOPs each as the forward pass."""
+    """Gradients of input and weight; each takes as many FLOPs as the forward pass."""
     gradient, given = (0, 1) if first == "gradient" else (1, 0)
     transposed = s.value(7).lower() in ("true", "1") if first == "gradient" else False
     one = _convolved(s, s.dims(given), s.dims(2), s.dims(gradient), gradient, transposed)
@@ -296,16 +296,16 @@ def _convolution_backward(s: Sizes, _: Outputs, first: str) -> Cost:
 
 
 def _convolution_gradient(s: Sizes, outputs: Outputs) -> Cost:
-    """One of the two gradients, from the sizes of the operator around it: input, gradient of the output, weight."""
+    """One of the two gradients; the enclosing operator has the sizes of input, output gradient and weight."""
     both = _convolution_backward(s, outputs, "input")
     return Cost(both.flop / 2.0, (both.traffic or 0.0) / 2.0, "conv", both.flop / 2.0, both.precision)
 
 
 def _attention(s: Sizes, _: Outputs, layout: str, mask: int, backward: bool = False) -> Cost:
-    """Fused attention; a causal mask counts half, one that was not recorded as none."""
+    """Fused attention. A causal mask counts half; an unrecorded mask counts as none."""
     at = 1 if backward else 0
     queries, keys, values = s.dims(at), s.dims(at + 1), s.dims(at + 2)
-    if not len(queries) == len(keys) == len(values) == 4:  # packed sequences: their lengths are not in the sizes
+    if not len(queries) == len(keys) == len(values) == 4:  # packed sequences: the sizes do not contain their lengths
         raise _UnknownSizesError
     sequence, head = (2, 1) if layout == "bhsd" else (1, 2)
     batch, length, heads, seen = queries[0], queries[sequence], queries[head], keys[sequence]
@@ -328,7 +328,7 @@ def _set(s: Sizes, mask: int) -> bool:
 
 
 def is_causal(name: str, shape: Shape) -> bool | None:
-    """Whether a call of operator ``name`` says that its mask is causal; None where it is no attention.
+    """Whether a call of operator ``name`` has a causal mask; None if it is not attention.
 
     >>> is_causal("aten::scaled_dot_product_attention", Shape((), (), ("", "", "", "", "", "True"))), is_causal("aten::mm", Shape(()))
     (True, None)
@@ -338,7 +338,7 @@ def is_causal(name: str, shape: Shape) -> bool | None:
 
 
 def _pointwise(s: Sizes, _: Outputs, operations: str | float, passes: float) -> Cost:
-    """So many operations an element of the largest input, which is moved so many times."""
+    """``operations`` per element of the largest input, which is moved ``passes`` times."""
     elements, i = max((math.prod(s.dims(i)), -i) for i in range(len(s.shape.dims)) if s.has(i))
     each = flops.OPERATIONS[operations] if isinstance(operations, str) else operations
     flop = float(flops.elementwise(elements, each))
@@ -346,7 +346,7 @@ def _pointwise(s: Sizes, _: Outputs, operations: str | float, passes: float) -> 
 
 
 def _arithmetic(s: Sizes, _: Outputs, inputs: int) -> Cost:
-    """Each of the first ``inputs`` arguments read once, a result of the largest size written: a result that was given comes after them."""
+    """Read each of the first ``inputs`` arguments once and write a result of the broadcast size."""
     tensors = [i for i in range(min(inputs, len(s.shape.dims))) if s.has(i)]
     sizes = [s.dims(i) for i in tensors]
     longest = max(len(d) for d in sizes)
@@ -357,18 +357,18 @@ def _arithmetic(s: Sizes, _: Outputs, inputs: int) -> Cost:
 
 
 def _copy(s: Sizes, _: Outputs) -> Cost:
-    """The second into the first."""
+    """Copy the second argument into the first."""
     return Cost(0.0, s.bytes(0) + s.bytes(1), "", 0.0, s.precision(0))
 
 
 def _concatenation(s: Sizes, _: Outputs) -> Cost:
-    """A list of tensors into one; an element's size is not written for lists."""
+    """Concatenate a list of tensors; bytes are unknown, because lists are recorded without element type."""
     _lists(s)
     return Cost(0.0, None, "", 0.0, "")
 
 
 def _lists(s: Sizes) -> float:
-    """Elements of the first list of tensors."""
+    """The number of elements in the first list of tensors."""
     first = s.shape.dims[0]
     if not isinstance(first, list) or not first or not all(isinstance(d, list) for d in first):
         raise _UnknownSizesError
@@ -376,7 +376,7 @@ def _lists(s: Sizes) -> float:
 
 
 def _rows(s: Sizes, _: Outputs) -> Cost:
-    """Rows of a table by index: read and written once, with the indices."""
+    """Look up rows of a table by index: rows are read and written once, indices read."""
     at = 1 if s.has(1) else 2
     if at == 2 and s.value(1) not in ("0", ""):
         raise _UnknownSizesError
@@ -392,14 +392,14 @@ def _foreach(s: Sizes, _: Outputs) -> Cost:
 
 
 def _fused_optimizer(s: Sizes, _: Outputs, optimizer: str) -> Cost:
-    """One pass over parameters, gradients and states; bytes are not known, because lists are written without their element type."""
+    """One pass over parameters, gradients and states; bytes are unknown, because lists are recorded without element type."""
     parameters = _lists(s)
     flop = float(flops.elementwise(parameters, flops.OPERATIONS[optimizer]))
     return Cost(flop, None, "", flop, "")
 
 
 def _pooling_backward(s: Sizes, _: Outputs) -> Cost:
-    """Gradients and indices read, the input's gradient written."""
+    """Read output gradients and indices, write the input gradient."""
     given = s.bytes(1)
     moved = s.bytes(0) + given + math.prod(s.dims(0)) * ELEMENT_BYTES["long int"]
     return Cost(0.0, moved, "", 0.0, s.precision(0))

@@ -1,4 +1,4 @@
-"""From the name a profiler writes for a device to the catalogue's accelerator, or to nothing: no device is taken for another."""
+"""Find the accelerator of the catalogue for the device name in a trace. An uncertain name is unknown, never guessed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ironlaw.catalog.records import Accelerator
 from ironlaw.errors import UnknownNameError, nearest_names
 from ironlaw.measure.read.toml import shipped
 
-_OTHER_PART = 0.05  # multiprocessors that differ by more than this share are those of another part or of a slice
+_OTHER_PART = 0.05  # a larger difference in the number of multiprocessors means another product or a slice
 _VENDORS = re.compile(r"^(nvidia|amd instinct|amd|tesla|intel)\s+", re.I)
 
 
 @dataclass(frozen=True)
 class Device:
-    """What a trace was taken on: the record and how it was found, or no record and why."""
+    """The device of a trace: its record and how it was found, or no record and the reason."""
 
     record: Accelerator | None
     how: str
@@ -27,9 +27,9 @@ class Device:
 
 
 def device_named(name: str, properties: Mapping[str, Any], on: str | None = None, folders: tuple[str, ...] = ()) -> Device:
-    """The accelerator of a trace: ``on`` where the user names one (refused where it is unknown), else what the trace says.
+    """The accelerator of a trace: ``on`` if given (an unknown name is refused), else from the trace.
 
-    ``properties`` are the device's as the profiler writes them (totalGlobalMem, numSms), or a trace's with them under "device".
+    ``properties`` are those of the device as recorded (totalGlobalMem, numSms), or those of a trace with them under "device".
     """
     inner = properties.get("device", properties)
     found: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {}
@@ -37,25 +37,25 @@ def device_named(name: str, properties: Mapping[str, Any], on: str | None = None
         return Device(load.record("accelerators", on, folders), f"--on {on}", _another(on, name, found, folders))
     record, why = _of_trace(name, found, folders)
     if record is None:
-        return Device(None, "", f"{why}: no peak and no bandwidth to compare with; say which it is with --on{_nearest(name, folders)}")
+        return Device(None, "", f"{why}: its peak and bandwidth are unknown; name the device with --on{_nearest(name, folders)}")
     count, known = _number(found, "numSms"), load.record("accelerators", record, folders)
     if count and known.sm_count and abs(count - known.sm_count.value) > _OTHER_PART * known.sm_count.value:
         said = f"the trace calls its device {name!r}, which has {known.sm_count.value:.0f} multiprocessors; this one has {count:.0f}"
-        return Device(None, "", f"{said}: a slice or another part; say which it is with --on")
+        return Device(None, "", f"{said}: a slice or another product; name the device with --on")
     return Device(known, why)
 
 
 def _of_trace(name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[str | None, str]:
-    """The record's name and how it was told, or None and why not."""
+    """The name of the record and how it was found, or None and the reason."""
     if not name.strip():
-        return None, "the trace does not name its device"
+        return None, "the trace has no device name"
     for pattern, rule in _rules():
         if pattern.search(name[:200]) and _holds(rule, properties):
             if "unknown" in rule:
                 return None, f"device {name[:200]!r}: {rule['unknown']}"
             return str(rule["is"]), f"the trace names {name[:200]!r}"
     plain = _VENDORS.sub("", name[:200])
-    for spelling in (name[:200], plain):  # records and spellings of the user's own catalogue
+    for spelling in (name[:200], plain):  # records and spellings of the user's catalogue
         try:
             return load.resolve("accelerators", spelling, folders) if _own(spelling, folders) else None, f"the trace names {name[:200]!r}"
         except UnknownNameError:
@@ -64,7 +64,7 @@ def _of_trace(name: str, properties: Mapping[str, Any], folders: tuple[str, ...]
 
 
 def _own(spelling: str, folders: tuple[str, ...]) -> bool:
-    """Whether a spelling is exactly a record's name or one of its written aliases."""
+    """Whether a spelling is exactly the name of a record or one of its aliases."""
     folded = load.fold_name(spelling)
     return folded in load.names("accelerators", folders) or folded in load.aliases(folders)["accelerators"]
 
@@ -79,7 +79,7 @@ def _holds(rule: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
 
 
 def _another(on: str, name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> str:
-    """A warning where the trace names another device than the user did."""
+    """A warning if the trace names another device than --on."""
     said, _ = _of_trace(name, properties, folders)
     chosen = load.resolve("accelerators", on, folders)
     return f"--on {on}, but the trace names {name!r} ({said})" if said is not None and said != chosen else ""

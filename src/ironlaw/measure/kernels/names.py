@@ -1,7 +1,7 @@
-"""What a kernel is by its name: its class, the roof such kernels run under, and the number format it computes in.
+"""Classify a kernel by its name: its class, the usual roof of the class, and its number format.
 
-The patterns are data (``data/kernels.toml``, and files of the user's own, asked first). A class by name is a guess about the roof;
-what an operator's shapes say goes before it, see ``kernels``.
+The patterns are data: files of the user first, then ``data/kernels.toml``. The roof of a class is a guess; the sizes of an operator, where
+recorded, decide instead (see ``table``).
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ SHIPPED = "kernels.toml"
 UNKNOWN = "unclassified"
 COMPUTE_CLASSES = ("gemm", "conv", "attention")
 ROOFS = ("compute", "memory")
-_LONGEST = 400  # characters of a name that are searched: a template's arguments may fill pages
+_LONGEST = 400  # characters of a name that are searched; template arguments may fill pages
 _MAX_PATTERN = 4_000  # characters
 
 
 @dataclass(frozen=True)
 class KernelClass:
-    """A kind of kernel: the roof it is assumed to run under, and why."""
+    """A class of kernels: the roof that usually limits it, and why."""
 
     name: str
-    roof: str  # compute | memory | "" where nothing is known
+    roof: str  # compute | memory | "" if unknown
     why: str
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a name says: the class, the words of the rule that told it, and the number format ("" where it does not say)."""
+    """The class of a kernel by its name, the reason, and the number format ("" if the name does not contain it)."""
 
     kind: KernelClass
     why: str
@@ -44,14 +44,14 @@ class Named:
 
 @dataclass(frozen=True)
 class KernelNames:
-    """Rules in the order they are asked."""
+    """The rules, in the order in which they are tried."""
 
     classes: dict[str, KernelClass]
     rules: tuple[tuple[re.Pattern[str], KernelClass, str], ...]
     precisions: tuple[tuple[re.Pattern[str], str], ...]
 
     def named(self, name: str) -> Named:
-        """What ``name`` says."""
+        """Classify a kernel by ``name``."""
         text = name[:_LONGEST].lower()
         for pattern, kind, why in self.rules:
             if pattern.search(text):
@@ -59,7 +59,7 @@ class KernelNames:
         return Named(KernelClass(UNKNOWN, "", "no pattern matches its name"), "no pattern matches", "")
 
     def precision(self, name: str) -> str:
-        """The number format a name tells of, "" where it does not.
+        """The number format in a name, "" if there is none.
 
         >>> shipped_names().precision("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64")
         'bf16'
@@ -70,12 +70,12 @@ class KernelNames:
 
 @cache
 def shipped_names() -> KernelNames:
-    """The rules that ship."""
+    """The shipped rules."""
     return read_names(())
 
 
 def read_names(files: Iterable[str | Path] = ()) -> KernelNames:
-    """The rules of the user's files, in their order, before those that ship."""
+    """Read the rules of the user's files, in order, then the shipped ones."""
     tables = [*((str(path), given(path)) for path in files), (SHIPPED, shipped(SHIPPED))]
     classes: dict[str, KernelClass] = {}
     for where, table in reversed(tables):
@@ -116,7 +116,7 @@ _FUNCTOR = re.compile(
 
 
 def short_name(name: str) -> str:
-    """A name one can read in a table: no return type, arguments, template arguments or anonymous namespaces.
+    """A short name for tables, without return type, arguments, template arguments and anonymous namespaces.
 
     >>> short_name("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_tn_align1>(Params)")
     'cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_tn_align1'
@@ -125,14 +125,14 @@ def short_name(name: str) -> str:
     """
     text = _PREFIXES.sub("", name[:2000]).replace("(anonymous namespace)::", "")
     inner = re.match(r"(?:\w+::)*(?:Kernel2?|device_kernel)<([\w:]+)", text)
-    if inner:  # CUTLASS: what the kernel is stands in the template's argument
+    if inner:  # CUTLASS: the template argument names the kernel
         return inner.group(1)[:80]
     whole = text
     text = text.split("(", 1)[0]
     head = text.split("<", 1)[0]
     parts = head.split("::")
     last = "::".join(parts[-2:]) if parts[-1] == "kernel" else parts[-1]
-    if last.endswith(_WRAPPERS):  # ATen: the wrapper says little, its functor says what is done
+    if last.endswith(_WRAPPERS):  # ATen: the functor in the wrapper names the operation
         inside = _LAMBDAS.sub("", whole[len(head) :])
         found = _FUNCTOR.search(inside)
         if found:
@@ -160,4 +160,4 @@ def _pattern(item: Any, where: str, at: str) -> re.Pattern[str]:
             raise re.error(f"{len(text)} characters, the limit is {_MAX_PATTERN}")
         return re.compile(text, re.IGNORECASE)  # names are searched in lower case
     except (re.error, OverflowError, RecursionError) as error:
-        raise InputError(f"{where}: {at}: match is no regular expression: {error}") from None
+        raise InputError(f"{where}: {at}: match is not a regular expression: {error}") from None

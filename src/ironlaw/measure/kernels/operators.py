@@ -1,6 +1,6 @@
-"""Which operator launched each kernel, what that operator computes and moves, and whether it is computed a second time.
+"""Find the operator that launched each kernel, its cost, and whether it is recomputation.
 
-All of it is columns: spans of a thread are nested, so the innermost one over an instant is found by its depth with one sorted search.
+Spans of a thread are nested, so one sorted search finds the innermost span at each of many instants.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ BACKWARD = ("autograd::engine::evaluate_function: ", "CheckpointFunctionBackward
 
 
 class Nesting:
-    """Spans as a forest a thread: which is the innermost over an instant."""
+    """Nested spans of each thread; finds the innermost span at an instant."""
 
     def __init__(self, spans: Spans, chosen: NDArray[np.bool_] | None = None) -> None:
         rows = np.arange(len(spans)) if chosen is None else np.flatnonzero(chosen)
         rows = rows[
             np.lexsort((-spans.end[rows], spans.start[rows], spans.thread[rows]))
-        ]  # of two that start together the longer is outside
+        ]  # of two that start together, the longer is the outer one
         self.spans, self.rows = spans, rows
         self.threads = np.unique(spans.thread[rows])
         self.times = np.sort(np.concatenate([spans.start[rows], spans.end[rows]]))
         thread = np.searchsorted(self.threads, spans.thread[rows])
         self.start = self._key(thread, spans.start[rows])
         self.end = np.sort(self._key(thread, spans.end[rows]))
-        before = np.arange(len(rows)) - np.searchsorted(self.end, self.start, "right")  # of spans that last: began before, not ended
+        before = np.arange(len(rows)) - np.searchsorted(self.end, self.start, "right")  # spans that began earlier and have not ended
         base = np.searchsorted(self.start, self._key(np.arange(len(self.threads)), None)) if len(rows) else np.zeros(0, np.int64)
         done = np.searchsorted(self.end, self._key(np.arange(len(self.threads)), None)) if len(rows) else base
-        self.offset = base - done  # of each thread: zero where every span of the threads before it has ended
+        self.offset = base - done  # for each thread: zero if every span of the earlier threads has ended
         depth = np.maximum(before - self.offset[thread], 0) if len(rows) else before
         self.deepest = int(depth.max()) + 1 if len(rows) else 1
         self.by_depth = np.lexsort((self.start, depth))
@@ -49,7 +49,7 @@ class Nesting:
         return np.asarray(thread * (len(self.times) + 2) + rank, np.int64)
 
     def innermost(self, thread: Column, time: Column, outside: int = 0) -> Column:
-        """The row of the innermost span over each instant of a thread, or of the one ``outside`` levels around it; NONE: none."""
+        """The row of the innermost span at each instant of a thread, or of the span ``outside`` levels around it; NONE if there is none."""
         found = np.full(len(time), NONE, np.int64)
         if not len(self.rows):
             return found
@@ -66,10 +66,10 @@ class Nesting:
 
 @dataclass(frozen=True)
 class Linked:
-    """For every device event: its operator, what a call of it costs, and whether it is a recomputation."""
+    """For every device event: its operator, the cost of a call, and whether it is recomputation."""
 
-    operator: Column  # row of Trace.operators, NONE where there is none
-    pair: Column  # index into ``costs``, NONE where there is no operator
+    operator: Column  # row of Trace.operators, or NONE
+    pair: Column  # index into ``costs``, or NONE
     costs: tuple[Cost | None, ...]  # of each pair of name and shape
     names: Column  # of each pair: index into Trace.names
     shapes: Column  # of each pair: index into Trace.shapes
@@ -77,7 +77,7 @@ class Linked:
 
 
 def link(trace: Trace) -> Linked:
-    """The operators of a trace's device events."""
+    """Link the device events of a trace to operators."""
     operator = operator_of(trace)
     rows, back = np.unique(operator, return_inverse=True)
     has = rows >= 0
@@ -94,9 +94,10 @@ def link(trace: Trace) -> Linked:
 
 
 def operator_of(trace: Trace) -> Column:
-    """The operator of each device event: by external id where that was running at the launch, else the innermost one around the launch.
+    """The operator of each device event: by external id if it was running at the launch, else the innermost one around the launch.
 
-    Some profilers number kernels and operators apart, and an id may name an annotation: what did not run then is not refuse_dispatch.
+    Some profilers number kernels and operators separately, and an id may belong to an annotation, so an operator that was not running is
+    ignored.
     """
     events, operators, launches = trace.events, trace.operators, trace.launches
     found = np.full(len(events), NONE, np.int64)
@@ -117,7 +118,7 @@ def operator_of(trace: Trace) -> Column:
 
 
 def _sizes_from_parent(trace: Trace, rows: Column) -> Column:
-    """The shape each operator's cost is read from: its own, or its parent's where its own does not hold all sizes."""
+    """The shape that gives the cost of each operator: its own, or that of its parent if its own is incomplete."""
     operators = trace.operators
     asks = [i for i, n in enumerate(trace.names) if (rule := rules().get(n)) is not None and rule.parent]
     wants = np.isin(operators.name[rows], asks)
@@ -129,7 +130,7 @@ def _sizes_from_parent(trace: Trace, rows: Column) -> Column:
 
 
 def _costs(trace: Trace, names: Column, shapes: Column) -> tuple[Cost | None, ...]:
-    """The cost of each pair of name and shape; convolutions without strides take their output from the backward pass."""
+    """The cost of each pair of name and shape; convolutions without strides get their output size from the backward pass."""
     kinds = [i for i, n in enumerate(trace.names) if (rule := rules().get(n)) is not None and rule.cost == "convolution_backward"]
     calls = np.isin(trace.operators.name, kinds) & (trace.operators.shapes >= 0)
     said = np.unique(trace.operators.name[calls] * (len(trace.shapes) + 1) + trace.operators.shapes[calls])
@@ -141,11 +142,11 @@ def _costs(trace: Trace, names: Column, shapes: Column) -> tuple[Cost | None, ..
 
 
 def recomputed(trace: Trace) -> NDArray[np.bool_]:
-    """Which operators compute a second time what the forward pass has computed (activation checkpointing).
+    """Find operators that recompute the forward pass (activation checkpointing).
 
-    An operator that only a forward pass calls, inside the autograd engine's evaluation of a function, is one where the same name and
-    sizes ran outside as well. So is everything on that evaluation between the first and the last such operator: a product or a sum
-    alone could be the gradient's own. The kernels of a reentrant checkpoint run directly in its backward span.
+    Recomputation is an operator that only a forward pass calls, inside an evaluation of the autograd engine, if the same name and sizes
+    also ran outside. So is everything in that evaluation between the first and the last such operator; alone, a product or a sum could
+    belong to the gradient. The kernels of a reentrant checkpoint run directly in its backward span.
     """
     operators = trace.operators
     found = np.zeros(len(operators), bool)
@@ -169,6 +170,6 @@ def recomputed(trace: Trace) -> NDArray[np.bool_]:
 
 
 def _same_sizes(trace: Trace) -> Column:
-    """For each shape the first one with the same sizes, whatever its strides and values; the last entry is for no shape at all."""
+    """For each shape, the first one with the same sizes (strides and values may differ); the last entry stands for no shape."""
     seen: dict[str, int] = {}
     return np.array([seen.setdefault(repr(s.dims), i) for i, s in enumerate(trace.shapes)] + [len(trace.shapes)], np.int64)

@@ -1,6 +1,6 @@
-"""The roofs of a device: what a kernel would take at the datasheet's rates, and at the rates its calibration record has measured.
+"""The roofs of a device: the time of a kernel at the rates of the datasheet, and at the measured rates of its calibration record.
 
-The second are those `ironlaw estimate` predicts with: the same laws, the same constants, the same share of them held inside a step.
+The measured rates are those of `ironlaw estimate`: the same laws, constants and share sustained inside a step.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of each kernel: at the datasheet's rates, at achievable ones, and under each achievable roof alone."""
+    """Seconds of each kernel: at datasheet rates, at achievable rates, and under each achievable roof alone."""
 
     ideal: Numbers
     achievable: Numbers
     compute: Numbers
     hbm: Numbers
-    launch: Numbers  # what is left of a kernel that does nothing
+    launch: Numbers  # the time of an empty kernel
     peak: Numbers  # [FLOP/s]
 
 
 @dataclass(frozen=True)
 class Roofs:
-    """One accelerator's rates."""
+    """The rates of one accelerator."""
 
     cluster: Cluster
 
     @classmethod
     def of(cls, accelerator: Accelerator, folders: tuple[str, ...] = ()) -> Roofs | None:
-        """The roofs of an accelerator; None where its calibration has no matrix rate at all."""
+        """The roofs of an accelerator; None if its calibration has no rate of matrix products."""
         for precision in ("bf16", "fp16", "fp32"):
             try:
                 return cls(cluster_of({"on": accelerator.name, "precision": precision}, folders, []))
@@ -53,16 +53,16 @@ class Roofs:
 
     @property
     def bandwidth(self) -> float:
-        """HBM bandwidth of the datasheet [B/s]."""
+        """HBM bandwidth in the datasheet [B/s]."""
         return float(self.cluster.accelerator.hbm_bandwidth.value)
 
     def peak(self, precision: str) -> float:
-        """The dense peak of a precision [FLOP/s], nan where the device has none."""
+        """The dense peak of a precision [FLOP/s], nan if the device has none."""
         found = self.cluster.accelerator.peak.get(precision)
         return float(found.value) if found is not None else float("nan")
 
     def memory(self, moved: Numbers) -> Times:
-        """Kernels that only move bytes."""
+        """Times of memory-bound kernels."""
         constants = self.cluster.elementwise
         fraction = held(constants.bandwidth_fraction, self.cluster.systems.bandwidth_sustained).value
         hbm = kernels.memory_time(moved, self.bandwidth, fraction, 0.0)
@@ -73,14 +73,14 @@ class Roofs:
         return Times(ideal, reached, nothing, hbm, np.full_like(hbm, launch), np.full_like(hbm, np.nan))
 
     def matrix(self, flop: Numbers, moved: Numbers, precision: str) -> Times:
-        """Matrix products and convolutions."""
+        """Times of matrix products and convolutions."""
         table = self.cluster.calibration.gemm
         constants = table.get(precision) or table.get("bf16") or next(iter(table.values()))
         fill = constants.fill.value if constants.fill is not None else 0.0
         return self._at(flop, moved, precision, sustained(self.cluster, constants.efficiency).value, constants, fill)
 
     def attention(self, flop: Numbers, moved: Numbers, precision: str, keys: Numbers, rows: Numbers, backward: bool) -> Times:
-        """Fused attention, whose efficiency goes with the length and with the rows that fill the device."""
+        """Times of fused attention, whose efficiency depends on the sequence length and on the number of rows."""
         known, table = self.cluster.calibration.attention, self.cluster.calibration.gemm
         if not known:
             return self.matrix(flop, moved, precision)

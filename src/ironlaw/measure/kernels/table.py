@@ -1,7 +1,7 @@
-"""Kernels to their roofs: groups of like kernels, what they compute and move, and how far they are from what the device allows.
+"""Group equal kernels; give each group its FLOPs, bytes and roof, and its speed relative to the device.
 
-An operator that launches several kernels has its FLOPs and bytes shared, by time, over those of the class that does its work; its
-transposes and sums of parts have neither. A group without FLOPs or bytes is placed by its name alone and says so (``assumed``).
+If an operator launches several kernels, its FLOPs and bytes are shared by time among the kernels that do its work; transposes and partial
+sums get none. The roof of a group without FLOPs and bytes follows from its name, and is marked ``assumed``.
 """
 
 from __future__ import annotations
@@ -21,30 +21,34 @@ from ironlaw.measure.kernels.roofs import Roofs, Times
 from ironlaw.measure.roof import COMPUTE, HBM
 
 LAUNCH, NO_ROOF = "launch", "none of the roofs"
-NEAR = 0.5  # of a roof: a kernel that takes twice as long is bound by something else, its shape or a latency
-TOO_FAST = 1.05  # of a peak: above it the sizes or the precision are wrong, or a cache answered
-SHORT = 5_000  # [ns] a kernel below this says more of its launch than of its work
+NEAR = 0.5  # of a roof: a kernel that takes twice as long is limited by its shape or a latency instead
+TOO_FAST = 1.05  # of a peak: above it, the sizes or the precision are wrong, or a cache served the data
+SHORT = 5_000  # [ns] launch overhead dominates a shorter kernel
 _TIMES = ("ideal", "achievable", "compute", "hbm", "launch", "peak")
-WORKS = {"gemm": ("gemm",), "conv": ("conv", "gemm"), "attention": ("attention", "gemm")}  # classes that do an operator's work
+WORKS = {
+    "gemm": ("gemm",),
+    "conv": ("conv", "gemm"),
+    "attention": ("attention", "gemm"),
+}  # classes of kernels that do the work of an operator
 
 
 @dataclass(frozen=True)
 class KernelGroup:
-    """Kernels of one class, name, operator and sizes. Rates are means over the group; None is not known."""
+    """Kernels of one class, name, operator and sizes. Rates are means over the group; None means unknown."""
 
     kind: str  # its class
     kernel: str  # short name
-    operator: str  # "" where none is known
+    operator: str  # "" if unknown
     shapes: str
     recompute: bool
     count: int
     total_ns: int
     median_ns: int
-    precision: str  # of the operands, "" where neither name nor operator says it
+    precision: str  # of the operands, "" if unknown
     precision_by: str  # "kernel name" | "operator" | ""
     flop: float | None  # of all calls
-    model_flop: float | None  # what MFU counts of them: none of a recomputation
-    traffic: float | None  # [B] the least, of all calls
+    model_flop: float | None  # FLOPs that MFU counts: 0 for recomputation
+    traffic: float | None  # [B] least bytes of all calls
     intensity: float | None  # [FLOP/B]
     flop_per_second: float | None
     bytes_per_second: float | None
@@ -52,11 +56,11 @@ class KernelGroup:
     of_peak: float | None  # time at the datasheet's rates over the time taken
     of_achievable: float | None  # time at the calibrated rates over the time taken
     roof: str
-    ideal_ns: int | None  # all calls at the datasheet's rates, none longer than it took
-    roof_ns: int | None  # all calls at achievable rates, none longer than it took
-    assumed: bool  # the roof is that of its class: there are no sizes
-    doubt: str  # why the numbers of this group cannot be right, "" where nothing speaks against them
-    why: str  # of the class
+    ideal_ns: int | None  # all calls at datasheet rates, none longer than measured
+    roof_ns: int | None  # all calls at achievable rates, none longer than measured
+    assumed: bool  # there are no sizes: the roof follows from the class
+    doubt: str  # why the numbers of this group must be wrong, "" if they are plausible
+    why: str  # reason for the class
 
     def data(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -71,9 +75,9 @@ def kernel_table(
     names: KernelNames | None = None,
     linked: Linked | None = None,
 ) -> list[KernelGroup]:
-    """The kernels of a trace that are counted (a mask over its events: leave communication out), in groups, longest first.
+    """Group the counted kernels of a trace, longest first. ``counted`` is a mask over its events, without communication.
 
-    ``names`` are the rules that tell classes, those that ship unless given; ``linked`` is what `link` says of the trace, where it is known.
+    ``names`` are the rules for classes (default: the shipped ones); ``linked`` is the result of `link`, if already computed.
     """
     events = trace.events
     mine = events.kind == KERNEL
@@ -88,7 +92,7 @@ def kernel_table(
 
 @dataclass(frozen=True)
 class _Columns:
-    """Kernels as columns, and what their names and operators say."""
+    """Kernels as columns, with what their names and operators show."""
 
     trace: Trace
     linked: Linked
@@ -126,14 +130,14 @@ class _Columns:
         return cls(trace, linked, said, kinds, name, time, pair, np.where(unknown, asked, kind), share, linked.recompute[mine])
 
     def groups(self, roofs: Roofs | None) -> list[KernelGroup]:
-        """One KernelGroup for each class, name, operator, sizes and recomputation."""
+        """Make one KernelGroup for each class, name, operator, sizes and recomputation."""
         shorts = {int(i): short_name(self.trace.names[i]) for i in np.unique(self.name)}
         numbers = {s: n for n, s in enumerate(dict.fromkeys(shorts.values()))}
         short = np.zeros(len(self.trace.names), np.int64)
         for i, text in shorts.items():
             short[i] = numbers[text]
         formats = {text: n for n, text in enumerate({what.precision for what in self.said.values()})}
-        for i, what in self.said.items():  # names alike when short may differ in their number format
+        for i, what in self.said.items():  # equal short names may differ in number format
             short[i] = short[i] * len(formats) + formats[what.precision]
         code = short[self.name] * (len(self.linked.costs) + 1) + self.pair + 1
         code = (code * len(self.kinds) + self.kind) * 4 + self.recompute * 2 + (self.share > 0)
@@ -161,7 +165,7 @@ def _sums(group: Column, time: Column, groups: int) -> Column:
 
 
 def _shares(operator: Column, time: Column, does: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Each kernel's share of its operator's call: by time over the kernels that do the work, over all where none is known to."""
+    """The share of each kernel in its operator's call, by time: among kernels that do the work, or among all if none is known to."""
     _, call = np.unique(operator, return_inverse=True)
     length = np.maximum(time, 1)  # a kernel of no length still ran
     working = np.bincount(call, length * does)
@@ -172,14 +176,14 @@ def _shares(operator: Column, time: Column, does: NDArray[np.bool_]) -> NDArray[
 
 
 def _capped(group: Column, time: Column, seconds: NDArray[np.float64]) -> Column:
-    """Nanoseconds of each group if every kernel took ``seconds`` of its group, none longer than it did."""
+    """Nanoseconds of each group if every kernel took ``seconds`` of its group, but no longer than measured."""
     limit = np.where(np.isfinite(seconds), seconds * 1e9, 9e18)[group]
     return np.rint(np.bincount(group, np.minimum(time, limit))).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One group before its rates: an example kernel, and sums."""
+    """One group before its rates: one of its kernels, and sums."""
 
     columns: _Columns
     example: int
@@ -194,21 +198,21 @@ class _Row:
 
     @property
     def cost(self) -> Cost | None:
-        """What a call of its operator costs, where this kernel has a share in it."""
+        """The cost of a call of its operator, None if this kernel has no share in it."""
         pair = int(self.columns.pair[self.example])
         return self.columns.linked.costs[pair] if pair >= 0 and self.calls > 0 else None
 
     @property
     def precision(self) -> tuple[str, str]:
-        """The number format, and who says it: the kernel's name goes before the operator's types."""
+        """The number format and its source: the kernel name, else the types of the operator."""
         said = self.columns.said[int(self.columns.name[self.example])].precision
         if said:
             return said, "kernel name"
-        told = self.cost.precision if self.cost is not None else ""
-        return told, "operator" if told else ""
+        of_operator = self.cost.precision if self.cost is not None else ""
+        return of_operator, "operator" if of_operator else ""
 
     def group(self, times: _Timed, g: int, ideal: int, reached: int) -> KernelGroup:
-        """The group with its rates and its roof."""
+        """Make the group with its rates and roof."""
         columns, cost, pair = self.columns, self.cost, int(self.columns.pair[self.example])
         flop, moved = times.flop[g], times.moved[g]
         counts = cost is not None and self.kind.name in COMPUTE_CLASSES
@@ -222,7 +226,7 @@ class _Row:
             kind=self.kind.name,
             kernel=short_name(columns.trace.names[columns.name[self.example]]),
             operator=columns.trace.names[columns.linked.names[pair]] if pair >= 0 else "",
-            shapes=_told(columns.trace, int(columns.linked.shapes[pair])) if pair >= 0 else "",
+            shapes=_format_sizes(columns.trace, int(columns.linked.shapes[pair])) if pair >= 0 else "",
             recompute=again,
             count=self.count,
             total_ns=self.total,
@@ -243,11 +247,11 @@ class _Row:
             roof_ns=int(reached) if known else None,
             assumed=assumed,
             doubt=times.doubt(g, seconds / self.count) if known else "",
-            why=said.why if self.kind.name == said.kind.name else "its operator says what it does",
+            why=said.why if self.kind.name == said.kind.name else "the class follows from its operator",
         )
 
     def _roof(self, times: _Timed, g: int, known: bool) -> tuple[str, bool]:
-        """The roof it runs under, and whether that is by its class alone."""
+        """The roof that limits the group, and whether it is assumed from the class."""
         if not known:
             if self.median < SHORT:
                 return LAUNCH, True
@@ -258,7 +262,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Timed:
-    """For each group, of one kernel: FLOPs, bytes, and seconds under each roof; nan where not known."""
+    """For one kernel of each group: FLOPs, bytes, and seconds under each roof; nan if unknown."""
 
     flop: NDArray[np.float64]
     moved: NDArray[np.float64]
@@ -292,11 +296,11 @@ class _Timed:
         return cls(**columns, bandwidth=roofs.bandwidth if roofs is not None else float("nan"))
 
     def doubt(self, g: int, seconds: float) -> str:
-        """Why the numbers of a group cannot be right: it computes or moves more than the device can."""
+        """Why the numbers of a group must be wrong: it computes or moves more than the device can."""
         if self.flop[g] > TOO_FAST * self.peak[g] * seconds:
-            return "more FLOP/s than the dense peak: another precision than the name says, or wrong sizes"
+            return "more FLOP/s than the dense peak: the precision or the sizes are wrong"
         if self.moved[g] > TOO_FAST * self.bandwidth * seconds:
-            return "more bytes a second than HBM moves: served by a cache, or wrong sizes"
+            return "more bytes per second than HBM: a cache served them, or the sizes are wrong"
         return ""
 
 
@@ -317,8 +321,8 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _told(trace: Trace, shape: int) -> str:
-    """Sizes as one short text: those of the tensors, in order."""
+def _format_sizes(trace: Trace, shape: int) -> str:
+    """The sizes of the tensors as one short text."""
     if shape < 0:
         return ""
     dims = trace.shapes[shape].dims

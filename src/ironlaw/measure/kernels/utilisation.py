@@ -1,6 +1,6 @@
-"""MFU and HFU of a trace: what its kernels' operators computed over what the device could have, each with its words.
+"""MFU and HFU of a trace, with their definition in words.
 
-The numerator is counted from the sizes of matrix products, convolutions and attention as they ran; nothing is taken from a model's name.
+FLOPs are counted from the recorded sizes of matrix products, convolutions and attention, not from the name of a model.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ironlaw.law import run
 from ironlaw.measure.kernels.names import COMPUTE_CLASSES
 from ironlaw.measure.kernels.table import KernelGroup
 
-ENOUGH = 0.9  # of the time of matrix kernels whose FLOPs must be known: what is missing lowers the answer by as much
-NONE_KNOWN = 0.01  # below it the sizes were not recorded at all, which one option of the profiler mends
+ENOUGH = 0.9  # of the time of matrix kernels must have known FLOPs; missing FLOPs lower the MFU
+NONE_KNOWN = 0.01  # below it, sizes were not recorded at all: an option of the profiler
 
 
 @dataclass(frozen=True)
 class Utilisation:
-    """Both utilisations and everything they were made of; None with the reason where they cannot be known."""
+    """MFU and HFU with all their inputs; None and a reason if they cannot be computed."""
 
     mfu: float | None
     hfu: float | None
-    model_flop: float  # of a step, without what was computed a second time
-    hardware_flop: float  # of a step
+    model_flop: float  # per step, without recomputation
+    hardware_flop: float  # per step
     steps: int
     wall_ns: int
     peak: float | None  # [FLOP/s] dense
@@ -33,7 +33,7 @@ class Utilisation:
     covered: float  # share of the time of matrix kernels whose FLOPs are known
     numerator: str
     denominator: str
-    reason: str  # why there is none, "" where there is one
+    reason: str  # why there is no MFU, else ""
 
     def data(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -41,9 +41,9 @@ class Utilisation:
 
 
 def mfu_of(groups: Sequence[KernelGroup], wall_ns: int, steps: int = 1, accelerator: Accelerator | None = None) -> Utilisation:
-    """MFU and HFU of the kernels in ``groups``, which ran in ``wall_ns`` that hold ``steps`` steps and the gap behind each.
+    """Compute MFU and HFU of the kernels in ``groups``, which ran in ``wall_ns``: ``steps`` steps with the gap after each.
 
-    Time and groups must count the same events. The peak is the dense one of the precision that most FLOPs were done in.
+    Time and groups must count the same events. The peak is the dense one of the precision with most FLOPs.
     """
     matrix = [g for g in groups if g.kind in COMPUTE_CLASSES]
     counted = [g for g in matrix if g.flop is not None]
@@ -71,25 +71,25 @@ def mfu_of(groups: Sequence[KernelGroup], wall_ns: int, steps: int = 1, accelera
         float(found.value) if found is not None else None,
         precision,
         covered,
-        "FLOPs of matrix products, convolutions and attention from the sizes the trace holds, a causal mask as half; "
-        "MFU without what was computed a second time, HFU with it",
+        "FLOPs of matrix products, convolutions and attention from recorded sizes; causal attention counts half; "
+        "HFU includes recomputation, MFU does not",
         f"{found.text} dense {precision} of {accelerator.name}" + (f" ({others})" if others else "") if found and accelerator else "",
         reason,
     )
 
 
 def _reason(covered: float, time: int, wall_ns: int, precision: str, accelerator: Accelerator | None) -> str:
-    """Why there is no utilisation, "" where there is one."""
+    """Why there is no MFU, else ""."""
     if not time:
-        return "no matrix product, convolution or attention kernel was counted"
+        return "the trace has no matrix product, convolution or attention kernel"
     if covered < ENOUGH:
         return (
-            f"FLOPs are known for {covered:.0%} of the time of matrix kernels, {ENOUGH:.0%} are needed; profile with record_shapes=True"
+            f"FLOPs are known for {covered:.0%} of the time of matrix kernels, {ENOUGH:.0%} is needed; profile with record_shapes=True"
             if covered < NONE_KNOWN
-            else f"FLOPs are known for only {covered:.0%} of the time of matrix kernels, {ENOUGH:.0%} are needed"
+            else f"FLOPs are known for only {covered:.0%} of the time of matrix kernels, {ENOUGH:.0%} is needed"
         )
     if accelerator is None:
-        return "the device is not known; say which it is with --on"
+        return "the device is unknown; name it with --on"
     if precision not in accelerator.peak:
         return f"{accelerator.name} has no dense peak for {precision or 'the number format of these kernels'} in the catalogue"
     return "" if wall_ns > 0 else "the window has no length"

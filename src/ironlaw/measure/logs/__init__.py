@@ -1,7 +1,7 @@
-"""Readers of training logs and of collective benchmarks, recognised by what is in the file and never by its name.
+"""Readers of training logs and of benchmarks of collectives. The content of a file decides its format, never its name.
 
-Each format is a module with its NAME, the SIGNS it is recognised by, and ``read`` for lines or ``read_file`` for a whole document.
-The order of FORMATS decides where a log has lines of two: Megatron-LM over DeepSpeed prints both, and its own lines have the times.
+Each format is a module with its NAME, the SIGNS that recognise it, and ``read`` for lines or ``read_file`` for a whole document. If a log
+has lines of two formats, the first in FORMATS is taken: Megatron-LM over DeepSpeed prints both, and Megatron's lines have the times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ironlaw.measure.read.limits import open_bytes
 
 __all__ = ["FORMATS", "HEAD", "Calls", "Log", "read_log", "recognise"]
 
-HEAD = 4 << 20  # bytes looked at: imports, environments and arguments of hundreds of ranks come before the first iteration
+HEAD = 4 << 20  # bytes searched: imports, environments and arguments of hundreds of ranks come before the first iteration
 
 _LINES = (mlperf, megatron, torchtitan, modded_nanogpt, llm_c, nanogpt, deepspeed, nccl_tests, all_reduce_bench)
 
@@ -49,12 +49,12 @@ _SIGNS: dict[str, tuple[re.Pattern[bytes], ...]] = {module.NAME: module.SIGNS fo
 
 
 def recognise(head: bytes) -> str | None:
-    """The format of a log by its first bytes (``HEAD`` of them are enough), None where no format's signs are in them.
+    """Recognise the format of a log by its first bytes (``HEAD`` of them are enough); None if no format matches.
 
     >>> recognise(b" iteration 1/ 10 | elapsed time per iteration (ms): 3.1 |"), recognise(b"PK")
     ('megatron', None)
     """
-    for round_ in range(max(len(signs) for signs in _SIGNS.values())):  # lines of numbers first, what precedes them after
+    for round_ in range(max(len(signs) for signs in _SIGNS.values())):  # iteration lines first, then the lines before them
         for name, signs in _SIGNS.items():
             if round_ < len(signs) and signs[round_].search(head):
                 return name
@@ -62,13 +62,13 @@ def recognise(head: bytes) -> str | None:
 
 
 def read_log(path: str | Path) -> Log:
-    """The log at ``path``; InputError where it is of no known format or cannot be read."""
+    """Read the log at ``path``; InputError if its format is unknown or it cannot be read."""
     with open_bytes(path, MOST) as stream:
         head = stream.read(HEAD)
     form = recognise(head)
     if form is None:
-        raise InputError(f"{path}: not a log of a known format ({', '.join(FORMATS)}); is it cut, or a trace?")
+        raise InputError(f"{path}: not a log of a known format ({', '.join(FORMATS)}); is the file cut, or a trace?")
     log = FORMATS[form](str(path), Notes(str(path)))
     if not len(log) and (log.calls is None or not len(log.calls)) and not log.claims:
-        raise InputError(f"{path}: looks like a log of {form} and has no line with a time; was it cut before the first iteration?")
+        raise InputError(f"{path}: a {form} log without any step time; was it cut before the first iteration?")
     return log

@@ -1,12 +1,12 @@
-"""Output of ``all_reduce_bench.py`` (bigscience, ml-engineering): a block a call on a rank.
+"""Output of ``all_reduce_bench.py`` (bigscience, ml-engineering): one block for each call on a rank.
 
     3:
      duration: 0.0484 sec
      algo throughput: 1323624408929.4016 bps, 1323.6244 Gbps
      busbw: 992.7183  Gbps
 
-Rates are Gbit/s, not GByte/s. The algorithm's throughput counts what is sent and what is received: it is twice what nccl-tests calls
-algbw. Ranks print their blocks in any order, and some of them between the lines of others: those are told by their size and left out.
+Rates are Gbit/s, not GByte/s. The "algo throughput" counts sent and received bytes: it is twice the algbw of nccl-tests. Ranks print their
+blocks in any order, some between the lines of others; such mixed blocks give a wrong size and are left out.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class _Found:
 
 
 def read(text: Iterable[str], notes: Notes) -> Log:
-    """The log of the benchmark's lines."""
+    """Read the lines of the benchmark."""
     found, size, rank = _Found(), 0.0, -1
-    headers = defaultdict[int, int](int)  # blocks begun by a rank: a cut block is a call as well
+    headers = defaultdict[int, int](int)  # blocks that a rank began: a cut block is a call too
     block: dict[str, float] = {}
     for line in text:
         if header := _RANK.match(line.strip()):
@@ -75,11 +75,11 @@ def _log(found: _Found, size: float, notes: Notes) -> Log:
     table = np.array(found.rows, np.float64).reshape(-1, 3)
     sizes = np.full(len(table), size) if size else table[:, 0] * table[:, 1]
     if len(table) and not size:
-        notes.warn("the output does not say the size; it is the algorithm's throughput times the duration")
+        notes.warn("the output has no size; it is computed as throughput times duration")
     if len(table):
         ranks = max(found.ranks) + 1
         notes.argument("world_size", str(ranks))
-        notes.warn("rates are printed in Gbit/s, and 'algo throughput' counts both directions: algbw here is half of it")
+        notes.warn("'algo throughput' is printed in Gbit/s and counts both directions: algbw here is half of it")
     calls = Calls(
         collective="all_reduce",
         rank=np.array(found.ranks, np.int64),

@@ -1,4 +1,4 @@
-"""What a benchmark of collectives measured: rates by size, and latency and bandwidth fitted to its times."""
+"""Results of a benchmark of collectives: rates by size, and latency and bandwidth fitted to its times."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ironlaw.law import collectives
 from ironlaw.measure.communication.collectives import operation_of, traffic_factor
 from ironlaw.measure.logs import Calls
 
-AGREE = 0.02  # printed rates and those of the printed times, which have three or four digits
-FEW = 3  # sizes a fit needs: two always lie on a line
-BENT = 0.25  # relative error of a size that one line cannot fit: libraries change algorithm and protocol with size
-DIGITS = 1e9  # [B/s] below it benchmarks print too few digits to be held against size over time
+AGREE = 0.02  # between printed rates and those of the printed times, which have three or four digits
+FEW = 3  # sizes that a fit needs: two always lie on a line
+BENT = 0.25  # relative error from which one line does not fit: libraries change algorithm and protocol with size
+DIGITS = 1e9  # [B/s] slower rates are printed with too few digits to check
 
 
 @dataclass(frozen=True)
 class BySize:
-    """Calls of one size, the first call of each rank left out where each call is printed."""
+    """Calls of one size, without the first call of each rank where every call is printed."""
 
     size: float  # [B]
     in_place: bool
@@ -29,7 +29,7 @@ class BySize:
     bus_bandwidth: float  # [B/s] median
     lowest: float  # [B/s] of bus bandwidth
     highest: float
-    first_call: float | None  # [B/s] bus bandwidth of the calls left out as warm-up, None where there are none
+    first_call: float | None  # [B/s] bus bandwidth of the calls left out as warm-up, None if there are none
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ class Fit:
     latency: float  # [s]
     bandwidth: float  # [B/s] of the algorithm
     bandwidth_error: float  # [B/s] one standard error
-    bus_bandwidth: float | None  # [B/s], where the ranks are known
-    half_size: float  # [B] at which half the bandwidth is reached
+    bus_bandwidth: float | None  # [B/s], None if the number of ranks is unknown
+    half_size: float  # [B] that reach half the bandwidth
     error: float  # relative, root mean square over sizes
     worst: float  # relative, of the size fitted worst
-    why: str = ""  # what is wrong with it, where something is
+    why: str = ""  # what is wrong with the fit, "" if nothing
 
 
 @dataclass(frozen=True)
 class CollectiveReading:
-    """Everything a benchmark of one collective says."""
+    """The results of a benchmark of one collective."""
 
     collective: str
     ranks: int | None
@@ -60,7 +60,7 @@ class CollectiveReading:
 
 
 def collective_reading(calls: Calls, ranks: int | None) -> CollectiveReading:
-    """The reading of ``calls`` by ``ranks``; a size with less than two calls a rank keeps its first call."""
+    """Summarise ``calls`` on ``ranks``; a size with fewer than two calls per rank includes the first call."""
     notes: list[str] = []
     sizes = []
     for in_place in (False, True):
@@ -73,7 +73,7 @@ def collective_reading(calls: Calls, ranks: int | None) -> CollectiveReading:
         if len(mine) >= FEW:
             fits.append(fit(np.array([s.size for s in mine]), np.array([s.seconds for s in mine]), in_place, factor))
         elif mine:
-            notes.append(f"{len(mine)} sizes: latency and bandwidth cannot be told apart with less than {FEW}")
+            notes.append(f"{len(mine)} sizes: a fit of latency and bandwidth needs {FEW}")
     notes += _disagree(calls)
     return CollectiveReading(calls.collective, ranks, tuple(sizes), tuple(fits), tuple(notes))
 
@@ -89,7 +89,7 @@ def _by_size(calls: Calls, size: float, in_place: bool, notes: list[str]) -> ByS
     cold = float(np.median(calls.bus_bandwidth[first])) if warm else None
     if cold:
         times = float(np.median(bus)) / cold
-        notes.append(f"the first call of each rank is warm-up ({times:.3g} times slower) and is left out: {int(first.sum())} calls")
+        notes.append(f"the first call of each rank is warm-up ({times:.3g} times slower) and left out: {int(first.sum())} calls")
     return BySize(
         size=size,
         in_place=in_place,
@@ -104,7 +104,7 @@ def _by_size(calls: Calls, size: float, in_place: bool, notes: list[str]) -> ByS
 
 
 def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool = False, factor: float | None = None) -> Fit:
-    """Latency and bandwidth of measured times.
+    """Fit latency and bandwidth to measured times.
 
     >>> found = fit(np.array([1e3, 1e6, 1e9]), 1e-5 + np.array([1e3, 1e6, 1e9]) / 1e11)
     >>> round(found.latency * 1e6, 6), round(found.bandwidth / 1e9, 6), found.error < 1e-9
@@ -114,18 +114,18 @@ def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool 
     design = np.stack([np.ones_like(size), size], axis=1) / seconds[:, None]
     solution, covariance = _least_squares(design)
     if solution[0] < 0:  # a line through the origin: these sizes do not show the latency
-        why = "no latency shows in these sizes; it is taken as zero"
+        why = "the latency is too small to measure with these sizes; zero is assumed"
         slope, covariance = _least_squares(design[:, 1:])
         solution = np.array([0.0, slope[0]])
     latency, per_byte = float(solution[0]), float(solution[1])
     residual = (latency + per_byte * size) / seconds - 1.0
     if per_byte <= 0:
         return Fit(in_place, len(size), latency, float("inf"), float("nan"), None, float("inf"), _rms(residual), _worst(residual),
-                   "time does not grow with size: no bandwidth shows in these sizes")  # fmt: skip
+                   "time does not grow with size, so no bandwidth can be fitted")  # fmt: skip
     bandwidth = 1.0 / per_byte
     spread = float(np.sqrt(max(0.0, float(covariance[-1, -1])))) * bandwidth * bandwidth
     if not why and _worst(residual) > BENT:
-        why = f"one line is off by {_worst(residual):.0%} at some size: the library changes its algorithm between sizes"
+        why = f"one line misses a size by {_worst(residual):.0%}: the library changes its algorithm between sizes"
     bus = None if factor is None else bandwidth * factor
     return Fit(in_place, len(size), latency, bandwidth, spread, bus, latency * bandwidth, _rms(residual), _worst(residual), why)
 
@@ -155,7 +155,7 @@ def _worst(values: NDArray[np.float64]) -> float:
 
 
 def _disagree(calls: Calls) -> list[str]:
-    """A note where printed rates are not size over time: other units, or another size convention."""
+    """A note if printed rates are not size over time: other units, or another definition of size."""
     rate = collectives.algorithm_bandwidth(calls.size, calls.seconds)
     large = (calls.algorithm_bandwidth > DIGITS) & (rate > 0)
     if not large.any():
@@ -163,4 +163,4 @@ def _disagree(calls: Calls) -> list[str]:
     ratio = float(np.median(calls.algorithm_bandwidth[large] / rate[large]))
     if abs(ratio - 1.0) <= AGREE:
         return []
-    return [f"printed algorithm bandwidth is {ratio:.3g} times size over time: check units (Gbit or GByte) and what the size counts"]
+    return [f"printed algorithm bandwidth is {ratio:.3g} times size over time: check the units (Gbit or GByte) and the definition of size"]

@@ -1,10 +1,10 @@
-"""What DeepSpeed's engine prints of throughput, and the block of its FLOPS profiler.
+"""Throughput lines of DeepSpeed's engine, and the block of its FLOPS profiler.
 
     [2023-07-25 21:03:17,269] [INFO] [timer.py:215:stop] epoch=0/micro_step=34/global_step=34, RunningAvgSamplesPerSec=7.86,
     CurrSamplesPerSec=8.00, MemAllocated=59.65GB, MaxMemAllocated=63.31GB                        (one line)
 
-Older versions print ``0/34, SamplesPerSec=...``. With the batch in the arguments a step's time is batch over samples per second, else it
-is measured from line to line. The profiler counts forward products of modules and takes three times that for a step.
+Older versions print ``0/34, SamplesPerSec=...``. If the arguments have the batch size, the step time is batch over samples per second;
+else it is measured from line to line. The profiler counts the matrix products of a forward pass and multiplies by three for a step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ARGUMENTS = {"world size": "world_size", "model parallel size": "model_parallel
 
 
 def read(text: Iterable[str], notes: Notes) -> Log:
-    """The log of DeepSpeed's lines."""
+    """Read the lines of a DeepSpeed log."""
     rows, profiled, overflows = Rows(notes), 0, -1
     for whole_line in text:
         rank, line = ranked(whole_line)
@@ -79,7 +79,7 @@ def _block(found: re.Match[str], notes: Notes) -> None:
 
 
 def _profile(step: int, rows: Rows) -> None:
-    """The profiled step as a row, where nothing else has its time."""
+    """Add the profiled step as a row, unless another line has its time."""
     claims = rows.notes.claims
     seconds = claims.get("profiler: iter latency", 0.0)
     rate = claims.get("profiler: FLOPS per GPU") or claims.get("profiler: fwd+bwd FLOPS per GPU", 0.0)
@@ -88,5 +88,5 @@ def _profile(step: int, rows: Rows) -> None:
         rows.add(step, seconds, aside="the step under DeepSpeed's FLOPS profiler", tflops=rate / 1e12 if rate else None)
     if forward:
         rows.notes.warn(
-            "DeepSpeed's profiler counts the forward products of modules and takes three times that; fused attention is missing"
+            "DeepSpeed's profiler counts the matrix products of a forward pass and multiplies by three; it misses fused attention"
         )

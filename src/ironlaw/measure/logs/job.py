@@ -1,4 +1,4 @@
-"""The job a log is of: model, batch, precision and recompute, out of the arguments the log printed or as the user gives them."""
+"""The job behind a log: model, batch, precision and recompute, from the user or from the arguments in the log."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ MEANT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16
 
 @dataclass(frozen=True)
 class LoggedJob:
-    """What a log's numbers are divided by. None where neither the log nor the user says."""
+    """The values that a log's rates need. None where neither the log nor the user gives one."""
 
     model: Model | None
     gpus: int | None
     seq_len: int | None
+    batch: int | None  # sequences of one iteration
     tokens: float | None  # of one iteration, all GPUs together
     precision: str | None
-    recompute: tuple[float, float, float]  # shares: whole layers; of the others the attention core and the matrices
-    said: tuple[str, ...]  # where each came from, and what was taken without being said
+    recompute: tuple[float, float, float]  # shares of layers: whole; of the others, the attention core and the matrices
+    said: tuple[str, ...]  # the source of each value, and what was assumed
 
 
 def logged_job(
@@ -40,12 +41,12 @@ def logged_job(
     recompute: str | None = None,
     folders: tuple[str, ...] = (),
 ) -> LoggedJob:
-    """The job of ``log``; what is given overrides what its arguments say."""
+    """The job of ``log``; given values override its arguments."""
     said: list[str] = []
     own = _model(log.arguments, said) if model is None else None
     named = bind_model(model, folders)[0] if isinstance(model, (str, Mapping)) else model or own
     if named is not None and model is not None:
-        said.append(f"model: {named.name}, as given")
+        said.append(f"model: {named.name} (given)")
     length = seq_len or _whole(log, "seq_length")
     batch = global_batch_size or _whole(log, "global_batch_size") or _whole(log, "train_batch_size")
     if log.batch is not None and global_batch_size is None:
@@ -57,6 +58,7 @@ def logged_job(
         model=named,
         gpus=gpus or log.world_size,
         seq_len=length,
+        batch=batch,
         tokens=tokens,
         precision=_precision(log.arguments, precision),
         recompute=_given_recompute(recompute) if recompute else _recompute(log.arguments, said),
@@ -91,7 +93,7 @@ def _given_recompute(text: str) -> tuple[float, float, float]:
 
 
 def _recompute(arguments: dict[str, str], said: list[str]) -> tuple[float, float, float]:
-    """Shares of layers recomputed, in Megatron's old words (checkpoint_activations) and new ones (recompute_granularity)."""
+    """Shares of recomputed layers, from Megatron's old arguments (checkpoint_activations) or new ones (recompute_granularity)."""
     if arguments.get("checkpoint_activations") == "True" or arguments.get("deepspeed_activation_checkpointing") == "True":
         said.append("recompute: whole layers (checkpoint_activations)")
         return (1.0, 0.0, 0.0)
@@ -109,22 +111,22 @@ def _recompute(arguments: dict[str, str], said: list[str]) -> tuple[float, float
         said.append("recompute: the attention core (recompute_granularity selective)")
         return (0.0, 1.0, 0.0)
     if "num_layers" in arguments and "recompute_granularity" not in arguments and "checkpoint_activations" not in arguments:
-        said.append("recompute: none is said, so hardware FLOP are taken to be model FLOP")
+        said.append("recompute: not in the log; none is assumed, so hardware FLOPs equal model FLOPs")
     return (0.0, 0.0, 0.0)
 
 
 def _model(arguments: dict[str, str], said: list[str]) -> Model | None:
-    """The model the arguments describe, or None with the reason in ``said``."""
+    """The model in the arguments, or None with the reason in ``said``."""
     why = _not_ours(arguments)
     if why:
-        said.append(f"model: {why}; give the model")
+        said.append(f"model: {why}; give --model")
         return None
     of = {name: whole(arguments.get(name, "")) for name in ("num_layers", "hidden_size", "num_attention_heads", "padded_vocab_size")}
     if of["padded_vocab_size"] is None:
         of["padded_vocab_size"] = whole(arguments.get("vocab_size", ""))
     missing = [name for name, value in of.items() if not value]
     if missing:
-        said.append(f"model: the log does not say {', '.join(missing)}; give the model")
+        said.append(f"model: the log lacks {', '.join(missing)}; give --model")
         return None
     layers, hidden, heads, vocabulary = (int(v or 0) for v in of.values())
     width, gated = _mlp(arguments, hidden, said)
@@ -154,20 +156,20 @@ def _model(arguments: dict[str, str], said: list[str]) -> Model | None:
 
 
 def _not_ours(arguments: dict[str, str]) -> str:
-    """Why the arguments are of a model they do not fully describe, "" where they do."""
+    """Why the arguments do not fully describe the model; "" if they do."""
     if arguments.get("multi_latent_attention") == "True":
-        return "the arguments are of latent attention"
+        return "the arguments do not describe latent attention"
     if any(name.startswith("model.") for name in arguments) and not arguments.get("model", "").startswith("llama3"):
-        return "torchtitan's arguments are read for llama3 alone"
+        return "torchtitan's arguments are read only for llama3"
     if whole(arguments.get("num_experts", "")) and arguments.get("moe_layer_freq", "1") != "1":
-        return f"the arguments mix dense and routed layers ({arguments['moe_layer_freq'][:40]})"
+        return f"the arguments mix dense and mixture-of-experts layers ({arguments['moe_layer_freq'][:40]})"
     if whole(arguments.get("num_experts", "")) and arguments.get("moe_shared_expert_intermediate_size", "None") != "None":
-        return "the arguments are of shared experts"
+        return "the arguments do not describe shared experts"
     return ""
 
 
 def _mlp(arguments: dict[str, str], hidden: int, said: list[str]) -> tuple[int, bool]:
-    """Width of the MLP and whether it has a gate."""
+    """Width of the MLP, and whether it is gated."""
     given = whole(arguments.get("ffn_hidden_size", ""))
     gated = arguments.get("swiglu") == "True"
     if given:
@@ -176,5 +178,5 @@ def _mlp(arguments: dict[str, str], hidden: int, said: list[str]) -> tuple[int, 
     if multiple:  # Llama's rule: two thirds of four widths, times a factor, up to a multiple
         wanted = int((number(arguments.get("model.ffn_dim_multiplier")) or 1.0) * int(8 * hidden / 3))
         return multiple * -(-wanted // multiple), True
-    said.append(f"model: the width of the MLP is not said; four times hidden_size is taken ({4 * hidden})")
+    said.append(f"model: the width of the MLP is not in the log; four times hidden_size is assumed ({4 * hidden})")
     return 4 * hidden, gated

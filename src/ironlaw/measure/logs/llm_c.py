@@ -1,8 +1,8 @@
-"""Logs of llm.c: a table of the configuration, then a line a step.
+"""Logs of llm.c: a table of the configuration, then one line per step.
 
     step   61/74 | loss 3.208939 (+nanz)| norm 1.4800 (+nanz)| lr 3.00e-04 | 44.57 ms | -100.0% bf16 MFU | 91886 tok/s
 
-``nanz`` is a z-score that needs more steps, no nan of the loss. An MFU of -100 says the device is in no table of llm.c.
+``nanz`` is a z-score that needs more steps, not a nan of the loss. An MFU of -100 means that llm.c does not know the device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAMES = {"num_layers L": "num_layers", "num_heads NH": "num_attention_heads", "
 
 
 def read(text: Iterable[str], notes: Notes) -> Log:
-    """The log of llm.c's lines."""
+    """Read the lines of an llm.c log."""
     rows = Rows(notes)
     for whole_line in text:
         rank, line = ranked(whole_line)
@@ -40,7 +40,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
 
 
 def _table(line: str, notes: Notes) -> None:
-    """A row of the configuration's table: ``| name | value |``."""
+    """Read a row of the configuration table: ``| name | value |``."""
     parts = [part.strip() for part in line.split("|")]
     if len(parts) != 4:
         return
@@ -59,7 +59,7 @@ def _step(found: re.Match[str], rank: int | None, rows: Rows) -> None:
     if seconds is None or seconds <= 0:
         rows.notes.skipped["a step line without its time"] += 1
         return
-    aside = "with a loss that is nan" if "nan" in found[2].lower() else ""
+    aside = "loss is nan" if "nan" in found[2].lower() else ""
     rows.add(int(found[1]), seconds / 1e3, rank=rank, aside=aside, loss=number(found[2]), tokens_per_second=number(found[6]))
     mfu = number(found[4])
     if mfu is not None and mfu > 0:

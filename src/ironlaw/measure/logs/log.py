@@ -1,8 +1,7 @@
-"""What a training log says, as columns: one row a line that reports iterations, beside the arguments the log printed.
+"""A training log as columns, one row for each line that reports iterations, with the arguments that the log printed.
 
-Logs are text from other people's machines: coloured, cut, with the lines of several ranks between each other. ``lines`` streams one
-within limits of time and memory, and ``Rows`` gathers what the reader of a format finds in it. Nothing is averaged here: a row whose
-time is no ordinary step keeps its time and carries the reason it is set aside.
+Logs come from other machines: coloured, cut, with lines of several ranks mixed. ``lines`` streams a log within limits of time and memory;
+``Rows`` collects what a reader finds in it. Nothing is averaged here: a row that is not an ordinary step keeps its time and the reason.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ _SMI = re.compile(r"^\| {1,8}\d{1,4} {1,8}(\S.{0,60}?) {1,40}(?:On|Off|N/A) {1,8
 
 @dataclass(frozen=True)
 class Calls:
-    """Timed calls of a collective, one row a call on a rank (or the benchmark's own mean over calls)."""
+    """Timed calls of a collective, one row for each call on a rank (or for a mean that the benchmark printed)."""
 
     collective: str  # "all_reduce", "" where the log does not say
-    rank: Integers  # -1 where a row is of all ranks
+    rank: Integers  # -1 for a row of all ranks
     number: Integers  # the k-th call of this size on this rank, from 0
     size: Floats  # [B] of the tensor
     seconds: Floats
@@ -59,31 +58,31 @@ class Calls:
 
 @dataclass(frozen=True)
 class Log:
-    """One log. Columns have one row a line that reports iterations; an optional column is None where the log never has it."""
+    """One log. Columns have one row for each line that reports iterations; an optional column is None if the log lacks it."""
 
     path: str
     format: str
     iteration: Integers
-    seconds: Floats  # per ``per``, mean over ``averaged`` iterations; nan where the line has no time
-    averaged: Integers  # iterations a row is the mean of
-    aside: tuple[str, ...]  # why a row is no ordinary step: "" for those that are
-    per: str = "iteration"  # what the seconds are of: "iteration", or "sample" in MLPerf logs that do not say the batch
+    seconds: Floats  # per ``per``, mean over ``averaged`` iterations; nan if the line has no time
+    averaged: Integers  # number of iterations in the mean
+    aside: tuple[str, ...]  # why a row is not an ordinary step; "" for ordinary steps
+    per: str = "iteration"  # unit of the seconds: "iteration", or "sample" in MLPerf logs without a batch size
     world_size: int | None = None
     tokens_per_second: Floats | None = None
-    tokens_of: str = "gpu"  # whose tokens those are: "gpu" or "job"
-    tflops: Floats | None = None  # per GPU, as the log claims
+    tokens_of: str = "gpu"  # whether tokens_per_second is per "gpu" or per "job"
+    tflops: Floats | None = None  # per GPU, as printed
     loss: Floats | None = None
     memory: Floats | None = None  # [B]
     data_share: Floats | None = None  # of a step, waiting for the loader
     power: Floats | None = None  # [W] per GPU
-    batch: Floats | None = None  # sequences of the row's iteration, which grow while a batch is ramped up
+    batch: Floats | None = None  # sequences per iteration; they grow during a batch ramp-up
     arguments: dict[str, str] = field(default_factory=dict)
-    claims: dict[str, float] = field(default_factory=dict)  # totals the log states of itself, in SI units
-    timers: dict[str, float] = field(default_factory=dict)  # [s] a step, medians of the framework's own timers on the rank that prints
+    claims: dict[str, float] = field(default_factory=dict)  # totals that the log prints, in SI units
+    timers: dict[str, float] = field(default_factory=dict)  # [s] per step: medians of the framework's timers on the rank that prints
     device_name: str = ""
-    devices: int | None = None  # that one node's tool lists, which is not the world size
+    devices: int | None = None  # listed by nvidia-smi on one node, which is not the world size
     calls: Calls | None = None
-    skipped: dict[str, int] = field(default_factory=dict)  # lines left out, by reason
+    skipped: dict[str, int] = field(default_factory=dict)  # number of lines left out, by reason
     warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -92,29 +91,29 @@ class Log:
 
 @dataclass
 class Notes:
-    """What a reader gathers beside rows."""
+    """What a reader collects besides rows."""
 
     path: str
     arguments: dict[str, str] = field(default_factory=dict)
     claims: dict[str, float] = field(default_factory=dict)
-    timers: dict[str, list[float]] = field(default_factory=dict)  # [s] by name, one a line
+    timers: dict[str, list[float]] = field(default_factory=dict)  # [s] by name, one value for each line
     device_name: str = ""
     devices: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     warnings: dict[str, None] = field(default_factory=dict)  # in order, each once
 
     def warn(self, text: str) -> None:
-        """Keep a warning once; a hostile file may cause few."""
+        """Store a warning once; at most 100, so that a hostile file cannot fill memory."""
         if len(self.warnings) < 100:
             self.warnings[text] = None
 
     def argument(self, name: str, value: str) -> None:
-        """Keep an argument; the first one printed wins, later ones are other ranks'."""
+        """Store an argument; the first value counts, because later ones come from other ranks."""
         if len(self.arguments) < 5000:
             self.arguments.setdefault(name, value.strip()[:500])
 
     def device(self, line: str) -> bool:
-        """Whether ``line`` is a device's row in what nvidia-smi prints; its name is kept."""
+        """Whether ``line`` is a device row of nvidia-smi; if so, count it and store its name."""
         found = _SMI.match(line)
         if found:
             self.device_name = self.device_name or found[1].strip()
@@ -122,7 +121,7 @@ class Notes:
         return found is not None
 
     def world_size(self) -> int | None:
-        """Ranks of the job, where the arguments say."""
+        """Number of ranks from the arguments, None if they do not contain it."""
         return whole(self.arguments.get("world_size", ""))
 
 
@@ -135,11 +134,11 @@ class _Row:
     clock: float
     values: dict[str, float]
     averaged: int = 1
-    fresh: bool = False  # nothing before it in this attempt to measure from
+    fresh: bool = False  # first of an attempt: no line before it to measure from
 
 
 class Rows:
-    """Rows as a reader finds them. ``log`` drops the lines of other ranks and makes columns."""
+    """Rows in the order a reader finds them. ``log`` drops lines of other ranks and makes columns."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes, self.rows = notes, list[_Row]()
@@ -148,21 +147,21 @@ class Rows:
         self, iteration: int, seconds: float = math.nan, *, rank: int | None = None, aside: str = "", clock: float | None = None,
         **values: float | None,
     ) -> None:  # fmt: skip
-        """One line. Without ``seconds`` the time is that since the same rank's line before, by ``clock``."""
+        """Add a line. Without ``seconds``, its time is measured by ``clock`` from the previous line of the same rank."""
         if len(self.rows) >= ROWS:
-            raise InputError(f"{self.notes.path}: more than {ROWS} iteration lines; cut the log first")
+            raise InputError(f"{self.notes.path}: more than {ROWS} iteration lines; cut the log")
         known = {k: v for k, v in values.items() if v is not None}
         self.rows.append(_Row(iteration, seconds, rank, aside, math.nan if clock is None else clock, known))
 
     def log(self, form: str, averages: bool = False, **more: object) -> Log:
-        """The log. ``averages``: a line is the mean over the iterations since the line before."""
+        """Make the log. ``averages``: a line is the mean over the iterations since the previous line."""
         rows = self._once(self._one_rank())
         _spread(rows, averages)
         for row in rows:
             if not row.aside and not math.isfinite(row.seconds):
-                row.aside = "no time: nothing before it to measure from"
+                row.aside = "no time: there is no earlier line to measure from"
             elif not row.aside and not 0.0 < row.seconds < AGES:
-                row.aside = "no time: what is printed is none"
+                row.aside = "no time: the printed value is not a step time"
         notes = self.notes
         columns = {name: _optional([r.values.get(name, math.nan) for r in rows]) for name in OPTIONAL}
         fields: dict[str, object] = {
@@ -193,11 +192,11 @@ class Rows:
         return rows
 
     def _once(self, rows: list[_Row]) -> list[_Row]:
-        """Each iteration once an attempt; a log that goes back further than ranks can drift has restarted."""
+        """Take each iteration once per attempt. A log has restarted if it goes back further than ranks can drift apart."""
         kept, seen, top = list[_Row](), set[int](), -1
         for row in rows:
             if kept and row.iteration < top - JITTER:
-                self.notes.warn(f"the log goes back from iteration {top} to {row.iteration}: a restart")
+                self.notes.warn(f"the run restarted: the log goes back from iteration {top} to {row.iteration}")
                 seen, top = set(), -1
                 row.aside = row.aside or "first iteration after a restart"
                 row.fresh = True
@@ -211,7 +210,7 @@ class Rows:
 
 
 def _spread(rows: list[_Row], averages: bool) -> None:
-    """Iterations each row stands for, and times from clocks where a row has none of its own."""
+    """Set the number of iterations of each row, and take missing times from the clock."""
     before: _Row | None = None
     for row in rows:
         if before is not None and not row.fresh and row.iteration > before.iteration:
@@ -231,7 +230,7 @@ def _optional(values: list[float]) -> Floats | None:
 
 
 def lines(path: str | Path, notes: Notes) -> Iterator[str]:
-    """The lines of ``path`` without colours, streamed; a line beyond ``LONGEST`` is left out and counted."""
+    """Stream the lines of ``path`` without colours; lines longer than ``LONGEST`` are skipped and counted."""
     deadline = Deadline(path, SECONDS)
     with open_bytes(path, MOST) as stream:
         count = 0
@@ -245,13 +244,13 @@ def lines(path: str | Path, notes: Notes) -> Iterator[str]:
                     raw = stream.readline(1 << 20)
                     deadline.check()
                 continue
-            # a progress bar returns to the start of its line: what follows the last return is what one would see
+            # a progress bar overwrites its line: only the text after the last carriage return is visible
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
             yield plain(text.rsplit("\r", 1)[-1])
 
 
 def plain(text: str) -> str:
-    """``text`` without terminal colours, those whose escape character a copy lost included.
+    """Remove terminal colours, also those that lost their escape character in a copy.
 
     >>> plain("\\x1b[31mstep:\\x1b[0m 4"), plain("[32mtps: 3[0m")
     ('step: 4', 'tps: 3')
@@ -260,7 +259,7 @@ def plain(text: str) -> str:
 
 
 def ranked(line: str) -> tuple[int | None, str]:
-    """The rank a launcher wrote before a line, and the line.
+    """Split a line into the rank that a launcher wrote before it, and the rest.
 
     >>> ranked("[default3]: iteration 5"), ranked("[1,0]<stdout>:# nThread"), ranked("12: loss"), ranked("loss: 3")
     ((3, ' iteration 5'), (0, '# nThread'), (12, 'loss'), (None, 'loss: 3'))
@@ -273,7 +272,7 @@ def ranked(line: str) -> tuple[int | None, str]:
 
 
 def clock(line: str) -> float | None:
-    """Seconds of the first time of day in ``line``, None where there is none.
+    """The first date and time in ``line`` in seconds, None if there is none.
 
     >>> clock("[titan] 2026-02-24 19:46:19,145 - root") - clock("[titan] 2026-02-24 19:46:17,145 - root")
     2.0
@@ -290,7 +289,7 @@ def clock(line: str) -> float | None:
 
 
 def number(text: str | None) -> float | None:
-    """A number with or without thousands separators, None for anything else and for what no log means (beyond 1e30).
+    """Parse a number, with or without thousands separators; None for anything else, or beyond 1e30.
 
     >>> number("10,050"), number(" 1.5e3 "), number("nan"), number("1e999"), number("1.2.3"), number(None)
     (10050.0, 1500.0, None, None, None, None)
@@ -305,7 +304,7 @@ def number(text: str | None) -> float | None:
 
 
 def whole(text: str | None) -> int | None:
-    """A whole number of at most 15 digits, None for anything else.
+    """Parse a whole number of at most 15 digits; None for anything else.
 
     >>> whole("8,030,261,248"), whole("4.0"), whole("None")
     (8030261248, None, None)

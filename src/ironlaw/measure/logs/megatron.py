@@ -1,9 +1,9 @@
-"""Logs of Megatron-LM and what grew from it: Megatron-DeepSpeed, GPT-NeoX, Primus. Old and current spelling.
+"""Logs of Megatron-LM and its relatives Megatron-DeepSpeed, GPT-NeoX and Primus, in old and current spelling.
 
     iteration       10/    1000 | consumed samples:  40 | elapsed time per iteration (ms): 2152.2 | ... | lm loss: 1.2E+01 | ...
 
-A line's time is the mean over the iterations since the line before (``--log-interval``). Arguments are printed first, one a line, the
-name at its start, dots behind it: ``num_layers`` is not ``checkpoint_num_layers``.
+The time of a line is the mean over the iterations since the previous line (``--log-interval``). Arguments come first, one per line: a name
+at the start of the line, then dots. ``num_layers`` is not ``checkpoint_num_layers``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ITERATION = re.compile(r"\biteration\s+(\d{1,15})/\s*\d+ \|")
 _VOCABULARY = re.compile(r"> padded vocab \(size: (\d+)\).{0,80}?\(new size: (\d+)\)")
 _WORLD = re.compile(r"using world size: ?(\d+)")
 _MEMORY = re.compile(r"max allocated: ([\d.]+)")
-_FIELDS = {  # what a field of an iteration line is called, and its column
+_FIELDS = {  # name of a field in an iteration line -> column
     "throughput per gpu (tflop/s/gpu)": "tflops",
     "approx flops per gpu": "tflops",
     "tflops": "tflops",
@@ -41,7 +41,7 @@ _TIME = "elapsed time per iteration (ms)"
 
 
 def read(text: Iterable[str], notes: Notes) -> Log:
-    """The log of Megatron's lines."""
+    """Read the lines of a Megatron log."""
     rows, peak = Rows(notes), 0.0
     for whole_line in text:
         rank, line = ranked(whole_line)
@@ -81,7 +81,7 @@ def _iteration(iteration: int, line: str, rank: int | None, rows: Rows) -> None:
 
 
 def _timers(line: str, notes: Notes) -> None:
-    """``time (ms) | forward-compute: 29189.57 | ... | batch-generator: 206.47``: a rank's timers, some inside others."""
+    """``time (ms) | forward-compute: 29189.57 | ... | batch-generator: 206.47``: the timers of a rank, some nested."""
     for part in line.split("|")[1:]:
         name, _, value = part.rpartition(":")
         milliseconds = number(value)
@@ -92,9 +92,9 @@ def _timers(line: str, notes: Notes) -> None:
 
 def _aside(skips: int, nans: int, lost: bool) -> str:
     if skips:
-        return "with iterations that the loss scaler skipped"
+        return "includes iterations that the loss scaler skipped"
     if nans or lost:
-        return "with iterations of nan"
+        return "includes iterations with nan"
     return ""
 
 
@@ -104,7 +104,7 @@ def _named(part: str) -> tuple[str, str]:
 
 
 def _current(text: str) -> str:
-    """Primus prints now/mean; GPT-NeoX prints its unit behind the number.
+    """The current value: Primus prints current/mean, GPT-NeoX prints the unit after the number.
 
     >>> _current("13100.0/13240.9"), _current("112.9TFLOPS")
     ('13100.0', '112.9')

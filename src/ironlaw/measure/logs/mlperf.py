@@ -1,10 +1,10 @@
-"""MLPerf training logs: lines ``:::MLLOG`` and one JSON object, between anything else.
+"""MLPerf training logs: lines with ``:::MLLOG`` and one JSON object, among other text.
 
     :::MLLOG {"namespace": "", "time_ms": 1721026606541, "event_type": "INTERVAL_START", "key": "block_start", "value": null,
     "metadata": {"file": "...", "lineno": 129, "samples_count": 2688}}                           (one line)
 
-A row is a block of training: from block_start to block_stop, evaluation left out. With the batch in the log the time is of an iteration,
-else of a sample. Times are whole milliseconds of the host's clock.
+A row is a block of training from block_start to block_stop, without evaluation. Its time is per iteration if the log has the batch size,
+else per sample. Times are whole milliseconds of the host clock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMES = {"max_sequence_length": "seq_length", "tensor_parallelism": "tensor_mod
 
 
 def read(text: Iterable[str], notes: Notes) -> Log:
-    """The log of MLPerf's lines."""
+    """Read the lines of an MLPerf log."""
     blocks = _Blocks(notes)
     for whole_line in text:
         at = whole_line.find(":::MLLOG ")
@@ -46,7 +46,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
         else:
             rows.add(done, seconds / samples, rank=rank)
     if blocks.found and not batch:
-        notes.warn("the log does not say global_batch_size: times are of a sample, not of an iteration")
+        notes.warn("the log has no global_batch_size: times are per sample, not per iteration")
     return rows.log(NAME, averages=True, per="iteration" if batch else "sample")
 
 
@@ -63,7 +63,7 @@ def _milliseconds(value: object) -> int | None:
 
 
 class _Blocks:
-    """Blocks of training out of the events."""
+    """Collect blocks of training from events."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes

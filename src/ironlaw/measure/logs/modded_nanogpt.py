@@ -1,11 +1,11 @@
-"""Logs of modded-nanogpt: the source of the run, what nvidia-smi prints, then a line a step with the time since a timer started.
+"""Logs of modded-nanogpt: the source of the run, the output of nvidia-smi, then one line per step with the time since a timer started.
 
     step:13/1390 train_time:406ms step_avg:135.28ms
     step:1390/1390 val_loss:3.2785 train_time:204345ms step_avg:148.08ms
 
-The timer starts again after ten steps, whose average the log itself gives as ``nanms``. Lines of steps do not wait for the device, lines
-of validation do: a step's time may be that of queueing, the total to a line of validation is not. What the device still had to do at a
-validation is added to the step before it, so that steps sum to the log's own total.
+The timer restarts after ten steps, whose average is printed as ``nanms``. Step lines do not wait for the device, validation lines do: the
+time of a step may be only the time to queue it, while the total up to a validation is right. Work that the device finishes at a validation
+is added to the step before it, so steps sum to the printed total.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ SIGNS = (
 )
 _STEP = re.compile(r"^step:(\d{1,12})/\d+ (?:val_loss:(\S+) )?train_time:(\d{1,15}(?:\.\d+)?)(ms|s) step_avg:(\S+?)ms")
 _MEMORY = re.compile(r"^peak memory (?:consumption|allocated): (\d+) MiB")
-_FIRST = "before the log's own timer starts again"
+_FIRST = "before the timer of the log restarts"
 
 
 def read(text: Iterable[str], notes: Notes) -> Log:
-    """The log of modded-nanogpt's lines."""
+    """Read the lines of a modded-nanogpt log."""
     timer = _Timer(notes)
     for whole_line in text:
         rank, line = ranked(whole_line)
@@ -41,17 +41,17 @@ def read(text: Iterable[str], notes: Notes) -> Log:
         else:
             notes.device(line)
     if notes.devices:
-        notes.argument("world_size", str(notes.devices))  # one process a device of the one node the log is of
+        notes.argument("world_size", str(notes.devices))  # one process per device of a single node
     return timer.rows.log(NAME)
 
 
 class _Timer:
-    """Times of steps out of the time since the timer started."""
+    """Step times from the time since the timer started."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes, self.rows = notes, Rows(notes)
-        self.before = 0.0  # what the timer said on the line before
-        self.start = 0  # the step at which the timer started last
+        self.before = 0.0  # the timer on the previous line
+        self.start = 0  # the step of the last restart
 
     def line(self, found: re.Match[str], rank: int | None) -> None:
         step = int(found[1])
@@ -71,7 +71,7 @@ class _Timer:
         self.before = now
 
     def _restart(self, step: int) -> None:
-        """The timer started again: all before it were warm-up, by the log's own word."""
+        """The timer restarted: the log counts all earlier steps as warm-up."""
         for row in self.rows.rows:
             row.aside = row.aside or _FIRST
         self.before, self.start = 0.0, step

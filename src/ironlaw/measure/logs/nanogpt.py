@@ -3,7 +3,7 @@
     iter 10: loss 3.2202, time 893.76ms, mfu 16.68%
     step 250: train loss 1.5440, val loss 1.7220
 
-The iteration that follows an evaluation has the evaluation in its time. The MFU is of an A100's bf16 peak on every device.
+The time of the iteration after an evaluation includes the evaluation. The printed MFU divides by the bf16 peak of an A100 on every device.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAMES = {"n_layer": "num_layers", "n_head": "num_attention_heads", "n_embd": "h
 
 
 def read(text: Iterable[str], notes: Notes) -> Log:
-    """The log of nanoGPT's lines."""
+    """Read the lines of a nanoGPT log."""
     rows, evaluated = Rows(notes), -1
     for whole_line in text:
         rank, line = ranked(whole_line)
@@ -45,7 +45,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
             notes.argument(_NAMES.get(found[1], found[1]), found[2])
     if "mfu" in notes.claims:
         notes.claims["peak"] = A100_PEAK
-        notes.warn("nanoGPT divides by the bf16 peak of an A100 (312 TFLOP/s) on every device, for the MFU it prints")
+        notes.warn("the MFU that nanoGPT prints divides by the bf16 peak of an A100 (312 TFLOP/s) on every device")
     return rows.log(NAME)
 
 
@@ -55,9 +55,9 @@ def _iteration(iteration: int, found: re.Match[str], rank: int | None, evaluated
         rows.notes.skipped["an iteration line without its time"] += 1
         return
     if evaluated:
-        aside = "with an evaluation in its time"
+        aside = "includes an evaluation"
     else:
-        aside = "with a loss that is nan" if "nan" in found[2].lower() else ""
+        aside = "loss is nan" if "nan" in found[2].lower() else ""
     rows.add(iteration, seconds / 1e3, rank=rank, aside=aside, loss=loss)
     mfu = number(found[4])
     if mfu is not None and mfu > 0:  # -100 before it has an average

@@ -1,4 +1,4 @@
-"""Text of nccl-tests and rccl-tests: a row a size, out of place and in place, each the mean of a number of calls after warm-up.
+"""Output of nccl-tests and rccl-tests: one row per size, out of place and in place, each a mean over calls after warm-up.
 
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
  1048576        262144     float     sum      -1    27.76   37.78   66.11       0    27.49   38.15   66.76       0
@@ -29,7 +29,7 @@ _WARM_UP = re.compile(r"warmup iters: *(\d+) +iters: *(\d+)")
 
 
 def read(text: Iterable[str], notes: Notes) -> Log:
-    """The log of the test's lines."""
+    """Read the lines of the test."""
     found: list[tuple[float, float, float, float, bool]] = []  # size, seconds, algorithm, bus, in place
     collective, ranks = "", 0
     for whole_line in text:
@@ -52,7 +52,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
 
 def _row(row: re.Match[str], found: list[tuple[float, float, float, float, bool]], notes: Notes) -> None:
     rest = row[5].split()
-    if len(rest) in (5, 9) and whole(rest[0].removeprefix("-")) is not None:  # a column of the root stands before the times
+    if len(rest) in (5, 9) and whole(rest[0].removeprefix("-")) is not None:  # a column with the root precedes the times
         rest = rest[1:]
     if len(rest) not in (4, 8) or len(found) >= ROWS:
         notes.skipped["a row that is cut or interleaved"] += 1
@@ -65,7 +65,7 @@ def _row(row: re.Match[str], found: list[tuple[float, float, float, float, bool]
             notes.skipped["a row without a time"] += 1
             continue
         if part[3] not in ("0", "N/A") and (number(part[3]) or 0.0) > 1e-3:
-            notes.warn(f"size {row[1]}: the test counted {part[3]} wrong values; its time is of a wrong result")
+            notes.warn(f"size {row[1]}: the test counted {part[3]} wrong values; the result is wrong, so its time means nothing")
         time, algorithm, bus = (float(v or 0.0) for v in values)
         found.append((float(row[1]), time * 1e-6, algorithm * 1e9, bus * 1e9, in_place))
 

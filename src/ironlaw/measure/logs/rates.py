@@ -1,4 +1,4 @@
-"""FLOP/s of a logged job and the peak they are a share of, with what each was computed from."""
+"""FLOP/s, MFU and HFU of a logged job, with their formulas and the peak they are divided by."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.steps import Steps, median_of
 
-AGREE = 0.03  # of what a log claims and what its times give: logs print three digits, and tools count embedding and loss differently
+AGREE = 0.03  # between the printed rate and that of the times: logs print three digits, and tools count embedding and loss differently
 
 
 @dataclass(frozen=True)
 class Rates:
-    """FLOP/s per GPU and what they are divided by. A figure is None where something it needs is not known."""
+    """FLOP/s per GPU and the peak they are divided by. A figure is None if an input is unknown."""
 
-    formula: str  # of the model FLOP of a token
+    formula: str  # of model FLOPs per token
     flop_per_token: float
     recompute_formula: str
     recomputed_per_token: float
@@ -38,40 +38,39 @@ class Rates:
     mfu: float | None = None
     mfu_causal: float | None = None
     hfu: float | None = None
-    claimed_flops: float | None = None  # FLOP/s per GPU, as the log says
-    claim: str = ""  # whether that agrees, and with which of ours
+    claimed_flops: float | None = None  # FLOP/s per GPU, as the log prints
+    claim: str = ""  # whether it agrees with model or hardware FLOP/s
 
 
 def device_of(log: Log, on: str | None, folders: tuple[str, ...], said: list[str]) -> tuple[Accelerator | None, str]:
-    """The accelerator given, or the one the log names if the catalogue knows it by exactly that name; else why there is none."""
+    """The given accelerator, or the one in the log if the catalogue has exactly that name; else None and the reason."""
     if on is not None:
         given: Accelerator = record("accelerators", on, folders)
-        said.append(f"device: {given.name}, as given")
+        said.append(f"device: {given.name} (given)")
         return given, ""
     if not log.device_name:
-        return None, "the log names no device; name the accelerator"
+        return None, "no MFU: the log names no device; give --on"
     try:
         found: Accelerator = record("accelerators", log.device_name, folders)
     except QuestionError as error:
-        return None, f"{error}; no MFU is given against the peak of another device"
-    said.append(f"device: {found.name}, the log's {log.device_name!r}")
+        return None, f"no MFU: {error}; give --on"
+    said.append(f"device: {found.name} (the log says {log.device_name!r})")
     return found, ""
 
 
 def rates_of(
     log: Log, job: LoggedJob, steps: Steps | None, aside: list[str], device: Accelerator | None, said: list[str]
 ) -> tuple[Rates | None, str]:
-    """FLOP/s per GPU, or why not."""
+    """FLOP/s per GPU, or None and the reason."""
     if log.calls is not None:
-        return None, "a benchmark of collectives computes nothing"
+        return None, "a benchmark of collectives has no FLOPs"
     if steps is None:
-        return None, "no ordinary step has a time"
+        return None, "no rates: no ordinary step has a time"
     rate = _tokens_per_second(log, job, steps, aside)
     if rate is None:
-        return None, "tokens per second and GPU need the global batch, the sequence length and the number of GPUs; the log lacks one"
+        return None, _missing_for_tokens(log, job)
     if job.model is None or job.seq_len is None:
-        lacks = "model" if job.model is None else "sequence length"
-        return None, f"the log does not say the {lacks}; give it to have FLOP/s"
+        return None, f"no FLOP/s: give {'--model' if job.model is None else '--seq-len'}"
     model = job.model
     given = (matmul_parameters(model), attending_layers(model), attention_width(model), float(job.seq_len))
     per_token, causal = (float(flop) for flop in (flops.model_per_token(*given), flops.model_per_token_causal(*given)))
@@ -91,8 +90,17 @@ def rates_of(
     return _against_peak(rates, device, job, causal, said), ""
 
 
+def _missing_for_tokens(log: Log, job: LoggedJob) -> str:
+    """Name the options that would give tokens per second."""
+    if log.per != "iteration":
+        return "no tokens per second: the log has times of samples, not of iterations"
+    needed = {"--gpus": job.gpus} | ({} if job.tokens else {"--seq-len": job.seq_len, "--global-batch-size": job.batch})
+    missing = [option for option, value in needed.items() if not value]
+    return f"no tokens per second: give {', '.join(missing)}"
+
+
 def _tokens_per_second(log: Log, job: LoggedJob, steps: Steps, aside: list[str]) -> float | None:
-    """Per GPU: from the batch and the median step, else as the log prints it."""
+    """Tokens per second and GPU: from the batch and the median step, else as printed."""
     if job.tokens and job.gpus and log.per == "iteration":
         return job.tokens / steps.median / job.gpus
     printed = median_of(log.tokens_per_second, aside)
@@ -109,7 +117,7 @@ def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, caus
     name = job.precision
     if name is None:
         name = "bf16" if "bf16" in device.peak else "fp16"
-        said.append(f"precision: the log does not say it; {name} is taken")
+        said.append(f"precision: not in the log; {name} is assumed")
     dtype = PRECISIONS[name].peak
     if dtype not in device.peak:
         raise QuestionError(f"{device.name} has no peak in {dtype}; it has {', '.join(device.peak)}")
@@ -133,7 +141,7 @@ def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, caus
 
 
 def formula(law: Any) -> str:
-    """The formula a law states of itself, the last thing between double backticks in its first line.
+    """The formula in the docstring of a law: the last text between double backticks in its first line.
 
     >>> formula(flops.model_per_token)
     '6 P + 12 L w s'
@@ -143,7 +151,7 @@ def formula(law: Any) -> str:
 
 
 def _claimed(log: Log, aside: list[str]) -> float | None:
-    """FLOP/s per GPU the log claims, from its own column or from its MFU and the peak it divides by."""
+    """FLOP/s per GPU that the log prints, or its MFU times the peak it divides by."""
     tflops = median_of(log.tflops, aside)
     if tflops is not None and tflops > 0:
         return tflops * 1e12
@@ -154,7 +162,7 @@ def _claimed(log: Log, aside: list[str]) -> float | None:
 def _agreement(claimed: float | None, model: float, hardware: float) -> str:
     if claimed is None:
         return ""
-    for ours, what in ((model, "model FLOP"), (hardware, "hardware FLOP, recompute counted")):
+    for ours, what in ((model, "model FLOP/s"), (hardware, "hardware FLOP/s, recompute included")):
         if abs(claimed / ours - 1.0) <= AGREE:
             return f"agrees with {what}"
-    return f"is {claimed / model:.3g} times our model FLOP and {claimed / hardware:.3g} times our hardware FLOP"
+    return f"is {claimed / model:.3g} times the model FLOP/s and {claimed / hardware:.3g} times the hardware FLOP/s computed here"

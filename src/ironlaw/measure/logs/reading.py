@@ -1,7 +1,7 @@
-"""What a training log says of a run and what it cannot: the step, rates against a named peak, roofs it excludes.
+"""Interpret a training log: step times, rates against a named peak, and the bottlenecks that it rules out.
 
-A log has times of whole steps. Where more than half of every step is spent on matrix products at the device's peak, nothing else can be
-the larger part; where less, a log alone cannot tell what the rest is, and the verdict says so.
+A log has times of whole steps. If matrix products at the peak of the device take more than half of a step, nothing else can take the larger
+part. Otherwise a log cannot show what the rest is, and the verdict says so.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from ironlaw.measure.logs.job import logged_job
 from ironlaw.measure.logs.rates import Rates, device_of, rates_of
 from ironlaw.measure.logs.remarks import Excluded, Remark, excluded_roofs, remarks
 from ironlaw.measure.logs.steps import Aside, Steps, Timer, asides, loader_share, median_of, ordinary_steps, set_aside, timers_of
+from ironlaw.measure.roof import DATA
 
-NOT_IDENTIFIABLE = "not identifiable from a log"
-UNDECIDED = 4  # the exit status of a verdict that cannot be given
+NOT_IDENTIFIABLE = "a log cannot name the bottleneck"
+UNDECIDED = 4  # exit status without a verdict
 
 
 @dataclass(frozen=True)
 class LogReading:
-    """The reading of one log."""
+    """The interpretation of one log."""
 
     path: str
     format: str
@@ -39,24 +40,24 @@ class LogReading:
     rates: Rates | None
     why_no_rates: str
     why_no_mfu: str
-    timers: tuple[Timer, ...]  # the framework's own, of the rank that prints
+    timers: tuple[Timer, ...]  # of the framework, on the rank that prints
     data_share: float | None
     memory: float | None  # [B] highest
     power: float | None  # [W] median, per GPU
     collectives: CollectiveReading | None
-    gain: tuple[float, float] | None  # times faster if all but products at peak were gone: at least, at most
+    gain: tuple[float, float] | None  # speed-up with only matrix products at peak left: at least, at most
     excluded: tuple[Excluded, ...]
     findings: tuple[Remark, ...]
     verdict: str
     exit_status: int
-    said: tuple[str, ...]  # where the job's values came from
+    said: tuple[str, ...]  # sources of the values of the job
     arguments: dict[str, str]
     claims: dict[str, float]
     skipped: dict[str, int]
     warnings: tuple[str, ...]
 
     def data(self) -> dict[str, Any]:
-        """Plain values for JSON; what is not finite becomes None."""
+        """Plain data for JSON; values that are not finite become None."""
         plain: dict[str, Any] = _plain(asdict(self))
         if plain["steps"] is not None:
             plain["steps"] = _in_seconds(plain["steps"], ("median", "mean", "p5", "p95", "mad"))
@@ -67,7 +68,7 @@ class LogReading:
 
 
 def _in_seconds(entry: dict[str, Any], times: tuple[str, ...]) -> dict[str, Any]:
-    """The entry with its times under keys that end in their unit."""
+    """Rename the keys of times so that they end in their unit."""
     return {f"{name}_seconds" if name in times else name: value for name, value in entry.items()}
 
 
@@ -83,10 +84,10 @@ def log_reading(
     recompute: str | None = None,
     folders: tuple[str, ...] = (),
 ) -> LogReading:
-    """What ``log`` says. ``on`` is an accelerator of the catalogue; without it the device the log names is looked up there.
+    """Interpret ``log``. ``on`` is an accelerator of the catalogue; without it, the device named in the log is looked up there.
 
-    An unknown device is refused (UnknownNameError with the nearest names) if it was given, and leaves rates without utilisation, with the
-    reason, if only the log names it.
+    An unknown ``on`` raises UnknownNameError with the nearest names. If the log names an unknown device, there is no MFU, and the reason is
+    stored.
     """
     job = logged_job(log, model, gpus, seq_len, global_batch_size, precision, recompute, folders)
     aside = set_aside(log)
@@ -134,27 +135,27 @@ def _highest(log: Log) -> float | None:
 
 
 def _gain(rates: Rates | None) -> tuple[float, float] | None:
-    """Bounds of what any change but fewer or cheaper products can bring."""
+    """Bounds of the speed-up by any change other than fewer or cheaper matrix products."""
     if rates is None or rates.hfu is None or not 0.0 < rates.hfu <= 1.0:
         return None
     return 1.0, 1.0 / rates.hfu
 
 
 def _verdict(log: Log, steps: Steps | None, excluded: Sequence[Excluded], findings: Sequence[Remark]) -> tuple[str, int]:
-    """Never a roof by its name: a log excludes, and says so where it can."""
+    """The verdict and its exit status: a log can only rule out bottlenecks."""
     if log.calls is not None:
-        return "a benchmark of collectives: rates are measured, there is no step to bind", 0
+        return "a benchmark of collectives: it has rates, but no step", 0
     if steps is None:
-        return f"{NOT_IDENTIFIABLE}: it has no time of an ordinary step", UNDECIDED
+        return f"{NOT_IDENTIFIABLE}: this one has no time of an ordinary step", UNDECIDED
     if any(f.code == "mfu-above-100" for f in findings):
-        return f"{NOT_IDENTIFIABLE}: the utilisation is impossible, so what it is computed from is wrong", UNDECIDED
-    gone = ", ".join(e.roof for e in excluded)
-    return NOT_IDENTIFIABLE + (f"; excluded: {gone}" if gone else ""), UNDECIDED
+        return f"{NOT_IDENTIFIABLE}: an MFU above 100 % is impossible; check model, batch, GPUs and device", UNDECIDED
+    gone = ", ".join("data loading" if e.roof == DATA else e.roof for e in excluded)
+    return NOT_IDENTIFIABLE + (f"; ruled out: {gone}" if gone else ""), UNDECIDED
 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """One log's throughput per GPU against that of the smallest job."""
+    """Throughput per GPU of one log, relative to the log with the fewest GPUs."""
 
     path: str
     gpus: int
@@ -163,11 +164,11 @@ class Efficiency:
 
 
 def parallel_efficiency(readings: Sequence[LogReading]) -> tuple[Efficiency, ...]:
-    """Throughput per GPU of logs of one model at several sizes; refused where they are of different models or say too little."""
+    """Compare throughput per GPU in logs of one model on several numbers of GPUs; refuse different models and missing values."""
     rows = []
     for reading in readings:
         if reading.rates is None or reading.world_size is None:
-            raise QuestionError(f"{reading.path}: no tokens per second and GPU ({reading.why_no_rates or 'number of GPUs'} is missing)")
+            raise QuestionError(f"{reading.path}: no tokens per second and GPU: {reading.why_no_rates or 'the number of GPUs is missing'}")
         rows.append((reading.world_size, reading.rates, reading.path))
     if len({row[0] for row in rows}) < 2:
         raise QuestionError("parallel efficiency needs logs of at least two numbers of GPUs")
@@ -176,7 +177,7 @@ def parallel_efficiency(readings: Sequence[LogReading]) -> tuple[Efficiency, ...
     for _, rates, other in rows[1:]:
         if abs(rates.flop_per_token / base.flop_per_token - 1.0) > 1e-6:
             raise QuestionError(
-                f"{other} and {path} are of different models: {rates.flop_per_token:.4g}, {base.flop_per_token:.4g} FLOP/token"
+                f"{other} and {path} are from different models: {rates.flop_per_token:.4g} and {base.flop_per_token:.4g} FLOP per token"
             )
     return tuple(Efficiency(p, n, r.tokens_per_second, r.tokens_per_second / base.tokens_per_second) for n, r, p in rows)
 

@@ -1,4 +1,4 @@
-"""What in a log is wrong or worth knowing, one function each, and the roofs a log rules out."""
+"""Remarks on a log, one function each, and the bottlenecks that a log rules out."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ironlaw.measure.logs.steps import SLOW_START, Steps
 from ironlaw.measure.noise import NORMAL_MAD, NORMAL_MEDIAN
 from ironlaw.measure.roof import DATA, DISPATCH, NETWORK, PIPELINE
 
-MAJORITY = 0.5  # of a step: what takes more is its larger part, whatever else there is
-QUIET = 0.02  # of a step: logs are printed to about a percent, and less moves no decision
-SURE = 3.0  # standard errors: chance makes a drift as large once in some hundred logs
-SPREAD_OVER = 10  # lines: the 95th percentile of fewer is their largest
-WAITED = 0.1  # of a step: the loader's timer runs while the device works too, so a little of it says nothing
+MAJORITY = 0.5  # of a step: what takes more is its larger part
+QUIET = 0.02  # of a step: logs print about a percent, and a smaller share changes no decision
+SURE = 3.0  # standard errors: chance causes such a drift once in some hundred logs
+SPREAD_OVER = 10  # lines: the 95th percentile of fewer is their maximum
+WAITED = 0.1  # of a step: the timer of the loader also runs while the device works, so a small share means nothing
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """A roof the log rules out as the larger part of the step."""
+    """A bottleneck that the log rules out as the larger part of the step."""
 
     roof: str
     why: str
@@ -31,7 +31,7 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Remark:
-    """Something wrong or worth knowing, with the numbers it stands on; `findings` gives it the name it has everywhere."""
+    """A problem or a fact worth knowing, with its numbers; ``findings`` maps ``code`` to the name of the finding."""
 
     code: str
     text: str
@@ -40,24 +40,24 @@ class Remark:
 
 
 def excluded_roofs(steps: Steps | None, rates: Rates | None, share: float | None) -> list[Excluded]:
-    """Roofs that cannot be the larger part of the step."""
+    """Bottlenecks that cannot be the larger part of the step."""
     found = []
     if share is not None and share < QUIET:
-        found.append(Excluded(DATA, f"the loader is waited for in {share:.2%} of a step"))
+        found.append(Excluded(DATA, f"waiting for the loader takes {share:.2%} of a step"))
     if rates is not None and rates.hfu is not None and rates.hfu <= 1.0:
         rest = 1.0 - rates.hfu
         if rates.hfu > MAJORITY:
             for roof in (NETWORK, PIPELINE, DISPATCH, DATA):
                 if all(e.roof != roof for e in found):
                     found.append(
-                        Excluded(roof, f"products at peak take {rates.hfu:.1%} of the step: at most {rest:.1%} can be anything else")
+                        Excluded(roof, f"takes at most {rest:.1%} of the step: matrix products need {rates.hfu:.1%} of it at peak")
                     )
         else:
             found.append(
-                Excluded("compute at peak", f"products at peak take {rates.hfu:.1%} of the step; the other {rest:.1%} is not them")
+                Excluded("compute at peak", f"matrix products need {rates.hfu:.1%} of the step at peak; {rest:.1%} is something else")
             )
     if steps is not None and steps.lines >= SPREAD_OVER and steps.p95 / steps.median - 1.0 < QUIET:
-        found.append(Excluded("stalls now and then", f"95 of 100 lines are within {steps.p95 / steps.median - 1.0:.2%} above the median"))
+        found.append(Excluded("occasional stalls", f"95 % of the lines are at most {steps.p95 / steps.median - 1.0:.2%} above the median"))
     return found
 
 
@@ -66,8 +66,8 @@ def _above_peak(rates: Rates | None) -> Remark | None:
         return None
     return Remark(
         "mfu-above-100",
-        f"MFU {rates.mfu:.0%}, HFU {rates.hfu:.0%} of {rates.device} in {rates.dtype}: no device runs faster than its peak",
-        "wrong FLOP count, wrong peak (a sparse one belongs to sparse matrices) or wrong device: check model, batch, GPUs and device",
+        f"MFU {rates.mfu:.0%}, HFU {rates.hfu:.0%} of {rates.device} in {rates.dtype}, which is impossible",
+        "the FLOP count, the peak (dense or sparse) or the device is wrong: check model, batch, number of GPUs and device",
         {"mfu": rates.mfu, "hfu": rates.hfu, "peak": rates.peak or 0.0, "tokens_per_second": rates.tokens_per_second},
     )
 
@@ -78,14 +78,14 @@ def _claim_above_peak(log: Log) -> Remark | None:
         return None
     return Remark(
         "claimed-mfu-above-100",
-        f"the log claims an MFU of {claimed:.0%}",
-        "the tool divides by another device's peak, or counts FLOP the attention mask leaves out",
+        f"the log prints an MFU of {claimed:.0%}",
+        "the tool divides by the peak of another device, or counts FLOPs that the attention mask skips",
         {"mfu": claimed},
     )
 
 
 def _wrong_peak(log: Log, job: LoggedJob, device: Accelerator | None) -> Remark | None:
-    """The peak a log divides by against the catalogue's dense one."""
+    """Compare the peak that a log divides by with the dense peak in the catalogue."""
     claimed = log.claims.get("peak")
     if not claimed or device is None:
         return None
@@ -96,8 +96,8 @@ def _wrong_peak(log: Log, job: LoggedJob, device: Accelerator | None) -> Remark 
     doubled = sparse is not None and abs(claimed / sparse.value - 1.0) <= AGREE
     return Remark(
         "sparse-peak-as-dense" if doubled else "wrong-peak",
-        f"the log divides by {claimed / 1e12:.4g} TFLOP/s; {device.name} has {dense.value / 1e12:.4g} in {dtype}, dense",
-        "its MFU is not comparable; use the one given here",
+        f"the log divides by {claimed / 1e12:.4g} TFLOP/s; the dense {dtype} peak of {device.name} is {dense.value / 1e12:.4g}",
+        "do not compare the MFU of the log; use the one computed here",
         {"claimed_peak": claimed, "peak": float(dense.value)},
     )
 
@@ -107,8 +107,8 @@ def _claim(rates: Rates | None) -> Remark | None:
         return None
     return Remark(
         "claim-disagrees",
-        f"the log claims {rates.claimed_flops / 1e12:.4g} TFLOP/s per GPU, which {rates.claim}",
-        "it counts other FLOP (half of attention, no output projection, forward alone) or divides by other GPUs",
+        f"the log prints {rates.claimed_flops / 1e12:.4g} TFLOP/s per GPU, which {rates.claim}",
+        "the tool counts other FLOPs (half of attention, no output layer, forward only) or divides by another number of GPUs",
         {"claimed": rates.claimed_flops, "model": rates.model_flops, "hardware": rates.hardware_flops},
     )
 
@@ -118,8 +118,8 @@ def _loader(share: float | None) -> Remark | None:
         return None
     return Remark(
         "loader-waited-for",
-        f"the loader is waited for in {share:.1%} of a step: without it at most {1.0 / (1.0 - min(share, 0.999)):.2f} times faster",
-        "it costs only what the GPU idles meanwhile, which a log does not say: take a trace before adding workers",
+        f"waiting for the loader takes {share:.1%} of a step: at most {1.0 / (1.0 - min(share, 0.999)):.2f} times faster without it",
+        "it costs time only where the GPU idles, which a log does not show: take a trace before adding workers",
         {"data_share": share},
     )
 
@@ -136,7 +136,7 @@ def _drift(steps: Steps | None) -> Remark | None:
     return Remark(
         "drift",
         f"the second half of the lines is {abs(steps.drift):.1%} {slower} than the first",
-        "longer sequences or windows by schedule, clocks under heat, or a neighbour on the network: compare clocks",
+        "scheduled longer sequences or windows, lower clocks under heat, or a busy network: compare clocks",
         {"drift": steps.drift, "mad_seconds": steps.mad},
     )
 
@@ -149,8 +149,8 @@ def _start(log: Log, aside: list[str], steps: Steps | None) -> Remark | None:
         return None
     return Remark(
         "warm-up",
-        f"the first line, to iteration {int(log.iteration[0])}, is {times:.2f} times the median",
-        "compilation, allocation and connections: it is left out here, and means over whole logs include it",
+        f"the first line, up to iteration {int(log.iteration[0])}, takes {times:.2f} times the median",
+        "compilation, allocation and connections; left out here, but included in a mean over the whole log",
         {"first_seconds": float(log.seconds[0]), "median_seconds": steps.median},
     )
 
@@ -158,7 +158,7 @@ def _start(log: Log, aside: list[str], steps: Steps | None) -> Remark | None:
 def remarks(
     log: Log, job: LoggedJob, steps: Steps | None, rates: Rates | None, aside: list[str], share: float | None, device: Accelerator | None
 ) -> tuple[Remark, ...]:
-    """All that apply, what makes figures impossible first."""
+    """All remarks that apply; impossible figures first."""
     found = (
         _above_peak(rates),
         _claim_above_peak(log),

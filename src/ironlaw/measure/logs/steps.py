@@ -1,4 +1,4 @@
-"""Times of steps in a log: which lines are ordinary steps, and what they say together."""
+"""Step times in a log: which lines are ordinary steps, and their statistics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ironlaw.measure.noise import deviation
 
 LOADER = ("batch-generator", "batch generator")  # Megatron's timer around next() and the broadcast of the batch
 SLOW_START = 1.1  # a first line this much above the median of the others is warm-up even where it is not the run's first
-HALF = 3  # lines a half needs for its median to be held against the other's
+HALF = 3  # lines in each half; with fewer, medians of the halves are not compared
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Times of ordinary lines [s], each the mean of the iterations it stands for."""
+    """Times of ordinary lines [s]; each line is the mean of its iterations."""
 
     per: str  # "iteration" or "sample"
     lines: int
@@ -33,7 +33,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Aside:
-    """Lines left out of the median, and why."""
+    """Lines left out of the median for one reason."""
 
     reason: str
     iterations: tuple[int, ...]  # at most ten of them
@@ -43,7 +43,7 @@ class Aside:
 
 @dataclass(frozen=True)
 class Timer:
-    """A timer of the framework on the rank that prints, which cannot tell transfer from waiting. Timers may be inside others."""
+    """A timer of the framework on the rank that prints. It includes waiting, and timers may be nested."""
 
     name: str
     seconds: float  # median
@@ -51,7 +51,7 @@ class Timer:
 
 
 def timers_of(log: Log, steps: Steps | None) -> tuple[Timer, ...]:
-    """The log's timers as shares of its step, largest first."""
+    """The timers of the log as shares of a step, largest first."""
     if steps is None or log.per != "iteration":
         return ()
     found = [Timer(name, seconds, seconds / steps.median) for name, seconds in log.timers.items()]
@@ -59,13 +59,13 @@ def timers_of(log: Log, steps: Steps | None) -> tuple[Timer, ...]:
 
 
 def loader_share(log: Log, aside: list[str], timers: tuple[Timer, ...]) -> float | None:
-    """The share of a step in which the loader is waited for: the log's own, or its timer's."""
+    """The share of a step spent waiting for the loader: as printed, or from its timer."""
     own = median_of(log.data_share, aside)
     return own if own is not None else next((t.share for t in timers if t.name in LOADER), None)
 
 
 def set_aside(log: Log) -> list[str]:
-    """Why each row is no ordinary step; the first of a run is warm-up, in a log that starts later only where it is slow."""
+    """Why each row is not an ordinary step. The first row of a run is warm-up; in a log that starts later, only if it is slow."""
     aside = list(log.aside)
     usual = [float(s) for s, why in zip(log.seconds, aside, strict=True) if not why]
     at = next((i for i, why in enumerate(aside) if not why), None)
@@ -73,7 +73,7 @@ def set_aside(log: Log) -> list[str]:
         last = log.batch[-1]
         for i, batch in enumerate(log.batch):
             if not aside[i] and batch != last and not (math.isnan(batch) or math.isnan(last)):
-                aside[i] = "the batch is still ramped up"
+                aside[i] = "during the batch ramp-up"
     if at is not None and len(usual) > 1 and not aside[at]:
         first = at == 0 and int(log.iteration[0]) - int(log.averaged[0]) <= 0
         if first:
@@ -84,7 +84,7 @@ def set_aside(log: Log) -> list[str]:
 
 
 def ordinary_steps(log: Log, aside: list[str]) -> Steps | None:
-    """What the ordinary lines say together, None where no line is one."""
+    """Statistics of the ordinary lines, None if there are none."""
     kept = np.array([not why for why in aside], np.bool_)
     if not kept.any():
         return None
@@ -98,7 +98,7 @@ def ordinary_steps(log: Log, aside: list[str]) -> Steps | None:
 
 
 def asides(log: Log, aside: list[str]) -> tuple[Aside, ...]:
-    """The lines left out, by reason, in order of their first."""
+    """The lines left out, by reason."""
     found = []
     for reason in dict.fromkeys(why for why in aside if why):
         rows = [i for i, why in enumerate(aside) if why == reason]
@@ -108,7 +108,7 @@ def asides(log: Log, aside: list[str]) -> tuple[Aside, ...]:
 
 
 def median_of(column: Floats | None, aside: list[str]) -> float | None:
-    """The median of a column over ordinary lines that have it."""
+    """The median of a column over the ordinary lines that have a value."""
     if column is None:
         return None
     values = [float(v) for v, why in zip(column, aside, strict=True) if not why and math.isfinite(v)]

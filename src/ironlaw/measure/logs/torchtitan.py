@@ -1,9 +1,9 @@
-"""Logs of torchtitan: coloured, one line a log interval and rank, tokens per second and TFLOP/s per device.
+"""Logs of torchtitan: coloured, one line per log interval and rank, with tokens per second and TFLOP/s per device.
 
     [rank0]:[titan] 2026-05-18 16:04:46,338 - root - INFO - step: 14  loss:  3.24405  grad_norm:  0.8319  memory:  9.46GiB(64.99%)
     tps: 7,282  tflops: 0.52  mfu: 0.17%                                                          (one line)
 
-The line has no time of a step: it is measured from line to line by the logger's clock, in whole milliseconds.
+The line has no step time: it is measured from line to line by the clock of the logger, in whole milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TRAINING = re.compile(r"(local batch size|global batch size|sequence length) (\
 
 
 def read(text: Iterable[str], notes: Notes) -> Log:
-    """The log of torchtitan's lines."""
+    """Read the lines of a torchtitan log."""
     rows = Rows(notes)
     for whole_line in text:
         rank, line = ranked(whole_line)
@@ -53,7 +53,7 @@ def _step(step: int, line: str, rank: int | None, rows: Rows) -> None:
     rows.add(
         step,
         rank=rank,
-        aside="with a loss that is nan" if lost else "",
+        aside="loss is nan" if lost else "",
         clock=clock(line),
         tokens_per_second=tokens,
         tflops=number(fields.get("tflops")),
@@ -63,7 +63,7 @@ def _step(step: int, line: str, rank: int | None, rows: Rows) -> None:
     )
     claimed = number(fields.get("mfu"))
     if claimed is not None:
-        rows.notes.claims["mfu"] = claimed / 100.0  # the last one, when the run is warm
+        rows.notes.claims["mfu"] = claimed / 100.0  # the last value, after warm-up
 
 
 def _bytes(text: str) -> float | None:
@@ -75,7 +75,7 @@ def _said(line: str, notes: Notes) -> None:
     if found := _DEVICE.search(line):
         notes.device_name = notes.device_name or found[1][:200]
     elif found := _UNKNOWN.search(line):
-        notes.warn(f"torchtitan does not know {found[1][:100]!r} and takes the peak of {found[2][:20]} for the MFU it prints")
+        notes.warn(f"torchtitan does not know {found[1][:100]!r}: the MFU it prints divides by the peak of {found[2][:20]}")
     elif found := _PEAK.search(line):
         peak = number(found[1])
         if peak:
@@ -90,10 +90,10 @@ def _said(line: str, notes: Notes) -> None:
 
 
 def _arguments(text: str, notes: Notes) -> None:
-    """The model's arguments, those without a bracket in them."""
+    """Read the arguments of the model that contain no bracket."""
     for name, value in re.findall(r"\b(\w{1,60})=([^,()\[\]]+)", text):
         if name == "max_seq_len":
-            notes.argument("max_seq_len", value)  # of the model; the run's own length is the training line's
+            notes.argument("max_seq_len", value)  # of the model; the sequence length of the run is in the training line
         elif name in _MODEL:
             notes.argument(_MODEL[name], value)
         else:

@@ -1,7 +1,7 @@
 """``trainer_state.json`` of Hugging Face's Trainer.
 
-``log_history`` has losses by step and no times; the last entry of a run that ended has the seconds of the whole run, evaluation and
-checkpoints included. So there is one row, the mean over the run, and none where the run did not end.
+``log_history`` has losses by step but no times. The last entry of a finished run has the seconds of the whole run, including evaluation and
+checkpoints. So a finished run gives one row, the mean over the run, and an unfinished one gives none.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ MOST = 256 << 20
 
 
 def read_file(notes: Notes) -> Log:
-    """The log of the file's one JSON object."""
+    """Read the JSON object of the file."""
     with open_bytes(notes.path, MOST) as stream:
         data = stream.read(MOST + 1)
     try:
         state = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{notes.path}: not the JSON of a trainer_state.json: {str(error)[:120]}; was it cut?") from None
+        raise InputError(f"{notes.path}: not JSON: {str(error)[:120]}; was the trainer_state.json cut?") from None
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
-        raise InputError(f"{notes.path}: no list log_history in it; give the trainer_state.json of a checkpoint")
+        raise InputError(f"{notes.path}: no list log_history; give the trainer_state.json of a checkpoint")
     return _log(state, [h for h in history if isinstance(h, dict)], notes)
 
 
@@ -48,14 +48,14 @@ def _log(state: dict[str, Any], history: list[dict[str, Any]], notes: Notes) -> 
     loss = next((value for h in reversed(history) if (value := _finite(h.get("loss"))) is not None), None)
     end = next((h for h in reversed(history) if (_finite(h.get("train_runtime")) or 0.0) > 0), None)
     if end is None or not steps or not 1 <= steps < 2**53:
-        notes.warn("no train_runtime: the run did not end, and a trainer_state.json has no times before it does")
+        notes.warn("no train_runtime: the run did not end, and before that a trainer_state.json has no times")
         return rows.log(NAME)
     runtime = float(end["train_runtime"])
     notes.claims["run_seconds"] = runtime
     rate = _finite(end.get("train_samples_per_second"))
     if rate:
         notes.claims["samples_per_second"] = rate
-    notes.warn("one mean over the whole run, with evaluations, checkpoints and warm-up in it")
+    notes.warn("the step time is a mean over the whole run, including evaluations, checkpoints and warm-up")
     rows.add(int(steps), runtime / steps, loss=loss)
     log = rows.log(NAME)
     log.averaged[:] = int(steps)

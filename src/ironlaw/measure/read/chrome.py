@@ -1,4 +1,4 @@
-"""Kineto and Chrome traces: what ``torch.profiler`` exports, old spellings and new, into the columns of a Trace."""
+"""Read Kineto and Chrome traces, as exported by ``torch.profiler`` in old and new spelling."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ CATEGORIES = {  # folded to lower case: older traces capitalise them
 }
 TIME_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
 _FARTHEST = 2**62  # [ns]
-_DIGITS = {1: 0, 1_000: 3, 1_000_000: 6}  # decimals a time may have and be whole nanoseconds
-# What a file may make us keep; a trace of 16 GB, as profilers write them, stays below each.
-MOST_ROWS = 2**24  # events of the device, calls, operators and annotations in all
+_DIGITS = {1: 0, 1_000: 3, 1_000_000: 6}  # decimals of a time in whole nanoseconds
+# Limits of memory; real traces of 16 GB stay below each.
+MOST_ROWS = 2**24  # device events, calls, operators and annotations together
 MOST_TEXT = 256 << 20  # [B] of different names
 MOST_SHAPES = 64 << 20  # [B] of different shapes, as text
 MOST_DEVICES = 1024
@@ -46,7 +46,7 @@ _MARKS = ("ProfilerStep", "enumerate(DataLoader)")  # older traces file annotati
 
 
 class DeviceArguments(msgspec.Struct, gc=False):
-    """What is read of the arguments of a device event or a launch; spellings as profilers use them."""
+    """The arguments of a device event or a launch, in the spellings of profilers."""
 
     correlation: Any = None
     device: Any = None
@@ -67,7 +67,7 @@ class DeviceArguments(msgspec.Struct, gc=False):
 
 
 class OperatorArguments(msgspec.Struct, gc=False):
-    """What is read of the arguments of an operator."""
+    """The arguments of an operator."""
 
     external: Any = msgspec.field(default=None, name="External id")
     external_old: Any = msgspec.field(default=None, name="external id")
@@ -86,7 +86,7 @@ _SPAN_COLUMNS = 7
 
 
 def nanoseconds(text: bytes, unit: int = 1_000) -> int:
-    """The decimal number ``text``, in units of ``unit`` ns, as whole nanoseconds: read as text, rounded only below one nanosecond.
+    """Convert decimal ``text`` in units of ``unit`` ns to whole nanoseconds without floats.
 
     >>> nanoseconds(b"1623142623460111.042")
     1623142623460111042
@@ -103,7 +103,7 @@ def nanoseconds(text: bytes, unit: int = 1_000) -> int:
         value = int(whole + part.ljust(digits, b"0"))
     except ValueError:  # an exponent, or parts of a nanosecond
         exact = Decimal(text.decode("ascii"))
-        if exact.adjusted() > 20:  # its integer would have that many digits
+        if exact.adjusted() > 20:  # its integer would have as many digits
             raise
         value = int((exact * unit).to_integral_value())
     if not -_FARTHEST < value < _FARTHEST:
@@ -112,7 +112,7 @@ def nanoseconds(text: bytes, unit: int = 1_000) -> int:
 
 
 def read_chrome(path: str, unit: str = "us") -> list[Trace]:
-    """The processes profiled in a Chrome trace, one Trace for each device that ran something (or one where none did)."""
+    """Read a Chrome trace: one Trace for each device with events, or one if there are none."""
     with open_bytes(path) as stream:
         return _Reader(path, TIME_UNITS[unit]).read(EventStream(path, blocks(stream)))
 
@@ -124,13 +124,13 @@ class _Reader:
         self.shapes: dict[tuple[bytes, ...], int] = {}
         self.text = self.shape_text = 0  # bytes of them
         self.device, self.launches, self.operators, self.marks = array("q"), array("q"), array("q"), array("q")
-        self.numbers: dict[Any, int] = {}  # threads and processes that have names instead of numbers
+        self.numbers: dict[Any, int] = {}  # of threads and processes that have names
         self.kinds: dict[str | None, int | None] = {None: None}
-        self.messages: dict[int, Message] = {}  # of device events that say something of a collective, by row
+        self.messages: dict[int, Message] = {}  # by row of device events
         self.asked: dict[int, Message] = {}  # of record_param_comms, by external id
         self.ranks: dict[bytes, tuple[int, ...]] = {}
         self.left_out: Counter[str] = Counter()
-        self.lost = 0  # of the left out, those of the device
+        self.lost = 0  # device events among those left out
 
     def read(self, stream: EventStream) -> list[Trace]:
         kinds = self.kinds
@@ -169,10 +169,10 @@ class _Reader:
             start = nanoseconds(bytes(event.ts), self.unit)
             length = nanoseconds(bytes(event.dur), self.unit) if len(event.dur) else 0
         except (ValueError, ArithmeticError):
-            self._lose(kind, "a time that is no number")
+            self._lose(kind, "the time is not a number")
             return
         if length < 0:
-            self._lose(kind, "a negative duration")
+            self._lose(kind, "the duration is negative")
             return
         name = self.names.get(event.name)
         if name is None:
@@ -221,13 +221,13 @@ class _Reader:
         if found is None:
             self.shape_text += sum(map(len, key))
             if self.shape_text > MOST_SHAPES:
-                self.left_out["the shapes of its operator, as there are too many different ones (the event itself is kept)"] += 1
+                self.left_out["too many different shapes of operators (only the shapes are left out)"] += 1
                 return NONE
             found = self.shapes[key] = len(self.shapes)
         return found
 
     def _number(self, value: Any) -> int:
-        """An identifier as an integer: its own value, that of its digits, or a number given to its text."""
+        """An identifier as an integer: its value, its digits, or a new number for its text."""
         if type(value) is int:
             return value if -_FARTHEST < value < _FARTHEST else NONE
         if type(value) is not str:
@@ -250,7 +250,7 @@ class _Reader:
         try:
             return decoder.decode(as_json(bytes(raw)))
         except REFUSED:
-            self.left_out["the arguments of an event, which cannot be read (the event itself is kept)"] += 1
+            self.left_out["its arguments cannot be read (only the arguments are left out)"] += 1
             return None
 
     def _message(self, a: DeviceArguments, said_by: str) -> Message:
@@ -282,7 +282,7 @@ class _Reader:
         info = info if isinstance(info, dict) else {}
         process = columns.pop()
         events = DeviceEvents(*columns, *[_launch_rows(columns[0], columns[6], launches)])
-        # single values only: tools that call the profiler add whole environments, which nobody wants passed on
+        # single values only: some tools add whole environments, which may be private
         said = {k: v for k, v in header.items() if isinstance(v, (str, int, float))}
         found = []
         for device, mine in self._places(process, events.device):
@@ -310,7 +310,7 @@ class _Reader:
         return found
 
     def _by_row(self, order: Column) -> dict[int, Message]:
-        """The messages by row of the sorted events."""
+        """The messages by row in the sorted events."""
         if not self.messages:
             return {}
         row = np.empty(len(order), np.int64)
@@ -318,7 +318,7 @@ class _Reader:
         return dict(sorted((int(row[old]), message) for old, message in self.messages.items()))
 
     def _places(self, process: Column, device: Column) -> list[tuple[int, Column | None]]:
-        """Each device of each process, and its rows in order; None for all of them."""
+        """Each device of each process with its rows in order; None stands for all rows."""
         if not len(device):
             return [(NONE, None)]
         order = np.lexsort((device, process))
@@ -332,7 +332,7 @@ class _Reader:
 
 
 def _sorted(flat: array[int], count: int) -> tuple[list[Column], Column]:
-    """The columns of a table of rows, sorted by the first; and the order. The rows themselves are given up."""
+    """The columns of a table, sorted by the first, and the order. Empties ``flat``."""
     values = (np.frombuffer(flat, dtype=np.int64) if len(flat) else np.empty(0, np.int64)).reshape(-1, count)
     order = np.argsort(values[:, 0], kind="stable")
     columns = [values[:, i][order] for i in range(count)]
@@ -342,16 +342,16 @@ def _sorted(flat: array[int], count: int) -> tuple[list[Column], Column]:
 
 
 def _among(messages: dict[int, Message], mine: Column) -> dict[int, Message]:
-    """The messages of these rows, by place among them."""
+    """The messages of these rows, by position among them."""
     rows = np.fromiter(messages, np.int64, len(messages))
     at = np.minimum(np.searchsorted(mine, rows), len(mine) - 1)
     return {int(i): messages[int(row)] for i, row, here in zip(at, rows, mine[at] == rows, strict=True) if here}
 
 
 def _launch_rows(start: Column, correlation: Column, launches: Spans) -> Column:
-    """For each device event the call that launched it: the last one of its correlation that began before it, or the first there is.
+    """For each device event, the call that launched it: the last call with its correlation that began before it, else the first one.
 
-    A correlation comes again where a trace was repeated or several processes were merged, so the time decides.
+    A correlation may occur several times, in repeated traces or merged processes, so the time decides.
     """
     known = np.flatnonzero(launches.correlation >= 0)
     found = np.full(len(start), NONE, np.int64)
@@ -363,7 +363,7 @@ def _launch_rows(start: Column, correlation: Column, launches: Spans) -> Column:
     one = (high > low) & (correlation >= 0)
     found[one] = order[low[one]]
     several = np.flatnonzero(one & (high - low > 1))
-    # places in the order of (correlation, time) as one integer each: where a correlation begins, and how many calls had begun by then
+    # (correlation, time) as one integer: the start of the correlation, and the number of calls that had begun by then
     times = np.sort(launches.start[order])
     span = len(times) + 1
     begins = np.searchsorted(keys, keys, "left")
@@ -388,7 +388,7 @@ def _list(text: bytes) -> list[Any]:
 
 
 def _ranks(text: bytes) -> tuple[int, ...]:
-    """Ranks in a list, or in the text of one."""
+    """Ranks in a list, or in a list written as text."""
     return tuple(int(r) for r in text.strip(b'"[] ').replace(b",", b" ").split() if r.removeprefix(b"-").isdigit() and len(r) < 12)
 
 
@@ -409,8 +409,3 @@ def _device(header: dict[str, Any], device: int) -> dict[str, object]:
 def _device_name(header: dict[str, Any], device: int) -> str:
     found = _device(header, device).get("device")
     return str(found.get("name", "")) if isinstance(found, dict) else ""
-
-
-def no_device(path: str) -> InputError:
-    """The error for a trace in which no device ran anything."""
-    return InputError(f"{path}: no kernel, copy or memset in it; profile with ProfilerActivity.CUDA (or your device's) switched on")

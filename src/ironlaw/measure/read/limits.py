@@ -1,7 +1,8 @@
-"""How much a file that nobody vouches for may cost to read, and the one way to open it.
+"""Open untrusted files within limits of size and time.
 
-Traces, logs and snapshots come from other people's machines. They are opened here: a plain file or a compressed one, told apart by
-its first bytes, streamed, with a limit on what it may unpack to. Whatever is wrong with a file is an InputError of one line.
+Traces, logs and snapshots come from other machines. Every file is opened here: plain or compressed, recognised by its first bytes,
+streamed, with a limit on its unpacked size. Every fault of a file is an InputError of one line. The readers of gzip and zstd are written
+by hand, because those of the standard library have no limit on the unpacked size.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from typing import Any, BinaryIO
 from ironlaw.errors import InputError
 
 GIB = 1 << 30
-UNPACKED = 16 * GIB  # a trace of 1 GB is large; what needs more than this is cut before it is sent to anyone
-RATIO = 300  # JSON of a trace packs 10 to 30 times; deflate reaches 1032 on zeros
-RATIO_FROM = 64 << 20  # short files of blanks may pack well and harm nobody
+UNPACKED = 16 * GIB  # a trace of 1 GB is large
+RATIO = 300  # traces are packed 10 to 30 times, zeros up to 1032 times
+RATIO_FROM = 64 << 20  # a small file may have any ratio
 CHUNK = 1 << 18
-PIECE = 1 << 15  # fed at a time: what is left of it is copied once a member, and a hostile file has a member every 20 bytes
+PIECE = 1 << 15  # fed at a time: its rest is copied once per member, and a hostile file has a member every 20 bytes
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")  # what editors and PowerShell put before text
-# not read: gzip is what the tools write
+BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")  # byte order marks of editors and PowerShell
+# formats that are not read; tools write gzip
 PACKED = {b"PK\x03\x04": "a zip archive", b"\xfd7zXZ\0": "packed by xz", b"BZh91AY&SY": "packed by bzip2"}
 
 
 def open_bytes(path: str | Path, most: int = UNPACKED) -> BinaryIO:
-    """``path`` as a stream of bytes, unpacked if its first bytes say gzip (of any number of members) or zstd.
+    """Open ``path`` as a stream of bytes, unpacked if it is gzip (with any number of members) or zstd.
 
-    ``most`` is what it may unpack to, in bytes. Reading the stream raises InputError where the file is truncated, corrupt or a bomb.
+    ``most`` limits the unpacked bytes. Reading raises InputError if the file is truncated, corrupt or a zip bomb.
     """
     file = _regular(path)
     try:
@@ -42,12 +43,12 @@ def open_bytes(path: str | Path, most: int = UNPACKED) -> BinaryIO:
         if size == 0:
             raise InputError(f"{path}: the file is empty; was it still being written?")
         if size > most:
-            raise InputError(f"{path}: {size} bytes, and at most {most} are read; cut the file first")
+            raise InputError(f"{path}: {size} bytes, and at most {most} are read; cut the file")
         magic = file.peek(4)[:4]
         if magic[:3] == BOM:
             file.read(3)
         if magic[:2] in UTF16:
-            raise InputError(f"{path}: text in UTF-16, as PowerShell's > writes it: save it as UTF-8")
+            raise InputError(f"{path}: text in UTF-16, the encoding of > in PowerShell: save it as UTF-8")
         if magic[:2] == GZIP:
             return io.BufferedReader(_Unpacked(file, path, most, "gzip", _Gzip), CHUNK)
         if magic == ZSTD:
@@ -61,7 +62,7 @@ def open_bytes(path: str | Path, most: int = UNPACKED) -> BinaryIO:
 
 
 def blocks(stream: BinaryIO, size: int = 1 << 20) -> Iterator[bytes]:
-    """What is left of ``stream`` in blocks of ``size`` bytes, the last one shorter.
+    """Read the rest of ``stream`` in blocks of ``size`` bytes; the last one may be shorter.
 
     >>> list(blocks(io.BytesIO(b"abcde"), 2))
     [b'ab', b'cd', b'e']
@@ -71,13 +72,13 @@ def blocks(stream: BinaryIO, size: int = 1 << 20) -> Iterator[bytes]:
 
 
 def head(path: str | Path, size: int = 1 << 16) -> bytes:
-    """The first ``size`` bytes of ``path``, unpacked: what a file is recognised by."""
+    """The first ``size`` bytes of ``path``, unpacked."""
     with open_bytes(path) as stream:
         return stream.read(size)
 
 
 def printable(text: object, most: int | None = 300) -> str:
-    """The first ``most`` characters (None: all) of a text from a file, without what would move a terminal's cursor.
+    """The first ``most`` characters (None: all) of a text, with control characters replaced.
 
     >>> printable("a\\x1b[31mb")
     'a?[31mb'
@@ -86,27 +87,27 @@ def printable(text: object, most: int | None = 300) -> str:
 
 
 class Deadline:
-    """A limit of wall time for one file: ``check`` raises InputError once it has passed."""
+    """A time limit for one file: ``check`` raises InputError after it."""
 
     def __init__(self, path: str | Path, seconds: float) -> None:
         self.path, self.seconds, self.end = path, seconds, time.monotonic() + seconds
 
     @property
     def passed(self) -> bool:
-        """Whether the time is up."""
+        """Whether the time limit is over."""
         return time.monotonic() > self.end
 
     def check(self) -> None:
-        """Raise if the time is up."""
+        """Raise InputError if the time limit is over."""
         if self.passed:
             raise InputError(f"{self.path}: not read within {self.seconds:g} s; cut the file to fewer steps")
 
 
 def _regular(path: str | Path) -> io.BufferedReader:
-    """``path`` opened, if it is a regular file. It is asked after it is opened, so nothing can be swapped in between."""
+    """Open ``path`` if it is a regular file. The check follows the opening, so the file cannot be swapped in between."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
-        number = os.open(path, flags)  # without blocking: a FIFO nobody writes to would never open
+        number = os.open(path, flags)  # non-blocking: a FIFO without a writer would never open
     except ValueError as error:  # a NUL in the name
         raise InputError(f"{str(path)!r}: not the name of a file: {error}") from error
     except OSError as error:
@@ -118,7 +119,7 @@ def _regular(path: str | Path) -> io.BufferedReader:
         os.close(number)
         kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"))
         kind = next((name for test, name in kinds if test(mode)), "device")
-        raise InputError(f"{path}: a {kind}, not a file; save what it gives to a file first")
+        raise InputError(f"{path}: a {kind}, not a file; save its output to a file")
     return io.BufferedReader(io.FileIO(number, "rb"), CHUNK)
 
 
@@ -131,7 +132,7 @@ class _Gzip:
         self._inner = zlib.decompressobj(wbits=31)
 
     def feed(self, data: bytes, most: int) -> tuple[bytes, bytes]:
-        """Up to ``most`` bytes out of ``data``, and what of ``data`` is still to be fed."""
+        """Unpack up to ``most`` bytes of ``data``; return them and the unread rest of ``data``."""
         out = self._inner.decompress(data, most)
         return out, self._inner.unused_data if self._inner.eof else self._inner.unconsumed_tail
 
@@ -141,19 +142,19 @@ class _Gzip:
 
     @property
     def held(self) -> bool:
-        """Whether more may come out with nothing fed; asked only when nothing is left to feed."""
+        """Whether more output may come without input; used only when there is no input left."""
         return False
 
 
 def _zstd(path: str | Path) -> type[Any]:
-    """A frame of zstd with the face of ``_Gzip``, from the standard library (3.14) or its backport."""
+    """A class for zstd frames with the interface of ``_Gzip``, from the standard library (3.14) or its backport."""
     for name in ("compression.zstd", "backports.zstd"):
         try:
             module = import_module(name)
         except ImportError:
             continue
         return _zstd_of(module)
-    raise InputError(f"{path}: zstd, which this Python does not unpack; run `zstd -d` on it, or install backports.zstd")
+    raise InputError(f"{path}: this Python cannot unpack zstd; run `zstd -d` on the file, or install backports.zstd")
 
 
 def _zstd_of(module: Any) -> type[Any]:
@@ -179,7 +180,7 @@ def _zstd_of(module: Any) -> type[Any]:
 
 
 class _Unpacked(io.RawIOBase):
-    """What a compressed file holds, member after member, counted on both sides."""
+    """The unpacked bytes of a compressed file, member by member; counts input and output."""
 
     def __init__(self, file: io.BufferedReader, path: str | Path, most: int, form: str, member: type[Any]) -> None:
         self._file, self._path, self._most, self._form, self._member = file, path, most, form, member
@@ -205,13 +206,15 @@ class _Unpacked(io.RawIOBase):
                 return len(out)
 
     def _more(self) -> bool:
-        """Read on; False at the end of the file, which is right only between members."""
+        """Read more input; False at the end of the file, which may come only between members."""
         self._left = self._file.read(PIECE)
         self._taken += len(self._left)
         if self._left:
             return True
         if not self._now.ended:
-            raise InputError(f"{self._path}: {self._form} data stops at byte {self._taken}, before its end: truncated; copy the file again")
+            raise InputError(
+                f"{self._path}: {self._form} data stops at byte {self._taken}, before the end: the file is truncated; copy it again"
+            )
         return False
 
     def _unpack(self, most: int) -> bytes:
@@ -231,9 +234,7 @@ class _Unpacked(io.RawIOBase):
 
     def _count(self) -> None:
         if self._given > self._most:
-            raise InputError(f"{self._path}: unpacks to more than {self._most} bytes; cut the file first")
+            raise InputError(f"{self._path}: unpacks to more than {self._most} bytes; cut the file")
         used = max(1, self._taken - len(self._left))
         if self._given > RATIO_FROM and self._given > RATIO * used:
-            raise InputError(
-                f"{self._path}: {used} bytes unpack to {self._given} and more, over {RATIO} times: taken for a zip bomb and not read"
-            )
+            raise InputError(f"{self._path}: {used} bytes unpack to {self._given} and more, over {RATIO} times: refused as a zip bomb")

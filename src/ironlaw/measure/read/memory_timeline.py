@@ -1,8 +1,8 @@
-"""The memory timeline of torch's profiler: bytes of tensors by what they are for, over time.
+"""Read the memory timeline of torch's profiler: bytes of tensors by category over time.
 
-``profile.export_memory_timeline`` writes two forms, JSON or gzipped: the raw one, a list of [time in ns, action, bytes, category], and the
-plotted one, [times in us, bytes by category at each]. Categories stand in the order of torch's ``_memory_profiler.py``. Bytes are
-signed: what is destroyed is negative, and a new version of a tensor takes its bytes from the old version's category.
+``profile.export_memory_timeline`` writes JSON, plain or gzipped, in two forms: raw, a list of [time in ns, action, bytes, category], and
+plotted, [times in us, bytes by category at each time]. Categories are in the order of torch's ``_memory_profiler.py``. Bytes are signed:
+freed bytes are negative, and a new version of a tensor takes its bytes from the category of the old version.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from ironlaw.measure.events import Column
 from ironlaw.measure.read.limits import open_bytes
 
 CATEGORIES = ("parameter", "optimizer state", "input", "temporary", "activation", "gradient", "autograd detail", "unknown")
-MOST = 128 << 20  # bytes of JSON; its lists take up to 24 times that
+MOST = 128 << 20  # bytes of JSON; in memory they take up to 24 times as much
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A timeline's peak, and what it was made of."""
+    """The peak of a timeline, by category."""
 
     path: str
     form: str  # "raw" or "plotted"
     entries: int
     peak: int  # [B] of all categories at one time
-    peak_time: int | None  # [ns] on the file's clock; None where the peak is older than the timeline
+    peak_time: int | None  # [ns] on the clock of the file; None if the peak is before the timeline
     at_peak: dict[str, int]  # [B] by category
-    peaks: dict[str, int]  # [B] the highest of each category, not at one time
+    peaks: dict[str, int]  # [B] highest level of each category, at different times
     end: dict[str, int]  # [B] left after the last entry
 
     def data(self) -> dict[str, Any]:
-        """Plain types for JSON."""
+        """Plain data for JSON."""
         return {f"{name}_ns" if name == "peak_time" else name: value for name, value in asdict(self).items()}
 
 
 def recognise(head: bytes) -> bool:
-    """Whether a file that begins so may be a timeline: a list of lists of numbers."""
+    """Whether a file with this beginning may be a timeline: a list of lists of numbers."""
     text = head[:200].replace(b" ", b"").replace(b"\n", b"")
     return text.startswith(b"[[") and not text.strip(b"[]0123456789,-")
 
 
 def read_timeline(path: str | Path) -> Timeline:
-    """The timeline in ``path``, of either form, gzipped or not."""
+    """Read the timeline in ``path``, in either form."""
     form, times, levels = read_levels(path)
     totals = levels.sum(axis=1)
     top = int(totals.argmax())
@@ -68,15 +68,15 @@ def read_timeline(path: str | Path) -> Timeline:
 
 
 def read_levels(path: str | Path) -> tuple[str, Column, Column]:
-    """Form, times in ns (negative: older than the timeline) and bytes by category after every entry."""
+    """Read form, times in ns (negative: before the timeline) and bytes by category after every entry."""
     with open_bytes(path) as stream:
         text = stream.read(MOST + 1)
     if len(text) > MOST:
-        raise InputError(f"{path}: JSON of more than {MOST} bytes; record fewer steps")
+        raise InputError(f"{path}: more than {MOST} bytes of JSON; record fewer steps")
     try:
         rows = json.loads(text)
     except RecursionError:
-        raise InputError(f"{path}: JSON nested too deep for a memory timeline; export it again") from None
+        raise InputError(f"{path}: JSON nested too deeply for a memory timeline; export it again") from None
     except ValueError as error:
         raise InputError(f"{path}: not JSON: {error}; export the timeline again") from None
     if isinstance(rows, list) and len(rows) == 2 and all(isinstance(part, list) for part in rows) and _nested(rows[1]):
@@ -89,9 +89,9 @@ def _nested(part: list[Any]) -> bool:
 
 
 def _numbers(path: str | Path, rows: Any, width: int, what: str) -> Column:
-    """``rows`` as int64, if each is a list of ``width`` whole numbers."""
+    """``rows`` as int64; InputError unless each is a list of ``width`` whole numbers."""
     if not isinstance(rows, list) or not rows:
-        raise InputError(f"{path}: not a memory timeline: no list of {what}; give what export_memory_timeline wrote")
+        raise InputError(f"{path}: not a memory timeline: no list of {what}; give a file from export_memory_timeline")
     for i, row in enumerate(rows):
         if type(row) is not list or len(row) != width or any(type(x) is not int or abs(x) >> 62 for x in row):
             raise InputError(f"{path}: entry {i} of the memory timeline is {row!r:.60}, not {what}; export it again")
@@ -124,6 +124,6 @@ def _plotted(path: str | Path, times: list[Any], sizes: list[Any]) -> tuple[Colu
 
 
 def _sums_fit(path: str | Path, sizes: Column) -> None:
-    """Refuse sizes whose sums could pass int64; the sum in float is exact enough to tell."""
+    """Refuse sizes whose sums could overflow int64; the sum in float is exact enough to decide."""
     if float(np.sum(np.abs(sizes), dtype=np.float64, axis=-1).max() if sizes.ndim > 1 else np.abs(sizes).sum(dtype=np.float64)) > 2.0**62:
         raise InputError(f"{path}: bytes of the memory timeline are out of range; export it again")

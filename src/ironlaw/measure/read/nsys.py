@@ -1,11 +1,11 @@
-"""Nsight Systems: the SQLite file that ``nsys export --type sqlite`` writes, as one Trace a device and process.
+"""Read the SQLite export of Nsight Systems (``nsys export --type sqlite``), one Trace for each device and process.
 
-Built from NVIDIA's schema reference for the export and from what public scripts query. No file of a real run stood behind it: none
-is published as text under a licence, so tests make their own by the documented schema. The schema changes between versions: columns are
-looked up, and what is missing is said in the trace's warnings.
+Built from NVIDIA's reference of the schema and from the queries of public scripts. No real file was available, because none is published
+under a licence; tests make files by the documented schema. The schema changes between versions, so columns are looked up by name, and
+missing ones become warnings.
 
-Times are whole nanoseconds since the session began. A process is the high bits of a globalTid. A graph launch recorded whole is one event;
-recorded by node, its kernels are events of their own.
+Times are whole nanoseconds since the session began. The high bits of a globalTid are the process. A CUDA graph recorded whole is one event;
+recorded by node, each of its kernels is an event.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PREFIX = "CUPTI_ACTIVITY_KIND_"
 KERNELS, GRAPHS, CALLS, RANGES = PREFIX + "KERNEL", PREFIX + "GRAPH_TRACE", PREFIX + "RUNTIME", "NVTX_EVENTS"
 TRACES = 1024  # devices and processes of one file
 THREAD = (1 << 24) - 1  # the low bits of a globalTid
-RANGE_TYPES = (59, 60, 70, 71)  # push-pop and start-end, of the process and imported; others are marks and names
+RANGE_TYPES = (59, 60, 70, 71)  # push-pop and start-end ranges, own and imported; other types are marks and names
 COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 GPU = ("chipName", "totalMemory", "memoryBandwidth", "smCount", "clockRate", "coreClockRate", "computeMajor", "computeMinor")
 
@@ -41,23 +41,23 @@ _SIZES = re.compile(r"sizes = (\[[\[\]\d, -]*\])")
 
 
 def recognise(head: bytes) -> bool:
-    """Whether a file that begins so may be an export: SQLite, with the tables' names on its first page if its list of tables fits there."""
+    """Whether a file with this beginning may be an export: SQLite, with the expected tables if the first page lists them all."""
     if not head.startswith(MAGIC) or len(head) < 101:
         return False
     page = int.from_bytes(head[16:18], "big")
-    if head[100] != 0x0D or len(head) < (1 << 16 if page == 1 else page):  # 0x0D: the list is this page alone
+    if head[100] != 0x0D or len(head) < (1 << 16 if page == 1 else page):  # 0x0D: the first page has the whole list
         return True
     return any(name in head for name in (PREFIX.encode(), b"NVTX_EVENTS", b"TARGET_INFO_"))
 
 
 def read_nsys(path: str | Path) -> list[Trace]:
-    """Every device of every process in the export at ``path``, ordered by process and device."""
+    """Read every device of every process in the export at ``path``, ordered by process and device."""
     with Database(path) as database:
         return _Export(database).traces()
 
 
 class Names:
-    """Texts, each once."""
+    """Numbers for texts, each text once."""
 
     def __init__(self) -> None:
         self.index: dict[str, int] = {}
@@ -72,7 +72,7 @@ class Names:
 
 
 class _Export:
-    """Reads the tables once, then cuts them by process and device."""
+    """Read the tables once, then split them by process and device."""
 
     def __init__(self, database: Database) -> None:
         self.database, self.path = database, database.path
@@ -112,15 +112,13 @@ class _Export:
             return
         known = [name for name in self.database.tables if name.startswith(PREFIX) or name in (RANGES, "StringIds")]
         if not known:
-            raise InputError(f"{self.path}: an SQLite database, and not an export of Nsight Systems: it has no table {KERNELS}")
-        raise InputError(
-            f"{self.path}: the export has no table {KERNELS}, so no kernel was recorded; profile with --trace=cuda,nvtx and export again"
-        )
+            raise InputError(f"{self.path}: an SQLite database, but not an export of Nsight Systems: no table {KERNELS}")
+        raise InputError(f"{self.path}: no kernel was recorded (no table {KERNELS}); profile with --trace=cuda,nvtx and export again")
 
     # tables
 
     def _table(self, table: str, wanted: tuple[str, ...], needed: tuple[str, ...] = ("start", "end")) -> Columns:
-        """Columns of a table, NONE where it has none of that name; rows that end before they start are left out."""
+        """Columns of a table, filled with NONE if missing; rows that end before they start are left out."""
         have = self.database.columns(table)
         if not have:
             return {name: np.empty(0, np.int64) for name in wanted}
@@ -157,7 +155,7 @@ class _Export:
             self.warnings.append(f"{table} has no column {', '.join(names)}{self._version()}")
 
     def _events(self) -> Columns:
-        """All device events, with the kind and the number that names them."""
+        """All device events, with their kind and the number of their name."""
         tables = (
             (KERNELS, KERNEL, (*_EVENT, *_NAMES, "graphNodeId")),
             (GRAPHS, KERNEL, (*_EVENT, "graphId")),
@@ -167,7 +165,7 @@ class _Export:
         parts = [self._part(*one) for one in tables]
         events = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if not len(events["start"]):
-            raise InputError(f"{self.path}: the export has no device events; was the GPU used while it was profiled?")
+            raise InputError(f"{self.path}: no device events; was the GPU used while profiling?")
         events["deviceId"] = np.where(events["deviceId"] == NONE, 0, events["deviceId"])
         return events
 
@@ -179,9 +177,11 @@ class _Export:
         if table == KERNELS and count and not any(n in self.database.columns(table) for n in _NAMES):
             raise InputError(f"{self.path}: {table} has none of the columns {', '.join(_NAMES)}{self._version()}")
         if table == GRAPHS and count:
-            self.warnings.append(f"{count} CUDA graphs are recorded whole, without their kernels; --cuda-graph-trace=node shows them")
+            self.warnings.append(
+                f"{count} CUDA graphs are recorded without their kernels; profile with --cuda-graph-trace=node to see them"
+            )
         naming = found.get("graphId", found.get("copyKind", none))
-        for name in _NAMES if table == KERNELS else ():  # a name that is NULL in one column may stand in the next
+        for name in _NAMES if table == KERNELS else ():  # a name that is NULL in one column may be in the next
             naming = np.where(naming == NONE, found[name], naming)
         return {name: found[name] for name in _EVENT} | {
             "size": found.get("bytes", none),
@@ -192,9 +192,9 @@ class _Export:
         }
 
     def _host(self) -> tuple[Columns, Columns, list[str | None], list[str | None]]:
-        """API calls; NVTX ranges with their own texts and payloads."""
+        """API calls; NVTX ranges with their texts and payloads."""
         if not self.database.columns(CALLS):
-            self.warnings.append(f"no table {CALLS}: no event can be linked to its launch")
+            self.warnings.append(f"no table {CALLS}: events cannot be linked to their launch")
         calls = self._table(CALLS, ("start", "end", "globalTid", "correlationId", "nameId"))
         wanted = ("start", "end", "eventType", "globalTid", "textId", "domainId", "jsonTextId")
         if not self.database.columns(RANGES):
@@ -219,13 +219,13 @@ class _Export:
         return calls, ranges, [texts[i] for i in keep.tolist()], [payloads[i] for i in keep.tolist()]
 
     def _strings(self, events: Columns, calls: Columns, ranges: Columns) -> None:
-        """The texts of StringIds that something names; the others are not kept."""
+        """Read the texts of StringIds that are used."""
         kernels = (events["kind"] == KERNEL) & (events["graph"] == 0)
         named = (events["naming"][kernels], calls["nameId"], ranges["textId"], ranges["jsonTextId"])
         wanted = set(np.unique(np.concatenate(named)).tolist())
         if not {"id", "value"} <= set(self.database.columns("StringIds")):
             if wanted - {NONE}:
-                self.warnings.append("StringIds is missing: kernels and calls have numbers for names")
+                self.warnings.append("StringIds is missing: kernels and calls have numbers instead of names")
             return
         same: dict[str, str] = {}
         for rows in self.database.chunks("StringIds", ("id", "value")):
@@ -244,7 +244,7 @@ class _Export:
     # columns
 
     def _name_events(self, events: Columns) -> None:
-        """Replace what names an event by an index into the names."""
+        """Replace the naming column of events by an index into the names."""
         naming, kind, graph = events.pop("naming"), events["kind"], events["graph"]
         name = np.empty(len(kind), np.int64)
         for rows, text in (
@@ -258,7 +258,7 @@ class _Export:
         events["name"] = name
 
     def _marks(self, ranges: Columns, labels: list[str]) -> tuple[Columns, Columns]:
-        """Annotations and torch's operators, told apart by name."""
+        """Separate torch's operators from annotations, by name."""
         found = [_OPERATOR.match(label) for label in labels]
         operator = np.fromiter((m is not None for m in found), np.bool_, len(found))
         ranges["name"] = self.names.column(m.group(1) if m else label for m, label in zip(found, labels, strict=True))
@@ -311,7 +311,7 @@ class _Export:
         )
 
     def _spans(self, columns: Columns, process: int) -> Spans:
-        """The rows of one process; of all where either table does not say whose they are."""
+        """The rows of one process, and rows without a process."""
         known = columns["globalTid"] != NONE
         mine = ~known | (process == NONE) | (columns["globalTid"] & ~THREAD == process & ~THREAD)
         rows = np.flatnonzero(mine)
@@ -323,7 +323,7 @@ class _Export:
         return Spans(columns["start"][rows], columns["end"][rows], columns["name"][rows], thread, correlation, none, shapes)
 
     def _payloads(self, ranges: Columns, labels: list[str], payloads: list[str | None]) -> list[tuple[int, Span]]:
-        """NCCL's ranges with a payload, each with its globalTid."""
+        """The NCCL ranges with a payload, each with its globalTid."""
         found = []
         numbers = ranges["jsonTextId"].tolist()
         for i, label in enumerate(labels):
@@ -339,7 +339,7 @@ class _Export:
         is_nccl = np.fromiter(("nccl" in name.lower() for name in self.names.index), np.bool_, len(self.names.index))
         messages, alone = payload_messages(spans, events, launches, is_nccl[events.name])
         if alone:
-            self.warnings.append(f"{alone} NCCL ranges with a size have no kernel of their own (grouped calls): their kernels have no size")
+            self.warnings.append(f"{alone} NCCL ranges with a size belong to grouped calls: their kernels have no size")
         return messages
 
     def _base(self) -> int:
@@ -350,7 +350,7 @@ class _Export:
         return int(values["utcEpochNs"][0]) if len(values["utcEpochNs"]) else 0
 
     def _properties(self, process: int, device: int) -> dict[str, object]:
-        """What the file says of the GPU, the process and itself."""
+        """Properties of the GPU, the process and the file."""
         said: dict[str, object] = {"schema": printable(self.schema, 40)} if self.schema else {}
         if process != NONE:
             said["pid"] = process >> 24 & THREAD
@@ -373,7 +373,7 @@ class _Export:
 
 
 def link(correlation: Column, launches: Column) -> Column:
-    """For every event the first row of ``launches`` with its correlation, NONE where there is none.
+    """For every event, the first row of ``launches`` with its correlation, else NONE.
 
     >>> link(np.array([7, 5, -1]), np.array([5, 7, 7])).tolist()
     [1, 0, -1]
@@ -387,7 +387,7 @@ def link(correlation: Column, launches: Column) -> Column:
 
 
 def _with(trace: Trace, names: tuple[str, ...], shapes: tuple[Shape, ...], warnings: tuple[str, ...]) -> Trace:
-    """``trace`` with what all traces of a file share."""
+    """Add to ``trace`` what all traces of a file share."""
     from dataclasses import replace
 
     return replace(trace, names=names, shapes=shapes, warnings=warnings)

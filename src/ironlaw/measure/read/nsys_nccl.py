@@ -1,8 +1,8 @@
-"""What NCCL says of its calls through NVTX: bytes and communicators, carried to the kernels its calls launched.
+"""Read bytes and communicators of NCCL calls from NVTX payloads, and give them to the kernels the calls launched.
 
-NCCL annotates each call with a payload; an export made with ``--include-blobs=true`` holds it as JSON beside the range. Names of the
-entries and the meaning of the size are NCCL's own: bytes this rank sends for an all-gather, receives for a reduce-scatter, exchanges with
-one peer for an all-to-all, and of the whole buffer otherwise.
+NCCL annotates each call with a payload; an export with ``--include-blobs=true`` has it as JSON beside the range. NCCL defines the size:
+bytes that this rank sends in an all-gather, receives in a reduce-scatter, exchanges with one peer in an all-to-all, and of the whole
+buffer in other calls.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ironlaw.measure.events import NONE, DeviceEvents, Message, Spans
 
 SIZE, COMMUNICATOR, RANKS = "Message size [bytes]", "NCCL communicator ID", "No. of ranks"
 SAID_BY = "NVTX payload of NCCL"
-LIMIT = 1 << 50  # bytes of a message that can be true
+LIMIT = 1 << 50  # bytes; a larger message is an error
 
 Mask = NDArray[np.bool_]
 Span = tuple[int, int, int, str, str]  # start, end, thread, name, payload
 
 
 def payload_messages(spans: list[Span], events: DeviceEvents, launches: Spans, is_nccl: Mask) -> tuple[dict[int, Message], int]:
-    """Messages by row of ``events`` for the kernels of NCCL launched inside a range with a size; and how many such ranges have none.
+    """Messages by row of ``events`` for NCCL kernels launched inside a range with a size; and the number of such ranges without one kernel.
 
-    Elements are bytes, because a payload says no type: ``dtype`` is Byte.
+    Elements are bytes, because a payload has no type: ``dtype`` is Byte.
     """
     parsed = [(start, end, thread, name, _payload(text)) for start, end, thread, name, text in spans]
     ranks = {p[COMMUNICATOR]: p[RANKS] for *_, p in parsed if COMMUNICATOR in p and p.get(RANKS, 0) > 0}
@@ -52,7 +52,7 @@ def payload_messages(spans: list[Span], events: DeviceEvents, launches: Spans, i
 
 
 def _payload(text: str) -> dict[str, int]:
-    """The whole numbers of a payload; empty where it is none."""
+    """The whole numbers in a payload; empty if it is not JSON."""
     try:
         found = json.loads(text) if len(text) < 4096 else None
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""Pickles of plain data, read without the means to run anything.
+"""Read pickles of plain data without executing anything.
 
-A pickle is a program. The standard reader looks up names and calls them; this one has nothing to look up with: it is a stack on which
-only lists, dicts with text keys, tuples, text and numbers can be put. An operation that would import, call or restore an object is
-refused by name, as is every operation that plain data never needs. Each step is charged for the memory it takes, so a small
-file cannot grow into a large object, and no object is hashed or compared but text.
+A pickle is a program, and the standard library runs it: it looks up names and calls them. This reader, written by hand for that reason, has
+only a stack for lists, dicts with text keys, tuples, text and numbers. An operation that would import, call or restore an object is refused
+by name, as is every operation that plain data never needs. Each step is charged for its memory, so a small file cannot become a large
+object. Only text is hashed or compared.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ironlaw.errors import InputError
 from ironlaw.measure.read.limits import Deadline, printable
 
 PICKLE = 1 << 30  # bytes of a pickle; a snapshot of a million allocations with stacks is a tenth of it
-OBJECTS = 6 << 30  # bytes its objects may take
+OBJECTS = 6 << 30  # bytes of all objects
 STEPS = 200_000_000
 TEXT = 1 << 20  # bytes of one text
 INTEGER = 16  # bytes of one integer: an address has 8
-MEMO = 20_000_000  # objects that may be named again
-DEPTH = 1000  # containers being filled at one time
-CHECK = 1 << 16  # steps between two looks at the clock and the sums
+MEMO = 20_000_000  # objects in the memo
+DEPTH = 1000  # nested containers
+CHECK = 1 << 16  # steps between two checks of time and memory
 
 _RUNS = ("GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID")
 _NAMES = {ord(op.code): op.name for op in pickletools.opcodes}
-_HEADS = frozenset(range(2, 6))  # protocols that begin by saying so
+_HEADS = frozenset(range(2, 6))  # protocols that begin with their number
 
 Handler = Callable[[], None]
 
 
 def load_plain(stream: BinaryIO, path: str | Path, seconds: float = 600.0) -> Any:
-    """The lists, dicts, texts and numbers pickled in ``stream``; anything else in it is an InputError, and nothing is run."""
+    """Load lists, dicts, texts and numbers from the pickle in ``stream``; anything else is an InputError."""
     data = stream.read(PICKLE + 1)
     if len(data) > PICKLE:
         raise InputError(f"{path}: a pickle of more than {PICKLE} bytes; record fewer entries (max_entries) and dump again")
@@ -42,16 +42,16 @@ def load_plain(stream: BinaryIO, path: str | Path, seconds: float = 600.0) -> An
 
 
 def is_pickle(head: bytes) -> bool:
-    """Whether a file that begins so is a pickle of protocol 2 to 5, or an older one of a dict."""
+    """Whether a file with this beginning is a pickle of protocol 2 to 5, or an older one of a dict."""
     return (len(head) > 1 and head[0] == 0x80 and head[1] in _HEADS) or head[:2] in (b"(d", b"}q")
 
 
 class _Ended(Exception):  # noqa: N818
-    """The STOP of a pickle."""
+    """Raised at the STOP of a pickle."""
 
 
 class _Machine:
-    """The stack, the marks in it and the memo; one method an operation."""
+    """The stack, its marks and the memo; one method for each operation."""
 
     def __init__(self, data: bytes, path: str | Path, deadline: Deadline) -> None:
         self.data, self.path, self.deadline = data, path, deadline
@@ -63,7 +63,7 @@ class _Machine:
         self.handlers: dict[int, Handler] = {ord(code): getattr(self, name) for code, name in _OPERATIONS.items()}
 
     def run(self) -> Any:
-        """What the pickle leaves on its stack."""
+        """Run the pickle and return the object left on the stack."""
         data, handlers = self.data, self.handlers
         try:
             for _ in range(STEPS // CHECK):
@@ -78,7 +78,7 @@ class _Machine:
             raise self._refused(data[self.at - 1]) from None
         except (IndexError, struct.error):
             raise self._broken("it stops early, or takes from an empty stack: truncated or not a pickle") from None
-        except (ValueError, AttributeError, TypeError) as error:  # digits that are none; a list's operation on a dict
+        except (ValueError, AttributeError, TypeError) as error:  # wrong digits; an operation of a list on a dict
             raise self._broken(f"not well formed ({type(error).__name__})") from None
         raise InputError(f"{self.path}: a pickle of more than {STEPS} steps; record fewer entries (max_entries) and dump again")
 
@@ -89,7 +89,7 @@ class _Machine:
 
     def _result(self) -> Any:
         if len(self.stack) != 1 or self.marks:
-            raise self._broken("it ends with something left over")
+            raise self._broken("objects are left over at its end")
         return self.stack[0]
 
     def _broken(self, what: str) -> InputError:
@@ -98,17 +98,17 @@ class _Machine:
     def _refused(self, code: int) -> InputError:
         name, at = _NAMES.get(code), self.at - 1
         if name is None:
-            return self._broken(f"{code:#04x} is no operation of a pickle")
+            return self._broken(f"{code:#04x} is not an operation of a pickle")
         if name in _RUNS:
             called = self._called(name)
             return InputError(
-                f"{self.path}: the pickle would import, call or restore something ({name}{called} at byte {at}): refused, nothing was run; "
-                "a memory snapshot is lists, dicts, text and numbers only"
+                f"{self.path}: the pickle would import, call or restore an object ({name}{called} at byte {at}): refused, nothing was run; "
+                "a memory snapshot has lists, dicts, text and numbers only"
             )
-        return InputError(f"{self.path}: {name} at byte {at} of the pickle, which a memory snapshot never holds: refused")
+        return InputError(f"{self.path}: {name} at byte {at} of the pickle, which a memory snapshot never has: refused")
 
     def _called(self, name: str) -> str:
-        """What would have been called, for the message."""
+        """The name that would have been called, for the message."""
         if name in ("GLOBAL", "INST"):
             words = self.data[self.at : self.at + 200].split(b"\n")[:2]
         elif name == "STACK_GLOBAL":
@@ -118,7 +118,7 @@ class _Machine:
         text = ".".join(word.decode("ascii", "replace") for word in words)
         return " " + printable(text, 80)
 
-    # what operations take from the file
+    # reading operands
 
     def _byte(self) -> int:
         value = self.data[self.at]
@@ -153,14 +153,14 @@ class _Machine:
         self.stack.append(value)
 
     def _taken(self) -> list[Any]:
-        """What was put on the stack since the last mark."""
+        """Pop the objects above the last mark."""
         start = self.marks.pop()
         items = self.stack[start:]
         del self.stack[start:]
         return items
 
     def _top(self) -> Any:
-        """What is on top, above the last mark."""
+        """The top object, which must be above the last mark."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
             raise IndexError
         return self.stack[-1]
@@ -175,7 +175,7 @@ class _Machine:
 
     def _get(self, index: int) -> None:
         if index not in self.memo:
-            raise self._broken(f"it names object {index}, which is not there yet")
+            raise self._broken(f"it uses object {index} before it is defined")
         self._push(self.memo[index], 8)
 
     def _fill(self, target: Any, items: list[Any]) -> None:
@@ -206,7 +206,7 @@ class _Machine:
 
     def mark(self) -> None:
         if len(self.marks) >= DEPTH:
-            raise InputError(f"{self.path}: containers in containers, {DEPTH} deep, at byte {self.at} of the pickle: refused")
+            raise InputError(f"{self.path}: containers nested {DEPTH} deep at byte {self.at} of the pickle: refused")
         self.marks.append(len(self.stack))
 
     def pop(self) -> None:

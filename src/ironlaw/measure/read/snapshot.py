@@ -1,12 +1,12 @@
-"""A CUDA memory snapshot of PyTorch: what its caching allocator held, at the moment of the dump and at the peak before it.
+"""Read a CUDA memory snapshot of PyTorch: the state of the caching allocator at the dump and at the peak before it.
 
-``torch.cuda.memory._dump_snapshot`` pickles a dict: ``segments`` are what was taken from the driver, each cut into ``blocks``;
-``device_traces`` is a ring of the last allocations and frees, by device. Both are read as plain data (``pickles``), or from JSON of the
-same content. Names and meanings follow torch's ``_memory_viz.py`` and ``memory_snapshot.cpp``. No snapshot of a real run stood behind
-this reader: none is published under a licence, and torch without CUDA makes none.
+``torch.cuda.memory._dump_snapshot`` pickles a dict: ``segments`` are memory taken from the driver, each divided into ``blocks``;
+``device_traces`` has the last allocations and frees of each device. Both are read as plain data (``pickles``), or from JSON with the same
+content. Names and meanings follow torch's ``_memory_viz.py`` and ``memory_snapshot.cpp``. No real snapshot was available: none is
+published under a licence, and torch without CUDA makes none.
 
-A trace counts requested bytes, segments count the blocks those were rounded up to. The trace has no beginning: levels are counted back
-from the end, where the segments say what was held.
+A trace counts requested bytes; segments count blocks, which are rounded up. The trace does not start at zero, so levels are counted back
+from the end, where the segments give the state.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ironlaw.errors import InputError
 from ironlaw.measure.read.limits import Deadline, open_bytes, printable
 from ironlaw.measure.read.pickles import is_pickle, load_plain
 
-JSON = 128 << 20  # bytes of JSON; its objects take up to 24 times that
-ROWS = 30_000_000  # blocks and entries looked at: shared lists are small in a file and without end to walk
-FRAMES = 64  # frames of a stack looked at for the line outside torch
-LARGEST = 10  # holders kept
-SIZE = 1 << 62  # no number of bytes, address or microseconds is larger
+JSON = 128 << 20  # bytes of JSON; in memory they take up to 24 times as much
+ROWS = 30_000_000  # blocks and entries read: a pickle may repeat one list without end
+FRAMES = 64  # frames of a stack searched for a line outside torch
+LARGEST = 10  # holders listed
+SIZE = 1 << 62  # largest number of bytes or microseconds
 
 ALLOCATED, PENDING, FREE = "active_allocated", "active_pending_free", "inactive"
 NO_STACK = "(no stack recorded)"
 EARLIER = "(allocated before the trace begins)"
-_INSIDE = ("/torch/", "\\torch\\", "<frozen ", "<string>")  # frames that say how, not who
+_INSIDE = ("/torch/", "\\torch\\", "<frozen ", "<string>")  # frames of torch and of the interpreter
 _KEYS = ("segments", "device_traces")
 
 
@@ -48,25 +48,25 @@ class Peak:
     """The highest level within a trace."""
 
     size: int  # [B]
-    time_us: int | None  # None where the file has no times
-    entry: int  # entries of the trace up to it
+    time_us: int | None  # None if the file has no times
+    entry: int  # number of entries of the trace before it
 
 
 @dataclass(frozen=True)
 class Churn:
-    """How often the allocator went to the driver during the trace."""
+    """Calls of the allocator to the driver during the trace."""
 
     entries: int
     span_us: int | None
     segment_allocs: int  # cudaMalloc, or pages mapped
     segment_frees: int
-    segment_bytes: int  # [B] allocated so
-    refills: int  # segments allocated right after others were freed: what a failed cudaMalloc and its retry look like
-    ooms: tuple[tuple[int, int], ...]  # [B] asked for, [B] free on the device
+    segment_bytes: int  # [B] allocated by them
+    refills: int  # segments allocated right after others were freed, as after a failed cudaMalloc
+    ooms: tuple[tuple[int, int], ...]  # [B] requested, [B] free on the device
 
     @property
     def per_second(self) -> float | None:
-        """Calls to the driver a second, None without times."""
+        """Calls to the driver per second, None without times."""
         return (self.segment_allocs + self.segment_frees) / self.span_us * 1e6 if self.span_us else None
 
 
@@ -78,11 +78,11 @@ class DeviceMemory:
     segments: int
     reserved: int  # [B] of segments
     allocated: int  # [B] of blocks in use
-    requested: int  # [B] asked for in those blocks
+    requested: int  # [B] requested in those blocks
     pending: int  # [B] freed and waiting for a stream
     free: int  # [B] of blocks that are not in use
     largest_free: int  # [B]
-    inactive_split: int  # [B] free inside segments that hold other blocks: they cannot go back to the driver
+    inactive_split: int  # [B] free in segments with other blocks: they cannot go back to the driver
     holders: tuple[Holder, ...]  # at the dump, largest first
     peak: Peak | None  # of requested bytes; None without a trace
     reserved_peak: Peak | None
@@ -91,12 +91,12 @@ class DeviceMemory:
 
     @property
     def fragmentation(self) -> float:
-        """The part of free memory that the largest request that still fits could not use: 1 - largest free block over free."""
+        """The part of free memory outside the largest free block: 1 - largest free block over free."""
         return 1.0 - self.largest_free / self.free if self.free else 0.0
 
     @property
     def active(self) -> int:
-        """In use or waiting for a stream [B]: what cannot be given out again."""
+        """In use or waiting for a stream [B], so not available."""
         return self.allocated + self.pending
 
     @property
@@ -112,11 +112,11 @@ class Snapshot:
     path: str
     form: str  # "pickle" or "json"
     devices: tuple[DeviceMemory, ...]
-    settings: dict[str, Any]  # the allocator's, as the file says them
+    settings: dict[str, Any]  # of the allocator, as recorded
     warnings: tuple[str, ...] = ()
 
     def data(self) -> dict[str, Any]:
-        """Plain types for JSON."""
+        """Plain data for JSON."""
         devices = []
         for one in self.devices:
             row = asdict(one) | {"fragmentation": one.fragmentation, "unused": one.unused, "active": one.active}
@@ -127,24 +127,24 @@ class Snapshot:
 
 
 def recognise(head: bytes) -> bool:
-    """Whether a file that begins so may be a memory snapshot: a pickle, or JSON with its keys."""
+    """Whether a file with this beginning may be a memory snapshot: a pickle, or JSON with its keys."""
     return is_pickle(head) or (head.lstrip()[:1] == b"{" and b'"segments"' in head and b'"blocks"' in head)
 
 
 def read_snapshot(path: str | Path) -> Snapshot:
-    """The snapshot in ``path``, pickled or JSON, compressed or not. Nothing in the file is ever run."""
+    """Read the snapshot in ``path``, a pickle or JSON. Nothing in the file is executed."""
     with open_bytes(path) as stream:
         first = stream.peek(16)[:16]  # type: ignore[attr-defined]
         form = "json" if first.lstrip()[:1] in (b"{", b"[") else "pickle"
         tree = _json(stream.read(JSON + 1), path) if form == "json" else load_plain(stream, path)
     if not isinstance(tree, dict) or "segments" not in tree:
-        raise InputError(f"{path}: not a memory snapshot of PyTorch: no dict with the keys {' and '.join(_KEYS)}")
+        raise InputError(f"{path}: not a memory snapshot of PyTorch: not a dict with the keys {' and '.join(_KEYS)}")
     return _Reader(path).snapshot(tree, form)
 
 
 def _json(text: bytes, path: str | Path) -> Any:
     if len(text) > JSON:
-        raise InputError(f"{path}: JSON of more than {JSON} bytes; give the pickle, or record fewer entries (max_entries)")
+        raise InputError(f"{path}: more than {JSON} bytes of JSON; give the pickle, or record fewer entries (max_entries)")
 
     def refuse(name: str) -> Any:
         raise InputError(f"{path}: {name} in the JSON of a memory snapshot")
@@ -152,18 +152,18 @@ def _json(text: bytes, path: str | Path) -> Any:
     try:
         return json.loads(text, parse_constant=refuse)
     except RecursionError:
-        raise InputError(f"{path}: JSON nested too deep for a memory snapshot; dump it again") from None
+        raise InputError(f"{path}: JSON nested too deeply for a memory snapshot; dump it again") from None
     except ValueError as error:
         raise InputError(f"{path}: not JSON: {error}") from None
 
 
 class _Reader:
-    """Turns the plain tree into sums; every value is looked at before it is used, every row is counted."""
+    """Turn the plain tree into sums. Every value is checked before use, every row counted."""
 
     def __init__(self, path: str | Path) -> None:
         self.path, self.rows = path, 0
         self.deadline = Deadline(path, 600.0)
-        self.lines: dict[int, str] = {}  # stacks are shared: one list of frames, seen by its id, is looked at once
+        self.lines: dict[int, str] = {}  # by id of the list of frames: stacks are shared, and each is read once
         self.warnings: list[str] = []
 
     def snapshot(self, tree: dict[str, Any], form: str) -> Snapshot:
@@ -172,7 +172,7 @@ class _Reader:
             by_device.setdefault(self.whole(segment, "device", "segments", 0), []).append(segment)
         traces = [self.listed(t, "device_traces") for t in self.listed(tree.get("device_traces") or [], "device_traces")]
         if not any(traces):
-            self.warnings.append("no trace of allocations in the file: no peak; record it with _record_memory_history(enabled='all')")
+            self.warnings.append("no trace of allocations, so no peak; record it with _record_memory_history(enabled='all')")
         numbers = sorted(set(by_device) | {i for i, trace in enumerate(traces) if trace})
         devices = tuple(self.device(n, by_device.get(n, []), traces[n] if n < len(traces) else []) for n in numbers)
         if not devices:
@@ -226,14 +226,14 @@ class _Reader:
             address += size
 
     def request(self, block: dict[str, Any], size: int) -> tuple[int, Any]:
-        """What was asked for of a block, and where; torch before 2.1 kept both in a history."""
+        """The requested bytes of a block and their stack; torch before 2.1 has both in a history."""
         history = block.get("history")
         if "requested_size" not in block and isinstance(history, list) and history and isinstance(history[0], dict):
             return self.whole(history[0], "real_size", "history", size), history[0].get("frames")
         return self.whole(block, "requested_size", "blocks", size), block.get("frames")
 
     def line(self, frames: Any) -> str:
-        """The line of source that a stack is charged to: the innermost one in Python outside torch."""
+        """The source line of a stack: the innermost Python frame outside torch."""
         if not isinstance(frames, list) or not frames:
             return NO_STACK
         if (known := self.lines.get(id(frames))) is not None:
@@ -247,7 +247,7 @@ class _Reader:
         return text
 
     def settings(self, given: Any) -> dict[str, Any]:
-        """The allocator's settings that are plain values, one level of dicts deep."""
+        """The settings of the allocator that are plain values, at most one dict deep."""
         if not isinstance(given, dict):
             return {}
 
@@ -263,7 +263,7 @@ class _Reader:
                 kept[key] = {k: v for k, v in list(value.items())[:100] if plain(v)}
         return kept
 
-    # every value is looked at before it is used
+    # checks of values
 
     def each(self, rows: Any, what: str) -> Iterable[dict[str, Any]]:
         for row in self.listed(rows, what):
@@ -289,7 +289,7 @@ class _Reader:
 
 
 class _Trace:
-    """One device's ring of entries, walked once."""
+    """The trace of one device, read once."""
 
     def __init__(self, reader: _Reader, entries: list[Any]) -> None:
         self.reader = reader
@@ -303,7 +303,7 @@ class _Trace:
         return self.reader.whole(row, "size", "device_traces")
 
     def _levels(self, up: tuple[str, ...], down: tuple[str, ...], last: int) -> Peak:
-        """The highest level, when it is ``last`` after the last entry."""
+        """The highest level, if the level after the last entry is ``last``."""
         level = best = last
         at = len(self.rows)
         for i in range(len(self.rows) - 1, -1, -1):
@@ -318,15 +318,15 @@ class _Trace:
         return Peak(best, self.times[at - 1] if at else self.times[0], at)
 
     def peak(self, requested: int) -> Peak:
-        """Of requested bytes, when ``requested`` are held at the end."""
+        """The peak of requested bytes, if ``requested`` are allocated at the end."""
         return self._levels(("alloc",), ("free_requested",), requested)
 
     def reserved_peak(self, reserved: int) -> Peak:
-        """Of segments, when ``reserved`` are held at the end."""
+        """The peak of reserved bytes, if ``reserved`` are reserved at the end."""
         return self._levels(("segment_alloc", "segment_map"), ("segment_free", "segment_unmap"), reserved)
 
     def peak_holders(self, peak: Peak, last: dict[int, tuple[int, str]]) -> tuple[Holder, ...]:
-        """Who held memory at the peak: what the trace allocated and had not freed, and what was there all along."""
+        """The holders of memory at the peak: allocations of the trace not yet freed, and those from before it."""
         held: dict[int, tuple[int, str]] = {}
         seen: set[int] = set()
         for i, row in enumerate(self.rows):
@@ -350,7 +350,7 @@ class _Trace:
     def churn(self) -> Churn:
         allocs = frees = size = refills = 0
         ooms: list[tuple[int, int]] = []
-        freed = False  # segments went back since the last allocation that was served
+        freed = False  # segments were freed since the last allocation
         for row in self.rows:
             action = row.get("action")
             if action in ("segment_alloc", "segment_map"):
@@ -366,7 +366,7 @@ class _Trace:
 
 
 def largest(rows: Iterable[tuple[int, str]], count: int = LARGEST) -> tuple[Holder, ...]:
-    """``rows`` of (bytes, line) summed by line, the ``count`` largest first.
+    """Sum ``rows`` of (bytes, line) by line; return the ``count`` largest first.
 
     >>> largest([(3, "a"), (4, "b"), (2, "a")])
     (Holder(frame='a', size=5, blocks=2), Holder(frame='b', size=4, blocks=1))

@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes; never by its name."""
+"""Recognise files by their first bytes, never by their name."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from ironlaw.measure.logs import HEAD
 from ironlaw.measure.read import memory_timeline, nsys, snapshot
 from ironlaw.measure.read.limits import head
 
-MOST_FILES = 4096  # in folders: one trace a rank, and room beside it
+MOST_FILES = 4096  # in a folder: one trace per rank, and some more
 READS = "Chrome traces of torch.profiler, Nsight Systems SQLite, training logs, nccl-tests output, memory snapshots"
 
 
 def kind_of(path: str | Path, sure: bool = False) -> str:
-    """``chrome``, ``nsys``, ``snapshot``, ``timeline`` or ``log``; an InputError says what is read where it is none of them.
+    """``chrome``, ``nsys``, ``snapshot``, ``timeline`` or ``log``; for any other file an InputError lists what ironlaw reads.
 
-    JSON whose first megabytes name no event is read as a trace where a user named the file, and not where one is to be ``sure``.
+    JSON without an event in its first megabytes counts as a trace if the user named the file, but not with ``sure``.
     """
     start = head(path, HEAD)
     kind = _kind(start)
     if kind == "estimate":
-        raise InputError(f"{path}: an estimate, not a measurement: give it as --against FILE beside the trace")
+        raise InputError(f"{path}: an estimate, not a measurement: give it with --against FILE")
     if kind == "json" and sure:
         raise InputError(f"{path}: JSON without traceEvents")
     if not start.strip():
-        raise InputError(f"{path}: nothing but white space in it; was it still being written?" if start else f"{path}: unpacks to nothing")
+        raise InputError(f"{path}: only white space; was the file still being written?" if start else f"{path}: empty after unpacking")
+    if kind is None and str(path).endswith(".nsys-rep"):
+        raise InputError(f"{path}: a report of Nsight Systems; run: nsys export --type sqlite {path}")
     if kind is None:
-        raise InputError(f"{path}: nothing ironlaw knows; it reads {READS}")
+        raise InputError(f"{path}: unknown kind of file; ironlaw reads {READS}")
     return "chrome" if kind == "json" else kind
 
 
@@ -42,7 +44,7 @@ def _kind(start: bytes) -> str | None:
         return "snapshot"
     if memory_timeline.recognise(start):
         return "timeline"
-    if text[:1] == b"{" and b'"traceEvents"' in text:  # before logs, whose signs are looked for through all of it: 0.3 s
+    if text[:1] == b"{" and b'"traceEvents"' in text:  # before logs, whose recognition searches the whole text: 0.3 s
         return "chrome"
     if logs.recognise(start) is not None:
         return "log"
@@ -54,26 +56,28 @@ def _kind(start: bytes) -> str | None:
 
 
 def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
-    """The files to read, folders opened and sorted; and a line for each file of a folder that is nothing known."""
+    """List the files to read, folders expanded and sorted; and a warning for each file in a folder that is skipped."""
     found: list[Path] = []
-    passed: list[str] = []
+    skipped: list[str] = []
     for path in map(Path, paths):
         if not path.is_dir():
             found.append(path)
             continue
         inside = sorted(Path(root) / name for root, _, names in os.walk(path) for name in names if not name.startswith("."))
         if len(inside) > MOST_FILES:
-            raise InputError(f"{path}: {len(inside)} files in this folder; at most {MOST_FILES} are read: name the files")
+            raise InputError(f"{path}: {len(inside)} files in this folder; at most {MOST_FILES} are read: give the files themselves")
         known = []
         for file in inside:
             try:
                 kind_of(file, sure=True)
             except InputError as error:
-                passed.append(f"passed over: {error}")
+                skipped.append(f"skipped: {error}")
             else:
                 known.append(file)
         if not known:
-            first = f"; the first: {passed[-len(inside)].removeprefix('passed over: ')}" if inside else f"; ironlaw reads {READS}"
-            raise InputError(f"{path}: no trace or log among its {len(inside)} files{first}")
+            first = f"; the first: {skipped[-len(inside)].removeprefix('skipped: ')}" if inside else f"; ironlaw reads {READS}"
+            raise InputError(f"{path}: no trace or log among {len(inside)} files{first}")
         found += known
-    return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1], passed  # each once, by whatever name
+    return list({os.path.realpath(file): file for file in reversed(found)}.values())[
+        ::-1
+    ], skipped  # each file once, also if it has several names

@@ -1,7 +1,7 @@
-"""Tables of an SQLite file that nobody vouches for: read in chunks, within limits, with nothing in the file executed.
+"""Read tables of an untrusted SQLite file in chunks, within limits, without executing anything in the file.
 
-The file is opened read-only and immutable: no journal is replayed, no lock taken. Only tables that were asked for by name can be read; the
-database's own authorizer refuses views, functions, triggers and everything else, and a progress handler ends what takes too long.
+The file is opened read-only and immutable: no journal is replayed and no lock taken. Only tables requested by name can be read; SQLite's
+authorizer refuses views, functions, triggers and everything else, and a progress handler stops queries that take too long.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME = 1 << 16  # characters kept of one text
 CHUNK = 1 << 16
 TABLES = 5000
 
-FAILS = (sqlite3.Error, UnicodeError, OverflowError)  # the module decodes SQLite's messages, which quote the file, strictly
+FAILS = (sqlite3.Error, UnicodeError, OverflowError)  # UnicodeError: messages of SQLite quote the file
 
 Columns = dict[str, NDArray[np.int64]]
 Texts = dict[str, list[str | None]]
@@ -39,16 +39,16 @@ _READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA}
 
 
 class Database:
-    """An open file; ``path`` is named in every error."""
+    """An open SQLite file; every error names its ``path``."""
 
     def __init__(self, path: str | Path, seconds: float = 600.0) -> None:
         self.path, self.deadline, self.rows, self.text = path, Deadline(path, seconds), 0, 0
-        with open_bytes(path) as stream:  # a folder, a FIFO, an empty file: one clear line from there
+        with open_bytes(path) as stream:  # a folder, a FIFO or an empty file gives a clear error there
             if stream.read(len(MAGIC)) != MAGIC:
-                raise InputError(f"{path}: not an SQLite database; give what `nsys export --type sqlite` wrote")
+                raise InputError(f"{path}: not an SQLite database; give a file from `nsys export --type sqlite`")
         with open(path, "rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise InputError(f"{path}: a compressed SQLite database; unpack it first")
+                raise InputError(f"{path}: a compressed SQLite database; unpack it")
         self.allowed: set[str] = {"sqlite_master"}
         try:
             self._open()
@@ -75,7 +75,7 @@ class Database:
         c.set_authorizer(self._authorize)
 
     def _authorize(self, action: int, first: str | None, _second: str | None, _base: str | None, inner: str | None) -> int:
-        """Allow reading a table that was asked for, not from within a view; and its list of columns."""
+        """Allow reading a requested table and its list of columns, but not from within a view."""
         if action not in _READS or inner is not None:
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_READ and first not in self.allowed:
@@ -91,7 +91,7 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if hasattr(self, "connection"):
             self.connection.close()
 
@@ -101,7 +101,7 @@ class Database:
         return InputError(f"{self.path}: the SQLite database cannot be read: {printable(error)}; export it again")
 
     def _plain_tables(self) -> dict[str, tuple[str, ...]]:
-        """Columns of every real table: views and virtual tables would run code of the file or of a module."""
+        """The real tables; views and virtual tables are left out, because they would run code."""
         found = self.connection.execute("SELECT type, name, sql FROM sqlite_master").fetchmany(TABLES + 1)
         if len(found) > TABLES:
             raise InputError(f"{self.path}: more than {TABLES} tables and views; not an export of Nsight Systems")
@@ -110,9 +110,9 @@ class Database:
         return dict.fromkeys(plain, ())
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """The columns of ``table``; none if it is not there."""
+        """The columns of ``table``; empty if it does not exist."""
         if table in self.refused:
-            raise InputError(f"{self.path}: {table} is a view or a virtual table: refused, an export of Nsight Systems has tables only")
+            raise InputError(f"{self.path}: {table} is a view or a virtual table, which an export of Nsight Systems never has: refused")
         if table not in self.tables:
             return ()
         if not self.tables[table]:
@@ -124,7 +124,7 @@ class Database:
         return self.tables[table]
 
     def chunks(self, table: str, wanted: Sequence[str], numbers: Sequence[str] = ()) -> Iterator[list[tuple[Any, ...]]]:
-        """Rows of ``table`` in its own order, by the thousands; NULL is NONE in the columns ``numbers``, which come first."""
+        """Yield rows of ``table`` in chunks, in stored order; in the columns ``numbers``, which come first, NULL is NONE."""
         self.allowed.add(table)
         try:
             columns = [f"CASE WHEN {_quoted(n)} IS NULL THEN {NONE} ELSE {_quoted(n)} END" for n in numbers] + list(map(_quoted, wanted))
@@ -139,12 +139,12 @@ class Database:
             raise self._wrong(error) from None
 
     def integers(self, table: str, wanted: Sequence[str], texts: Sequence[str] = ()) -> tuple[Columns, Texts]:
-        """Columns of whole numbers as int64, NULL as NONE, and columns of text as lists; a column that is not there is left out."""
+        """Read columns of whole numbers as int64 (NULL as NONE) and columns of text as lists; missing columns are left out."""
         have = self.columns(table)
         numbers, words = [c for c in wanted if c in have], [c for c in texts if c in have]
         pieces: list[NDArray[np.int64]] = []
         kept: Texts = {c: [] for c in words}
-        same: dict[str, str] = {}  # most texts of a column are few, many times
+        same: dict[str, str] = {}  # most texts of a column repeat
         if numbers or words:
             for rows in self.chunks(table, words, numbers):
                 pieces.append(self._whole(table, numbers, [row[: len(numbers)] for row in rows] if words else rows))
@@ -156,12 +156,12 @@ class Database:
     def _whole(self, table: str, names: list[str], rows: list[tuple[Any, ...]]) -> NDArray[np.int64]:
         if set(map(type, chain.from_iterable(rows))) - {int}:
             column, value = next((n, v) for row in rows for n, v in zip(names, row, strict=True) if type(v) is not int)
-            raise InputError(f"{self.path}: {column} of {table} holds {value!r:.40}, not a whole number")
+            raise InputError(f"{self.path}: {column} of {table} is {value!r:.40}, not a whole number")
         count = len(rows) * len(names)
         return np.fromiter(chain.from_iterable(rows), np.int64, count).reshape(len(rows), len(names))
 
     def kept(self, value: Any, same: dict[str, str]) -> str | None:
-        """A text from the file, counted where ``same`` has not seen it; None for what is no text."""
+        """A text from the file, stored once in ``same`` and counted; None for anything else."""
         if not isinstance(value, str):
             return None
         value = value[:NAME]

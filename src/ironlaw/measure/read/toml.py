@@ -1,4 +1,4 @@
-"""TOML files of names and patterns: those that ship in ``data/``, and those a user gives."""
+"""Read TOML files of names and patterns: the shipped ones in ``data/``, and those of the user."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ironlaw.errors import InputError
 from ironlaw.measure.read.limits import open_bytes
 
 DATA = Path(__file__).parents[1] / "data"
-MOST = 1 << 20  # bytes of a user's file; the largest that ships has 30 KB
+MOST = 1 << 20  # bytes of a user's file; the largest shipped one has 30 KB
 
 
 @cache
 def shipped(name: str) -> dict[str, Any]:
-    """The table of a file in ``data/``; who asks must not change it."""
+    """The table of a file in ``data/``; callers must not change it."""
     return tomli.loads((DATA / name).read_text(encoding="utf-8"))
 
 
 def given(path: str | Path) -> dict[str, Any]:
-    """The table of a user's file; InputError of one line where it cannot be read or is no TOML."""
+    """The table of a user's file; InputError if it cannot be read or is not TOML."""
     with open_bytes(path, MOST) as stream:
         data = stream.read(MOST + 1)
     try:

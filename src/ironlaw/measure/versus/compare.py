@@ -1,10 +1,10 @@
-"""A measured step against the estimate of the same run: which terms make the difference, largest first.
+"""Compare a measured step with the estimate of the same run, term by term, the largest difference first.
 
-A trace and an estimate cut a step differently. A trace sees a receive that takes long where the estimate has a pipeline bubble, and idle
-time where it has the host's work. ``data/terms.toml`` says for every term of an estimate which measured parts its time can be in; what
-can be in several is booked where more was measured than the other terms account for. Rows are measured parts, each with the terms
-booked on it, and what nobody can name is the row "unexplained", which also holds what is left of rounding: the differences of the rows
-sum to the difference of the steps.
+A trace and an estimate divide a step differently: where the estimate has a pipeline bubble, the trace has a long receive; where it has host
+work, the trace has idle time. ``data/terms.toml`` lists for every term of an estimate the measured parts that may contain its time. A term
+with several parts is booked where more was measured than the other terms explain. The rows are measured parts with the terms booked on
+them. The row "unexplained" has the time that no term or part names, and the rounding, so the differences of the rows sum to the difference
+of the steps.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
 
 UNEXPLAINED = "unexplained"
-ROUNDING = 1e-12  # of a term: less is left of sums of floats, and has no place of its own
-NAMED = 0.005  # of the predicted step: what rounds to less than 1 % is not named in the sentence
+ROUNDING = 1e-12  # of a term: a smaller rest is rounding and is not booked
+NAMED = 0.005  # of the predicted step: smaller differences are not named in the sentence
 MOST_NAMED = 5
-NOT_FROM_A_LOG = "which terms make the difference is not identifiable from a log: give a trace"
+NOT_FROM_A_LOG = "a log cannot show which terms differ: give a trace"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One measured step in exclusive seconds. ``parts`` sum to ``step_seconds``; without parts (a log) only the total is known."""
+    """One measured step. ``parts`` are exclusive and sum to ``step_seconds``; a log has the total only."""
 
     step_seconds: float
-    parts: Mapping[str, float]  # by the names of parts in data/terms.toml
-    recompute_seconds: float | None = None  # of the parts, what is computed a second time
+    parts: Mapping[str, float]  # names as in data/terms.toml
+    recompute_seconds: float | None = None  # time of recomputation, within the parts
     mfu: float | None = None
     hfu: float | None = None
-    causal: bool | None = None  # whether they count attention under a causal mask; None: not known
-    device: str = ""  # a catalogue name, or what the file calls it
+    causal: bool | None = None  # whether MFU and HFU count attention under a causal mask; None: unknown
+    device: str = ""  # a catalogue name, or the name in the file
     world_size: int | None = None
-    layers: float | None = None  # that this rank runs for one micro-batch
+    layers: float | None = None  # on this rank, for one micro-batch
     microbatches: float | None = None  # of one step
-    steps: int | None = None  # that were measured
-    rank: int | None = None  # which of the job's ranks this is
+    steps: int | None = None  # measured steps
+    rank: int | None = None  # number of this rank in the job
 
     @property
     def compute_seconds(self) -> float:
-        """Seconds in kernels that compute."""
+        """Seconds in compute kernels."""
         return sum(seconds for part, seconds in self.parts.items() if is_compute(part))
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.step_seconds) and self.step_seconds > 0):
-            raise QuestionError(f"the measured step takes {self.step_seconds} s, must be more than 0: nothing to compare")
+            raise QuestionError(f"the measured step takes {self.step_seconds} s, must be more than 0")
         for name, value in self.parts.items():
             if name not in known_parts():
-                raise ValueError(f"{name!r} is no part of a measured step; known: {', '.join(known_parts())}")
+                raise ValueError(f"{name!r} is not a part of a measured step; known: {', '.join(known_parts())}")
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name!r} takes {value} s")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a comparison, in seconds of a step; ``share`` is the difference over the predicted step."""
+    """One line of a comparison, in seconds per step; ``share`` is the difference over the predicted step."""
 
     term: str
     measured: float
@@ -89,11 +89,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How a measured step differs from its prediction, and where."""
+    """The difference between a measured step and its prediction, by term."""
 
     measured: Measured
     predicted: Predicted
-    rows: tuple[Row, ...]  # by the size of their difference; none for a log
+    rows: tuple[Row, ...]  # the largest difference first; none for a log
     sentence: str
     warnings: tuple[str, ...]
 
@@ -104,7 +104,7 @@ class Comparison:
 
     @property
     def inside(self) -> bool | None:
-        """Whether the measured step lies in the estimate's band; None where it has none."""
+        """Whether the measured step is inside the error band of the estimate; None without a band."""
         band = self.predicted.band
         return None if band is None else band[0] <= self.measured.step_seconds <= band[1]
 
@@ -134,7 +134,7 @@ class Comparison:
 
 
 def compare(measured: Measured, estimate: Estimate | Predicted) -> Comparison:
-    """The measured step against the estimate of the same run, term by term, ranked by how much of the difference each makes."""
+    """Compare a measured step with the estimate of the same run, term by term."""
     from ironlaw.measure.versus.same_run import find_mismatches
 
     predicted = estimate if isinstance(estimate, Predicted) else read_estimate(estimate)
@@ -148,7 +148,7 @@ def compare(measured: Measured, estimate: Estimate | Predicted) -> Comparison:
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a trace sees the leaves whose name matches, under plans with one of these values."""
+    """The measured parts of the leaves whose name matches, under plans with these values."""
 
     name: re.Pattern[str]
     parts: tuple[str, ...]
@@ -157,7 +157,7 @@ class Entry:
     sp: bool | None
 
     def fits(self, name: str, plan: Mapping[str, Any]) -> bool:
-        """Whether a leaf of this name, in an estimate of this plan, is meant."""
+        """Whether the entry applies to a leaf of this name under this plan."""
         if (self.zero and plan["zero"] not in self.zero) or (self.sp is not None and plan["sp"] is not self.sp):
             return False
         return self.name.fullmatch(name) is not None
@@ -165,7 +165,7 @@ class Entry:
 
 @cache
 def term_table() -> tuple[dict[str, tuple[str, bool]], tuple[Entry, ...]]:
-    """Rows by part, as (name, whether nobody knows what it is), and the entries of terms."""
+    """The rows by part, as (name, whether its time is unexplained), and the entries of terms."""
     found = shipped("terms.toml")
     rows = {row["part"]: (name, row.get("nobody", False)) for name, row in found["row"].items()}
     entries = []
@@ -177,29 +177,29 @@ def term_table() -> tuple[dict[str, tuple[str, bool]], tuple[Entry, ...]]:
 
 
 def known_parts() -> tuple[str, ...]:
-    """The parts a measured step may have."""
+    """The possible parts of a measured step."""
     return tuple(term_table()[0])
 
 
 def is_compute(part: str) -> bool:
-    """Whether this part of a measured step is time in kernels that compute."""
+    """Whether a part is time in compute kernels."""
     return not part.startswith(("exposed ", "idle: "))
 
 
 def predicted_compute_seconds(predicted: Predicted) -> float:
-    """Seconds of the estimate's step in kernels that compute."""
+    """Seconds of the predicted step in compute kernels."""
     return math.fsum(s for name, s in predicted.leaves.items() if s and is_compute(_find_entry(name, predicted).parts[0]))
 
 
 def find_entries(name: str, plan: Mapping[str, Any]) -> list[Entry]:
-    """The entries that a leaf of this name fits under this plan: one, unless the table is wrong or the leaf unknown."""
+    """Find the entries for a leaf under this plan: one, unless the table is wrong or the leaf unknown."""
     return [entry for entry in term_table()[1] if entry.fits(name, plan)]
 
 
 def _find_entry(name: str, predicted: Predicted) -> Entry:
     found = find_entries(name, predicted.plan)
     if not found:
-        raise InputError(f"{predicted.where}: the step has a term {name!r}, which no trace is known to show; estimate it with this version")
+        raise InputError(f"{predicted.where}: unknown term {name!r} in the step; run ironlaw estimate again with this version")
     return found[0]
 
 
@@ -210,10 +210,10 @@ Booked = dict[str, dict[str, float]]  # measured part -> predicted term -> secon
 
 
 def book(terms: Sequence[tuple[str, float, Entry]], measured: Mapping[str, float]) -> Booked:
-    """Predicted seconds by measured part and term.
+    """Book predicted seconds on measured parts: a map of part to term to seconds.
 
-    Terms with one place are booked there. Those with several are booked first by their shares as far as there is room (more was measured
-    than is booked), all of them; then their rest wherever room is left; and what has no room anywhere by their shares again.
+    A term with one part is booked there. A term with several parts is booked by its shares as far as there is room, which is measured less
+    booked time. Then the rest of all such terms is booked wherever room is left, and what finds no room by the shares again.
     """
     booked: Booked = {part: {} for part in known_parts()}
 
@@ -234,13 +234,13 @@ def book(terms: Sequence[tuple[str, float, Entry]], measured: Mapping[str, float
     for (name, seconds, entry), rest in zip(several, left, strict=True):
         if abs(rest) <= ROUNDING * seconds:
             continue
-        homeless = rest - put(name, entry, in_proportion(rest, room(entry)))
-        put(name, entry, [share * homeless for share in entry.shares])
+        unplaced = rest - put(name, entry, in_proportion(rest, room(entry)))
+        put(name, entry, [share * unplaced for share in entry.shares])
     return booked
 
 
 def by_shares(seconds: float, shares: Sequence[float], room: Sequence[float]) -> list[float]:
-    """``seconds`` by their shares, each as far as there is room.
+    """Split ``seconds`` by shares, each limited to its room.
 
     >>> by_shares(4.0, [0.5, 0.5], [9.0, 1.0])
     [2.0, 1.0]
@@ -249,7 +249,7 @@ def by_shares(seconds: float, shares: Sequence[float], room: Sequence[float]) ->
 
 
 def in_proportion(seconds: float, room: Sequence[float]) -> list[float]:
-    """``seconds`` over all the room there is, in proportion to it.
+    """Split ``seconds`` in proportion to the room, limited to the room.
 
     >>> in_proportion(2.0, [3.0, 1.0]), in_proportion(8.0, [3.0, 1.0])
     ([1.5, 0.5], [3.0, 1.0])
@@ -260,7 +260,7 @@ def in_proportion(seconds: float, room: Sequence[float]) -> list[float]:
 
 
 def _rows(measured: Measured, predicted: Predicted) -> tuple[Row, ...]:
-    """Every part that was measured or predicted, the largest difference first, and what nobody can name."""
+    """One row for every part that was measured or predicted, and the unexplained row; the largest difference first."""
     terms = [(name, s, _find_entry(name, predicted)) for name, s in predicted.leaves.items() if s]
     booked = book(terms, measured.parts)
     expected = {entry.parts[0] for _, _, entry in terms}
@@ -269,7 +269,7 @@ def _rows(measured: Measured, predicted: Predicted) -> tuple[Row, ...]:
     unnamed_terms: dict[str, float] = {}
     for part, (row, nobody) in term_table()[0].items():
         seen = measured.parts.get(part, 0.0)
-        if nobody and part not in expected:  # nothing is predicted there first of all: a kernel or a gap that has no name
+        if nobody and part not in expected:  # no term has its main part here: kernels or gaps without a name
             unnamed_parts |= {part: seen} if seen else {}
             for name, seconds in booked[part].items():
                 unnamed_terms[name] = unnamed_terms.get(name, 0.0) + seconds
@@ -291,7 +291,7 @@ def _row(name: str, seen: float, said: float, step: float, measured: dict[str, f
 
 
 def describe(measured: Measured, predicted: Predicted, rows: Sequence[Row]) -> str:
-    """The comparison in one line: how much slower or faster, and which terms make it."""
+    """The comparison in one line: measured and predicted step, and the terms that differ."""
     share = measured.step_seconds / predicted.seconds - 1.0
     head = "as long as predicted" if _percent(share) == "0 %" else f"{_percent(share)} {'slower' if share > 0 else 'faster'} than predicted"
     if not rows:
@@ -308,7 +308,7 @@ def describe(measured: Measured, predicted: Predicted, rows: Sequence[Row]) -> s
 
 
 def _percent(share: float) -> str:
-    """The size of a share to a tenth of a percent, without a zero behind the point.
+    """The size of a share in percent with one digit after the point, unless it is zero.
 
     >>> _percent(0.07), _percent(-0.0321), _percent(12.5)
     ('7 %', '3.2 %', '1250 %')
@@ -317,11 +317,11 @@ def _percent(share: float) -> str:
 
 
 def compare_utilisation(measured: Measured, predicted: Predicted) -> dict[str, Any]:
-    """MFU and HFU of both, with what they count and what they divide by.
+    """MFU and HFU, measured and predicted, with their definition.
 
-    A trace gives one MFU: its attention is causal or it is not, so it stands beside the estimate's that counts alike. Where the trace
-    gives none, the measured one is the estimate's FLOPs over the measured step: right if it is the same run, so there is none where the
-    device or the number of accelerators is another.
+    A trace gives one MFU, with causal attention or without; it is compared with the predicted MFU that counts attention the same way.
+    Without a measured MFU, the FLOPs of the estimate are divided by the measured step. That is right only for the same run, so it is left
+    out if the device or the number of accelerators differs.
     """
     from ironlaw.measure.versus.same_run import matching_mfu, same_work
 
@@ -333,14 +333,14 @@ def compare_utilisation(measured: Measured, predicted: Predicted) -> dict[str, A
     for name, value in given.items():
         said = predicted.rates.get(name)
         same = said * slower if comparable and said is not None else None
-        traced = "the trace" if predicted.stage in (None, "only") else "the trace, of one stage of the pipeline"
-        by = traced if value is not None else None if same is None else "the estimate's FLOPs over the measured step"
+        traced = "the trace" if predicted.stage in (None, "only") else "the trace, for one pipeline stage"
+        by = traced if value is not None else None if same is None else "FLOPs of the estimate over the measured step"
         found[name] = {"measured": same if value is None else value, "predicted": said, "measured_by": by, "from_same_flop": same}
     peak = predicted.peak
     return found | {
-        "numerator": "model FLOPs of forward and backward: mfu with attention as the full square, mfu_causal without what a causal mask "
-        "leaves out; hfu adds what is computed a second time, in a trace with attention as it ran and with the scores that the backward "
-        "pass of flash attention computes again",
+        "numerator": "model FLOPs of forward and backward pass: mfu counts attention as the full square, mfu_causal under the causal mask; "
+        "hfu adds recomputation, and in a trace counts attention as it ran, with the scores that flash attention computes again in the "
+        "backward pass",
         "model_flop_per_step_and_accelerator": predicted.model_flop,
         "denominator": f"dense {peak['precision']} peak of {predicted.plan['accelerator']}",
         "peak_flop_per_second": peak["flop_per_second"],

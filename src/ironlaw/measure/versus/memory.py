@@ -1,4 +1,4 @@
-"""Measured memory against the estimate of the same run, term by term where a term can be told apart."""
+"""Compare measured memory with the estimate of the same run, term by term where the measurement separates terms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ironlaw.measure.read.memory_timeline import Timeline
 from ironlaw.measure.read.snapshot import DeviceMemory, Snapshot
 from ironlaw.terms import Term
 
-# categories of the profiler -> terms under "allocated"; what is in neither column of any line is compared as the rest
+# row, categories of the profiler, terms under "allocated"; all others are compared together in one row
 TERMS = (
     ("weights", ("parameter",), ("weights", "low-precision copies of weights")),
     ("gradients", ("gradient",), ("gradients",)),
@@ -25,13 +25,13 @@ TERMS = (
     ),
 )
 REST = ("input", "temporary", "activation", "autograd detail", "unknown")
-FROM_TRACE = "highest level of the trace, in requested bytes: the blocks are a little larger"
-FROM_END = "at the dump, which is not the peak: the file has no trace"
+FROM_TRACE = "highest level in the trace, in requested bytes; allocated blocks are a little larger"
+FROM_END = "at the dump, not at the peak: the file has no trace"
 
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """One line: what was measured, what was predicted, and what the measurement is of."""
+    """One row: measured and predicted bytes, and a note on the measurement."""
 
     term: str
     measured: int | None  # [B]
@@ -40,21 +40,21 @@ class MemoryRow:
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured, less one; None where one is missing."""
+        """Predicted over measured, less one; None if one is missing."""
         if not self.measured or self.predicted is None:
             return None
         return self.predicted / self.measured - 1.0
 
     def data(self) -> dict[str, Any]:
-        """Plain types for JSON."""
+        """The row as plain data."""
         return asdict(self) | {"error": self.error}
 
 
 def compare_memory(snapshot: Snapshot | None, estimate: Estimate, timeline: Timeline | None = None, row: int = 0) -> list[MemoryRow]:
-    """Peaks of a snapshot, and of a timeline by category, against row ``row`` of ``estimate``; the fullest device is compared."""
+    """Compare the peaks of a snapshot (its fullest device) and of a timeline with row ``row`` of ``estimate``."""
     group, at = estimate.place_of(row)
     if not bool(np.broadcast_to(group.legal, group.index.shape)[at]):
-        raise QuestionError("the memory of a plan that cannot run is not compared; the estimate says which rule it breaks")
+        raise QuestionError("the plan cannot run, so its memory is not compared; ironlaw estimate names the rule that it breaks")
     tree = group.memory.tree
     rows = _totals(snapshot, tree, at) if snapshot is not None else []
     return rows + (_by_category(timeline, tree["allocated"], at) if timeline is not None else [])
@@ -70,14 +70,16 @@ def _totals(snapshot: Snapshot, tree: Term, at: int) -> list[MemoryRow]:
     note = f"device {fullest.device}: " + (FROM_TRACE if fullest.peak else FROM_END)
     allocated = fullest.peak.size if fullest.peak else fullest.allocated
     reserved = _reserved(fullest)
-    seen = f"device {fullest.device}: " + ("highest level of the trace" if fullest.reserved_peak else FROM_END)
+    seen = f"device {fullest.device}: " + ("highest level in the trace" if fullest.reserved_peak else FROM_END)
     return [
         MemoryRow("allocated", allocated, _value(tree["allocated"], at), note),
         MemoryRow(
-            "allocator slack", max(reserved - allocated, 0), _value(tree["allocator slack"], at), "reserved less allocated, at their peaks"
+            "allocator slack", max(reserved - allocated, 0), _value(tree["allocator slack"], at), "peak reserved less peak allocated"
         ),
         MemoryRow("reserved", reserved, _value(tree["reserved"], at), seen),
-        MemoryRow("device", None, _value(tree, at), "context and communicators are not in a snapshot; nvidia-smi shows them"),
+        MemoryRow(
+            "device", None, _value(tree, at), "a snapshot lacks the CUDA context and communication buffers; nvidia-smi includes them"
+        ),
     ]
 
 
@@ -86,14 +88,14 @@ def _reserved(device: DeviceMemory) -> int:
 
 
 def _by_category(timeline: Timeline, allocated: Term, at: int) -> list[MemoryRow]:
-    """The timeline at its peak by category; what is predicted sums to ``allocated``."""
+    """Compare the peak of a timeline by category; the predicted parts sum to ``allocated``."""
     parts = {part.name: _value(part, at) for part in allocated.parts}
     rows = []
     for term, categories, names in TERMS:
         predicted = math.fsum(parts.pop(name, 0.0) for name in names)
-        note = "a master copy that the optimizer does not own shows as unknown" if term == "optimizer states" else ""
+        note = "master weights outside the optimizer are counted as unknown" if term == "optimizer states" else ""
         rows.append(MemoryRow(term, sum(timeline.at_peak[c] for c in categories), predicted, note))
     rest = sum(timeline.at_peak[c] for c in REST)
-    rows.append(MemoryRow("activations, logits and temporaries", rest, math.fsum(parts.values()), f"the profiler's {', '.join(REST)}"))
-    rows.append(MemoryRow("tensors", timeline.peak, _value(allocated, at), "highest level of the timeline"))
+    rows.append(MemoryRow("activations, logits and temporaries", rest, math.fsum(parts.values()), f"profiler: {', '.join(REST)}"))
+    rows.append(MemoryRow("tensors", timeline.peak, _value(allocated, at), "highest level in the timeline"))
     return rows

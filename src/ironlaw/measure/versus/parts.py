@@ -1,4 +1,4 @@
-"""The measured step as parts that sum to it, under the names the prediction's parts have."""
+"""Split a measured step into parts that sum to it, with the names used in the comparison."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NO_SHAPE = Shape(())
 
 
 def measure_step(profile: Profile) -> Measured:
-    """A mean step in seconds by class, over the whole steps of the trace (see `find_whole_steps`).
+    """The mean step in seconds by class, over the whole steps of the trace (see `find_whole_steps`).
 
-    Kernels that ran beside each other share the time in which they did; communication is charged where no compute kernel ran.
+    Kernels that overlap share the time; communication counts only where no compute kernel ran.
     """
     start, end, steps = find_whole_steps(profile)
     inside = (profile.events.start < end) & (profile.events.end > start)
@@ -34,7 +34,7 @@ def measure_step(profile: Profile) -> Measured:
         counted = np.zeros(len(profile.trace.events), bool)
         counted[profile.rows[inside & ~profile.communicates]] = True
         kernels = tuple(kernel_table(profile.trace, counted, profile.accelerator, profile.folders, profile.names, profile.linked))
-        # what begins at the end of the last whole step is what the host was on its way to in the gap before it
+        # the event at the end of the last whole step explains the gap before it
         idle = explain_idle(profile.trace, profile.events.rows(inside | (profile.events.start == end)))
         used = mfu_of(kernels, window.wall, steps, profile.accelerator)
     scale = 1e-9 / steps
@@ -68,7 +68,7 @@ def measure_step(profile: Profile) -> Measured:
 
 
 def is_attention_causal(profile: Profile) -> bool | None:
-    """Whether the attention operators say that their mask is causal; None where there are none with sizes."""
+    """Whether the attention operators have a causal mask; None if there are none with sizes."""
     names, operators = profile.trace.names, profile.trace.operators
     attends = [i for i, name in enumerate(names) if is_causal(name, NO_SHAPE) is not None]
     rows = np.isin(operators.name, attends) & (operators.shapes >= 0)
@@ -77,8 +77,10 @@ def is_attention_causal(profile: Profile) -> bool | None:
 
 
 def find_pace_setter(profiles: Sequence[Profile]) -> Profile:
-    """The rank that waits least for the others: a late rank, or the stage of a pipeline with most to do. Its step is what an estimate is
-    of; the other ranks show the same time as waiting in collectives. Of ranks that wait alike, the one with the longest window."""
+    """The rank that waits least for the others: a late rank or the slowest pipeline stage, which an estimate describes.
+
+    The other ranks show the same time as waiting in collectives. Of ranks that wait equally, the one with the longest window is taken.
+    """
 
     def waits(profile: Profile) -> tuple[float, int]:
         return round(profile.window.exposed_comm / max(profile.window.wall, 1), 3), -profile.window.wall
@@ -87,10 +89,9 @@ def find_pace_setter(profiles: Sequence[Profile]) -> Profile:
 
 
 def find_whole_steps(profile: Profile) -> tuple[int, int, int]:
-    """From where to where [ns] the trace holds whole steps, and how many: from the first kernel of a step to the first of the next.
+    """Start and end [ns] of the whole steps in the trace, and their number. A step lasts until the first kernel of the next step.
 
-    Of the last step nobody knows when the next would have begun, and n steps have n - 1 gaps between them, so the last one counts only
-    where it is alone: then the window of its events is all there is.
+    The last step has no end, because the trace does not show the next one. It counts only if it is the only step, with its window.
     """
     begins = [step.device.start for step in profile.steps if step.device is not None]
     if len(begins) < 2 or begins[-1] <= begins[0]:
@@ -99,7 +100,7 @@ def find_whole_steps(profile: Profile) -> tuple[int, int, int]:
 
 
 def exposed_by_operation(profile: Profile, span: tuple[int, int] | None = None) -> dict[str, int]:
-    """Nanoseconds of exposed communication by operation, in the window or in ``span``; where two overlap, the first in order has them."""
+    """Nanoseconds of exposed communication by operation, in the window or in ``span``; an overlap counts for the first by name."""
     kinds = profile.event_classes
     left = profile.ran(kinds == COMMUNICATION) - profile.ran(kinds == COMPUTE)
     if span is not None:

@@ -1,6 +1,6 @@
-"""What an estimate says of a step, whether it was made just now or saved by ``ironlaw estimate --json``.
+"""The predicted step, from an estimate computed now or saved by ``ironlaw estimate --json``.
 
-Both come through one reader: a saved file is nobody's word, so its size, its depth and every number in it are checked.
+One reader reads both. A saved file may come from anybody, so its size, its depth and every number in it are checked.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from ironlaw.measure.read.limits import open_bytes
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
 
-SCHEMA = 1  # of an estimate as JSON
+SCHEMA = 1  # schema version of an estimate as JSON
 LARGEST = 8 << 20  # [B] an estimate with every formula explained takes 0.3 MB
 DEEPEST = 24  # levels of a step tree; the deepest of today's has 7
 MOST_NODES = 20_000
 LONGEST_NAME = 120
-CLOSES = 1e-6  # of the step: how far the sum of its terms may be from it before the file is not refuse_dispatch
+CLOSES = 1e-6  # of the step: the largest accepted difference from the sum of its terms
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """The step of one estimate, its leaves in exclusive seconds, and what says whether it is the run that was measured."""
+    """The step of one estimate, its leaves in exclusive seconds, and values that identify the run."""
 
-    where: str  # how to call it in a message
+    where: str  # name for messages
     seconds: float
     leaves: Mapping[str, float]  # by name; they sum to the step
     recompute_seconds: float
     band: tuple[float, float, float] | None  # low, high [s], coverage
     plan: Mapping[str, Any]
-    stage: str | None  # which pipeline stage sets the pace; "only" without a pipeline
-    layers: float  # of that stage
+    stage: str | None  # the slowest pipeline stage; "only" without a pipeline
+    layers: float  # in that stage
     rates: Mapping[str, float | None]  # mfu, mfu_causal, hfu, model_flop_per_second_per_gpu
     peak: Mapping[str, Any]
-    assumed: tuple[str, ...]  # axes of the plan that the estimate chose because nobody gave them
-    unfit: str = ""  # what speaks against its memory
+    assumed: tuple[str, ...]  # axes of the plan that the estimate chose itself
+    unfit: str = ""  # warning if the estimate does not fit in memory
 
     @property
     def model_flop(self) -> float | None:
@@ -51,83 +51,85 @@ class Predicted:
 
 
 def load_prediction(options: Mapping[str, Any], against: str | Path | None = None, folders: tuple[str, ...] = ()) -> Predicted | None:
-    """What to compare with: the options of an estimate, a saved one, or nothing; both at once contradict each other."""
+    """Load the prediction to compare with: from options of an estimate or from a saved one; None if neither is given."""
     given = {name: value for name, value in options.items() if value is not None}
     if against is not None:
         if given:
             named = ", ".join(f"--{name.replace('_', '-')}" for name in list(given)[:4])
-            raise QuestionError(f"--against {against} has its own model and plan: give it or {named}, not both")
+            raise QuestionError(f"--against {against} and {named} both describe the prediction: give one of them")
         return read_saved_estimate(against)
     return read_estimate(run_estimate(given, folders)) if given else None
 
 
 def run_estimate(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
-    """The estimate of one run, from the same options as ``ironlaw estimate`` takes."""
+    """Estimate one run from the options of ``ironlaw estimate``."""
     from ironlaw.estimate.answer import answer
     from ironlaw.question.options import read_options
 
     if options.get("model") is None:
-        raise QuestionError("the prediction lacks --model: name the model that ran, with --on and --gpus, or give --against estimate.json")
+        raise QuestionError("missing option --model: give the model of the run with --on and --gpus, or give --against estimate.json")
     estimate = answer(read_options(options), folders)
-    _one_that_can_be(estimate)
+    _check_comparable(estimate)
     return estimate
 
 
-def _one_that_can_be(estimate: Estimate) -> None:
-    """Refuse what no run can be compared with: many rows, a plan that breaks a rule, a step without a value."""
+def _check_comparable(estimate: Estimate) -> None:
+    """Refuse an estimate of several rows, of a plan that breaks a rule, or without a step time."""
     from ironlaw.estimate.rules import broken
 
     if estimate.rows != 1:
-        raise QuestionError(f"the prediction has {estimate.rows} rows: give the options of the one run that was measured")
+        raise QuestionError(f"the prediction has {estimate.rows} rows: give the options of the measured run only")
     group, at = estimate.place_of(0)
     if problems := broken(group.job, group.plan, group.rules, at):
-        raise PlanError(f"no such plan, so nothing to compare with: {'; '.join(problems)}")
+        raise PlanError(f"the plan cannot run, so there is no prediction: {'; '.join(problems)}")
     if not math.isfinite(float(estimate.step_seconds[0])):
-        raise QuestionError("the prediction has no step time: a value is outside the domain of its law; give other options")
+        raise QuestionError("the prediction has no step time: a value is outside the domain of its law; change the options")
 
 
 def read_estimate(estimate: Estimate) -> Predicted:
-    """What an estimate of one row says of its step."""
-    _one_that_can_be(estimate)
+    """Read the step of an estimate with one row."""
+    _check_comparable(estimate)
     return _read(estimate.row(0), "the prediction")
 
 
 def read_saved_estimate(path: str | Path) -> Predicted:
-    """What a file of ``ironlaw estimate --json`` says of its step."""
+    """Read the step from a file of ``ironlaw estimate --json``."""
     with open_bytes(path, LARGEST) as stream:
         text = stream.read()
     try:
         found = json.loads(text.decode("utf-8-sig"), parse_constant=_no_number)
     except RecursionError:
-        raise InputError(f"{path}: nested deeper than any estimate; give a file of ironlaw estimate --json") from None
+        raise InputError(f"{path}: nested deeper than any estimate; give a file from ironlaw estimate --json") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is no UTF-8; give a file of ironlaw estimate --json") from None
+        raise InputError(f"{path}: byte {error.start} is not UTF-8; give a file from ironlaw estimate --json") from None
     except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}); give a file of ironlaw estimate --json") from None
+        raise InputError(f"{path}: not JSON ({error}); give a file from ironlaw estimate --json") from None
     if isinstance(found, list):
-        raise InputError(f"{path}: a list of {len(found)} answers; save the one of the run that was measured")
+        raise InputError(f"{path}: a list of {len(found)} estimates; save only that of the measured run")
     return _read(found, str(path))
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number in JSON")
 
 
 def _read(data: Any, where: str) -> Predicted:
-    """The estimate in ``data``, or an InputError that says what is wrong with it."""
+    """Read the estimate in ``data``; InputError if something is wrong with it."""
     if not isinstance(data, dict) or not {"schema_version", "step", "plan"} <= set(data):
-        raise InputError(f"{where}: no estimate: it lacks schema_version, step or plan; give a file of ironlaw estimate --json")
+        raise InputError(f"{where}: not an estimate: schema_version, step or plan is missing; give a file from ironlaw estimate --json")
     if data["schema_version"] != SCHEMA or isinstance(data["schema_version"], bool):
         version = _brief(data["schema_version"])
-        raise InputError(f"{where}: an estimate of schema version {version}, this reads {SCHEMA}: run ironlaw estimate --json again")
+        raise InputError(
+            f"{where}: an estimate with schema version {version}, this version reads {SCHEMA}: run ironlaw estimate --json again"
+        )
     step, plan = _table(data, "step", where), _table(data, "plan", where)
     if step.get("seconds") is None:
-        raise InputError(f"{where}: the estimate has no step time (its plan cannot be): estimate a plan that can")
+        raise InputError(f"{where}: the estimate has no step time, because its plan cannot run: estimate a plan that can")
     seconds = _number(step["seconds"], "step.seconds", where)
     if seconds <= 0:
         raise InputError(f"{where}: step.seconds is {seconds:g}, must be more than 0")
     leaves, again = _leaves(step.get("tree"), where)
-    _refuse_open(leaves, seconds, where)
+    _check_terms(leaves, seconds, where)
     rates = _table(data, "throughput", where)
     peak = _table(rates, "peak", where)
     return Predicted(
@@ -146,34 +148,34 @@ def _read(data: Any, where: str) -> Predicted:
     )
 
 
-def _refuse_open(leaves: dict[str, float], seconds: float, where: str) -> None:
-    """Refuse terms that are negative or do not sum to the step."""
+def _check_terms(leaves: dict[str, float], seconds: float, where: str) -> None:
+    """Refuse terms that are negative or do not sum to the step time."""
     below = next((name for name, value in leaves.items() if value < -CLOSES * seconds), None)
     if below is not None:
         raise InputError(f"{where}: {below!r} takes {leaves[below]:g} s, must be at least 0")
     whole = sum(leaves.values())
     if not abs(whole - seconds) <= CLOSES * seconds:
-        raise InputError(f"{where}: its terms sum to {whole:g} s and its step is {seconds:g} s: it was changed by hand")
+        raise InputError(f"{where}: the terms sum to {whole:g} s, but the step is {seconds:g} s: the file was changed by hand")
 
 
 def _unfit(data: dict[str, Any], where: str) -> str:
-    """The estimate's memory where it says that the run, which was measured, cannot be."""
+    """A warning if the estimate says that the measured run does not fit in memory."""
     memory = data.get("memory")
     if not isinstance(memory, dict) or memory.get("fits") is not False:
         return ""
     size, room = (_number(memory.get(key), f"memory.{key}", where) for key in ("device", "capacity_bytes"))
-    return f"the estimate needs {size / 2**30:.1f} GiB of {room / 2**30:.1f} GiB, and the run ran: another plan, or a wrong estimate"
+    return f"the estimate needs {size / 2**30:.1f} GiB of {room / 2**30:.1f} GiB, but the run fitted: another plan, or a wrong estimate"
 
 
 def _table(data: dict[str, Any], key: str, where: str) -> dict[str, Any]:
     found = data.get(key)
     if not isinstance(found, dict):
-        raise InputError(f"{where}: {key} is {_brief(found)}, expected a table; give a file of ironlaw estimate --json")
+        raise InputError(f"{where}: {key} is {_brief(found)}, expected a table; give a file from ironlaw estimate --json")
     return found
 
 
 def _number(value: Any, key: str, where: str) -> float:
-    """A finite number, and nothing that Python merely takes for one."""
+    """Check that ``value`` is a finite number; True and False are not."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{where}: {key} is {_brief(value)}, expected a number")
     try:
@@ -221,13 +223,13 @@ _COUNTS = ("gpus", "tp", "pp", "zero", "num_microbatches")
 
 
 def _plan(plan: dict[str, Any], where: str) -> dict[str, Any]:
-    """The parts of the plan that decide what is compared."""
+    """The values of the plan that the comparison needs."""
     found: dict[str, Any] = {name: _number(plan.get(name), f"plan.{name}", where) for name in _COUNTS}
     return found | {"sp": plan.get("sp") is True, "model": _text(plan, "model", where), "accelerator": _text(plan, "accelerator", where)}
 
 
 def _assumed(items: Any, where: str) -> tuple[str, ...]:
-    """Axes the estimate chose by itself, as ``name=value``."""
+    """Axes that the estimate chose itself, as ``name=value``."""
     if not isinstance(items, list):
         raise InputError(f"{where}: assumptions is {_brief(items)}, expected a list")
     chosen = [i for i in items[:1000] if isinstance(i, dict) and i.get("origin") == "chosen"]
@@ -235,7 +237,7 @@ def _assumed(items: Any, where: str) -> tuple[str, ...]:
 
 
 def _leaves(tree: Any, where: str) -> tuple[dict[str, float], float]:
-    """Exclusive seconds by name of leaf, and those of them that are computed a second time."""
+    """Exclusive seconds by name of leaf, and the seconds of recomputation among them."""
     found: dict[str, list[float]] = {}
     again: list[float] = []
     for name, seconds, recomputed in _walk(tree, where):
@@ -246,20 +248,20 @@ def _leaves(tree: Any, where: str) -> tuple[dict[str, float], float]:
 
 
 def _walk(tree: Any, where: str) -> Iterator[tuple[str, float, bool]]:
-    """The leaves of a step tree, each times what all above it repeat."""
+    """The leaves of a step tree, multiplied by the repetitions of the nodes above them."""
     left: list[tuple[Any, float, int, bool]] = [(tree, 1.0, 0, False)]
     count = 0
     while left:
         node, factor, depth, again = left.pop()
         count += 1
         if depth > DEEPEST or count > MOST_NODES:
-            raise InputError(f"{where}: the step tree is larger than any estimate's (over {DEEPEST} levels or {MOST_NODES} terms)")
+            raise InputError(f"{where}: the step tree is too large (over {DEEPEST} levels or {MOST_NODES} terms)")
         if not isinstance(node, dict):
             raise InputError(f"{where}: a term of the step is {_brief(node)}, expected a table")
         name, parts = _text(node, "name", where), node.get("parts")
         if not isinstance(parts, list):
             raise InputError(f"{where}: parts of {name!r} is {_brief(parts)}, expected a list")
-        if not parts:  # what a leaf repeats is in its value already
+        if not parts:  # the value of a leaf already includes its own repetitions
             value = _number(node.get("value"), f"the value of {name!r}", where)
             yield name, _number(value * factor, f"{name!r} in all", where), again
         times = _number(_number(node.get("times", 1.0), f"times of {name!r}", where) * factor, f"times of {name!r}", where)
@@ -267,7 +269,7 @@ def _walk(tree: Any, where: str) -> Iterator[tuple[str, float, bool]]:
 
 
 def _layers(tree: dict[str, Any]) -> float:
-    """How many layers the stage holds that sets the pace: a node with a forward pass in it is a kind of layer."""
+    """The number of layers in the slowest stage: every node with a forward pass is a kind of layer."""
     for part in tree["parts"]:
         if part["name"] == "micro-batches":
             kinds = [k for k in part["parts"] if any(inner["name"] == "forward" for inner in k["parts"])]

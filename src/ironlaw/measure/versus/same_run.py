@@ -1,4 +1,4 @@
-"""Signs that a measured step and an estimate are not the same run, each as a line of warning."""
+"""Find signs that a measured step and an estimate are not of the same run; each is a warning."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from ironlaw.measure.versus.compare import Measured
     from ironlaw.measure.versus.predicted import Predicted
 
-OF_CONVOLUTION = 0.05  # of the measured step: transformers convolve for a few thousandths of theirs
-OF_RECOMPUTE = 0.03  # of the time in computation: less is a matter of how kernels are told apart
-FEWEST_STEPS = 3  # of fewer no median leaves out the odd one
-NUMERATORS_AGREE = 0.02  # counts of one model by sizes and by formula differ by about a percent
-STAGES_AGREE = 0.5  # one stage of a pipeline and the mean of all: with few layers the output layer alone is half of one
+OF_CONVOLUTION = 0.05  # of the measured step; in transformers convolutions take a few thousandths
+OF_RECOMPUTE = 0.03  # of the compute time; a smaller difference may come from how kernels are classified
+FEWEST_STEPS = 3  # with fewer, an unusual step changes the median
+NUMERATORS_AGREE = 0.02  # FLOPs counted from sizes and from the formula differ by about a percent
+STAGES_AGREE = 0.5  # between one pipeline stage and the mean of all: with few layers, the output layer may be half of a stage
 
 
 def find_mismatches(measured: Measured, predicted: Predicted, expected: float) -> list[str]:
@@ -38,7 +38,7 @@ def find_mismatches(measured: Measured, predicted: Predicted, expected: float) -
 
 
 def same_device(said: str, accelerator: str) -> bool | None:
-    """Whether what a file calls its device can be this accelerator of the catalogue; None where it says nothing.
+    """Whether the device name in a file can be this accelerator of the catalogue; None if the file has no name.
 
     >>> same_device("NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"), same_device("NVIDIA A100-SXM4-40GB", "a100-sxm-80gb")
     (True, False)
@@ -53,7 +53,7 @@ def same_device(said: str, accelerator: str) -> bool | None:
         words, known = load.fold_name(said).split("-"), load.fold_name(accelerator).split("-")
     family = next((word for word in known if re.search(r"\d", word)), known[0])
     sizes, room = ({w for w in one if re.fullmatch(r"\d+gb", w)} for one in (words, known))
-    if family == "gh200":  # its name counts the memory of the host's half
+    if family == "gh200":  # its name includes the memory of the CPU
         sizes = set()
     if {"sxm", "pcie"} & set(known) and ("pcie" in words) != ("pcie" in known):
         return False
@@ -61,7 +61,7 @@ def same_device(said: str, accelerator: str) -> bool | None:
 
 
 def same_work(measured: Measured, predicted: Predicted) -> bool:
-    """Whether nothing says that an accelerator of the two did other work or has another peak."""
+    """Whether the device and the number of accelerators agree, as far as known."""
     return same_device(measured.device, predicted.plan["accelerator"]) is not False and not _world(measured, predicted)
 
 
@@ -69,7 +69,7 @@ def _device(measured: Measured, predicted: Predicted) -> str:
     accelerator = predicted.plan["accelerator"]
     same = same_device(measured.device, accelerator)
     if same is None:
-        return f"the measured file does not name its device: whether it is the predicted {accelerator} is not checked"
+        return f"the measured file has no device name: it may be another device than the predicted {accelerator}"
     return "" if same else f"not the same device: measured on {measured.device[:80]!r}, predicted for {accelerator}"
 
 
@@ -81,7 +81,7 @@ def _world(measured: Measured, predicted: Predicted) -> str:
 
 
 def _layers(measured: Measured, predicted: Predicted) -> str:
-    """Stages of a pipeline may differ by a layer, an unsplit model may not."""
+    """Warn if the layers differ. Pipeline stages may differ by one layer."""
     allowed = 0.0 if predicted.stage == "only" else 1.0
     if measured.layers is None or not predicted.layers or abs(measured.layers - predicted.layers) <= allowed:
         return ""
@@ -99,7 +99,7 @@ def _transformer(measured: Measured, predicted: Predicted) -> str:
     seen = measured.parts.get("convolution", 0.0) / measured.step_seconds
     if seen < OF_CONVOLUTION or "convolution and gates" in predicted.leaves:
         return ""
-    return f"not a transformer: {seen:.0%} of the measured step is convolutions, and an estimate knows transformers only"
+    return f"not a transformer: convolutions take {seen:.0%} of the measured step, and ironlaw estimates transformers only"
 
 
 def _recompute(measured: Measured, predicted: Predicted, expected: float) -> str:
@@ -111,30 +111,30 @@ def _recompute(measured: Measured, predicted: Predicted, expected: float) -> str
     if abs(seen - said) < OF_RECOMPUTE:
         return ""
     line = f"not the same recomputation: {seen:.1%} of the computation measured, {said:.1%} predicted; give the run's --recompute"
-    return line if seen > said else f"{line} (products that compiled code computes again look like any others in a trace)"
+    return line if seen > said else f"{line} (a trace does not show products that compiled code recomputes)"
 
 
 def _utilisation(measured: Measured, predicted: Predicted) -> str:
-    """One rank of a pipeline computes its stage, and an estimate's rates are those of the whole plan: they agree less closely."""
+    """Warn if the MFUs differ. A pipeline stage and the whole plan agree less closely, so the limit is larger."""
     if measured.mfu is None or not predicted.rates.get("mfu"):
         return ""
     if measured.mfu > 1.0:
-        return f"the measured MFU is {measured.mfu:.0%}, above 100 %: a sparse peak, another device, or FLOPs that are not computed"
+        return f"the measured MFU is {measured.mfu:.0%}, above 100 %: the peak, the device or the FLOP count is wrong"
     slower = predicted.seconds / measured.step_seconds
     said = predicted.rates.get(matching_mfu(measured, predicted)) or 0.0
     near = NUMERATORS_AGREE if predicted.stage in (None, "only") else STAGES_AGREE
     if not said or abs(measured.mfu / (said * slower) - 1.0) < near:
         return ""
     return (
-        f"the two MFU count differently: {measured.mfu:.1%} as measured, {said * slower:.1%} with the estimate's FLOPs and peak over the "
-        "same step"
+        f"the MFUs count differently: {measured.mfu:.1%} as measured, {said * slower:.1%} with the FLOPs and the peak of the estimate over "
+        "the same step"
     )
 
 
 def matching_mfu(measured: Measured, predicted: Predicted) -> str:
-    """Which MFU of an estimate counts attention as the trace does: the full square, or what a causal mask leaves of it.
+    """The MFU of an estimate that counts attention as the trace does: as the full square, or under a causal mask.
 
-    Where that is not known, the nearer of the two is meant.
+    If the trace does not show this, the nearer of the two is taken.
     """
     slower = predicted.seconds / measured.step_seconds
     known = {name: said * slower for name in ("mfu_causal", "mfu") if (said := predicted.rates.get(name))}
@@ -153,12 +153,12 @@ def _steps(measured: Measured) -> str:
 def _stage(measured: Measured, predicted: Predicted) -> str:
     if not measured.parts or predicted.stage in (None, "only"):
         return ""
-    pace = f"the pipeline stage that sets the pace ({predicted.stage})"
+    pace = f"the slowest pipeline stage ({predicted.stage})"
     which = "" if measured.rank is None else f"rank {measured.rank} is compared, and "
-    return f"the estimate is of {pace}: {which}a trace of another stage computes less and waits more"
+    return f"the estimate describes {pace}: {which}a rank of another stage computes less and waits more"
 
 
 def _chosen(predicted: Predicted) -> str:
     if not predicted.assumed:
         return ""
-    return f"the estimate chose what nobody gave: {', '.join(predicted.assumed[:12])}; give what the run had"
+    return f"the estimate chose {', '.join(predicted.assumed[:12])}; give the values of the run"
