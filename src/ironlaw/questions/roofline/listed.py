@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.roofline import roofs
-from ironlaw.questions.roofline.operators import Operator, element_bytes, tensor_bytes
+from ironlaw.questions.roofline.operators import Operator, element_bytes, make_operators, tensor_bytes
 from ironlaw.questions.roofline.options import CENSUSES
 from ironlaw.terms import Term, leaf, plain, scalar, total
 
@@ -192,17 +192,9 @@ def _matrix(kind: str, shape: Sequence[float]) -> tuple[float, float]:
 
 def _forward(kind: str, name: str, shape: Sequence[float], dtype: str, batch: float) -> Operator:
     size = element_bytes(dtype)
-    if kind == "conv":
-        channels, height, width, _, side, stride, padding = shape
-        rows, columns = (float(flops.convolved_extent(extent + 2.0 * padding, side, stride, 0.0)) for extent in (height, width))
-        m, (k, n) = batch * rows * columns, _matrix(kind, shape)
-        tensors = {"input": batch * channels * height * width, "kernel": n * k, "output": m * n}
-        moved = total("bytes", [tensor_bytes(tensor, elements, dtype) for tensor, elements in tensors.items()])
-        return Operator(name, leaf("FLOP", flops.gemm, "FLOP", m=m, n=n, k=k), moved, dtype, grid=(m, n))
-    if kind == "linear":
-        m, k, n = batch * shape[0], shape[1], shape[2]
-        moved = leaf("bytes", traffic.gemm, "B", m=m, n=n, k=k, bytes_a=size, bytes_b=size, bytes_c=size)
-        return Operator(name, leaf("FLOP", flops.gemm, "FLOP", m=m, n=n, k=k), moved, dtype, grid=(m, n))
+    if kind in ("conv", "linear"):
+        maker, sizes = ("conv", (1.0, *shape)) if kind == "conv" else ("gemm", tuple(shape))
+        return replace(make_operators(maker, sizes, {"dtype": (dtype, dtype, dtype)}, batch)[0], name=name)
     if kind == "product":
         m, k, n = shape
         moved = total("bytes", [leaf("one product", traffic.gemm, "B", m=m, n=n, k=k, bytes_a=size, bytes_b=size, bytes_c=size)], batch)
