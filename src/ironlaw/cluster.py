@@ -17,7 +17,7 @@ from ironlaw.catalog.records import (
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError
 
-OWN_ENGINES = ("ici-torus", "neuronlink-torus")  # links whose collectives need no compute units: TPU, Trainium
+OWN_ENGINES = ("ici-torus", "neuronlink-torus")  # links with engines for collectives, which need no compute units: TPU, Trainium
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,14 +39,14 @@ class Cluster:
         return self.calibration.gemm[precision]
 
     def experts(self, precision: str) -> GemmConstants:
-        """The constants of grouped products of a precision: a dense product's where none were measured."""
+        """The constants of grouped GEMMs of a precision; those of a dense GEMM where none were measured."""
         return self.calibration.experts.get(precision) or self.gemm(precision)
 
     @property
     def row_bandwidth(self) -> Sourced:
-        """Fraction of HBM bandwidth that copies of rows to experts and back reach: an element-wise kernel's where none were measured.
+        """Fraction of HBM bandwidth of the copies of rows to experts and back; of an element-wise kernel where none was measured.
 
-        That of bf16: in narrow formats the measured operator's casts are in it.
+        It is the fraction of bf16: in narrow formats the measurement includes casts.
         """
         measured = self.calibration.experts.get("bf16")
         known = None if measured is None else measured.rows_bandwidth_fraction
@@ -54,14 +54,14 @@ class Cluster:
 
     @property
     def overlap_slowdown(self) -> Sourced:
-        """What computation loses beside a collective: nothing where engines of their own move the data, not the compute units."""
+        """Slowdown of computation beside a collective; 0 where dedicated engines, not the compute units, move the data."""
         if self.node.scale_up in OWN_ENGINES:
-            return Sourced(0.0, "1", f"0: {self.node.scale_up} moves data by engines of its own", self.systems.overlap_slowdown.source)
+            return Sourced(0.0, "1", f"0: {self.node.scale_up} moves data by dedicated engines", self.systems.overlap_slowdown.source)
         return self.systems.overlap_slowdown
 
     @property
     def elementwise(self) -> ElementwiseConstants:
         """The constants of memory-bound kernels."""
         if self.calibration.elementwise is None:
-            raise CatalogError(f"calibration record {self.calibration.name} lacks elementwise, which every device needs")
+            raise CatalogError(f"calibration record {self.calibration.name} lacks elementwise: every device needs it")
         return self.calibration.elementwise

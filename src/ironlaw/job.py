@@ -10,13 +10,13 @@ from ironlaw.catalog.records import Framework
 
 @dataclass(frozen=True)
 class Precision:
-    """What is stored, computed and moved in what.
+    """A precision: the formats in which parameters, activations and GEMM operands are stored, computed and moved.
 
     ``gemm`` names the linear layers' calibration constants and ``peak`` their roof; attention and the output projection stay in
     ``wide``. ``operand_bytes`` counts a GEMM operand with its scales. Where a format is ``narrow`` its operands are cast from
     ``wide``: ``weight_bytes`` is a cast weight in one orientation, ``scale_reads`` how often a tensor is read to find its scales
     before it is cast, and ``one_scale`` says that a tensor has one, so that both orientations hold the same numbers.
-    What a training stack keeps and sends narrow is in its framework record.
+    The framework record says what it stores and sends in the narrow format.
     """
 
     name: str
@@ -62,38 +62,38 @@ PRECISIONS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Job:
-    """One model trained by one framework in one precision with one optimizer."""
+    """One model trained by one framework in one precision with one optimizer. Defaults are in ``question/defaults``."""
 
     model: Model
     framework: Framework
     precision: Precision
     optimizer: str
     flash: bool
-    count_embedding: bool = False
-    expert_imbalance: float = 1.0  # load of the busiest expert rank over the mean
-    moe_dispatcher: str = "alltoall"  # alltoall | deepep | hybridep: the last two send a row once to each domain
-    dispatch_precision: str = "wide"  # wide | fp8 (rows and their gradients) | fp8-forward: what rows are in on their way to experts
-    capacity_factor: float = 0.0  # rows an expert is padded or cut to, over the mean; 0: dropless
-    layers_per_stage: tuple[int, ...] = ()
-    mtp_stage: int | None = None  # of layers_per_stage, the one with the layers for further tokens; None: that with the loss
-    cp_method: str = "ring"  # ring | all-to-all | all-gather | all-to-all+ring
-    cp_inner: float = 0.0  # with all-to-all+ring: ranks that trade heads; 0: as many as divide the heads and share a domain
-    cp_domain: float = 8.0  # accelerators of a scale-up domain, which the inner group keeps to
-    cp_balance: bool = True  # a context rank has a chunk from either end of the sequence; False: one piece
-    document_length: float = 0.0  # tokens of a packed document; 0: a sequence is one
-    offload_layers: float = 0.0  # of a stage, whose activations are offloaded; 0: all
-    offload_fraction: float = 1.0  # of the optimizer's states that offloading moves to the host
-    offload_overlap: bool = False  # the host updates tensor by tensor, beside the copies of others
-    lora_rank: float = 0.0  # 0: everything is trained
-    lora_targets: tuple[str, ...] = ()  # operators that have an adapter: qkv or q, k, v; proj; fc1 or gate, up; fc2; experts; router
-    frozen_weights: str = ""  # how adapters' frozen layers are stored: fp8 | nf4; "": as the precision stores weights
-    attention_kernel: str = ""  # generation of the flash kernel; "": the framework's on this architecture
-    cuda_graphs: str = "none"  # none | partial (all but routed experts) | full: launches the host does not make
-    microbatch_group: float = 0.0  # micro-batches a chunk runs before the next one's turn; 0: pp
-    deferred_wgrad: float = 0.0  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
-    fused_loss: bool = False
-    fp8_scaling: str = "current"  # current | delayed: where the scale of a tensor in fp8 comes from
-    fp8_param_gather: bool = False  # weights of narrow linear layers are kept and gathered in the narrow format
-    delay_wgrad_compute: bool = False  # with overlap ep: weight gradients computed beside the all-to-all, apart from the rest of backward
-    grouped_experts: bool = True  # one grouped product for a rank's experts; False: one after the other
-    schedule: str = "1f1b"  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
+    count_embedding: bool
+    expert_imbalance: float  # load of the busiest expert rank over the mean
+    moe_dispatcher: str  # alltoall | deepep | hybridep: the last two send a row once to each domain
+    dispatch_precision: str  # wide | fp8 (rows and their gradients) | fp8-forward: format of rows sent to experts
+    capacity_factor: float  # rows an expert is padded or cut to, over the mean; 0: dropless
+    layers_per_stage: tuple[int, ...]
+    mtp_stage: int | None  # stage, from 0, of the multi-token-prediction layers; None: that with the loss
+    cp_method: str  # ring | all-to-all | all-gather | all-to-all+ring
+    cp_inner: float  # with all-to-all+ring: ranks that trade heads; 0: as many as divide the heads and share a domain
+    cp_domain: float  # accelerators of a scale-up domain, which the inner group keeps to
+    cp_balance: bool  # a context rank has a chunk from either end of the sequence; False: one piece
+    document_length: float  # tokens of a packed document; 0: a sequence is one
+    offload_layers: float  # of a stage, whose activations are offloaded; 0: all
+    offload_fraction: float  # of the optimizer's states that offloading moves to the host
+    offload_overlap: bool  # the host updates tensor by tensor, beside the copies of others
+    lora_rank: float  # 0: everything is trained
+    lora_targets: tuple[str, ...]  # operators that have an adapter: qkv or q, k, v; proj; fc1 or gate, up; fc2; experts; router
+    frozen_weights: str  # how adapters' frozen layers are stored: fp8 | nf4; "": as the precision stores weights
+    attention_kernel: str  # generation of the flash kernel; "": the framework's on this architecture
+    cuda_graphs: str  # none | partial (all but routed experts) | full: launches the host does not make
+    microbatch_group: float  # micro-batches a chunk runs before the next one's turn; 0: pp
+    deferred_wgrad: float  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
+    fused_loss: bool
+    fp8_scaling: str  # current | delayed: where the scale of a tensor in fp8 comes from
+    fp8_param_gather: bool  # weights of narrow linear layers are kept and gathered in the narrow format
+    delay_wgrad_compute: bool  # with overlap ep: weight gradients computed beside the all-to-all, apart from the rest of backward
+    grouped_experts: bool  # one grouped product for a rank's experts; False: one after the other
+    schedule: str  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe

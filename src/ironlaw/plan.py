@@ -34,7 +34,7 @@ def flags(prefix: str, names: tuple[str, ...], on: Collection[str]) -> dict[str,
     return {f"{prefix}_{name.replace('-', '_')}": float(name in on) for name in names}
 
 
-BY_RULE = -1.0  # layers of a stage that nobody gave
+BY_RULE = -1.0  # layers of a stage that the question leaves open
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,16 +59,16 @@ class Plan:
     recompute_attention: Any  # of the other layers: 1 where the attention core is recomputed
     recompute_linear: Any  # of the other layers: fraction of the GEMMs recomputed
     recompute_elementwise: Any  # of the other layers: 1 where norms and activations are recomputed
-    # 1 where it runs beside computation, 0 where computation waits for it
+    # 1 where this communication runs beside computation, 0 where computation waits for it
     overlap_grad_reduce: Any
     overlap_param_gather: Any
     overlap_tp: Any
     overlap_pp: Any
-    overlap_ep: Any  # the all-to-all of experts beside the computation of another micro-batch
-    # 1 where it is held in host memory
+    overlap_ep: Any  # all-to-all of experts beside the computation of another micro-batch
+    # 1 where these bytes are in host memory
     offload_optimizer: Any
     offload_activations: Any
-    # layers of the first and of the last pipeline stage; below 0 where the rule for all stages has them
+    # layers of the first and the last pipeline stage; below 0: split evenly
     first_stage_layers: Any = BY_RULE
     last_stage_layers: Any = BY_RULE
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import ironlaw
 from ironlaw.estimate.pipeline.schedules import SCHEDULES
-from ironlaw.job import PRECISIONS
+from ironlaw.job import PRECISIONS, Job
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.question import defaults
 
@@ -50,3 +51,7 @@ def test_the_default_batch_is_a_whole_number_for_every_count_of_accelerators():
         assert batch * 8192 >= defaults.BATCH_TOKENS
         ranks = gpus if gpus <= 512 else gpus / [d for d in (1, 2, 4, 8, 16, 32, 64, 128) if gpus % d == 0][-1]
         assert batch % ranks == 0, gpus
+
+
+def test_a_job_has_no_defaults_of_its_own():
+    assert all(f.default is MISSING and f.default_factory is MISSING for f in fields(Job))

@@ -152,31 +152,31 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
     """The fullest stage's memory."""
     from ironlaw.estimate.bands import memory_band
 
-    held = group.memory
+    needed = group.memory
     host = host_data(group, at, explain)
     return {
-        "allocated": number(held.allocated, at),
-        "reserved": number(held.reserved, at),
-        "device": number(held.device, at),
-        "capacity_bytes": held.capacity,
-        "fits": bool(number(held.fits, at)),
-        "stage": _stage(group, held.stage_names, held.which, at),
-        "band": memory_band(group, number(held.device, at)),
-        "tree": term_data(held.tree, at, explain),
+        "allocated": number(needed.allocated, at),
+        "reserved": number(needed.reserved, at),
+        "device": number(needed.device, at),
+        "capacity_bytes": needed.capacity,
+        "fits": bool(number(needed.fits, at)),
+        "stage": _stage(group, needed.stage_names, needed.which, at),
+        "band": memory_band(group, number(needed.device, at)),
+        "tree": term_data(needed.tree, at, explain),
         **({} if host is None else {"host": host}),
     }
 
 
 def host_data(group: Group, at: int, explain: bool = False) -> dict[str, Any] | None:
     """Host memory per accelerator, where something is offloaded; its capacity is None where the node record has none."""
-    held = group.memory
-    if not held.hosts:
+    needed = group.memory
+    if not needed.hosts:
         return None
-    room = float(np.ravel(np.broadcast_to(held.host_capacity, held.device.shape))[at])
+    room = float(np.ravel(np.broadcast_to(needed.host_capacity, needed.device.shape))[at])
     return {
-        "held": number(held.host, at),
+        "held": number(needed.host, at),
         "capacity_bytes": room if np.isfinite(room) else None,
-        "tree": term_data(held.host_tree, at, explain),
+        "tree": term_data(needed.host_tree, at, explain),
     }
 
 

@@ -217,11 +217,11 @@ def preference(job: Job, cluster: Cluster, plan: Plan) -> tuple[Any, Any, Any]:
         if index.size == 0:
             continue
         with np.errstate(all="ignore"):
-            held = memory(job, cluster, plan.take(index))
-            tight = held.device > (1.0 - HEADROOM) * held.capacity
-            squeezed = held.device > (1.0 - 1e-9) * held.capacity
-            unfit[index], score[index] = np.where(held.fits, 1.0 * tight + squeezed, 3.0), held.device
-            inside = index[held.fits]
+            needed = memory(job, cluster, plan.take(index))
+            tight = needed.device > (1.0 - HEADROOM) * needed.capacity
+            squeezed = needed.device > (1.0 - 1e-9) * needed.capacity
+            unfit[index], score[index] = np.where(needed.fits, 1.0 * tight + squeezed, 3.0), needed.device
+            inside = index[needed.fits]
             if inside.size:
                 times = step(job, cluster, plan.take(inside)).tree.value
                 score[inside] = np.where(np.isfinite(times), times, np.inf)

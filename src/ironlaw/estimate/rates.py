@@ -83,5 +83,5 @@ def _per_gpu(amount: Any, gpus: Any) -> Any:
 
 
 def utilisation(flop_per_token: Any, tokens_per_second: Any, gpus: Any, peak: Any) -> Any:
-    """FLOPs done over FLOPs possible: ``flop_per_token tokens_per_second / (gpus peak)``."""
+    """FLOPs computed over FLOPs at peak: ``flop_per_token tokens_per_second / (gpus peak)``."""
     return flop_per_token * tokens_per_second / (gpus * peak)

@@ -47,6 +47,14 @@ EXPERT_RANKS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 RECOMPUTES = ("none", "selective", "every:4", "every:2", "full")
 HEADROOM = 0.05  # of device memory a chosen plan keeps free where it can: memory is predicted no better than that
 
+# --- a search
+
+GOAL = "time"
+FRONT = ("time", "cost", "energy", "memory")
+COUNTS = (1.0, 16384.0)  # total accelerators, where a budget, a deadline or a rate is given instead
+PLANS = 5  # listed, each of another kind
+TIME_LIMIT = 120.0  # seconds
+
 # --- context parallel
 
 USUAL_CONTEXT_RANKS = 8.0  # tried at any length, as a small batch may need them

@@ -8,8 +8,9 @@ import numpy as np
 
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.bands import step_band, told_apart
+from ironlaw.question import defaults
 from ironlaw.search.advice import advise
-from ironlaw.search.answer import FEW, Choice, Found
+from ironlaw.search.answer import Choice, Found
 from ironlaw.search.best import SIMPLEST, effort_of
 from ironlaw.search.misses import misses
 from ironlaw.search.sharing import sharing
@@ -23,7 +24,7 @@ PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard",
 def search_data(found: Found, explain: bool = False, advice: bool = True) -> dict[str, Any]:
     """Everything a search answers, by the keys of the contract."""
     question = found.question
-    choices = found.first(question.top) if question.top else found.of_kinds(FEW)
+    choices = found.first(question.top) if question.top else found.of_kinds(defaults.PLANS)
     spare = found.spacious(choices[0]) if choices and not question.top else None
     at = None if spare is None else next((i for i, c in enumerate(choices) if c.same_as(spare)), len(choices))
     if spare is not None and at == len(choices):

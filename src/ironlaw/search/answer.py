@@ -22,7 +22,6 @@ from ironlaw.search.setting import Setting, bounds_of, counts_of
 from ironlaw.search.sizing import admits, narrowed
 from ironlaw.search.space import ENDS, WORDS
 
-FEW = 5  # plans listed when nobody says how many
 # options that change what plans are worth, and not the plans
 AGAIN = (
     "price", "grid", "pue", "tokens", "budget", "deadline", "target_tokens_per_second", "minimize", "pareto", "top", "failures", "mttf",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
+from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.checks import MEANING
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
@@ -98,22 +99,23 @@ def how_many(value: Any, flag: str) -> float:
     return number
 
 
+COUNTS = "{:g}..{:g}".format(*defaults.COUNTS)
 OWN: dict[str, Option] = {
     "on": Option(names, "accelerators to compare, by catalogue name", "A[,B]"),
-    "gpus": Option(counts, "total accelerators: N, a list, or LO..HI (default with a budget, deadline or rate: 1..16384)", "N|LO..HI"),
+    "gpus": Option(counts, f"total accelerators: N, a list, or LO..HI (default with a limit to meet: {COUNTS})", "N|LO..HI"),
     "budget": Option(money, "highest cost of the run, such as 2M", "USD"),
     "deadline": Option(days, "longest time of the run, in days", "DAYS"),
     "target_tokens_per_second": Option(amount, "lowest tokens per second", "R"),
-    "minimize": Option(one_of(GOALS), f"objective: {', '.join(GOALS)} (default: time; gpus if --gpus is open)", "GOAL"),
-    "pareto": Option(several(FRONTS), f"objectives of the Pareto front: {', '.join(FRONTS)} (default: time,cost,energy,memory)", "LIST"),
-    "top": Option(how_many, "list the K best plans (default: the best plan of each kind)", "K"),
+    "minimize": Option(one_of(GOALS), f"objective: {', '.join(GOALS)} (default: {defaults.GOAL}; gpus if --gpus is open)", "GOAL"),
+    "pareto": Option(several(FRONTS), f"objectives of the Pareto front: {', '.join(FRONTS)} (default: {','.join(defaults.FRONT)})", "LIST"),
+    "top": Option(how_many, f"list the K best plans (default: the best plans of {defaults.PLANS} kinds)", "K"),
     "fix": Option(clauses, "fix axes: AXIS=VALUE,...", "LIST"),
     "forbid": Option(text, "exclude plans: AXIS=VALUE or AXIS>VALUE,...", "LIST"),
     "space": Option(text, "space file: the values of every axis (default: the one that ships)", "FILE"),
     "quota": Option(quotas, "most accelerators of each kind: A=N,...", "LIST"),
     "price": Option(prices, "USD per accelerator hour, provider/term, or A=2.5,B=1.2 (default: newest on-demand price)", "PRICE"),
     "failures": Option(switch, "include failures in time and cost (default: on)", "on|off"),
-    "time_limit": Option(positive("s"), "seconds to search before the best so far is answered (default: 120)", "S"),
+    "time_limit": Option(positive("s"), f"seconds to search before the best so far is answered (default: {defaults.TIME_LIMIT:g})", "S"),
 }  # fmt: skip
 AXIS_OPTIONS = (*MESH, "recompute", "zero", "sp", *VARIANTS)  # options of an estimate that fix an axis of the search
 
@@ -130,12 +132,12 @@ class Question:
     budget: float | None = None
     deadline: float | None = None
     target: float | None = None
-    minimize: str = "time"
-    pareto: tuple[str, ...] = ("time", "cost", "energy", "memory")
+    minimize: str = defaults.GOAL
+    pareto: tuple[str, ...] = defaults.FRONT
     top: int | None = None
     quota: Mapping[str, float] | None = None
     failures: bool = True
-    time_limit: float = 120.0
+    time_limit: float = defaults.TIME_LIMIT
     prices: Mapping[str, Any] | None = None  # by accelerator
 
 
@@ -189,7 +191,7 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
 def _usual_goal(own: dict[str, Any]) -> str:
     """Time; or the fewest accelerators, where their number is open and there is a deadline or a rate."""
     open_count = "gpus" not in own or own["gpus"][-1] == "range"
-    return "gpus" if open_count and {"deadline", "target_tokens_per_second"} & set(own) else "time"
+    return "gpus" if open_count and {"deadline", "target_tokens_per_second"} & set(own) else defaults.GOAL
 
 
 def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -215,7 +217,7 @@ def _counts(own: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(own["gpus"])
     if not {"budget", "deadline", "target_tokens_per_second"} & set(own):
         raise QuestionError("missing option --gpus N (or LO..HI), or a limit to size for: --budget, --deadline, --target-tokens-per-second")
-    return (1.0, 16384.0, "range")
+    return (*defaults.COUNTS, "range")
 
 
 def _refuse(question: Question) -> None:
