@@ -1,12 +1,12 @@
 """Error bands: how far a run like this one was from its prediction when its family was not used to fit it.
 
-Half-widths are learned by ``ironlaw validate fit`` for each kind of run that published ones support. Where none does
-there is no band: a wide one would claim knowledge nobody has.
+``ironlaw validate fit`` finds a half-width for each kind of run that has published runs. Other runs have no band: a wide band
+would suggest knowledge that does not exist.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ironlaw.estimate.pipeline.schedules import schedule_of
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Group
 
-SCALE = 256.0  # accelerators beyond which stragglers, fabrics and schedules nobody publishes widen the errors
+SCALE = 256.0  # accelerators beyond which stragglers, fabrics and unpublished settings widen the errors
 LAUNCH_BOUND = 0.1  # share of the step lost to dispatch from which a run counts as launch-bound
 
 SUPPORTS = {
@@ -42,9 +42,9 @@ def _on_priors(group: Group) -> bool:
 def _if_measured(group: Group, at: int) -> str:
     """The kind of run this would be on a device whose operators were measured."""
     job, model = group.job, group.job.model
-    held_away = (group.plan.offload_optimizer, group.plan.offload_activations)
-    offloads = any(np.broadcast_to(flag, group.index.shape)[at] for flag in held_away)
-    staged = np.broadcast_to(group.plan.pp, group.index.shape)[at] > 1  # one stage has no schedule
+    offloaded = (group.plan.offload_optimizer, group.plan.offload_activations)
+    offloads = any(np.broadcast_to(flag, group.index.shape)[at] for flag in offloaded)
+    staged = np.broadcast_to(group.plan.pp, group.index.shape)[at] > 1  # with one stage no schedule applies
     unscored = staged and not schedule_of(job).scored
     if job.lora_rank or offloads or model.frozen_layers or model.mamba_layers or unscored:
         return ""
@@ -64,23 +64,23 @@ def width(kind: str, folders: tuple[str, ...] = ()) -> tuple[float, float] | Non
 
 
 def widened(group: Group, at: int) -> tuple[float, float] | None:
-    """(half-width in log, coverage) of a row: on a device of priors the kind's own and what priors add, which are independent.
+    """(half-width in log, coverage) of a row; on a device whose constants are priors, wider by the variance that priors add.
 
-    Dense runs on priors are the ones that were scored, so what priors add is what those are wider by: ``w^2 + prior^2 - dense^2``.
+    Only dense runs on such devices were scored, so priors add the difference to dense runs: ``w^2 + prior^2 - dense^2``.
     """
-    found = width(_if_measured(group, at), group.folders)
+    own = width(_if_measured(group, at), group.folders)
     prior, dense = width("prior device", group.folders), width("dense", group.folders)
-    if found is None or not _on_priors(group) or prior is None or dense is None:
-        return found
-    return float(np.sqrt(found[0] ** 2 + max(prior[0] ** 2 - dense[0] ** 2, 0.0))), found[1]
+    if own is None or not _on_priors(group) or prior is None or dense is None:
+        return own
+    return float(np.sqrt(own[0] ** 2 + max(prior[0] ** 2 - dense[0] ** 2, 0.0))), own[1]
 
 
 def step_band(group: Group, at: int, seconds: float | None) -> list[float] | None:
     """``[lo, hi, coverage]`` of a step time [s], or None."""
-    found = widened(group, at)
-    if found is not None and group.correction is not None:  # the user's own runs say it better
-        found = (group.correction.half_width, found[1])
-    return None if found is None or seconds is None else banded(seconds, *found)
+    half_width = widened(group, at)
+    if half_width is not None and group.correction is not None:  # the user's own runs are nearer
+        half_width = (group.correction.half_width, half_width[1])
+    return None if half_width is None or seconds is None else banded(seconds, *half_width)
 
 
 def told_apart(folders: tuple[str, ...] = ()) -> float:
@@ -106,6 +106,5 @@ def banded(value: float, half_width: float, coverage: float) -> list[float]:
 
 
 def why_no_band(group: Group, at: int) -> str | None:
-    """One line for an estimate without a band."""
-    missing: Any = supports(group, at) == ""
-    return "no error band: no published run like this one was scored" if missing else None
+    """The warning of an estimate without a band."""
+    return None if supports(group, at) else "no error band: no published run like this one was scored"

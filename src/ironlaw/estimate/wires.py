@@ -1,8 +1,8 @@
-"""Which wires a process group uses, and what a collective over them costs.
+"""The links that a process group uses, and the time of a collective over them.
 
 Ranks are placed tensor parallel innermost, then context, data, and pipeline outermost, as Megatron-LM does. A group of
-``n`` ranks that stand ``stride`` apart fills a scale-up domain with ``inner`` of its ranks; the rest is reached over the
-fabric, one NIC rail per accelerator.
+``n`` ranks, ``stride`` apart, has ``inner`` of its ranks in one scale-up domain; it reaches the others over the fabric, with one
+NIC rail for each accelerator.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ COLLECTIVES = {
 
 
 def domain_ranks(cluster: Cluster, plan: Plan) -> Any:
-    """Ranks of a job in one scale-up domain: the job spread evenly over as few domains as hold it.
+    """Ranks of a job in one scale-up domain, with the job spread evenly over as few domains as can hold it.
 
     256 accelerators on racks of 72 take four racks and use 64 of each.
     """
@@ -68,9 +68,10 @@ def domain_ranks(cluster: Cluster, plan: Plan) -> Any:
 
 
 def inner_ranks(cluster: Cluster, plan: Plan, n: Any, stride: Any) -> Any:
-    """How many of a group's ``n`` ranks, ``stride`` apart, are sure to share one scale-up domain.
+    """Ranks of a group of ``n``, ``stride`` apart, that share one scale-up domain in every such group of the job.
 
-    Groups that do not tile a domain straddle its edge: the one cut worst sets the pace, with what divides both.
+    Groups that do not tile a domain cross its edge, and the group that is cut worst sets the pace: it has the greatest common divisor
+    of the group's span and the domain in one domain.
     """
     reach = np.floor(n * stride)
     span = np.where((reach >= 1.0) & (reach < 1e15), reach, 1.0).astype(np.int64)  # an illegal row's nan spans one rank
@@ -82,9 +83,9 @@ MESHES = ("xgmi", "roce-mesh", "nvlink-mesh")  # one link to each other accelera
 
 
 def scale_up_rate(cluster: Cluster, inner: Any, torus: Any = None) -> Any:
-    """Line rate a group of ``inner`` ranks finds inside a domain: all of it behind a switch, its own links in a mesh.
+    """Line rate of a group of ``inner`` ranks inside a domain: the whole rate behind a switch, the links between its ranks in a mesh.
 
-    In a torus of ``torus`` chips, where that is given, the links of the axes it fills.
+    In a torus of ``torus`` chips, if given: the links of the axes that the group fills.
     """
     rate, domain = cluster.node.scale_up_bandwidth, cluster.node.scale_up_size.value
     if cluster.node.torus_axes is not None and torus is not None:
@@ -121,7 +122,7 @@ def _by_measured_ranks(constants: CollectiveConstants) -> tuple[Any, list[tuple[
 
 
 def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -> dict[str, Any]:
-    """What a collective over ``n`` ranks ``stride`` apart finds on its two tiers of links, by the names that the laws give it."""
+    """Ranks, rates and constants of a collective on its two tiers of links, by the parameter names of the laws."""
     inside, outside = cluster.scale_up.collective[row.constants], cluster.scale_out.collective[row.constants]
     inner = inner_ranks(cluster, plan, n, stride)
     across = n / inner
@@ -146,7 +147,7 @@ def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, 
 
 
 def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:
-    """The time in which each of ``n`` ranks ``stride`` apart hands ``size`` bytes out in equal parts, as a network leaf."""
+    """The time in which each of ``n`` ranks, ``stride`` apart, sends ``size`` bytes in equal parts to the others, as a network leaf."""
     tiers = _tiers(cluster, plan, COLLECTIVES["all_to_all"], n, stride)
     return leaf(name, exchanges.two_tier_all_to_all, "s", bound="network", size=size, **tiers)
 
@@ -162,9 +163,9 @@ def sent_once(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride
 
 
 def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, n: Any, stride: Any) -> Term:
-    """The time to hand ``size`` bytes to the next of ``n`` ranks ``stride`` apart, as a network leaf.
+    """The time to send ``size`` bytes to the next of ``n`` ranks, ``stride`` apart, as a network leaf.
 
-    All hand over at once and wait for the slowest: where one of them leaves the domain, that one sets the pace.
+    All ranks send at once and wait for the slowest: a message that leaves the domain sets the pace.
     """
     near = inner_ranks(cluster, plan, n, stride) >= n
     inside, outside = cluster.scale_up.collective["point_to_point"], cluster.scale_out.collective["point_to_point"]
@@ -176,7 +177,7 @@ def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, n: Any, s
 
 
 def ring_pass(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:
-    """The time for blocks of ``size`` bytes to go round ``n`` ranks ``stride`` apart, as a network leaf."""
+    """The time to pass blocks of ``size`` bytes once round ``n`` ranks, ``stride`` apart, as a network leaf."""
     hop = point_to_point(cluster, plan, name, size, n, stride)
     return leaf(name, collectives.ring_pass, "s", bound="network", n=n, **hop.inputs)
 
@@ -194,7 +195,7 @@ def bytes_sent(inputs: Mapping[str, float]) -> float:
 
 
 def nic_rate(cluster: Cluster) -> Sourced:
-    """Line rate of the NICs one accelerator may call its own [B/s], one direction."""
+    """Line rate of one accelerator's share of the node's NICs [B/s], one direction."""
     if cluster.node.nic_bandwidth is not None:
         return cluster.node.nic_bandwidth
     nic, count, sharing = cluster.fabric.nic_bandwidth, cluster.node.nics, cluster.node.accelerators

@@ -1,7 +1,7 @@
-"""Low-rank adapters: which linear layers have one, and what they compute, train and keep.
+"""Low-rank adapters: which linear layers have one, and their computation, trained parameters and activations.
 
-An adapter is a product in, (tokens, k) by (k, r), a product out, (tokens, r) by (r, n), a scaling of its output and the
-addition to the frozen layer's, each a kernel of its own (NeMo, ``ParallelLinearAdapter.forward`` and ``LoRALinear.forward``;
+An adapter is a product in, (tokens, k) by (k, r), a product out, (tokens, r) by (r, n), a scaling of its output, and an
+addition to the frozen layer's output, each a separate kernel (NeMo, ``ParallelLinearAdapter.forward`` and ``LoRALinear.forward``;
 peft, ``Linear.forward``).
 """
 
@@ -37,24 +37,24 @@ OPERATORS = 4.0  # kernels of a pass: two products, the scaling, the addition
 
 
 def targets(asked: str, model: Model, framework: Framework) -> tuple[str, ...]:
-    """The operators that ``--lora-targets`` names: groups in what the framework's layers are made of, others as they stand."""
-    found: list[str] = []
+    """The operators that ``--lora-targets`` names; a group such as attention becomes the linear layers that the framework has for it."""
+    operators: list[str] = []
     for name in asked.split(","):
         for one in GROUPS.get(name, (name,)):
             whole = framework.fused_projections or one not in SLICES or not sliced(one, model)
-            found += [one] if name == one or whole else SLICES[one]
+            operators += [one] if name == one or whole else SLICES[one]
     if not model.num_experts and not {"experts", "router"}.isdisjoint(asked.split(",")):
         raise QuestionError(f"--lora-targets {asked}: {model.name} has no experts")
     for whole_name, parts in SLICES.items():
-        if not set(parts).isdisjoint(found) and whole_name in found:
+        if not set(parts).isdisjoint(operators) and whole_name in operators:
             raise QuestionError(f"--lora-targets {asked}: {whole_name} is {', '.join(parts)} in one: give it or them")
-        if not set(parts).isdisjoint(found) and not sliced(whole_name, model):
+        if not set(parts).isdisjoint(operators) and not sliced(whole_name, model):
             raise UnsupportedError(f"--lora-targets {asked}: {model.name} has no {' or '.join(parts)} of its own: use {whole_name}")
-    return tuple(dict.fromkeys(n for n in found if model.num_experts or n != "experts"))
+    return tuple(dict.fromkeys(n for n in operators if model.num_experts or n != "experts"))
 
 
 def sliced(name: str, model: Model) -> bool:
-    """True where a model has the parts of a fused matrix: queries, keys and values of plain attention, a gate."""
+    """True where a fused matrix of the model has parts: queries, keys and values of plain attention, a gate."""
     return not model.kv_lora_rank if name == "qkv" else model.gated_mlp
 
 
@@ -82,12 +82,12 @@ LONG = {"q": "queries", "k": "keys", "v": "values"}
 
 
 def on_experts(job: Job, kind: Kind) -> bool:
-    """True where the routed experts of a layer have adapters: each its own pair for what goes in and what comes out."""
+    """True where the routed experts of a layer have adapters, a pair for each of an expert's two products."""
     return bool(job.lora_rank) and kind.trained and kind.routed and "experts" in job.lora_targets
 
 
 def parameters(job: Job, kind: Kind) -> tuple[Any, Any]:
-    """What the adapters of one layer train: (outside its experts, in them)."""
+    """Trained parameters of the adapters of one layer: (outside its experts, in them)."""
     job = replace(job, model=sized(job.model, kind))
     ends: Any = 0.0
     for _, n, k in adapted(job, Shapes.whole(job), kind).values():
@@ -97,7 +97,7 @@ def parameters(job: Job, kind: Kind) -> tuple[Any, Any]:
 
 
 def visited(job: Job, kind: Kind) -> Any:
-    """Parameters of one layer's adapters that a token meets."""
+    """Parameters of one layer's adapters that a token is multiplied by."""
     common, routed = parameters(job, kind)
     return common + routed * (job.model.num_experts_per_tok / job.model.num_experts if routed else 0.0)
 
@@ -131,7 +131,7 @@ def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> li
 
 
 def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """Gradients of both matrices and of both inputs; the input's is added to that through the frozen weight."""
+    """Gradients of both matrices and of both inputs; the input gradient is added to the one through the frozen weight."""
     made, r, moved = [], job.lora_rank, _Moved(job)
     for name, (m, n, k) in adapted(job, s, kind).items():
         dgrad, wgrad = (product_key(name, computes, of_adapter=True) for computes in (INPUT_GRADIENT, WEIGHT_GRADIENT))
@@ -151,36 +151,36 @@ def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> l
 
 
 class _Moved:
-    """Bytes that scaling and addition move in one pass over a layer, and in how many kernels."""
+    """Bytes that the scalings and additions of one pass over a layer move, and the number of their kernels."""
 
     def __init__(self, job: Job) -> None:
         self.wide, self.moved, self.kernels = job.precision.activation_bytes / 2.0, 0.0, 0.0
 
     def count(self, size: Any) -> None:
-        """One adapter more."""
+        """Count one more adapter."""
         self.moved, self.kernels = self.moved + self.wide * size, self.kernels + 2.0
 
     def terms(self, cluster: Cluster) -> list[Term]:
-        """The leaf of them all."""
+        """One leaf for all scalings and additions; none without adapters."""
         return [elementwise(cluster, "adapters scaled and added", self.moved, self.kernels)] if self.kernels else []
 
 
 def operators(job: Job, kind: Kind) -> float:
-    """Kernels that the adapters of a layer add to a pass; those of a rank's experts are grouped."""
+    """Kernels that the adapters of a layer add to a pass; adapters of a rank's experts run as one group."""
     pairs = len(adapted(job, Shapes.whole(job), kind)) + (2.0 if on_experts(job, kind) else 0.0)
     return OPERATORS * pairs
 
 
 def keeps_input(job: Job, kind: Kind, *names: str) -> bool:
-    """True where a product's input stays for the backward pass: its weight is trained, or one of these has an adapter beside it."""
+    """True where a product's input is kept for the backward pass: its weight is trained, or an operator of ``names`` has an adapter."""
     if not job.lora_rank:
         return True
     return any(name in job.lora_targets for name in names) or ("experts" in names and on_experts(job, kind))
 
 
 def elements_kept(job: Job, s: Shapes, kind: Kind) -> Any:
-    """Elements between the two products of each adapter outside the experts, which the gradient of the second needs."""
-    held: Any = 0.0
+    """Elements between the two products of each adapter outside the experts, kept for the gradient of the second product."""
+    elements: Any = 0.0
     for m, _, _ in adapted(job, s, kind).values():
-        held = held + m * job.lora_rank
-    return held
+        elements = elements + m * job.lora_rank
+    return elements

@@ -14,7 +14,7 @@ from ironlaw.law import mixers, parameters
 
 
 def norm_weights(model: Model) -> float:
-    """Vectors a norm holds: 2 with a bias, else 1."""
+    """Vectors of weights in a norm: 2 with a bias, else 1, or none."""
     return {"layernorm": 2.0, "no-weights": 0.0}.get(model.norm, 1.0)
 
 
@@ -56,7 +56,7 @@ def mlp_parameters(model: Model, width: int) -> Any:
 
 
 def expert_width(model: Model) -> int:
-    """Width of the rows a routed expert works on: the residual stream's, or that of the latent it is projected to."""
+    """Width of the rows of a routed expert: that of the residual stream, or of the latent it is projected to."""
     return model.moe_latent_size or model.hidden_size
 
 
@@ -66,13 +66,13 @@ def latent_projections(model: Model) -> float:
 
 
 def visited(model: Model) -> float:
-    """Experts with weights that a token visits, mean: choices that fall on experts without any are taken to be even."""
+    """Mean number of experts with weights that a token visits; experts without weights are taken to be chosen as often as others."""
     choices = model.num_experts + model.zero_expert_num
     return model.num_experts_per_tok * (model.num_experts / choices) if choices else 0.0
 
 
 def router_parameters(model: Model) -> Any:
-    """What picks the experts of a routed layer, those that compute nothing among them."""
+    """The router of a routed layer, which also scores experts that compute nothing."""
     return parameters.router(model.hidden_size, model.num_experts + model.zero_expert_num, float(model.router_bias))
 
 
@@ -95,7 +95,7 @@ _LINEAR = (
 
 
 def index_share(model: Model) -> float:
-    """Of the layers that attend to picked keys, the share that picks them itself."""
+    """Share of the sparse-attention layers that have an indexer of their own."""
     return model.index_layers / model.num_hidden_layers if model.index_layers else 1.0
 
 
@@ -106,7 +106,7 @@ def index_parameters(model: Model) -> Any:
 
 @lru_cache(256)
 def mixer_parameters(model: Model, kind: Kind) -> Any:
-    """What mixes a layer's tokens: attention, a linear-attention or Mamba state, or nothing."""
+    """The mixer of a layer: attention, a linear-attention or Mamba state, or nothing."""
     model = sized(model, kind)
     if kind.mixer == "attention":
         return attention_parameters(model)
@@ -116,13 +116,13 @@ def mixer_parameters(model: Model, kind: Kind) -> Any:
 
 
 def norms_of(model: Model, kind: Kind) -> float:
-    """Norms of a layer: the model's, or one where a layer is one block, and none for a block that some layers lack."""
+    """Norms of a layer: the model's number, or one where a layer is one block; fewer where a layer has no mixer or no MLP."""
     return 1.0 if model.one_block_layers else float(model.norms_per_layer) * (kind.blocks / 2.0 if model.layer_groups else 1.0)
 
 
 @lru_cache(256)
 def common_parameters(model: Model, kind: Kind) -> Any:
-    """What every rank of a layer holds a share of: all of it but the routed experts."""
+    """Parameters of a layer outside its routed experts."""
     model = sized(model, kind)
     count = mixer_parameters(model, kind) + norms_of(model, kind) * norm_parameters(model)
     if kind.place == "end":  # two hidden states are normed and projected to one, and normed again
@@ -158,7 +158,7 @@ def largest_experts(model: Model, kind: Kind) -> float:
 
 @lru_cache(256)
 def embedding_parameters(model: Model) -> Any:
-    """Token embedding, learned positions, and the norm some models put behind them."""
+    """Token embedding, learned positions, and the norm that some models have after them."""
     count = parameters.embedding(model.vocab_size, model.hidden_size)
     if model.position_embedding == "learned":
         count = count + parameters.learned_positions(model.max_position_embeddings, model.hidden_size)
@@ -169,7 +169,7 @@ def embedding_parameters(model: Model) -> Any:
 
 @lru_cache(256)
 def head_parameters(model: Model) -> Any:
-    """Output projection, tied or not, and the final norm: what the last stage holds."""
+    """Output projection, tied or not, and the final norm, as the last stage holds them."""
     count = parameters.embedding(model.vocab_size, model.hidden_size) + norm_parameters(model)
     return count + (model.vocab_size if model.output_bias else 0.0)
 
@@ -179,7 +179,7 @@ def _tied(model: Model) -> Any:
 
 
 def _layers(model: Model, experts: float) -> Any:
-    """All layers that every token passes, with ``experts`` of each routed layer; further-token layers are not counted."""
+    """All layers but those for further tokens, with ``experts`` experts of each routed layer."""
     count: Any = 0.0
     for kind in kinds(model):
         if kind.place != "end":
@@ -189,17 +189,17 @@ def _layers(model: Model, experts: float) -> Any:
 
 
 def total_parameters(model: Model) -> Any:
-    """Every trained parameter once; layers that predict further tokens are left out, as published counts do."""
+    """Every parameter once; layers that predict further tokens are left out, as in published counts."""
     return _layers(model, float(model.num_experts)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
 
 
 def active_parameters(model: Model) -> Any:
-    """Parameters a token meets: all but the experts it is not routed to; both embeddings counted."""
+    """Parameters that process a token: all but the experts it is not routed to; both embeddings are counted."""
     return _layers(model, visited(model)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
 
 
 def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
-    """What is wrong when the dimensions do not give the published count, else None."""
+    """A message where the dimensions do not give the published count, else None."""
     if model.published_parameters is None:
         return None
     counted = float(total_parameters(model))
@@ -259,7 +259,7 @@ def matmul_parameters(model: Model) -> Any:
 
 
 def attention_width(model: Model) -> float:
-    """Width of queries and keys, and of values, averaged over both and over the layers that attend: heads times head_dim."""
+    """Heads times head_dim, mean of queries-and-keys and values, and of the layers that attend."""
     if not model.layer_groups:
         return float(model.num_attention_heads) * core_head_dim(model)
     attending = [kind for kind in kinds(model) if kind.mixer == "attention"]
@@ -268,7 +268,7 @@ def attention_width(model: Model) -> float:
 
 
 def cached_heads(model: Model) -> float:
-    """Heads of keys and values that an attending layer keeps of a token, mean, of the model's head_dim; shared keys and values once."""
+    """Mean key-value heads that an attending layer caches for a token, in units of head_dim; shared keys and values count once."""
     if not model.layer_groups:
         return float(model.num_key_value_heads) * (0.5 if model.attention_k_eq_v else 1.0)
     width = 0.0
@@ -287,7 +287,7 @@ def core_head_dim(model: Model) -> float:
 
 
 def stage_common(model: Model, stage: Stage) -> Any:
-    """Parameters a pipeline stage holds outside its experts; tied weights stand once where first and last stage are one."""
+    """Parameters of a pipeline stage outside its experts; tied weights count once where first and last stage are one."""
     count = stage_tables(model, stage)
     for kind in kinds(model):
         count = count + layers_of(stage, kind, model) * common_parameters(model, kind)
@@ -296,7 +296,7 @@ def stage_common(model: Model, stage: Stage) -> Any:
 
 @lru_cache(256)
 def linear_parameters(model: Model, kind: Kind) -> Any:
-    """Weights of a layer's linear layers outside its experts, which a narrow format is for: no norm, no router, no layer kept wide."""
+    """Weights of a layer that a narrow format applies to: linear layers outside the experts, without norms, router and wide layers."""
     if kind.wide:
         return 0.0
     model = sized(model, kind)
@@ -315,24 +315,24 @@ def linear_experts(model: Model, kind: Kind) -> Any:
 
 
 def stage_linear(model: Model, stage: Stage, trained: bool = False) -> tuple[Any, Any, Any]:
-    """Weights of a stage's narrow linear layers: outside its experts, in them, and of the first those every tensor rank holds whole."""
+    """Weights of a stage's narrow linear layers: outside its experts, in them, and those of the first that tensor ranks do not split."""
     common: Any = 0.0 * stage.layers
     routed: Any = 0.0 * stage.layers
     entire: Any = 0.0 * stage.layers
     for kind in kinds(model):
         if trained and not kind.trained:
             continue
-        held = layers_of(stage, kind, model)
-        common = common + held * linear_parameters(model, kind)
-        routed = routed + held * linear_experts(model, kind)
+        layers = layers_of(stage, kind, model)
+        common = common + layers * linear_parameters(model, kind)
+        routed = routed + layers * linear_experts(model, kind)
         if kind.mixer == "attention" and model.kv_lora_rank and not kind.wide:
-            entire = entire + held * (model.hidden_size * (model.q_lora_rank + model.kv_lora_rank + model.qk_rope_head_dim))
+            entire = entire + layers * (model.hidden_size * (model.q_lora_rank + model.kv_lora_rank + model.qk_rope_head_dim))
     return common, routed, entire
 
 
 @lru_cache(256)
 def replicated_parameters(model: Model, kind: Kind) -> Any:
-    """What of a layer every tensor-parallel rank holds whole: norms, router, and the down-projections of latent attention."""
+    """Parameters of a layer that tensor parallelism does not split: norms, router, and down-projections of latent attention."""
     model = sized(model, kind)
     count = norms_of(model, kind) * norm_parameters(model)
     if kind.mixer == "attention" and model.kv_lora_rank:
@@ -345,7 +345,7 @@ def replicated_parameters(model: Model, kind: Kind) -> Any:
 
 
 def stage_replicated(model: Model, stage: Stage) -> Any:
-    """Parameters of a stage that tensor parallelism does not split: those of its layers, learned positions, the last norm."""
+    """Parameters of a stage that tensor parallelism does not split: of its layers, learned positions, and the last norm."""
     positions = embedding_parameters(model) - parameters.embedding(model.vocab_size, model.hidden_size)
     count = stage.embedding * positions + stage.head * norm_parameters(model)
     for kind in kinds(model):
@@ -354,10 +354,10 @@ def stage_replicated(model: Model, stage: Stage) -> Any:
 
 
 def stage_tables(model: Model, stage: Stage) -> Any:
-    """Embedding and output layer of a stage; layers for further tokens look tokens up, so their stage has the embedding too."""
+    """Embedding and output layer of a stage; the stage with layers for further tokens has the embedding too."""
     count = stage.embedding * embedding_parameters(model) + stage.head * head_parameters(model)
     count = count - np.minimum(stage.embedding, stage.head) * _tied(model)
-    if model.num_nextn_predict_layers:  # tied, the output layer's table serves where it stands; none is needed where an embedding is
+    if model.num_nextn_predict_layers:  # none is needed on a stage with the embedding, or with a tied output layer
         further = stage.head if stage.further is None else stage.further
         table = np.maximum(stage.embedding, stage.head) if model.tie_word_embeddings else stage.embedding
         count = count + np.maximum(further - table, 0.0) * parameters.embedding(model.vocab_size, model.hidden_size)

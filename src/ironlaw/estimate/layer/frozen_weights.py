@@ -1,4 +1,4 @@
-"""How frozen weights are stored beside adapters: as they are multiplied, in fp8, or in four bits that every use unpacks."""
+"""Frozen weights beside adapters: stored in the type they are multiplied in, in fp8, or in four bits that every use unpacks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ironlaw.terms import Term
 # bytes of a weight with its scales: fp8 has one a tensor; nf4 one byte for 64 weights and four for 256 of those bytes
 # (Dettmers et al., QLoRA, NeurIPS 2023, sections 3 and appendix A, https://arxiv.org/abs/2305.14314: double quantisation)
 STORED = {"fp8": 1.0, "nf4": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0)}
-ONE_LAYOUT = ("hopper", "ada")  # whose fp8 products read both operands along the sum: the backward pass needs weights transposed
+ONE_LAYOUT = ("hopper", "ada")  # their fp8 products read both operands along the sum, so the backward pass needs weights transposed
 
 
 def refuse(stored: str, lora_rank: float, precision: Precision) -> None:
-    """Storage that nothing could be multiplied from."""
+    """Raise QuestionError for a storage format that the precision cannot multiply from."""
     if not stored:
         return
     if not lora_rank:
@@ -34,7 +34,7 @@ def refuse(stored: str, lora_rank: float, precision: Precision) -> None:
 
 
 def stored_bytes(job: Job) -> float:
-    """Bytes of a weight of a layer as it lies in memory and is gathered."""
+    """Bytes of a layer's weight as it is stored and gathered."""
     return STORED.get(job.frozen_weights, job.precision.parameter_bytes)
 
 
@@ -58,7 +58,7 @@ def dequantised(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -
 
 
 def transposed(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """fp8 weights that are kept once are turned before each backward product, where the products need it: read and written."""
+    """fp8 weights stored in one orientation are transposed before each backward product where the device needs it."""
     if job.frozen_weights != "fp8" or cluster.accelerator.architecture not in ONE_LAYOUT:
         return []
     return [elementwise(cluster, "frozen weights transposed", 2.0 * weights(job, plan, s, kind), len(linear_shapes(job, s, kind)))]

@@ -15,15 +15,15 @@ from ironlaw.terms import Term
 
 
 def written(job: Job) -> float:
-    """Bytes a weight gradient's product moves for each weight: read and written where it adds to the stored one, else written."""
+    """Bytes that a weight gradient's product moves for each weight: read and written where it adds to the stored sum, else written."""
     return 2.0 * job.framework.gradient_bytes.value if job.framework.fused_wgrad else job.precision.activation_bytes
 
 
 def accumulation(cluster: Cluster, job: Job, plan: Plan, common: Any, routed: Any = 0.0, fused: bool = True) -> Term:
-    """Gradients of one micro-batch added to those of the ones before, of ``common`` and ``routed`` parameters.
+    """Time to add the gradients of one micro-batch to the sum of the earlier ones, of ``common`` and ``routed`` parameters.
 
-    Whole gradients are summed in the type they are reduced in; with ZeRO 2 and 3 what was scattered to a rank joins its shard.
-    ``fused``: a product makes them, which may add them itself.
+    Whole gradients are summed in the type they are reduced in; with ZeRO 2 and 3 a rank adds what it receives to its shard.
+    ``fused``: a matrix product computes them, and may add them itself.
     """
     moved = _added(job, plan, common / plan.tp, plan.shard_ranks, fused)
     if not np.all(np.equal(routed, 0.0)):

@@ -1,7 +1,7 @@
 """The kinds of layer a model mixes, and how many of each a pipeline stage holds.
 
-A dense model has one kind. A mixture of experts may start with dense layers and route the rest, or route every so many;
-layers that predict further tokens stand at the end, on the stage with the output layer.
+A dense model has one kind. A mixture of experts may start with dense layers and route the rest, or route one layer in several;
+layers that predict further tokens come last, on the stage with the output layer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ironlaw.estimate.pipeline.stages import Stage
 
 @dataclass(frozen=True)
 class Kind:
-    """Layers that are alike: how many the model has, what mixes their tokens, what MLP they have, where they stand."""
+    """Layers that are alike: their number in the model, their mixer and MLP, and their place among the layers."""
 
     name: str
     count: float
@@ -27,10 +27,10 @@ class Kind:
     first: float = 0.0  # the zone of the model's layers that it shares with kinds mixed into it: from this layer
     last: float = 0.0  # to before this one
     mixer: str = "attention"  # attention | linear | mamba | none
-    trained: bool = True  # False: forward only, nothing kept for a backward
+    trained: bool = True  # False: forward only, no activations kept
     wide: bool = False  # True: kept wide where the others compute in a narrow format
-    alike: float = 0.0  # layers of the kind and of the one that differs from it in being wide; 0: there is none
-    sizes: tuple[tuple[str, Any], ...] = ()  # what these layers have of their own, by field of a Model
+    alike: float = 0.0  # layers of this kind and of its wide or narrow counterpart together; 0: there is no counterpart
+    sizes: tuple[tuple[str, Any], ...] = ()  # sizes that differ from the model's, by field of a Model
 
     @property
     def routed(self) -> bool:
@@ -47,35 +47,34 @@ class Kind:
 def kinds(model: Model) -> tuple[Kind, ...]:
     """The kinds of layer of a model, those at the front first, those for further tokens last."""
     if model.layer_groups:
-        found = [_group(group, model) for group in model.layer_groups]
+        listed = [_group(group, model) for group in model.layer_groups]
     else:
-        found = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)
-    found = _frozen([_zoned(kind, found, model) for kind in found], float(model.frozen_layers))
+        listed = _single_blocks(model) if model.one_block_layers else _mixed(_by_mlp(model), model)
+    listed = _frozen([_zoned(kind, listed, model) for kind in listed], float(model.frozen_layers))
     if model.wide_layers_at_start or model.wide_layers_at_end:
-        found = _kept_wide(found, model)
+        listed = _kept_wide(listed, model)
     if model.num_nextn_predict_layers:
         mlp = "routed" if model.num_experts else "dense"
-        found.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end"))
-    return tuple(k for k in found if k.count > 0)
+        listed.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end"))
+    return tuple(k for k in listed if k.count > 0)
 
 
 @lru_cache(1024)
 def sized(model: Model, kind: Kind) -> Model:
-    """The model with the sizes that layers of a kind have; the model itself where all its layers have the same."""
+    """The model with the sizes of layers of a kind; the model itself where all layers have one size."""
     return model.replace(**dict(kind.sizes)) if kind.sizes else model
 
 
 def values_of(model: Model, field: str) -> tuple[int, ...]:
     """The values that a size takes in a model's layers."""
-    found = {getattr(sized(model, kind), field) for kind in kinds(model)}
-    return tuple(sorted(found))
+    return tuple(sorted({getattr(sized(model, kind), field) for kind in kinds(model)}))
 
 
 _OWN = ("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
 
 
 def _group(group: LayerGroup, model: Model) -> Kind:
-    """Layers with sizes of their own, named by what sets them apart."""
+    """The kind of a group of layers, named by the sizes that differ from the model's."""
     own = {field: getattr(group, field) for field in _OWN if getattr(group, field) not in (0, getattr(model, field))}
     words = [f"{_SHORT[field]} {value}" for field, value in own.items()]
     words += [f"window {group.sliding_window}"] if group.sliding_window else []
@@ -104,18 +103,18 @@ def _by_mlp(model: Model) -> list[Kind]:
     ]
 
 
-def _zoned(kind: Kind, found: list[Kind], model: Model) -> Kind:
-    """A kind with the layers it stands among: those at the front, or all behind them."""
-    front = sum(k.count for k in found if k.place == "front")
+def _zoned(kind: Kind, listed: list[Kind], model: Model) -> Kind:
+    """A kind with its zone of the model's layers: the front, or all layers after it."""
+    front = sum(k.count for k in listed if k.place == "front")
     return replace(kind, last=front) if kind.place == "front" else replace(kind, first=front, last=float(model.num_hidden_layers))
 
 
-def _frozen(found: list[Kind], layers: float) -> list[Kind]:
-    """Each kind cut where training begins: the first ``layers`` layers, in the proportions of their zones, are not trained."""
+def _frozen(listed: list[Kind], layers: float) -> list[Kind]:
+    """Each kind split where training begins: the first ``layers`` layers are not trained, in proportion to the kinds of their zone."""
     if not layers:
-        return found
+        return listed
     frozen, rest = [], []
-    for kind in found:
+    for kind in listed:
         cut = min(max(layers, kind.first), kind.last)
         below = kind.count * (cut - kind.first) / (kind.last - kind.first) if kind.last > kind.first else 0.0
         frozen.append(replace(kind, name=f"frozen {kind.name}", count=below, last=cut, trained=False))
@@ -123,10 +122,10 @@ def _frozen(found: list[Kind], layers: float) -> list[Kind]:
     return [*frozen, *rest]
 
 
-def _kept_wide(found: list[Kind], model: Model) -> list[Kind]:
+def _kept_wide(listed: list[Kind], model: Model) -> list[Kind]:
     """Each kind split into layers that stay wide, at the start and the end of the model, and the others."""
     made = []
-    for kind in (k for k in found if k.count > 0):
+    for kind in (k for k in listed if k.count > 0):
         wide = float(_wide_layers(kind, model, 0.0, float(model.num_hidden_layers)))
         made.append(replace(kind, count=kind.count - wide, alike=kind.count))
         made.append(replace(kind, name=f"wide {kind.name}", count=wide, wide=True, alike=kind.count))
@@ -134,21 +133,21 @@ def _kept_wide(found: list[Kind], model: Model) -> list[Kind]:
 
 
 def _wide_layers(kind: Kind, model: Model, start: Any, layers: Any) -> Any:
-    """Layers of a kind, or of the one like it, that stay wide among ``layers`` from ``start`` on."""
+    """Layers of a kind and its counterpart that stay wide among ``layers`` layers from ``start`` on."""
     low, high = np.maximum(start, kind.first), np.minimum(start + layers, kind.last)
     at_start = np.maximum(np.minimum(high, model.wide_layers_at_start) - low, 0.0)
     at_end = np.maximum(high - np.maximum(low, model.num_hidden_layers - model.wide_layers_at_end), 0.0)
     return (at_start + at_end) * ((kind.alike or kind.count) / (kind.last - kind.first))
 
 
-def _mixed(found: list[Kind], model: Model) -> list[Kind]:
-    """Each spread kind split into layers that attend and layers that keep a state instead, in the model's proportion."""
-    spread = sum(kind.count for kind in found if kind.place == "spread")
+def _mixed(listed: list[Kind], model: Model) -> list[Kind]:
+    """Each spread kind split into attention layers and linear-attention layers, in the model's proportion."""
+    spread = sum(kind.count for kind in listed if kind.place == "spread")
     linear = min(model.linear_attention_layers / spread, 1.0) if spread else 0.0
     if not linear:
-        return found
+        return listed
     made = []
-    for kind in found:
+    for kind in listed:
         if kind.place != "spread":
             made.append(kind)
             continue
@@ -168,7 +167,7 @@ def _single_blocks(model: Model) -> list[Kind]:
 
 
 def layers_of(stage: Stage, kind: Kind, model: Model) -> Any:
-    """Layers of ``kind`` a stage holds: of what it holds of the kind's zone, the kind's share."""
+    """Layers of ``kind`` on a stage: its layers in the kind's zone, times the kind's share of that zone."""
     if kind.place == "end":
         return (stage.head if stage.further is None else stage.further) * kind.count
     everywhere = not kind.first and kind.last == model.num_hidden_layers
@@ -176,11 +175,11 @@ def layers_of(stage: Stage, kind: Kind, model: Model) -> Any:
         one, other = (layers_of(half, kind, model) for half in stage.halves)
         return 0.5 * (one + other)
     share = (kind.alike or kind.count) / (kind.last - kind.first)
-    held = stage.layers * share
+    layers = stage.layers * share
     if not everywhere:
         inside = np.minimum(stage.start + stage.layers, kind.last) - np.maximum(stage.start, kind.first)
-        held = np.maximum(inside, 0.0) * share
+        layers = np.maximum(inside, 0.0) * share
     if not kind.alike:
-        return held
+        return layers
     wide = _wide_layers(kind, model, stage.start, stage.layers)
-    return wide if kind.wide else held - wide
+    return wide if kind.wide else layers - wide

@@ -1,7 +1,7 @@
-"""What runs between a layer's products and is bound by memory: norms, additions, activation functions, copies, sums of gradients.
+"""Memory-bound operators between a layer's products: norms, additions, activation functions, copies, sums of gradients.
 
-Bytes forward are the framework's record. Backward they follow from what each operator reads and writes there: the gradient of an
-addition is a sum of two gradients, that of a rotation a rotation.
+Forward bytes come from the framework's record. Backward bytes follow from what each operator reads and writes: the gradient of an
+addition is a sum of two gradients, the gradient of a rotation is a rotation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ironlaw.terms import Term
 FROZEN_NORM = 0.75  # of the bytes of a norm's backward pass: without the pass that sums the gradient of its weight
 DROPOUT = 5.0  # bytes of dropout as a kernel of its own, of elements of 2: read, written, and a byte of mask; backward as much
 SOFTMAX_BACKWARD = 1.5  # of its bytes forward: reads what it wrote and the gradient, writes one
-BIASED = {  # products and the field that says that they add a bias
+BIASED = {  # products, and the model's field that is set where they add a bias
     "query-key-value": "query_key_value_bias",
     "attention output": "attention_output_bias",
     "mlp in": "mlp_bias",
@@ -30,7 +30,7 @@ BIASED = {  # products and the field that says that they add a bias
 
 
 def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward: bool = False) -> list[Term]:
-    """All of one pass over a layer, forward or backward."""
+    """All memory-bound operators of one pass over a layer, forward or backward."""
     model, f = job.model, job.framework
     unit = job.precision.activation_bytes / 2.0
     ratio = (f.backward_traffic_ratio.value if backward else 1.0) * unit
@@ -67,7 +67,10 @@ def residual(job: Job, backward: bool) -> float:
 
 
 def activation(job: Job, backward: bool) -> float:
-    """Bytes for each element of the MLP's wide tensor: backward reads it and a gradient and writes one; gated, for half as many columns."""
+    """Bytes for each element of the MLP's wide tensor.
+
+    Backward reads the tensor and a gradient and writes a gradient; with a gate the read gradient has half as many columns.
+    """
     gradient = 5.0 / 3.0 if job.model.gated_mlp else 1.5
     return job.framework.activation_bytes.value * (gradient if backward else 1.0)
 
@@ -79,7 +82,7 @@ def scores(job: Job, backward: bool) -> float:
 
 
 def around_attention(cluster: Cluster, job: Job, s: Shapes, ratio: float, backward: bool) -> list[Term]:
-    """Rotary embedding, norms of queries and keys, and copies of its tensors that a stack makes before and behind flash attention."""
+    """Rotary embedding, norms of queries and keys, and copies that a framework makes before and after flash attention."""
     model, f = job.model, job.framework
     unit = job.precision.activation_bytes / 2.0
     made = []
@@ -97,7 +100,7 @@ def around_attention(cluster: Cluster, job: Job, s: Shapes, ratio: float, backwa
 
 
 def bias_gradients(cluster: Cluster, job: Job, shapes: dict[str, tuple[Any, Any, Any]]) -> list[Term]:
-    """Gradients of biases: the output gradient read once more and summed over tokens, unless the product's own kernel does so."""
+    """Gradients of biases: the output gradient is read again and summed over tokens, unless the product's kernel does it."""
     named = [name for name, field in BIASED.items() if name in shapes and getattr(job.model, field)]
     if job.framework.fused_bias_gradients or not named:
         return []

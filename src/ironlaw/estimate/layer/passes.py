@@ -1,4 +1,4 @@
-"""One layer of a kind for one micro-batch on one rank, as Term trees: forward, backward, recompute, collectives."""
+"""Computation of one layer of a kind for one micro-batch on one rank, as Term trees: forward, backward, recompute."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
 
 
 def flash_constants(cluster: Cluster, job: Job) -> tuple[AttentionConstants, float]:
-    """The constants of the attention kernel this framework runs on this architecture, and what an older kernel keeps of them."""
+    """The constants of the attention kernel that the framework runs on the device, and the share of its rate that an older kernel has."""
     known = cluster.calibration.attention
     wanted = job.attention_kernel or job.framework.flash_generation.get(cluster.accelerator.architecture, "")
     rate = 1.0
@@ -54,13 +54,13 @@ def flash_constants(cluster: Cluster, job: Job) -> tuple[AttentionConstants, flo
         wanted, rate = "flash-2", cluster.systems.first_flash.value
     if wanted == "flash-2" and "flash-3" in known:
         rate = rate * cluster.systems.older_flash.value
-    if job.model.kv_lora_rank and "mla" in known:  # where latent attention was measured too far from what flash's constants say
+    if job.model.kv_lora_rank and "mla" in known:  # measured for latent attention, where flash's constants were too far off
         return known["mla"], rate
     return known.get(wanted) or next(iter(known.values())), rate
 
 
 def core(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward: bool = False) -> list[Term]:
-    """What a layer does across tokens: attention, or the scan of a state."""
+    """The part of a layer that works across tokens: attention, or the scan of a state."""
     if kind.mixer == "attention":
         return attention(cluster, job, plan, s, backward)
     return state_space.scan(cluster, job, plan, s, kind, backward)
@@ -70,14 +70,14 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
     """The attention core: one flash kernel, or batched GEMMs with the scores moved through HBM."""
     e = job.precision.activation_bytes
     if job.flash:
-        c, kept = flash_constants(cluster, job)
+        c, rate = flash_constants(cluster, job)
         width = picked_head_dim(job.model) if job.model.index_topk else s.head_dim
         flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, slowest_key_length(job, plan), s.heads, width)
         moved = traffic.flash_attention(plan.micro_batch_size, plan.seq_len / plan.cp, s.heads, s.kv_heads, s.head_dim, e)
         # a ring splits a kernel's keys, all-to-all its heads; where keys are gathered a kernel has all of them
         ranks = 1.0 if method_of(job).gathers_keys else sequence_ranks(job, plan)
         efficiency = kernels.saturating_efficiency(
-            attended_span(job, plan) / ranks, c.forward_efficiency.value * kept, c.saturation_length.value
+            attended_span(job, plan) / ranks, c.forward_efficiency.value * rate, c.saturation_length.value
         )
         if c.saturation_rows is not None:  # the rows of a rank's kernel: every method leaves each 1 / cp of them
             rows = plan.micro_batch_size * (plan.seq_len / plan.cp) * s.heads
@@ -107,12 +107,12 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
 
 
 def picked_head_dim(model: Model) -> float:
-    """Mean width of a query-key and a value product over picked keys: all heads share the latent, which is not unfolded by head."""
+    """Mean width of a query-key and a value product over picked keys, where all heads read the latent itself."""
     return model.kv_lora_rank + model.qk_rope_head_dim / 2.0
 
 
 def index_scores(cluster: Cluster, job: Job, plan: Plan, backward: bool) -> list[Term]:
-    """An indexer scores every key before a query; its gradients come from the picked ones alone (DeepSeek-V3.2, section 2.1.1)."""
+    """An indexer scores every earlier key of a query; its gradients come from the picked keys alone (DeepSeek-V3.2, section 2.1.1)."""
     m = job.model
     if not m.index_topk:
         return []
@@ -132,7 +132,7 @@ ALIGNMENT = 16.0  # bytes a row of an operand must be a multiple of for matrix u
 
 
 def aligned_peak(cluster: Cluster, job: Job) -> str:
-    """The peak batched GEMMs over heads run at: matrix units need rows of whole 16 bytes, else plain units do the work."""
+    """The peak rate of batched GEMMs over heads: matrix units need rows of whole 16 bytes, else vector units compute."""
     wide = job.precision.wide
     unaligned = (job.model.head_dim * job.precision.activation_bytes) % ALIGNMENT != 0.0
     return "fp32" if unaligned and "fp32" in cluster.accelerator.peak else wide
@@ -162,10 +162,12 @@ def weight_gradients(backward: Term) -> Any:
 
 
 def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
-    """What is computed a second time: whole layers, and in the others the operators the plan names."""
+    """Computation that is repeated: of whole layers, and in other layers of the operators that the plan names."""
     rest = 1.0 - plan.recompute_layers
     linear = plan.recompute_layers + rest * plan.recompute_linear
-    again = plan.recompute_layers + (rest * plan.recompute_attention if kind.mixer == "attention" else 0.0)  # a scan saves its tensors
+    attention_share = plan.recompute_layers + (
+        rest * plan.recompute_attention if kind.mixer == "attention" else 0.0
+    )  # a scan saves its tensors
     bytes_bound = plan.recompute_layers + rest * plan.recompute_elementwise
     trained = 1.0 if kind.trained else 0.0
     products = linear_forward(cluster, job, plan, s, kind)
@@ -175,7 +177,7 @@ def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> 
         "recompute",
         [
             total("linear layers again", products, times=linear),
-            total("attention core again", core(cluster, job, plan, s, kind), times=again),
+            total("attention core again", core(cluster, job, plan, s, kind), times=attention_share),
             total("memory-bound operators again", memory_bound.memory_bound(cluster, job, plan, s, kind), times=bytes_bound),
         ],
         times=trained,

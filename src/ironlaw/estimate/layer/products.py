@@ -27,7 +27,7 @@ def linear_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, 
 
 
 def mixer_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
-    """The GEMMs of what mixes a layer's tokens."""
+    """The GEMMs of a layer's mixer: attention, or a state layer."""
     if kind.mixer in ("linear", "mamba"):
         return state_space.shapes(job, s, kind)
     if kind.mixer == "none":

@@ -1,4 +1,4 @@
-"""The pieces every layer is made of: per-rank sizes, and leaves that run at the roof they meet first.
+"""Sizes of a layer on one rank, and the terms of its kernels, each limited by the roof it meets first.
 
 Each operator is a leaf of ``max(FLOP/(e P) + fill, bytes/(b BW)) + launch`` with the constants of the device's calibration
 record. Shapes are those of one model-parallel rank: heads, the wide MLP dimension divided by ``tp``, tokens by ``cp``.
@@ -56,15 +56,15 @@ class Shapes:
 
     @classmethod
     def of_kind(cls, job: Job, plan: Plan, s: Shapes, kind: Kind) -> tuple[Job, Shapes]:
-        """The job and the sizes of layers of a kind: ``job`` and ``s`` as they are where all layers have the same."""
+        """The job and the sizes for layers of a kind; ``job`` and ``s`` unchanged where all layers have one size."""
         if not kind.sizes:
             return job, s
-        own = replace(job, model=sized(job.model, kind))
-        return own, cls.of(own, plan)
+        job_of_kind = replace(job, model=sized(job.model, kind))
+        return job_of_kind, cls.of(job_of_kind, plan)
 
     @classmethod
     def whole(cls, job: Job) -> Shapes:
-        """The sizes of one token of the whole layer, sharded over nothing."""
+        """The sizes of a layer that is not sharded, for one token."""
         model = job.model
         key_heads = model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads
         ffn = float(model.intermediate_size)
@@ -99,9 +99,9 @@ def kernel(
     launches: Any = None,
     key: Hashable = None,
 ) -> Term:
-    """A leaf that runs at the roof its FLOPs and bytes meet first; an ``efficiency`` of its own has the filling in it.
+    """The term of a kernel, limited by the roof that its FLOPs and bytes meet first.
 
-    ``launches``: kernels that follow each other, where it is not one.
+    A given ``efficiency`` includes the time to fill the device. ``launches``: kernels that follow each other, if more than one.
     """
     rates = {
         "peak": cluster.accelerator.peak[peak],
@@ -117,9 +117,9 @@ def kernel(
 
 
 def sustained(cluster: Cluster, benchmarked: Any) -> Any:
-    """The efficiency a kernel holds inside a step, from what it reaches alone: hot, beside other kernels, under the power limit.
+    """The efficiency of a kernel inside a step, lower than alone: the device is hot, shared with other kernels, and power limited.
 
-    A device with a fixed clock, whose collectives have engines of their own, holds all of it.
+    A device with a fixed clock, and separate engines for collectives, loses nothing.
     """
     if cluster.accelerator.fixed_clock:
         return benchmarked
@@ -142,9 +142,9 @@ def gemm(
     result: float | None = None,
     key: Operator | None = None,
 ) -> Term:
-    """The leaf of one GEMM of (m, k) by (k, n), narrow operands and a wide result; ``wide`` keeps all of it wide.
+    """The term of one GEMM of (m, k) by (k, n) with narrow operands and a wide result; with ``wide`` all three are wide.
 
-    ``result``: bytes moved for an element of the result, where it is not written once in the type of activations.
+    ``result``: bytes moved for an element of the result, if it is not written once in the type of activations.
     """
     p = job.precision
     operand = p.activation_bytes if wide else p.operand_bytes
@@ -162,9 +162,9 @@ def elementwise(
     times: Any = None,
     key: Operator | None = None,
 ) -> Term:
-    """The leaf of a memory-bound group that moves ``moved`` bytes in ``kernels_run`` kernels, ``times`` over.
+    """The term of memory-bound kernels that move ``moved`` bytes in ``kernels_run`` launches, ``times`` over.
 
-    ``fraction`` is the share of HBM's bandwidth they reach, where it is not that of other kernels.
+    ``fraction`` is the share of HBM's bandwidth they reach, if it differs from other kernels'.
     """
     constants = cluster.elementwise
     return leaf(
@@ -182,7 +182,7 @@ def elementwise(
 
 
 def host_time(framework: Framework, cluster: Cluster) -> Any:
-    """What the host needs to launch one operator: the framework's record, times what the node's processors and an old stack add."""
+    """Host time to launch one operator: the framework's record, longer on slow processors and in a legacy stack."""
     base = framework.host_time_per_operator
     value, text = base.value, base.text
     slower = {

@@ -20,9 +20,9 @@ from ironlaw.plan import Plan
 from ironlaw.terms import Term
 
 CHUNK = 128.0  # tokens Mamba-2 handles as one matrix product (chunk_size of the published configs)
-DELTA_CHUNK = 64.0  # and the gated delta rule (flash-linear-attention)
+DELTA_CHUNK = 64.0  # tokens the gated delta rule handles as one (flash-linear-attention)
 BACKWARD_FLOP = 2.0
-MAMBA_BACKWARD_BYTES = 3.0  # of the forward's: states and scores made again, then the gradients of x, B, C, states and scores
+MAMBA_BACKWARD_BYTES = 3.0  # of the forward bytes: states and scores computed again, then the gradients of x, B, C, states and scores
 LAYOUT_KERNELS = {"mamba": (3.0, 3.0), "linear": (12.0, 14.0)}  # of convolution and gates: forward and backward
 SCAN_KERNELS = {"mamba": (5.0, 14.0), "linear": (6.0, 11.0)}  # forward and backward
 
@@ -47,7 +47,7 @@ def shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
 
 
 def convolution(cluster: Cluster, job: Job, s: Shapes, kind: Kind, ratio: float, backward: bool) -> Term:
-    """The short convolution, its activation, the gates, and what brings tensors into the scan's layout."""
+    """The short convolution, its activation, the gates, and the copies into the scan's layout."""
     share, launched = s.heads / job.model.num_attention_heads, LAYOUT_KERNELS[kind.mixer][1 if backward else 0]
     if kind.mixer == "mamba":  # fused: each tensor read and written
         _, mixed, out = widths(job, kind)
@@ -97,7 +97,7 @@ def scan(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, backward
 
 
 def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
-    """Context parallel: the scan's inputs go out by heads and its output comes back by tokens."""
+    """Context parallel: send the scan's inputs out by heads, and its output back by tokens."""
     _, mixed, out = widths(job, kind)
     share = s.heads / job.model.num_attention_heads
     size = (mixed + 2.0 * out) * share * s.tokens * job.precision.activation_bytes

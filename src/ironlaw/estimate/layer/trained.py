@@ -1,4 +1,4 @@
-"""What of a model a job trains: all of it, all but its first layers, or low-rank adapters beside its linear layers."""
+"""Trained parameters: all of a model, all but its first layers, or low-rank adapters beside its linear layers."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ def stage_trained(job: Job, stage: Stage) -> tuple[Any, Any]:
         beside: Any = 0.0 * stage.layers
         inside: Any = 0.0 * stage.layers
         for kind in kinds(model):
-            held = layers_of(stage, kind, model)
-            own = layer_trained(job, kind)
-            beside, inside = beside + held * own[0], inside + held * own[1]
+            layers, trained = layers_of(stage, kind, model), layer_trained(job, kind)
+            beside, inside = beside + layers * trained[0], inside + layers * trained[1]
         return beside, inside
     common, routed = stage_common(model, stage), stage_routed(model, stage)
     for kind in kinds(model):
         if not kind.trained:
-            held = layers_of(stage, kind, model)
-            common, routed = common - held * common_parameters(model, kind), routed - held * routed_parameters(model, kind)
-    if model.frozen_layers and not model.tie_word_embeddings:  # no gradient comes down to the embedding
+            frozen = layers_of(stage, kind, model)
+            common, routed = common - frozen * common_parameters(model, kind), routed - frozen * routed_parameters(model, kind)
+    if model.frozen_layers and not model.tie_word_embeddings:  # no gradient reaches the embedding
         common = common - stage.embedding * embedding_parameters(model)
     return common, routed

@@ -1,4 +1,4 @@
-"""Which layers a pipeline stage holds: classes of equal stages, so that no plan needs an axis of stages."""
+"""Layers of each pipeline stage, as classes of equal stages, so that no plan needs an axis of stages."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ironlaw.plan import Plan
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stage:
-    """A class of equal stages: columns of its first stage's index and layer, its layers, and how many stages it stands for."""
+    """A class of equal stages, as columns over the plans."""
 
     name: str
-    index: Any
-    start: Any  # the first of its layers, counted from 0
-    layers: Any
-    count: Any
+    index: Any  # of its first stage
+    start: Any  # the first layer of its first stage, counted from 0
+    layers: Any  # of each stage
+    count: Any  # stages of the class
     embedding: Any  # 1 where it holds the embedding
     head: Any  # 1 where it holds the output layer and the loss
-    shadowed: bool = False  # never slower nor fuller than the first class: as many layers, no more in flight, no embedding
+    shadowed: bool = False  # never slower nor fuller than the first class: as many layers, no more in flight, and no embedding
     further: Any = None  # 1 where it holds the layers for further tokens; None: where the output layer is
     halves: tuple[Stage, Stage] | None = None  # the two stages of one rank, of which this is the mean: DualPipe
 
@@ -33,9 +33,9 @@ class Stage:
 def stages(job: Job, plan: Plan) -> list[Stage]:
     """The classes of equal stages of every plan.
 
-    Layers that do not divide: the remainder goes to the middle stages, one each; what is left, to the first. With
-    ``count_embedding`` the embedding and the loss take a layer's place each. Where the first or the last stage is given its
-    layers, the others share the rest by the same rule. An explicit list of layers wins.
+    Where layers do not divide, the middle stages take one more each, and the first takes what is left over. With
+    ``count_embedding`` the embedding and the loss count as one layer each. Where the layers of the first or the last stage are given,
+    the other stages share the rest by the same rule. An explicit list of layers replaces the rule.
     """
     classes = unpaired_stages(job, plan)
     return pair_stages(classes, plan) if schedule_of(job).stages_per_rank > 1.0 and np.any(plan.pp > 1) else classes
@@ -65,15 +65,15 @@ def _by_rule(job: Job, plan: Plan) -> list[Stage]:
     if given:
         first, last = np.where(at_first >= 0.0, at_first, first), np.where(at_last >= 0.0, at_last, last)
     plain = not given and not job.count_embedding and not np.any(remainder)
-    own = job.model.first_k_dense_replace or job.model.frozen_layers or job.model.wide_layers_at_start or job.model.wide_layers_at_end
-    alike = plain and not own
-    made = [
+    uneven = job.model.first_k_dense_replace or job.model.frozen_layers or job.model.wide_layers_at_start or job.model.wide_layers_at_end
+    alike = plain and not uneven
+    classes = [
         Stage("first", 0.0 * one, 0.0 * one, first, one, one, single),
         Stage("longer middle", one, first, base + one, longer, 0.0 * one, 0.0 * one),
         Stage("middle", 1.0 + longer, first + longer * (base + one), base, middles - longer, 0.0 * one, 0.0 * one, alike),
         Stage("last", plan.pp - 1.0, job.model.num_hidden_layers - last, last, 1.0 - single, 0.0 * one, one),
     ]
-    return made[:1] + [stage for stage in made[1:] if (stage.count > 0).any()]  # a class no plan of the batch has costs nothing
+    return classes[:1] + [stage for stage in classes[1:] if (stage.count > 0).any()]  # a class no plan of the batch has costs nothing
 
 
 def _explicit(job: Job, plan: Plan) -> list[Stage]:
@@ -88,31 +88,31 @@ def _explicit(job: Job, plan: Plan) -> list[Stage]:
 
 
 def pair_stages(classes: list[Stage], plan: Plan) -> list[Stage]:
-    """The classes of ranks that run two stages each, one from either end, as the mean of the two (DualPipe).
+    """The classes of ranks that run two stages each, one from either end of the pipeline, as the mean of the two (DualPipe).
 
-    Half of the micro-batches enter at each end, so a rank spends on one of its stages half of what it would alone.
+    Half of the micro-batches enter at each end, so a rank spends half of a stage's time on each of its two stages.
     """
     if len(classes) > 1 and not any(c.name in ("middle", "longer middle", "last") for c in classes):  # an explicit list
         pairs = [_mean(a, b, 2.0 * a.count, plan) for a, b in zip(classes, classes[::-1], strict=True)]
         return pairs[: (len(pairs) + 1) // 2]
-    found = {c.name: c for c in classes}
-    first, last = found["first"], found.get("last", found["first"])
-    made = [_mean(first, last, np.where(plan.pp > 1, 2.0, 1.0), plan)]
-    long, short = found.get("longer middle"), found.get("middle")
+    named = {c.name: c for c in classes}
+    first, last = named["first"], named.get("last", named["first"])
+    pairs = [_mean(first, last, np.where(plan.pp > 1, 2.0, 1.0), plan)]
+    long, short = named.get("longer middle"), named.get("middle")
     longer = long.count if long is not None else 0.0 * plan.pp
     middles = longer + (short.count if short is not None else 0.0)
     long, short = long or short, short or long
     if long is None or short is None:
-        return made
+        return pairs
     both, mixed, neither = np.maximum(2.0 * longer - middles, 0.0), 2.0 * np.minimum(longer, middles - longer), middles - 2.0 * longer
     for a, b, count in ((long, long, both), (long, short, mixed), (short, short, np.maximum(neither, 0.0))):
         if np.any(count > 0.0):
-            made.append(_mean(a, b, count, plan))
-    return made
+            pairs.append(_mean(a, b, count, plan))
+    return pairs
 
 
 def _mean(a: Stage, b: Stage, count: Any, plan: Plan) -> Stage:
-    """Two stages of one rank as one that has half of both; without a pipeline the first alone."""
+    """The mean of two stages that one rank runs; without a pipeline the first alone."""
 
     other = replace(b, start=np.where(plan.pp > 1, b.start, a.start), layers=np.where(plan.pp > 1, b.layers, a.layers))
 
@@ -134,7 +134,7 @@ def _mean(a: Stage, b: Stage, count: Any, plan: Plan) -> Stage:
 
 
 def offloaded_share(job: Job, stage: Stage) -> Any:
-    """Of a stage's layers, the share whose activations go to the host."""
+    """The share of a stage's layers whose activations are offloaded to the host."""
     if not job.offload_layers:
         return 1.0
     return np.minimum(job.offload_layers / np.maximum(stage.layers, 1.0), 1.0)
@@ -148,18 +148,18 @@ class Pace:
     which: Any
 
     def of(self, read: Callable[[Stage], Any]) -> Any:
-        """``read`` of the pace-setting class of every row. Each class is read at its own shape, then one is picked."""
+        """``read(stage)`` for the class that sets the pace in each row; evaluated for every class, then picked."""
         return self.pick([read(stage) for stage in self.classes])
 
     def pick(self, values: Sequence[Any]) -> Any:
-        """Of one value a class, the pace-setting class's in every row."""
+        """From one value for each class, the value of the class that sets the pace in each row."""
         chosen = values[0]
         for mask, value in zip(self._masks, values[1:], strict=True):
             chosen = np.where(mask, value, chosen)
         return chosen
 
     def stacked(self, values: Sequence[Any]) -> Any:
-        """One value a class on an axis in front of all others: a law that takes them is called once for all classes."""
+        """One value for each class, stacked on a new first axis, so that a law is called once for all classes."""
         column = np.stack(np.broadcast_arrays(*values))
         return column.reshape((len(values), *(1,) * (np.ndim(self.which) + 1 - column.ndim), *column.shape[1:]))
 
