@@ -16,6 +16,7 @@ from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.network import context, sharding, tensor
+from ironlaw.estimate.pipeline import hand_overs
 from ironlaw.plan import AXES, Plan
 
 SHAPE = {
@@ -127,7 +128,7 @@ def measure(**changes) -> dict[str, float]:
     (saved,) = (t for t in memory.walk() if t.name.startswith("saved "))
     shapes = Shapes.of(job, plan)
     (scattered, whole, replicated) = sharding.reductions(job, cluster, plan, *stage_trained(job, group.step.pace.classes[0]))
-    exchanged = experts.communication(cluster, job, plan, shapes)["all-to-all"]
+    exchanged = experts.communication(cluster, job, plan, shapes).combine
     summed = tensor.collectives(cluster, job, plan)["all-reduce"]
     ring = context.ring(cluster, job, plan, shapes)
 
@@ -152,7 +153,7 @@ def measure(**changes) -> dict[str, float]:
         "micro-batches": one(plan.num_microbatches),
         "tensor bytes": one(summed.inputs["size"]),
         "ring bytes": one(ring.inputs["size"]),
-        "hand-over bytes": one(step.point_to_point(job, cluster, plan)["p2p"].inputs["size"]),
+        "hand-over bytes": one(hand_overs.hand_over(job, cluster, plan)["p2p"].inputs["size"]),
         "all-to-all bytes": one(exchanged.inputs["size"]),
         "gradient bytes": one(scattered[1][0].inputs["size"]),
         "expert gradient bytes": one(scattered[1][1].inputs["size"]),
