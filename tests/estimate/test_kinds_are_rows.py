@@ -13,7 +13,7 @@ from ironlaw.estimate.layer.context_methods import METHODS
 from ironlaw.estimate.layer.dispatchers import DISPATCHERS
 from ironlaw.estimate.pipeline.schedules import SCHEDULES
 from ironlaw.question import defaults
-from ironlaw.questions.roofline.ask import COLLECTIVES
+from ironlaw.questions.roofline.options import COLLECTIVES
 
 ROOT = Path(ironlaw.__file__).parent
 FIELDS = {"schedule", "cp_method", "moe_dispatcher"}
