@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,15 +96,6 @@ class Candidate:
         row = {"accelerator": self.accelerator} | _fields(self.prices) | _fields(self.real_ranks) | first
         row |= {"gpus": self.planned.gpus if self.planned else None, "fits": self.fits} | _fields(self.planned) | _fields(self.trained)
         return {key: value for key, value in row.items() if value is not None}
-
-    def training_cost(self) -> float:
-        """USD per million tokens by the estimate; nan where there is none."""
-        return self.trained.usd_per_million_tokens if self.trained else math.nan
-
-    def first_order_cost(self) -> float:
-        """USD per million tokens by the three-roof model; nan where there is none."""
-        cost = self.first_order.usd_per_million_tokens if self.first_order else None
-        return math.nan if cost is None else cost
 
 
 def _fields(part: Any) -> dict[str, Any]:

@@ -30,11 +30,7 @@ KNOBS = (
     ("c-act", "activation_passes", "fewer with flash attention and fused kernels, more with long context"),
     ("gamma", "gamma", "1 to 1.4: recomputation"),
     ("kappa", "kappa", "6 to train, 2 forward only; of the active parameters of a mixture"),
-    (
-        "global-batch-tokens",
-        "tokens_per_step",
-        "larger spreads optimizer and network bytes over more tokens, until training suffers",
-    ),
+    ("global-batch-tokens", "tokens_per_step", "larger spreads optimizer and network bytes over more tokens, until training suffers"),
     ("utilization", "efficiency", "0.6 to 0.9 of the roof that binds"),
 )
 
@@ -44,8 +40,9 @@ def costs(candidates: list[Candidate], values: dict[str, Any]) -> tuple[str, dic
 
     Peaks and bandwidths that are given are in the simple prices and the three-roof model, not in the estimate.
     """
-    full = {c.accelerator: c.training_cost() for c in candidates if math.isfinite(c.training_cost())}
-    first = {c.accelerator: c.first_order_cost() for c in candidates if math.isfinite(c.first_order_cost())}
+    full = {c.accelerator: c.trained.usd_per_million_tokens for c in candidates if c.trained}
+    answered = [(c.accelerator, c.first_order.usd_per_million_tokens) for c in candidates if c.first_order]
+    first = {name: usd for name, usd in answered if usd is not None}
     simple = values.get("three_roof") == "as-printed" or len(full) < 2 or bool(values.get("peak") or values.get("bandwidth"))
     return ("the three-roof model", first) if simple and len(first) > 1 else ("estimate", full)
 

@@ -118,11 +118,7 @@ def serve(bound: Bound, values: Mapping[str, Any]) -> Serving:
     cache = _cache(model, batch * length, layers, cache_bytes)
     read_parameters = _parameters_read(parameters, float(active_parameters(model)), model, batch)
     first, later = {"tokens": batch * prompt, "attended": prompt / 2.0}, {"tokens": batch, "attended": mean_length}
-    shared = {
-        "matmul_parameters": float(matmul_parameters(model)),
-        "num_hidden_layers": layers,
-        "attention_width": attention_width(model),
-    }
+    shared = {"matmul_parameters": float(matmul_parameters(model)), "num_hidden_layers": layers, "attention_width": attention_width(model)}
     prompt_flop = leaf("operations of the prompt", law.forward_flop, "FLOP", **first, **shared)
     token_flop = leaf("operations of a token", law.forward_flop, "FLOP", **later, **shared)
     mean_cache = scalar(cache) * mean_length / length  # while tokens are generated

@@ -58,7 +58,7 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     low, high = min(rows, key=lambda r: r["usd"]), max(rows, key=lambda r: r["usd"])
     headline = [
         f"{low['usd']:,.0f} USD ({low['model']}, {units.show(low['tokens'], 'token', 4)}) to {high['usd']:,.0f} USD ({high['model']}, "
-        f"{units.show(high['tokens'], 'token', 4)}); the batch sets how many accelerators run for how long, not the cost",
+        f"{units.show(high['tokens'], 'token', 4)}); the batch sets how many accelerators run for how long, not the cost"
     ]
     short = sum(not row["holds"] for row in accumulated)
     if short:

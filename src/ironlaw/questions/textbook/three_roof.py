@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,11 @@ class Knobs:
             bytes_per_element=self.element,
         )
 
+    def sent(self, device: str, network: Callable[..., Any], **ranks: float) -> Term:
+        """Network bytes of a token by a law."""
+        shared = {"parameters": self.parameters, "bytes_per_element": self.gradient, "tokens_per_step": self.tokens_per_step}
+        return leaf(f"{device} network bytes per token", network, "B/token", **shared, **ranks)
+
     def activations(self) -> Any:
         """HBM bytes of a token that do not depend on the batch."""
         return traffic.elementwise(self.layers * self.width, self.element, self.activation_passes)
@@ -99,17 +105,7 @@ def replica(knobs: Knobs, device: Device) -> float:
 
 def printed(knobs: Knobs, device: Device, ranks: float, target: float | None, gpus: float | None) -> Roofs:
     """As the cost-of-bandwidth note prints it: a network term that ignores the number of ranks; memory is not checked."""
-    sent = None
-    if knobs.trains and ranks > 1:
-        sent = leaf(
-            f"{device.name} network bytes per token",
-            law.network_as_printed,
-            "B/token",
-            parameters=knobs.parameters,
-            bytes_per_element=knobs.gradient,
-            tokens_per_step=knobs.tokens_per_step,
-        )
-    terms = _rates(knobs, device, sent)
+    terms = _rates(knobs, device, knobs.sent(device.name, law.network_as_printed) if knobs.trains and ranks > 1 else None)
     rate = terms["rate"].value
     count = float(law.gpus_for(target, rate)) if target else gpus or ranks
     return Roofs(terms, _bound(terms), count, 1.0)
@@ -125,18 +121,7 @@ def corrected(knobs: Knobs, device: Device, gpus_per_replica: float, target: flo
         alone = _rates(knobs, device, None)["rate"].value
         gpus = math.ceil(float(law.gpus_for(target, alone)) / gpus_per_replica) * gpus_per_replica
     ranks = (gpus or gpus_per_replica) / gpus_per_replica
-    sent = None
-    if knobs.trains and ranks > 1:
-        sent = leaf(
-            f"{device.name} network bytes per token",
-            law.network_per_token,
-            "B/token",
-            parameters=knobs.parameters,
-            bytes_per_element=knobs.gradient,
-            tokens_per_step=knobs.tokens_per_step,
-            n=ranks,
-        )
-    terms = _rates(knobs, device, sent)
+    terms = _rates(knobs, device, knobs.sent(device.name, law.network_per_token, n=ranks) if knobs.trains and ranks > 1 else None)
     count = gpus or gpus_per_replica
     if target and count * terms["rate"].value < target * (1.0 - 1e-12):
         count = math.nan
@@ -155,39 +140,19 @@ def limits(knobs: Knobs, device: Device, gpus_per_replica: float, target: float 
         device, efficiency = Device(device.name, *rates, device.capacity), 1.0
     flop = knobs.flop().value
     ridge = flop * plain(device.bandwidth) / plain(device.peak)
-    found["memory_batch"] = leaf(
-        f"{device.name} batch below which memory binds",
-        law.memory_crossover,
-        "token",
-        parameters=knobs.parameters,
-        optimizer_traffic=knobs.optimizer_traffic,
-        ridge_traffic=ridge,
-        activation_traffic=knobs.activations(),
-    )
+    states_read = {"parameters": knobs.parameters, "optimizer_traffic": knobs.optimizer_traffic}
+    roofs = {"ridge_traffic": ridge, "activation_traffic": knobs.activations()}
+    found["memory_batch"] = leaf(f"{device.name} batch below which memory binds", law.memory_crossover, "token", **states_read, **roofs)
     if plain(device.nic) > 0:
         shared = {"line_rate": device.nic, "parameters": knobs.parameters, "bytes_per_element": knobs.gradient}
-        found["network_batch"] = leaf(
-            f"{device.name} batch below which the network binds",
-            law.network_crossover,
-            "token",
-            **shared,
-            n=ranks,
-            peak=device.peak,
-            flop_per_token=flop,
-        )
-        used = {"gpus_per_replica": gpus_per_replica, "efficiency": efficiency}
-        found["cap"] = leaf(
-            f"{device.name} cap of data parallelism",
-            law.data_parallel_cap,
-            "token/s",
-            **shared,
-            **used,
-            tokens_per_step=knobs.tokens_per_step,
-        )
+        below = f"{device.name} batch below which the network binds"
+        found["network_batch"] = leaf(below, law.network_crossover, "token", **shared, n=ranks, peak=device.peak, flop_per_token=flop)
+        shared |= {"gpus_per_replica": gpus_per_replica, "efficiency": efficiency}
+        cap = f"{device.name} cap of data parallelism"
+        found["cap"] = leaf(cap, law.data_parallel_cap, "token/s", **shared, tokens_per_step=knobs.tokens_per_step)
         if target:
-            found["batch_for_target"] = leaf(
-                f"{device.name} batch whose cap is the target", law.batch_for_rate, "token", **shared, **used, tokens_per_second=target
-            )
+            batch = f"{device.name} batch whose cap is the target"
+            found["batch_for_target"] = leaf(batch, law.batch_for_rate, "token", **shared, tokens_per_second=target)
     return found
 
 
