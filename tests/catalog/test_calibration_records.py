@@ -154,7 +154,7 @@ def test_experts_without_a_record_take_the_dense_constants() -> None:
         assert used.bandwidth_fraction.text in explain(estimate, "experts in gemm"), name
 
 
-def test_latent_attention_has_constants_of_its_own_only_where_flash_is_too_far_off() -> None:
+def test_latent_attention_has_constants_only_where_flash_does_not_fit() -> None:
     assert [name for name in MEASURED if "mla" in read(name)["attention"]] == ["l40s"]
     for name in MEASURED:
         assert "latent attention" in next(iter(read(name)["attention"].values()))["forward_efficiency"]["note"]
@@ -167,7 +167,7 @@ def test_latent_attention_has_constants_of_its_own_only_where_flash_is_too_far_o
         assert used is cluster.calibration.attention[kernel] and rate == 1.0, model
 
 
-def test_what_stands_above_its_bound_needs_to() -> None:
+def test_an_exception_from_a_bound_is_needed() -> None:
     for (name, kind, key), (_, why) in ABOVE.items():
         block = read(name)[kind][key]
         assert why and constants(block)["held_out_error"] > bound(name, kind, block)
@@ -189,7 +189,7 @@ def test_constants_between_group_sizes_lie_between_theirs(name: str, operation: 
     assert min(known[4], known[largest]) <= among[2] <= max(known[4], known[largest])
 
 
-def test_a_single_set_of_constants_serves_every_group() -> None:
+def test_a_single_set_of_constants_applies_to_every_group() -> None:
     record = load.record("calibration", "mi300x").collective["all_reduce"]
     assert wires.by_ranks(record, np.array([2.0, 8.0]))["fraction"] is record.bandwidth_fraction
 
@@ -248,7 +248,7 @@ def test_inter_node_law_matches_p5en() -> None:
     assert time == pytest.approx(2**32 * 2 * 31 / 32 / 364.9e9, rel=0.10)
 
 
-def test_an_interpolated_constant_says_from_what() -> None:
+def test_an_interpolated_constant_names_its_neighbours() -> None:
     estimate = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, tp=4, pp=1, sp=0, zero=0, global_batch_size=64)
     known = load.record("calibration", "h100-sxm").collective["all_reduce"]
     shown = explain(estimate, "all-reduce")

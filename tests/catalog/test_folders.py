@@ -28,7 +28,7 @@ def test_rows_hash_the_catalogue_once(ask, tmp_path, monkeypatch):
     assert len(calls) == len(set(calls))
 
 
-def test_a_folder_without_records_is_no_catalogue(ask, tmp_path):
+def test_a_folder_without_records_is_refused(ask, tmp_path):
     status, _, err = ask("catalog", "--catalog", tmp_path, "list")
     assert status == 3 and "no records; expected folders" in err
     (tmp_path / "models").mkdir()

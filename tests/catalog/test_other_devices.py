@@ -33,7 +33,7 @@ def test_a_file_has_no_problems(kind: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ACCELERATORS)
-def test_what_an_accelerator_names_is_there_and_complete(name: str) -> None:
+def test_records_named_by_an_accelerator_exist_and_are_complete(name: str) -> None:
     accelerator = load.record("accelerators", name)
     node = load.record("nodes", accelerator.usual_node)
     fabric = load.record("fabrics", node.usual_fabric)
@@ -49,7 +49,7 @@ def test_what_an_accelerator_names_is_there_and_complete(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALIBRATION)
-def test_every_constant_of_a_prior_says_where_it_comes_from(name: str) -> None:
+def test_every_constant_of_a_prior_has_its_origin(name: str) -> None:
     calibration = load.record("calibration", name)
     for constants in calibration.gemm.values():
         assert constants.efficiency.note, "a prior's efficiency is derived in its note"

@@ -194,7 +194,7 @@ def test_an_argument_becomes_its_dimension(more, key, value):
         ({"num_experts": 4, "moe_layer_freq": "[1]*9999999999"}, ValueRangeError, "more than"),
     ],
 )
-def test_a_set_that_cannot_start_says_why(more, error, words):
+def test_a_set_with_which_megatron_would_not_start_is_refused(more, error, words):
     with pytest.raises(error, match=words):
         options(**more)
 

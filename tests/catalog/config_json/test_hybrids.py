@@ -21,7 +21,7 @@ DIMENSIONS = [
     if name not in ("name", "title", "family", "source", "published_parameters", "published_active_parameters")
 ]
 NO_TOTAL = {"nemotron-h-56b": "56 B", "nemotron-h-8b": "8 B"}  # published, too coarse for 0.5 %
-# the first counts as Nemotron 3 Nano does, the others are in test_model_families.py
+# the first counts as Nemotron 3 Nano does, the others are in test_published_counts.py
 NOT_CATALOGUED = {"nemotron-3.5-lightning-30b-a3b", "nemotron-3-super-120b-a12b", "nemotron-3-ultra-550b-a55b"}
 REFUSED: dict[str, str] = {}
 MAMBA = ("hidden_size", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "mamba_n_groups", "conv_kernel")
@@ -114,7 +114,7 @@ def test_a_catalogued_model_has_its_published_active_count(name):
     assert counted(MODELS[name], MODELS[name].num_experts_per_tok) == pytest.approx(published.value, abs=last_digit(published.text))
 
 
-def test_nemotron_3_nano_is_told_with_and_without_a_table():
+def test_nemotron_3_nano_has_its_published_active_count_without_a_table():
     """The report: 3.6 B active with embeddings, 3.2 B without; the second figure is one table less."""
     model = MODELS["nemotron-3-nano-30b-a3b"]
     table = float(parameters.embedding(model.vocab_size, model.hidden_size))
@@ -139,7 +139,7 @@ def test_the_estimate_counts_as_this_file_does(name):
 # --- the laws ------------------------------------------------------------------------------------------------------
 
 
-def test_matrices_are_what_multiplies():
+def test_only_matrices_are_matmul_parameters():
     nano = (2688, 64, 64, 128, 8)
     channels = 64 * 64 + 2 * 8 * 128
     assert float(parameters.mamba(*nano, 4)) == float(parameters.mamba_matmul(*nano)) + 5 * channels + 3 * 64 + 64 * 64
@@ -209,13 +209,13 @@ def test_layers_are_counted_by_kind():
     assert (model.mamba_layers, model.mlp_layers, model.attention_layers, model.routed_layers) == (23, 0, 6, 23)
 
 
-def test_a_list_of_layers_and_a_text_of_letters_say_the_same():
+def test_a_list_of_layers_and_a_pattern_of_letters_are_equal():
     listed, spelt = read("nemotron-3.5-lightning-30b-a3b")[0], read("nemotron-3-nano-30b-a3b")[0]
     assert counted(listed) == counted(spelt)
     assert (listed.num_nextn_predict_layers, spelt.num_nextn_predict_layers) == (1, 0)
 
 
-def test_an_interval_and_a_list_of_layers_say_the_same():
+def test_an_interval_and_a_list_of_layers_are_equal():
     listed, interval = read("qwen-3.5-35b-a3b")[0], read("qwen-3.5-35b-a3b", inner={"layer_types": None})[0]
     assert listed.linear_attention_layers == interval.linear_attention_layers == 30
 
@@ -273,6 +273,6 @@ def test_other_model_types_still_refuse_these_fields(field):
         model_from_config(config, "config.json", "x")
 
 
-def test_excerpts_hold_fields_alone():
+def test_excerpts_have_fields_only():
     for name in FILES:
         assert len(json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))) < 60

@@ -142,7 +142,7 @@ def test_gpt_oss_has_the_parts_its_card_lists():
     assert round(2 * table(model) / 1e9, 2) == 1.16
 
 
-def test_deepseek_v3_has_the_further_token_layer_its_readme_states():
+def test_deepseek_v3_has_the_prediction_layer_of_its_readme():
     """README_WEIGHTS.md: 11.5 B parameters of its own."""
     assert further_token_layer(load.record("models", "deepseek-v3")) == pytest.approx(11.5e9, rel=0.01)
 
@@ -222,7 +222,7 @@ def test_every_config_is_read_or_refused_by_the_field(name):
     else:
         model, left_out = read(name)
         assert left_out == LEFT_OUT.get(name, [])
-        if not model.layer_groups and not model.index_topk:  # those have their published counts in test_model_families.py
+        if not model.layer_groups and not model.index_topk:  # those have their published counts in test_published_counts.py
             assert float(total_parameters(model)) == pytest.approx(counted(model), rel=1e-12)
 
 
@@ -242,17 +242,17 @@ def test_the_text_tower_of_a_multimodal_model_is_the_language_model():
     assert counted(read("kimi-k2.5")[0]) == counted(read("kimi-k2")[0])
 
 
-def test_a_dense_model_may_have_a_layer_for_a_further_token():
+def test_a_dense_model_may_have_a_prediction_layer():
     model = read("mimo-7b")[0]
     assert (model.num_experts, model.num_nextn_predict_layers) == (0, 1)
 
 
-def test_modules_for_further_tokens_are_counted_where_they_are_used():
+def test_prediction_modules_are_counted_where_they_are_used():
     assert read("minimax-m2.5")[0].num_nextn_predict_layers == 3
     assert read("minimax-m2.5", {"use_mtp": False})[0].num_nextn_predict_layers == 0
 
 
-def test_dense_layers_named_by_a_list_stand_at_the_front():
+def test_dense_layers_named_by_a_list_are_at_the_front():
     assert read("qwen-3-30b-a3b", {"mlp_only_layers": [0, 1]})[0].first_k_dense_replace == 2
     assert read("qwen-3-30b-a3b", {"decoder_sparse_step": 2})[0].moe_layer_freq == 2
 
@@ -296,7 +296,7 @@ def test_a_wrong_number_names_field_and_file(name, field, value):
     assert field in str(caught.value) and f"{name}.json" in str(caught.value)
 
 
-def test_excerpts_hold_fields_alone():
+def test_excerpts_have_fields_only():
     for name in FILES:
         assert len(json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))) < 60
 

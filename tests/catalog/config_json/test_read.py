@@ -188,7 +188,7 @@ def test_what_is_not_modelled_is_refused_by_name(change, says):
 
 
 @pytest.mark.parametrize("switched_off", [None, 0, False, [], {}])
-def test_a_switched_off_foreign_field_is_no_obstacle(switched_off):
+def test_a_foreign_field_that_is_off_is_accepted(switched_off):
     assert read(LLAMA | {"num_local_experts": switched_off}).num_hidden_layers == 32
 
 
@@ -239,7 +239,7 @@ def test_an_encoder_file_is_unsupported():
         model_from_config(load_config(CONFIGS / "bert.json"), "bert.json", "bert")
 
 
-def test_the_storage_of_released_weights_is_no_obstacle():
+def test_the_storage_of_released_weights_is_accepted():
     model, left_out = model_from_config(LLAMA | {"quantization_config": {"quant_method": "fp8"}}, "some/config.json", "x")
     assert model.num_hidden_layers == 32
     assert left_out == ["quantization_config (released weights' storage)"]
@@ -264,7 +264,7 @@ def test_a_truncated_file_names_line_and_column():
     ],
     ids=["empty", "list", "null", "number", "binary", "deep", "huge-number", "large"],
 )
-def test_a_file_that_is_no_config(tmp_path, content, says):
+def test_a_file_that_is_not_a_config_is_refused(tmp_path, content, says):
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(InputError) as caught:
         load_config(tmp_path)
@@ -277,7 +277,7 @@ def test_a_missing_file_and_an_empty_folder(tmp_path):
             load_config(path)
 
 
-def test_a_byte_order_mark_is_no_obstacle(tmp_path):
+def test_a_byte_order_mark_is_accepted(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8-sig")
     assert load_config(tmp_path)["hidden_size"] == 4096
 

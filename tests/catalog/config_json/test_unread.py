@@ -1,0 +1,111 @@
+"""Fields and types that are not read: refused by name, unless they have no parameters."""
+
+import pytest
+
+import paths
+from ironlaw.catalog.config_json.read import load_config, model_from_config
+from ironlaw.errors import InputError, UnsupportedError
+from ironlaw.estimate.layer.counts import total_parameters
+
+CONFIGS = paths.DATA / "hf_configs"
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+}
+
+
+def read(name, change=None):
+    folder = "" if "/" in name else "families/"
+    config = load_config(CONFIGS / f"{folder}{name}.json") | (change or {})
+    return model_from_config(config, f"{name}.json", name)[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_memory_experts", 8),
+        ("attn_lowrank_rank", 64),
+        ("foo_layer_types", ["full_attention"] * 32),
+        ("residual_adapter_dim", 16),
+        ("ffn_dim_multiplier", 1.3),
+        ("engram_size", 1000),
+        ("super_config", {"a": 1}),
+        ("num_loops", 4),
+        ("use_qk_norm", True),
+        ("n_registers", 4),
+        ("num_key_value_heads_per_layer", [8] * 32),
+        ("add_cross_attention", True),
+    ],
+)
+@pytest.mark.parametrize("base", ["llama", "phi-4", "dots.llm1", "granite-4.0-h-small"])
+def test_an_unknown_field_is_refused_by_name(base, field, value):
+    config = LLAMA if base == "llama" else load_config(CONFIGS / "families" / f"{base}.json")
+    if base == "dots.llm1" and field == "use_qk_norm":
+        pytest.skip("which that family knows")
+    with pytest.raises(UnsupportedError, match=field) as caught:
+        model_from_config(config | {field: value}, "some/config.json", "x")
+    assert "some/config.json" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"rope_scaling": {"type": "yarn"}, "rms_norm_eps": 1e-5, "pretraining_tp": 2, "rope_theta": 1e6},
+        {"num_memory_experts": 0, "adapter_dim": None, "foo_layer_types": []},
+        {"output_attentions": False, "id2label": {"0": "a"}, "quantization_config": {"bits": 4}, "_name_or_path": "x"},
+    ],
+)
+def test_a_field_without_weights_is_no_reason_to_refuse(harmless):
+    plain, more = (model_from_config(c, "config.json", "x")[0] for c in (LLAMA, LLAMA | harmless))
+    assert float(total_parameters(plain)) == float(total_parameters(more))
+
+
+def test_an_unknown_type_is_refused_with_the_nearest_names():
+    with pytest.raises(UnsupportedError, match=r"unknown model_type 'llama5'; nearest known: .*llama"):
+        model_from_config(LLAMA | {"model_type": "llama5"}, "config.json", "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("experts/glm-5", {"index_topk_freq": 4}, "index_topk_freq"),
+        ("experts/deepseek-v3.2", {"q_lora_rank": None}, "q_lora_rank"),
+        ("experts/nemotron-super-49b", {"block_configs": [{"attention": {"replace_with_linear": True}}] * 80}, "replace_with_linear"),
+        ("longcat-flash", {"zero_expert_type": "drop"}, "zero_expert_type"),
+        ("arctic", {"moe_layer_frequency": 2}, "moe_layer_frequency"),
+        ("hunyuan-a13b", {"moe_topk": [8] * 31 + [4]}, "moe_topk"),
+        ("hunyuan-a13b", {"use_cla": True}, "use_cla"),
+        ("ernie-4.5-21b-a3b", {"moe_layer_interval": 2}, "moe_layer_interval"),
+        ("phi-2", {"qk_layernorm": True}, "qk_layernorm"),
+        ("granite-4.0-h-small", {"mamba_conv_bias": False}, "mamba_conv_bias"),
+        ("granite-4.0-h-small", {"layer_types": ["conv"] * 40}, "layer_types"),
+        ("dots.llm1", {"mlp_layer_types": ["sparse", "dense"] * 31}, "mlp_layer_types"),
+    ],
+)
+def test_a_variant_that_is_not_modelled_is_refused_by_name(name, change, says):
+    with pytest.raises(UnsupportedError, match=says):
+        read(name, change)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("experts/nemotron-super-49b", {"block_configs": [1, None]}, "block_configs"),
+        ("openelm-270m", {"num_query_heads": [12] * 15}, "num_query_heads"),
+        ("openelm-270m", {"ffn_multipliers": [float("nan")] * 16}, "ffn_multipliers"),
+        ("bamba-9b", {"attn_layer_indices": [99]}, "attn_layer_indices"),
+        ("bamba-9b", {"num_hidden_layers": 10**11}, "num_hidden_layers"),
+        ("dots.llm1", {"n_routed_experts": "128"}, "n_routed_experts"),
+        ("longcat-flash", {"zero_expert_num": -1}, "zero_expert_num"),
+    ],
+)
+def test_a_wrong_value_is_named(name, change, says):
+    with pytest.raises(InputError, match=says) as caught:
+        read(name, change)
+    assert "\n" not in str(caught.value)

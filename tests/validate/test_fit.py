@@ -1,0 +1,121 @@
+"""Constants fitted with and without a family, error bands, and the record that ships."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ironlaw.validate.fit import (
+    RECORD,
+    Constant,
+    Fit,
+    Problem,
+    constants,
+    half_widths,
+    held_out_times,
+    read_record,
+    weighted_quantile,
+    with_values,
+)
+from ironlaw.validate.predict import times
+from ironlaw.validate.runs import RUNS
+from made_runs import ready, synthetic
+
+
+def test_a_family_is_predicted_with_constants_fitted_without_it():
+    p = ready({"family": "seen"}, {"family": "ours"})
+    slow = {"compute_sustained": 0.5}
+    fit = Fit({"compute_sustained": 0.9}, {"seen": slow})
+    held = held_out_times(p, fit)
+    assert held[0] == times(p, with_values(slow))[0]
+    assert held[1] == times(p, with_values(fit.values))[1]
+    assert held[0] > held[1]
+
+
+def test_the_record_that_ships_covers_the_constants():
+    fit, record = read_record()
+    names = {c.name for c in constants()}
+    assert set(fit.values) == names
+    assert record["rows"] > 0
+    for family, values in fit.held_out.items():
+        assert set(values) == names, family
+    for c in constants():
+        assert c.low <= c.first <= c.high
+
+
+def test_with_values_changes_those_alone():
+    shipped, other = with_values({}), with_values({"tp_exposed": 0.5})
+    assert other.tp_exposed.value == 0.5
+    assert other.tp_exposed.unit == shipped.tp_exposed.unit
+    assert repr(other.replace(tp_exposed=shipped.tp_exposed)) == repr(shipped)
+
+
+def test_weighted_quantile_is_the_first_that_covers():
+    values = np.array([0.3, 0.1, 0.2, 0.4])
+    assert weighted_quantile(values, np.ones(4), 0.5) == 0.2
+    assert weighted_quantile(values, np.ones(4), 0.75) == 0.3
+    assert weighted_quantile(values, np.array([10.0, 1, 1, 1]), 0.8) == 0.3
+    assert weighted_quantile(values, np.ones(4), 1.0) == 0.4
+    assert weighted_quantile(np.array([7.0]), np.array([2.0]), 0.8) == 7.0
+
+
+def test_half_widths_weigh_families_alike_and_leave_one_out():
+    """Nine rows of a are off by 0.1 in log, one row of b by 0.5: half of the weight each, so 80 % needs b."""
+    p = synthetic([1.0] * 10, [0.5] * 10, ["a"] * 9 + ["b"])
+    predicted = np.exp([0.1] * 9 + [-0.5])
+    assert half_widths(p, predicted) == {"dense": (pytest.approx(0.5), 10, 2)}
+    assert half_widths(p, predicted, "b") == {"dense": (pytest.approx(0.1), 9, 1)}
+    assert half_widths(p, predicted, "a")["dense"][0] == pytest.approx(0.5)
+
+
+def test_a_kind_with_one_family_has_a_band_wider_by_half():
+    p = synthetic([1.0, 1.0], [0.5, 0.5], ["a", "b"])
+    p = replace(p, support=("dense", "prior device"))
+    made = half_widths(p, np.exp([0.1, 0.01]))
+    assert made["dense"][0] == pytest.approx(0.1)
+    assert made["prior device"][0] == pytest.approx(0.15)
+
+
+def problem(n=400):
+    free = tuple(Constant(name, 1.0, 0.1, 10.0, 3.0, 1.0, "", "") for name in "ab")
+    return Problem(synthetic([1.0] * n, [0.5] * n, [f"f{i % 4}" for i in range(n)]), free, {"c": 7.0})
+
+
+def test_a_move_finds_the_constants_of_linear_residuals_despite_outliers():
+    asked, rng = problem(), np.random.default_rng(3)
+    jacobian, truth = rng.normal(size=(400, 2)), np.log([1.5, 0.7])
+    residual = jacobian @ (asked.first - truth)
+    mask = np.ones(400, dtype=bool)
+    np.testing.assert_allclose(asked.move(asked.first, residual, jacobian, mask), truth, atol=1e-3)
+    residual[::10] += 3.0  # one row in ten is wrong by a factor of twenty
+    np.testing.assert_allclose(asked.move(asked.first, residual, jacobian, mask), truth, atol=0.02)
+    assert asked.values(truth) == {"c": 7.0, "a": pytest.approx(1.5), "b": pytest.approx(0.7)}
+
+
+def test_a_move_stays_within_bounds_and_looks_at_its_rows_only():
+    asked = problem()
+    jacobian = np.tile([1.0, 0.0], (400, 1))
+    half = np.arange(400) % 4 < 2
+    residual = np.where(half, 9.0, 0.0)
+    np.testing.assert_allclose(asked.move(asked.first, residual, jacobian, half), np.log([0.1, 1.0]), atol=1e-9)
+    np.testing.assert_allclose(asked.move(asked.first, residual, jacobian, ~half), [0.0, 0.0], atol=1e-9)
+
+
+def test_a_family_weighs_the_root_of_its_rows():
+    asked = problem()
+    mask = np.arange(400) % 4 == 0
+    mask[1] = True
+    weights = asked.weights(mask)
+    assert weights[0] * 10.0 == pytest.approx(weights[1])
+    assert weights[2] == 0.0
+
+
+def test_the_record_is_of_the_runs_that_ship():
+    """A row changed without a new fit would be scored by constants that saw its old value."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert record["runs_sha256"] == hashlib.sha256(RUNS.read_bytes()).hexdigest(), "run ironlaw validate fit"
+    assert set(record["constants"]) == {c.name for c in constants()}
