@@ -1,4 +1,4 @@
-"""Real traces to the microsecond of what was computed from them by hand, their verdicts, and the command."""
+"""Real traces against figures computed by hand, their verdicts, and the command."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def diagnosed(path: Path, unlinked: str = "keep", last_step: str = "keep") -> Di
 @pytest.mark.parametrize(
     ("path", "unlinked", "last", "expected"), BY_HAND, ids=lambda v: v.name.split(".")[0] if isinstance(v, Path) else ""
 )
-def test_the_window_is_what_was_computed_by_hand(path, unlinked, last, expected):
+def test_the_window_equals_the_one_computed_by_hand(path, unlinked, last, expected):
     window = diagnosed(path, unlinked, last).data()["files"][0]["window"]
     for key, ms in zip(KEYS, expected, strict=True):
         if ms is not None:
             assert window[key] == pytest.approx(ms * 1000, abs=1.0), key
 
 
-def test_another_tool_gives_the_same_figures_where_its_choices_are_the_same():
+def test_hta_gives_the_same_figures_for_the_same_choices():
     """HTA without its rounding: linked kernels, and on the second trace without the last step; microseconds as it prints them."""
     window = diagnosed(MI300X, "drop").data()["files"][0]["window"]
     assert (window["idle_us"], window["compute_us"], window["wall_us"]) == pytest.approx((283.535, 19234.094, 56517.603), abs=0.002)
@@ -102,7 +102,7 @@ def test_eight_ranks_are_read_as_one_job():
     assert network["gain"][1] < 1.05
 
 
-def test_the_loader_pair_is_told_apart():
+def test_a_slow_and_a_fast_loader_are_distinguished():
     """The same training with no worker and with four: the median steps are 176.27 and 126.55 ms, so 1.39 times faster."""
     without, with_workers = diagnosed(NW0), diagnosed(NW4)
     steps = [np.median([s.host_end - s.host_start for s in d.profiles[0].steps]) / 1e6 for d in (without, with_workers)]
@@ -126,14 +126,14 @@ def test_owlv2_is_bound_by_its_host():
     assert host / 1e6 == pytest.approx(502.7, abs=0.05)  # by hand, whatever the host did
 
 
-def test_gaps_of_the_eager_model_are_those_computed_by_hand():
+def test_idle_gaps_of_the_eager_model_equal_those_computed_by_hand():
     idle = diagnosed(A100).profiles[0].idle.by_reason
     host = sum(idle[r] for r in ("data loading", "host launch", "synchronisation", "allocator", "unknown"))
     assert (host / 1e6, idle["stream wait"] / 1e6, idle["launch latency"] / 1e6) == pytest.approx((471.9, 28.3, 2.8), abs=0.05)
     assert diagnosed(A100).verdict.roof == "dispatch"
 
 
-def test_one_rank_that_waits_gets_an_interval_and_is_told_so():
+def test_one_rank_that_waits_gets_an_interval_and_a_note():
     verdict = diagnosed(MI300X, "drop").verdict
     assert verdict.roof == "network"
     assert verdict.gain[0] < verdict.gain[1] == pytest.approx(56.518 / (56.518 - 35.283), abs=0.01)
@@ -141,7 +141,7 @@ def test_one_rank_that_waits_gets_an_interval_and_is_told_so():
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda p: p.name.split(".")[0])
-def test_a_replay_of_nothing_removed_lasts_as_long_as_it_did(path):
+def test_a_replay_with_nothing_removed_takes_the_measured_time(path):
     trace = read_chrome(str(path))[0]
     again = replay(trace, trace.events, int(trace.events.start.min()))
     assert again.replayed == again.measured
@@ -194,7 +194,7 @@ def test_the_json_has_the_keys_of_every_answer_and_of_a_diagnosis(capsys):
     assert data["compare"] is None
 
 
-def test_a_log_excludes_and_does_not_name(capsys):
+def test_a_log_rules_out_and_names_no_bottleneck(capsys):
     status, out, _ = run(capsys, str(DATA / "megatron_64xv100.log"), "--on", "v100-sxm-32gb", "--json")
     data = json.loads(out)
     assert status == 4
@@ -226,7 +226,7 @@ def test_options_of_the_run_reach_a_log_as_numbers(capsys):
         ((str(NW0), "--against", "a.json", "--model", "llama-3-8b"), 2, "--against"),
     ],
 )
-def test_a_wrong_question_is_one_line(capsys, arguments, status, says):
+def test_a_wrong_question_gives_a_one_line_error(capsys, arguments, status, says):
     got, out, err = run(capsys, *arguments)
     assert (got, out) == (status, "")
     assert says in err
@@ -243,7 +243,7 @@ def test_a_folder_is_read_by_content(tmp_path, capsys):
     assert any("notes.json" in w for w in data["warnings"])
 
 
-def test_a_broken_rank_of_a_folder_is_passed_over_and_told(tmp_path, capsys):
+def test_a_broken_rank_in_a_folder_is_skipped_with_a_warning(tmp_path, capsys):
     for rank in (0, 1):
         (tmp_path / f"w{rank}.json.gz").write_bytes((DLRM / f"worker{rank}.json.gz").read_bytes())
     whole = (DLRM / "worker2.json.gz").read_bytes()
@@ -261,7 +261,7 @@ def test_a_broken_rank_of_a_folder_is_passed_over_and_told(tmp_path, capsys):
     assert "truncated" in err
 
 
-def test_several_logs_stand_in_one_table(capsys):
+def test_several_logs_give_one_table(capsys):
     logs = [str(DATA / name) for name in ("megatron_64xv100.log", "megatron_16xv100.log")]
     status, out, _ = run(capsys, *logs, "--on", "v100-sxm-32gb")
     assert status == 4
@@ -295,7 +295,7 @@ def written(tmp_path: Path, trace: object) -> str:
     return str(path)
 
 
-def test_a_trace_cut_at_its_last_byte_is_told(tmp_path, capsys):
+def test_a_trace_without_its_last_byte_is_refused(tmp_path, capsys):
     whole = json.dumps(small())
     for cut in (1, 2, len(whole) // 2):
         (tmp_path / "cut.json").write_text(whole[:-cut])
@@ -304,7 +304,7 @@ def test_a_trace_cut_at_its_last_byte_is_told(tmp_path, capsys):
         assert "is cut" in err
 
 
-def test_a_truncated_gzip_is_told(tmp_path, capsys):
+def test_a_truncated_gzip_is_refused(tmp_path, capsys):
     packed = NW0.read_bytes()
     (tmp_path / "half.json.gz").write_bytes(packed[: len(packed) // 2])
     status, out, err = run(capsys, str(tmp_path / "half.json.gz"))
@@ -322,7 +322,7 @@ def test_a_bomb_is_refused(tmp_path, capsys):
     assert len(err.strip().splitlines()) == 1
 
 
-def test_a_negative_duration_is_left_out_and_told(tmp_path):
+def test_a_negative_duration_is_left_out_with_a_warning(tmp_path):
     trace = small()
     trace["traceEvents"].append({**trace["traceEvents"][1], "ts": 200, "dur": -50})
     found = diagnose(written(tmp_path, trace))
@@ -384,7 +384,7 @@ def test_unknown_choices_are_refused():
     assert issubclass(UnknownNameError, IronlawError)
 
 
-def test_kernel_names_of_the_users_own_are_asked_first(tmp_path, capsys):
+def test_kernel_names_of_the_user_come_first(tmp_path, capsys):
     own = tmp_path / "own.toml"
     own.write_text(
         "[class.mine]\nroof = 'memory'\nwhy = 'ours'\n[[rule]]\nclass = 'mine'\nmatch = 'WINOGRAD|sgemm'\nwhy = 'all of our products'\n"
@@ -400,3 +400,15 @@ def test_kernel_names_of_the_users_own_are_asked_first(tmp_path, capsys):
     assert all(named[kernel] == plain[kernel] for kernel in named.keys() - moved)
     status, _, err = run(capsys, str(NW4), "--kernel-names", str(tmp_path / "absent.toml"))
     assert status == 3 and "absent.toml" in err and err.count("\n") == 1
+
+
+def test_every_entry_of_the_json_has_the_same_keys(capsys):
+    keys = {"path", "device", "rank", "policy", "window", "steps", "collectives", "kernels", "idle"}
+    files = [DATA / "v100_resnet50_nw0.json.gz", DATA / "megatron_64xv100.log", DATA / "memory_timeline.raw.gz"]
+    assert main(["diagnose", *map(str, files), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert len(data["files"]) == 3
+    for entry in data["files"]:
+        assert keys <= entry.keys()
+    assert main(["diagnose", *map(str, files)]) == 0  # and as a page
+    assert "memory_timeline" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Every key of a diagnosis stands in the page of rules, and every key of the page is in some diagnosis."""
+"""Every key of a diagnosis is in the page of rules, and every key in the page is in a diagnosis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many windows of one sweep against counting every nanosecond."""
+"""Windows split in one sweep, against counting every nanosecond."""
 
 from __future__ import annotations
 

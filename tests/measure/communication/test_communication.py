@@ -1,4 +1,4 @@
-"""What communicates, how fast, and who was waited for: real traces, real kernel names, and jobs made here."""
+"""Communication: kernel names, collectives, and the waiting of ranks, in real traces and in made ones."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def dlrm():
 
 
 @pytest.mark.parametrize("pattern", KERNELS, ids=lambda p: p.name)
-def test_every_built_in_pattern_decides_its_own_sample_and_says_where_it_is_from(pattern):
+def test_every_shipped_pattern_matches_its_sample_and_has_a_source(pattern):
     assert next(p for p in KERNELS if p.fits(function_of(pattern.sample))) is pattern
     assert pattern.source and pattern.reason
 
@@ -147,7 +147,7 @@ def test_a_word_of_communication_in_a_name_is_not_communication(name):
 
 
 @given(st.text(alphabet="ab:<>(_* ", max_size=40), st.text(alphabet="ab_*:", min_size=1, max_size=8))
-def test_a_pattern_is_its_text_with_stars_from_any_namespace_on(function, name):
+def test_a_pattern_matches_from_any_namespace_on(function, name):
     expression = re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL)
     starts = [0, *(i + 2 for i in range(len(function)) if function.startswith("::", i))]
     assert Pattern(name, "").fits(function) == any(expression.fullmatch(function, at) for at in starts)
@@ -165,7 +165,7 @@ def test_the_worst_pattern_on_the_worst_name_takes_no_time(budget):
         function_of("<" * 1_000_000)
 
 
-def test_names_are_judged_once_each_however_many_events_have_them(budget):
+def test_each_name_is_classified_once(budget):
     kernels = [(i, i + 1, i % 2) for i in range(400_000)]
     trace = made(kernels, (ALL_REDUCE, GEMM))
     with budget(1.0):
@@ -211,7 +211,7 @@ def test_a_kernel_whose_arguments_name_a_collective_communicates():
     assert classify(trace).reason == {0: "its arguments name a collective: send"}
 
 
-def test_what_nobody_explains_is_listed_longest_first_and_suspects_are_marked():
+def test_unclassified_kernels_are_listed_longest_first_and_suspects_marked():
     names = ("odd_kernel", "my_p2p_all_gather", GEMM, ALL_REDUCE)
     found = classify(made([(0, 10, 0), (10, 15, 0), (20, 50, 1), (60, 90, 2), (90, 99, 3)], names))
     assert [(u.name, u.count, u.time, u.suspect) for u in found.unclassified] == [
@@ -294,7 +294,7 @@ def test_a_hostile_file_of_patterns_is_one_clear_error(tmp_path, text, says):
     assert len(str(error.value)) < 400 + len(str(path))
 
 
-def test_a_file_of_patterns_that_is_not_there_is_an_input_error(tmp_path):
+def test_a_missing_file_of_patterns_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match=r"absent\.toml"):
         classify(kernel_names("x"), (tmp_path / "absent.toml",))
 
@@ -407,12 +407,12 @@ def test_bytes_are_the_shapes_of_the_annotation_where_the_operator_is_silent():
 
 
 @pytest.mark.parametrize("dims", [[], ["x"], [-1], [2**62], [2**39, 2**39], [[3]], 7, None])
-def test_shapes_that_are_none_give_no_bytes(dims):
+def test_wrong_shapes_give_no_bytes(dims):
     trace = asking_trace(Shape((dims,), ("float",)))
     assert collectives(trace, classify(trace))[0].bytes is None
 
 
-def test_kernels_that_only_wait_are_no_collectives():
+def test_kernels_that_only_wait_are_not_collectives():
     trace = kernel_names("void deep_ep::intranode::cached_notify_combine<8>(int)", "void deep_ep::intranode::combine<8>(int)")
     assert [c.operation for c in collectives(trace, classify(trace))] == ["all_to_all"]
 
@@ -434,7 +434,7 @@ def test_eight_ranks_of_dlrm_are_split_into_transfer_and_waiting():
     assert [t.rank for t in found.late_ranking] == [7, 5, 4]
 
 
-def test_transfers_of_one_size_are_put_together_and_set_against_the_link():
+def test_transfers_of_one_size_are_grouped_and_compared_with_the_link():
     found = align(dlrm()).data(Link("a test", 150e9, {}))["by_size"]
     assert [(r["operation"], r["bytes"], r["count"], r["transfer_ns"]["total"]) for r in found] == [
         ("all_reduce", 1576964, 1, 87_000),
@@ -590,7 +590,7 @@ def test_groups_that_are_subsets_of_the_ranks_are_kept_apart():
     assert all(m.complete for m in found.meetings) and not found.warnings
 
 
-def test_groups_that_share_a_name_and_name_no_ranks_are_not_guessed():
+def test_groups_with_one_name_and_without_ranks_are_not_matched():
     traces = [rank_trace(rank, [call(0, 100, n=2, group="tensor")], world=4) for rank in range(4)]
     found = align(traces)
     assert not found.meetings and "several groups have this name" in " ".join(found.warnings)
@@ -646,7 +646,7 @@ def test_a_rank_given_twice_counts_once():
     assert align([*traces, again]).meetings == align(traces).meetings
 
 
-def test_a_trace_without_a_rank_gets_a_free_one_and_is_told():
+def test_a_trace_without_a_rank_gets_a_free_one_with_a_warning():
     traces = iterations(2, (0, 1))
     found = align([traces[0], replace(traces[1], rank=None)])
     assert found.ranks == (0, 1) and any("no rank number; taken as rank 1" in w for w in found.warnings)
@@ -673,17 +673,17 @@ def test_kernels_that_spin_count_as_waiting():
 
 
 @pytest.mark.parametrize("elements", [-1, 2**62, 0])
-def test_sizes_that_cannot_be_give_no_rate(elements):
+def test_impossible_sizes_give_no_rate(elements):
     traces = [rank_trace(rank, [call(0, 100, elements=elements, ranks=(0, 1))]) for rank in (0, 1)]
     assert align(traces).meetings[0].data()["busbw"] is None
 
 
-def test_groups_of_less_than_one_rank_are_not_believed():
+def test_groups_of_less_than_one_rank_are_ignored():
     traces = [rank_trace(rank, [call(0, 100, n=-4)], world=2) for rank in (0, 1)]
     assert align(traces).meetings[0].n is None
 
 
-def test_clocks_that_cannot_be_are_left_alone_and_times_that_cannot_be_refused():
+def test_impossible_clocks_are_ignored_and_impossible_times_refused():
     traces = iterations(2, (0, 1))
     found = align([traces[0], replace(traces[1], base=2**62)])
     assert found.meetings == align(traces).meetings
@@ -693,19 +693,19 @@ def test_clocks_that_cannot_be_are_left_alone_and_times_that_cannot_be_refused()
         align([rank_trace(0, [call(-(2**61), 5)]), rank_trace(1, [call(0, 5)])])
 
 
-def test_traces_of_jobs_of_different_size_are_doubted():
+def test_traces_of_jobs_of_different_size_give_a_warning():
     traces = iterations(2, (0, 1))
     found = align([traces[0], replace(traces[1], world_size=4)])
     assert found.missing == (2, 3) and any("are they from one job?" in w for w in found.warnings)
 
 
-def test_a_root_that_leaves_early_waited_no_longer_than_it_ran():
+def test_a_root_that_leaves_early_waits_only_while_it_runs():
     a = rank_trace(0, [call(0, 50, op="broadcast", ranks=(0, 1))])
     b = rank_trace(1, [call(80, 130, op="broadcast", ranks=(0, 1))])
     assert align([a, b]).meetings[0].waits == (50, 0)
 
 
-def test_ranks_interleaved_in_one_file_are_told_apart(tmp_path):
+def test_ranks_interleaved_in_one_file_are_separated(tmp_path):
     events = []
     for step in range(3):
         for rank in range(2):

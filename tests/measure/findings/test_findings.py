@@ -1,4 +1,4 @@
-"""Every finding: a file that shows it with the seconds counted by hand, and one like it that does not."""
+"""Every finding: a file that shows it, with seconds counted by hand, and a similar file that does not."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_starved_loader(tmp_path):
     assert (finding.evidence["fetches"], finding.evidence["fetching_us"]) == (1, 850)
 
 
-def test_a_fetch_behind_a_busy_device_is_no_starved_loader(tmp_path):
+def test_a_fetch_hidden_by_a_busy_device_is_not_a_starved_loader(tmp_path):
     assert not found(tmp_path, "starved-loader", starving(49))  # done before the kernel is
     nw0, nw4 = (named(real(f"v100_resnet50_{which}.json.gz"), "starved-loader") for which in ("nw0", "nw4"))
     assert not nw4
@@ -155,12 +155,12 @@ def test_synchronisation_in_the_loop_is_not_launch_bound_as_well(tmp_path):
     assert not found(tmp_path, "launch-bound", waiting(20))
 
 
-def test_memory_given_back_after_a_wait_is_the_allocators(tmp_path):
+def test_memory_freed_after_a_wait_belongs_to_the_allocator(tmp_path):
     made = waiting(20).call("cudaFree", 130, 50)
     assert one(tmp_path, "synchronisation-in-the-loop", made).seconds_lost == pytest.approx((102 - 50) * US)
 
 
-def test_a_call_that_waits_for_nothing_is_no_synchronisation(tmp_path):
+def test_a_call_that_waits_for_nothing_is_not_a_synchronisation(tmp_path):
     assert not found(tmp_path, "synchronisation-in-the-loop", waiting(150, 152))  # the device was idle already
     assert one(tmp_path, "launch-bound", waiting(150, 152)).seconds_lost == pytest.approx((105 - 2) * US)  # less the call itself
     other = Made().kernel(SGEMM, 10, 100).call("cudaEventSynchronize", 20, 92, tid=77).kernel(SGEMM, 215, 100, 212)
@@ -188,7 +188,7 @@ def test_allocator_churn(tmp_path):
     assert found(tmp_path, "allocator-churn", asking(["cudaMalloc", "cudaFree"] * 2, (1,)))  # one step that gives back what it asks for
 
 
-def test_a_cache_that_grows_is_no_churn(tmp_path):
+def test_a_growing_cache_is_not_churn(tmp_path):
     assert not found(tmp_path, "allocator-churn", asking(["cudaMalloc"] * 6, (1, 2)))  # most later steps ask for nothing
     assert not found(tmp_path, "allocator-churn", asking(["cudaMalloc"] * 6, (1,)))
     assert not found(tmp_path, "allocator-churn", asking(["cudaMallocAsync", "cudaFreeAsync"]))  # ordered on a stream
@@ -237,7 +237,7 @@ def test_warm_up_steps(tmp_path):
     assert (of_log.evidence["first_seconds"], of_log.evidence["median_seconds"]) == pytest.approx((144.9, 126.64), abs=0.05)
 
 
-def test_steps_alike_are_no_warm_up(tmp_path):
+def test_equal_steps_are_not_warm_up(tmp_path):
     assert not found(tmp_path, "warm-up-steps", stepping(140, 110, 90, 100))
     assert not found(tmp_path, "warm-up-steps", stepping(300, 100))  # nothing to compare with
 
@@ -276,7 +276,7 @@ def test_a_verdict_of_dispatch_is_refused_where_the_profiler_made_it(tmp_path, c
 
 
 @pytest.mark.parametrize("value", [0, -1, "nan", "3 GB", float("inf")])
-def test_an_untraced_step_that_is_no_time_is_refused(value):
+def test_an_untraced_step_that_is_not_a_time_is_refused(value):
     with pytest.raises(IronlawError, match="untraced-step"):
         diagnose(DATA / "v100_resnet50_nw0.json.gz", untraced_step=value)
 
@@ -398,7 +398,7 @@ def test_unfused_chains(tmp_path):
     assert sized.evidence == {"chains": 1, "kernels": 4, "kernel_us": 200, "sizes_known": True}
 
 
-def test_kernels_that_only_follow_each_other_are_no_chain(tmp_path):
+def test_kernels_that_only_follow_each_other_are_not_a_chain(tmp_path):
     assert not found(tmp_path, "unfused-chains", chain(2))
     assert not found(tmp_path, "unfused-chains", chain(every=200))  # far apart in time
     assert not found(tmp_path, "unfused-chains", chain(sizes=(1024, 512, 1024, 512)))  # not one tensor
@@ -455,7 +455,7 @@ def test_throttling(tmp_path):
     assert one(tmp_path, "throttling", repeating(*HEAT, copies=[1000] * 12)).seconds_lost == pytest.approx(120 * US)
 
 
-def test_steady_kernels_and_growing_sizes_are_no_throttling(tmp_path):
+def test_steady_kernels_and_growing_sizes_are_not_throttling(tmp_path):
     assert not found(tmp_path, "throttling", repeating(*[100, 104] * 6))
     assert not found(tmp_path, "throttling", repeating(*HEAT, dims=[64] * 4 + [72] * 4 + [80] * 4))  # other sizes are other kernels
     assert not found(tmp_path, "throttling", repeating(*HEAT, copies=[1000] * 4 + [1100] * 4 + [1200] * 4))  # a growing input
@@ -512,7 +512,7 @@ def test_claims_and_the_loader_of_logs(tmp_path):
     assert named(log(30.0), "starved-loader")[0].evidence["data_share"] == pytest.approx(0.3)
 
 
-def test_steps_that_drift_are_no_throttling_of_a_log(tmp_path):
+def test_drifting_steps_of_a_log_are_not_throttling(tmp_path):
     def log(*ms: int) -> Diagnosis:
         (tmp_path / "gpt.log").write_text("".join(f"iter {i}: loss 2.0000, time {t}.00ms, mfu 30.00%\n" for i, t in enumerate(ms)))
         return diagnose(tmp_path / "gpt.log")
@@ -529,7 +529,7 @@ def test_steps_that_drift_are_no_throttling_of_a_log(tmp_path):
 # all of them
 
 
-def test_every_finding_has_its_place_in_the_page_of_findings():
+def test_every_finding_is_in_the_page_of_findings():
     anchors = re.findall(r"^## (\S+)$", (DOCS / "findings.md").read_text(encoding="utf-8"), re.M)
     assert len(anchors) == len(set(anchors))
     assert set(anchors) == set(FINDINGS) | set(OF_LOGS)
@@ -542,7 +542,7 @@ def test_every_finding_of_a_log_has_a_name():
 
 
 @pytest.mark.parametrize("name", ["v100_resnet50_nw0.json.gz", "v100_resnet50_nw4.json.gz", "a100x2_resnet.json.gz", "v100x8_dlrm"])
-def test_a_finding_says_what_it_stands_on(name):
+def test_a_finding_has_evidence(name):
     diagnosis = real(name)
     walls = {p.trace.path: p.window.wall / 1e9 for p in diagnosis.profiles}
     for finding in diagnosis.findings:
@@ -565,7 +565,7 @@ spans = st.tuples(st.sampled_from((*CALLS, *MARKS, "Buffer Flush")), times, st.i
 
 @settings(max_examples=60)
 @given(st.lists(kernels, min_size=1, max_size=30), st.lists(spans, max_size=20), st.sampled_from((None, V100, A100, "unheard of")))
-def test_whatever_a_trace_holds_seconds_stay_within_its_window(tmp_path, ran, called, device):
+def test_seconds_lost_never_exceed_the_window(tmp_path, ran, called, device):
     made = Made(device or "")
     for name, ts, dur, launched, stream, rows in ran:
         more = {"op": "aten::mm", "dims": [[rows, 64], [64, 64]]} if rows else {}

@@ -83,12 +83,12 @@ def table(name, on=None):
         ("my_very_own_thing", "unclassified", ""),
     ],
 )
-def test_a_name_says_its_class_and_its_number_format(name, kind, precision):
+def test_a_name_gives_class_and_number_format(name, kind, precision):
     said = shipped_names().named(name)
     assert (said.kind.name, said.precision) == (kind, precision)
 
 
-def test_a_users_rule_goes_before_those_that_ship(tmp_path):
+def test_a_rule_of_the_user_comes_before_the_shipped_ones(tmp_path):
     own = tmp_path / "own.toml"
     own.write_text('[[rule]]\nclass = "gemm"\nmatch = "very_own"\nwhy = "ours"\n')
     said = read_names([str(own)]).named("my_VERY_own_softmax")
@@ -108,7 +108,7 @@ def test_a_users_rule_goes_before_those_that_ship(tmp_path):
         ("=", "not valid TOML"),
     ],
 )
-def test_a_users_file_that_is_wrong_is_told_in_one_line(tmp_path, text, says):
+def test_a_wrong_file_of_the_user_gives_a_one_line_error(tmp_path, text, says):
     own = tmp_path / "own.toml"
     own.write_text(text)
     with pytest.raises(InputError, match=r"own\.toml") as error:
@@ -286,14 +286,14 @@ def test_the_innermost_span_is_the_one_a_walk_down_finds(paths, data):
         assert row == (min(over, key=lambda i: s.end[i] - s.start[i]) if over else NONE)
 
 
-def test_an_external_id_of_what_did_not_run_then_is_not_believed():
+def test_an_external_id_of_an_operator_that_was_not_running_is_ignored():
     t = trace("mi300x_resnet_gemm")
     wrong = replace(t, events=replace(t.events, external=np.roll(t.operators.external, 1)[: len(t.events)]))
     for changed in (wrong, replace(t, events=replace(t.events, external=np.full(len(t.events), NONE)))):
         assert link(changed).operator.tolist() == link(t).operator.tolist()
 
 
-def test_recomputation_is_seen_where_the_other_tool_sees_it():
+def test_recomputation_agrees_with_the_other_tool():
     t = trace("mi300x_resnet_step")
     found = link(t)
     again = np.unique(found.operator[found.recompute])
@@ -407,7 +407,7 @@ def test_a_kernel_without_a_name_takes_the_class_of_its_operator():
 # tables
 
 
-def test_owlv2_attention_products_are_near_no_roof():
+def test_owlv2_attention_products_are_far_from_every_roof():
     first, second, *_ = table("h100_owlv2_bmm")
     assert (first.shapes, first.count) == ("16x5185x64 16x64x5185", 120)
     assert first.flop_per_second / 1e12 == pytest.approx(50.8, abs=0.05) and first.intensity == pytest.approx(62.5, abs=0.05)
@@ -441,7 +441,7 @@ def test_old_traces_without_strides_take_them_from_the_backward_pass():
     assert norms and all(g.roof in (HBM, NO_ROOF, LAUNCH) and not g.doubt for g in norms)
 
 
-def test_groups_hold_every_counted_nanosecond():
+def test_groups_sum_to_every_counted_nanosecond():
     for name in ("h100_owlv2_bmm", "mi300x_resnet_step", "v100_resnet50_conv"):
         t = trace(name)
         mine = computes(t) & (t.events.kind == 0)
@@ -451,7 +451,7 @@ def test_groups_hold_every_counted_nanosecond():
         assert all(g.roof_ns is None or 0 <= g.roof_ns <= g.total_ns for g in groups)
 
 
-def test_an_operators_work_is_shared_over_its_kernels_and_no_more():
+def test_the_kernels_of_an_operator_share_its_work():
     t = trace("mi300x_resnet_step")
     found = link(t)
     calls = np.unique(found.operator[computes(t) & (found.pair >= 0)])
@@ -461,7 +461,7 @@ def test_an_operators_work_is_shared_over_its_kernels_and_no_more():
     assert sum(g.flop or 0 for g in kernel_table(t, computes(t) & kernels_only)) == pytest.approx(whole)
 
 
-def test_without_a_device_there_are_no_fractions():
+def test_without_a_device_there_are_no_shares_of_a_peak():
     t = trace("h100_owlv2_bmm")
     groups = kernel_table(t)
     assert all(g.of_peak is None and g.roof_ns is None and g.assumed for g in groups)
@@ -469,7 +469,7 @@ def test_without_a_device_there_are_no_fractions():
     assert mfu_of(groups, 10**9).mfu is None and "--on" in mfu_of(groups, 10**9).reason
 
 
-def test_more_than_the_device_can_is_doubted():
+def test_rates_above_the_device_are_doubted():
     t = trace("h100_owlv2_bmm")
     events = t.events
     tenth = replace(events, end=events.start + (events.end - events.start) // 40)
@@ -537,14 +537,14 @@ def tiled(rows, times, length, launches=0):
         ("Tesla V100-PCIE-32GB", 34_000_000_000, 80, None),
     ],
 )
-def test_a_device_is_the_one_its_name_and_properties_say_or_unknown(name, memory, count, record):
+def test_a_device_is_found_by_name_and_properties_or_unknown(name, memory, count, record):
     found = device_named(name, {"device": {"totalGlobalMem": memory, "numSms": count}})
     assert (found.record.name if found.record else None) == record
     assert bool(found.warning) == (record is None)
     assert record is not None or "--on" in found.warning
 
 
-def test_what_the_user_names_is_taken_or_refused():
+def test_a_given_device_is_used_or_refused():
     found = device_named("AMD Radeon Graphics", {}, on="mi250x")
     assert found.record.name == "mi250x-gcd" and not found.warning
     with pytest.raises(UnknownNameError, match="nearest: h100-sxm"):
@@ -562,7 +562,7 @@ def test_any_device_name_is_answered(name, properties):
     assert found.record is not None or found.warning
 
 
-def test_a_trace_is_cut_whole_and_without_what_is_private(tmp_path):
+def test_a_cut_trace_is_valid_and_has_no_private_values(tmp_path):
     tool = paths.ROOT / "tools" / "cut_trace.py"
     source, cut = tmp_path / "source.json", tmp_path / "cut.json.gz"
     with gzip.open(DATA / "mi300x_resnet_gemm.json.gz", "rt") as file:

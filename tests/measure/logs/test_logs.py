@@ -1,4 +1,4 @@
-"""Logs of others, read: published figures, traps met in real files, hostile files, and nothing raised but our own errors."""
+"""Training logs: published figures, difficulties of real files, and hostile files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import paths
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError
+from ironlaw.measure.diagnose import diagnose
 from ironlaw.measure.logs import FORMATS, HEAD, read_log, recognise
 from ironlaw.measure.logs.collective_rates import fit
 from ironlaw.measure.logs.reading import NOT_IDENTIFIABLE, log_reading, parallel_efficiency
@@ -43,7 +44,7 @@ def write(tmp_path, text, name="some.txt"):
 
 
 @pytest.mark.parametrize(("form", "name"), [(f, n) for f, names in EXPECTED.items() for n in names])
-def test_a_format_is_told_by_content(form, name):
+def test_a_format_is_recognised_by_content(form, name):
     assert recognise((DATA / name).read_bytes()) == form
     assert recognise(gzip.compress(b"")) is None
 
@@ -154,7 +155,7 @@ def test_current_megatron_spelling():
     assert reading.rates is None and "model" in " ".join(reading.said)
 
 
-def test_a_claimed_rate_is_set_against_ours():
+def test_a_printed_rate_is_compared_with_the_computed_one():
     found = log("megatron_mixtral_16xh100.log")  # the thread does not say the sequence length; the claim tells 4096 from 2048
     wrong, right = (log_reading(found, "mixtral-8x7b", "h100-sxm", gpus=16, seq_len=seq) for seq in (4096, 2048))
     assert wrong.rates.tokens_per_second == pytest.approx(128 * 4096 / 5.4505 / 16)
@@ -320,13 +321,13 @@ def test_mfu_above_100_is_a_finding():
     assert "impossible" in reading.verdict and reading.exit_status == 4 and reading.gain is None
 
 
-def test_a_sparse_peak_is_told(tmp_path):
+def test_a_sparse_peak_is_found(tmp_path):
     text = "| device                | NVIDIA H100 80GB HBM3 |\n| peak TFlops           | 1979.0 |\n| precision | BF16 |\n"
     reading = log_reading(read_log(write(tmp_path, text + (DATA / "llm_c.log").read_text())))
     assert "sparse-peak-as-dense" in [f.code for f in reading.findings]
 
 
-def test_high_utilisation_excludes_all_else(tmp_path):
+def test_high_utilisation_rules_out_everything_else(tmp_path):
     text = (DATA / "megatron_64xv100.log").read_text()
     reading = log_reading(read_log(write(tmp_path, text)), on="v100-sxm-32gb", gpus=40)  # as if 40 GPUs had done it
     assert 0.5 < reading.rates.hfu < 1 and {"network", "pipeline", "data"} <= {e.roof for e in reading.excluded}
@@ -341,7 +342,7 @@ def test_high_utilisation_excludes_all_else(tmp_path):
         ("recompute_granularity ........ None", (0, 0, 0)),
     ],
 )
-def test_recompute_in_current_words(tmp_path, argument, share):
+def test_recompute_in_current_spelling(tmp_path, argument, share):
     text = (DATA / "megatron_64xv100.log").read_text().replace("checkpoint_activations .", "x .")
     reading = log_reading(read_log(write(tmp_path, f"  {argument}\n{text}")))
     layers, hidden, seq = 64, 8192, 1024
@@ -398,7 +399,7 @@ def test_a_restart_is_named_and_its_first_line_left_out(tmp_path):
     assert reading.steps.p95 == pytest.approx(0.1)
 
 
-def test_nan_iterations_are_kept_apart(tmp_path):
+def test_nan_iterations_are_left_out(tmp_path):
     nan = LINE.format(i=4, ms=900.0).replace("iterations: 0", "iterations: 1")
     text = "".join(LINE.format(i=i, ms=100.0) for i in (1, 2, 3)) + nan + LINE.format(i=5, ms=100.0).replace("1.0E+00", "nan")
     reading = log_reading(read_log(write(tmp_path, text)))
@@ -406,7 +407,7 @@ def test_nan_iterations_are_kept_apart(tmp_path):
     assert next(a for a in reading.aside if "nan" in a.reason).iterations == (4, 5)
 
 
-def test_a_timer_that_stands_still_is_no_time(tmp_path):
+def test_a_timer_that_does_not_advance_gives_no_time(tmp_path):
     text = "".join(f"step:{i}/99 train_time:500ms step_avg:5.00ms\n" for i in range(1, 20))
     reading = log_reading(read_log(write(tmp_path, text)), "gpt-2", "h100-sxm", gpus=8, seq_len=1024, global_batch_size=8)
     assert reading.steps is None or reading.steps.lines == 1
@@ -452,7 +453,7 @@ def test_one_endless_line_costs_little(tmp_path, budget):
 @pytest.mark.parametrize(
     "content", [b"", b"\0" * 5000, bytes(range(256)) * 50, b"PK\x03\x04" + b"\xff" * 100, b"hello\n", b"\n" * 300000, b"{}"]
 )
-def test_no_log_is_one_clear_line(tmp_path, content):
+def test_a_file_that_is_not_a_log_gives_a_one_line_error(tmp_path, content):
     with pytest.raises(InputError) as caught:
         read_log(write(tmp_path, content))
     assert "\n" not in str(caught.value) and "some.txt" in str(caught.value)
@@ -528,7 +529,7 @@ QUIET = settings(max_examples=150)
 
 @QUIET
 @given(data=st.data())
-def test_mutated_logs_raise_nothing_but_ours(tmp_path, data):
+def test_mutated_logs_raise_only_errors_of_ironlaw(tmp_path, data):
     content = bytearray(data.draw(st.sampled_from(WHOLE)))
     for _ in range(data.draw(st.integers(1, 12))):
         at = data.draw(st.integers(0, len(content) - 1))
@@ -554,7 +555,7 @@ def test_mutated_logs_raise_nothing_but_ours(tmp_path, data):
 
 @QUIET
 @given(st.lists(st.sampled_from([line for text in WHOLE for line in text.splitlines()]), min_size=1, max_size=60), st.binary(max_size=60))
-def test_mixed_logs_raise_nothing_but_ours(tmp_path, found, junk):
+def test_mixed_logs_raise_only_errors_of_ironlaw(tmp_path, found, junk):
     try:
         log_reading(read_log(write(tmp_path, b"\n".join([*found, junk])))).data()
     except IronlawError as error:
@@ -570,3 +571,25 @@ def test_a_fit_finds_what_made_the_times(latency, bandwidth, sizes):
     found = fit(size, seconds)
     assert found.worst < 1e-6
     assert found.latency + size / found.bandwidth == pytest.approx(seconds, rel=1e-6)
+
+
+def test_a_log_takes_dimensions_as_an_estimate_does():
+    found = diagnose(
+        DATA / "megatron_64xv100.log",
+        on="v100-sxm-32gb",
+        question={
+            "on": "v100-sxm-32gb",
+            "gpus": 64,
+            "seq_len": 1024,
+            "global_batch_size": 1024,
+            "tp": 4,
+            "pp": 16,
+            "precision": "fp16",
+            "recompute": "full",
+            "micro_batch_size": 4,
+            "model": "hidden_size=8192,num_hidden_layers=64,num_attention_heads=32,vocab_size=50688,max_position_embeddings=1024",
+        },
+    )
+    rates = found.logs[0].rates
+    assert rates is not None
+    assert rates.hardware_flops > rates.model_flops > 30e12

@@ -1,4 +1,4 @@
-"""Chrome traces: exact times, every spelling, any block boundary, and files that mean harm or are merely broken."""
+"""Chrome traces: exact times, every spelling, any block boundary, hostile and broken files."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TestTimes:
             (b"7.25", 1, 7),
         ],
     )
-    def test_a_time_is_the_integer_its_text_says(self, text, unit, expected):
+    def test_a_time_is_the_integer_of_its_text(self, text, unit, expected):
         assert nanoseconds(text, unit) == expected
 
     @given(st.integers(-(10**18), 10**18), st.sampled_from([(1, 0), (1_000, 3), (1_000_000, 6)]))
@@ -113,7 +113,7 @@ class TestTimes:
             b"\xff",
         ],
     )
-    def test_what_is_no_time_is_an_arithmetic_or_value_error_at_once(self, text, budget):
+    def test_text_that_is_not_a_time_is_an_error_at_once(self, text, budget):
         with budget(0.5):
             with pytest.raises((ValueError, ArithmeticError)):
                 nanoseconds(text)
@@ -135,7 +135,7 @@ class TestTimes:
 
 
 class TestBlocks:
-    def test_any_one_size_gives_the_same_events(self):
+    def test_pieces_of_any_size_give_the_same_events(self):
         expected = stream_of(REAL, len(REAL))
         assert len(expected[0]) == len(json.loads(REAL)["traceEvents"])
         for size in (1, 2, 3, 7, 64, 1000, 4096):
@@ -173,7 +173,7 @@ class TestBlocks:
             assert outcome(text, size) == whole, size
             assert outcome(text, size, len(text)) == whole, size
 
-    def test_a_name_that_looks_like_a_number_of_no_size_stays(self):
+    def test_a_name_that_looks_like_nan_is_unchanged(self):
         events, _ = stream_of(HEAD + self.TRICKY[1] + TAIL, 1000)
         assert [e[2] for e in events] == ["", ": nan, ", ""]
 
@@ -243,7 +243,7 @@ class TestReading:
             {0: (4, (0, 2))},
         ]
 
-    def test_of_the_header_single_values_are_kept_and_no_environment(self, tmp_path):
+    def test_single_values_of_the_header_are_stored_and_no_environment(self, tmp_path):
         text = (
             HEAD + kernel() + b'], "with_stack": 1, "metadata": {"env": {"TOKEN": "s3cret"}}, "deviceProperties": [{"id": 0, "name": "H"}]}'
         )
@@ -251,13 +251,13 @@ class TestReading:
         assert trace.properties == {"schemaVersion": 1, "with_stack": 1, "device": {"id": 0, "name": "H"}}
         assert trace.device_name == "H"
 
-    def test_what_cannot_be_read_is_counted_and_the_rest_kept(self, tmp_path):
+    def test_unreadable_events_are_counted_and_the_rest_is_read(self, tmp_path):
         wrong = (b'"x"', b"null", b"[1]", b"1e400", b"1e99999", b"true")
         (trace,) = read(tmp_path, trace_of(kernel(), *(kernel(at) for at in wrong), kernel(lasts=b"-1"), kernel(b"20")))
         assert trace.events.start.tolist() == [10_500, 20_000]
         assert sorted(trace.warnings) == ["1 events left out: the duration is negative", "6 events left out: the time is not a number"]
 
-    def test_names_that_are_not_utf8_and_rates_that_are_no_numbers(self, tmp_path):
+    def test_names_that_are_not_utf8_and_rates_that_are_not_numbers(self, tmp_path):
         odd = kernel(more=b',"bandwidth":inf,"other":-nan', name=b"a\xffb: nan, c")
         (trace,) = read(tmp_path, trace_of(odd, kernel(more=b',"Collective name":"all\xffgather"', name=b"plain")))
         assert trace.names == ("a\ufffdb: nan, c", "plain")
@@ -292,7 +292,7 @@ def slow_launch_rows(start, correlation, launches):
     st.lists(st.tuples(st.integers(-50, 50), st.integers(-1, 4)), max_size=25),
     st.lists(st.tuples(st.integers(-50, 50), st.integers(-1, 4)), max_size=25),
 )
-def test_an_event_belongs_to_the_last_call_of_its_number_before_it(events, calls):
+def test_an_event_belongs_to_the_last_earlier_call_with_its_correlation(events, calls):
     def columns(rows):
         return [np.array(c, np.int64) for c in zip(*sorted(rows), strict=True)] or [np.empty(0, np.int64)] * 2
 
@@ -396,7 +396,7 @@ class TestHostile:
         whatever_is_read(path)
 
     @pytest.mark.parametrize("cut", [1, 7, 100, 3000, 20_000, len(REAL) - 40, len(REAL) - 1])
-    def test_a_trace_cut_short_says_so(self, tmp_path, cut):
+    def test_a_cut_trace_is_refused(self, tmp_path, cut):
         with pytest.raises(InputError, match=r"it is cut|is cut or damaged|no traceEvents"):
             read(tmp_path, REAL.rstrip()[:cut])
 
@@ -417,7 +417,7 @@ class TestHostile:
         ],
         ids=range(11),
     )
-    def test_what_is_no_trace_is_one_line(self, tmp_path, text, match):
+    def test_a_file_that_is_not_a_trace_gives_a_one_line_error(self, tmp_path, text, match):
         with pytest.raises(InputError, match=match) as found:
             read(tmp_path, text)
         assert "\n" not in str(found.value)
@@ -481,7 +481,7 @@ class TestHostile:
         assert found.by_reason["launch latency"] == 2999 * 5_000
         assert sum(found.by_reason[r] for r in ("host launch", "unknown")) == 2999 * 45_000
 
-    def test_limits_of_what_is_kept(self, tmp_path, monkeypatch):
+    def test_limits_of_memory(self, tmp_path, monkeypatch):
         many = [kernel(b"%d" % i, name=b"name %d" % i, more=b',"device":%d' % i) for i in range(50)]
         monkeypatch.setattr(chrome, "MOST_DEVICES", 49)
         with pytest.raises(InputError, match="50 devices"):

@@ -1,4 +1,4 @@
-"""Opening what nobody vouches for: every form, and every way a file may be wrong, within bounds of memory and time."""
+"""Opening untrusted files: every form and every fault, within limits of memory and time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read(path, **more):
     ],
     ids=["plain", "gzip", "stored", "members", "padded"],
 )
-def test_what_was_packed_comes_out(tmp_path, packed):
+def test_packed_bytes_are_unpacked(tmp_path, packed):
     path = put(tmp_path / "a", packed)
     assert read(path) == TEXT
     with open_bytes(path) as stream:
@@ -112,7 +112,7 @@ def test_other_packings_say_to_unpack(tmp_path, packed):
         open_bytes(put(tmp_path / "a", packed))
 
 
-def test_what_may_not_be_read_is_said(tmp_path):
+def test_a_file_without_permission_gives_a_clear_error(tmp_path):
     path = put(tmp_path / "a", b"x")
     path.chmod(0)
     if os.access(path, os.R_OK):
@@ -142,7 +142,7 @@ def test_the_limit_is_of_unpacked_bytes(tmp_path):
         read(put(tmp_path / "a", TEXT), most=5)
 
 
-def test_blanks_pack_well_and_harm_nobody(tmp_path):
+def test_a_small_file_of_blanks_is_read(tmp_path):
     assert len(read(put(tmp_path / "a.gz", gzip.compress(bytes(8 << 20))))) == 8 << 20
 
 
@@ -241,7 +241,7 @@ def test_deadline_and_printable():
 
 @given(st.binary(max_size=400))
 @settings(max_examples=200)
-def test_any_bytes_are_read_or_refused_by_us(tmp_path, data):
+def test_any_bytes_are_read_or_refused(tmp_path, data):
     for start in (b"", limits.GZIP, limits.GZIP + b"\x08\x00\x00\x00\x00\x00\x00\x03", limits.ZSTD):
         try:
             read(put(tmp_path / "a", start + data))
@@ -251,7 +251,7 @@ def test_any_bytes_are_read_or_refused_by_us(tmp_path, data):
 
 @given(st.data())
 @settings(max_examples=200)
-def test_any_damage_to_gzip_is_told_or_harmless(tmp_path, data):
+def test_any_damage_to_gzip_is_an_error_or_harmless(tmp_path, data):
     packed = bytearray(gzip.compress(TEXT[:2000], mtime=0) + gzip.compress(TEXT[:500], mtime=0))
     for _ in range(data.draw(st.integers(1, 4))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))

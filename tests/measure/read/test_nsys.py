@@ -1,4 +1,4 @@
-"""The reader of Nsight Systems exports, on databases made here by NVIDIA's documented schema: no published export could be used."""
+"""The reader of Nsight Systems exports, on databases made by NVIDIA's documented schema; no published export has a licence."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_nccl_payloads_reach_the_kernels_their_calls_launched(tmp_path):
     assert any("1 NCCL ranges" in w for w in trace.warnings)
 
 
-def test_rows_that_cannot_be_are_left_out_and_said(tmp_path):
+def test_impossible_rows_are_left_out_with_a_warning(tmp_path):
     e = small(tmp_path / "a.sqlite")
     e.kernel("untimed", 0, 0, 1)
     e.kernel("backwards", BASE + 10, BASE + 5, 1)
@@ -185,7 +185,7 @@ def test_rows_that_cannot_be_are_left_out_and_said(tmp_path):
     assert "NVTX_EVENTS: 1 ranges never end and are left out" in trace.warnings
 
 
-def test_an_old_schema_is_read_and_what_it_lacks_is_said(tmp_path):
+def test_an_old_schema_is_read_with_warnings(tmp_path):
     e = Export(tmp_path / "old.sqlite", "CREATE TABLE StringIds (id INTEGER, value TEXT);"
         "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, shortName INT);")  # fmt: skip
     e.insert("CUPTI_ACTIVITY_KIND_KERNEL", start=5, end=9, shortName=e.string("k"))
@@ -214,7 +214,7 @@ K = "CUPTI_ACTIVITY_KIND_KERNEL"
         (f"CREATE VIRTUAL TABLE {K} USING fts5(start, end, shortName);", "virtual table, .*: refused"),
     ],
 )
-def test_what_is_not_an_export_is_one_clear_line(tmp_path, schema, said):
+def test_a_file_that_is_not_an_export_gives_a_one_line_error(tmp_path, schema, said):
     path = tmp_path / "x.sqlite"
     try:
         Export(path, schema).done()
@@ -268,7 +268,7 @@ def test_limits_of_rows_time_and_text(tmp_path, monkeypatch):
         read_nsys(path)
 
 
-def test_a_query_without_end_is_ended(tmp_path):
+def test_an_endless_query_is_stopped(tmp_path):
     """The progress handler, not only the look between chunks: a table of empty rows that takes longer than it may."""
     path = tmp_path / "x.sqlite"
     e = Export(path, "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, shortName);")
@@ -303,7 +303,7 @@ def test_link_takes_the_first_call_and_no_absent_one():
 
 @given(data=st.data())
 @settings(max_examples=150)
-def test_a_damaged_database_is_an_error_of_ours_or_a_trace(tmp_path, data):
+def test_a_damaged_database_is_refused_or_read(tmp_path, data):
     good = tmp_path / "good.sqlite"
     if not good.exists():
         small(good).done()

@@ -1,4 +1,4 @@
-"""Memory snapshots: hand-made ones with sums done by hand, and pickles made to harm. No public snapshot of a real run could be had."""
+"""Memory snapshots: made by hand with known sums, and hostile pickles. No public snapshot of a real run has a licence."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_data_is_plain(tmp_path):
     assert data["devices"][0]["peak"]["size"] == 20776608 and data["devices"][0]["unused"] == 8 * MIB
 
 
-def test_what_was_there_before_the_trace_counts_at_its_peak(tmp_path):
+def test_memory_from_before_the_trace_counts_at_the_peak(tmp_path):
     """A ring that lost its beginning: 3 MiB freed in it were allocated before it; 1 MiB was there all along."""
     tree = {
         "segments": [segment(A, block(MIB, frames=[MODEL]), block(7 * MIB, "inactive"))],
@@ -134,7 +134,7 @@ def test_names_from_the_file_cannot_move_the_cursor(tmp_path):
         ({"segments": [segment(A, block(5))], "device_traces": [[entry("alloc", 1, 2, -3)]]}, "time_us in device_traces is -3"),
     ],
 )
-def test_what_is_wrong_is_one_line(tmp_path, tree, said):
+def test_a_wrong_snapshot_gives_a_one_line_error(tmp_path, tree, said):
     path = put(tmp_path / "a.pickle", tree)
     with pytest.raises(InputError, match=said) as caught:
         read_snapshot(path)
@@ -150,7 +150,7 @@ def test_what_is_wrong_is_one_line(tmp_path, tree, said):
         (b'{"segments": [{"total_size": ' + b"9" * 5000 + b"}]}", "not JSON|total_size"),
     ],
 )
-def test_broken_json_is_one_line(tmp_path, text, said):
+def test_broken_json_gives_a_one_line_error(tmp_path, text, said):
     with pytest.raises(InputError, match=said):
         read_snapshot(put(tmp_path / "a.json", text))
 
@@ -349,7 +349,7 @@ def test_plain_data_is_what_the_standard_reader_gives(tree, protocol):
 
 @given(st.data())
 @settings(max_examples=400)
-def test_damaged_snapshots_are_read_or_refused_by_us(tmp_path, data):
+def test_damaged_snapshots_are_read_or_refused(tmp_path, data):
     raw = bytearray(pickle.dumps(worked(), data.draw(st.integers(0, 5))))
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(0, len(raw)))
@@ -375,7 +375,7 @@ odd = st.recursive(leaf, containers, max_leaves=5)
 
 @given(st.data())
 @settings(max_examples=400)
-def test_snapshots_with_one_value_exchanged_are_read_or_refused_by_us(tmp_path, data):
+def test_snapshots_with_one_value_exchanged_are_read_or_refused(tmp_path, data):
     tree = copy.deepcopy(worked())
     places = []
 
@@ -452,7 +452,7 @@ def test_the_plotted_form_gives_the_same_peak(tmp_path):
         ([[1], [[1 << 61] * 9]], "out of range"),
     ],
 )
-def test_a_timeline_that_is_none_is_one_line(tmp_path, rows, said):
+def test_a_file_that_is_not_a_timeline_gives_a_one_line_error(tmp_path, rows, said):
     with pytest.raises(InputError, match=said):
         read_timeline(put(tmp_path / "a.json", json.dumps(rows).encode()))
 
@@ -478,7 +478,7 @@ def test_a_snapshot_against_the_estimate(tmp_path, guess):
     json.dumps([r.data() for r in rows.values()])
 
 
-def test_without_a_trace_the_note_says_it_is_no_peak(tmp_path, guess):
+def test_without_a_trace_the_note_says_it_is_not_the_peak(tmp_path, guess):
     tree = worked() | {"device_traces": []}
     row = compare_memory(read_snapshot(put(tmp_path / "a", tree)), guess)[0]
     assert row.measured == 16 * MIB and "not at the peak" in row.note

@@ -1,4 +1,4 @@
-"""Traces made from an estimate, through the real command: what was made is found, and what was changed is named."""
+"""Traces made from an estimate: the diagnosis finds the predicted times and names every change."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_run_as_predicted_takes_as_long_as_predicted(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_window_and_steps_come_back_to_the_nanosecond(case):
+def test_window_and_steps_are_recovered_to_the_nanosecond(case):
     one = unchanged(case)
     for profile in one.found.profiles:
         rank = profile.trace.rank
@@ -121,7 +121,7 @@ def test_window_and_steps_come_back_to_the_nanosecond(case):
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c not in PIPELINES])
-def test_flop_and_utilisation_are_those_of_the_estimate(case):
+def test_flop_and_utilisation_equal_the_estimate(case):
     one = unchanged(case)
     rates, seconds = one.row["throughput"], one.row["step"]["seconds"]
     peak = rates["peak"]["flop_per_second"]
@@ -321,7 +321,7 @@ def test_the_bubble_is_found_where_stages_wait_for_each_other():
     assert roofs["pipeline"]["charged_us"] == pytest.approx(waits, rel=0.02)
 
 
-def test_the_other_stage_alone_is_warned_of():
+def test_a_trace_of_another_stage_alone_gives_a_warning():
     one = run("pipeline", ranks=(0, 2))
     first = run("pipeline", ranks=(0,))
     assert one.found.comparison.measured.rank == 2
@@ -332,7 +332,7 @@ def test_the_other_stage_alone_is_warned_of():
 # kernels of unknown sizes
 
 
-def test_kernels_without_sizes_leave_a_roof_open():
+def test_kernels_without_sizes_widen_the_gain_of_a_roof():
     ranking = {line["roof"]: line for line in unchanged("fsdp, all ranks").found.verdict.ranking}
     low, high = ranking["hbm"]["gain"]
     assert low < high  # the fused optimizer writes no sizes of bytes
@@ -353,7 +353,7 @@ def test_a_trace_without_sizes_has_the_same_rows(tmp_path):
     assert rates["mfu_causal"]["measured"] == pytest.approx(with_sizes.measured.mfu, rel=0.001)
 
 
-def test_wrong_options_are_warned_of(tmp_path):
+def test_wrong_options_give_warnings(tmp_path):
     """Another recomputation, another batch: the sentence is one of another run, and the warnings say so."""
     make_run(estimated("fsdp"), tmp_path, (0,))
     recompute = diagnose(tmp_path, question={**FSDP, "recompute": "full"})

@@ -1,4 +1,4 @@
-"""A measured step against its estimate: every term has a place, known changes come back as known rows, files are checked."""
+"""Comparison of a measured step with its estimate: every term has an entry, known changes give known rows, files are checked."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def measured(parts_, **more) -> Measured:
 # the table
 
 
-def test_the_table_is_whole():
+def test_the_table_of_terms_is_complete():
     table = shipped("terms.toml")
     assert len({row["part"] for row in table["row"].values()}) == len(table["row"])
     for term in table["term"]:
@@ -148,7 +148,7 @@ def test_parts_are_the_reasons_of_idle_time():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_leaf_has_one_place_and_all_of_them_sum_to_the_step(case, rows, saved):
+def test_every_leaf_has_one_entry_and_all_leaves_sum_to_the_step(case, rows, saved):
     row = rows(case)
     for name, _ in leaves(row["step"]["tree"]):
         if any(name == n and s for n, s in leaves(row["step"]["tree"])):
@@ -183,7 +183,7 @@ SUMMED = {
 MAKERS = {"leaf", "kernel", "gemm", "elementwise", "grouped_gemm", "collective", "all_to_all", "point_to_point", "ring_pass", "exposed"}
 
 
-def test_every_name_written_in_the_code_has_a_place():
+def test_every_term_in_the_code_has_an_entry():
     """Also those that no case above reaches: a new leaf must be added to the table."""
     folder, found = Path(ironlaw.__file__).parent / "estimate", set()
     for module in (
@@ -213,7 +213,7 @@ def test_every_name_written_in_the_code_has_a_place():
 
 
 @pytest.mark.parametrize("case", PERTURBED)
-def test_known_changes_come_back_as_rows_and_sentence(case, rows):
+def test_known_changes_appear_in_rows_and_sentence(case, rows):
     row = rows(case)
     step = row["step"]["seconds"]
     parts_ = as_the_table_says(row)
@@ -227,7 +227,7 @@ def test_known_changes_come_back_as_rows_and_sentence(case, rows):
     assert all(abs(r.share) < 1e-12 for r in made.rows[3:])
 
 
-def test_what_is_faster_is_told_too(rows):
+def test_faster_terms_are_named_too(rows):
     row = rows("dense")
     step, parts_ = row["step"]["seconds"], as_the_table_says(row)
     parts_["gemm"] -= 0.06 * step
@@ -264,7 +264,7 @@ def test_a_bubble_is_found_wherever_a_trace_shows_it(part, rows):
     assert next(r for r in made.rows if part in r.measured_parts).predicted_terms["pipeline bubble"] == pytest.approx(bubble)
 
 
-def test_a_bubble_that_was_not_there_is_a_row(rows):
+def test_a_predicted_bubble_that_is_not_measured_is_a_row(rows):
     row = rows("dense")
     bubble = next(p["value"] for p in row["step"]["tree"]["parts"] if p["name"] == "pipeline bubble")
     parts_ = as_the_table_says(row)
@@ -274,7 +274,7 @@ def test_a_bubble_that_was_not_there_is_a_row(rows):
     assert first.difference == pytest.approx(-bubble)
 
 
-def test_what_has_no_name_is_unexplained_with_what_it_was(rows):
+def test_time_without_a_name_is_unexplained(rows):
     row = rows("dense")
     step, parts_ = row["step"]["seconds"], as_the_table_says(row)
     parts_["other kernels"], parts_["idle: unknown"] = 0.02 * step, 0.01 * step
@@ -285,7 +285,7 @@ def test_what_has_no_name_is_unexplained_with_what_it_was(rows):
 
 @settings(max_examples=60)
 @given(st.data())
-def test_rows_close_whatever_was_measured(data):
+def test_rows_sum_to_the_difference_for_any_measurement(data):
     case = data.draw(st.sampled_from(["dense", "fully sharded", "mixture"]))
     predicted = _kept(case)
     values = data.draw(st.dictionaries(st.sampled_from(known_parts()), st.floats(0.0, 10.0), min_size=1))
@@ -380,7 +380,7 @@ def test_utilisation_of_three_megatron_logs_on_v100(layers, hidden, asked, step,
         ({"recompute_seconds": 1.0}, "not the same recomputation"),
     ],
 )
-def test_two_runs_that_are_not_the_same_are_told(more, word):
+def test_two_different_runs_give_warnings(more, word):
     predicted = _kept("dense")
     same = {"device": "NVIDIA H100 80GB HBM3", "world_size": 64, "layers": 8.0, "microbatches": 16.0, "steps": 5, "recompute_seconds": 0.0}
     quiet = compare(Measured(predicted.seconds, {"gemm": predicted.seconds}, **same), predicted).warnings
@@ -390,19 +390,19 @@ def test_two_runs_that_are_not_the_same_are_told(more, word):
 
 
 @pytest.mark.parametrize("other", [{"device": "NVIDIA L4"}, {"world_size": 8}])
-def test_no_utilisation_is_made_up_from_another_device(other):
+def test_another_device_gives_no_utilisation(other):
     found = compare(Measured(1.0, {}, **other), _kept("dense")).data()["comparison"]["utilisation"]
     assert found["mfu"]["measured"] is None
     assert found["mfu"]["predicted"] > 0.0
 
 
-def test_a_step_of_convolutions_is_no_transformer():
+def test_a_step_of_convolutions_gives_a_warning():
     predicted = _kept("dense")
     made = compare(Measured(1.0, {"convolution": 0.5, "gemm": 0.5}), predicted)
     assert any("not a transformer" in line for line in made.warnings)
 
 
-def test_axes_the_estimate_chose_are_told():
+def test_axes_that_the_estimate_chose_are_named():
     made = compare(Measured(1.0, {}), ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=64))
     assert any("the estimate chose" in line and "tp=" in line for line in made.warnings)
 
@@ -421,7 +421,7 @@ def test_parts_have_known_names():
 # saved estimates
 
 
-def test_a_saved_estimate_says_what_the_estimate_says(saved, rows):
+def test_a_saved_estimate_equals_the_estimate(saved, rows):
     assert rows("dense")["schema_version"] == SCHEMA
     live, read = read_estimate(ironlaw.estimate(**DENSE)), read_saved_estimate(saved())
     assert (read.seconds, read.leaves, read.band, read.rates, read.plan) == (live.seconds, live.leaves, live.band, live.rates, live.plan)
@@ -469,7 +469,7 @@ def changed(row, **fields):
         ({"assumptions": {}}, "assumptions is a table"),
     ],
 )
-def test_a_saved_estimate_that_is_none_is_refused(fields, word, saved, rows):
+def test_a_changed_saved_estimate_is_refused(fields, word, saved, rows):
     path = saved(changed(rows("dense"), **fields), "changed.json")
     with pytest.raises(InputError, match=word) as raised:
         compare(Measured(1.0, {"gemm": 1.0}), read_saved_estimate(path))
@@ -496,12 +496,12 @@ def test_a_saved_estimate_that_is_none_is_refused(fields, word, saved, rows):
         (gzip.compress(b" " * (9 << 20)), "unpacks to more"),
     ],
 )
-def test_a_file_that_is_no_estimate_is_refused(text, word, saved):
+def test_a_file_that_is_not_an_estimate_is_refused(text, word, saved):
     with pytest.raises(InputError, match=word):
         read_saved_estimate(saved(name="hostile.json", text=text))
 
 
-def test_a_tree_without_end_is_refused(saved, rows):
+def test_a_step_tree_that_is_too_large_is_refused(saved, rows):
     row = rows("dense")
     node = row["step"]["tree"]
     for _ in range(100):
@@ -515,7 +515,7 @@ def test_a_tree_without_end_is_refused(saved, rows):
         read_saved_estimate(saved(row, "wide.json"))
 
 
-def test_a_term_nobody_knows_is_refused(saved, rows):
+def test_an_unknown_term_is_refused(saved, rows):
     row = rows("dense")
     optimizer = next(p for p in row["step"]["tree"]["parts"] if p["name"] == "optimizer")
     optimizer["name"] = "magic"
@@ -532,7 +532,7 @@ _ANY = st.recursive(
 
 @settings(max_examples=150)
 @given(data=st.data())
-def test_no_change_of_a_file_raises_anything_else(data, tmp_path, rows):
+def test_any_change_of_a_file_raises_only_errors_of_ironlaw(data, tmp_path, rows):
     row = rows("dense")
     for _ in range(data.draw(st.integers(1, 3))):
         node, key = row, data.draw(st.sampled_from(["step", "plan", "throughput", "memory", "assumptions", "schema_version"]))
@@ -578,7 +578,7 @@ def test_options_are_those_of_estimate():
         ({"model": "llama-3-8b", "on": "a-toaster", "gpus": 8}, IronlawError, "a-toaster"),
     ],
 )
-def test_options_no_run_can_have_are_refused(options, error, word):
+def test_impossible_options_are_refused(options, error, word):
     with pytest.raises(error, match=word):
         load_prediction(options)
 
@@ -590,7 +590,7 @@ def test_a_saved_estimate_and_options_contradict(saved):
         load_prediction({"model": "llama-3-8b", "micro_batch_size": 1}, path)
 
 
-def test_a_run_that_ran_is_compared_even_where_the_estimate_says_it_cannot_fit():
+def test_a_run_is_compared_even_if_the_estimate_does_not_fit():
     predicted = load_prediction({"model": "llama-3-70b", "on": "h100-sxm", "gpus": 8, "tp": 8, "recompute": "none"})
     assert predicted is not None
     found = compare(Measured(predicted.seconds, {}, device="h100-sxm", world_size=8), predicted)
