@@ -37,23 +37,16 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         given_rate(values[option], "B/s") if option in values else record.hbm_bandwidth
         for option, record in (("bandwidth", one), ("against_bandwidth", other))
     ]
-    pairs: dict[str, tuple[Any, Any, str]] = {
-        "HBM bandwidth": (hbm[0], hbm[1], "B/s"),
-        f"{name} FLOP/s": (one.peak[peak], other.peak[peak], "FLOP/s"),
-    }
+    pairs: list[tuple[str, Any, Any, str]] = [
+        ("HBM bandwidth", hbm[0], hbm[1], "B/s"),
+        (f"{name} FLOP/s", one.peak[peak], other.peak[peak], "FLOP/s"),
+    ]
     if one.scale_up_bandwidth is not None and other.scale_up_bandwidth is not None:
-        pairs["scale-up bandwidth"] = (one.scale_up_bandwidth, other.scale_up_bandwidth, "B/s")
+        pairs.append(("scale-up bandwidth", one.scale_up_bandwidth, other.scale_up_bandwidth, "B/s"))
     measured = [leaf(f"measured {first:g}/{second:g}", _quotient, "1", first=first, second=second) for first, second in values["ratio"]]
     low, high = min(scalar(term) for term in measured), max(scalar(term) for term in measured)
-    ratios = [leaf(f"{what} ratio", _quotient, "1", first=first, second=second) for what, (first, second, _) in pairs.items()]
-    rows = []
-    for term, (what, (first, second, unit)) in zip(ratios, pairs.items(), strict=True):
-        ratio = scalar(term)
-        off = max(low / ratio, ratio / high, 1.0) - 1.0  # from the nearer end of the measured range
-        rows.append({
-            "what": what, "ratio": ratio, "off": off, "follows": off <= tolerance, "first": units.show(plain(first), unit, 4),
-            "second": units.show(plain(second), unit, 4),
-        })  # fmt: skip
+    ratios = [leaf(f"{what} ratio", _quotient, "1", first=first, second=second) for what, first, second, _ in pairs]
+    rows = [_ratio_row(*pair, scalar(term), (low, high), tolerance) for pair, term in zip(pairs, ratios, strict=True)]
     follows = [str(row["what"]) for row in rows if row["follows"]]
     speeds = values["ratio"][0]
     moved = [
@@ -67,13 +60,9 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         + " and ".join(f"{scalar(term) / 1e9:,.4g} GB on {record.name}" for term, record in zip(moved, (one, other), strict=True)),
     ]
     columns = (
-        Column("what", "roof"),
-        Column("first", one.name),
-        Column("second", other.name),
-        Column("ratio", "ratio", "1"),
-        Column("off", "off by", "%"),
-        Column("follows", "agrees"),
-    )
+        Column("what", "roof"), Column("first", one.name), Column("second", other.name), Column("ratio", "ratio", "1"),
+        Column("off", "off by", "%"), Column("follows", "agrees"),
+    )  # fmt: skip
     return Answer(
         "What explains a speed ratio",
         headline,
@@ -85,6 +74,16 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         bool(follows),
         folders,
     )
+
+
+def _ratio_row(
+    what: str, first: Any, second: Any, unit: str, ratio: float, measured: tuple[float, float], tolerance: float
+) -> dict[str, Any]:
+    off = max(measured[0] / ratio, ratio / measured[1], 1.0) - 1.0  # from the nearer end of the measured range
+    return {
+        "what": what, "ratio": ratio, "off": off, "follows": off <= tolerance, "first": units.show(plain(first), unit, 4),
+        "second": units.show(plain(second), unit, 4),
+    }  # fmt: skip
 
 
 def _verdict(follows: list[str]) -> str:

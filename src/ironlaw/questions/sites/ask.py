@@ -7,6 +7,7 @@ changed weights every so many steps (DiLoCo), in pieces that overlap computation
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
@@ -15,11 +16,11 @@ from ironlaw.estimate.bind.money import bind_price
 from ironlaw.law import cost, run, states, wide_area
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Table, need, read
-from ironlaw.questions.sites.exchange import LINKS, bind_exchange, bind_network, compare_exchanges, each_site
+from ironlaw.questions.sites.exchange import LINKS, Exchange, Network, bind_exchange, bind_network, compare_exchanges, each_site
 from ironlaw.questions.sites.options import GRADIENT_BYTES, OPTIONS
 from ironlaw.questions.sites.places import Place, bind_places
-from ironlaw.questions.sites.power import SITES, count_site_power
-from ironlaw.questions.sites.site_step import estimate_site_step, step_at_constant_mfu
+from ironlaw.questions.sites.power import SITES, SitePower, count_site_power
+from ironlaw.questions.sites.site_step import SiteStep, estimate_site_step, step_at_constant_mfu
 from ironlaw.terms import Term, leaf, scalar, total
 
 
@@ -41,6 +42,41 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     return _answer(values, places, folders)
 
 
+@dataclass(frozen=True, eq=False)
+class RunTime:
+    """Computation and waiting of a run, a Term each."""
+
+    tensor: Term  # bytes of one exchange
+    exchange: Term  # time of one exchange
+    exposed: Term  # waiting per step
+    share: Term  # of the run that is waiting
+    steps: Term
+    computing: Term
+    waiting: Term
+    seconds: Term
+
+
+def _count_time(tokens: float, exchange: Exchange, network: Network, step: SiteStep) -> RunTime:
+    """Time of a run whose sites compute steps and exchange gradients."""
+    tensor = leaf(
+        "gradients", states.state, "B", parameters=step.parameters, bytes_per_parameter=GRADIENT_BYTES[exchange.gradients],
+        shards=exchange.fragments,
+    )  # fmt: skip
+    time = network.exchange_time(exchange.way, scalar(tensor))
+    compute = scalar(step.compute)
+    if not compute > 0.0:
+        raise UnsupportedError("this plan has no estimate of a step: ironlaw estimate says why; or give --mfu")
+    exposed = leaf(
+        "exposed", wide_area.exposed_per_step, "s", communication=scalar(time), window=exchange.beside * compute,
+        inner_steps=exchange.every, fragments=exchange.fragments,
+    )  # fmt: skip
+    share = leaf("communication share", wide_area.communication_share, "1", communication=scalar(exposed), compute=compute)
+    steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=step.batch)
+    computing = total("computing", [step.compute], times=scalar(steps))
+    waiting = total("waiting", [exposed], times=scalar(steps))
+    return RunTime(tensor, time, exposed, share, steps, computing, waiting, total("seconds", [computing, waiting]))
+
+
 def _answer(values: dict[str, Any], places: list[Place], folders: tuple[str, ...]) -> Answer:
     notes: Assumptions = []
     exchange = bind_exchange(values)
@@ -51,45 +87,52 @@ def _answer(values: dict[str, Any], places: list[Place], folders: tuple[str, ...
         limits = dict(zip((place.name for place in places), each_site(values, "site_power", places), strict=True))
     network = bind_network(values, places, folders, notes)
     price = bind_price(values.get("price"), step.cluster, folders, notes)
+    time = _count_time(values["tokens"], exchange, network, step)
     gpus = {place: gpus[place] for place in network.order}
-    all_gpus = sum(gpus.values())
-    tensor = leaf(
-        "gradients", states.state, "B", parameters=step.parameters, bytes_per_parameter=GRADIENT_BYTES[exchange.gradients],
-        shards=exchange.fragments,
-    )  # fmt: skip
-    time = network.exchange_time(exchange.way, float(tensor.value))
-    compute = scalar(step.compute)
-    if not compute > 0.0:
-        raise UnsupportedError("this plan has no estimate of a step: ironlaw estimate says why; or give --mfu")
-    exposed = leaf(
-        "exposed", wide_area.exposed_per_step, "s", communication=float(time.value), window=exchange.beside * compute,
-        inner_steps=exchange.every, fragments=exchange.fragments,
-    )  # fmt: skip
-    share = leaf("communication share", wide_area.communication_share, "1", communication=float(exposed.value), compute=compute)
-    steps = leaf("steps", run.steps, "1", tokens=values["tokens"], tokens_per_step=step.batch)
-    computing = total("computing", [step.compute], times=float(steps.value))
-    waiting = total("waiting", [exposed], times=float(steps.value))
-    seconds = total("seconds", [computing, waiting])
-    worth = leaf("effective accelerators", wide_area.effective_accelerators, "1", gpus=all_gpus, communication_share=float(share.value))
-    usd = leaf("cost", cost.rental, "USD", gpus=all_gpus, seconds=scalar(seconds), price=price)
-    idle = leaf("cost of waiting", cost.rental, "USD", gpus=all_gpus, seconds=float(waiting.value), price=price)
-    power = count_site_power(values, gpus, limits, step.cluster, scalar(seconds), folders, notes)
+    all_gpus, seconds, compute = sum(gpus.values()), scalar(time.seconds), scalar(step.compute)
+    share = scalar(time.share)
+    worth = leaf("effective accelerators", wide_area.effective_accelerators, "1", gpus=all_gpus, communication_share=share)
+    usd = leaf("cost", cost.rental, "USD", gpus=all_gpus, seconds=seconds, price=price)
+    idle = leaf("cost of waiting", cost.rental, "USD", gpus=all_gpus, seconds=scalar(time.waiting), price=price)
+    power = count_site_power(values, gpus, limits, step.cluster, seconds, folders, notes)
     saved_traffic = 4.0 / GRADIENT_BYTES[exchange.gradients] * exchange.every
-    waiting_share = float(share.value)
     headline = [
-        f"{_days(seconds)} = {_days(computing)} of computation and {_days(waiting)} of waiting for the other sites "
-        f"({waiting_share:.1%}; compute utilisation {1 - waiting_share:.1%})",
-        f"{float(usd.value):,.0f} USD, {float(idle.value):,.0f} of it for waiting: "
-        + (f"{all_gpus:,.0f} accelerators work like {float(worth.value):,.0f}" if waiting_share else "no time lost to waiting"),
-        f"an exchange of {units.show(float(tensor.value), 'B')} ({exchange.gradients}) over {len(places)} sites takes "
-        f"{units.show(float(time.value), 's', 4)} ({exchange.way}), a step {units.show(compute, 's', 4)}; "
+        f"{_days(time.seconds)} = {_days(time.computing)} of computation and {_days(time.waiting)} of waiting for the other sites "
+        f"({share:.1%}; compute utilisation {1 - share:.1%})",
+        f"{scalar(usd):,.0f} USD, {scalar(idle):,.0f} of it for waiting: "
+        + (f"{all_gpus:,.0f} accelerators work like {scalar(worth):,.0f}" if share else "no time lost to waiting"),
+        f"an exchange of {units.show(scalar(time.tensor), 'B')} ({exchange.gradients}) over {len(places)} sites takes "
+        f"{units.show(scalar(time.exchange), 's', 4)} ({exchange.way}), a step {units.show(compute, 's', 4)}; "
         f"{exchange.describe()}; {saved_traffic:g} times less traffic than fp32 every step",
-        f"{units.show(float(power.power.value), 'W', 4)} (rated), {units.show(float(power.energy.value), 'J', 4)}, "
-        f"{float(power.carbon.value) / 1e3:,.1f} t CO2e",
+        f"{units.show(scalar(power.power), 'W', 4)} (rated), {units.show(scalar(power.energy), 'J', 4)}, "
+        f"{scalar(power.carbon) / 1e3:,.1f} t CO2e",
     ]  # fmt: skip
     short = [row["site"] for row in power.short]
     if short:
         headline.insert(0, f"no: {' and '.join(short)} cannot power {'its' if len(short) == 1 else 'their'} accelerators")
+    if not step.fits:
+        headline.insert(0, "no: the model does not fit a site's accelerators")
+    return Answer(
+        f"{values['model'] if isinstance(values['model'], str) else 'a model'} on {all_gpus:,.0f} {values['on']} at {len(places)} sites",
+        headline,
+        (
+            Table("links", "Links of the ring", LINKS, network.links),
+            Table("by_site", "Sites", SITES, power.rows),
+            compare_exchanges(exchange, network, step.parameters, compute, scalar(time.steps), all_gpus, price),
+        ),
+        [
+            *network.terms, time.tensor, time.exchange, time.exposed, time.share, time.steps, time.seconds, worth, usd, idle,
+            power.power, power.energy, power.carbon,
+        ],
+        {"mfu": step.mfu, "compute_seconds": compute, "traffic_reduction": saved_traffic},
+        notes,
+        _warnings(values, exchange, network, step, power),
+        step.fits and not short,
+        folders,
+    )  # fmt: skip
+
+
+def _warnings(values: dict[str, Any], exchange: Exchange, network: Network, step: SiteStep, power: SitePower) -> list[str]:
     warnings = [*step.warnings, *network.warnings]
     warnings += [
         f"{row['site']} has {units.show(row['limit'], 'W')}, {row['gpus']:,.0f} {values['on']} draw {units.show(row['power'], 'W')} (rated)"
@@ -98,24 +141,8 @@ def _answer(values: dict[str, Any], places: list[Place], folders: tuple[str, ...
     if exchange.every > 1:
         warnings.append("exchanging less often raises the loss, which is not counted: DiLoCo's papers report little at 100 to 500 steps")
     if not step.fits:
-        headline.insert(0, "no: the model does not fit a site's accelerators")
         warnings.append("the model does not fit a site's accelerators: ironlaw estimate says by how much")
-    terms: list[Term] = [*network.terms, tensor, time, exposed, share, steps, seconds, worth, usd, idle]
-    return Answer(
-        f"{values['model'] if isinstance(values['model'], str) else 'a model'} on {all_gpus:,.0f} {values['on']} at {len(places)} sites",
-        headline,
-        (
-            Table("links", "Links of the ring", LINKS, network.links),
-            Table("by_site", "Sites", SITES, power.rows),
-            compare_exchanges(exchange, network, step.parameters, compute, float(steps.value), all_gpus, price),
-        ),
-        [*terms, power.power, power.energy, power.carbon],
-        {"mfu": step.mfu, "compute_seconds": compute, "traffic_reduction": saved_traffic},
-        notes,
-        warnings,
-        step.fits and not short,
-        folders,
-    )
+    return warnings
 
 
 def _split_gpus(values: dict[str, Any], places: list[Place]) -> list[float]:
