@@ -387,7 +387,8 @@ def test_the_real_process(tmp_path):
 
 
 def test_help_and_plain_import_load_nothing_heavy():
-    code = "import sys; from ironlaw.cli.main import main; main(['--help']); main(['estimate', '--help']); print(sorted(sys.modules))"
+    code = "import sys; from ironlaw.cli.main import VERBS, main; main(['--help']); [main([verb, '--help']) for verb in VERBS]; "
+    code += "import ironlaw.questions.compare; print(sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "'numpy'" not in loaded
     code = "import sys, ironlaw; ironlaw.estimate; import ironlaw.estimate.answer; print(sorted(sys.modules))"
