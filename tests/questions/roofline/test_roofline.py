@@ -18,7 +18,7 @@ from ironlaw.job import PRECISIONS
 from ironlaw.law import activations, flops, kernels, states
 from ironlaw.question import defaults
 from ironlaw.questions.roofline import options, roofline
-from ironlaw.questions.roofline.census import list_operators
+from ironlaw.questions.roofline.model_step import list_operators
 
 CASES = {case["id"]: case for case in json.loads((paths.DATA / "oracle_roofline.json").read_text(encoding="utf-8"))}
 

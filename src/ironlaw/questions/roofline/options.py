@@ -155,22 +155,22 @@ ROOFS = frozenset({"on", "node", "fabric", "framework", "peak", "bandwidth", "pl
 MEASURED = frozenset({"measured", "baseline", "tolerance"})
 ONE_OPERATOR = ROOFS | MEASURED | {"dtype", "batch", "multiprocessors"}
 QUESTIONS: dict[str, Question] = {
-    "model": _question("census", "on", "optimizer", "batch", "samples_per_second", MEASURED, frozenset(STEP)),
-    "gemm": _question("operator", ONE_OPERATOR, "beta", "tile"),
-    "attention": _question("operator", ONE_OPERATOR, "causal", "kv_heads", "on_chip", "lengths"),
-    "norm": _question("operator", ONE_OPERATOR, "passes"),
-    "softmax": _question("operator", ONE_OPERATOR, "passes"),
-    "activation": _question("operator", ONE_OPERATOR, "passes"),
-    "optimizer": _question("operator", ONE_OPERATOR - {"batch", "dtype"}),
-    "conv": _question("operator", ONE_OPERATOR, "tile"),
-    "shapes": _question("operator", ONE_OPERATOR - MEASURED - {"batch"}, "tile", "causal"),
-    "census": _question("listed", ONE_OPERATOR - {"multiprocessors", "plot"}, "optimizer", "samples_per_second"),
-    "collective": _question("links", "on", "node", "fabric", "size", "ranks", "count", "scale_up_size", "nic_bandwidth", MEASURED),
+    "model": _question("model_step", "on", "optimizer", "batch", "samples_per_second", MEASURED, frozenset(STEP)),
+    "gemm": _question("operator_roofs", ONE_OPERATOR, "beta", "tile"),
+    "attention": _question("operator_roofs", ONE_OPERATOR, "causal", "kv_heads", "on_chip", "lengths"),
+    "norm": _question("operator_roofs", ONE_OPERATOR, "passes"),
+    "softmax": _question("operator_roofs", ONE_OPERATOR, "passes"),
+    "activation": _question("operator_roofs", ONE_OPERATOR, "passes"),
+    "optimizer": _question("operator_roofs", ONE_OPERATOR - {"batch", "dtype"}),
+    "conv": _question("operator_roofs", ONE_OPERATOR, "tile"),
+    "shapes": _question("operator_roofs", ONE_OPERATOR - MEASURED - {"batch"}, "tile", "causal"),
+    "census": _question("operator_list", ONE_OPERATOR - {"multiprocessors", "plot"}, "optimizer", "samples_per_second"),
+    "collective": _question("collective", "on", "node", "fabric", "size", "ranks", "count", "scale_up_size", "nic_bandwidth", MEASURED),
     "ratio": _question("ratio", "on", "against", "bandwidth", "against_bandwidth", "precision", "tolerance"),
     "scaling": _question("exponent", "tolerance"),
     "on": _question("device", ROOFS, "dtype"),  # asked where none of the others is
 }
-OPERATORS = tuple(name for name, question in QUESTIONS.items() if question.module == "operator" and name != "shapes")
+OPERATORS = tuple(name for name, question in QUESTIONS.items() if question.module == "operator_roofs" and name != "shapes")
 EXAMPLES = """\
   ironlaw roofline --on h100-sxm
   ironlaw roofline --gemm 2160,5120,5120 --on h200-sxm --measured 150us

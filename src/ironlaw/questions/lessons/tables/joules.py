@@ -61,20 +61,20 @@ def _step(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, 
     """Bytes of the step's operators times energy per byte, beside the board's power for the time of the step."""
 
     asked = {name: value for name, value in values.items() if name in QUESTIONS["model"].takes or name == "model"}
-    census = ask_roofline(asked, folders)
+    step = ask_roofline(asked, folders)
     device = load.record("accelerators", values["on"], folders)
     sent = dict.fromkeys(("scale-up", "nic"), 0.0)
-    for row in census["operators"]:
+    for row in step["operators"]:
         if row["wire_bytes"]:
             sent[row["link"]] += row["wire_bytes"]
     node = load.record("nodes", values.get("node", device.usual_node), folders)
     beside = "nic" if values["gpus"] > values.get("scale_up_size", node.scale_up_size.value) else "scale-up"
-    sent[beside] += float(census["hidden_wire_bytes"])  # their link is not recorded: the slower one that the job uses
-    flop, moved = float(census["FLOP of a step"]), float(census["HBM bytes of a step"])
+    sent[beside] += float(step["hidden_wire_bytes"])  # their link is not recorded: the slower one that the job uses
+    flop, moved = float(step["FLOP of a step"]), float(step["HBM bytes of a step"])
     hbm = leaf("through HBM", energy.of_bytes, "J", size=moved, energy_per_byte=byte["hbm"])
     links = [leaf(f"over {name}", energy.of_bytes, "J", size=size, energy_per_byte=byte[name]) for name, size in sent.items() if size]
     moving = total("energy of moving", [hbm, *links])
-    board = leaf("energy of the board", energy.energy, "J", power=device.tdp, seconds=float(census["step"]))
+    board = leaf("energy of the board", energy.energy, "J", power=device.tdp, seconds=float(step["step"]))
     each = leaf("an operation at the peak", energy.per_operation, "J/FLOP", power=device.tdp, peak=dense_peak(device))
     share = float(moving.value) / float(board.value)
     rows: list[dict[str, Any]] = []
@@ -85,7 +85,7 @@ def _step(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, 
     rest_row = {"what": "all else on the board", "amount": units.show(flop, "FLOP", 4), "joules": rest, "share": 1.0 - share}
     rows.append({**rest_row, "note": "arithmetic, caches, leakage, waiting"})
     lines = [
-        f"a step of {units.show(float(census['step']), 's', 4)} spends {float(moving.value):,.4g} J on moving data, {share:.0%} of the "
+        f"a step of {units.show(float(step['step']), 's', 4)} spends {float(moving.value):,.4g} J on moving data, {share:.0%} of the "
         f"{float(board.value):,.4g} J of a board at its limit of {units.show(device.tdp.value, 'W')}",
         f"the rest is {rest / flop / PICO:.3g} pJ per operation; the whole board at the peak rate would use {float(each.value) / PICO:.3g}",
     ]

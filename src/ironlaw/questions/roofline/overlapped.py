@@ -32,7 +32,7 @@ OVERLAP_LAWS = (overlap.exposed_after_overlap, overlap.in_pieces)
 
 
 @dataclass(frozen=True)
-class HiddenCollective:
+class OverlappedCollective:
     """All runs of one kind of collective in one place of a step."""
 
     collective: str
@@ -42,7 +42,7 @@ class HiddenCollective:
     alone: float  # time without overlap [s]
     shown: float  # time the step waits [s]
 
-    def plus(self, other: HiddenCollective) -> HiddenCollective:
+    def plus(self, other: OverlappedCollective) -> OverlappedCollective:
         """Both together; each block of a layer has one."""
         known = self.wire_bytes is not None and other.wire_bytes is not None
         return replace(
@@ -54,16 +54,16 @@ class HiddenCollective:
         )
 
 
-def list_hidden(group: Group, at: int) -> list[dict[str, Any]]:
+def list_overlapped(group: Group, at: int) -> list[dict[str, Any]]:
     """One row for each kind of collective that may be overlapped, longest first; it sends all its bytes however much is overlapped."""
-    found: dict[tuple[str, str], HiddenCollective] = {}
+    found: dict[tuple[str, str], OverlappedCollective] = {}
     for node, runs, path in _overlapped_nodes(group.step.tree, at, 1.0, ()):
         each = scalar(node.times, at)
         alone = scalar(node.inputs["communication"], at) * runs * each
         if not alone:
             continue
         sent = _sent_bytes(group, at, node, path)
-        one = HiddenCollective(
+        one = OverlappedCollective(
             node.name.removeprefix("exposed "), path[0].name if path else "step", runs * each,
             None if sent is None else sent * runs * each, alone, scalar(node.value, at) * runs,
         )  # fmt: skip
@@ -128,7 +128,7 @@ def _layer_collectives(group: Group, key: Overlapped, kind: Kind) -> list[Term]:
     return gathers + (sharding.scatters(job, cluster, plan, *layer_trained(job, kind)) if "scatter" in key.collectives else [])
 
 
-def _hand_overs(group: Group, at: int) -> HiddenCollective | None:
+def _hand_overs(group: Group, at: int) -> OverlappedCollective | None:
     """Hand-overs between stages where they overlap computation; the step waits for what is longer than a chunk."""
     job, cluster, plan = group.job, group.cluster, group.plan
     if not (scalar(plan.pp, at) > 1 and scalar(plan.vpp, at) > 1 and scalar(plan.overlap_pp, at)):
@@ -138,4 +138,4 @@ def _hand_overs(group: Group, at: int) -> HiddenCollective | None:
     tree = group.step.tree
     not_hidden = sum(scalar(part, at) for part in tree.parts if part.key == hand_overs.WARM_UP_AND_FLUSH)  # once a step
     shown = scalar(tree[hand_overs.BESIDE_CHUNKS], at) * scalar(plan.num_microbatches, at) + not_hidden
-    return HiddenCollective("stage to stage", "step", count, wire_bytes_of(hop, at) * count, scalar(hop, at) * count, shown)
+    return OverlappedCollective("stage to stage", "step", count, wire_bytes_of(hop, at) * count, scalar(hop, at) * count, shown)

@@ -18,7 +18,9 @@ from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.law import activations, kernels, run
 from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
-from ironlaw.questions.roofline import hidden, roofs
+from ironlaw.questions.roofline import roofs
+from ironlaw.questions.roofline.overlapped import COLUMNS as OVERLAPPED
+from ironlaw.questions.roofline.overlapped import list_overlapped
 from ironlaw.questions.roofline.roofs import show
 from ironlaw.terms import BOUNDS, Term, leaf, scalar, total
 
@@ -110,7 +112,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         broken = [name for name, column in group.rules.items() if name != "fits" and not np.all(column)]
         rule = f"the rule {', '.join(broken)}" if broken else "a rule: the micro-batch must divide the batch"
         raise QuestionError(f"this plan breaks {rule} (ironlaw estimate says why)")
-    return _compare_batches(found, values, folders) if "batch" in values else _census(group, at, values, folders)
+    return _compare_batches(found, values, folders) if "batch" in values else _list_step(group, at, values, folders)
 
 
 def _pin_plan(asked: dict[str, Any], batches: tuple[float, ...], folders: tuple[str, ...]) -> dict[str, Any]:
@@ -166,10 +168,10 @@ def _roof(node: Term, at: int) -> str:
     return node.bound if isinstance(node.bound, str) else BOUNDS[int(scalar(node.bound, at))] if node.bound is not None else "-"
 
 
-def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
+def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     tree = group.step.tree
     operators = list_operators(tree, at, wires.nic_rate(group.cluster).value)
-    overlapped = hidden.list_hidden(group, at)
+    overlapped = list_overlapped(group, at)
     step = scalar(tree, at)
     accelerator, job = group.cluster.accelerator, group.job
     flop = _sum_operators("FLOP of a step", "FLOP", operators, "flop")
@@ -204,7 +206,7 @@ def _census(group: Group, at: int, values: dict[str, Any], folders: tuple[str, .
     rows = [operator.row(step) for operator in operators]
     tables = [
         Table("roofs", "Time by roof", ROOFS, _roof_rows(operators, step, scalar(wire))),
-        Table("hidden", "Collectives that overlap computation", hidden.COLUMNS, overlapped),
+        Table("hidden", "Collectives that overlap computation", OVERLAPPED, overlapped),
         Table("operators", "Operators of a step, longest first", filled_columns(OPERATORS, rows), rows),
     ]
     return Answer(

@@ -9,7 +9,7 @@ import pytest
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
 from ironlaw.questions.roofline import roofline
-from ironlaw.questions.roofline.listed import LISTS, read_list
+from ironlaw.questions.roofline.operator_list import LISTS, read_list
 from ironlaw.questions.roofline.options import CENSUSES
 
 NAMES = sorted({path.stem for path in LISTS.glob("*.toml")})
