@@ -147,7 +147,7 @@ def test_adam_counted_two_ways():
 
 
 @pytest.mark.parametrize("name", sorted(states.OPTIMIZERS))
-def test_an_optimizer_moves_at_least_what_it_keeps_twice(name):
+def test_an_optimizer_reads_and_writes_its_states(name):
     """Gradient in (2), weight out (2), every state and the master in and out; bf16 weights without a master are read too."""
     kept = states.OPTIMIZERS[name]
     weight_read = 0.0 if kept.master_bytes else 2.0
@@ -195,7 +195,7 @@ def test_flash_keeps_a_logsumexp_and_no_scores():
     assert extra == 4.0 * 32 * 4096
 
 
-def test_a_checkpoint_is_less_than_what_it_stands_for():
+def test_a_checkpoint_is_smaller_than_the_layer_it_replaces():
     tokens, hidden = whole(1, 1 << 16), whole(64, 16384)
     assert np.all(activations.checkpoint(tokens, hidden, 1, 0, 2) < activations.norms_and_residuals(tokens, hidden, 2, 0, 1, 0, 2, 2))
 

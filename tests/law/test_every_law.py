@@ -298,7 +298,7 @@ def test_worked_examples(module):
     assert doctest.testmod(module).failed == 0
 
 
-def test_no_law_hides():
+def test_all_modules_of_laws_are_tested():
     """Every module of law/ is in MODULES, so that no law escapes this file."""
     folder = Path(inspect.getfile(flops)).parent
     names = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")}

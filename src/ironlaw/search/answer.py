@@ -90,7 +90,7 @@ class Found:
         rows, legal, fits = sum(s.timed for s in sweeps), sum(s.legal for s in sweeps), sum(s.fits for s in sweeps)
         turned: dict[str, int] = {}
         for setting in self.settings:
-            for rule, count in setting.turned_away.items():
+            for rule, count in setting.rejected.items():
                 turned[rule] = turned.get(rule, 0) + count
         return {
             "rows": rows,

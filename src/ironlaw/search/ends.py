@@ -1,7 +1,7 @@
-"""How many layers the first and the last pipeline stage are worth trying: fewer than the others, where that makes a step shorter.
+"""Layers of the first and the last pipeline stage to try: fewer than the other stages have, where that shortens a step.
 
-The first stage has the embedding, the last the output layer, the loss and the layers for further tokens, which take the time of
-layers. Stages of equal layers then wait for the last one.
+The first stage has the embedding; the last has the output layer, the loss and the layers for further tokens, which take as long as
+layers. With equal layers the other stages wait for the last one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ironlaw.plan import BY_RULE, Plan
 
 Ends = tuple[float, float]
 RULE: Ends = (BY_RULE, BY_RULE)
-GAIN = 0.02  # of the slowest stage: for less no plan is tried a second time
-FAR = 0.1  # for more the rule is not tried
+GAIN = 0.02  # of the slowest stage: for a smaller gain only the rule is tried
+FAR = 0.1  # of the slowest stage: for a larger gain the rule is not tried
 
 
 @lru_cache(256)
 def loss_in_layers(model: Model, seq_len: float) -> float:
-    """What a micro-batch does on the last stage beside its layers, in layers of the model's mean: by FLOP a token, forward."""
+    """Work of the last stage beside its layers, in mean layers of the model, by forward FLOPs."""
 
     def flop(kind: Any) -> float:
         attended = 2.0 * seq_len * attention_width(model) if kind.mixer == "attention" else 0.0  # causal: half the square
@@ -41,12 +41,13 @@ def loss_in_layers(model: Model, seq_len: float) -> float:
 
 
 def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
-    """The rule for all stages, and the layers of first and last stage for which the slowest stage has least to do, where that is less.
+    """The rule for all stages, and the layers of the first and last stage that give the slowest stage least work, where that is less.
 
-    Two moves: the embedding and the loss take a layer's place each (Megatron's ``--account-for-embedding-in-pipeline-split`` and
-    ``--account-for-loss-in-pipeline-split``), and the last stage gets what balances it (``--decoder-last-pipeline-num-layers``), to
-    the layer below and above. The rule stays beside them, as its first stage may hold fewer layers of the most micro-batches; where
-    its slowest stage has a tenth more to do it is left out, and the space is not twice as large.
+    Two changes are tried: the embedding and the loss count as one layer each (Megatron's
+    ``--account-for-embedding-in-pipeline-split`` and ``--account-for-loss-in-pipeline-split``), and the last stage gets the number of
+    layers that balances it, rounded down and up (``--decoder-last-pipeline-num-layers``). The rule is tried too, as its first stage,
+    which has the most micro-batches in flight, may hold fewer layers. Where its slowest stage has a tenth more work the rule is left
+    out, so that the space does not double.
     """
     if pp == 1.0 or job.layers_per_stage or job.count_embedding:
         return [RULE]
@@ -56,11 +57,11 @@ def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
     tried = [RULE, _counted(job, pp), *((BY_RULE, n) for n in sorted({np.floor(level), np.ceil(level)}) if 0.0 <= n < layers)]
     plan = _plan(np.full(len(tried), pp), *(np.array(column) for column in zip(*tried, strict=True)))
     pace: Any = 0.0
-    held: Any = np.inf
+    fewest: Any = np.inf
     for stage in stages(job, plan):
         pace = np.maximum(pace, np.where(stage.count > 0, stage.layers + loss * stage.head, 0.0))
-        held = np.minimum(held, np.where(stage.count > 0, stage.layers + stage.embedding + stage.head, np.inf))
-    pace = np.where(held >= 1.0, pace, np.inf)
+        fewest = np.minimum(fewest, np.where(stage.count > 0, stage.layers + stage.embedding + stage.head, np.inf))
+    pace = np.where(fewest >= 1.0, pace, np.inf)
     best = int(np.argmin(pace))
     if pace[best] >= (1.0 - GAIN) * pace[0]:
         return [RULE]
@@ -68,13 +69,13 @@ def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
 
 
 def _counted(job: Job, pp: float) -> Ends:
-    """First and last stage where the embedding and the loss take a layer's place each."""
-    found = {s.name: s for s in stages(replace(job, count_embedding=True), _plan(np.array([pp]), BY_RULE, BY_RULE))}
-    return float(found["first"].layers[0]), float(found["last"].layers[0])
+    """Layers of the first and last stage where the embedding and the loss count as one layer each."""
+    named = {s.name: s for s in stages(replace(job, count_embedding=True), _plan(np.array([pp]), BY_RULE, BY_RULE))}
+    return float(named["first"].layers[0]), float(named["last"].layers[0])
 
 
 def _plan(pp: Any, first: Any, last: Any) -> Plan:
-    """A plan of which nothing but its stages is asked."""
+    """A plan that is complete enough to compute its stages."""
     one = np.ones_like(pp)
     names = [name for name in Plan.__dataclass_fields__ if not name.endswith("_stage_layers")]
     return Plan(**{**dict.fromkeys(names, one), "pp": pp}, first_stage_layers=first, last_stage_layers=last)

@@ -1,8 +1,8 @@
 """Mesh rows times choices, evaluated by ``memory`` and ``step`` with the choices on leading axes and the rows last.
 
-Broadcasting factors the work: every term of a step has the shape of the axes it reads, and only their sum has the shape
-of all. A *kind* is a set of rows for which the same choices mean something; a choice that changes nothing in a row is
-masked there, so that every cell that counts is a legal plan unlike all others.
+Broadcasting factors the work: every term of a step has the shape of the axes it reads, and only their sum has the shape of
+all axes. A *kind* is a set of rows for which the same choices have an effect. A choice without effect in a row is masked there, so
+that every cell that counts is a different legal plan.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RECOMPUTE = ("recompute_layers", "recompute_attention", "recompute_linear", "re
 BARRED = 1e200  # seconds of a cell that is no plan: infinity would turn into nan where a law multiplies it by 0
 CELLS = 65536  # of one sum: what stays in a core's cache
 ROWS = 2048  # of one call of the laws
-FEW = 384  # rows of a kind below which it joins the mixed kind: a call of the laws costs as much as so many rows
+FEW = 384  # rows below which a kind joins the mixed kind: one call of the laws costs as much as this many rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,7 +47,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Choices:
-    """Values of each choice that is varied in a kind, in the order of CHOICES."""
+    """The values to try of each choice in a kind, in the order of CHOICES."""
 
     values: tuple[tuple[Any, ...], ...]
     selective: tuple[str, ...]  # what the framework recomputes by --recompute selective
@@ -72,7 +72,7 @@ class Choices:
 
 
 def distinct(task: Task, plan: Plan, choices: Choices) -> list[Any]:
-    """One mask per choice: true where the choice means something, or stands at the value for which it does not.
+    """One mask for each choice: true where the choice has an effect, or where it has its lowest value.
 
     A choice with one value is never masked.
     """
@@ -84,7 +84,7 @@ def distinct(task: Task, plan: Plan, choices: Choices) -> list[Any]:
         sharded = sharded | (plan.tp * plan.cp * plan.dp_shard / plan.expert_ways > 1.0)
         reduced = reduced | (plan.expert_ranks > 1.0)
         replicated = replicated | (plan.expert_ways > plan.tp * plan.cp * plan.dp_shard) | (plan.dp_replicate > 1.0)
-    means = {
+    has_effect = {
         "zero": sharded,
         "sp": plan.tp > 1.0,
         "overlap_tp": (plan.tp > 1.0) & (plan.sp > 0.0) & (plan.tp <= domain_ranks(task.cluster, plan)),
@@ -97,12 +97,12 @@ def distinct(task: Task, plan: Plan, choices: Choices) -> list[Any]:
     return [
         mask | (getattr(plan, name) == min(values))
         for name, values in zip(CHOICES, choices.values, strict=True)
-        if len(values) > 1 and (mask := means.get(name)) is not None
+        if len(values) > 1 and (mask := has_effect.get(name)) is not None
     ]
 
 
 def kinds(task: Task) -> Iterator[tuple[Any, Choices]]:
-    """Rows and the choices to vary for them. Kinds of few rows are taken together; masks keep their cells distinct."""
+    """Rows of each kind, and the choices to vary for them. Kinds of few rows become one; masks keep their cells distinct."""
     c = task.mesh.columns
     given = np.maximum(*(c[axis] for axis in ENDS)) >= 0.0
     uneven = np.where(c["pp"] > 1.0, 1.0 + ((task.job.model.num_hidden_layers % c["pp"] > 0.0) | given), 0.0)
@@ -144,7 +144,7 @@ def choices_of(task: Task, columns: dict[str, Any]) -> Choices:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Front:
-    """Points that none beats in both step time and device memory, fastest first, and the mesh row each stands for."""
+    """The Pareto front of step time and device memory, fastest first, with the mesh row of each point."""
 
     seconds: Any
     device: Any
@@ -162,13 +162,13 @@ class Front:
         return Front(seconds[kept], device[kept], row[kept])
 
     def limit(self, device: Any) -> Any:
-        """The time a plan of so much memory must beat: that of the fastest point that needs no more."""
+        """The time that a plan with this much device memory must beat: of the fastest point that needs no more memory."""
         times, sizes = np.append(np.inf, self.seconds[::-1]), self.device[::-1]
         return times[np.searchsorted(sizes, device, side="right")]
 
 
 def unbeaten(seconds: Any, device: Any) -> Any:
-    """Indices of the points that none beats, in order of time: as good in one and better in the other; equals all stay."""
+    """Indices of the Pareto front in order of time; of equal points all are kept."""
     order = np.lexsort((device, seconds))
     leanest = np.minimum.accumulate(np.append(np.inf, device[order]))[:-1]
     ahead = device[order] < leanest
@@ -179,11 +179,11 @@ def unbeaten(seconds: Any, device: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Block:
-    """What a block of rows came to, and how many plans it was."""
+    """The best times of a block of rows, its front, and the number of its plans."""
 
     seconds: Any  # of the fastest plan of each row that fits; inf where none does
-    device: Any  # a bound from below of what each row's leanest plan holds
-    front: Front  # of time and memory, with what was on it before; of plans that do not fit too
+    device: Any  # a lower bound of the device memory of each row's smallest plan
+    front: Front  # of time and memory, merged with the front before; plans that do not fit are included
     legal: int
     fits: int
 
@@ -192,13 +192,13 @@ def cells_of(task: Task, index: Any, choices: Choices) -> tuple[Plan, list[Any],
     """The plan of a block, its masks, its device memory, and whether each cell fits; each at the shape it needs."""
     columns = {name: column[index] for name, column in task.mesh.columns.items()}
     plan = plan_of(columns, task.global_batch_size, task.seq_len, **choices.columns())
-    held = memory(task.job, task.cluster, plan)
+    needed = memory(task.job, task.cluster, plan)
     masks = [*distinct(task, plan, choices), rules.legal(rules.legality(task.job, plan))]
-    return plan, masks, held.device, held.fits
+    return plan, masks, needed.device, needed.fits
 
 
 def times_of(task: Task, plan: Plan, masks: list[Any]) -> list[Term]:
-    """The parts of a step, out of reach where a mask is false: adding 0 to the rest is exact."""
+    """The parts of a step, with BARRED added where a mask is false and 0 elsewhere, which is exact."""
     parts, _, _ = step_parts(task.job, task.cluster, plan)
     values = [np.asarray(part.value) for part in parts]
     for allowed in masks:
@@ -207,10 +207,10 @@ def times_of(task: Task, plan: Plan, masks: list[Any]) -> list[Term]:
 
 
 def decided(parts: list[Term], device: tuple[int, ...]) -> list[Term]:
-    """The parts with every choice that memory does not see, and one part alone reads, reduced to its best value.
+    """The parts, with each choice that one part alone depends on, and memory does not, reduced to its best value.
 
-    A sum rounds monotonically in each of its terms, so the smallest sum has the smallest term: deciding such a choice in its
-    own term is exact, and no sum has to be made for the rest of its values.
+    A rounded sum is monotonic in each of its terms, so the smallest sum has the smallest term. Deciding such a choice in its own
+    term is exact, and its other values need no sums.
     """
     values = [part.value for part in parts]
     for axis in range(-len(device), -1):
@@ -222,8 +222,8 @@ def decided(parts: list[Term], device: tuple[int, ...]) -> list[Term]:
 
 def _with_penalty(values: list[Any], penalty: Any) -> list[Any]:
     """The values with ``penalty`` added to the first one that has all its axes, else to the last."""
-    shapes = [np.broadcast_shapes(value.shape, np.shape(penalty)) == value.shape for value in values]
-    chosen = shapes.index(True) if True in shapes else len(values) - 1
+    large = (at for at, value in enumerate(values) if np.broadcast_shapes(value.shape, np.shape(penalty)) == value.shape)
+    chosen = next(large, len(values) - 1)
     return [value + penalty if at == chosen else value for at, value in enumerate(values)]
 
 
@@ -242,11 +242,11 @@ def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
     with np.errstate(all="ignore"):
         plan, masks, device, fits = cells_of(task, index, choices)
         parts = decided(times_of(task, plan, masks), device.shape)
-        cells = np.empty((*device.shape[:-1], index.size))  # the best time of every combination that memory tells apart
+        cells = np.empty((*device.shape[:-1], index.size))  # the best time of every combination that differs in memory
         inner = tuple(axis for axis, size in enumerate(device.shape[:-1]) if size == 1)
         for at, value in sums(task, task.mesh.columns["gpus"][index], parts, index.size):
             cells[..., at] = np.fmin.reduce(value, axis=inner, keepdims=True)
-        cells = np.where(cells < BARRED, cells, np.inf)  # what is masked, or outside a law's domain, is no plan
+        cells = np.where(cells < BARRED, cells, np.inf)  # masked cells, and cells outside a law's domain, are no plans
         device = np.broadcast_to(device, cells.shape)
         ahead = cells < front.limit(device)
         if ahead.any():

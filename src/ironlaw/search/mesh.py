@@ -23,14 +23,14 @@ MOST_ROWS = 3_000_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mesh:
-    """Legal mesh rows as columns by name, and how many rows each rule turned away."""
+    """Legal mesh rows as columns by name, and the number of rows that each rule rejected."""
 
     columns: dict[str, Any]
-    turned_away: dict[str, int]
+    rejected: dict[str, int]
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return int(self.columns["gpus"].size)
 
     def take(self, index: Any) -> Mesh:
@@ -70,12 +70,12 @@ def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq
     order = ("gpus", "tp", "pp", "cp", "dp_replicate", "dp_shard", "micro_batch_size", "vpp", "ep", "etp", *ENDS)
     table = np.array(listed, dtype=np.float64).reshape(-1, len(order))
     columns = {name: np.ascontiguousarray(table[:, order.index(name)]) for name in COLUMNS}
-    kept, turned_away = _legal(space, job, columns, global_batch_size, seq_len)
-    return Mesh({name: column[kept] for name, column in columns.items()}, turned_away)
+    kept, rejected = _legal(space, job, columns, global_batch_size, seq_len)
+    return Mesh({name: column[kept] for name, column in columns.items()}, rejected)
 
 
 def _ends(space: Space, job: Job, pp: float, seq_len: float) -> list[Ends]:
-    """Layers of the first and last stage to try; those of an axis that is not varied by the rule for all stages."""
+    """Layers of the first and last stage to try; an axis that is not varied follows the rule for all stages."""
     first, last = (space.of(axis) for axis in ENDS)
     if last == "balanced":
         made = balanced_ends(job, pp, seq_len)
@@ -86,19 +86,19 @@ def _ends(space: Space, job: Job, pp: float, seq_len: float) -> list[Ends]:
 def _inside(
     space: Space, job: Job, placed: tuple[float, ...], dp: float, global_batch_size: float, ends: list[Ends]
 ) -> list[tuple[float, ...]]:
-    """What may vary inside one choice of tp, pp and cp: replicas and shards, micro-batches, chunks, experts."""
+    """All rows of one choice of tp, pp and cp: replicas and shards, micro-batches, chunks, experts."""
     _, tp, pp, cp = placed
     shards, chunks = space.of("dp_shard"), [v for v in _tried(space, "vpp", 1.0) if v == 1 or pp > 1]
     if not schedule_of(job).takes_chunks:
         chunks = [v for v in chunks if v == 1]
     split = [(r, dp / r) for r in _tried(space, "dp_replicate", dp) if dp % r == 0 and (shards in (None, "all") or dp / r in shards)]
     micros = [m for m in _tried(space, "micro_batch_size", 1.0) if (global_batch_size / dp) % m == 0]
-    experts = [(min(_tried(space, "ep", 1.0)), min(_tried(space, "etp", 1.0)))]  # of a dense model 1, or the rules turn it away
+    experts = [(min(_tried(space, "ep", 1.0)), min(_tried(space, "etp", 1.0)))]  # a dense model has 1, or the rules reject the row
     if job.model.num_experts:
         ranks = tp * cp * dp
         eps = [ep for ep in _tried(space, "ep", 1.0) if job.model.num_experts % ep == 0]
         experts = [(ep, etp) for ep, etp in product(eps, _tried(space, "etp", 1.0)) if ranks % (ep * etp) == 0]
-    # interleaving needs whole groups of pp micro-batches; the rules say so again for what is left
+    # interleaving needs whole groups of pp micro-batches; the rules check the rest
     run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (global_batch_size / dp / m) % pp == 0]
     if len(split) * len(run) * len(experts) * len(ends) > MOST_ROWS:  # before they take the memory
         raise _too_large(placed[0])
@@ -120,21 +120,21 @@ def _tried(space: Space, axis: str, number: float, most: float = np.inf) -> tupl
 
 
 def _legal(space: Space, job: Job, columns: dict[str, Any], global_batch_size: float, seq_len: float) -> tuple[Any, dict[str, int]]:
-    """Which rows break no rule and are not forbidden, and how many each rule turned away."""
+    """Rows that break no rule and are not forbidden, and the number of rows that each rule rejected."""
     rows = columns["gpus"].size
-    kept, turned_away = np.ones(rows, dtype=bool), {}
+    kept, rejected = np.ones(rows, dtype=bool), {}
     plan = plan_of(columns, global_batch_size, seq_len)
     for name, column in rules.legality(job, plan).items():
-        turned_away[name] = rows - int(np.count_nonzero(np.broadcast_to(column, (rows,))))
+        rejected[name] = rows - int(np.count_nonzero(np.broadcast_to(column, (rows,))))
         kept &= column
     for rule in space.forbidden:
         if rule.axis in columns:
             kept &= ~rule.holds(columns[rule.axis])
-    return kept, {name: count for name, count in turned_away.items() if count}
+    return kept, {name: count for name, count in rejected.items() if count}
 
 
 def plan_of(columns: dict[str, Any], global_batch_size: float, seq_len: float, **choices: Any) -> Plan:
-    """The Plan of mesh columns with choices laid beside them; what is not chosen is off, sharding is ZeRO 1."""
+    """The Plan of mesh columns and choices; other options are off, and sharding is ZeRO 1."""
     off = dict.fromkeys(
         (
             "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "overlap_grad_reduce",

@@ -37,7 +37,7 @@ class Setting:
     gpus: float
     variant: dict[str, Any]
     sweeps: list[Sweep] = field(default_factory=list)
-    turned_away: dict[str, int] = field(default_factory=dict)  # mesh rows by the rule they break
+    rejected: dict[str, int] = field(default_factory=dict)  # mesh rows by the rule they break
 
     def __post_init__(self) -> None:
         """Refuse to rank by cost without a price; other objectives need none."""
@@ -87,8 +87,8 @@ class Setting:
         """The job of the setting with its legal mesh rows, where there are any."""
         job = self.bound.job(self.framework)
         mesh = mesh_rows(self.space, job, self.gpus, self.batch, self.seq_len)
-        for rule, rows in mesh.turned_away.items():
-            self.turned_away[rule] = self.turned_away.get(rule, 0) + rows
+        for rule, rows in mesh.rejected.items():
+            self.rejected[rule] = self.rejected.get(rule, 0) + rows
         if mesh.rows:
             yield Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.space, self.batch, self.seq_len)
 

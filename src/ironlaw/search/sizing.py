@@ -94,7 +94,7 @@ def _of_best_method(settings: Sequence[Setting]) -> list[Setting]:
     """Of settings that differ in the method of context parallelism alone the fastest; none the search did not reach."""
     best: dict[Any, Setting] = {}
     for setting in settings:
-        if setting.sweeps or setting.turned_away:
+        if setting.sweeps or setting.rejected:
             key = (setting.on, setting.gpus, *other_variants(setting).values())
             if key not in best or setting.best < best[key].best:
                 best[key] = setting

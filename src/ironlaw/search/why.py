@@ -11,12 +11,12 @@ from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.terms import Term
 
-WORTH_A_WORD = 0.001  # of the step
+SMALLEST = 0.001  # of the step: smaller differences are left out
 
 
 def step_terms(group: Group, at: int) -> dict[str, float]:
-    """Seconds of a step by term: what every layer does by its part, the rest by its own name. They sum to the step."""
-    found: dict[str, float] = {}
+    """Seconds of a step by term; layers are split into their parts. The terms sum to the step."""
+    seconds: dict[str, float] = {}
 
     def book(term: Term, factor: float, path: int) -> None:
         layers = isinstance(term.key, Kind) and term.key.name.endswith("layers")
@@ -26,10 +26,10 @@ def step_terms(group: Group, at: int) -> dict[str, float]:
             for part in term.parts:
                 book(part, inner, path + 1)
         else:
-            found[term.name] = found.get(term.name, 0.0) + _at(term.value, at) * factor
+            seconds[term.name] = seconds.get(term.name, 0.0) + _at(term.value, at) * factor
 
     book(group.step.tree, 1.0, 0)
-    return found
+    return seconds
 
 
 def _at(value: Any, at: int) -> float:
@@ -38,9 +38,9 @@ def _at(value: Any, at: int) -> float:
 
 
 def difference(one: tuple[Group, int], other: tuple[Group, int]) -> list[dict[str, Any]]:
-    """What ``other`` takes longer (above 0) or shorter than ``one``, in order of size; small terms left out."""
+    """Seconds that each term of ``other`` takes longer (above 0) or shorter than in ``one``, largest first, without small terms."""
     first, second = step_terms(*one), step_terms(*other)
     whole = sum(first.values())
     rows = [(name, second.get(name, 0.0) - first.get(name, 0.0)) for name in {**first, **second}]
-    told = [row for row in rows if abs(row[1]) > WORTH_A_WORD * whole]
-    return [{"term": name, "seconds": seconds} for name, seconds in sorted(told, key=lambda row: -abs(row[1]))]
+    large = [row for row in rows if abs(row[1]) > SMALLEST * whole]
+    return [{"term": name, "seconds": seconds} for name, seconds in sorted(large, key=lambda row: -abs(row[1]))]

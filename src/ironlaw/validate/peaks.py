@@ -199,7 +199,7 @@ def _state_bytes(estimate: Estimate) -> float:
     """Bytes of the last stage that stay between steps."""
     group = estimate.groups[0]
     allocated = last_stage_memory(group.job, group.cluster, group.plan)["allocated"]
-    return sum(float(np.ravel(part.value)[0]) for part in allocated.parts if part.name in STATES)
+    return sum(float(np.ravel(part.value)[0]) for part in allocated.parts if part.key in STATES)
 
 
 def _widths(model: Any) -> tuple[int, ...]:

@@ -51,11 +51,11 @@ def size(name, **more):
         ("all", (H + H + 2 * KV) + (H + H) + (H + 2 * F) + (F + H)),
     ],
 )
-def test_rank_times_inputs_and_outputs(asked, ends):
+def test_adapter_parameters_are_rank_times_inputs_and_outputs(asked, ends):
     assert trained(lora_targets=asked) == 16 * LAYERS * ends
 
 
-def test_a_stack_of_separate_matrices_has_separate_adapters():
+def test_separate_matrices_have_separate_adapters():
     assert trained(lora_targets="attention", framework="fsdp") == 16 * LAYERS * ((3 * H + H + 2 * KV) + (H + H))
     assert trained(lora_targets="qkv", framework="fsdp") == trained(lora_targets="qkv")  # asked for by name it is one
 
@@ -64,11 +64,11 @@ def test_a_stack_of_separate_matrices_has_separate_adapters():
     ("linear_qkv,linear_proj", "attention"), ("q_proj,v_proj", "q,v"), ("all-linear", "all"), ("down_proj", "fc2"), ("o_proj", "proj"),
     ("gate_proj,up_proj", "gate,up"), ("mlp", "fc1,fc2"),
 ])  # fmt: skip
-def test_the_spellings_of_the_stacks(one, other):
+def test_spellings_of_other_frameworks_are_read(one, other):
     assert group(lora_targets=one).job.lora_targets == group(lora_targets=other).job.lora_targets
 
 
-def test_two_thin_products_and_their_sum():
+def test_flop_and_bytes_of_an_adapter_by_hand():
     """Forward 2 t r (k + n), backward twice that; scaled and added 10 bytes an output, backward 4 an output and 6 an input."""
     tree = group(lora_targets="proj").step.tree
     layer = next(t for t in tree.walk() if t.name == "layers")
@@ -112,7 +112,7 @@ MIXTURE = {"model": "mixtral-8x7b", "gpus": 8, "ep": 8, "global_batch_size": 8}
 MH, MF = 4096, 14336
 
 
-def test_every_expert_has_its_own_pair():
+def test_every_expert_has_an_adapter_of_its_own():
     none, some = (trained(**MIXTURE, lora_targets=t) for t in ("attention", "attention,experts"))
     assert some - none == 16 * 32 * 8 * ((MH + 2 * MF) + (MF + MH))
     job = group(**MIXTURE, lora_targets="experts").job
@@ -150,12 +150,12 @@ def test_latent_attention_has_adapters_on_all_its_projections():
         ({"frozen_weights": "int4"}, UnknownNameError, "int4"),
     ],
 )
-def test_what_is_refused(more, error, word):
+def test_impossible_adapters_are_refused(more, error, word):
     with pytest.raises(error, match=word):
         group(**more)
 
 
-def test_targets_without_a_rank_are_told():
+def test_targets_without_a_rank_give_a_warning():
     assert "--lora-targets has no effect without --lora-rank: everything is trained" in group(lora_rank=None, lora_targets="all").warnings
 
 
@@ -168,7 +168,7 @@ def test_four_bits_a_weight_and_its_scales():
     assert size("weights") == 2 * (layers + tables)
 
 
-def test_what_is_packed_is_unpacked_forward_and_backward():
+def test_four_bit_weights_are_unpacked_forward_and_backward():
     per_layer = 2 * H * H + 2 * H * KV + 3 * H * F
     tree = group(frozen_weights="nf4").step.tree
     moved = [number(t.inputs["traffic"]) for t in tree.walk() if t.name == "frozen weights unpacked" and "traffic" in t.inputs]
@@ -176,7 +176,7 @@ def test_what_is_packed_is_unpacked_forward_and_backward():
     assert tree.value[0] > group().step.tree.value[0]
 
 
-def test_fp8_weights_are_multiplied_as_they_lie():
+def test_frozen_fp8_weights_are_multiplied_without_a_cast():
     one, two = (group(precision="fp8", frozen_weights=w) for w in ("fp8", None))
     layers = two.memory.tree["weights"].value[0] - 2 * 2 * 128256 * H
     assert one.memory.tree["weights of layers"].value[0] == pytest.approx(0.5 * layers, rel=1e-3)
@@ -187,7 +187,7 @@ def test_fp8_weights_are_multiplied_as_they_lie():
     assert "frozen weights transposed" not in {t.name for t in blackwell.walk()}
 
 
-def test_sharded_weights_travel_as_they_are_stored():
+def test_frozen_weights_are_gathered_in_their_stored_type():
     one, two = (group(gpus=8, zero=3, global_batch_size=8, framework="fsdp", frozen_weights=w).memory.tree for w in ("nf4", None))
     assert one["gather buffers"].value[0] <= two["gather buffers"].value[0]
     assert one["weights"].value[0] < 0.45 * two["weights"].value[0]

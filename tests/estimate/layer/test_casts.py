@@ -83,7 +83,7 @@ def test_torchao_keeps_the_wide_input():
     assert one(memory(framework="torchtitan")["low-precision copies of weights"].value) == 0.0
 
 
-def test_the_router_keeps_its_input_wide_and_rows_go_in_narrow():
+def test_the_router_keeps_its_input_wide_and_experts_keep_narrow_rows():
     def routed(**changes) -> float:
         return one(memory(MIXTURE, **changes)["saved routed layers"].value) / LAYERS
 
@@ -94,14 +94,14 @@ def test_the_router_keeps_its_input_wide_and_rows_go_in_narrow():
     assert routed(fp8_scaling="delayed") - routed() == pytest.approx(T * HEADS * D + T * H, rel=1e-12)
 
 
-def test_a_norm_made_again_takes_its_narrow_output_along():
+def test_a_recomputed_norm_keeps_no_narrow_output():
     """Recomputing norms and activation function leaves the norms' inputs, gate and up: the same bytes in both precisions."""
     again = {"recompute": "selective:elementwise"}
     assert kept(**again) == kept(precision="bf16", **again)
 
 
 @pytest.mark.parametrize(("on", "copies"), [("h100-sxm", 2), ("b200-sxm", 1)])
-def test_copies_of_weights_are_of_linear_layers(on, copies):
+def test_only_linear_layers_have_cast_copies(on, copies):
     """The embedding, the output layer and the norms have none; Blackwell multiplies one copy in either orientation."""
     assert one(memory(on=on)["low-precision copies of weights"].value) == copies * LAYERS * LINEAR
 
@@ -173,7 +173,7 @@ def test_casts_of_a_layer_by_hand(changes, forward, backward):
     assert moved(found["backward/casts"]) == pytest.approx(backward, rel=1e-12)
 
 
-def test_what_is_gathered_is_cast_on_its_shares_first():
+def test_a_gathered_tensor_is_cast_before_the_gather():
     """tp 2: attention's and MLP's inputs are cast by halves, then the gathered tensor is turned for the weight gradient."""
     split = {"gpus": 2, "tp": 2}
     gathered, own = T * 2 * H, T * (HEADS * D + F) / 2
@@ -182,7 +182,7 @@ def test_what_is_gathered_is_cast_on_its_shares_first():
     assert moved(found["forward/casts"]) == pytest.approx(2 * gathered + 4 * own, rel=1e-12)
 
 
-def test_a_stack_that_keeps_the_wide_input_turns_what_it_gathered_too():
+def test_torchtitan_transposes_gathered_tensors_and_casts_others_again():
     """torchtitan, eager, tp 2: an input is cast on its share; backward what was gathered is turned, what was not is cast again."""
     split = {"gpus": 2, "tp": 2, "framework": "torchtitan"}
     found = tree(**split)
@@ -194,7 +194,7 @@ def test_a_stack_that_keeps_the_wide_input_turns_what_it_gathered_too():
     assert moved(found["backward/casts"]) == pytest.approx(by_hand, rel=1e-12)
 
 
-def test_a_norm_that_writes_the_cast_input_writes_a_byte():
+def test_a_norm_that_writes_the_cast_input_writes_one_byte():
     """Two norms read two bytes and write one, where in bf16 and with current scaling they write two; backward as ever."""
     wide, current, delayed = (tree(**c) for c in ({"precision": "bf16"}, {}, {"fp8_scaling": "delayed"}))
     assert moved(wide["forward/norms"]) == moved(current["forward/norms"]) == 2 * 4 * T * H
@@ -248,7 +248,7 @@ def test_weights_that_zero_3_gathers_are_cast_every_micro_batch():
 # what is sent
 
 
-def test_weights_are_gathered_narrow():
+def test_bytes_of_weights_that_are_gathered_narrow():
     """One byte of a linear layer's weight and two of the rest; blocks of 32 differ by orientation and are gathered in bf16."""
 
     def sent(**changes) -> float:
@@ -262,7 +262,7 @@ def test_weights_are_gathered_narrow():
     assert whole - sent(on="b200-sxm", precision="nvfp4", fp8_param_gather=True) == 1.5 * LAYERS * LINEAR
 
 
-def test_narrow_weights_take_less_time_and_room_with_zero_3():
+def test_narrow_weights_save_time_and_memory_with_zero_3():
     """torchao casts the shards before they are gathered, and the gathered layers lie there in one byte."""
     deep = {**SHAPE, "vocab_size": 1024}  # else the output layer, which stays wide, is the largest unit
     sharded = {"framework": "torchtitan", "gpus": 16, "dp_shard": 16, "zero": 3, "global_batch_size": 16}
@@ -274,7 +274,7 @@ def test_narrow_weights_take_less_time_and_room_with_zero_3():
     assert moved(fast["forward/weight casts"]) == pytest.approx((4 + 1) * LINEAR / 16, rel=1e-12)  # fp32 shards, scales found before
 
 
-def test_sequence_parallelism_gathers_what_was_cast():
+def test_sequence_parallelism_gathers_cast_tensors():
     def bytes_of(node) -> float:
         leaf = next(t for t in node.walk() if "size" in t.inputs and one(plain(t.inputs["size"])) > 0)
         return one(plain(leaf.inputs["size"]))
@@ -295,7 +295,7 @@ def test_sequence_parallelism_gathers_what_was_cast():
 # what stays wide
 
 
-def test_layers_in_bf16_stand_at_their_ends():
+def test_layers_in_bf16_are_on_the_first_and_last_stage():
     staged = {"gpus": 4, "pp": 4, "global_batch_size": 8, "bf16_layers_at_start": 1, "bf16_layers_at_end": 2}
     copies = one(memory(**staged)["low-precision copies of weights"].value)
     assert copies == 2 * 1 * LINEAR  # the first stage is the fullest: one of its two layers is narrow
@@ -330,7 +330,7 @@ def test_a_mixture_with_dense_layers_keeps_its_counts():
 # fp16 and fp32
 
 
-def test_fp16_takes_the_loss_scale_out_of_the_gradients():
+def test_fp16_divides_gradients_by_the_loss_scale():
     found = tree(precision="fp16", gpus=4, dp_shard=4)
     parameters = LAYERS * (LINEAR + 2 * H) + 2 * 32000 * H + H
     assert moved(found["loss scale taken out"]) == pytest.approx(2 * 4 * parameters / 4, rel=1e-12)  # fp32, read and written in place
@@ -349,7 +349,7 @@ def test_fp32_gradients_are_reduced_in_fp32():
 # as a user sees it
 
 
-def test_what_fp8_means_is_an_assumption():
+def test_scaling_and_gather_of_fp8_are_listed_as_assumptions():
     told = {a["name"]: a for a in ask(fp8_scaling=None).row()["assumptions"]}
     assert (told["fp8_scaling"]["value"], told["fp8_scaling"]["origin"]) == ("delayed", "default")
     assert told["fp8_param_gather"]["value"] == "off" and told["layers in bf16"]["value"] == "0"
@@ -369,7 +369,7 @@ def test_what_fp8_means_is_an_assumption():
         ({"bf16_layers_at_start": 1, "frozen_layers": 2}, UnsupportedError, ["--frozen-layers"]),
     ],
 )
-def test_refusals(changes, error, words):
+def test_impossible_precisions_are_refused(changes, error, words):
     with pytest.raises(error) as caught:
         ask(**changes)
     assert all(word in str(caught.value) for word in words) and "\n" not in str(caught.value)
@@ -380,7 +380,7 @@ def test_scaling_of_a_format_with_scales_for_parts_is_refused():
         ironlaw.estimate(SHAPE, **{**ASK, "precision": "fp8-block"})
 
 
-def test_megatron_arguments_say_all_of_it():
+def test_megatron_arguments_of_narrow_formats_are_read():
     common = {
         "num_layers": 8, "hidden_size": 2048, "num_attention_heads": 16, "seq_length": 4096, "max_position_embeddings": 4096,
         "micro_batch_size": 1, "vocab_size": 32000, "bf16": True, "use_distributed_optimizer": True, "fp8_format": "hybrid",

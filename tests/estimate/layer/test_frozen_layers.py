@@ -46,7 +46,7 @@ def test_every_layer_is_of_one_kind(name):
         assert sum(k.count for k in found if not k.trained) == pytest.approx(n)
 
 
-def test_stages_share_out_what_is_frozen():
+def test_stages_hold_the_frozen_layers_once():
     """61 layers on four stages, seven of them frozen: the first stage holds all that are, and all stages together each layer."""
     one = group("deepseek-v2-lite", gpus=32, pp=4, ep=8, frozen_layers=7)
     parts = stages(one.job, one.plan)
@@ -58,7 +58,7 @@ def test_stages_share_out_what_is_frozen():
 
 
 @pytest.mark.parametrize("name", MIXED)
-def test_what_is_frozen_has_no_backward_gradient_state_or_activation(name):
+def test_frozen_layers_have_no_backward_gradient_state_or_activation(name):
     whole, some = group(name), group(name, frozen_layers=6)
     tree = some.step.tree
     assert tree.value[0] < whole.step.tree.value[0]
@@ -71,7 +71,7 @@ def test_what_is_frozen_has_no_backward_gradient_state_or_activation(name):
     assert some.memory.tree["weights"].value[0] == whole.memory.tree["weights"].value[0]
 
 
-def test_the_embedding_below_is_counted_once():
+def test_the_embedding_below_frozen_layers_is_frozen_too():
     """What has states is the model less its first three layers less the embedding: 6 bytes a weight stay with one rank."""
     one = group("deepseek-v2-lite", gpus=1, ep=1, zero=1, frozen_layers=3, optimizer="adamw", mtp_layers=0)
     model = one.job.model
@@ -81,17 +81,17 @@ def test_the_embedding_below_is_counted_once():
     assert one.memory.tree["optimizer states"].value[0] == pytest.approx(8.0 * float(trained + head), rel=1e-9)
 
 
-def test_nothing_frozen_changes_nothing():
+def test_zero_frozen_layers_change_nothing():
     for name in MIXED:
         assert group(name, frozen_layers=0).step.tree.value[0] == group(name).step.tree.value[0]
 
 
-def test_something_must_be_left_to_train():
+def test_freezing_all_layers_is_refused():
     with pytest.raises(ValueRangeError, match="leaves none of the 27 layers to train"):
         group("deepseek-v2-lite", frozen_layers=27)
 
 
-def test_adapters_stand_on_trained_layers_alone():
+def test_frozen_layers_have_no_adapters():
     every, half = group("gemma-2-9b", lora_rank=16), group("gemma-2-9b", lora_rank=16, frozen_layers=21)
     assert half.memory.tree["gradients"].value[0] == pytest.approx(0.5 * every.memory.tree["gradients"].value[0])
     frozen = next(t for t in half.step.tree.walk() if t.name == "frozen layers")

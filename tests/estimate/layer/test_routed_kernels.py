@@ -41,7 +41,7 @@ def test_rows_cross_hbm_as_often_as_the_kernels_read_and_write_them():
     assert moved("permute and unpermute", ep=16, gpus=16) == 2 * HIDDEN * (2 * TOKENS + 2 * ROWS)  # one expert a rank: nothing to sort
 
 
-def test_a_row_sent_once_to_a_rank_is_copied_apart_there():
+def test_a_row_sent_once_to_a_rank_is_copied_for_each_expert_there():
     distinct = 4 * (1 - (3 / 4) ** 4)  # ranks of four that hold one of a token's four experts
     assert moved("permute and unpermute", moe_dispatcher="deepep") == pytest.approx(2 * HIDDEN * (2 * distinct * TOKENS + 2 * ROWS))
 
@@ -52,7 +52,7 @@ def test_narrow_formats_copy_rows_to_padded_places_where_the_router_does_not_pad
     assert moved("permute and unpermute", framework="nemo", **narrow) == 2 * HIDDEN * (2 * TOKENS + 6 * ROWS)
 
 
-def test_rows_that_lie_apart_reach_less_of_hbm_where_that_was_measured():
+def test_scattered_rows_use_the_measured_share_of_hbm_bandwidth():
     for device, fraction in (("h100-sxm", 0.57), ("h200-sxm", 0.45), ("b200-sxm", 0.8)):
         layer = group(on=device)
         share = layer.cluster.systems.bandwidth_sustained.value
@@ -98,7 +98,7 @@ def test_a_tile_of_two_experts_is_computed_twice():
     assert leaf.inputs["flop"] == 2 * (ROWS / 512 + 15) * 512 * HIDDEN * 512
 
 
-def test_the_scan_of_a_state_is_bound_by_what_its_kernels_hand_each_other():
+def test_the_scan_of_a_state_is_bound_by_bytes_between_its_kernels():
     """Qwen3-Next: 32 heads of 128 and 128, chunks of 64: 2,560 elements of two bytes a token and head forward."""
     (found,) = ironlaw.estimate("qwen3-next-80b-a3b", **{**ASK, "gpus": 128, "global_batch_size": 256, "pp": 4, "vpp": 1, "ep": 32}).groups
     layer = found.step.tree["linear-attention routed layers"]
@@ -117,7 +117,7 @@ def test_recomputing_attention_leaves_scans_alone():
     assert found.step.tree["routed layers"]["recompute"].value > 0.0
 
 
-def test_chunks_trade_squares_for_states():
+def test_longer_chunks_move_fewer_states_and_larger_squares():
     sizes = [float(traffic.delta_rule_scan(1, 4096, 32, 128, 128, c, 2)) for c in (16, 64, 256)]
     assert sizes[1] < sizes[0] and sizes[1] < sizes[2]
     assert float(traffic.delta_rule_scan_backward(1, 4096, 32, 128, 128, 64, 2)) > float(

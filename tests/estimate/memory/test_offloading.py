@@ -51,7 +51,7 @@ def test_half_of_the_states_take_half_of_the_time():
     assert half.memory.host[0] == pytest.approx(0.5 * whole.memory.host[0])
 
 
-def test_tensor_by_tensor_the_longest_counts():
+def test_with_offload_overlap_the_longest_of_update_and_copies_counts():
     update = seconds("optimizer in the host")
     assert seconds("optimizer in the host", offload_overlap=True) == update
     assert seconds("copies beside the host's optimizer", offload_overlap=True) == 0.0  # 64 GB/s are more than a host's Adam needs
@@ -80,7 +80,7 @@ def test_the_host_must_hold_what_leaves_the_devices():
     assert many.groups[0].memory.host[0] <= 1.5 * 2**40 / 8 and many.fits[0]
 
 
-def test_a_host_that_is_not_known_is_said_so():
+def test_an_unknown_host_memory_is_an_assumption():
     notes = {a["name"]: a for a in group(node="h800-8").assumptions}
     assert notes["host memory bandwidth"]["value"].startswith("400 GB/s, a usual server")
     assert notes["host memory"]["value"] == "not in the catalogue for h800-8, not checked"
@@ -93,7 +93,7 @@ def test_a_fraction_is_a_part_of_a_whole():
             ironlaw.estimate(**ASK, offload_fraction=wrong)
 
 
-def test_what_has_no_effect_is_told():
+def test_offload_options_without_effect_give_a_warning():
     told = group(offload="activations", offload_fraction=0.5, offload_overlap=True).warnings
     assert [w for w in told if "no effect" in w] == [
         "--offload-fraction has no effect without --offload optimizer",

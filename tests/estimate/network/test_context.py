@@ -56,7 +56,7 @@ def test_the_imbalance_is_that_of_counted_pairs(window):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_one_rank_has_nothing_to_share(method):
+def test_with_one_context_rank_all_methods_agree(method):
     alone = {"cp": 1, "gpus": 4}
     assert seconds(**alone, cp_method=method, cp_balance="off") == seconds(**alone)
     assert held(**alone, cp_method=method) == held(**alone)
@@ -67,7 +67,7 @@ def test_attention_is_shared_evenly_by_every_method_with_two_chunks():
     assert set(work.values()) == {4.0 * 1 * (65536 / 4) * (65536 / 2) * (32 / 2) * 128}
 
 
-def test_without_two_chunks_ranks_that_hold_different_tokens_wait_for_the_last():
+def test_without_balance_ranks_wait_for_the_rank_with_the_last_tokens():
     def flop(method: str, **more: Any) -> float:
         return float(leaf("flash attention", cp_method=method, cp_balance="off", **more).inputs["flop"][0])
 
@@ -100,7 +100,7 @@ def test_bytes_of_each_method_counted_by_hand():
     assert float(leaf("heads for tokens", cp_method="all-to-all").inputs["size"][0]) == (2 * heads + 2 * kv) * width * tokens * e
 
 
-def test_nothing_hides_a_gather():
+def test_the_gather_of_keys_is_fully_exposed():
     tree = group(cp_method="all-gather").step.tree
     gather, scatter = tree["keys and values to all"].value[0], tree["gradients to their owners"].value[0]
     assert tree["context parallel"].value[0] == pytest.approx(2.0 * gather + scatter)  # forward; and again backward, with gradients
@@ -108,7 +108,7 @@ def test_nothing_hides_a_gather():
     assert full["context parallel"].value[0] == pytest.approx(3.0 * gather + scatter)
 
 
-def test_two_levels_lie_between_their_ends():
+def test_two_levels_cost_between_ring_and_all_to_all():
     """With an inner group of 2 of 4, all-to-all trades inside pairs, and the ring passes each pair's tokens to the other."""
     g = group(cp_method="all-to-all+ring", cp_inner=2)
     swap = g.step.tree["heads for tokens"]
@@ -144,7 +144,7 @@ def test_the_inner_group_keeps_to_key_heads_and_domain():
         ({"cp_method": "all-to-all+ring", "cp": 8, "cp_inner": 3}, "needs an inner group of more than 1 and fewer than cp ranks"),
     ],
 )
-def test_what_heads_do_not_divide_is_refused(changes, words):
+def test_ranks_that_do_not_divide_the_heads_are_refused(changes, words):
     found = ironlaw.estimate(SHAPE, **{**ASK, **changes})
     assert not found.legal[0]
     from ironlaw.estimate.rules import broken
@@ -158,7 +158,7 @@ def test_one_chunk_a_rank_needs_half_the_divisors():
     assert ironlaw.estimate(SHAPE, **{**ASK, "seq_len": 65536 + 8}, cp_balance="off").legal[0]
 
 
-def test_what_a_layer_holds_of_other_ranks():
+def test_buffers_for_keys_and_values_of_other_ranks_by_hand():
     """At two stages, the first of which computes no loss: keys and values of all ranks, by hand."""
     two = {"pp": 2, "vpp": 1}
     length, heads, kv, width, e = 65536, 16, 4, 128, 2
@@ -205,7 +205,7 @@ def test_a_million_tokens_are_answered_and_explained():
         ),
     ],
 )
-def test_megatrons_words_for_it_are_read(more, wanted):
+def test_megatron_arguments_of_context_methods_are_read(more, wanted):
     made, rules = options_from_arguments({**MEGATRON, **more}, gpus=16, on="h100-sxm")
     assert {k: v for k, v in made.items() if k in ("cp_method", "cp_inner")} == wanted
     assert not any("approximated" in rule for rule in rules)

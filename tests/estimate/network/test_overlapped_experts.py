@@ -37,13 +37,13 @@ def term(found, name):
     return float(np.ravel(found.groups[0].step.tree[name].value)[0])
 
 
-def test_without_a_pipeline_the_first_forward_and_the_last_backward_stand_alone():
+def test_without_a_pipeline_the_first_forward_and_the_last_backward_are_unpaired():
     """8 micro-batches: 8 forwards, of which 7 run beside a backward, and the last backward runs beside nothing: 1 in 8."""
     assert pipeline.lone_share(1, 8, 1) == 1 / 8
     assert pipeline.lone_share(1, 1, 1) == 1.0
 
 
-def test_lone_passes_are_those_of_the_last_stage():
+def test_unpaired_passes_of_the_last_stage_by_hand():
     """pp 4, two chunks, 8 micro-batches: 16 chunks forward; Megatron warms up (2 - 1) 4 and, to have a pair, one more."""
     warm_up = [2 * (4 - rank - 1) + (2 - 1) * 4 + 1 for rank in range(4)]
     assert pipeline.lone_share(2, 8, 4) == warm_up[-1] / (2 * 8) == 5 / 16
@@ -61,7 +61,7 @@ def test_hiding_is_faster_and_never_hides_all():
     assert 0 < term(hidden, "expert parallel") < term(shown, "expert parallel")
 
 
-def test_every_window_adds_what_the_rule_of_overlap_says():
+def test_every_window_follows_the_law_of_overlap():
     """max(compute + slowdown min(compute, communication), communication) - compute, by hand, in each of the four windows."""
     tree = asked(PAIRS).groups[0].step.tree
     windows = [t for t in tree["beside another micro-batch"].walk() if " beside " in t.name and t.law is not None]
@@ -97,7 +97,7 @@ def test_one_micro_batch_has_no_pair():
     assert asked(PAIRS, **plan).step_seconds[0] == pytest.approx(asked(**plan).step_seconds[0], rel=1e-12)
 
 
-def test_the_pipeline_fills_and_drains_with_all_of_it_shown():
+def test_communication_is_exposed_while_the_pipeline_fills_and_drains():
     """The bubble is made of lone passes: pairing does not shorten it."""
     shown, hidden = (np.ravel(asked(o).groups[0].step.tree["pipeline bubble"].value)[0] for o in (HABIT, PAIRS))
     assert hidden == pytest.approx(shown, rel=0.02)  # host dispatch alone differs
@@ -113,7 +113,7 @@ def test_a_pair_holds_one_layer_more():
     assert float((hidden.allocated - shown.allocated)[0]) == pytest.approx(layer, rel=1e-6)
 
 
-def test_where_the_loss_is_a_pair_needs_only_what_the_logits_left():
+def test_a_pair_reuses_the_memory_of_the_logits():
     """Backward of the loss comes before the layers of a pair and forward of the next one behind them: both are never alive."""
     plan = {"pp": 1, "vpp": 1, "ep": 16}
     shown, hidden = asked(**plan).groups[0].memory, asked(PAIRS, **plan).groups[0].memory
@@ -135,7 +135,7 @@ def test_where_the_loss_is_a_pair_needs_only_what_the_logits_left():
         ({"framework": "deepspeed"}, "deepspeed does not"),
     ],
 )
-def test_what_the_software_refuses_is_refused_with_the_reason(cli, change, words):
+def test_plans_that_megatron_refuses_are_refused_with_the_reason(cli, change, words):
     plan = {**PIPED, **change}
     flags = [f"--{k.replace('_', '-')}={v}" for k, v in plan.items()]
     status, _, err = cli("estimate", "qwen-3-30b-a3b", *flags, "--overlap", "ep")
@@ -150,7 +150,7 @@ def test_delayed_weight_gradients_need_pairs(cli):
     assert "delay_wgrad_compute needs overlap ep" in err
 
 
-def test_all_is_what_every_plan_may_overlap():
+def test_overlap_all_leaves_out_ep():
     assert asked(("all",)).row()["plan"]["overlap"] == ["grad-reduce", "param-gather", "pp", "tp"]
     assert "ep" in asked(PAIRS).row()["plan"]["overlap"]
 
@@ -162,7 +162,7 @@ LAUNCH = (
 )
 
 
-def test_megatron_arguments_say_it():
+def test_megatron_arguments_of_overlap_ep_are_read():
     command = LAUNCH.format(kind="alltoall") + " --overlap-moe-expert-parallel-comm --delay-wgrad-compute"
     options, _ = megatron.options_from_arguments(megatron.read_command(command), gpus=8, on="h100-sxm")
     assert options["overlap"] == "ep"
@@ -179,7 +179,7 @@ def test_megatron_arguments_that_megatron_refuses(more, words):
         megatron.options_from_arguments(megatron.read_command(command), gpus=8, on="h100-sxm")
 
 
-def test_a_search_may_choose_it(cli, tmp_path):
+def test_a_search_may_choose_overlap_ep(cli, tmp_path):
     space = tmp_path / "space.toml"
     space.write_text(
         'title = "pairs"\ntp = [1]\npp = [1, 4]\nvpp = [1, 4]\nep = [1, 16]\nmicro_batch_size = [1]\nrecompute = ["none", "full"]\n'

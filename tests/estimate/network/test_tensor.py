@@ -85,7 +85,7 @@ def test_every_model_has_its_blocks(name):
         assert len(tensor.blocks(job, *both)) == kind.blocks - float(alone), kind.name
 
 
-def test_gradients_are_added_where_no_product_does_it():
+def test_gradients_are_accumulated_where_no_product_adds_them():
     """Megatron's products add them; an eager stack reads what is new and reads and writes the sum, but for the first micro-batch."""
     plan = {"tp": 1, "gpus": 1, "global_batch_size": 4, "zero": 0}
     fused = tree(framework="megatron", **plan)

@@ -72,7 +72,7 @@ def test_ends_that_leave_no_layers_are_no_plan(ends):
         ({"mtp_stage": 4, "layers_per_stage": "8,8,8,8"}, "is one of its stages"),
     ],
 )
-def test_two_words_for_one_thing_are_told(more, words):
+def test_options_that_set_the_same_layers_are_refused(more, words):
     with pytest.raises(QuestionError, match=words):
         ironlaw.estimate("llama-3-8b", **{**ASK, **more})
 
@@ -80,7 +80,7 @@ def test_two_words_for_one_thing_are_told(more, words):
 # layers for further tokens
 
 
-def test_further_tokens_are_counted_where_they_stand():
+def test_layers_for_further_tokens_count_on_their_stage():
     """Two layers more of work and memory on their own stage, two heads more where the loss is."""
     lists = {"layers_per_stage": "9,9,8,6", "mtp_layers": 1}
     end, apart = group(**lists), group(**lists, mtp_stage=2)
@@ -92,7 +92,7 @@ def test_further_tokens_are_counted_where_they_stand():
     assert [float(np.ravel(h.times)[0]) for h in heads if h.times is not None][:1] == [2.0]
 
 
-def test_a_layout_says_where_they_stand():
+def test_a_layout_places_layers_for_further_tokens():
     assert layers_by_stage("Ett|tt|ttm|tL", 4, 7) == ([2, 2, 2, 1], 1, 2)
     assert layers_by_stage("Ett|tt|tt|tmL", 4, 7) == ([2, 2, 2, 1], 1, 3)
     made, _ = options_from_arguments(MEGATRON | {"pipeline_model_parallel_layout": "Ett|tt|ttm|tL"}, gpus=8, on="h100-sxm")
@@ -116,7 +116,7 @@ MEGATRON = {
         ([8, 10, 10, 4], 2, 0), ([4, 4, 4, 1], 2, 1), ([8, 8, 8, 8], 2, 0), ([8, 9, 9, 6], 3, 0),
     ],
 )  # fmt: skip
-def test_megatrons_words_for_stages_are_read_back(layers, vpp, further):
+def test_stage_flags_are_read_back(layers, vpp, further):
     flags = stage_flags(layers, vpp, further)
     given = MEGATRON | {"num_layers": sum(layers), "pipeline_model_parallel_size": len(layers), "mtp_num_layers": further}
     if vpp > 1:
@@ -209,14 +209,14 @@ def test_stages_are_balanced_where_the_last_one_is_slowest():
             assert last <= load.record("models", model).num_hidden_layers
 
 
-def test_what_was_given_is_not_balanced_again():
+def test_given_stages_are_not_balanced():
     assert ends_of("llama-3-8b", 4.0, count_embedding=True) == [RULE]
 
 
 SEARCH = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 32, "global_batch_size": 64, "seq_len": 8192, "fix": "tp=1,pp=4,cp=1"}
 
 
-def test_the_search_finds_them_and_says_what_the_estimate_says():
+def test_the_search_finds_balanced_stages_and_agrees_with_the_estimate():
     found = ironlaw.search(**SEARCH)
     choices = found.first(50)
     assert any(c.values["last_stage_layers"] >= 0 for c in choices)
@@ -242,6 +242,6 @@ def test_a_balanced_space_is_never_slower_than_an_even_one(tmp_path):
         assert ironlaw.search(**question).first(1)[0].seconds <= ironlaw.search(**question, space=str(even)).first(1)[0].seconds
 
 
-def test_a_held_end_holds():
+def test_a_fixed_stage_stays_fixed_in_a_search():
     found = ironlaw.search(**SEARCH, last_stage_layers=6)
     assert {c.values["last_stage_layers"] for c in found.first(20)} == {6.0}
