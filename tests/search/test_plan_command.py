@@ -17,8 +17,8 @@ import pytest
 import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
-from ironlaw.report.search import search_data, table
 from ironlaw.search.advice import advise, scaling, sensitivities
+from ironlaw.search.as_data import plan_table, search_data
 from ironlaw.search.misses import misses
 from ironlaw.search.sizing import sizes
 from ironlaw.search.why import difference, step_terms
@@ -132,14 +132,14 @@ class TestAnswer:
         )
         first = found.first(10)
         name = {"time": "time", "cost": "cost", "energy": "energy", "carbon": "carbon", "gpus": "gpus"}[goal]
-        values = [float(c.setting.worth(c.seconds)[name]) for c in first]
+        values = [float(c.setting.objectives(c.seconds)[name]) for c in first]
         assert values == sorted(values)
-        others = [float(s.worth(s.best)[name]) for s in found.settings if np.isfinite(s.best)]
+        others = [float(s.objectives(s.best)[name]) for s in found.settings if np.isfinite(s.best)]
         assert values[0] == min(others)
 
     def test_failures_off_ranks_by_the_failure_free_run(self):
         with_them, without = (ironlaw.search("llama-3-8b", **SMALL, tokens="1T", failures=on).settings[0] for on in ("on", "off"))
-        assert float(with_them.worth(1.0)["time"]) > float(without.worth(1.0)["time"])
+        assert float(with_them.objectives(1.0)["time"]) > float(without.objectives(1.0)["time"])
 
     def test_without_tokens_there_is_no_run(self):
         data = search_data(ironlaw.search("llama-3-8b", **SMALL))
@@ -189,8 +189,8 @@ class TestSizes:
         )
         assert found.question.minimize == "gpus"
         best = found.first(1)[0]
-        assert float(best.setting.worth(best.seconds)["rate"]) >= 3e5
-        assert all(float(s.worth(s.best)["rate"]) < 3e5 for s in found.settings if s.gpus < best.setting.gpus and np.isfinite(s.best))
+        assert float(best.setting.objectives(best.seconds)["rate"]) >= 3e5
+        assert all(float(s.objectives(s.best)["rate"]) < 3e5 for s in found.settings if s.gpus < best.setting.gpus and np.isfinite(s.best))
 
 
 class TestDataParallelAlone:
@@ -287,7 +287,7 @@ class TestCommand:
     def test_page(self, capsys):
         status, out, _ = run(capsys, *ASK, "--tokens", "1T")
         assert status == 0
-        for word in ("Best", "why:", "Plans", "What to buy next", "Front of", "legal plans"):
+        for word in ("Best", "why:", "Plans", "What to buy next", "Pareto front of", "legal plans"):
             assert word in out
         assert "\x1b" not in out
 
@@ -368,7 +368,7 @@ class TestCommand:
 
     def test_no_plan_exits_1_and_says_what_to_relax(self, capsys):
         status, out, _ = run(capsys, "llama-3-70b", "--on", "h100-sxm", "--gpus", "1009", "--global-batch-size", "256")
-        assert status == 1 and "No plan answers" in out and "1,009 to 1,008" in out
+        assert status == 1 and "No plan meets the question" in out and "1,009 to 1,008" in out
 
     def test_a_time_limit_gives_the_best_so_far_marked_partial(self, capsys, budget):
         ask = ("deepseek-v3", "--on", "h800", "--gpus", "2048", "--global-batch-size", "15360", "--time-limit", "0.3", "--json")
@@ -397,7 +397,7 @@ class TestCommand:
 
 
 def test_tables_are_flat(data):
-    for row in table(data):
+    for row in plan_table(data):
         assert all(value is None or isinstance(value, (str, int, float, bool)) for value in row.values())
 
 

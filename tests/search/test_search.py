@@ -416,7 +416,7 @@ def test_the_front_is_that_of_a_flat_evaluation(medium, tmp_path):
             expected.append((seconds, device))
             leanest = device
     (swept,) = found.settings[0].sweeps
-    plans = best.front(swept)
+    plans = best.pareto_plans(swept)
     assert list(zip(plans.seconds.tolist(), plans.device.tolist(), strict=True)) == expected
     assert len(expected) > 3
 
@@ -433,7 +433,7 @@ def test_the_front_is_that_of_all_legal_plans(seed, tmp_path):
             if device < leanest:
                 expected.append((seconds, device))
                 leanest = device
-        plans = best.front(swept)
+        plans = best.pareto_plans(swept)
         assert list(zip(plans.seconds, plans.device, strict=True)) == expected
 
 
@@ -456,7 +456,7 @@ def summary(found: Any) -> Any:
     first = [(c.framework, c.seconds, c.device, sorted(c.values.items())) for c in found.first(300)]
     fronts = []
     for swept in found.settings[0].sweeps:
-        plans = best.front(swept)
+        plans = best.pareto_plans(swept)
         columns = [v.tolist() for v in plans.columns.values()]
         fronts.append((plans.seconds.tolist(), plans.device.tolist(), columns))
     return space, first, fronts
@@ -541,7 +541,7 @@ def answers(found: Any) -> Any:
     first = [(c.setting.gpus, c.framework, c.seconds, c.device, sorted(c.values.items())) for c in found.first(20)]
     kinds = [(c.setting.gpus, c.framework, c.seconds) for c in found.of_kinds(5)]
     front = [(c.setting.gpus, c.seconds, c.device, values) for c, values in found.pareto()]
-    worth = [{k: float(v) for k, v in s.worth(s.best).items()} for s in found.settings]
+    worth = [{k: float(v) for k, v in s.objectives(s.best).items()} for s in found.settings]
     return ranked, first, kinds, front, worth
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import ironlaw
 from ironlaw.errors import ValueRangeError
-from ironlaw.report.search import search_data
-from ironlaw.report.search_page import page
-from ironlaw.search.answer import estimate_of
+from ironlaw.report.search import page
+from ironlaw.search.answer import estimate_of, first_of_setting
+from ironlaw.search.as_data import search_data
 from ironlaw.search.space import context_ranks
 
 METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
@@ -63,7 +63,7 @@ def test_every_method_is_that_of_the_estimate_number_for_number():
     """The fastest ten of each method, whatever the others: one call of ``estimate`` a method says the same in bits."""
     seen = set()
     for setting in long().settings:
-        choices = long()._first_of(setting, 10)
+        choices = first_of_setting(setting, 10)
         answer = estimate_of(choices, ())
         method = setting.bound.asked.cp_method
         assert {g.job.cp_method for g in answer.groups} == {method}
@@ -119,7 +119,7 @@ def test_the_answer_says_why_sequences_are_shared():
     without = ironlaw.search(**LONG, fix="cp=1").first(1)
     assert told["other_cp"] == 1
     assert told["other_seconds"] == without[0].seconds
-    assert f"cp {told['cp']} by {told['method']}: the fastest without takes" in page(data)
+    assert f"cp {told['cp']} ({told['method']}): without it the fastest plan takes" in page(data)
     # one line a number of accelerators, whatever the methods
     assert [row["gpus"] for row in data["sizes"]["by_gpus"]] == [64]
 
@@ -128,9 +128,9 @@ def test_the_answer_says_why_they_are_not(tmp_path):
     question = {**LONG, "seq_len": 16384, "global_batch_size": 512, "fix": "pp=1"}
     data = search_data(ironlaw.search(**question), advice=False)
     assert data["context_parallel"]["cp"] == 1
-    assert "cp 1: the fastest with (cp 2) takes" in page(data)
+    assert "cp 1: with cp 2 the fastest plan takes" in page(data)
     # nothing to compare with: said, not left out
-    assert "none was to be tried" in page(search_data(ironlaw.search(**LONG, fix="cp=1"), advice=False))
+    assert "none is in the search space" in page(search_data(ironlaw.search(**LONG, fix="cp=1"), advice=False))
 
 
 def test_where_nothing_fits_without_it_the_leanest_is_named():

@@ -34,6 +34,11 @@ class Accelerator(Record):
     memory_data_rate: Sourced | None = quantity("B/s", required=False)
     peak_sparse: dict[str, Sourced] = quantities("FLOP/s")
 
+    @property
+    def usable_memory(self) -> float:
+        """Bytes that a job may use."""
+        return float((self.memory_usable or self.memory_capacity).value)
+
 
 class Node(Record):
     """A server: its accelerators, the size of their scale-up domain, its NICs and the power of the rest."""

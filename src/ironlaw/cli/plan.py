@@ -1,4 +1,4 @@
-"""``ironlaw plan``: search the whole space of plans for a question."""
+"""``ironlaw plan``: search for the best plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
 
 if TYPE_CHECKING:
-    from ironlaw.search.answer import Found
+    from ironlaw.search.answer import SearchResult
     from ironlaw.search.question import Question
 
 _EXAMPLES = """
@@ -32,7 +32,7 @@ Examples:
 
 
 def _flags(command: click.Command) -> click.Command:
-    """One flag for every option of a search, then those of an estimate."""
+    """Add one flag for every option of a search, then those of an estimate."""
     for name, option in {**OWN, **OPTIONS}.items():
         if name != "model":
             shown = OWN.get(name, option)
@@ -43,11 +43,11 @@ def _flags(command: click.Command) -> click.Command:
 @click.command("plan", epilog=_EXAMPLES)
 @click.argument("model", required=False)
 @click.option("--describe-space", is_flag=True, help="print the axes, their values and the number of meshes; search nothing")
-@click.option("--explain", is_flag=True, help="with --json: formula, inputs and sources of every node")
+@click.option("--explain", is_flag=True, help="with --json: formula, inputs and sources of every term")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--csv", "csv_file", is_flag=False, flag_value="-", metavar="[FILE]", help="write the listed plans as CSV, or print it")
 @click.option("--parquet", "parquet_file", metavar="FILE", help="write the listed plans as Parquet (needs pyarrow)")
-@click.option("--catalog", multiple=True, metavar="DIR", help="a folder of your own records; overrides what ships")
+@click.option("--catalog", multiple=True, metavar="DIR", help="folder with your own records, which replace those that ship")
 def command(
     model: str | None,
     describe_space: bool,
@@ -60,7 +60,8 @@ def command(
 ) -> int:
     """Search the plans for MODEL: a catalogue name, a config.json, dimensions, or a question.toml with the options.
 
-    Every way to lay the accelerators out is timed; the best is told, the next that differ in kind, why, how many, and what to buy.
+    Times every layout of the accelerators, and prints the best plan and why, the next best of other kinds, how many accelerators to
+    use, and what to buy next.
     """
     from ironlaw.catalog.load import given_folders
     from ironlaw.search.question import read_question
@@ -74,9 +75,9 @@ def command(
 
 
 def _asked(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The options of a question file, or of the model's name, with the flags over them."""
+    """The options of a question file or a model's name, replaced by those of flags, and the name of the file."""
     if model is None:
-        raise QuestionError("nothing asked; try: ironlaw plan llama-3-8b --on h100-sxm --gpus 64 --global-batch-size 512")
+        raise QuestionError("missing MODEL; try: ironlaw plan llama-3-8b --on h100-sxm --gpus 64 --global-batch-size 512")
     if not model.endswith(".toml"):
         return {"model": model, **given}, ""
     return {**read_toml(Path(model)), **given}, Path(model).name
@@ -85,36 +86,36 @@ def _asked(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], st
 def _search(
     question: Question, folders: tuple[str, ...], as_json: bool, explain: bool, csv_file: str | None, parquet_file: str | None
 ) -> int:
-    """Search, then print or write what was found; 1 where no plan answers."""
-    from ironlaw.report.search import search_data, table
+    """Search, then print or write the result; 1 where no plan meets the question."""
     from ironlaw.search.answer import run
+    from ironlaw.search.as_data import plan_table, search_data
 
     for name in (csv_file, parquet_file):
         if name and name != "-" and not Path(name).resolve().parent.is_dir():
             raise InputError(f"{name}: no such folder to write to")
     tables = csv_file is not None or parquet_file is not None
     progress = _progress()
-    found = run(question, folders, progress)
+    result = run(question, folders, progress)
     if progress is not None:
         progress("")
-    data = search_data(found, explain, advice=not tables or as_json)
+    data = search_data(result, explain, advice=not tables or as_json)
     if parquet_file:
-        write_parquet(table(data), Path(parquet_file))
+        write_parquet(plan_table(data), Path(parquet_file))
     if csv_file:
-        write_csv(table(data), csv_file)
+        write_csv(plan_table(data), csv_file)
     if as_json:
         sys.stdout.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
     elif not tables:
-        from ironlaw.report.search_page import page
+        from ironlaw.report.search import page
 
-        sys.stdout.write(page(data, colour=wants_colour()) + "\n" + _stages(found, data))
+        sys.stdout.write(page(data, colour=wants_colour()) + "\n" + _stages(result, data))
     elif not data["plans"]:
-        click.echo("ironlaw: no plan answers; without --csv and --parquet the page says why", err=True)
+        click.echo("ironlaw: no plan meets the question; run it without --csv and --parquet to see why", err=True)
     return 0 if data["plans"] else 1
 
 
-def _stages(found: Found, data: dict[str, Any]) -> str:
-    """Megatron-LM's arguments for the stages of the best plan, where they are of unlike length."""
+def _stages(result: SearchResult, data: dict[str, Any]) -> str:
+    """Megatron-LM's arguments for the stages of the best plan, where they differ in length."""
     from shlex import join
 
     from ironlaw.launch.megatron.patterns import stage_flags
@@ -122,19 +123,19 @@ def _stages(found: Found, data: dict[str, Any]) -> str:
     plan = data["plans"][0]["plan"] if data["plans"] else {}
     if "layers_per_stage" not in plan or not plan["framework"].startswith("megatron"):
         return ""
-    further = found.settings[0].bound.model.num_nextn_predict_layers
+    further = result.settings[0].bound.model.num_nextn_predict_layers
     return f"Stages in Megatron-LM: {join(stage_flags(plan['layers_per_stage'], plan['vpp'], further))}\n"
 
 
 def _progress() -> Any:
-    """A line on the terminal that counts, from the second second on; nothing where nobody watches."""
+    """A function that writes the progress on the terminal after the first second; None where standard error is no terminal."""
     if not sys.stderr.isatty():
         return None
     started, last = time.monotonic(), [0.0]
 
     def show(text: str) -> None:
         now = time.monotonic()
-        if not text:  # the search is over: leave the line as it was
+        if not text:  # the search is over: clear the line
             sys.stderr.write("\r\x1b[K" if last[0] else "")
             return
         if now - started > 1.0 and now - last[0] > 0.2:
@@ -146,7 +147,7 @@ def _progress() -> Any:
 
 
 def write_csv(rows: list[dict[str, Any]], name: str) -> None:
-    """The rows as CSV, into a file whole or not at all, or on standard output."""
+    """Write the rows as CSV into a file, whole or not at all, or on standard output."""
     import csv
     import io
 
@@ -162,7 +163,7 @@ def write_csv(rows: list[dict[str, Any]], name: str) -> None:
 
 
 def write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
-    """The rows as Parquet, whole or not at all."""
+    """Write the rows as Parquet, whole or not at all."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -176,7 +177,7 @@ def write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write beside a file and move it there, so that a reader never sees half of it."""
+    """Replace a file in one step, so that a reader never sees half of it."""
     beside = path.with_name(f".{path.name}.part")
     try:
         beside.write_bytes(content)
@@ -187,11 +188,11 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> int:
-    """The axes of a space and how many meshes each setting has."""
+    """Print the axes of a space and the number of meshes of each setting."""
     from ironlaw.report.terminal import short
-    from ironlaw.search.answer import described
+    from ironlaw.search.answer import describe_space
 
-    data = described(question, folders)
+    data = describe_space(question, folders)
     if as_json:
         from ironlaw.estimate.as_data import common_keys
 
@@ -204,7 +205,7 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
         click.echo(f"  forbidden: {rule}")
     for row in data["settings"]:
         click.echo(f"{row['gpus']:>9,.0f} x {row['accelerator']:<18}{row['rows']:>10,} meshes, at most {row['choices']:,} choices each")
-    click.echo(f"{data['rows']:,} meshes in all, at most {data['most_plans']:,} plans")
+    click.echo(f"total: {data['rows']:,} meshes, at most {data['most_plans']:,} plans")
     return 0
 
 

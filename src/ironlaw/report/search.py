@@ -1,185 +1,350 @@
-"""A search's answer as plain data: the JSON of ``ironlaw plan``, which its page and its tables are written from too."""
+"""The page of a search: the best plan and why, the other plans, how many accelerators, the Pareto front, what to buy next."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
+from ironlaw import units
+from ironlaw.estimate.rules import RULES
+from ironlaw.question.defaults import HEADROOM, LONG_SEQUENCE
+from ironlaw.report.estimate import band_words, mesh_words, stage_layers_words
+from ironlaw.report.terminal import Ink, dollars, short
 
-from ironlaw.estimate.as_data import common_keys
-from ironlaw.estimate.bands import step_band, told_apart
-from ironlaw.question import defaults
-from ironlaw.search.advice import advise
-from ironlaw.search.answer import Choice, Found
-from ironlaw.search.best import SIMPLEST, effort_of
-from ironlaw.search.misses import misses
-from ironlaw.search.sharing import sharing
-from ironlaw.search.sizing import sizes
-from ironlaw.search.space import ENDS
-from ironlaw.search.why import difference
+_GOALS = {
+    "time": "shortest time",
+    "cost": "lowest cost",
+    "energy": "lowest energy",
+    "carbon": "lowest carbon",
+    "gpus": "fewest accelerators",
+}
+_LIMITS = {"deadline_days": "the deadline", "budget": "the budget", "target_tokens_per_second": "the rate"}
+_SCALED = {"batch held": "with the same global batch", "batch grown along": "with a global batch that grows in proportion"}
+_LEFT_OUT = ("cp", "etp", "count_embedding")  # assumptions that have no place on the page
+_TERMS = 3  # shown of a difference
+_SIZES = 24  # numbers of accelerators shown
+_NO_GAIN = 0.0005  # of the step time
+SLOWEST_SHOWN = 3.0  # times the fastest step: slower points of the front are in the JSON alone
 
-PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", "zero")
+
+def page(data: dict[str, Any], colour: bool = False) -> str:
+    """The whole answer as text."""
+    ink = Ink(colour)
+    parts = [head(data, ink)]
+    if data["plans"]:
+        parts += [best(data, ink), plans(data, ink), sizing(data, ink), pareto(data, ink), advice(data, ink)]
+    else:
+        parts += [no_plan(data, ink), sizing(data, ink)]
+    parts.append(notes(data, ink))
+    return "\n\n".join(text for text in ("\n".join(p) for p in parts) if text)
 
 
-def search_data(found: Found, explain: bool = False, advice: bool = True) -> dict[str, Any]:
-    """Everything a search answers, by the keys of the contract."""
-    question = found.question
-    choices = found.first(question.top) if question.top else found.of_kinds(defaults.PLANS)
-    spare = found.spacious(choices[0]) if choices and not question.top else None
-    at = None if spare is None else next((i for i, c in enumerate(choices) if c.same_as(spare)), len(choices))
-    if spare is not None and at == len(choices):
-        choices.append(spare)
-    places = found.explained(choices)
-    plans = [plan_entry(found, choice, *place, explain) for choice, place in zip(choices, places, strict=True)]
-    _compare(plans, places, found.folders)
-    if at is not None:
-        plans[at]["note"] = "the fastest that leaves 5% of the memory free"
-    setting = choices[0].setting if choices else found.settings[0] if found.settings else None
-    data: dict[str, Any] = {
-        **common_keys(
-            setting.assumptions if setting else [],
-            [*warnings_of(found), *(plans[0]["warnings"] if plans else [])],
-            found.folders,
-            setting.bound.cluster.calibration if setting else None,
-        ),
-        "question": asked(found),
-        "space": found.space,
-        "partial": found.partial,
-        "plans": plans,
-        "simplest": simplest(plans),
-        "context_parallel": sharing(found, choices[0]) if choices else None,
-        "told_apart": told_apart(found.folders),
-        "pareto": [pareto_entry(choice, values) for choice, values in found.pareto()],
-        "sizes": sizes(question, found.settings),
-        "advice": advise(found, choices[0], places[0]) if advice and choices else [],
-        "misses": [] if choices else misses(found),
+def head(data: dict[str, Any], ink: Ink) -> Iterator[str]:
+    """The question, and how much was searched."""
+    q, s = data["question"], data["space"]
+    yield f"{ink.bold(str(q['model']))} on {', '.join(q['on'])}: {_GOALS[q['minimize']]}" + "".join(_limits(q))
+    fit = s["legal"] - s["infeasible"]["fits"]
+    counts = f"{s['legal']:,} legal plans on {s['rows']:,} meshes, about {s['options']:.0f} choices each; {fit:,} fit"
+    yield ink.dim(counts if s["legal"] else "no legal plan")
+    yield ink.dim(f"searched in {s['seconds']:.2f} s" + (", stopped before the end" if data["partial"] else ""))
+
+
+def _limits(q: dict[str, Any]) -> Iterator[str]:
+    if q["tokens"]:
+        yield f" for {units.show(q['tokens'], 'token')}"
+    if q["budget"]:
+        yield f", at most {q['budget']:,.0f} USD"
+    if q["deadline_days"]:
+        yield f", in {q['deadline_days']:g} days"
+    if q["target_tokens_per_second"]:
+        yield f", at least {q['target_tokens_per_second']:,.0f} tokens/s"
+
+
+def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
+    """The best plan and why it is the best."""
+    plan = data["plans"][0]
+    p, rates, memory = plan["plan"], plan["throughput"], plan["memory"]
+    yield f"{ink.bold('Best')}: {p['gpus']} x {p['accelerator']}, {mesh_words(p)}, zero {p['zero']}"
+    yield (
+        f"  micro-batch {p['micro_batch_size']} x {short(p['num_microbatches'])}, recompute {p['recompute']},"
+        f" overlap {','.join(p['overlap']) or 'none'}{_offloaded(plan)}, {p['precision']}, {p['framework']}"
+    )
+    yield (
+        f"  step {ink.bold(units.show(plan['step']['seconds'], 's'))}{band_words(plan['band'])},"
+        f" {rates['tokens_per_second']:,.0f} tokens/s, MFU {rates['mfu']:.1%},"
+        f" {memory['device'] / 2**30:.1f} of {memory['capacity_bytes'] / 2**30:.1f} GiB"
+    )
+    if plan["run"] and plan["run"]["days"] is not None:
+        yield f"  {_run_line(plan['run'])}"
+    if plan["why"]:
+        yield f"  why: {_slower(plan, data['plans'][1], data['question']['minimize'])}: {_terms(plan['why'])}"
+    yield from _context_parallel(data)
+    if plan["headroom"] < HEADROOM:
+        spare = next((f"; plan {i} keeps {HEADROOM:.0%} free" for i, other in enumerate(data["plans"], 1) if other["note"]), "")
+        yield ink.dim(f"  uses {1.0 - plan['headroom']:.1%} of the memory and may run out{spare}")
+
+
+def _context_parallel(data: dict[str, Any]) -> Iterator[str]:
+    """Why the best plan uses context parallelism, or does not."""
+    c = data["context_parallel"]
+    if c["cp"] == 1 and data["question"]["seq_len"] < LONG_SEQUENCE:
+        return
+    used = c["cp"] > 1
+    line = f"cp {c['cp']} ({c['method']}): without it" if used else f"cp 1: with cp {c['other_cp'] or '> 1'}"
+    if c["other_seconds"] is not None:
+        longer = c["other_seconds"] / data["plans"][0]["step"]["seconds"] - 1.0
+        why = f"the fastest plan takes {longer:.1%} longer: {_terms(c['why'])}"
+    elif c["leanest_bytes"] is not None:
+        why = f"no plan fits: the smallest needs {c['leanest_bytes'] / 2**30:.1f} GiB of {c['capacity_bytes'] / 2**30:.1f} GiB"
+    else:
+        why = "no plan is legal, or none is in the search space"
+    yield f"  {line} {why}"
+    if len(c["methods"]) > 1:
+        methods = ", ".join(f"{name} {units.show(seconds, 's')}" for name, seconds in c["methods"].items())
+        yield f"  fastest plan by context-parallel method: {methods}"
+
+
+def _slower(plan: dict[str, Any], other: dict[str, Any], goal: str) -> str:
+    """How much more of the goal the next plan needs, and its step time against the best plan's."""
+    longer = other["step"]["seconds"] / plan["step"]["seconds"] - 1.0
+    step = f"{abs(longer):.1%} {'longer' if longer >= 0 else 'less'}"
+    if goal == "time" and plan["plan"]["gpus"] == other["plan"]["gpus"]:
+        return f"the next, {_mesh(other)}, takes {step}"
+    words = {"time": "time", "cost": "money", "energy": "energy", "carbon": "carbon", "gpus": "accelerators"}
+    return f"the next, {_mesh(other)}, takes {other['goal'] / plan['goal'] - 1.0:.1%} more {words[goal]}, a step {step}"
+
+
+def _usd(usd: float | None) -> str:
+    return "-" if usd is None else f"{usd:,.0f}"
+
+
+def _run_line(run: dict[str, Any]) -> str:
+    line = f"{run['days']:,.1f} days and {dollars(run['usd'])} without failures"
+    if run.get("days_with_failures") is None:
+        return line
+    return f"{line}, {run['days_with_failures']:,.1f} days and {dollars(run['usd_with_failures'])} with them"
+
+
+def _offloaded(plan: dict[str, Any]) -> str:
+    names = [name for name in ("optimizer", "activations") if plan["options"][f"offload_{name}"]]
+    return f", offload {','.join(names)}" if names else ""
+
+
+def _mesh(plan: dict[str, Any]) -> str:
+    p = plan["plan"]
+    axes = [f"{n} {p[n]}" for n in ("tp", "pp", "cp", "ep") if p[n] != 1] or [f"data parallel alone, zero {p['zero']}"]
+    return f"{p['gpus']} x {p['accelerator']} {' '.join(axes)}"
+
+
+def _terms(why: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{'+' if row['seconds'] > 0 else '-'}{units.show(abs(row['seconds']), 's')} {row['term']}" for row in why[:_TERMS])
+
+
+_HEADER = f"  {'':3}{'gpus':>6} {'tp':>3} {'pp':>3} {'vpp':>3} {'cp':>3} {'ep':>3} {'dp':>5} {'zero':>4} {'mbs':>3} {'recompute':<10}"
+
+
+def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
+    """The listed plans as a table."""
+    if len(data["plans"]) < 2:
+        return
+    yield ink.bold("Plans") + ink.dim(f"  (= within {data['told_apart']:.0%}: too close to the best to rank)")
+    run = f" {'days':>7} {'USD':>12}" if data["question"]["tokens"] else ""
+    yield ink.dim(f"{_HEADER} {'step':>8} {'tokens/s':>11} {'MFU':>6} {'memory':>7}{run}")
+    several = len(data["question"]["on"]) > 1
+    for number, plan in enumerate(data["plans"], 1):
+        yield _plan_row(plan, number, several)
+    if data["simplest"]:
+        yield ink.dim(f"  of the plans too close to rank, plan {data['simplest'] + 1} splits the model least")
+
+
+def _plan_row(plan: dict[str, Any], number: int, several: bool) -> str:
+    p, totals = plan["plan"], plan["worth"]
+    row = (
+        f"  {number:>2}{'=' if plan['tie'] else ' '}{p['gpus']:>6}"
+        f" {p['tp']:>3} {p['pp']:>3} {p['vpp']:>3} {p['cp']:>3} {p['ep']:>3} {p['dp']:>5}"
+        f" {p['zero']:>4} {p['micro_batch_size']:>3} {p['recompute']:<10} {units.show(plan['step']['seconds'], 's'):>8}"
+        f" {plan['throughput']['tokens_per_second']:>11,.0f} {plan['throughput']['mfu']:>6.1%} {1.0 - plan['headroom']:>7.1%}"
+    )
+    if totals and totals["time"] is not None and totals["cost"] is not None:
+        row += f" {totals['time'] / 86400.0:>7,.1f} {totals['cost']:>12,.0f}"
+    row += f" {p['accelerator']}" if several else ""
+    row += "".join(f" {value}" for name, value in plan["variant"].items() if name != "cp_method" or p["cp"] > 1)
+    return row + stage_layers_words(p) + _offloaded(plan).replace(", ", " ", 1) + (f"  {plan['note']}" if plan["note"] else "")
+
+
+def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
+    """How many accelerators, where a range was asked."""
+    rows, question = data["sizes"]["by_gpus"], data["question"]
+    if len(rows) < 2:
+        return
+    limits = " and ".join(words for name, words in _LIMITS.items() if question[name])
+    meet = f"meet {limits}" if limits else "fit"
+    yield ink.bold("How many") + ink.dim(f"  (* {meet})" if limits else "")
+    for end in data["sizes"]["ends"]:
+        if end["min_gpus"] is not None:
+            yield f"  {end['accelerator']}: {_range(rows, end, meet)}" + _affordable(end)
+        elif data["plans"] or end["affordable_gpus"]:
+            yield f"  {end['accelerator']}: no number of accelerators tried can {meet}" + _affordable(end)
+    shown = [r for r in rows if r["fits"]]
+    if shown:
+        run = f" {'days':>9} {'USD':>14}" if question["tokens"] else ""
+        yield ink.dim(f"    {'gpus':>7} {'step':>9} {'tokens/s':>13}{run}")
+    for row in _thin_out(shown, _SIZES):
+        mark = "*" if row["answers"] else " "
+        accelerator = f"  {row['accelerator']}" if len(question["on"]) > 1 else ""
+        days = f" {row['days']:>9,.1f} {_usd(row['usd']):>14}" if row["days"] is not None else ""
+        step, rate = units.show(row["step_seconds"], "s"), row["tokens_per_second"]
+        yield f"  {mark} {row['gpus']:>7,.0f} {step:>9} {rate:>13,.0f}{days}{accelerator}"
+    without = sorted({r["gpus"] for r in rows if not r["fits"]})
+    if without:
+        yield ink.dim(f"  no plan fits or divides the batch on {_first_eight(without)}")
+
+
+def _range(rows: list[dict[str, Any]], end: dict[str, Any], meet: str) -> str:
+    """The numbers of accelerators that meet the limits, and the largest below them that does not."""
+    low, high = end["min_gpus"], end["max_gpus"]
+    mine = [r for r in rows if r["accelerator"] == end["accelerator"]]
+    numbers = f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
+    gaps = "" if all(r["answers"] for r in mine if low < r["gpus"] < high) else ", but not every number between"
+    below = max((r["gpus"] for r in mine if r["gpus"] < low), default=None)
+    return f"{numbers} {meet}{gaps}" + ("" if below is None else f"; {below:,.0f} do not")
+
+
+def _affordable(end: dict[str, Any]) -> str:
+    if end["affordable_gpus"] is None:
+        return ""
+    return f"; the budget pays for {end['affordable_gpus']:,.0f} until the deadline"
+
+
+def _first_eight(numbers: list[float]) -> str:
+    text = ", ".join(f"{n:,.0f}" for n in numbers[:8])
+    return text if len(numbers) <= 8 else f"{text} and {len(numbers) - 8} more"
+
+
+def _thin_out(rows: list[Any], most: int) -> list[Any]:
+    """At most ``most`` rows: both ends, the rows on either side of every change of the answer, then evenly spaced ones."""
+    if len(rows) <= most:
+        return rows
+    keep = {0, len(rows) - 1}
+    changes = [i for i in range(1, len(rows)) if rows[i]["answers"] != rows[i - 1]["answers"]]
+    keep |= {i for change in changes for i in (change - 1, change)}
+    even = [round(i * (len(rows) - 1) / (most - 1)) for i in range(most)]
+    for i in even:
+        if len(keep) < most:
+            keep.add(i)
+    return [rows[i] for i in sorted(keep)]
+
+
+def pareto(data: dict[str, Any], ink: Ink) -> Iterator[str]:
+    """The Pareto front, thinned to a few rows."""
+    points = data["pareto"]
+    if len(points) < 2:
+        return
+    names = data["question"]["pareto"]
+    yield ink.bold(f"Pareto front of {', '.join(names)}") + ink.dim(f"  ({len(points)} plans)")
+    fastest = min(point["step_seconds"] for point in points)
+    points = [point for point in points if point["step_seconds"] <= SLOWEST_SHOWN * fastest]
+    count = min(len(points), 8)
+    for i in sorted({round(k * (len(points) - 1) / max(count - 1, 1)) for k in range(count)}):
+        point = points[i]
+        p = point["plan"]
+        axes = " ".join(f"{n} {p[n]}" for n in ("tp", "pp", "cp", "ep") if p[n] != 1) or f"zero {p['zero']}"
+        accelerators = f"{point['gpus']} x {point['accelerator']} " if len(data["sizes"]["by_gpus"]) > 1 else ""
+        values = ", ".join(_objective(name, point["objectives"][name]) for name in names)
+        yield f"  step {units.show(point['step_seconds'], 's'):>8}  {values}  {accelerators}{axes}, recompute {p['recompute']}"
+
+
+def _objective(name: str, value: float | None) -> str:
+    """The value of an objective with its unit."""
+    if value is None:
+        return "no price known"
+    shown = {
+        "time": lambda v: f"{v / 86400.0:,.2f} days" if v > 3600 else units.show(v, "s"),
+        "cost": lambda v: f"{v:,.0f} USD" if v > 100 else f"{v:.3g} USD",
+        "energy": lambda v: f"{v / 3.6e9:,.1f} MWh" if v > 1e9 else f"{v / 3.6e6:.3g} kWh",
+        "carbon": lambda v: f"{v / 1000.0:,.1f} t CO2e" if v > 1000 else f"{v:.3g} kg CO2e",
+        "gpus": lambda v: f"{v:,.0f} gpus",
+        "memory": lambda v: f"{v / 2**30:.1f} GiB",
     }
-    return data
+    return shown[name](value)
 
 
-def asked(found: Found) -> dict[str, Any]:
-    """What was to be minimised, and kept to."""
-    q = found.question
-    setting = found.settings[0] if found.settings else None
-    return {
-        "model": setting.bound.model.name if setting else None,
-        "on": list(q.on),
-        "minimize": q.minimize,
-        "budget": q.budget,
-        "deadline_days": None if q.deadline is None else q.deadline / 86400.0,
-        "target_tokens_per_second": q.target,
-        "tokens": q.asked.tokens,
-        "global_batch_size": setting.batch if setting else None,
-        "seq_len": setting.seq_len if setting else None,
-        "failures": q.failures,
-        "pareto": list(q.pareto),
-        "space": q.space.title,
-    }
+def advice(data: dict[str, Any], ink: Ink) -> Iterator[str]:
+    """What to buy next, where the bound changes, and how the plan scales."""
+    rows = [r for r in data["advice"] if r["about"] == "resource"]
+    if not rows:
+        return
+    top = rows[0]
+    yield ink.bold("What to buy next") + f": {top['name']}" + (f", which is the {top['bound']} roof" if top["bound"] != "capacity" else "")
+    for row in rows:
+        if row["gain"] < _NO_GAIN:
+            continue
+        most = f", at best {row['at_best']:.0%}" if row["at_best"] is not None and row["at_best"] < 1.0 else ""
+        saved = f", saves {row['usd']:,.0f} USD of the run" if row["usd"] and row["usd"] > 0 else ""
+        yield f"  {row['name']:<20}{row['change']:>5}  {row['gain']:+.1%} tokens/s{most}{saved}"
+    useless = [r["name"] for r in rows if r["gain"] < _NO_GAIN]
+    if useless:
+        yield ink.dim(f"  no gain from {', '.join(useless)}")
+    for row in (r for r in data["advice"] if r["about"] == "crossover"):
+        yield _crossover(row, ink)
+    for row in (r for r in data["advice"] if r["about"] == "scaling"):
+        points = ", ".join(f"{p['efficiency']:.0%} on {p['gpus']:,.0f}" for p in row["points"])
+        yield f"  tokens/s per accelerator {_SCALED[row['name']]}: {points}"
 
 
-def warnings_of(found: Found) -> list[str]:
-    """What a reader must know of the search itself."""
-    if not found.partial:
-        return []
-    done = sum(1 for s in found.settings if s.sweeps)
-    told = f"{done} of {len(found.settings)} settings begun"
-    return [f"partial: the search stopped after {found.seconds:.0f} s with {told}; --time-limit lets it run on, --fix narrows it"]
+def _crossover(row: dict[str, Any], ink: Ink) -> str:
+    """Where the bound and the largest loss change along one axis."""
+    first, last = row["points"][0], row["points"][-1]
+    axis = f"  {row['name']} {first['value']:,.0f} to {last['value']:,.0f}"
+    if not row["changes"]:
+        return ink.dim(f"{axis}: {first['by']}-bound throughout")
+    what = {"by": "bound", "lost_to": "largest loss"}
+    changes = [f"{what[c['what']]} changes from {c['was']} to {c['becomes']} at {c['from']:,.0f} to {c['to']:,.0f}" for c in row["changes"]]
+    return f"{axis}: {'; '.join(changes)}"
 
 
-def plan_entry(found: Found, choice: Choice, estimate: Any, row: int, explain: bool) -> dict[str, Any]:
-    """One plan: its estimate, and what the search says of it."""
-    worth = {name: float(value) for name, value in choice.setting.worth(choice.seconds).items()}
-    group, at = estimate.place_of(row)
-    with_run = choice.setting.bound.asked.tokens is not None
-    return {
-        **estimate.row(row, explain),
-        "goal": worth[found.question.minimize],
-        "worth": {name: value if np.isfinite(value) else None for name, value in worth.items()} if with_run else None,
-        "headroom": 1.0 - choice.device / choice.setting.capacity,
-        "options": {name: _plain(choice.values[name]) for name in SIMPLEST if name not in ENDS or choice.values[name] >= 0.0},
-        "variant": choice.setting.variant,
-        "why": [],
-        "tie": False,
-        "note": "",
-        "band": step_band(group, at, choice.seconds),
-    }
+def no_plan(data: dict[str, Any], ink: Ink) -> Iterator[str]:
+    """Why no plan meets the question, and what to change."""
+    yield ink.bad("No plan meets the question.")
+    rejected = {rule: count for rule, count in data["space"]["infeasible"].items() if count}
+    if any(row["constraint"] in ("budget", "deadline", "target_tokens_per_second") for row in data["misses"]):
+        rejected.pop("fits", None)  # some plans fit: none of them meets the limits
+    for rule, count in rejected.items():
+        yield f"  rejected: {count:,} " + ("plans do not fit" if rule == "fits" else f"meshes, which break {rule}: {RULES[rule]}")
+    if not rejected and not data["space"]["rows"]:
+        yield "  no combination of tp, pp, cp and data parallelism divides the accelerators and the batch"
+    if data["misses"]:
+        yield "  one of these changes is enough, the smallest first:"
+    for row in data["misses"]:
+        yield f"    {_miss(row)}"
+    if not data["misses"]:
+        yield "  no single change was found that is enough: relax several limits, or widen the search space (--space)"
 
 
-def simplest(plans: list[dict[str, Any]]) -> int | None:
-    """Of the best plan and those that tie with it the simplest, as an index: the model split fewest ways, then the order of SIMPLEST."""
-    tied = [i for i, plan in enumerate(plans) if i == 0 or plan["tie"]]
-
-    def effort(i: int) -> tuple[Any, ...]:
-        options, p = plans[i]["options"], plans[i]["plan"]
-        ways = p["tp"] * p["pp"] * p["cp"] * p["ep"] * p["etp"]
-        return (ways, *(effort_of(name, options.get(name, -1)) for name in SIMPLEST), i)
-
-    return min(tied, key=effort, default=None)
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str) else int(value) if float(value).is_integer() else float(value)
-
-
-def _compare(plans: list[dict[str, Any]], places: list[Any], folders: tuple[str, ...]) -> None:
-    """Why each plan stands where it does: the best against the runner-up, every other against the best; and which cannot be told from it.
-
-    A band says how far one prediction may be off; two plans of one job are off together, and how well their order is known was
-    learned from pairs of measured plans.
-    """
-    apart = 1.0 + told_apart(folders)
-    for i, plan in enumerate(plans):
-        other = 1 if i == 0 else 0
-        if len(plans) > 1:
-            one, two = (places[n][0].place_of(places[n][1]) for n in (i, other))
-            plan["why"] = difference(one, two) if i == 0 else difference(two, one)
-        plan["tie"] = bool(i and plan["goal"] < apart * plans[0]["goal"])
+def _miss(row: dict[str, Any]) -> str:
+    """One limit, and the value that it needs."""
+    name, now, needs = row["constraint"], row["is"], row["needs"]
+    where = f" (at {row['gpus']:,.0f} x {row['accelerator']})" if row["accelerator"] and name != "gpus" else ""
+    if name == "memory":
+        more = f"{needs / now - 1.0:+.0%}"
+        return f"memory: the smallest plan needs {needs / 2**30:.1f} GiB per GPU, a GPU has {now / 2**30:.1f} GiB, {more}{where}"
+    if name == "deadline":
+        return f"deadline: {now / 86400.0:g} days to {needs / 86400.0:,.1f}{where}"
+    if name == "budget":
+        return f"budget: {now:,.0f} USD to {needs:,.0f} USD{where}"
+    if name == "target_tokens_per_second":
+        return f"rate: {now:,.0f} tokens/s to {needs:,.0f}{where}"
+    if name == "gpus":
+        return f"number of accelerators: {now:,.0f} to {needs:,.0f}"
+    if name == "global_batch_size":
+        return f"global batch: {now:,.0f} sequences to {needs:,.0f}{where}"
+    return f"{name}: only {now} is allowed; without that limit, {name} {needs} fits{where}"
 
 
-def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:
-    """One plan of the front in short."""
-    return {
-        "accelerator": choice.setting.on,
-        "gpus": int(choice.setting.gpus),
-        "framework": choice.framework,
-        "plan": {
-            **{axis: _plain(choice.values[axis]) for axis in PARETO_AXES},
-            "recompute": choice.values["recompute"],
-            "offload_optimizer": bool(choice.values["offload_optimizer"]),
-        },
-        "step_seconds": choice.seconds,
-        "device_bytes": choice.device,
-        "objectives": {name: value if np.isfinite(value) else None for name, value in values.items()},  # money without a price
-    }
-
-
-def table(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The listed plans as flat rows, for a CSV or a Parquet file."""
-    rows = []
-    for rank, plan in enumerate(data["plans"], 1):
-        run = plan["run"] or {}
-        p = plan["plan"]
-        rows.append({
-            "rank": rank,
-            **{name: p[name] for name in ("model", "accelerator", "gpus", "node", "fabric", "framework", "precision", "global_batch_size",
-                                          "micro_batch_size", "seq_len", "tp", "pp", "cp", "vpp", "ep", "etp", "dp_replicate", "dp_shard",
-                                          "zero", "recompute", "sp", "schedule")},
-            "overlap": ",".join(p["overlap"]) or "none",
-            "offload": ",".join(n for n in ("optimizer", "activations") if plan["options"][f"offload_{n}"]) or "none",
-            "step_seconds": plan["step"]["seconds"],
-            "tokens_per_second": plan["throughput"]["tokens_per_second"],
-            "tokens_per_second_per_gpu": plan["throughput"]["tokens_per_second_per_gpu"],
-            "model_tflop_per_second_per_gpu": plan["throughput"]["model_flop_per_second_per_gpu"] / 1e12,
-            "mfu": plan["throughput"]["mfu"],
-            "hfu": plan["throughput"]["hfu"],
-            "device_bytes": plan["memory"]["device"],
-            "headroom": plan["headroom"],
-            "bound": plan["bound"]["by"],
-            "days": run.get("days"),
-            "days_with_failures": run.get("days_with_failures"),
-            "usd": run.get("usd"),
-            "usd_with_failures": run.get("usd_with_failures"),
-            "kwh": run.get("kwh"),
-            "kg_co2e": run.get("kg_co2e"),
-        })  # fmt: skip
-    return rows
+def notes(data: dict[str, Any], ink: Ink) -> Iterator[str]:
+    """Warnings, then the defaults that the search assumed."""
+    for warning in dict.fromkeys(data["warnings"]):
+        yield ink.bad("warning: ") + warning
+    defaults = [a for a in data["assumptions"] if a["origin"] == "default" and a["name"] not in _LEFT_OUT]
+    if defaults:
+        yield ink.bold("Assumed") + ink.dim(": ") + ", ".join(f"{a['name']} {short(a['value'])}" for a in defaults)

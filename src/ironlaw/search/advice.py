@@ -1,4 +1,4 @@
-"""What would help the chosen plan most: a little more of each resource, where its bound changes, and how it scales."""
+"""What would speed up a plan most: a tenth more of each resource; where its bound changes; how it scales."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ironlaw.estimate.answer import Estimate, Group, answer_asked
 from ironlaw.estimate.step import step
 from ironlaw.job import Job
 from ironlaw.question.asked import with_options
-from ironlaw.search.answer import Choice, Found, asked_of_choices
+from ironlaw.search.answer import Choice, SearchResult, asked_of_choices
 
-MORE = 1.1  # of a resource
+MORE = 1.1  # times a resource
 BATCHES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 SIZES = (1.0, 2.0, 4.0, 8.0)
@@ -25,7 +25,7 @@ SIZES = (1.0, 2.0, 4.0, 8.0)
 
 @dataclass(frozen=True)
 class Resource:
-    """A roof one can buy more of: its name, the bound it belongs to, and a cluster or job that has more of it."""
+    """A resource one can buy more of: its name, the bound it belongs to, and the job and cluster with more of it."""
 
     name: str
     bound: str
@@ -34,7 +34,7 @@ class Resource:
 
 
 def resources(job: Job, cluster: Cluster) -> list[Resource]:
-    """The job on clusters with a tenth more of one thing each."""
+    """The job and cluster with a tenth more of one resource each."""
     device, node, fabric = cluster.accelerator, cluster.node, cluster.fabric
     faster = device.replace(peak={name: more(value) for name, value in device.peak.items()})
     streaming = device.replace(hbm_bandwidth=more(device.hbm_bandwidth))
@@ -55,133 +55,155 @@ def resources(job: Job, cluster: Cluster) -> list[Resource]:
 
 
 def more(value: Sourced, factor: float = MORE) -> Sourced:
-    """A sourced number, larger by a factor."""
+    """A sourced number times a factor."""
     return Sourced(value.value * factor, value.unit, f"{factor:g} times {value.text}", value.source, value.note)
 
 
-def advise(found: Found, choice: Choice, place: tuple[Estimate, int]) -> list[dict[str, Any]]:
-    """Everything worth saying of a plan, what helps most first."""
+def advise(result: SearchResult, choice: Choice, estimate: tuple[Estimate, int]) -> list[dict[str, Any]]:
+    """All advice on a plan: resources by their gain, then where the bound changes, then how it scales."""
     return [
-        *sensitivities(choice, place[0].place_of(place[1]), found.folders),
-        *crossovers(choice, found.folders),
-        *scaling(choice, found.folders),
+        *sensitivities(choice, estimate[0].place_of(estimate[1]), result.folders),
+        *crossovers(choice, result.folders),
+        *scaling(choice, result.folders),
     ]
 
 
 def sensitivities(choice: Choice, place: tuple[Group, int], folders: tuple[str, ...]) -> list[dict[str, Any]]:
-    """What a tenth more of each resource gains the plan, and what it would gain at best; largest first."""
+    """What a tenth more of each resource gains, and what it would gain at best; largest first."""
     group, at = place
     plan = group.plan.take(np.array([at]))
-    shares = {name: float(np.broadcast_to(column, group.index.shape)[at]) for name, column in group.shares.items()}
+    shares = _shares(group, at)
     with np.errstate(all="ignore"):
         now = float(step(group.job, group.cluster, plan).tree.value[0])
         times = [(r, float(step(r.job, r.cluster, plan).tree.value[0])) for r in resources(group.job, group.cluster)]
-    made = [_told(choice, r.name, f"+{MORE - 1.0:.0%}", now, seconds, shares[r.bound], r.bound) for r, seconds in times]
-    beyond = with_more_memory(choice)
-    made.append(_told(choice, "HBM capacity", f"+{MORE - 1.0:.0%}", choice.seconds, beyond, None, "capacity"))
-    batch = _batch_doubled(choice, folders)
-    if batch is not None:
-        made.append(_told(choice, "global batch", "x2", now, batch, None, "pipeline"))
-    return sorted(made, key=lambda row: -row["gain"])
+    tenth = f"+{MORE - 1.0:.0%}"
+    rows = [_resource_row(choice, r.name, tenth, now, seconds, shares[r.bound], r.bound) for r, seconds in times]
+    rows.append(_resource_row(choice, "HBM capacity", tenth, choice.seconds, fastest_with_more_memory(choice), None, "capacity"))
+    doubled = _time_with_batch_doubled(choice, folders)
+    if doubled is not None:
+        rows.append(_resource_row(choice, "global batch", "x2", now, doubled, None, "pipeline"))
+    return sorted(rows, key=lambda row: -row["gain"])
 
 
-def _told(choice: Choice, name: str, change: str, now: float, then: float, share: float | None, bound: str) -> dict[str, Any]:
-    """One line of advice. ``at_best``: the gain if the whole share of that roof went away, by Amdahl's law."""
-    gain = now / then - 1.0
-    row: dict[str, Any] = {"about": "resource", "name": name, "change": change, "bound": bound, "seconds": then, "gain": gain}
-    row["at_best"] = None if share is None else (share / (1.0 - share) if share < 1.0 else None)
-    row["usd"] = None
+def _shares(group: Group, at: int) -> dict[str, float]:
+    """Share of the step of each roof."""
+    return {name: float(np.broadcast_to(column, group.index.shape)[at]) for name, column in group.shares.items()}
+
+
+def _resource_row(choice: Choice, name: str, change: str, now: float, then: float, share: float | None, bound: str) -> dict[str, Any]:
+    """The gain from more of one resource. ``at_best``: the gain if the whole share of its roof went away, by Amdahl's law."""
+    saved = None
     if choice.setting.bound.asked.tokens is not None:
-        cost = choice.setting.worth(np.array([choice.seconds, choice.seconds * then / now]))["cost"]
-        row["usd"] = float(cost[0] - cost[1]) if np.isfinite(cost).all() else None
-    return row
+        cost = choice.setting.objectives(np.array([choice.seconds, choice.seconds * then / now]))["cost"]
+        saved = float(cost[0] - cost[1]) if np.isfinite(cost).all() else None
+    return {
+        "about": "resource",
+        "name": name,
+        "change": change,
+        "bound": bound,
+        "seconds": then,
+        "gain": now / then - 1.0,
+        "at_best": share / (1.0 - share) if share is not None and share < 1.0 else None,
+        "usd": saved,
+    }
 
 
-def with_more_memory(choice: Choice) -> float:
-    """Step time of the fastest plan that a tenth more memory would hold, at this setting."""
+def fastest_with_more_memory(choice: Choice) -> float:
+    """Step time of the fastest plan of this setting that fits into a tenth more memory."""
     limit, best = choice.setting.capacity * MORE, choice.seconds
     for s in choice.setting.sweeps:
-        held = s.front.device <= limit
-        best = min(best, float(s.front.seconds[held].min(initial=np.inf)))
+        best = min(best, float(s.front.seconds[s.front.device <= limit].min(initial=np.inf)))
     return best
 
 
-def _batch_doubled(choice: Choice, folders: tuple[str, ...]) -> float | None:
-    """Time of a step for each batch of before, where the batch is twice as large."""
+def _time_with_batch_doubled(choice: Choice, folders: tuple[str, ...]) -> float | None:
+    """Time for as many sequences as now, in steps of twice the batch; None where that plan is illegal."""
     doubled = {"global_batch_tokens": None, "global_batch_size": 2.0 * choice.setting.batch}
     try:
-        found = answer_asked(with_options(asked_of_choices([choice]), doubled), folders)
+        estimate = answer_asked(with_options(asked_of_choices([choice]), doubled), folders)
     except IronlawError:
         return None
-    return float(found.step_seconds[0]) / 2.0 if found.legal[0] else None
+    return float(estimate.step_seconds[0]) / 2.0 if estimate.legal[0] else None
+
+
+@dataclass(frozen=True)
+class Point:
+    """The plan at another batch, sequence length or number of accelerators."""
+
+    change: dict[str, Any]  # the options that differ
+    by: str  # the roof that binds
+    lost_to: str  # the largest roof beside compute
+    seconds: float
+    rate: float  # tokens per second
+    fits: bool
 
 
 def crossovers(choice: Choice, folders: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Where the largest roof changes as batch, sequence or accelerators grow, the rest of the plan held."""
-    batch, length = choice.setting.batch, choice.setting.seq_len
-    made = []
-    for name, option, values in (
-        ("batch", "global_batch_size", [batch * f for f in BATCHES]),
-        ("sequence", "seq_len", [length * f for f in LENGTHS]),
-    ):
-        rows = _along(choice, folders, [{option: v} for v in values if v >= 1.0 and v == int(v)])
-        made.append(_crossing(name, [(row[option], at) for row, at in rows]))
-    rows = _along(choice, folders, [grown(choice, factor) for factor in SIZES])
-    made.append(_crossing("accelerators", [(row["gpus"], at) for row, at in rows]))
-    return [row for row in made if row]
+    """Where the bound changes as batch, sequence length or accelerators grow and the rest of the plan stays."""
+    batches = [{"global_batch_size": v} for v in _whole(choice.setting.batch, BATCHES)]
+    lengths = [{"seq_len": v} for v in _whole(choice.setting.seq_len, LENGTHS)]
+    larger = [with_more_accelerators(choice, factor) for factor in SIZES]
+    axes = (("batch", "global_batch_size", batches), ("sequence", "seq_len", lengths), ("accelerators", "gpus", larger))
+    rows = [_crossover(name, option, evaluate_changes(choice, folders, changes)) for name, option, changes in axes]
+    return [row for row in rows if row]
 
 
-def grown(choice: Choice, factor: float) -> dict[str, Any]:
-    """The plan on ``factor`` times the accelerators: more data parallel of the kind it has."""
+def _whole(value: float, factors: tuple[float, ...]) -> list[float]:
+    """Whole multiples of a value."""
+    return [value * f for f in factors if value * f >= 1.0 and value * f == int(value * f)]
+
+
+def with_more_accelerators(choice: Choice, factor: float) -> dict[str, Any]:
+    """The changes that put the plan on ``factor`` times the accelerators: more data-parallel ranks of the kind it has."""
     axis = "dp_shard" if choice.values["zero"] > 0 else "dp_replicate"
     return {"gpus": choice.setting.gpus * factor, axis: float(choice.values[axis]) * factor}
 
 
-def _along(choice: Choice, folders: tuple[str, ...], changes: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The plan under each set of changes that is legal: the changes, with bound, step time and rate."""
+def evaluate_changes(choice: Choice, folders: tuple[str, ...], changes: list[dict[str, Any]]) -> list[Point]:
+    """The plan under each set of changes; illegal ones are left out."""
     if not changes:
         return []
     asked = with_options(asked_of_choices([choice]), {"global_batch_tokens": None, "global_batch_size": choice.setting.batch})
     columns = {name: [float(change.get(name, getattr(asked.rows[0], name))) for change in changes] for name in changes[0]}
-    found = answer_asked(with_options(asked, columns), folders)
-    made = []
+    estimate = answer_asked(with_options(asked, columns), folders)
+    points = []
     for i, change in enumerate(changes):
-        group, at = found.place_of(i)
-        if not group.legal[at] or not np.isfinite(found.step_seconds[i]):
-            continue
-        shares = {name: float(np.broadcast_to(c, group.index.shape)[at]) for name, c in group.shares.items()}
-        by = max(shares, key=lambda name: shares[name])
-        lost = max((name for name in shares if name != "compute"), key=lambda name: shares[name])
-        rate = float(found.tokens_per_second[i])
-        made.append(
-            (change, {"by": by, "lost_to": lost, "seconds": float(found.step_seconds[i]), "rate": rate, "fits": bool(found.fits[i])})
-        )
-    return made
+        group, at = estimate.place_of(i)
+        seconds = float(estimate.step_seconds[i])
+        if group.legal[at] and np.isfinite(seconds):
+            shares = _shares(group, at)
+            by = max(shares, key=lambda name: shares[name])
+            lost_to = max((name for name in shares if name != "compute"), key=lambda name: shares[name])
+            points.append(Point(change, by, lost_to, seconds, float(estimate.tokens_per_second[i]), bool(estimate.fits[i])))
+    return points
 
 
-def _crossing(name: str, points: list[tuple[float, dict[str, Any]]]) -> dict[str, Any]:
+def _crossover(name: str, option: str, points: list[Point]) -> dict[str, Any]:
     """One axis: the bound and the largest loss at each value, and between which values they change."""
     if len(points) < 2:
         return {}
-    listed = [{"value": value, **at} for value, at in points]
+    rows = [
+        {"value": p.change[option], "by": p.by, "lost_to": p.lost_to, "seconds": p.seconds, "rate": p.rate, "fits": p.fits} for p in points
+    ]
     changes = [
         {"from": a["value"], "to": b["value"], "was": a[what], "becomes": b[what], "what": what}
         for what in ("by", "lost_to")
-        for a, b in pairwise(listed)
+        for a, b in pairwise(rows)
         if a[what] != b[what]
     ]
-    return {"about": "crossover", "name": name, "points": listed, "changes": changes}
+    return {"about": "crossover", "name": name, "points": rows, "changes": changes}
 
 
 def scaling(choice: Choice, folders: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Tokens per second and accelerator on 2, 4 and 8 times as many, over that of now: with the batch held, and grown along."""
+    """Tokens per second and accelerator on 2, 4 and 8 times as many, over those of now: with the same batch, and with a larger one."""
     batch, gpus = choice.setting.batch, choice.setting.gpus
-    held = _along(choice, folders, [grown(choice, factor) for factor in SIZES])
-    along = _along(choice, folders, [{**grown(choice, factor), "global_batch_size": batch * factor} for factor in SIZES])
-    made = []
-    for name, rows in (("batch held", held), ("batch grown along", along)):
-        rates = {change["gpus"] / gpus: at["rate"] / change["gpus"] for change, at in rows}
+    larger = [with_more_accelerators(choice, factor) for factor in SIZES]
+    larger_batch = [{**change, "global_batch_size": batch * factor} for change, factor in zip(larger, SIZES, strict=True)]
+    rows = []
+    for name, changes in (("batch held", larger), ("batch grown along", larger_batch)):
+        points = evaluate_changes(choice, folders, changes)
+        rates = {p.change["gpus"] / gpus: p.rate / p.change["gpus"] for p in points}
         if 1.0 in rates:
-            points = [{"gpus": gpus * f, "efficiency": r / rates[1.0]} for f, r in sorted(rates.items()) if f > 1.0]
-            made.append({"about": "scaling", "name": name, "points": points})
-    return [row for row in made if row["points"]]
+            efficiencies = [{"gpus": gpus * f, "efficiency": r / rates[1.0]} for f, r in sorted(rates.items()) if f > 1.0]
+            rows.append({"about": "scaling", "name": name, "points": efficiencies})
+    return [row for row in rows if row["points"]]

@@ -1,4 +1,4 @@
-"""The answer to a search: settings swept, then the plans that answer the question, explained by ``estimate``."""
+"""A search: sweep every setting of a question, then list the plans that meet it, each with its estimate."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate, answer_asked
 from ironlaw.question.asked import Asked, with_options
 from ironlaw.question.defaults import HEADROOM, OFFLOADS, OVERLAPS
-from ironlaw.search.best import Plans, Sweep, front, in_order, keep_pages, merged, opened, top
-from ironlaw.search.grid import choices_of
+from ironlaw.search.best import Plans, Sweep, fastest_plans, join_plans, keep_pages, open_rows, pareto_plans, sort_plans
+from ironlaw.search.grid import usable_choices
 from ironlaw.search.mesh import COLUMNS
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of
-from ironlaw.search.sizing import admits, narrowed
+from ironlaw.search.sizing import meets_limits, refine_range
 from ironlaw.search.space import ENDS, WORDS
 
-# options that change what plans are worth, and not the plans
+# options that change the cost or the ranking of plans, but not their step time
 AGAIN = (
     "price", "grid", "pue", "tokens", "budget", "deadline", "target_tokens_per_second", "minimize", "pareto", "top", "failures", "mttf",
     "restart_time", "checkpoint_every", "checkpoint_bandwidth", "evaluate_every", "evaluation_tokens", "time_limit",
@@ -43,8 +43,9 @@ class Choice:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """Accelerator, variant, stack, and which axes of the mesh it uses: plans of one kind differ only in degree, or in how
-        context ranks share a sequence.
+        """Accelerator, variant, framework, and the axes of the mesh that the plan uses.
+
+        Plans of one kind differ only in degree, or in the method of context parallelism.
         """
         used = (bool(self.values[axis] > 1.0) for axis in KIND_AXES)
         variant = (value for name, value in self.setting.variant.items() if name != "cp_method")
@@ -56,8 +57,8 @@ class Choice:
 
 
 @dataclass(eq=False, repr=False)
-class Found:
-    """What a search found. Ask again with ``again``: other money, time or tokens need no new search."""
+class SearchResult:
+    """The settings of a question, swept. ``again`` answers for other prices, limits or tokens without a new search."""
 
     question: Question
     settings: list[Setting]
@@ -66,139 +67,138 @@ class Found:
     folders: tuple[str, ...]
     cache: dict[Any, Estimate] = field(default_factory=dict)
 
-    def again(self, **changed: Any) -> Found:
-        """The same search under another price, budget, deadline, rate, tokens, goal or front; at once."""
+    def again(self, **changed: Any) -> SearchResult:
+        """The same search under another price, budget, deadline, rate, tokens, objective or front; at once."""
         for name in changed:
             if name not in AGAIN:
-                raise QuestionError(
-                    f"--{name.replace('_', '-')} changes the plans themselves: search anew (again takes {', '.join(AGAIN)})"
-                )
-        asked = {**self.question.given, **changed}
-        question = read_question({name: value for name, value in asked.items() if value is not None})
-        binds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
+                raise QuestionError(f"--{name.replace('_', '-')} changes the plans, so search anew (again takes {', '.join(AGAIN)})")
+        options = {**self.question.given, **changed}
+        question = read_question({name: value for name, value in options.items() if value is not None})
+        bounds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
         settings = [
-            replace(s, question=question, bound=binds[s.bound.asked.on, tuple(s.variant.items())], sweeps=s.sweeps) for s in self.settings
+            replace(s, question=question, bound=bounds[s.bound.asked.on, tuple(s.variant.items())], sweeps=s.sweeps) for s in self.settings
         ]
-        return Found(question, settings, self.seconds, self.partial, self.folders, self.cache)
+        return SearchResult(question, settings, self.seconds, self.partial, self.folders, self.cache)
 
     # --- how much was searched
 
     @property
     def space(self) -> dict[str, Any]:
-        """Counts of the search: mesh rows, options a row, legal plans, plans by the rule that turned them away, plans timed."""
+        """Counts of the search: mesh rows, choices a row, legal plans, meshes or plans rejected by each rule, plans timed."""
         sweeps = [s for setting in self.settings for s in setting.sweeps]
         rows, legal, fits = sum(s.timed for s in sweeps), sum(s.legal for s in sweeps), sum(s.fits for s in sweeps)
-        turned: dict[str, int] = {}
+        rejected: dict[str, int] = {}
         for setting in self.settings:
             for rule, count in setting.rejected.items():
-                turned[rule] = turned.get(rule, 0) + count
+                rejected[rule] = rejected.get(rule, 0) + count
         return {
             "rows": rows,
             "options": legal / rows if rows else 0.0,
             "legal": legal,
-            "infeasible": {**turned, "fits": legal - fits},
+            "infeasible": {**rejected, "fits": legal - fits},
             "timed": legal,
             "seconds": self.seconds,
             "partial": self.partial,
         }
 
-    # --- which plans answer
+    # --- which plans meet the question
 
-    def goal(self, setting: Setting, seconds: Any) -> tuple[Any, ...]:
-        """What to minimise, then what decides between equals: time, then accelerators."""
-        worth = setting.worth(seconds)
-        return (worth[self.question.minimize], worth["time"], worth["gpus"])
+    def rank_key(self, setting: Setting, seconds: Any) -> tuple[Any, ...]:
+        """The objective, then what decides between equals: time, then accelerators."""
+        objectives = setting.objectives(seconds)
+        return (objectives[self.question.minimize], objectives["time"], objectives["gpus"])
 
     def ranked(self) -> list[Setting]:
-        """Settings whose best plan answers the question, best first."""
-        kept = [s for s in self.settings if np.isfinite(s.best) and bool(admits(self.question, s.worth(s.best)))]
-        return sorted(kept, key=lambda s: tuple(float(value) for value in self.goal(s, s.best)))
+        """Settings whose fastest plan meets the question, best first."""
+        meeting = [s for s in self.settings if np.isfinite(s.best) and bool(meets_limits(self.question, s.objectives(s.best)))]
+        return sorted(meeting, key=lambda s: tuple(float(value) for value in self.rank_key(s, s.best)))
 
     def first(self, number: int) -> list[Choice]:
         """The first ``number`` plans, whatever their kind."""
-        made: list[tuple[Any, ...]] = []
+        keyed: list[tuple[Any, ...]] = []
         for setting in self.ranked():
-            choices = self._first_of(setting, number)
-            goals = self.goal(setting, np.array([c.seconds for c in choices]))
-            admitted = admits(self.question, setting.worth(np.array([c.seconds for c in choices])))
-            made += [(*(float(g[i]) for g in goals), len(made) + i, c) for i, c in enumerate(choices) if admitted[i]]
-        return [item[-1] for item in sorted(made, key=lambda item: item[:-1])[:number]]
-
-    def _first_of(self, setting: Setting, number: int) -> list[Choice]:
-        lists = [(s.task.job.framework.name, top(s, number)) for s in setting.sweeps if np.isfinite(s.seconds).any()]
-        whole = merged([plans for _, plans in lists])
-        names = np.concatenate([np.full(plans.seconds.size, name, dtype=object) for name, plans in lists])
-        whole.columns["framework"] = names
-        return choices_of_plans(setting, in_order(whole).take(slice(0, number)))
+            choices = first_of_setting(setting, number)
+            seconds = np.array([c.seconds for c in choices])
+            keys, meets = self.rank_key(setting, seconds), meets_limits(self.question, setting.objectives(seconds))
+            keyed += [(*(float(key[i]) for key in keys), len(keyed) + i, c) for i, c in enumerate(choices) if meets[i]]
+        return [item[-1] for item in sorted(keyed, key=lambda item: item[:-1])[:number]]
 
     def of_kinds(self, number: int) -> list[Choice]:
-        """The best plan, and the next that differ in kind: other accelerators, or other axes of the mesh in use."""
-        listed: list[tuple[Any, ...]] = []
+        """The best plan, and the next that differ in kind: other accelerators, or other axes of the mesh."""
+        keyed: list[tuple[Any, ...]] = []
         for setting in self.ranked():
-            for choice in kinds_of(setting):
-                if bool(admits(self.question, setting.worth(choice.seconds))):
-                    goal = tuple(float(value) for value in self.goal(setting, choice.seconds))
-                    listed.append((*goal, len(listed), choice))
+            for choice in fastest_of_each_kind(setting):
+                if bool(meets_limits(self.question, setting.objectives(choice.seconds))):
+                    key = tuple(float(value) for value in self.rank_key(setting, choice.seconds))
+                    keyed.append((*key, len(keyed), choice))
         chosen: dict[Any, Choice] = {}
-        for *_, choice in sorted(listed, key=lambda item: item[:4]):
+        for *_, choice in sorted(keyed, key=lambda item: item[:4]):
             if len(chosen) < number:
                 chosen.setdefault(choice.kind, choice)
         return list(chosen.values())
 
-    def spacious(self, best: Choice) -> Choice | None:
-        """The fastest plan of the best setting that leaves memory to spare, where the best does not."""
+    def best_with_headroom(self, best: Choice) -> Choice | None:
+        """The fastest plan of the best setting that leaves memory free, where the best plan does not."""
         limit = best.setting.capacity * (1.0 - HEADROOM)
         if best.device <= limit:
             return None
-        found = [c for s in best.setting.sweeps for c in choices_of_plans(best.setting, front(s), s.task.job.framework.name)]
-        return min((c for c in found if c.device <= limit), key=lambda c: c.seconds, default=None)
+        choices = [c for s in best.setting.sweeps for c in to_choices(best.setting, pareto_plans(s), s.task.job.framework.name)]
+        return min((c for c in choices if c.device <= limit), key=lambda c: c.seconds, default=None)
 
     def pareto(self) -> list[tuple[Choice, dict[str, float]]]:
         """The plans that no other beats in every one of the question's objectives, and their values."""
-        points: list[tuple[Setting, Any, dict[str, Any]]] = []
+        points: list[tuple[Setting, Sweep, dict[str, Any]]] = []
         for setting in self.settings:
             for s in setting.sweeps:
-                held = s.front.device <= setting.capacity
-                if held.any():
-                    seconds = s.front.seconds[held]
-                    points.append((setting, s, {**setting.worth(seconds), "memory": s.front.device[held], "seconds": seconds}))
+                fits = s.front.device <= setting.capacity
+                if fits.any():
+                    seconds = s.front.seconds[fits]
+                    points.append((setting, s, {**setting.objectives(seconds), "memory": s.front.device[fits], "seconds": seconds}))
         if not points:
             return []
         names = self.question.pareto
         columns = {n: np.concatenate([p[2][n] for p in points]) for n in (*names, "seconds", "memory", "time", "cost", "rate")}
         owner = np.concatenate([np.full(p[2]["seconds"].size, i) for i, p in enumerate(points)])
-        kept = np.flatnonzero(admits(self.question, columns))
-        kept = kept[undominated(np.stack([columns[n][kept] for n in names], axis=1))] if kept.size else kept
-        made = []
-        for i in np.unique(owner[kept]):
+        front = np.flatnonzero(meets_limits(self.question, columns))
+        front = front[undominated(np.stack([columns[n][front] for n in names], axis=1))] if front.size else front
+        plans = []
+        for i in np.unique(owner[front]):
             setting, swept, _ = points[int(i)]
-            wanted = {(columns["seconds"][k], columns["memory"][k]): k for k in kept[owner[kept] == i]}
-            for choice in choices_of_plans(setting, front(swept), swept.task.job.framework.name):
+            wanted = {(columns["seconds"][k], columns["memory"][k]): k for k in front[owner[front] == i]}
+            for choice in to_choices(setting, pareto_plans(swept), swept.task.job.framework.name):
                 k = wanted.get((choice.seconds, choice.device))
                 if k is not None:
-                    made.append((choice, {n: float(columns[n][k]) for n in names}))
-        return sorted(made, key=lambda item: [item[1][n] for n in names])
+                    plans.append((choice, {n: float(columns[n][k]) for n in names}))
+        return sorted(plans, key=lambda item: [item[1][n] for n in names])
 
-    # --- what they are
+    # --- their estimates
 
     def explained(self, choices: Sequence[Choice]) -> list[tuple[Estimate, int]]:
-        """The estimate of each choice, and its row in it. Choices of one job are one call."""
+        """The estimate of each choice, and its row in it. Choices of one job share an estimate."""
         places: dict[int, tuple[Estimate, int]] = {}
         jobs: dict[Any, list[int]] = {}
         for i, choice in enumerate(choices):
             jobs.setdefault((id(choice.setting.bound), choice.framework), []).append(i)
         for members in jobs.values():
-            found = self._estimate_of([choices[i] for i in members])
-            places |= {i: (found, at) for at, i in enumerate(members)}
+            estimate = self._estimate_of([choices[i] for i in members])
+            places |= {i: (estimate, row) for row, i in enumerate(members)}
         return [places[i] for i in range(len(choices))]
 
     def _estimate_of(self, choices: list[Choice]) -> Estimate:
-        """The estimate of some choices of one job; steps that were computed for another question of this search stay."""
+        """The estimate of some choices of one job. Steps computed before, for another question of this search, are reused."""
         key = tuple((id(c.setting.sweeps), c.framework, *c.values.values()) for c in choices)
         if key in self.cache:
             return self.cache[key].again(asked_of_choices(choices))
         self.cache[key] = estimate_of(choices, self.folders)
         return self.cache[key]
+
+
+def first_of_setting(setting: Setting, number: int) -> list[Choice]:
+    """The fastest plans of a setting."""
+    by_framework = [(s.task.job.framework.name, fastest_plans(s, number)) for s in setting.sweeps if np.isfinite(s.seconds).any()]
+    plans = join_plans([plans for _, plans in by_framework])
+    plans.columns["framework"] = np.concatenate([np.full(p.seconds.size, name, dtype=object) for name, p in by_framework])
+    return to_choices(setting, sort_plans(plans).take(slice(0, number)))
 
 
 def undominated(points: Any) -> Any:
@@ -212,38 +212,40 @@ def undominated(points: Any) -> Any:
     return np.array(sorted(kept), dtype=np.int64)
 
 
-def kinds_of(setting: Setting) -> list[Choice]:
-    """The fastest plan of every kind a setting has: its stack, and which axes of the mesh it uses; of equals the simplest."""
-    made = []
+def fastest_of_each_kind(setting: Setting) -> list[Choice]:
+    """The fastest plan of every kind in a setting: its framework, and the axes of the mesh it uses; of equals the simplest."""
+    choices = []
     for s in setting.sweeps:
         if "kinds" not in s.memo:
             s.memo["kinds"] = _fastest_of_kinds(s)
-        made += choices_of_plans(setting, s.memo["kinds"], s.task.job.framework.name)
-    return made
+        choices += to_choices(setting, s.memo["kinds"], s.task.job.framework.name)
+    return choices
 
 
 def _fastest_of_kinds(swept: Sweep) -> Plans:
-    columns = swept.task.mesh.columns
-    key = sum((columns[axis] > 1.0) * 2**i for i, axis in enumerate(KIND_AXES))
+    key = _kind_numbers(swept.task.mesh.columns)
     best = np.full(2 ** len(KIND_AXES), np.inf)
     np.minimum.at(best, key, swept.seconds)
     rows = np.flatnonzero(np.isfinite(swept.seconds) & (swept.seconds == best[key]))
-    plans = opened(swept.task, rows)
-    key = sum((plans.columns[axis] > 1.0) * 2**i for i, axis in enumerate(KIND_AXES))
-    plans = in_order(plans.take(np.flatnonzero(plans.seconds == best[key])))
-    key = sum((plans.columns[axis] > 1.0) * 2**i for i, axis in enumerate(KIND_AXES))
-    return plans.take(np.sort(np.unique(key, return_index=True)[1]))
+    plans = open_rows(swept.task, rows)
+    plans = sort_plans(plans.take(np.flatnonzero(plans.seconds == best[_kind_numbers(plans.columns)])))
+    return plans.take(np.sort(np.unique(_kind_numbers(plans.columns), return_index=True)[1]))
 
 
-def choices_of_plans(setting: Setting, plans: Plans, framework: str = "") -> list[Choice]:
-    """Each plan of some columns as a Choice."""
+def _kind_numbers(columns: dict[str, Any]) -> Any:
+    """A number for each combination of axes that are used."""
+    return sum((columns[axis] > 1.0) * 2**i for i, axis in enumerate(KIND_AXES))
+
+
+def to_choices(setting: Setting, plans: Plans, framework: str = "") -> list[Choice]:
+    """Plans in columns as a list of choices."""
     names = plans.columns.get("framework")
-    made = []
+    choices = []
     for i in range(plans.seconds.size):
         values = {name: column[i] for name, column in plans.columns.items() if name != "framework"}
         name = framework or str(names[i] if names is not None else "")
-        made.append(Choice(setting, name, values, float(plans.seconds[i]), float(plans.device[i])))
-    return made
+        choices.append(Choice(setting, name, values, float(plans.seconds[i]), float(plans.device[i])))
+    return choices
 
 
 def asked_of_choices(choices: Sequence[Choice]) -> Asked:
@@ -278,11 +280,11 @@ def search(
     where: str = "",
     progress: Progress | None = None,
     **options: Any,
-) -> Found:
+) -> SearchResult:
     """Search the plans of a question: ``search("gpt-3-175b", on="a100-sxm-80gb", gpus=1024, global_batch_size=1536)``.
 
-    Options are those of ``ironlaw plan`` with underscores. Raises QuestionError for what cannot be answered; where no plan is
-    feasible, ``ranked()`` of the answer is empty and ``search.misses`` says what stands in the way.
+    Options are those of ``ironlaw plan`` with underscores. Raises QuestionError for a wrong question. Where no plan meets the question,
+    ``ranked()`` of the result is empty, and ``ironlaw.search.misses.misses`` lists the limits to change.
     """
     from ironlaw.catalog import load
 
@@ -290,19 +292,18 @@ def search(
     return run(read_question({"model": model, "on": on, **options}, where), folders, progress)
 
 
-def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | None = None) -> Found:
-    """Sweep every setting of a question, as far as its time limit allows. Ctrl-C stops it too; what was found is kept."""
+def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | None = None) -> SearchResult:
+    """Sweep every setting of a question until its time limit or Ctrl-C, and return what was found so far."""
     keep_pages()
     started = time.monotonic()
     settings = settings_of(question, folders)
     done = {"plans": 0, "settings": 0}
 
-    def go_on(plans: int, rows: int) -> bool:
-        del rows
+    def go_on(plans: int) -> bool:
         done["plans"] += plans
         if progress is not None:
             progress(f"{done['plans']:,} plans, {done['settings']} of {len(settings)} settings")
-        return not done["plans"] or time.monotonic() - started < question.time_limit  # something is always searched
+        return not done["plans"] or time.monotonic() - started < question.time_limit  # the first plans are always timed
 
     partial = False
     try:
@@ -312,24 +313,24 @@ def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | 
                 break
             done["settings"] += 1
         if not partial:
-            settings += narrowed(question, settings, go_on)
+            settings += refine_range(question, settings, go_on)
     except KeyboardInterrupt:
         partial = True
-    return Found(question, settings, time.monotonic() - started, partial, folders)
+    return SearchResult(question, settings, time.monotonic() - started, partial, folders)
 
 
 def settings_of(question: Question, folders: tuple[str, ...]) -> list[Setting]:
-    """Every accelerator, variant and number of accelerators of a question."""
-    made = [
+    """The settings of a question: every accelerator, variant and number of accelerators."""
+    settings = [
         Setting(question, bound, gpus, variant) for bound, variant in bounds_of(question, folders) for gpus in counts_of(question, bound)
     ]
-    if not made:
-        raise QuestionError("--quota leaves none of the counts of --gpus")
-    return made
+    if not settings:
+        raise QuestionError("--quota is below every number of --gpus")
+    return settings
 
 
-def described(question: Question, folders: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The axes of a question's space, their values, and the meshes and choices of every setting; nothing is timed."""
+def describe_space(question: Question, folders: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The axes of a question's space, their values, and the meshes and choices of every setting. Times nothing."""
     rows = []
     for setting in settings_of(question, folders):
         tasks = list(setting.tasks())
@@ -338,7 +339,7 @@ def described(question: Question, folders: tuple[str, ...] = ()) -> dict[str, An
             **setting.variant,
             "gpus": setting.gpus,
             "rows": sum(t.mesh.rows for t in tasks),
-            "choices": max((prod(choices_of(t, t.mesh.columns).shape) for t in tasks), default=0),
+            "choices": max((prod(usable_choices(t, t.mesh.columns).shape) for t in tasks), default=0),
         })  # fmt: skip
     axes = {
         axis: {"values": [WORDS[axis, values]], "size": None} if isinstance(values, str) else {"values": list(values), "size": len(values)}

@@ -1,8 +1,8 @@
 """Mesh rows times choices, evaluated by ``memory`` and ``step`` with the choices on leading axes and the rows last.
 
-Broadcasting factors the work: every term of a step has the shape of the axes it reads, and only their sum has the shape of
-all axes. A *kind* is a set of rows for which the same choices have an effect. A choice without effect in a row is masked there, so
-that every cell that counts is a different legal plan.
+Broadcasting saves work: every term of a step has the shape of the axes it reads, and only their sum has the shape of all. A *kind* is
+a set of rows that can use the same choices. A choice that changes nothing in a row is masked there, so that every cell that counts is
+a legal plan and no two cells are the same plan.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ironlaw.search.space import CHOICES, ENDS, Space
 from ironlaw.terms import Term
 
 _RECOMPUTE = ("recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise")
-BARRED = 1e200  # seconds of a cell that is no plan: infinity would turn into nan where a law multiplies it by 0
-CELLS = 65536  # of one sum: what stays in a core's cache
+ILLEGAL = 1e200  # seconds of a cell that is no legal plan: infinity would become nan where a law multiplies it by 0
+CELLS = 65536  # of one sum, which fit into a core's cache
 ROWS = 2048  # of one call of the laws
-FEW = 384  # rows below which a kind joins the mixed kind: one call of the laws costs as much as this many rows
+FEW = 384  # rows: a smaller kind joins the mixed kind, since a call of the laws costs as much as this many rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Task:
-    """One job on one cluster, whose plans a search ranks by step time: accelerators, batch and sequence are given."""
+    """One job on one cluster with its batch and sequence length; a search ranks its plans by step time."""
 
     job: Job
     cluster: Cluster
@@ -47,32 +47,32 @@ class Task:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Choices:
-    """The values to try of each choice in a kind, in the order of CHOICES."""
+    """The values to try for each choice, in the order of CHOICES."""
 
     values: tuple[tuple[Any, ...], ...]
     selective: tuple[str, ...]  # what the framework recomputes by --recompute selective
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many values each has."""
+        """The number of values of each choice."""
         return tuple(len(v) for v in self.values)
 
     def columns(self) -> dict[str, Any]:
-        """The choices as columns, each on a leading axis of its own."""
-        made: dict[str, Any] = {}
+        """The choices as columns, one leading axis each."""
+        columns: dict[str, Any] = {}
         for axis, (name, values) in enumerate(zip(CHOICES, self.values, strict=True)):
             shape = [1] * (len(CHOICES) + 1)
             shape[axis] = len(values)
             if name == "recompute":
                 fractions = np.array([recompute_columns(how, self.selective) for how in values])
-                made |= {column: fractions[:, i].reshape(shape) for i, column in enumerate(_RECOMPUTE)}
+                columns |= {column: fractions[:, i].reshape(shape) for i, column in enumerate(_RECOMPUTE)}
             else:
-                made[name] = np.array(values, dtype=np.float64).reshape(shape)
-        return made
+                columns[name] = np.array(values, dtype=np.float64).reshape(shape)
+        return columns
 
 
-def distinct(task: Task, plan: Plan, choices: Choices) -> list[Any]:
-    """One mask for each choice: true where the choice has an effect, or where it has its lowest value.
+def distinct_masks(task: Task, plan: Plan, choices: Choices) -> list[Any]:
+    """One mask per choice: true where the choice changes the plan, and at one value where it changes nothing.
 
     A choice with one value is never masked.
     """
@@ -84,7 +84,7 @@ def distinct(task: Task, plan: Plan, choices: Choices) -> list[Any]:
         sharded = sharded | (plan.tp * plan.cp * plan.dp_shard / plan.expert_ways > 1.0)
         reduced = reduced | (plan.expert_ranks > 1.0)
         replicated = replicated | (plan.expert_ways > plan.tp * plan.cp * plan.dp_shard) | (plan.dp_replicate > 1.0)
-    has_effect = {
+    changes_plan = {
         "zero": sharded,
         "sp": plan.tp > 1.0,
         "overlap_tp": (plan.tp > 1.0) & (plan.sp > 0.0) & (plan.tp <= domain_ranks(task.cluster, plan)),
@@ -97,12 +97,12 @@ def distinct(task: Task, plan: Plan, choices: Choices) -> list[Any]:
     return [
         mask | (getattr(plan, name) == min(values))
         for name, values in zip(CHOICES, choices.values, strict=True)
-        if len(values) > 1 and (mask := has_effect.get(name)) is not None
+        if len(values) > 1 and (mask := changes_plan.get(name)) is not None
     ]
 
 
 def kinds(task: Task) -> Iterator[tuple[Any, Choices]]:
-    """Rows of each kind, and the choices to vary for them. Kinds of few rows become one; masks keep their cells distinct."""
+    """The rows of every kind, and the choices to vary for them. Kinds of few rows are joined; masks keep their cells distinct."""
     c = task.mesh.columns
     given = np.maximum(*(c[axis] for axis in ENDS)) >= 0.0
     uneven = np.where(c["pp"] > 1.0, 1.0 + ((task.job.model.num_hidden_layers % c["pp"] > 0.0) | given), 0.0)
@@ -112,39 +112,39 @@ def kinds(task: Task) -> Iterator[tuple[Any, Choices]]:
     which = np.where(count[which] < FEW, -1, which)
     for kind in np.unique(which):
         index = np.flatnonzero(which == kind)
-        yield index, choices_of(task, {name: column[index] for name, column in c.items()})
+        yield index, usable_choices(task, {name: column[index] for name, column in c.items()})
 
 
-def choices_of(task: Task, columns: dict[str, Any]) -> Choices:
+def usable_choices(task: Task, columns: dict[str, Any]) -> Choices:
     """The values of every choice that some row of ``columns`` can use; one value where none can."""
-    habit = {"sp": 1.0} | {f"overlap_{name.replace('-', '_')}": 1.0 for name in task.job.framework.overlap}
-    tried = {name: task.space.of(name) or (habit.get(name, 0.0),) for name in CHOICES}
+    defaults = {"sp": 1.0} | {f"overlap_{name.replace('-', '_')}": 1.0 for name in task.job.framework.overlap}
+    values = {name: task.space.of(name) or (defaults.get(name, 0.0),) for name in CHOICES}
     if task.space.of("recompute") is None:
-        tried["recompute"] = ("none",)
+        values["recompute"] = ("none",)
     if task.space.of("zero") is None:
-        tried["zero"] = (float(task.job.framework.default_zero),)
+        values["zero"] = (float(task.job.framework.default_zero),)
     selective = task.job.framework.selective_recompute
-    hows = [str(how) for how in tried["recompute"]]
-    tried["recompute"] = tuple({recompute_columns(how, selective): how for how in reversed(hows)}.values())[::-1]
+    hows = [str(how) for how in values["recompute"]]
+    values["recompute"] = tuple({recompute_columns(how, selective): how for how in reversed(hows)}.values())[::-1]
     if task.cluster.accelerator.pcie_bandwidth is None and task.cluster.accelerator.c2c_bandwidth is None:
-        tried |= {name: (0.0,) for name in CHOICES if name.startswith("offload_")}
+        values |= {name: (0.0,) for name in CHOICES if name.startswith("offload_")}
     if not np.any(columns["tp"] > 1.0):
-        tried |= {name: (min(tried[name]),) for name in ("sp", "overlap_tp")}
+        values |= {name: (min(values[name]),) for name in ("sp", "overlap_tp")}
     if not np.any(columns["vpp"] > 1.0):
-        tried["overlap_pp"] = (min(tried["overlap_pp"]),)
+        values["overlap_pp"] = (min(values["overlap_pp"]),)
     if not np.any(columns["ep"] > 1.0):
-        tried["overlap_ep"] = (min(tried["overlap_ep"]),)
+        values["overlap_ep"] = (min(values["overlap_ep"]),)
     whole = columns["dp_shard"] == 1.0
     if np.all(whole) and not task.job.model.num_experts and np.all(columns["cp"] == 1.0):
-        tried["zero"] = (min(tried["zero"]),)
-    elif not np.any(whole) and len(tried["zero"]) > 1:
-        tried["zero"] = tuple(z for z in tried["zero"] if z > 0.0) or tried["zero"]
-    return Choices(tuple(tried[name] for name in CHOICES), selective)
+        values["zero"] = (min(values["zero"]),)
+    elif not np.any(whole) and len(values["zero"]) > 1:
+        values["zero"] = tuple(z for z in values["zero"] if z > 0.0) or values["zero"]
+    return Choices(tuple(values[name] for name in CHOICES), selective)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Front:
-    """The Pareto front of step time and device memory, fastest first, with the mesh row of each point."""
+    """Plans that no other beats in both step time and device memory, fastest first, with the mesh row of each."""
 
     seconds: Any
     device: Any
@@ -158,17 +158,17 @@ class Front:
     def with_points(self, seconds: Any, device: Any, row: Any) -> Front:
         """The front of these points and others."""
         seconds, device, row = np.append(self.seconds, seconds), np.append(self.device, device), np.append(self.row, row)
-        kept = unbeaten(seconds, device)
-        return Front(seconds[kept], device[kept], row[kept])
+        best = pareto_indices(seconds, device)
+        return Front(seconds[best], device[best], row[best])
 
     def limit(self, device: Any) -> Any:
-        """The time that a plan with this much device memory must beat: of the fastest point that needs no more memory."""
+        """The time that a plan of this memory must beat: that of the fastest point that needs no more memory."""
         times, sizes = np.append(np.inf, self.seconds[::-1]), self.device[::-1]
         return times[np.searchsorted(sizes, device, side="right")]
 
 
-def unbeaten(seconds: Any, device: Any) -> Any:
-    """Indices of the Pareto front in order of time; of equal points all are kept."""
+def pareto_indices(seconds: Any, device: Any) -> Any:
+    """Indices of the points that no other beats (as good in one, better in the other), by time; equal points all stay."""
     order = np.lexsort((device, seconds))
     leanest = np.minimum.accumulate(np.append(np.inf, device[order]))[:-1]
     ahead = device[order] < leanest
@@ -179,38 +179,48 @@ def unbeaten(seconds: Any, device: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Block:
-    """The best times of a block of rows, its front, and the number of its plans."""
+    """The results of a block of rows, and the number of its plans."""
 
     seconds: Any  # of the fastest plan of each row that fits; inf where none does
-    device: Any  # a lower bound of the device memory of each row's smallest plan
-    front: Front  # of time and memory, merged with the front before; plans that do not fit are included
+    device: Any  # a lower bound of the smallest memory of each row
+    front: Front  # of this block and the blocks before; it includes plans that do not fit
     legal: int
     fits: int
 
 
-def cells_of(task: Task, index: Any, choices: Choices) -> tuple[Plan, list[Any], Any, Any]:
-    """The plan of a block, its masks, its device memory, and whether each cell fits; each at the shape it needs."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Cells:
+    """The cells of a block, each column in the shape of the axes it reads."""
+
+    plan: Plan
+    masks: list[Any]  # true where a cell is a legal plan unlike all others
+    device: Any  # bytes
+    fits: Any
+
+
+def evaluate_cells(task: Task, index: Any, choices: Choices) -> Cells:
+    """The plans of a block of rows, their masks and their memory."""
     columns = {name: column[index] for name, column in task.mesh.columns.items()}
     plan = plan_of(columns, task.global_batch_size, task.seq_len, **choices.columns())
     needed = memory(task.job, task.cluster, plan)
-    masks = [*distinct(task, plan, choices), rules.legal(rules.legality(task.job, plan))]
-    return plan, masks, needed.device, needed.fits
+    masks = [*distinct_masks(task, plan, choices), rules.legal(rules.legality(task.job, plan))]
+    return Cells(plan, masks, needed.device, needed.fits)
 
 
-def times_of(task: Task, plan: Plan, masks: list[Any]) -> list[Term]:
-    """The parts of a step, with BARRED added where a mask is false and 0 elsewhere, which is exact."""
+def timed_parts(task: Task, plan: Plan, masks: list[Any]) -> list[Term]:
+    """The parts of a step, with a penalty where a mask is false; adding 0 to the others is exact."""
     parts, _, _ = step_parts(task.job, task.cluster, plan)
     values = [np.asarray(part.value) for part in parts]
     for allowed in masks:
-        values = _with_penalty(values, np.where(allowed, 0.0, BARRED))
+        values = _with_penalty(values, np.where(allowed, 0.0, ILLEGAL))
     return [Term(part.name, value, part.unit) for part, value in zip(parts, values, strict=True)]
 
 
-def decided(parts: list[Term], device: tuple[int, ...]) -> list[Term]:
-    """The parts, with each choice that one part alone depends on, and memory does not, reduced to its best value.
+def reduce_free_choices(parts: list[Term], device: tuple[int, ...]) -> list[Term]:
+    """The parts with the best value of every choice that memory does not depend on and that only one part reads.
 
-    A rounded sum is monotonic in each of its terms, so the smallest sum has the smallest term. Deciding such a choice in its own
-    term is exact, and its other values need no sums.
+    A sum rounds monotonically in each of its terms, so the smallest sum has the smallest term. Choosing the value in that one term is
+    therefore exact, and saves the sums of its other values.
     """
     values = [part.value for part in parts]
     for axis in range(-len(device), -1):
@@ -227,7 +237,7 @@ def _with_penalty(values: list[Any], penalty: Any) -> list[Any]:
     return [value + penalty if at == chosen else value for at, value in enumerate(values)]
 
 
-def sums(task: Task, gpus: Any, parts: list[Term], rows: int) -> Iterator[tuple[slice, Any]]:
+def sum_parts(task: Task, gpus: Any, parts: list[Term], rows: int) -> Iterator[tuple[slice, Any]]:
     """The step time of every cell, in slices of rows that stay in cache."""
     shape = np.broadcast_shapes(*(part.value.shape for part in parts))
     width = max(CELLS // max(prod(shape[:-1]), 1), 1)
@@ -238,40 +248,39 @@ def sums(task: Task, gpus: Any, parts: list[Term], rows: int) -> Iterator[tuple[
 
 
 def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
-    """The best plan of every row of a block, and what it adds to the front."""
+    """The best plan of every row of a block, and the front with the plans of the block."""
     with np.errstate(all="ignore"):
-        plan, masks, device, fits = cells_of(task, index, choices)
-        parts = decided(times_of(task, plan, masks), device.shape)
-        cells = np.empty((*device.shape[:-1], index.size))  # the best time of every combination that differs in memory
+        cells = evaluate_cells(task, index, choices)
+        device = cells.device
+        parts = reduce_free_choices(timed_parts(task, cells.plan, cells.masks), device.shape)
+        seconds = np.empty((*device.shape[:-1], index.size))  # the best time of every combination that memory depends on
         inner = tuple(axis for axis, size in enumerate(device.shape[:-1]) if size == 1)
-        for at, value in sums(task, task.mesh.columns["gpus"][index], parts, index.size):
-            cells[..., at] = np.fmin.reduce(value, axis=inner, keepdims=True)
-        cells = np.where(cells < BARRED, cells, np.inf)  # masked cells, and cells outside a law's domain, are no plans
-        device = np.broadcast_to(device, cells.shape)
-        ahead = cells < front.limit(device)
+        for at, value in sum_parts(task, task.mesh.columns["gpus"][index], parts, index.size):
+            seconds[..., at] = np.fmin.reduce(value, axis=inner, keepdims=True)
+        seconds = np.where(seconds < ILLEGAL, seconds, np.inf)  # a masked cell, or one outside a law's domain, is no plan
+        device = np.broadcast_to(device, seconds.shape)
+        ahead = seconds < front.limit(device)
         if ahead.any():
-            rows = np.broadcast_to(index, cells.shape)
-            front = front.with_points(cells[ahead], device[ahead], rows[ahead])
-        legal, shape = _all(masks), (*choices.shape, index.size)
-        return Block(lowest(np.where(fits, cells, np.inf)), lowest(device), front, count(legal, shape), count(legal & fits, shape))
+            rows = np.broadcast_to(index, seconds.shape)
+            front = front.with_points(seconds[ahead], device[ahead], rows[ahead])
+        legal, shape = _all_true(cells.masks), (*choices.shape, index.size)
+        fitting = row_minimum(np.where(cells.fits, seconds, np.inf))
+        return Block(fitting, row_minimum(device), front, count_true(legal, shape), count_true(legal & cells.fits, shape))
 
 
-def lowest(value: Any) -> Any:
-    """The least of every row, over all choices."""
+def row_minimum(value: Any) -> Any:
+    """The smallest value of every row, over all choices."""
     return value.reshape(-1, value.shape[-1]).min(axis=0)
 
 
-def _rank(value: Any) -> int:
-    return int(np.size(value))
+def _all_true(masks: list[Any]) -> Any:
+    """True where every mask is; small masks are combined first."""
+    combined = masks[0]
+    for mask in sorted(masks[1:], key=np.size):
+        combined = combined & mask
+    return combined
 
 
-def _all(masks: list[Any]) -> Any:
-    together = masks[0]
-    for mask in sorted(masks[1:], key=_rank):
-        together = together & mask
-    return together
-
-
-def count(mask: Any, shape: tuple[int, ...]) -> int:
-    """True cells of a mask laid over ``shape``."""
+def count_true(mask: Any, shape: tuple[int, ...]) -> int:
+    """True cells of a mask that is broadcast to ``shape``."""
     return int(np.count_nonzero(mask)) * (prod(shape) // max(int(np.size(mask)), 1))

@@ -1,4 +1,4 @@
-"""Mesh rows: every way to lay a number of accelerators out over the axes that change the shapes of a step."""
+"""Mesh rows: every layout of a number of accelerators over the axes that change the shapes of a step."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def divisors(number: int) -> tuple[float, ...]:
 
 def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq_len: float) -> Mesh:
     """The legal rows of one number of accelerators."""
-    listed: list[tuple[float, ...]] = []
+    rows: list[tuple[float, ...]] = []
     ends: dict[float, list[Ends]] = {}
     for tp, cp in product(_tried(space, "tp", gpus), _tried(space, "cp", gpus)):
         if gpus % (tp * cp):
@@ -63,46 +63,46 @@ def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq
             if dp != int(dp) or global_batch_size % dp:
                 continue
             if pp not in ends:
-                ends[pp] = _ends(space, job, pp, seq_len)
-            listed += _inside(space, job, (gpus, tp, pp, cp), dp, global_batch_size, ends[pp])
-            if len(listed) > MOST_ROWS:
+                ends[pp] = _end_layers(space, job, pp, seq_len)
+            rows += _inner_rows(space, job, (gpus, tp, pp, cp), dp, global_batch_size, ends[pp])
+            if len(rows) > MOST_ROWS:
                 raise _too_large(gpus)
     order = ("gpus", "tp", "pp", "cp", "dp_replicate", "dp_shard", "micro_batch_size", "vpp", "ep", "etp", *ENDS)
-    table = np.array(listed, dtype=np.float64).reshape(-1, len(order))
+    table = np.array(rows, dtype=np.float64).reshape(-1, len(order))
     columns = {name: np.ascontiguousarray(table[:, order.index(name)]) for name in COLUMNS}
-    kept, rejected = _legal(space, job, columns, global_batch_size, seq_len)
-    return Mesh({name: column[kept] for name, column in columns.items()}, rejected)
+    legal, rejected = _check_rules(space, job, columns, global_batch_size, seq_len)
+    return Mesh({name: column[legal] for name, column in columns.items()}, rejected)
 
 
-def _ends(space: Space, job: Job, pp: float, seq_len: float) -> list[Ends]:
+def _end_layers(space: Space, job: Job, pp: float, seq_len: float) -> list[Ends]:
     """Layers of the first and last stage to try; an axis that is not varied follows the rule for all stages."""
     first, last = (space.of(axis) for axis in ENDS)
     if last == "balanced":
-        made = balanced_ends(job, pp, seq_len)
-        return made if first is None else list(product(first, dict.fromkeys(n for _, n in made)))
+        balanced = balanced_ends(job, pp, seq_len)
+        return balanced if first is None else list(product(first, dict.fromkeys(n for _, n in balanced)))
     return list(product(first or (BY_RULE,), last or (BY_RULE,)))
 
 
-def _inside(
-    space: Space, job: Job, placed: tuple[float, ...], dp: float, global_batch_size: float, ends: list[Ends]
+def _inner_rows(
+    space: Space, job: Job, outer: tuple[float, ...], dp: float, global_batch_size: float, ends: list[Ends]
 ) -> list[tuple[float, ...]]:
-    """All rows of one choice of tp, pp and cp: replicas and shards, micro-batches, chunks, experts."""
-    _, tp, pp, cp = placed
+    """The rows of one choice of tp, pp and cp: replicas and shards, micro-batches, chunks, experts."""
+    _, tp, pp, cp = outer
     shards, chunks = space.of("dp_shard"), [v for v in _tried(space, "vpp", 1.0) if v == 1 or pp > 1]
     if not schedule_of(job).takes_chunks:
         chunks = [v for v in chunks if v == 1]
     split = [(r, dp / r) for r in _tried(space, "dp_replicate", dp) if dp % r == 0 and (shards in (None, "all") or dp / r in shards)]
     micros = [m for m in _tried(space, "micro_batch_size", 1.0) if (global_batch_size / dp) % m == 0]
-    experts = [(min(_tried(space, "ep", 1.0)), min(_tried(space, "etp", 1.0)))]  # a dense model has 1, or the rules reject the row
+    experts = [(min(_tried(space, "ep", 1.0)), min(_tried(space, "etp", 1.0)))]  # 1 for a dense model: the rules reject any other
     if job.model.num_experts:
         ranks = tp * cp * dp
         eps = [ep for ep in _tried(space, "ep", 1.0) if job.model.num_experts % ep == 0]
         experts = [(ep, etp) for ep, etp in product(eps, _tried(space, "etp", 1.0)) if ranks % (ep * etp) == 0]
     # interleaving needs whole groups of pp micro-batches; the rules check the rest
     run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (global_batch_size / dp / m) % pp == 0]
-    if len(split) * len(run) * len(experts) * len(ends) > MOST_ROWS:  # before they take the memory
-        raise _too_large(placed[0])
-    return [(*placed, *s, *r, *e, *n) for s, r, e, n in product(split, run, experts, ends)]
+    if len(split) * len(run) * len(experts) * len(ends) > MOST_ROWS:  # before the list takes all memory
+        raise _too_large(outer[0])
+    return [(*outer, *s, *r, *e, *n) for s, r, e, n in product(split, run, experts, ends)]
 
 
 def _too_large(gpus: float) -> SpaceError:
@@ -110,7 +110,7 @@ def _too_large(gpus: float) -> SpaceError:
 
 
 def _tried(space: Space, axis: str, number: float, most: float = np.inf) -> tuple[float, ...] | list[float]:
-    """The values of an axis, all divisors of ``number`` where the space says so; 1 where it is not varied."""
+    """The values of an axis; every divisor of ``number`` for the word "all"; 1 for an axis that is not varied."""
     values = space.of(axis)
     if values is None:
         return (1.0,)
@@ -119,22 +119,22 @@ def _tried(space: Space, axis: str, number: float, most: float = np.inf) -> tupl
     return [v for v in values if v <= most]
 
 
-def _legal(space: Space, job: Job, columns: dict[str, Any], global_batch_size: float, seq_len: float) -> tuple[Any, dict[str, int]]:
-    """Rows that break no rule and are not forbidden, and the number of rows that each rule rejected."""
+def _check_rules(space: Space, job: Job, columns: dict[str, Any], global_batch_size: float, seq_len: float) -> tuple[Any, dict[str, int]]:
+    """Which rows break no rule and are not forbidden, and how many each rule rejects."""
     rows = columns["gpus"].size
-    kept, rejected = np.ones(rows, dtype=bool), {}
+    legal, rejected = np.ones(rows, dtype=bool), {}
     plan = plan_of(columns, global_batch_size, seq_len)
     for name, column in rules.legality(job, plan).items():
         rejected[name] = rows - int(np.count_nonzero(np.broadcast_to(column, (rows,))))
-        kept &= column
+        legal &= column
     for rule in space.forbidden:
         if rule.axis in columns:
-            kept &= ~rule.holds(columns[rule.axis])
-    return kept, {name: count for name, count in rejected.items() if count}
+            legal &= ~rule.holds(columns[rule.axis])
+    return legal, {name: count for name, count in rejected.items() if count}
 
 
 def plan_of(columns: dict[str, Any], global_batch_size: float, seq_len: float, **choices: Any) -> Plan:
-    """The Plan of mesh columns and choices; other options are off, and sharding is ZeRO 1."""
+    """The Plan of mesh columns and choices; a choice that is missing is off, zero is 1."""
     off = dict.fromkeys(
         (
             "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "overlap_grad_reduce",

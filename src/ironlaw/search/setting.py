@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
@@ -24,6 +23,7 @@ from ironlaw.search.grid import Task
 from ironlaw.search.mesh import Mesh, mesh_rows, plan_of
 from ironlaw.search.question import Question
 from ironlaw.search.space import VARIANTS, Space, context_ranks
+from ironlaw.terms import plain
 
 FORWARD_SHARE = 1.0 / 3.0  # of a step, for what evaluations cost when plans are ranked; an answer has its plan's own
 
@@ -92,10 +92,10 @@ class Setting:
         if mesh.rows:
             yield Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.space, self.batch, self.seq_len)
 
-    def run(self, go_on: Callable[[int, int], bool]) -> bool:
+    def run(self, go_on: Callable[[int], bool]) -> bool:
         """Sweep every task; False where ``go_on`` stopped it."""
         for task in self.tasks():
-            if not go_on(0, 0):
+            if not go_on(0):
                 return False
             swept = sweep(task, go_on)
             self.sweeps.append(swept)
@@ -103,7 +103,7 @@ class Setting:
                 return False
         return True
 
-    def worth(self, seconds: Any) -> dict[str, Any]:
+    def objectives(self, seconds: Any) -> dict[str, Any]:
         """Run time, cost, energy, carbon and rate of plans by their step times; without tokens, those of one step."""
         level = 1.0 if self.bound.correction is None else float(self.bound.correction.factor)
         times = np.asarray(seconds, dtype=np.float64) * level
@@ -157,17 +157,12 @@ class Setting:
     @cached_property
     def capacity(self) -> float:
         """Bytes a job may use of one accelerator."""
-        device = self.bound.cluster.accelerator
-        return float((device.memory_usable or device.memory_capacity).value)
+        return self.bound.cluster.accelerator.usable_memory
 
     @property
     def node(self) -> float:
         """Accelerators of a node."""
-        return float(_plain(self.bound.cluster.node.accelerators))
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, Sourced) else value
+        return float(plain(self.bound.cluster.node.accelerators))
 
 
 def methods_of(question: Question) -> tuple[str, ...]:
@@ -208,12 +203,12 @@ def counts_of(question: Question, bound: Bound) -> list[float]:
     if question.gpus[-1] != "range":
         return [n for n in question.gpus if n <= most]
     low, high = question.gpus[0], min(question.gpus[1], most)
-    node = float(_plain(bound.cluster.node.accelerators))
-    made = {low, high}
+    node = float(plain(bound.cluster.node.accelerators))
+    tried = {low, high}
     octave = 1.0
     while octave <= high:
         for step in (1.0, 1.25, 1.5, 1.75):
-            made.add(np.floor(octave * step) if octave * step < node else np.floor(octave * step / node) * node)
+            tried.add(np.floor(octave * step) if octave * step < node else np.floor(octave * step / node) * node)
         octave *= 2.0
-    whole = {n if n <= node else np.floor(n / node) * node for n in made}
+    whole = {n if n <= node else np.floor(n / node) * node for n in tried}
     return sorted(float(n) for n in whole | {high} if low <= n <= high)

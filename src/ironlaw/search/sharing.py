@@ -1,4 +1,4 @@
-"""Whether the best plan shares its sequences over context ranks, and why: the fastest plan that does otherwise."""
+"""Whether the best plan uses context parallelism, and why: it is compared with the fastest plan that does the opposite."""
 
 from __future__ import annotations
 
@@ -6,45 +6,57 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.search.answer import Choice, Found, kinds_of
+from ironlaw.search.answer import Choice, SearchResult, fastest_of_each_kind
 from ironlaw.search.setting import Setting
 from ironlaw.search.sizing import other_variants
 from ironlaw.search.why import difference
 
 
-def sharing(found: Found, best: Choice) -> dict[str, Any]:
-    """Context ranks of the best plan and their method, against the fastest plan on the other side of cp 1 on as many accelerators."""
-    settings = [s for s in found.settings if _alike(s, best.setting)]
-    choices = [choice for setting in settings for choice in kinds_of(setting)]
-    shared = best.values["cp"] > 1.0
-    other = min((c for c in choices if (c.values["cp"] > 1.0) != shared), key=lambda c: c.seconds, default=None)
-    methods: dict[str, float] = {}
+def compare_context_parallel(result: SearchResult, best: Choice) -> dict[str, Any]:
+    """The best plan's context ranks and method, against the fastest plan with cp 1 (or cp > 1) on as many accelerators."""
+    settings = [s for s in result.settings if _differ_in_method_only(s, best.setting)]
+    choices = [choice for setting in settings for choice in fastest_of_each_kind(setting)]
+    used = best.values["cp"] > 1.0
+    other = min((c for c in choices if (c.values["cp"] > 1.0) != used), key=lambda c: c.seconds, default=None)
+    why: list[dict[str, Any]] = []
+    leanest = None
+    if other is not None:
+        one, two = (estimate.place_of(row) for estimate, row in result.explained([best, other]))
+        why = difference(one, two)
+    else:
+        leanest = min((v for v in (_leanest(s, not used) for s in settings) if np.isfinite(v)), default=None)
+    return {
+        "cp": int(best.values["cp"]),
+        "method": method_of(best) if used else None,
+        "other_cp": int(other.values["cp"]) if other else None,
+        "other_seconds": other.seconds if other else None,
+        "why": why,
+        "leanest_bytes": leanest,
+        "capacity_bytes": best.setting.capacity,
+        "methods": _fastest_by_method(choices),
+    }
+
+
+def _fastest_by_method(choices: list[Choice]) -> dict[str, float]:
+    """Step time of the fastest plan with cp > 1 of every method, fastest first."""
+    fastest: dict[str, float] = {}
     for choice in choices:
         if choice.values["cp"] > 1.0:
-            name = method_of(choice)
-            methods[name] = min(methods.get(name, np.inf), choice.seconds)
-    made: dict[str, Any] = {"cp": int(best.values["cp"]), "method": method_of(best) if shared else None}
-    made |= {"other_cp": None, "other_seconds": None, "why": [], "leanest_bytes": None, "capacity_bytes": best.setting.capacity}
-    if other is not None:
-        one, two = (e.place_of(row) for e, row in found.explained([best, other]))
-        made |= {"other_cp": int(other.values["cp"]), "other_seconds": other.seconds, "why": difference(one, two)}
-    else:
-        lean = [_leanest(setting, not shared) for setting in settings]
-        made["leanest_bytes"] = min((v for v in lean if np.isfinite(v)), default=None)
-    return {**made, "methods": dict(sorted(methods.items(), key=lambda item: item[1]))}
+            fastest[method_of(choice)] = min(fastest.get(method_of(choice), np.inf), choice.seconds)
+    return dict(sorted(fastest.items(), key=lambda item: item[1]))
 
 
 def method_of(choice: Choice) -> str:
-    """How the context ranks of a plan share attention."""
+    """The method of context parallelism of a plan."""
     return choice.setting.bound.asked.cp_method
 
 
-def _alike(one: Setting, other: Setting) -> bool:
-    """True for settings that differ in the method of context parallelism alone."""
+def _differ_in_method_only(one: Setting, other: Setting) -> bool:
+    """True for settings that are equal but for the method of context parallelism."""
     return one.on == other.on and one.gpus == other.gpus and other_variants(one) == other_variants(other)
 
 
-def _leanest(setting: Setting, shared: bool) -> float:
-    """Bytes of the leanest legal plan of a setting that shares its sequences, or that does not; infinity where there is none."""
-    held = [s.device[(s.task.mesh.columns["cp"] > 1.0) == shared] for s in setting.sweeps]
-    return min((float(v.min(initial=np.inf)) for v in held), default=np.inf)
+def _leanest(setting: Setting, with_cp: bool) -> float:
+    """Bytes of the legal plan with cp > 1 (or with cp 1) that needs least memory; infinity where there is none."""
+    needs = [s.device[(s.task.mesh.columns["cp"] > 1.0) == with_cp] for s in setting.sweeps]
+    return min((float(v.min(initial=np.inf)) for v in needs), default=np.inf)

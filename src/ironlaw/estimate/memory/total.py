@@ -98,15 +98,15 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     for i, value in enumerate(values[1:], 1):
         fuller = value > best
         best, which = np.where(fuller, value, best), np.where(fuller, float(i), which)
-    usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
+    usable = cluster.accelerator.usable_memory
     names = tuple(c.name for c in classes)
     if not (np.any(plan.offload_optimizer > 0) or np.any(plan.offload_activations > 0)):
-        return Memory(trees, which, best, usable.value, best <= usable.value, names)
+        return Memory(trees, which, best, usable, best <= usable, names)
     hosts = tuple(host_memory(job, plan, c) for c in classes)
-    room, fits = host_capacity(cluster, plan), best <= usable.value
+    room, fits = host_capacity(cluster, plan), best <= usable
     for c, tree in zip(classes, hosts, strict=True):
         fits = fits & ((tree.value <= room) | ~(c.count > 0))
-    return Memory(trees, which, best, usable.value, fits, names, hosts, room)
+    return Memory(trees, which, best, usable, fits, names, hosts, room)
 
 
 def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
@@ -172,8 +172,8 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
         leaf("communicators", _share, "B", size=f.communicator, fraction=groups),
         *dispatcher_buffers(job, cluster, plan, s),
     ]
-    usable = cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity
-    left = np.maximum(usable.value - fold([allocated, *outside_allocator]), 0.0)
+    usable = cluster.accelerator.usable_memory
+    left = np.maximum(usable - fold([allocated, *outside_allocator]), 0.0)
     slack = leaf("allocator slack", _slack, "B", size=allocated.value, fraction=f.allocator_slack, left=left)
     return total("device", [total("reserved", [allocated, slack]), *outside_allocator])
 

@@ -1,0 +1,191 @@
+"""The result of a search as plain data: the JSON of ``ironlaw plan``, from which its page and tables are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.as_data import common_keys
+from ironlaw.estimate.bands import step_band, told_apart
+from ironlaw.question.defaults import HEADROOM, PLANS
+from ironlaw.search.advice import advise
+from ironlaw.search.answer import Choice, SearchResult
+from ironlaw.search.best import SIMPLEST, effort_of
+from ironlaw.search.misses import misses
+from ironlaw.search.sharing import compare_context_parallel
+from ironlaw.search.sizing import sizes
+from ironlaw.search.space import ENDS
+from ironlaw.search.why import difference
+
+PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", "zero")
+
+
+def search_data(result: SearchResult, explain: bool = False, advice: bool = True) -> dict[str, Any]:
+    """Everything a search answers, by the keys of its JSON."""
+    choices, spare = listed_choices(result)
+    estimates = result.explained(choices)
+    plans = plan_entries(result, choices, estimates, spare, explain)
+    setting = choices[0].setting if choices else result.settings[0] if result.settings else None
+    return {
+        **common_keys(
+            setting.assumptions if setting else [],
+            [*search_warnings(result), *(plans[0]["warnings"] if plans else [])],
+            result.folders,
+            setting.bound.cluster.calibration if setting else None,
+        ),
+        "question": question_data(result),
+        "space": result.space,
+        "partial": result.partial,
+        "plans": plans,
+        "simplest": simplest(plans),
+        "context_parallel": compare_context_parallel(result, choices[0]) if choices else None,
+        "told_apart": told_apart(result.folders),
+        "pareto": [pareto_entry(choice, values) for choice, values in result.pareto()],
+        "sizes": sizes(result.question, result.settings),
+        "advice": advise(result, choices[0], estimates[0]) if advice and choices else [],
+        "misses": [] if choices else misses(result),
+    }
+
+
+def listed_choices(result: SearchResult) -> tuple[list[Choice], Choice | None]:
+    """The plans to list, and which of them is listed because it leaves memory free."""
+    if result.question.top:
+        return result.first(result.question.top), None
+    choices = result.of_kinds(PLANS)
+    spare = result.best_with_headroom(choices[0]) if choices else None
+    if spare is not None and not any(choice.same_as(spare) for choice in choices):
+        choices.append(spare)
+    return choices, spare
+
+
+def question_data(result: SearchResult) -> dict[str, Any]:
+    """The objective of a search and its limits."""
+    q = result.question
+    setting = result.settings[0] if result.settings else None
+    return {
+        "model": setting.bound.model.name if setting else None,
+        "on": list(q.on),
+        "minimize": q.minimize,
+        "budget": q.budget,
+        "deadline_days": None if q.deadline is None else q.deadline / 86400.0,
+        "target_tokens_per_second": q.target,
+        "tokens": q.asked.tokens,
+        "global_batch_size": setting.batch if setting else None,
+        "seq_len": setting.seq_len if setting else None,
+        "failures": q.failures,
+        "pareto": list(q.pareto),
+        "space": q.space.title,
+    }
+
+
+def search_warnings(result: SearchResult) -> list[str]:
+    """A warning where the search stopped before its end."""
+    if not result.partial:
+        return []
+    begun = sum(1 for s in result.settings if s.sweeps)
+    return [
+        f"partial: the search stopped after {result.seconds:.0f} s, with {begun} of {len(result.settings)} settings begun;"
+        " raise --time-limit, or narrow it with --fix"
+    ]
+
+
+def plan_entries(
+    result: SearchResult, choices: list[Choice], estimates: list[tuple[Estimate, int]], spare: Choice | None, explain: bool
+) -> list[dict[str, Any]]:
+    """Each listed plan: its estimate, and what the search adds to it.
+
+    ``why`` compares the best plan with the second, and every other plan with the best. A plan ties with the best where its goal is so
+    close that measured pairs of plans were in the predicted order no more often than by chance.
+    """
+    places = [estimate.place_of(row) for estimate, row in estimates]
+    totals = [{name: float(value) for name, value in c.setting.objectives(c.seconds).items()} for c in choices]
+    goals = [values[result.question.minimize] for values in totals]
+    apart = 1.0 + told_apart(result.folders)
+    return [
+        {
+            **estimate.row(row, explain),
+            "goal": goals[i],
+            "worth": _finite_values(totals[i]) if choice.setting.bound.asked.tokens is not None else None,
+            "headroom": 1.0 - choice.device / choice.setting.capacity,
+            "options": {name: _number(choice.values[name]) for name in SIMPLEST if name not in ENDS or choice.values[name] >= 0.0},
+            "variant": choice.setting.variant,
+            "why": difference(places[0], places[i or 1]) if len(places) > 1 else [],
+            "tie": bool(i and goals[i] < apart * goals[0]),
+            "note": f"fastest with {HEADROOM:.0%} of the memory free" if spare is not None and choice.same_as(spare) else "",
+            "band": step_band(places[i][0], places[i][1], choice.seconds),
+        }
+        for i, (choice, (estimate, row)) in enumerate(zip(choices, estimates, strict=True))
+    ]
+
+
+def simplest(plans: list[dict[str, Any]]) -> int | None:
+    """The index of the simplest plan among the best and those that tie with it: least splitting of the model, then SIMPLEST."""
+    tied = [i for i, plan in enumerate(plans) if i == 0 or plan["tie"]]
+
+    def effort(i: int) -> tuple[Any, ...]:
+        options, p = plans[i]["options"], plans[i]["plan"]
+        ways = p["tp"] * p["pp"] * p["cp"] * p["ep"] * p["etp"]
+        return (ways, *(effort_of(name, options.get(name, -1)) for name in SIMPLEST), i)
+
+    return min(tied, key=effort, default=None)
+
+
+def _number(value: Any) -> Any:
+    """A whole number as int; a name unchanged."""
+    return value if isinstance(value, str) else int(value) if float(value).is_integer() else float(value)
+
+
+def _finite_values(values: dict[str, float]) -> dict[str, float | None]:
+    """Objectives, with None for one that has no value, such as a cost without a price."""
+    return {name: value if np.isfinite(value) else None for name, value in values.items()}
+
+
+def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:
+    """One plan of the Pareto front, without its breakdown."""
+    return {
+        "accelerator": choice.setting.on,
+        "gpus": int(choice.setting.gpus),
+        "framework": choice.framework,
+        "plan": {
+            **{axis: _number(choice.values[axis]) for axis in PARETO_AXES},
+            "recompute": choice.values["recompute"],
+            "offload_optimizer": bool(choice.values["offload_optimizer"]),
+        },
+        "step_seconds": choice.seconds,
+        "device_bytes": choice.device,
+        "objectives": _finite_values(values),
+    }
+
+
+def plan_table(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The listed plans as flat rows, for a CSV or a Parquet file."""
+    rows = []
+    for rank, plan in enumerate(data["plans"], 1):
+        run = plan["run"] or {}
+        p = plan["plan"]
+        rows.append({
+            "rank": rank,
+            **{name: p[name] for name in ("model", "accelerator", "gpus", "node", "fabric", "framework", "precision", "global_batch_size",
+                                          "micro_batch_size", "seq_len", "tp", "pp", "cp", "vpp", "ep", "etp", "dp_replicate", "dp_shard",
+                                          "zero", "recompute", "sp", "schedule")},
+            "overlap": ",".join(p["overlap"]) or "none",
+            "offload": ",".join(n for n in ("optimizer", "activations") if plan["options"][f"offload_{n}"]) or "none",
+            "step_seconds": plan["step"]["seconds"],
+            "tokens_per_second": plan["throughput"]["tokens_per_second"],
+            "tokens_per_second_per_gpu": plan["throughput"]["tokens_per_second_per_gpu"],
+            "model_tflop_per_second_per_gpu": plan["throughput"]["model_flop_per_second_per_gpu"] / 1e12,
+            "mfu": plan["throughput"]["mfu"],
+            "hfu": plan["throughput"]["hfu"],
+            "device_bytes": plan["memory"]["device"],
+            "headroom": plan["headroom"],
+            "bound": plan["bound"]["by"],
+            "days": run.get("days"),
+            "days_with_failures": run.get("days_with_failures"),
+            "usd": run.get("usd"),
+            "usd_with_failures": run.get("usd_with_failures"),
+            "kwh": run.get("kwh"),
+            "kg_co2e": run.get("kg_co2e"),
+        })  # fmt: skip
+    return rows
