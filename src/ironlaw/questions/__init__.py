@@ -1,1 +1,4 @@
-"""One question a module, over laws and estimates. Each has OPTIONS, how they are read, and ``ask(options, folders) -> Answer``."""
+"""One question a folder: ``options`` (light: OPTIONS and EXAMPLES) and ``ask`` (heavy: ``ask(options, folders) -> Answer``).
+
+A folder and its row of ``cli.main.VERBS`` make a verb of the command line; the function in the folder's ``__init__`` is its Python entry.
+"""

@@ -9,18 +9,10 @@ from typing import Any
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.compare.candidates import Candidate, FirstOrder
 from ironlaw.questions.compare.first_order import intensities, micro_batch_tokens
+from ironlaw.questions.remedies import REMEDIES
 from ironlaw.questions.textbook.three_roof import Knobs
 
 METRICS = {"usd_per_pflops_hour": "USD per PFLOP/s", "usd_per_tbs_hour": "USD per TB/s of HBM"}
-HBM_FIX = "flash attention, fused kernels, selective recompute, 8-bit optimizer states, larger batch, experts, cheaper HBM"
-FIXES = {
-    "compute": "better kernels, higher clocks, less recompute, lower precision, more parallelism; if slow: overlap, input pipeline",
-    "memory": HBM_FIX,
-    "hbm": HBM_FIX,
-    "network": "larger batch, fewer data-parallel ranks (tp, pp, sharding), overlap, faster NICs, compressed gradients, placement",
-    "pipeline": "more micro-batches, more chunks (vpp), fewer stages",
-    "dispatch": "CUDA graphs, larger micro-batches, fused kernels",
-}
 KNOBS = (
     (
         "alpha-opt",
@@ -178,7 +170,7 @@ def tables(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) ->
         settings = [{"knob": "--" + flag, "value": _setting(knobs, name), "meaning": text} for flag, name, text in KNOBS]
         found.append(Table("knobs", "Knobs of the three-roof model", _KNOBS, settings))
     bounds = {c.trained.bound for c in candidates if c.trained} | {c.first_order.bound for c in candidates if c.first_order}
-    fixes = [{"bound": bound, "helps": FIXES[bound]} for bound in FIXES if bound in bounds]
+    fixes = [{"bound": bound, "helps": helps} for bound, helps in REMEDIES.items() if bound in bounds]
     found.append(Table("fixes", "What helps", (Column("bound", "bound by"), Column("helps", "what helps")), fixes))
     return tuple(found)
 

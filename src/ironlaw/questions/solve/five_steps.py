@@ -17,6 +17,7 @@ from ironlaw.estimate.bands import step_band
 from ironlaw.law import activations, states
 from ironlaw.question.defaults import USUAL_MFU
 from ironlaw.questions.answer import Column, Table
+from ironlaw.questions.remedies import REMEDIES
 from ironlaw.questions.solve.workload import Workload
 from ironlaw.terms import Term, leaf, scalar
 
@@ -26,14 +27,6 @@ STEPS = (Column("step", "step"), Column("finding", "finding"), Column("ok", "ok"
 MEMORY = (Column("part", "part"), Column("by_hand", "by hand", "B"), Column("estimate", "estimate", "B"))
 ERRORS = (Column("error", "error"), Column("consequence", "consequence here"), Column("fix", "what to do"))
 CAUSES = (Column("cause", "cause"), Column("share", "share of the step", "%"), Column("fix", "what helps"))
-HELPS = {
-    "compute": "larger micro-batches and tiles, newer kernels, less recomputation",
-    "hbm": "flash attention, fused kernels, compile, fewer optimizer bytes",
-    "network": "overlap, tensor parallelism inside the node, a larger batch, more sharding groups",
-    "pipeline": "more micro-batches, more chunks per stage, fewer stages",
-    "dispatch": "CUDA graphs, larger micro-batches",
-    "data": "more loader workers, prefetch, faster storage (ironlaw data)",
-}
 
 
 @dataclass(frozen=True)
@@ -232,7 +225,7 @@ def _causes(predicted: Predicted) -> list[dict[str, Any]]:
     return [
         {"cause": "model FLOPs at the peak", "share": mfu, "fix": "a faster device, lower precision"},
         *(
-            {"cause": name, "share": share, "fix": HELPS.get(name, HELPS["compute"])}
+            {"cause": name, "share": share, "fix": REMEDIES.get(name, REMEDIES["compute"])}
             for name, share in sorted(slower.items(), key=lambda item: -item[1])
             if share > 0.0005
         ),
