@@ -39,7 +39,7 @@ class Sourced:
         return self.value
 
 
-def held(alone: Sourced, share: Sourced) -> Sourced:
-    """What of a benchmarked value holds inside a step: ``alone share``, told with both and the benchmark's source."""
+def sustain(alone: Sourced, share: Sourced) -> Sourced:
+    """A benchmarked value times the share of it that is sustained inside a step; its text has both, its source is the benchmark's."""
     text = f"{alone.text} alone, {share.text} of it sustained"
     return Sourced(alone.value * share.value, alone.unit, text, alone.source, alone.note)

@@ -80,23 +80,23 @@ def command(
         return _plans(folders, as_json, markdown)
     path = Path(next((given for given in (mine, runs) if given is not None), RUNS))
     session.check_grouping(path, by)
-    found = session.validate(path, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None)
+    scores = session.validate(path, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None)
     if correction is not None:
-        _write_correction(found, Path(correction), path)
+        _write_correction(scores, Path(correction), path)
     if as_json:
         from ironlaw.estimate.as_data import common_keys
 
-        whole = {**common_keys([], far_apart(found.held_out), folders), **session.data(found, by)}
+        whole = {**common_keys([], far_apart(scores.held_out), folders), **session.data(scores, by)}
         sys.stdout.write(json.dumps(whole, indent=1, allow_nan=False, default=float) + "\n")
     else:
         from ironlaw.report import validation
 
-        sys.stdout.write((validation.markdown(found) if markdown else validation.text(found, by)) + "\n")
+        sys.stdout.write((validation.markdown(scores) if markdown else validation.text(scores, by)) + "\n")
     if (mine or runs) and not as_json:
-        skipped = [f"line {one.line} ({one.id}): {one.reason}" for one in found.held_out.skipped]
-        for line in (*skipped, *far_apart(found.held_out)):
+        skipped = [f"line {one.line} ({one.id}): {one.reason}" for one in scores.held_out.skipped]
+        for line in (*skipped, *far_apart(scores.held_out)):
             click.echo(f"ironlaw: {line}", err=True)
-    return 0 if found.held_out.prepared.runs else 1
+    return 0 if scores.held_out.prepared.runs else 1
 
 
 def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
@@ -107,11 +107,11 @@ def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
 
     cases, orders = plans.gather(folders)
     rows = [plans.judge(compare(case)) for case in cases]
-    found = {"schema_version": plans.SCHEMA_VERSION, "rule": plans.RULE, "plans": rows, "orders": orders}
+    comparison = {"schema_version": plans.SCHEMA_VERSION, "rule": plans.RULE, "plans": rows, "orders": orders}
     if as_json:
-        sys.stdout.write(json.dumps(found, indent=1, allow_nan=False, default=sorted) + "\n")
+        sys.stdout.write(json.dumps(comparison, indent=1, allow_nan=False, default=sorted) + "\n")
     else:
-        sys.stdout.write((report.markdown(found) if markdown else report.text(found)) + "\n")
+        sys.stdout.write((report.markdown(comparison) if markdown else report.text(comparison)) + "\n")
     return 0
 
 
@@ -125,17 +125,17 @@ def _fit() -> int:
     fitted = fit.solve_all(prepared)
     for c in fit.constants():
         click.echo(f"{c.name:<22} {fitted.values[c.name]:.4g}   (first {c.first:.4g})")
-    found, _skipped = peaks.peaks(peaks.read_peaks())
-    record.write_fit(prepared, fitted, fit.memory_half_widths(found, session.run_memories(prepared)))
+    predicted, _skipped = peaks.peaks(peaks.read_peaks())
+    record.write_fit(prepared, fitted, fit.memory_half_widths(predicted, session.run_memories(prepared)))
     click.echo(f"wrote {record.SYSTEMS}, {record.BANDS}, {fit.RECORD}")
     return 0
 
 
-def _write_correction(found: Validation, path: Path, source: Path) -> None:
+def _write_correction(scores: Validation, path: Path, source: Path) -> None:
     """Write the correction of step times from a user's runs; refuse if they are too few."""
     from ironlaw.estimate.correction import LEAST_ROWS, write_correction
 
-    errors = found.in_sample.error
+    errors = scores.in_sample.error
     if errors.size < LEAST_ROWS:
         raise QuestionError(f"--correction needs at least {LEAST_ROWS} scored runs, {source.name} has {errors.size}")
     factor = write_correction(path, errors, source)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.records import CollectiveConstants
-from ironlaw.catalog.sourced import Sourced, held
+from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
 from ironlaw.law import collectives, exchanges, experts
 from ironlaw.plan import Plan
@@ -127,8 +127,8 @@ def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -
     inner = inner_ranks(cluster, plan, n, stride)
     across = n / inner
     near, far = by_ranks(inside, inner), by_ranks(outside, across)
-    near["fraction"] = held(near["fraction"], cluster.systems.scale_up_sustained)
-    far["fraction"] = held(far["fraction"], cluster.systems.fabric_sustained)
+    near["fraction"] = sustain(near["fraction"], cluster.systems.scale_up_sustained)
+    far["fraction"] = sustain(far["fraction"], cluster.systems.fabric_sustained)
     far["latency"] = far["latency"].value * row.start_ups(across)
     return {
         "inner_ranks": inner,

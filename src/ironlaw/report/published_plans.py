@@ -26,19 +26,19 @@ def plan_words(plan: Mapping[str, Any]) -> str:
     return ", ".join([*words, *(f"{name} in host memory" for name in sorted(offloaded))])
 
 
-def text(found: Mapping[str, Any]) -> str:
+def text(comparison: Mapping[str, Any]) -> str:
     """The comparison in a terminal."""
     rows: list[tuple[str, ...]] = [("row", "measured", "published plan", "our best", "ratio", "with caution", "same stack", "")]
-    rows += [(*_cells(row), "within 10 %" if row["verdict"].startswith("within") else "beyond 10 %") for row in found["plans"]]
+    rows += [(*_cells(row), "within 10 %" if row["verdict"].startswith("within") else "beyond 10 %") for row in comparison["plans"]]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = []
     for row in rows:
         cells = [c.ljust(w) if k in (0, 7) else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))]
         lines.append("  ".join(cells).rstrip())
-    for plan in found["plans"]:
+    for plan in comparison["plans"]:
         if not plan["verdict"].startswith("within"):
             lines += ["", f"{plan['id']}: {_terms(plan['terms'])}", f"  {plan['verdict']}"]
-    return "\n".join([*lines, "", _agreement(found["orders"]["families"])])
+    return "\n".join([*lines, "", _agreement(comparison["orders"]["families"])])
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -65,10 +65,10 @@ def _agreement(families: Sequence[Mapping[str, Any]]) -> str:
     return f"of {pairs} pairs of plans of one job, measured more than 5 % apart, {right} are predicted in the measured order ({share})"
 
 
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(comparison: Mapping[str, Any]) -> str:
     """The page ``docs/plans-against-published.md``."""
-    plans = found["plans"]
-    return "\n".join([*_intro(found), *_plans(plans), *_beyond(plans), *_orders(found["orders"]), *_stacks(plans)]) + "\n"
+    plans = comparison["plans"]
+    return "\n".join([*_intro(comparison), *_plans(plans), *_beyond(plans), *_orders(comparison["orders"]), *_stacks(plans)]) + "\n"
 
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], left: int = 1) -> list[str]:
@@ -76,8 +76,8 @@ def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], left: int =
     return [f"| {' | '.join(row)} |" for row in (header, marks, *rows)]
 
 
-def _intro(found: Mapping[str, Any]) -> Iterator[str]:
-    plans = found["plans"]
+def _intro(comparison: Mapping[str, Any]) -> Iterator[str]:
+    plans = comparison["plans"]
     close = [row for row in plans if row["verdict"] == "within 10 %"]
     too_large = sum(not row["fits"] for row in close)
     yield "# Published plans against ours\n"
@@ -86,12 +86,12 @@ def _intro(found: Mapping[str, Any]) -> Iterator[str]:
         " machine with the same model, batch, sequence, precision and stack, and names the differences. `ironlaw validate --plans` prints"
         " it; `make docs` updates it. The errors of the predictions are on the page [validation](validation.md).\n"
     )
-    yield f"A rule chooses the rows, not their result. {found['rule']}.\n"
+    yield f"A rule chooses the rows, not their result. {comparison['rule']}.\n"
     yield (
         f"- {len(close)} of {len(plans)} published plans are predicted within 10 % of our best, or faster; {too_large} of these are"
         " predicted not to fit, so a search could not find them."
     )
-    yield f"- {_agreement(found['orders']['families'])[0].upper()}{_agreement(found['orders']['families'])[1:]}; see below."
+    yield f"- {_agreement(comparison['orders']['families'])[0].upper()}{_agreement(comparison['orders']['families'])[1:]}; see below."
     crowded = [row for row in plans if row["best"] and row["best"]["bytes"] > 0.95 * row["of_bytes"]]
     offloaded = [row for row in plans if row["best"] and row["best"]["plan"]["offload_optimizer"]]
     yield (

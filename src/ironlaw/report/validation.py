@@ -26,12 +26,12 @@ def percent(value: float | None, signed: bool = False) -> str:
     return f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
 
 
-def group_rows(found: Validation, by: str) -> list[tuple[str, ...]]:
+def group_rows(validation: Validation, by: str) -> list[tuple[str, ...]]:
     """A line for every group: held-out errors, bands, in-sample error and the two baselines."""
-    in_sample = {s.key: s for s in found.in_sample.groups(by)}
-    bases = baseline_data(found.held_out)
+    in_sample = {s.key: s for s in validation.in_sample.groups(by)}
+    bases = baseline_data(validation.held_out)
     device, level = (bases[name]["families"] for name in ("one efficiency a device", "the family's own level"))
-    return [_table_row(s, in_sample.get(s.key), device.get(s.key), level.get(s.key)) for s in found.held_out.groups(by)]
+    return [_table_row(s, in_sample.get(s.key), device.get(s.key), level.get(s.key)) for s in validation.held_out.groups(by)]
 
 
 def _table_row(s: Summary, in_sample: Summary | None, device: float | None, level: float | None) -> tuple[str, ...]:
@@ -53,24 +53,28 @@ def _table_row(s: Summary, in_sample: Summary | None, device: float | None, leve
 HEADER = ("group", "n", "median", "p90", "worst", "bias", "in band", "band width", "in sample", "one efficiency", "own level")
 
 
-def text(found: Validation, by: str = "family") -> str:
+def text(validation: Validation, by: str = "family") -> str:
     """The validation in a terminal."""
-    lines = [f"{found.rows} runs, {len(found.held_out.prepared.runs)} scored, {len(found.held_out.skipped)} skipped", *_headline(found), ""]
-    table = [HEADER, *group_rows(found, by)]
+    lines = [
+        f"{validation.rows} runs, {len(validation.held_out.prepared.runs)} scored, {len(validation.held_out.skipped)} skipped",
+        *_headline(validation),
+        "",
+    ]
+    table = [HEADER, *group_rows(validation, by)]
     widths = [max(len(row[k]) for row in table) for k in range(len(HEADER))]
     for row in table:
         lines.append("  ".join(cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))))
-    lines += ["", "worst of the headline:", *(f"  {line}" for line in worst(found.held_out))]
-    if found.memory is not None:
-        lines += ["", *memory_lines(found.memory)]
-    counts = skip_counts(found.held_out.skipped)
+    lines += ["", "worst of the headline:", *(f"  {line}" for line in worst(validation.held_out))]
+    if validation.memory is not None:
+        lines += ["", *memory_lines(validation.memory)]
+    counts = skip_counts(validation.held_out.skipped)
     if counts:
         lines += ["", "skipped:", *(f"  {n:>4}  {reason}" for reason, n in counts.items())]
     return "\n".join(lines)
 
 
-def _headline(found: Validation) -> Iterator[str]:
-    held_out, in_sample = headline(found.held_out), headline(found.in_sample)
+def _headline(validation: Validation) -> Iterator[str]:
+    held_out, in_sample = headline(validation.held_out), headline(validation.in_sample)
     if held_out["family_median_abs_error"] is None:
         yield "no headline: no dense pre-training row with known recompute"
         return
@@ -81,13 +85,13 @@ def _headline(found: Validation) -> Iterator[str]:
         f" (in sample {percent(in_sample['family_median_abs_error'])})"
     )
     yield f"80 % bands contain {percent(held_out['band_coverage'])} of a family's rows, median width {percent(held_out['band_width'])}"
-    mixed = mixtures(found.held_out)
+    mixed = mixtures(validation.held_out)
     if mixed.n:
         yield (
             f"mixtures of experts with known recompute, without any constant fitted on mixtures: median {percent(mixed.median_abs_error)},"
             f" p90 {percent(mixed.p90_abs_error)}, n {mixed.n}"
         )
-    points = exact_points(found.held_out)
+    points = exact_points(validation.held_out)
     if points is not None:
         yield f"Calculon's eight A100 points, held out: mean error {percent(points)} (Calculon, tuned on them: {percent(CALCULON)})"
 
@@ -123,23 +127,23 @@ def _figures(f: dict[str, Any]) -> str:
 # --- the page ------------------------------------------------------------------------------------------------------------
 
 
-def markdown(found: Validation) -> str:
+def markdown(validation: Validation) -> str:
     """The page ``docs/validation.md``."""
-    return "\n".join([*_intro(found), "", *_table(HEADER, group_rows(found, "family")), "", *_rest(found)]) + "\n"
+    return "\n".join([*_intro(validation), "", *_table(HEADER, group_rows(validation, "family")), "", *_rest(validation)]) + "\n"
 
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (header, ("---", *["---:"] * (len(header) - 1)), *rows)]
 
 
-def _intro(found: Validation) -> Iterator[str]:
+def _intro(validation: Validation) -> Iterator[str]:
     yield "# How wrong ironlaw is\n"
     yield "`ironlaw validate` writes this page from the published runs that ship with it; `make docs` updates it.\n"
     yield (
-        f"The table has {found.rows} runs, of which {len(found.held_out.prepared.runs)} can be predicted. Every family is scored with"
-        " constants fitted without it, so no row informs its own prediction. error = predicted / measured - 1 of the step time.\n"
+        f"The table has {validation.rows} runs, of which {len(validation.held_out.prepared.runs)} can be predicted. Every family is scored"
+        " with constants fitted without it, so no row informs its own prediction. error = predicted / measured - 1 of the step time.\n"
     )
-    for line in _headline(found):
+    for line in _headline(validation):
         yield f"- {line}"
     yield ""
     yield "## By family\n"
@@ -149,34 +153,34 @@ def _intro(found: Validation) -> Iterator[str]:
     )
 
 
-def _rest(found: Validation) -> Iterator[str]:
-    yield from _beaten(found)
+def _rest(validation: Validation) -> Iterator[str]:
+    yield from _beaten(validation)
     yield "## Worst rows\n"
-    for line in worst(found.held_out, 12):
+    for line in worst(validation.held_out, 12):
         yield f"- {line}"
     yield "\n## Reasons for large errors\n"
     for family, cause in causes().items():
         yield f"- {family}: {cause}"
     yield "\n## What is fitted\n"
-    record = found.record
+    record = validation.record
     yield (
         f"{len(constants())} global constants, on {record['rows']} rows of {len(record['families'])} families; no constant per run,"
         " model or family. Everything else is measured on operators, cited or counted, with its source.\n"
     )
-    yield from _constants(found)
+    yield from _constants(validation)
     yield "\n## Without each constant\n"
     yield "Held-out errors with one effect switched off and the other constants fitted again.\n"
     yield from _ablation(record)
     yield "\n## By device\n"
-    yield from _table(HEADER[:9], [row[:9] for row in group_rows(found, "device")])
+    yield from _table(HEADER[:9], [row[:9] for row in group_rows(validation, "device")])
     yield "\n## By kind of band\n"
-    yield from _table(HEADER[:9], [row[:9] for row in group_rows(found, "support")])
-    if found.memory is not None:
+    yield from _table(HEADER[:9], [row[:9] for row in group_rows(validation, "support")])
+    if validation.memory is not None:
         yield "\n## Memory\n"
-        for line in memory_lines(found.memory):
+        for line in memory_lines(validation.memory):
             yield f"- {line.strip()}"
     yield "\n## Skipped rows\n"
-    yield from _table(("rows", "reason"), [(str(n), reason) for reason, n in skip_counts(found.held_out.skipped).items()])
+    yield from _table(("rows", "reason"), [(str(n), reason) for reason, n in skip_counts(validation.held_out.skipped).items()])
 
 
 def causes() -> dict[str, str]:
@@ -184,18 +188,20 @@ def causes() -> dict[str, str]:
     return tomllib.loads((DATA / "causes.toml").read_text(encoding="utf-8"))
 
 
-def _beaten(found: Validation) -> Iterator[str]:
-    share = baseline_data(found.held_out)["one efficiency a device"]["families_of_10_beaten"]
+def _beaten(validation: Validation) -> Iterator[str]:
+    share = baseline_data(validation.held_out)["one efficiency a device"]["families_of_10_beaten"]
     if share is not None:
         yield f"For {share:.0%} of the families with ten rows or more, ironlaw is better than one efficiency for each device.\n"
 
 
-def _constants(found: Validation) -> Iterator[str]:
+def _constants(validation: Validation) -> Iterator[str]:
     rows = []
     for c in constants():
-        others = [v[c.name] for v in found.fit.held_out.values()]
+        others = [v[c.name] for v in validation.fit.held_out.values()]
         spread = f"{min(others):.3g} to {max(others):.3g}"
-        rows.append((f"`{c.name}`", f"{found.fit.values[c.name]:.3g}", f"{c.first:.3g}", spread, f"{c.low:g} to {c.high:g}", c.meaning))
+        rows.append(
+            (f"`{c.name}`", f"{validation.fit.values[c.name]:.3g}", f"{c.first:.3g}", spread, f"{c.low:g} to {c.high:g}", c.meaning)
+        )
     yield from _table(("constant", "value", "first value", "families left out", "bounds", "meaning"), rows)
 
 

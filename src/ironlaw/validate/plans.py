@@ -76,7 +76,7 @@ def _group_of(prepared: Prepared, i: int) -> tuple[Any, int]:
 
 
 def _describe_case(prepared: Prepared, i: int) -> dict[str, Any]:
-    """One row as plain data for a search, which knows nothing of Run."""
+    """One row as plain data for a search."""
     run, (group, at) = prepared.runs[i], _group_of(prepared, i)
     asked = {**run.asked[0], "on": group.cluster.accelerator.name}
     stack = read_notes()["stack"].get(run.family, {})

@@ -98,9 +98,9 @@ def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepare
         firsts.append((legal[0].estimate, legal[0].row))
         kept.append(run)
     columns = np.array(facts, dtype=np.float64).reshape(-1, 3).T
-    made_batches = tuple(Batch(job, cluster, _concatenate(plans), np.array(owner)) for job, cluster, plans, owner in batches.values())
+    prepared_batches = tuple(Batch(job, cluster, _concatenate(plans), np.array(owner)) for job, cluster, plans, owner in batches.values())
     hardware, support = (tuple(n[k] for n in names) for k in (0, 1))
-    return Prepared(tuple(kept), made_batches, columns[0], columns[1], hardware, support, columns[2] > 0, tuple(firsts)), skipped
+    return Prepared(tuple(kept), prepared_batches, columns[0], columns[1], hardware, support, columns[2] > 0, tuple(firsts)), skipped
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ PHRASES = (  # column, phrase in it, column to fill, value, rule to report; a ru
 
 
 def read_prose(cells: Cells) -> tuple[Cells, list[str]]:
-    """The row with the columns that its prose fills, and a sentence for each; a column that has a value keeps it."""
+    """The row with the columns that its prose fills, and a sentence for each; columns with a value do not change."""
     filled, rules = _read_training(cells)
     for source, phrase, name, value, rule in PHRASES:
         match = re.search(phrase, cells.get(source, ""))
@@ -30,7 +30,7 @@ def read_prose(cells: Cells) -> tuple[Cells, list[str]]:
 
 
 def _read_training(cells: Cells) -> tuple[Cells, list[str]]:
-    """Adapters, fine-tuning or a stand-in model, and whether the source calls its figure early."""
+    """The columns for adapters and fine-tuning, and for figures that the source calls early."""
     filled: Cells = {}
     rules: list[str] = []
     name, notes = cells.get("model_name", ""), cells.get("notes", "")

@@ -80,23 +80,23 @@ def exact_points(scored: Scored) -> float | None:
     return sum(errors) / len(errors) if len(errors) == len(EXACT) else None
 
 
-def data(found: Validation, by: str = "family") -> dict[str, Any]:
+def data(validation: Validation, by: str = "family") -> dict[str, Any]:
     """The answer of ``ironlaw validate --json``."""
-    scored = found.held_out
+    scored = validation.held_out
     return {
         "schema_version": SCHEMA_VERSION,
-        "rows": found.rows,
+        "rows": validation.rows,
         "scored": len(scored.prepared.runs),
         "skipped": skip_counts(scored.skipped),
         "skipped_rows": [{"id": s.id, "line": s.line, "reason": s.reason} for s in scored.skipped],
         "headline": headline(scored),
         "mixtures": mixtures(scored).data() if mixtures(scored).n else None,
-        "in_sample": headline(found.in_sample),
-        "memory": found.memory,
+        "in_sample": headline(validation.in_sample),
+        "memory": validation.memory,
         "groups": [s.data() for s in scored.groups(by)],
         "baselines": baseline_data(scored),
         "predictions": predictions(scored),
-        "constants": dict(found.fit.values),
+        "constants": dict(validation.fit.values),
     }
 
 

@@ -103,7 +103,7 @@ def _nemotron_mamba(f: Fields) -> Kwargs:
     if not f.flag("use_conv_bias", True):
         raise f.refuse("use_conv_bias", "a convolution without bias")
     if f.config.get("sliding_window"):
-        raise f.refuse("sliding_window", "a sliding window beside state-space layers")
+        raise f.refuse("sliding_window", "a sliding window in a model with state-space layers")
     return {
         "mamba_num_heads": f.size("mamba_num_heads", default=128),
         "mamba_head_dim": f.size("mamba_head_dim", default=64),
@@ -150,7 +150,7 @@ def _delta_rule(f: Fields) -> Kwargs:
     f.ignore("mamba_ssm_dtype")
     for name in ("attention_bias", "use_sliding_window", "mtp_use_dedicated_embeddings"):
         if f.flag(name, False):
-            raise f.refuse(name, f"{name} beside a gated delta rule")
+            raise f.refuse(name, f"{name} in a model with a gated delta rule")
     return llama_fields(f, tie=False, head_dim=256) | {
         "qk_norm": True,
         "attention_output_gate": f.flag("attn_output_gate", True),

@@ -91,7 +91,7 @@ def _find_language_model(config: dict[str, Any], where: str) -> tuple[Fields, li
         towers = [name for name in TOWERS if config.get(name)]
         flat = FLAT.get(outer.text("model_type", default=""))
         if towers and not flat:
-            raise outer.refuse(towers[0], "a tower beside the language model, without text_config")
+            raise outer.refuse(towers[0], "a tower in a config without text_config")
         left_out = _storage(config) + _towers(outer)
         if flat:  # language model and tower share one object
             outer = Fields({key: value for key, value in config.items() if key not in TOWERS} | {"model_type": flat}, where)

@@ -215,7 +215,7 @@ def qwen_placement(f: Fields) -> Kwargs:
 
 
 def qwen_experts(f: Fields, inner: int, experts: int, per_token: int, shared: int) -> Kwargs:
-    """Qwen's routed experts and a shared one behind a gate; the numbers are the type's defaults."""
+    """Qwen's routed experts and a gated shared expert; the numbers are the type's defaults."""
     return (
         routed(f, "num_experts", f.size("moe_intermediate_size", default=inner), experts, per_token)
         | qwen_placement(f)

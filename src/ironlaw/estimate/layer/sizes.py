@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.catalog.records import Framework
-from ironlaw.catalog.sourced import Sourced, held
+from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.counts import core_head_dim
 from ironlaw.estimate.layer.kinds import Kind, sized
@@ -176,7 +176,7 @@ def elementwise(
         key,
         traffic=moved,
         bandwidth=cluster.accelerator.hbm_bandwidth,
-        bandwidth_fraction=held(fraction or constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
+        bandwidth_fraction=sustain(fraction or constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
         launch=constants.launch.value * kernels_run,
     )
 

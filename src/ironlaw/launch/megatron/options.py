@@ -320,5 +320,5 @@ def _overlap(a: Arguments, vpp: int) -> dict[str, Any]:
 
 
 def _overlaps_experts(a: Arguments) -> bool:
-    """Whether the forward of one micro-batch runs beside the backward of another."""
+    """True where the forward of one micro-batch overlaps the backward of another."""
     return a.has("overlap-moe-expert-parallel-comm") or a.has("combined-1f1b")

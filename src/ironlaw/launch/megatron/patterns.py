@@ -46,7 +46,7 @@ def _product(tokens: list[str], at: int, flag: str, depth: int) -> tuple[list[in
     if at >= len(tokens) or depth > 20:
         raise _unreadable(text, flag)
     if tokens[at] == "(":
-        made, at = _sum(tokens, at + 1, flag, depth + 1)
+        listed, at = _sum(tokens, at + 1, flag, depth + 1)
         if at >= len(tokens) or tokens[at] != ")":
             raise _unreadable(text, flag)
     elif tokens[at] == "[":
@@ -54,16 +54,16 @@ def _product(tokens: list[str], at: int, flag: str, depth: int) -> tuple[list[in
         items = [t for t in tokens[at + 1 : close] if t != ","]
         if close == at or not all(t in ("0", "1") for t in items):
             raise _unreadable(text, flag)
-        made, at = [int(t) for t in items], close
+        listed, at = [int(t) for t in items], close
     else:
         raise _unreadable(text, flag)
     at += 1
     while at + 1 < len(tokens) and tokens[at] == "*" and tokens[at + 1].isdecimal() and len(tokens[at + 1]) < 20:
         times = int(tokens[at + 1])
-        if len(made) * times > MAX_LENGTH:
+        if len(listed) * times > MAX_LENGTH:
             raise ValueRangeError(f"{flag} lists more than {MAX_LENGTH:,} layers")
-        made, at = made * times, at + 2
-    return made, at
+        listed, at = listed * times, at + 2
+    return listed, at
 
 
 def _unreadable(text: str, flag: str) -> QuestionError:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.catalog.records import Accelerator
-from ironlaw.catalog.sourced import held
+from ironlaw.catalog.sourced import sustain
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.bind.cluster import cluster_of
@@ -64,7 +64,7 @@ class Roofs:
     def memory(self, moved: Numbers) -> Times:
         """Times of memory-bound kernels."""
         constants = self.cluster.elementwise
-        fraction = held(constants.bandwidth_fraction, self.cluster.systems.bandwidth_sustained).value
+        fraction = sustain(constants.bandwidth_fraction, self.cluster.systems.bandwidth_sustained).value
         hbm = kernels.memory_time(moved, self.bandwidth, fraction, 0.0)
         nothing = np.zeros_like(hbm)
         ideal = kernels.memory_time(moved, self.bandwidth, 1.0, 0.0)
