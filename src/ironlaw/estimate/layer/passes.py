@@ -21,6 +21,7 @@ from ironlaw.terms import Term, total
 
 FLASH_BACKWARD_FLOP = 2.5  # five GEMMs of the score size instead of two: the scores are computed again
 UNFUSED_BACKWARD_FLOP = 2.0
+FLASH_KERNELS, UNFUSED_KERNELS = ("flash",), ("batched gemms", "softmax")  # keys of the kernels of attention
 PASSES = FORWARD, BACKWARD, RECOMPUTE = "forward", "backward", "recompute"  # keys of the passes over a layer
 
 
@@ -87,7 +88,7 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
             ratio = c.backward_time_ratio.value * cluster.systems.attention_backward.value
             efficiency = efficiency * FLASH_BACKWARD_FLOP / ratio
         wide = job.precision.wide
-        core = kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency)
+        core = kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency, key=FLASH_KERNELS[0])
         return [core, *index_scores(cluster, job, plan, backward)]
     flop = flops.attention_core(plan.micro_batch_size, plan.seq_len / plan.cp, plan.seq_len, s.heads, s.head_dim)
     scores = plan.micro_batch_size * (plan.seq_len / plan.cp) * plan.seq_len * s.heads
@@ -101,8 +102,9 @@ def attention(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool 
             gemm_scores,
             aligned_peak(cluster, job),
             cluster.gemm(job.precision.wide),
+            key=UNFUSED_KERNELS[0],
         ),
-        elementwise(cluster, "attention mask, softmax, dropout", softmax, 3.0),
+        elementwise(cluster, "attention mask, softmax, dropout", softmax, 3.0, key=UNFUSED_KERNELS[1]),
     ]
 
 

@@ -160,7 +160,7 @@ def elementwise(
     kernels_run: float = 1.0,
     fraction: Sourced | None = None,
     times: Any = None,
-    key: Operator | None = None,
+    key: Hashable = None,
 ) -> Term:
     """The term of memory-bound kernels that move ``moved`` bytes in ``kernels_run`` launches, ``times`` over.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.estimate.answer import estimate
-from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
+from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP, FLASH_KERNELS, UNFUSED_BACKWARD_FLOP, UNFUSED_KERNELS
 from ironlaw.job import PRECISIONS
 from ironlaw.law import traffic
 from ironlaw.questions.answer import Column, Table
@@ -17,8 +17,6 @@ from ironlaw.questions.roofline.operators import Operator
 from ironlaw.questions.roofline.roofs import Device, RooflinePoint, show
 from ironlaw.terms import Term, leaf, plain, scalar, total
 
-FLASH = ("flash attention",)  # terms of an estimate
-STANDARD = ("attention batched gemms", "attention mask, softmax, dropout")
 VERSIONS = ("flash-1", "flash-2", "flash-3")
 COLUMNS = (
     Column("length", "tokens", "1"),
@@ -52,7 +50,7 @@ def _expected_time(operator: Operator, flash_counted: bool, values: Mapping[str,
     if operator.dtype not in ("bf16", "fp16") or (flash and not flash_counted):
         return None
     tree = _estimate_layer(operator.shape, operator.dtype, values, folders, "" if flash else "standard")
-    return total("expected time", [_as_scalar(tree[f"forward/{name}"]) for name in (FLASH if flash else STANDARD)])
+    return total("expected time", [_as_scalar(tree[f"forward/{name}"]) for name in (FLASH_KERNELS if flash else UNFUSED_KERNELS)])
 
 
 def _estimate_layer(shape: tuple[float, ...], dtype: str, values: Mapping[str, Any], folders: tuple[str, ...], kernel: str) -> Term:
@@ -91,7 +89,7 @@ def compare_versions(device: Device, values: Mapping[str, Any], folders: tuple[s
         times: dict[str, tuple[float, float]] = {}
         for version in ("standard", *VERSIONS):
             tree = _estimate_layer(shape, dtype, values, folders, version)
-            names = STANDARD if version == "standard" else FLASH
+            names = UNFUSED_KERNELS if version == "standard" else FLASH_KERNELS
             forward, backward = (sum(scalar(tree[f"{way}/{name}"]) for name in names) for way in ("forward", "backward"))
             if (forward, backward) not in times.values():  # a device without kernels of a generation uses those of the one before
                 times[version] = (forward, backward)
