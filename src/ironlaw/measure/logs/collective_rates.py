@@ -61,11 +61,10 @@ class CollectiveReading:
 
 def collective_reading(calls: Calls, ranks: int | None) -> CollectiveReading:
     """Summarise ``calls`` on ``ranks``; a size with fewer than two calls per rank includes the first call."""
-    notes: list[str] = []
-    sizes = []
-    for in_place in (False, True):
-        for size in np.unique(calls.size[calls.in_place == in_place]):
-            sizes.append(_by_size(calls, float(size), in_place, notes))
+    read = [
+        _by_size(calls, float(size), in_place) for in_place in (False, True) for size in np.unique(calls.size[calls.in_place == in_place])
+    ]
+    sizes, notes = [size for size, _ in read], [note for _, note in read if note]
     factor = traffic_factor(operation_of(calls.collective) or "", ranks) if ranks and ranks > 1 else None
     fits = []
     for in_place in (False, True):
@@ -78,7 +77,8 @@ def collective_reading(calls: Calls, ranks: int | None) -> CollectiveReading:
     return CollectiveReading(calls.collective, ranks, tuple(sizes), tuple(fits), tuple(notes))
 
 
-def _by_size(calls: Calls, size: float, in_place: bool, notes: list[str]) -> BySize:
+def _by_size(calls: Calls, size: float, in_place: bool) -> tuple[BySize, str]:
+    """Summarise the calls of one size; the note says what was left out as warm-up."""
     mine = (calls.size == size) & (calls.in_place == in_place)
     first = mine & (calls.number == 0) & (calls.rank >= 0)
     rest = mine & ~first
@@ -87,10 +87,11 @@ def _by_size(calls: Calls, size: float, in_place: bool, notes: list[str]) -> ByS
         rest = mine
     bus = calls.bus_bandwidth[rest]
     cold = float(np.median(calls.bus_bandwidth[first])) if warm else None
+    note = ""
     if cold:
         times = float(np.median(bus)) / cold
-        notes.append(f"the first call of each rank is warm-up ({times:.3g} times slower) and left out: {int(first.sum())} calls")
-    return BySize(
+        note = f"the first call of each rank is warm-up ({times:.3g} times slower) and left out: {int(first.sum())} calls"
+    found = BySize(
         size=size,
         in_place=in_place,
         calls=int(rest.sum()),
@@ -101,6 +102,7 @@ def _by_size(calls: Calls, size: float, in_place: bool, notes: list[str]) -> ByS
         highest=float(bus.max()),
         first_call=cold,
     )
+    return found, note
 
 
 def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool = False, factor: float | None = None) -> Fit:

@@ -42,11 +42,11 @@ def logged_job(
     folders: tuple[str, ...] = (),
 ) -> LoggedJob:
     """The job of ``log``; given values override its arguments."""
-    said: list[str] = []
-    own = _model(log.arguments, said) if model is None else None
-    named = bind_model(model, folders)[0] if isinstance(model, (str, Mapping)) else model or own
-    if named is not None and model is not None:
-        said.append(f"model: {named.name} (given)")
+    if model is None:
+        named, said = _model(log.arguments)
+    else:
+        named = bind_model(model, folders)[0] if isinstance(model, (str, Mapping)) else model
+        said = [f"model: {named.name} (given)"]
     length = seq_len or _whole(log, "seq_length")
     batch = global_batch_size or _whole(log, "global_batch_size") or _whole(log, "train_batch_size")
     if log.batch is not None and global_batch_size is None:
@@ -54,6 +54,7 @@ def logged_job(
     tokens = float(batch * length) if batch and length else None
     if global_batch_size is None and "tokens_per_iteration" in log.arguments:
         tokens = number(log.arguments["tokens_per_iteration"])
+    shares, source = (_given_recompute(recompute), "") if recompute else _recompute(log.arguments)
     return LoggedJob(
         model=named,
         gpus=gpus or log.world_size,
@@ -61,8 +62,8 @@ def logged_job(
         batch=batch,
         tokens=tokens,
         precision=_precision(log.arguments, precision),
-        recompute=_given_recompute(recompute) if recompute else _recompute(log.arguments, said),
-        said=tuple(said),
+        recompute=shares,
+        said=(*said, source) if source else tuple(said),
     )
 
 
@@ -92,44 +93,39 @@ def _given_recompute(text: str) -> tuple[float, float, float]:
     return layers, attention, linear
 
 
-def _recompute(arguments: dict[str, str], said: list[str]) -> tuple[float, float, float]:
-    """Shares of recomputed layers, from Megatron's old arguments (checkpoint_activations) or new ones (recompute_granularity)."""
+def _recompute(arguments: dict[str, str]) -> tuple[tuple[float, float, float], str]:
+    """Shares of recomputed layers and their source: Megatron's old arguments (checkpoint_activations) or new ones."""
     if arguments.get("checkpoint_activations") == "True" or arguments.get("deepspeed_activation_checkpointing") == "True":
-        said.append("recompute: whole layers (checkpoint_activations)")
-        return (1.0, 0.0, 0.0)
+        return (1.0, 0.0, 0.0), "recompute: whole layers (checkpoint_activations)"
     how = arguments.get("recompute_granularity", "None")
     if how == "full":
         stages = whole(arguments.get("pipeline_model_parallel_size", "1")) or 1
         layers, block = whole(arguments.get("num_layers", "")), whole(arguments.get("recompute_num_layers", ""))
         if arguments.get("recompute_method") == "block" and layers and block:
             share = min(1.0, block * stages / layers)
-            said.append(f"recompute: {share:.3g} of the layers (recompute_num_layers {block} of each of {stages} stages)")
-            return (share, 0.0, 0.0)
-        said.append("recompute: whole layers (recompute_granularity full)")
-        return (1.0, 0.0, 0.0)
+            source = f"recompute: {share:.3g} of the layers (recompute_num_layers {block} of each of {stages} stages)"
+            return (share, 0.0, 0.0), source
+        return (1.0, 0.0, 0.0), "recompute: whole layers (recompute_granularity full)"
     if how == "selective":
-        said.append("recompute: the attention core (recompute_granularity selective)")
-        return (0.0, 1.0, 0.0)
+        return (0.0, 1.0, 0.0), "recompute: the attention core (recompute_granularity selective)"
     if "num_layers" in arguments and "recompute_granularity" not in arguments and "checkpoint_activations" not in arguments:
-        said.append("recompute: not in the log; none is assumed, so hardware FLOPs equal model FLOPs")
-    return (0.0, 0.0, 0.0)
+        return (0.0, 0.0, 0.0), "recompute: not in the log; none is assumed, so hardware FLOPs equal model FLOPs"
+    return (0.0, 0.0, 0.0), ""
 
 
-def _model(arguments: dict[str, str], said: list[str]) -> Model | None:
-    """The model in the arguments, or None with the reason in ``said``."""
+def _model(arguments: dict[str, str]) -> tuple[Model | None, list[str]]:
+    """The model in the arguments and its source, or None and the reason."""
     why = _not_ours(arguments)
     if why:
-        said.append(f"model: {why}; give --model")
-        return None
+        return None, [f"model: {why}; give --model"]
     of = {name: whole(arguments.get(name, "")) for name in ("num_layers", "hidden_size", "num_attention_heads", "padded_vocab_size")}
     if of["padded_vocab_size"] is None:
         of["padded_vocab_size"] = whole(arguments.get("vocab_size", ""))
     missing = [name for name, value in of.items() if not value]
     if missing:
-        said.append(f"model: the log lacks {', '.join(missing)}; give --model")
-        return None
+        return None, [f"model: the log lacks {', '.join(missing)}; give --model"]
     layers, hidden, heads, vocabulary = (int(v or 0) for v in of.values())
-    width, gated = _mlp(arguments, hidden, said)
+    width, gated, said = _mlp(arguments, hidden)
     grouped = arguments.get("group_query_attention", "True") == "True"
     groups = whole(arguments.get("num_query_groups", "")) if grouped else None
     said.append(f"model: {layers} layers of {hidden}, MLP {width}, {heads} heads, vocabulary {vocabulary}, from the log's arguments")
@@ -152,7 +148,7 @@ def _model(arguments: dict[str, str], said: list[str]) -> Model | None:
         values["num_experts"] = experts
         values["num_experts_per_tok"] = whole(arguments.get("moe_router_topk", "")) or 1
         values["moe_intermediate_size"] = whole(arguments.get("moe_ffn_hidden_size", "")) or width
-    return Model(**values)
+    return Model(**values), said
 
 
 def _not_ours(arguments: dict[str, str]) -> str:
@@ -168,15 +164,15 @@ def _not_ours(arguments: dict[str, str]) -> str:
     return ""
 
 
-def _mlp(arguments: dict[str, str], hidden: int, said: list[str]) -> tuple[int, bool]:
-    """Width of the MLP, and whether it is gated."""
+def _mlp(arguments: dict[str, str], hidden: int) -> tuple[int, bool, list[str]]:
+    """Width of the MLP, whether it is gated, and what was assumed."""
     given = whole(arguments.get("ffn_hidden_size", ""))
     gated = arguments.get("swiglu") == "True"
     if given:
-        return given, gated
+        return given, gated, []
     multiple = whole(arguments.get("model.multiple_of", ""))
     if multiple:  # Llama's rule: two thirds of four widths, times a factor, up to a multiple
         wanted = int((number(arguments.get("model.ffn_dim_multiplier")) or 1.0) * int(8 * hidden / 3))
-        return multiple * -(-wanted // multiple), True
-    said.append(f"model: the width of the MLP is not in the log; four times hidden_size is assumed ({4 * hidden})")
-    return 4 * hidden, gated
+        return multiple * -(-wanted // multiple), True, []
+    assumed = f"model: the width of the MLP is not in the log; four times hidden_size is assumed ({4 * hidden})"
+    return 4 * hidden, gated, [assumed]

@@ -42,25 +42,21 @@ class Rates:
     claim: str = ""  # whether it agrees with model or hardware FLOP/s
 
 
-def device_of(log: Log, on: str | None, folders: tuple[str, ...], said: list[str]) -> tuple[Accelerator | None, str]:
-    """The given accelerator, or the one in the log if the catalogue has exactly that name; else None and the reason."""
+def device_of(log: Log, on: str | None, folders: tuple[str, ...]) -> tuple[Accelerator | None, str]:
+    """The given accelerator, or the one in the log if the catalogue has exactly that name, and its source; else None and the reason."""
     if on is not None:
         given: Accelerator = record("accelerators", on, folders)
-        said.append(f"device: {given.name} (given)")
-        return given, ""
+        return given, f"device: {given.name} (given)"
     if not log.device_name:
         return None, "no MFU: the log names no device; give --on"
     try:
         found: Accelerator = record("accelerators", log.device_name, folders)
     except QuestionError as error:
         return None, f"no MFU: {error}; give --on"
-    said.append(f"device: {found.name} (the log says {log.device_name!r})")
-    return found, ""
+    return found, f"device: {found.name} (the log says {log.device_name!r})"
 
 
-def rates_of(
-    log: Log, job: LoggedJob, steps: Steps | None, aside: list[str], device: Accelerator | None, said: list[str]
-) -> tuple[Rates | None, str]:
+def rates_of(log: Log, job: LoggedJob, steps: Steps | None, aside: list[str], device: Accelerator | None) -> tuple[Rates | None, str]:
     """FLOP/s per GPU, or None and the reason."""
     if log.calls is not None:
         return None, "a benchmark of collectives has no FLOPs"
@@ -87,7 +83,7 @@ def rates_of(
         claimed_flops=claimed,
         claim=_agreement(claimed, per_token * rate, (per_token + again) * rate),
     )
-    return _against_peak(rates, device, job, causal, said), ""
+    return _against_peak(rates, device, job, causal), ""
 
 
 def _missing_for_tokens(log: Log, job: LoggedJob) -> str:
@@ -111,14 +107,15 @@ def _tokens_per_second(log: Log, job: LoggedJob, steps: Steps, aside: list[str])
     return printed / job.gpus if job.gpus else None
 
 
-def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, causal: float, said: list[str]) -> Rates:
+def assumed_precision(device: Accelerator) -> str:
+    """The precision of a log without one."""
+    return "bf16" if "bf16" in device.peak else "fp16"
+
+
+def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, causal: float) -> Rates:
     if device is None:
         return rates
-    name = job.precision
-    if name is None:
-        name = "bf16" if "bf16" in device.peak else "fp16"
-        said.append(f"precision: not in the log; {name} is assumed")
-    dtype = PRECISIONS[name].peak
+    dtype = PRECISIONS[job.precision or assumed_precision(device)].peak
     if dtype not in device.peak:
         raise QuestionError(f"{device.name} has no peak in {dtype}; it has {', '.join(device.peak)}")
     peak = device.peak[dtype]

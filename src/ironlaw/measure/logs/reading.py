@@ -18,7 +18,7 @@ from ironlaw.errors import QuestionError
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.collective_rates import CollectiveReading, collective_reading
 from ironlaw.measure.logs.job import logged_job
-from ironlaw.measure.logs.rates import Rates, device_of, rates_of
+from ironlaw.measure.logs.rates import Rates, assumed_precision, device_of, rates_of
 from ironlaw.measure.logs.remarks import Excluded, Remark, excluded_roofs, remarks
 from ironlaw.measure.logs.steps import Aside, Steps, Timer, asides, loader_share, median_of, ordinary_steps, set_aside, timers_of
 from ironlaw.measure.roof import DATA
@@ -92,9 +92,11 @@ def log_reading(
     job = logged_job(log, model, gpus, seq_len, global_batch_size, precision, recompute, folders)
     aside = set_aside(log)
     steps = ordinary_steps(log, aside)
-    said = list(job.said)
-    device, why_no_mfu = device_of(log, on, folders, said)
-    rates, why = rates_of(log, job, steps, aside, device, said)
+    device, device_source = device_of(log, on, folders)
+    rates, why = rates_of(log, job, steps, aside, device)
+    said = [*job.said, *([device_source] if device else [])]
+    if rates is not None and device is not None and job.precision is None:
+        said.append(f"precision: not in the log; {assumed_precision(device)} is assumed")
     timers = timers_of(log, steps)
     share = loader_share(log, aside, timers)
     excluded = tuple(excluded_roofs(steps, rates, share))
@@ -109,7 +111,7 @@ def log_reading(
         aside=asides(log, aside),
         rates=rates,
         why_no_rates=why,
-        why_no_mfu=why_no_mfu,
+        why_no_mfu="" if device else device_source,
         timers=timers,
         data_share=share,
         memory=_highest(log),
