@@ -1,1 +1,1 @@
-"""What a run did: traces and logs read into columns, split by what the device waited for, and set against their roofs."""
+"""Diagnosis of runs: read traces and logs, split the time of the device, find the bottleneck, compare with the estimate."""

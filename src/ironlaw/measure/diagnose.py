@@ -149,7 +149,7 @@ def diagnose(
     if untraced is not None and not profiler_costs:
         raise QuestionError("--untraced-step needs a trace: give one")
     verdicts = tuple(refuse_dispatch(judge_rank(p), profiler_costs[i : i + 1]) for i, p in enumerate(profiles))
-    ranks, verdict, said = _join_ranks(profiles, verdicts, readings.logs)
+    ranks, verdict, rank_warnings = _join_ranks(profiles, verdicts, readings.logs)
     comparison = _compare(readings, against, question, folders)
     return Diagnosis(
         profiles=tuple(profiles),
@@ -163,7 +163,9 @@ def diagnose(
         memory=_memory(readings, question, folders),
         assumptions=_assumptions(policy, profiles, on, untraced),
         warnings=tuple(
-            dict.fromkeys([*skipped, *said, *check_profiler_cost(profiler_costs), *_warnings(readings, comparison, many=len(files) > 1)])
+            dict.fromkeys(
+                [*skipped, *rank_warnings, *check_profiler_cost(profiler_costs), *_warnings(readings, comparison, many=len(files) > 1)]
+            )
         ),
         verdicts=verdicts,
     )

@@ -20,7 +20,7 @@ SIDES = {
     HBM: "device",
     STREAM_WAIT: "device",
     SKEW: "another rank",  # late before its trace begins, for a reason that the trace does not show
-    UNKNOWN: "nobody known",
+    UNKNOWN: "unknown",
 }
 
 

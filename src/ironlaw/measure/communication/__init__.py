@@ -1,1 +1,1 @@
-"""What ran between ranks: which kernels communicate, what they moved, and who was waited for."""
+"""Communication between ranks: its kernels, their bytes and bandwidth, and the ranks that others wait for."""

@@ -87,10 +87,10 @@ def classify(trace: Trace, more: tuple[Path, ...] = ()) -> Classified:
         reason.setdefault(index, f"its arguments name a collective: {trace.messages[row].collective}")
         family.setdefault(index, "collective")
     open_rows = open_rows[~mask[open_rows]]
-    for row, said in _by_operator(trace, open_rows, operators).items():
+    for row, operator in _by_operator(trace, open_rows, operators).items():
         mask[row] = True
         index = int(events.name[row])
-        reason.setdefault(index, f"its operator is {said}")
+        reason.setdefault(index, f"its operator is {operator}")
         family.setdefault(index, "operator")
     waits = mask & waiting[events.name] if len(trace.names) else mask.copy()
     return Classified(mask, waits, reason, family, operation, _left(trace, open_rows, mask))
@@ -128,11 +128,11 @@ def _by_operator(trace: Trace, rows: Column, operators: list[Pattern]) -> dict[i
         chosen = np.flatnonzero(np.isin(spans.name, names))
         if not len(chosen):
             continue
-        said = spans.rows(chosen)
-        for row, span in _of_external(external_of(trace)[rows], said):
-            found.setdefault(int(rows[row]), trace.names[int(said.name[span])])
-        for row, span in _of_thread(trace, rows, said):
-            found.setdefault(int(rows[row]), trace.names[int(said.name[span])])
+        chosen_spans = spans.rows(chosen)
+        for row, span in _of_external(external_of(trace)[rows], chosen_spans):
+            found.setdefault(int(rows[row]), trace.names[int(chosen_spans.name[span])])
+        for row, span in _of_thread(trace, rows, chosen_spans):
+            found.setdefault(int(rows[row]), trace.names[int(chosen_spans.name[span])])
     return found
 
 

@@ -1,1 +1,1 @@
-"""Kernels: their class by name, the operator that launched them, its FLOPs and bytes, and the roof they are under."""
+"""Kernels: their class, the operator that launched them, its FLOPs and bytes, and the roof that limits them."""

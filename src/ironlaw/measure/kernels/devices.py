@@ -40,8 +40,8 @@ def device_named(name: str, properties: Mapping[str, Any], on: str | None = None
         return Device(None, "", f"{why}: its peak and bandwidth are unknown; name the device with --on{_nearest(name, folders)}")
     count, known = _number(found, "numSms"), load.record("accelerators", record, folders)
     if count and known.sm_count and abs(count - known.sm_count.value) > _OTHER_PART * known.sm_count.value:
-        said = f"the trace calls its device {name!r}, which has {known.sm_count.value:.0f} multiprocessors; this one has {count:.0f}"
-        return Device(None, "", f"{said}: a slice or another product; name the device with --on")
+        mismatch = f"the trace calls its device {name!r}, which has {known.sm_count.value:.0f} multiprocessors; this one has {count:.0f}"
+        return Device(None, "", f"{mismatch}: a slice or another product; name the device with --on")
     return Device(known, why)
 
 
@@ -80,9 +80,9 @@ def _holds(rule: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
 
 def _another(on: str, name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> str:
     """A warning if the trace names another device than --on."""
-    said, _ = _of_trace(name, properties, folders)
+    record, _ = _of_trace(name, properties, folders)
     chosen = load.resolve("accelerators", on, folders)
-    return f"--on {on}, but the trace names {name!r} ({said})" if said is not None and said != chosen else ""
+    return f"--on {on}, but the trace names {name!r} ({record})" if record is not None and record != chosen else ""
 
 
 def _nearest(name: str, folders: tuple[str, ...]) -> str:

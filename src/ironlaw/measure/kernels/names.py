@@ -88,7 +88,7 @@ def read_names(files: Iterable[str | Path] = ()) -> KernelNames:
     for where, table in tables:
         unknown = set(table) - {"class", "rule", "precision"}
         if unknown:
-            raise InputError(f"{where}: unknown table {min(unknown)!r}; a file of kernel names holds class, rule and precision")
+            raise InputError(f"{where}: unknown table {min(unknown)!r}; a file of kernel names has class, rule and precision")
         for i, item in enumerate(_of(list, table.get("rule", []), where, "rule")):
             at = f"rule {i + 1}"
             name = _text(item, "class", where, at)

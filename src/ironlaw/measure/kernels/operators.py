@@ -133,8 +133,8 @@ def _costs(trace: Trace, names: Column, shapes: Column) -> tuple[Cost | None, ..
     """The cost of each pair of name and shape; convolutions without strides get their output size from the backward pass."""
     kinds = [i for i, n in enumerate(trace.names) if (rule := rules().get(n)) is not None and rule.cost == "convolution_backward"]
     calls = np.isin(trace.operators.name, kinds) & (trace.operators.shapes >= 0)
-    said = np.unique(trace.operators.name[calls] * (len(trace.shapes) + 1) + trace.operators.shapes[calls])
-    listed = [(trace.names[c // (len(trace.shapes) + 1)], trace.shapes[c % (len(trace.shapes) + 1)]) for c in said.tolist()]
+    codes = np.unique(trace.operators.name[calls] * (len(trace.shapes) + 1) + trace.operators.shapes[calls])
+    listed = [(trace.names[c // (len(trace.shapes) + 1)], trace.shapes[c % (len(trace.shapes) + 1)]) for c in codes.tolist()]
     outputs = outputs_of_convolutions(listed)
     return tuple(
         cost_of(trace.names[n], trace.shapes[s], outputs) if s >= 0 else None for n, s in zip(names.tolist(), shapes.tolist(), strict=True)

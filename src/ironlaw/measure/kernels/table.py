@@ -96,7 +96,7 @@ class _Columns:
 
     trace: Trace
     linked: Linked
-    said: dict[int, Named]  # by index into Trace.names
+    named: dict[int, Named]  # by index into Trace.names
     kinds: tuple[KernelClass, ...]
     name: Column
     time: Column  # [ns]
@@ -110,13 +110,13 @@ class _Columns:
         events = trace.events
         name, time = events.name[mine], events.end[mine] - events.start[mine]
         pair, operator = linked.pair[mine], linked.operator[mine]
-        said = {int(i): names.named(trace.names[i]) for i in np.unique(name)}
+        named = {int(i): names.named(trace.names[i]) for i in np.unique(name)}
         by_name = dict(names.classes)
         by_name[UNKNOWN] = KernelClass(UNKNOWN, "", "no pattern matches its name")
         kinds = tuple(by_name.values())
         number = {k.name: i for i, k in enumerate(kinds)}
         of_name = np.zeros(len(trace.names), np.int64)
-        for i, what in said.items():
+        for i, what in named.items():
             of_name[i] = number[what.kind.name]
         kind = of_name[name]
         works = np.zeros((len(linked.costs) + 1, len(kinds)), bool)
@@ -127,7 +127,7 @@ class _Columns:
         share = _shares(operator, time, does)
         asked = np.array([number.get(c.kind, -1) if c is not None and c.kind else -1 for c in linked.costs] + [-1], np.int64)[pair]
         unknown = (kind == number[UNKNOWN]) & (share > 0) & (asked >= 0)
-        return cls(trace, linked, said, kinds, name, time, pair, np.where(unknown, asked, kind), share, linked.recompute[mine])
+        return cls(trace, linked, named, kinds, name, time, pair, np.where(unknown, asked, kind), share, linked.recompute[mine])
 
     def groups(self, roofs: Roofs | None) -> list[KernelGroup]:
         """Make one KernelGroup for each class, name, operator, sizes and recomputation."""
@@ -136,8 +136,8 @@ class _Columns:
         short = np.zeros(len(self.trace.names), np.int64)
         for i, text in shorts.items():
             short[i] = numbers[text]
-        formats = {text: n for n, text in enumerate({what.precision for what in self.said.values()})}
-        for i, what in self.said.items():  # equal short names may differ in number format
+        formats = {text: n for n, text in enumerate({what.precision for what in self.named.values()})}
+        for i, what in self.named.items():  # equal short names may differ in number format
             short[i] = short[i] * len(formats) + formats[what.precision]
         code = short[self.name] * (len(self.linked.costs) + 1) + self.pair + 1
         code = (code * len(self.kinds) + self.kind) * 4 + self.recompute * 2 + (self.share > 0)
@@ -205,9 +205,9 @@ class _Row:
     @property
     def precision(self) -> tuple[str, str]:
         """The number format and its source: the kernel name, else the types of the operator."""
-        said = self.columns.said[int(self.columns.name[self.example])].precision
-        if said:
-            return said, "kernel name"
+        named = self.columns.named[int(self.columns.name[self.example])].precision
+        if named:
+            return named, "kernel name"
         of_operator = self.cost.precision if self.cost is not None else ""
         return of_operator, "operator" if of_operator else ""
 
@@ -220,7 +220,7 @@ class _Row:
         known = bool(np.isfinite(times.achievable[g])) and self.total > 0
         seconds = self.total * 1e-9
         roof, assumed = self._roof(times, g, known)
-        said = columns.said[int(columns.name[self.example])]
+        named = columns.named[int(columns.name[self.example])]
         precision, by = self.precision
         return KernelGroup(
             kind=self.kind.name,
@@ -247,7 +247,7 @@ class _Row:
             roof_ns=int(reached) if known else None,
             assumed=assumed,
             doubt=times.doubt(g, seconds / self.count) if known else "",
-            why=said.why if self.kind.name == said.kind.name else "the class follows from its operator",
+            why=named.why if self.kind.name == named.kind.name else "the class follows from its operator",
         )
 
     def _roof(self, times: _Timed, g: int, known: bool) -> tuple[str, bool]:

@@ -1,1 +1,1 @@
-"""Readers of what a profiler leaves, from files nobody vouches for: opened within limits, known by content, never executed."""
+"""Readers of traces, snapshots and timelines. Files are untrusted: opened within limits, recognised by content, never executed."""

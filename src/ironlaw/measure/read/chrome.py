@@ -283,7 +283,7 @@ class _Reader:
         process = columns.pop()
         events = DeviceEvents(*columns, *[_launch_rows(columns[0], columns[6], launches)])
         # single values only: some tools add whole environments, which may be private
-        said = {k: v for k, v in header.items() if isinstance(v, (str, int, float))}
+        single = {k: v for k, v in header.items() if isinstance(v, (str, int, float))}
         found = []
         for device, mine in self._places(process, events.device):
             found.append(
@@ -302,7 +302,7 @@ class _Reader:
                     marks=marks,
                     messages=messages if mine is None else _among(messages, mine),
                     asked=self.asked,
-                    properties=said | _device(header, device),
+                    properties=single | _device(header, device),
                     warnings=tuple(f"{count} events left out: {why}" for why, count in self.left_out.items()),
                     lost=self.lost,
                 )

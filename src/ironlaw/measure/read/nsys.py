@@ -351,15 +351,15 @@ class _Export:
 
     def _properties(self, process: int, device: int) -> dict[str, object]:
         """Properties of the GPU, the process and the file."""
-        said: dict[str, object] = {"schema": printable(self.schema, 40)} if self.schema else {}
+        properties: dict[str, object] = {"schema": printable(self.schema, 40)} if self.schema else {}
         if process != NONE:
-            said["pid"] = process >> 24 & THREAD
+            properties["pid"] = process >> 24 & THREAD
         numbers, _ = self.database.integers("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
         gpu = device
         if "gpuId" in numbers and "cudaId" in numbers:
             mine = numbers["cudaId"] == device
             if "pid" in numbers and process != NONE:
-                mine &= numbers["pid"] == said["pid"]
+                mine &= numbers["pid"] == properties["pid"]
             gpu = int(numbers["gpuId"][mine][0]) if mine.any() else device
         have = self.database.columns("TARGET_INFO_GPU")
         wanted = [name for name in ("id", "name", *GPU) if name in have]
@@ -368,8 +368,8 @@ class _Export:
                 for row in rows:
                     if row[0] == gpu:
                         values = zip(wanted[1:], row[1:], strict=True)
-                        said |= {k: printable(v) if isinstance(v, str) else v for k, v in values if isinstance(v, (str, int))}
-        return said
+                        properties |= {k: printable(v) if isinstance(v, str) else v for k, v in values if isinstance(v, (str, int))}
+        return properties
 
 
 def link(correlation: Column, launches: Column) -> Column:

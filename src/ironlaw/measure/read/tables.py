@@ -24,8 +24,8 @@ from ironlaw.measure.read.limits import Deadline, open_bytes, printable
 MAGIC = b"SQLite format 3\0"
 ROWS = 40_000_000  # of all tables read together
 CELL = 16 << 20  # bytes of one value or row
-TEXTS = 1 << 30  # characters of text kept
-NAME = 1 << 16  # characters kept of one text
+TEXTS = 1 << 30  # characters of all texts
+NAME = 1 << 16  # characters of one text; the rest is cut
 CHUNK = 1 << 16
 TABLES = 5000
 

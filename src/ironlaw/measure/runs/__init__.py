@@ -1,1 +1,1 @@
-"""Measured runs in a local store: kept, compared, gated, exported with their names hidden."""
+"""The local store of measured runs: save, compare, gate, export with private names hidden."""

@@ -58,11 +58,11 @@ _UNITS = re.compile(r"(?:\w+/)+s|\w{1,5}(?:/\w{1,5}){1,3}|/")
 class Redactor:
     """One export: its salt, and the paths and names that it hides in every text."""
 
-    def __init__(self, told: Sequence[str] = (), paths: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+    def __init__(self, extra: Sequence[str] = (), paths: Iterable[str] = (), names: Iterable[str] = ()) -> None:
         self._salt = secrets.token_bytes(32)
         self._issued = {"name", "file", "host"}
         self._paths = _any_of(paths, "{}")
-        self._told = _any_of(told, r"\w*{}\w*")  # the word it stands in too
+        self._extra = _any_of(extra, r"\w*{}\w*")  # with the rest of the word around it
         self._names = _any_of([*names, *_of_this_machine()], r"\w*(?<![^\W_]){}(?![^\W_])\w*")
 
     def hashed(self, text: str, kind: str = "name") -> str:
@@ -78,11 +78,11 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A sentence or a name in which every word that is not public is hashed."""
-        if text in literals() and not (self._told and self._told.search(text)):
+        if text in literals() and not (self._extra and self._extra.search(text)):
             return text
         text = self._paths.sub(lambda m: self.path(m[0]), text) if self._paths else text
         text = _PATHLIKE.sub(lambda m: self._pathlike(m[0]), text)
-        for names in (self._told, self._names):
+        for names in (self._extra, self._names):
             text = names.sub(lambda m: m[0] if m[0] in self._issued else self.hashed(m[0].lower()), text) if names else text
         text = _HOSTLIKE.sub(lambda m: self.hashed(m[0], "host"), text)
         return _QUALIFIED.sub(lambda m: self._name(m[0]), text)
@@ -90,7 +90,7 @@ class Redactor:
     def is_device(self, text: str) -> bool:
         """Whether ``text`` is the name of a product."""
         whole = text.startswith(tuple(public()["devices"])) and re.fullmatch(r"[\w .()-]{1,60}", text) is not None
-        return whole and not (self._told and self._told.search(text))
+        return whole and not (self._extra and self._extra.search(text))
 
     def _pathlike(self, text: str) -> str:
         """Leave a unit like GB/s or a file of a public library as it is; hash anything else."""

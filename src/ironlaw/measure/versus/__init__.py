@@ -1,1 +1,1 @@
-"""The measured step beside the estimate of the same run, term by term."""
+"""Comparison of a measured step with the estimate of the same run, term by term."""

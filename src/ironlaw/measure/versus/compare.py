@@ -283,8 +283,8 @@ def _rows(measured: Measured, predicted: Predicted) -> tuple[Row, ...]:
     return tuple(sorted(named, key=lambda row: -abs(row.difference)))
 
 
-def _row(name: str, seen: float, said: float, step: float, measured: dict[str, float], terms: dict[str, float]) -> Row:
-    return Row(name, seen, said, seen - said, (seen - said) / step, measured, terms)
+def _row(name: str, seen: float, expected: float, step: float, measured: dict[str, float], terms: dict[str, float]) -> Row:
+    return Row(name, seen, expected, seen - expected, (seen - expected) / step, measured, terms)
 
 
 # words
@@ -298,9 +298,9 @@ def describe(measured: Measured, predicted: Predicted, rows: Sequence[Row]) -> s
         return f"{head}; {NOT_FROM_A_LOG}"
     towards = -1.0 if share < 0 and not head.startswith("as") else 1.0
     known = [row for row in rows if row.term != UNEXPLAINED]
-    told = [row for row in known if abs(row.share) >= NAMED][:MOST_NAMED]
-    small = [row for row in known if row not in told]
-    items = [(row.term, towards * row.share) for row in told]
+    listed = [row for row in known if abs(row.share) >= NAMED][:MOST_NAMED]
+    small = [row for row in known if row not in listed]
+    items = [(row.term, towards * row.share) for row in listed]
     items.append((f"{len(small)} smaller terms" if len(small) != 1 else small[0].term, towards * math.fsum(row.share for row in small)))
     items += [(UNEXPLAINED, towards * row.share) for row in rows if row.term == UNEXPLAINED]
     words = [("" if amount > 0 else "less ") + f"{_percent(amount)} {name}" for name, amount in items if _percent(amount) != "0 %"]
@@ -331,11 +331,11 @@ def compare_utilisation(measured: Measured, predicted: Predicted) -> dict[str, A
     given[matching_mfu(measured, predicted)] = measured.mfu
     found: dict[str, Any] = {}
     for name, value in given.items():
-        said = predicted.rates.get(name)
-        same = said * slower if comparable and said is not None else None
+        expected = predicted.rates.get(name)
+        same = expected * slower if comparable and expected is not None else None
         traced = "the trace" if predicted.stage in (None, "only") else "the trace, for one pipeline stage"
         by = traced if value is not None else None if same is None else "FLOPs of the estimate over the measured step"
-        found[name] = {"measured": same if value is None else value, "predicted": said, "measured_by": by, "from_same_flop": same}
+        found[name] = {"measured": same if value is None else value, "predicted": expected, "measured_by": by, "from_same_flop": same}
     peak = predicted.peak
     return found | {
         "numerator": "model FLOPs of forward and backward pass: mfu counts attention as the full square, mfu_causal under the causal mask; "

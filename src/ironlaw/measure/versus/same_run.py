@@ -37,7 +37,7 @@ def find_mismatches(measured: Measured, predicted: Predicted, expected: float) -
     return [line for line in found if line]
 
 
-def same_device(said: str, accelerator: str) -> bool | None:
+def same_device(name: str, accelerator: str) -> bool | None:
     """Whether the device name in a file can be this accelerator of the catalogue; None if the file has no name.
 
     >>> same_device("NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"), same_device("NVIDIA A100-SXM4-40GB", "a100-sxm-80gb")
@@ -45,12 +45,12 @@ def same_device(said: str, accelerator: str) -> bool | None:
     >>> same_device("NVIDIA H100 80GB HBM3", "h100-sxm"), same_device("Tesla V100-SXM2-32GB", "h100-sxm"), same_device("", "h100-sxm")
     (True, False, None)
     """
-    if not said.strip():
+    if not name.strip():
         return None
     try:
-        return load.resolve("accelerators", said) == accelerator
+        return load.resolve("accelerators", name) == accelerator
     except UnknownNameError:
-        words, known = load.fold_name(said).split("-"), load.fold_name(accelerator).split("-")
+        words, known = load.fold_name(name).split("-"), load.fold_name(accelerator).split("-")
     family = next((word for word in known if re.search(r"\d", word)), known[0])
     sizes, room = ({w for w in one if re.fullmatch(r"\d+gb", w)} for one in (words, known))
     if family == "gh200":  # its name includes the memory of the CPU
@@ -107,11 +107,11 @@ def _recompute(measured: Measured, predicted: Predicted, expected: float) -> str
     computed = measured.compute_seconds
     if measured.recompute_seconds is None or not (computed and expected):
         return ""
-    seen, said = measured.recompute_seconds / computed, predicted.recompute_seconds / expected
-    if abs(seen - said) < OF_RECOMPUTE:
+    seen, share = measured.recompute_seconds / computed, predicted.recompute_seconds / expected
+    if abs(seen - share) < OF_RECOMPUTE:
         return ""
-    line = f"not the same recomputation: {seen:.1%} of the computation measured, {said:.1%} predicted; give the run's --recompute"
-    return line if seen > said else f"{line} (a trace does not show products that compiled code recomputes)"
+    line = f"not the same recomputation: {seen:.1%} of the computation measured, {share:.1%} predicted; give the run's --recompute"
+    return line if seen > share else f"{line} (a trace does not show products that compiled code recomputes)"
 
 
 def _utilisation(measured: Measured, predicted: Predicted) -> str:
@@ -121,12 +121,12 @@ def _utilisation(measured: Measured, predicted: Predicted) -> str:
     if measured.mfu > 1.0:
         return f"the measured MFU is {measured.mfu:.0%}, above 100 %: the peak, the device or the FLOP count is wrong"
     slower = predicted.seconds / measured.step_seconds
-    said = predicted.rates.get(matching_mfu(measured, predicted)) or 0.0
+    mfu = predicted.rates.get(matching_mfu(measured, predicted)) or 0.0
     near = NUMERATORS_AGREE if predicted.stage in (None, "only") else STAGES_AGREE
-    if not said or abs(measured.mfu / (said * slower) - 1.0) < near:
+    if not mfu or abs(measured.mfu / (mfu * slower) - 1.0) < near:
         return ""
     return (
-        f"the MFUs count differently: {measured.mfu:.1%} as measured, {said * slower:.1%} with the FLOPs and the peak of the estimate over "
+        f"the MFUs count differently: {measured.mfu:.1%} as measured, {mfu * slower:.1%} with the FLOPs and the peak of the estimate over "
         "the same step"
     )
 
@@ -137,7 +137,7 @@ def matching_mfu(measured: Measured, predicted: Predicted) -> str:
     If the trace does not show this, the nearer of the two is taken.
     """
     slower = predicted.seconds / measured.step_seconds
-    known = {name: said * slower for name in ("mfu_causal", "mfu") if (said := predicted.rates.get(name))}
+    known = {name: rate * slower for name in ("mfu_causal", "mfu") if (rate := predicted.rates.get(name))}
     if measured.causal is not None:
         return "mfu_causal" if measured.causal else "mfu"
     seen = measured.mfu
