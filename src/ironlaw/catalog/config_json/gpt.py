@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ironlaw.catalog.config_json.fields import Fields
 from ironlaw.catalog.config_json.shared import (
-    GPT_FIELDS,
     Kwargs,
     activation,
     llama_fields,
@@ -15,26 +14,33 @@ from ironlaw.catalog.config_json.shared import (
 )
 
 
+def _gpt(f: Fields, hidden: int, heads: int, layers: int, inner: int, positions: int, tie: bool = True, bias: bool = True) -> Kwargs:
+    """The fields of all models built so: one key-value head for each query head, layer norms and plain MLPs."""
+    return multi_head(f, hidden, heads) | {
+        "num_hidden_layers": layers,
+        "intermediate_size": inner,
+        "vocab_size": f.size("vocab_size"),
+        "max_position_embeddings": positions,
+        "tie_word_embeddings": f.flag("tie_word_embeddings", tie),
+        "gated_mlp": False,
+        "norm": "layernorm",
+        "query_key_value_bias": bias,
+        "attention_output_bias": bias,
+        "mlp_bias": bias,
+    }
+
+
 def gpt2(f: Fields) -> Kwargs:
-    hidden = f.size("n_embd", "hidden_size")
-    return (
-        multi_head(f, hidden, f.size("n_head", "num_attention_heads"))
-        | GPT_FIELDS
-        | {
-            "num_hidden_layers": f.size("n_layer", "num_hidden_layers"),
-            "intermediate_size": f.size("n_inner", default=4 * hidden),
-            "vocab_size": f.size("vocab_size"),
-            "max_position_embeddings": f.size("n_positions", "n_ctx"),
-            "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-            "hidden_act": activation(f.text("activation_function", default="gelu_new")),
-            "position_embedding": "learned",
-            "dropout": f.any_dropout("resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
-        }
-    )
+    hidden, heads, layers = f.size("n_embd", "hidden_size"), f.size("n_head", "num_attention_heads"), f.size("n_layer", "num_hidden_layers")
+    return _gpt(f, hidden, heads, layers, f.size("n_inner", default=4 * hidden), f.size("n_positions", "n_ctx")) | {
+        "hidden_act": activation(f.text("activation_function", default="gelu_new")),
+        "position_embedding": "learned",
+        "dropout": f.any_dropout("resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
+    }
 
 
 def opt(f: Fields) -> Kwargs:
-    hidden = f.size("hidden_size")
+    hidden, heads, layers = f.size("hidden_size"), f.size("num_attention_heads"), f.size("num_hidden_layers")
     if f.size("word_embed_proj_dim", default=hidden) != hidden:
         raise f.refuse("word_embed_proj_dim", "embeddings narrower than the model")
     if not f.flag("do_layer_norm_before", True):
@@ -42,39 +48,25 @@ def opt(f: Fields) -> Kwargs:
     for name in ("enable_bias", "layer_norm_elementwise_affine"):
         if not f.flag(name, True):
             raise f.refuse(name, "OPT without biases or without norm weights")
-    return (
-        multi_head(f, hidden, f.size("num_attention_heads"))
-        | GPT_FIELDS
-        | {
-            "num_hidden_layers": f.size("num_hidden_layers"),
-            "intermediate_size": f.size("ffn_dim"),
-            "vocab_size": f.size("vocab_size"),
-            "max_position_embeddings": f.size("max_position_embeddings"),
-            "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-            "hidden_act": activation(f.text("activation_function", default="relu")),
-            "position_embedding": "learned",
-            "dropout": f.any_dropout("dropout", default=0.1),
-        }
-    )
+    return _gpt(f, hidden, heads, layers, f.size("ffn_dim"), f.size("max_position_embeddings")) | {
+        "hidden_act": activation(f.text("activation_function", default="relu")),
+        "position_embedding": "learned",
+        "dropout": f.any_dropout("dropout", default=0.1),
+    }
 
 
 def bloom(f: Fields) -> Kwargs:
-    hidden = f.size("hidden_size", "n_embed")
-    return (
-        multi_head(f, hidden, f.size("n_head", "num_attention_heads"))
-        | GPT_FIELDS
-        | {
-            "num_hidden_layers": f.size("n_layer", "num_hidden_layers"),
-            "intermediate_size": f.size("n_inner", default=4 * hidden),
-            "vocab_size": f.size("vocab_size"),
-            "max_position_embeddings": f.size("seq_length", default=2048),
-            "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-            "hidden_act": "gelu",
-            "position_embedding": "alibi",
-            "embedding_norm": True,
-            "dropout": f.any_dropout("hidden_dropout", "attention_dropout"),
-        }
+    hidden, heads, layers = (
+        f.size("hidden_size", "n_embed"),
+        f.size("n_head", "num_attention_heads"),
+        f.size("n_layer", "num_hidden_layers"),
     )
+    return _gpt(f, hidden, heads, layers, f.size("n_inner", default=4 * hidden), f.size("seq_length", default=2048)) | {
+        "hidden_act": "gelu",
+        "position_embedding": "alibi",
+        "embedding_norm": True,
+        "dropout": f.any_dropout("hidden_dropout", "attention_dropout"),
+    }
 
 
 def mpt(f: Fields) -> Kwargs:
@@ -91,19 +83,11 @@ def mpt(f: Fields) -> Kwargs:
     alibi, bias = attention.flag("alibi", True), not f.flag("no_bias")
     if not alibi and not f.flag("learned_pos_emb", True):
         raise f.refuse("learned_pos_emb", "neither alibi nor learned positions")
-    return multi_head(f, hidden, f.size("n_heads")) | {
-        "num_hidden_layers": f.size("n_layers"),
-        "intermediate_size": f.size("expansion_ratio", default=4) * hidden,
-        "vocab_size": f.size("vocab_size"),
-        "max_position_embeddings": f.size("max_seq_len"),
-        "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-        "gated_mlp": False,
+    inner = f.size("expansion_ratio", default=4) * hidden
+    return _gpt(f, hidden, f.size("n_heads"), f.size("n_layers"), inner, f.size("max_seq_len"), bias=bias) | {
         "hidden_act": "gelu",
         "norm": "layernorm" if bias else "layernorm-no-bias",
         "position_embedding": "alibi" if alibi else "learned",
-        "query_key_value_bias": bias,
-        "attention_output_bias": bias,
-        "mlp_bias": bias,
         "dropout": f.any_dropout("resid_pdrop", "emb_pdrop"),
     }
 
@@ -128,21 +112,12 @@ def falcon(f: Fields) -> Kwargs:
     kv_heads = f.size("num_kv_heads", "n_head_kv", default=heads) if new else (1 if shared else heads)
     parallel = f.flag("parallel_attn", True)
     norms = f.size("num_ln_in_parallel_attn", default=2 if new else 1) if new or parallel else 2
-    return multi_head(f, hidden, heads) | {
+    layers, inner = f.size("num_hidden_layers", "n_layer"), f.size("ffn_hidden_size", default=4 * hidden)
+    return _gpt(f, hidden, heads, layers, inner, f.size("max_position_embeddings", default=2048), bias=bias) | {
         "num_key_value_heads": kv_heads,
-        "num_hidden_layers": f.size("num_hidden_layers", "n_layer"),
-        "intermediate_size": f.size("ffn_hidden_size", default=4 * hidden),
-        "vocab_size": f.size("vocab_size"),
-        "max_position_embeddings": f.size("max_position_embeddings", default=2048),
-        "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-        "gated_mlp": False,
         "hidden_act": activation(f.text("activation", default="gelu")),
-        "norm": "layernorm",
         "norms_per_layer": norms,
         "position_embedding": "alibi" if f.flag("alibi", False) else "rope",
-        "query_key_value_bias": bias,
-        "attention_output_bias": bias,
-        "mlp_bias": bias,
         "dropout": f.any_dropout("hidden_dropout", "attention_dropout"),
     }
 
@@ -154,16 +129,10 @@ def gpt_bigcode(f: Fields) -> Kwargs:
 
 def gptj(f: Fields) -> Kwargs:
     f.ignore("n_ctx")
-    hidden = f.size("n_embd", "hidden_size")
-    return multi_head(f, hidden, f.size("n_head", "num_attention_heads")) | {
-        "num_hidden_layers": f.size("n_layer", "num_hidden_layers"),
-        "intermediate_size": f.size("n_inner", default=4 * hidden),
-        "vocab_size": f.size("vocab_size"),
-        "max_position_embeddings": f.size("n_positions", default=2048),
-        "tie_word_embeddings": f.flag("tie_word_embeddings", False),
-        "gated_mlp": False,
+    hidden, heads, layers = f.size("n_embd", "hidden_size"), f.size("n_head", "num_attention_heads"), f.size("n_layer", "num_hidden_layers")
+    inner, positions = f.size("n_inner", default=4 * hidden), f.size("n_positions", default=2048)
+    return _gpt(f, hidden, heads, layers, inner, positions, tie=False, bias=False) | {
         "hidden_act": activation(f.text("activation_function", default="gelu_new")),
-        "norm": "layernorm",
         "norms_per_layer": 1,
         "mlp_bias": True,
         "output_bias": True,
@@ -172,23 +141,16 @@ def gptj(f: Fields) -> Kwargs:
 
 
 def gpt_neo(f: Fields) -> Kwargs:
-    hidden, layers = f.size("hidden_size"), f.size("num_layers")
+    hidden, heads, layers = f.size("hidden_size"), f.size("num_heads"), f.size("num_layers")
     f.ignore("attention_layers", "attention_types")
     window = f.size("window_size", default=256)
     listed = f.config.get("attention_layers")
     local = listed.count("local") if isinstance(listed, list) else layers // 2
-    return multi_head(f, hidden, f.size("num_heads")) | {
-        "num_hidden_layers": layers,
-        "intermediate_size": f.size("intermediate_size", default=4 * hidden),
-        "vocab_size": f.size("vocab_size"),
-        "max_position_embeddings": f.size("max_position_embeddings"),
-        "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-        "gated_mlp": False,
+    inner, positions = f.size("intermediate_size", default=4 * hidden), f.size("max_position_embeddings")
+    return _gpt(f, hidden, heads, layers, inner, positions) | {
+        "query_key_value_bias": False,
         "hidden_act": activation(f.text("activation_function", default="gelu_new")),
-        "norm": "layernorm",
         "position_embedding": "learned",
-        "attention_output_bias": True,
-        "mlp_bias": True,
         "sliding_window": window if local else 0,
         "sliding_window_layers": local,
         "dropout": f.any_dropout("resid_dropout", "embed_dropout", "attention_dropout"),
@@ -196,17 +158,9 @@ def gpt_neo(f: Fields) -> Kwargs:
 
 
 def xglm(f: Fields) -> Kwargs:
-    return (
-        multi_head(f, f.size("d_model"), f.size("attention_heads"))
-        | GPT_FIELDS
-        | {
-            "num_hidden_layers": f.size("num_layers"),
-            "intermediate_size": f.size("ffn_dim"),
-            "vocab_size": f.size("vocab_size"),
-            "max_position_embeddings": f.size("max_position_embeddings"),
-            "tie_word_embeddings": f.flag("tie_word_embeddings", True),
-            "hidden_act": activation(f.text("activation_function", default="gelu")),
-            "position_embedding": "none",  # a sine of the position, which has no weights
-            "dropout": f.any_dropout("dropout", "attention_dropout", "activation_dropout"),
-        }
-    )
+    hidden, heads, layers = f.size("d_model"), f.size("attention_heads"), f.size("num_layers")
+    return _gpt(f, hidden, heads, layers, f.size("ffn_dim"), f.size("max_position_embeddings")) | {
+        "hidden_act": activation(f.text("activation_function", default="gelu")),
+        "position_embedding": "none",  # a sine of the position, which has no weights
+        "dropout": f.any_dropout("dropout", "attention_dropout", "activation_dropout"),
+    }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ironlaw.catalog.config_json.fields import Fields
 from ironlaw.catalog.config_json.shared import (
-    GPT_FIELDS,
     Kwargs,
     activation,
     attention_bias,
@@ -188,16 +187,17 @@ def olmo3(f: Fields) -> Kwargs:
 def phi(f: Fields) -> Kwargs:
     if f.flag("qk_layernorm", False):
         raise f.refuse("qk_layernorm", "Phi with norms of queries and keys")
-    return (
-        llama_fields(f, tie=False)
-        | GPT_FIELDS
-        | {
-            "norms_per_layer": 1,
-            "output_bias": True,
-            "hidden_act": activation(f.text("hidden_act", default="gelu_new")),
-            "dropout": f.any_dropout("resid_pdrop", "embd_pdrop", "attention_dropout"),
-        }
-    )
+    return llama_fields(f, tie=False) | {
+        "gated_mlp": False,
+        "norm": "layernorm",
+        "norms_per_layer": 1,
+        "query_key_value_bias": True,
+        "attention_output_bias": True,
+        "mlp_bias": True,
+        "output_bias": True,
+        "hidden_act": activation(f.text("hidden_act", default="gelu_new")),
+        "dropout": f.any_dropout("resid_pdrop", "embd_pdrop", "attention_dropout"),
+    }
 
 
 def qwen(f: Fields) -> Kwargs:

@@ -11,14 +11,6 @@ from ironlaw.errors import InputError, UnsupportedError
 
 Kwargs = dict[str, Any]  # keywords of a Model
 
-GPT_FIELDS: Kwargs = {
-    "gated_mlp": False,
-    "norm": "layernorm",
-    "query_key_value_bias": True,
-    "attention_output_bias": True,
-    "mlp_bias": True,
-}
-
 
 def multi_head(f: Fields, hidden: int, heads: int) -> Kwargs:
     """Attention with one key-value head for each query head, each hidden / heads wide."""
