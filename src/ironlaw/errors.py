@@ -17,6 +17,7 @@ An illegal row of a batch is not an exception: it is False in the column of a ru
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class IronlawError(Exception):
@@ -106,3 +107,13 @@ def nearest_names(name: str, known: Iterable[str], count: int = 4) -> list[str]:
     inside = [folded[k] for k in sorted(folded) if asked and (asked in k or k in asked)]
     alike = [folded[k] for k in difflib.get_close_matches(asked, folded, n=count, cutoff=0.55)]
     return list(dict.fromkeys(inside + alike))[:count]
+
+
+def import_extra(module: str, extra: str, purpose: str) -> Any:
+    """A module of an optional extra of the package, imported when it is needed; an error names the extra where it is missing."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        raise UnsupportedError(f'{purpose} needs {module.partition(".")[0]}: pip install "ironlaw[{extra}]"') from None

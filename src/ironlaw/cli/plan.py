@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ironlaw.cli.estimate import read_toml, wants_colour
-from ironlaw.errors import InputError, QuestionError, UnsupportedError
+from ironlaw.errors import InputError, QuestionError, import_extra
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
 
@@ -164,15 +164,12 @@ def write_csv(rows: list[dict[str, Any]], name: str) -> None:
 
 def write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
     """Write the rows as Parquet, whole or not at all."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise UnsupportedError('--parquet needs pyarrow: pip install "ironlaw[tables]"; or use --csv') from None
+    pyarrow = import_extra("pyarrow", "tables", "--parquet (--csv needs nothing)")
+    parquet = import_extra("pyarrow.parquet", "tables", "--parquet (--csv needs nothing)")
     import io
 
     sink = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
+    parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
     _replace(path, sink.getvalue())
 
 

@@ -299,11 +299,11 @@ def test_five_sizes_give_a_verdict(power, verdict):
 
 
 def test_the_interval_of_an_exponent_uses_students_t():
-    """Against numpy's covariance of a straight line, and Student's t of three degrees of freedom."""
+    """Against numpy's covariance of a straight line, and the 97.5 % quantile of Student's t with three degrees of freedom."""
     sizes, times = np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([50e-3, 60e-3, 202e-3, 398e-3, 605e-3])
     found = roofline(scaling=list(zip(sizes.tolist(), times.tolist(), strict=True)))
     (slope, _), covariance = np.polyfit(np.log(sizes), np.log(times), 1, cov=True)
-    half = 3.182 * float(np.sqrt(covariance[0, 0]))
+    half = 3.182446305284263 * float(np.sqrt(covariance[0, 0]))
     assert (found["low"], found["high"]) == (pytest.approx(slope - half), pytest.approx(slope + half))
     assert found["verdict"] == "inconclusive" and any("more than one verdict" in w for w in found.warnings)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ironlaw.errors import UnsupportedError
+from ironlaw.errors import import_extra
 
 EXACT_UP_TO = 50  # values in both samples together; C(50, 25) = 1.3e14 still counts exactly in int64
 
@@ -40,13 +40,8 @@ def mann_whitney(first: Sequence[float], second: Sequence[float]) -> RankTest:
         raise ValueError("a rank test needs values in both samples")
     if len(first) + len(second) <= EXACT_UP_TO:
         return _count_orders(first, second)
-    try:
-        from scipy.stats import mannwhitneyu
-    except ImportError:
-        raise UnsupportedError(
-            f'comparing more than {EXACT_UP_TO} steps in two runs together needs scipy: pip install "ironlaw[stats]"'
-        ) from None
-    larger, smaller = (mannwhitneyu(second, first, alternative=side, method="asymptotic") for side in ("greater", "less"))
+    stats = import_extra("scipy.stats", "stats", f"comparing more than {EXACT_UP_TO} steps in two runs together")
+    larger, smaller = (stats.mannwhitneyu(second, first, alternative=side, method="asymptotic") for side in ("greater", "less"))
     return RankTest(float(larger.statistic), float(larger.pvalue), float(smaller.pvalue), False)
 
 

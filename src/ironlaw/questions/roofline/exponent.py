@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw import units
+from ironlaw.errors import import_extra
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.roofline.ratio import NOT_ONLY_BANDWIDTH
 from ironlaw.terms import leaf, scalar
@@ -46,9 +47,10 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     terms, verdict, extra = [exponent, growth, fixed], "inconclusive", {}
     interval = f"no interval and no verdict from {len(times)} times: give {ENOUGH} sizes or more"
     if len(times) > 2:
+        student = import_extra("scipy.stats", "stats", "the interval of an exponent").t
         spread = max(float(np.mean(y * y)) - float(np.mean(x * y)) ** 2 / float(np.mean(x * x)), 0.0)
         half = leaf(
-            "half of the 95 % interval", _half_width, "1", quantile=_t_quantile(len(times) - 2), spread=spread,
+            "half of the 95 % interval", _half_width, "1", quantile=float(student.ppf(0.975, len(times) - 2)), spread=spread,
             variance=float(np.mean(x * x)), points=float(len(times)),
         )  # fmt: skip
         terms.append(half)
@@ -93,15 +95,6 @@ def _band(exponent: float, edges: tuple[float, float, float]) -> str:
     if exponent <= high + 1e-8:
         return "linear"
     return "between" if high == LINEAR[2] and exponent < SUPERLINEAR else "superlinear"
-
-
-def _t_quantile(freedom: int) -> float:
-    """Student's t for a 95 % interval: a table to 10 degrees of freedom, then its expansion in 1 / freedom."""
-    table = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-    if freedom <= len(table):
-        return table[freedom - 1]
-    z = 1.959964
-    return z + (z**3 + z) / (4.0 * freedom) + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / (96.0 * freedom**2)
 
 
 def _half_width(quantile: Any, spread: Any, variance: Any, points: Any) -> Any:
