@@ -232,10 +232,7 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     frozen = job.lora_rank or job.model.frozen_layers
     summed = gradients.accumulation(cluster, job, plan, embedding_parameters(job.model), fused=False)
     scatter = [] if frozen else [elementwise(cluster, "scatter-add", 3.0 * moved), summed]
-    return total(
-        "embedding",
-        [elementwise(cluster, "look-up", 2.0 * moved), *scatter, reduce],
-    )
+    return total("embedding", [elementwise(cluster, "look-up", 2.0 * moved), *scatter, reduce])
 
 
 def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
