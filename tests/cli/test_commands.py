@@ -1,4 +1,4 @@
-"""The command as its user meets it: answers, wrong questions, unreadable inputs, exit statuses."""
+"""The command line: answers, wrong questions, unreadable inputs, exit statuses."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_rows_without_a_known_column(ask, tmp_path):
     assert "no column names an option" in out
 
 
-def test_published_tables_are_read_as_they_are(ask):
+def test_published_tables_are_read_unchanged(ask):
     path = paths.DATA / "published_rows.csv"
     status, out, _ = ask("estimate", "--rows", path)
     with path.open(encoding="utf-8") as file:
@@ -274,7 +274,7 @@ def test_published_tables_are_read_as_they_are(ask):
     assert "no:" not in out
 
 
-def test_rows_say_by_their_status_what_the_worst_row_is(ask, tmp_path):
+def test_the_exit_status_of_rows_is_that_of_the_worst_row(ask, tmp_path):
     path = tmp_path / "runs.csv"
     for extra, expected in (("", 0), ("gpt-3-175b,rtx-4090,8,\n", 1), ("llama-3-8b,h100-sxm,8,3\n", 2)):
         path.write_text("model,on,gpus,tp\nllama-3-8b,h100-sxm,8,2\n" + extra)
@@ -299,7 +299,7 @@ def test_spreadsheets_that_are_odd(ask, tmp_path, text, status, words):
     assert words in out + err
 
 
-def test_a_header_that_looks_like_an_option_is_told(ask, tmp_path):
+def test_a_header_that_looks_like_an_option_is_reported(ask, tmp_path):
     path = tmp_path / "runs.csv"
     path.write_text("model,on,gpus,global_batchsize\nllama-3-8b,h100-sxm,8,64\n")
     _, out, err = ask("estimate", "--rows", path)

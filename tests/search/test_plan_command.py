@@ -1,4 +1,4 @@
-"""``ironlaw plan`` as its user meets it: answers, sizes, advice, what to relax, tables, exits; and relations between them."""
+"""``ironlaw plan``: answers, sizes, advice, limits to relax, tables, exit statuses; and relations between them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TestAnswer:
         assert told[0]["seconds"] == max((row["seconds"] for row in told), key=abs)
         assert sum(row["seconds"] for row in told) == pytest.approx(choices[1].seconds - choices[0].seconds, abs=0.01 * choices[0].seconds)
 
-    def test_plans_too_close_to_be_told_apart_tie_and_the_simplest_is_named(self, data):
+    def test_plans_too_close_to_rank_tie_and_the_simplest_is_named(self, data):
         best = data["plans"][0]
         for plan in data["plans"][1:]:
             assert plan["tie"] == (plan["step"]["seconds"] < 1.05 * best["step"]["seconds"])
@@ -105,7 +105,7 @@ class TestAnswer:
 
         assert ways(data["plans"][at]) == min(ways(p) for i, p in enumerate(data["plans"]) if i == 0 or p["tie"])
 
-    def test_where_the_best_is_tight_one_plan_leaves_memory(self):
+    def test_one_plan_keeps_memory_free_where_the_best_does_not(self):
         data = search_data(ironlaw.search("llama-3-70b", on="h100-sxm", gpus=64, global_batch_size=256, fix="cp=1"), advice=False)
         if data["plans"][0]["headroom"] < 0.05:
             noted = [plan for plan in data["plans"] if plan["note"]]
@@ -113,7 +113,7 @@ class TestAnswer:
         else:
             assert not any(plan["note"] for plan in data["plans"])
 
-    def test_the_front_is_not_beaten(self, data):
+    def test_no_plan_beats_one_of_the_front(self, data):
         points = np.array([list(point["objectives"].values()) for point in data["pareto"]])
         for point in points:
             assert not np.any(np.all(points <= point, axis=1) & np.any(points < point, axis=1))
@@ -148,7 +148,7 @@ class TestAnswer:
 
 class TestSizes:
     def test_the_budget_question(self, thirty):
-        """2 million USD at 4 USD an hour are 500,000 accelerator hours: 694 accelerators for 30 days (oracle S001-22)."""
+        """2 million USD at 4 USD an hour are 500,000 accelerator hours: 694 accelerators for 30 days (the worked budget question)."""
         found, _ = thirty
         end = sizes(found.question, found.settings)["ends"][0]
         assert end["affordable_gpus"] == 694
@@ -183,7 +183,7 @@ class TestSizes:
         )
         assert max(s.gpus for s in found.settings) == 24
 
-    def test_a_target_rate_is_reached_by_the_fewest(self):
+    def test_the_fewest_accelerators_reach_a_target_rate(self):
         found = ironlaw.search(
             "llama-3-8b", on="h100-sxm", gpus="8..128", target_tokens_per_second=3e5, global_batch_size=512, fix="vpp=1,cp=1,pp=1"
         )
@@ -201,7 +201,7 @@ class TestDataParallelAlone:
         whole = ironlaw.search("llama-3-70b", on="h100-sxm", gpus=2048, global_batch_size=2048, seq_len=2048, fix="tp=1,pp=1,cp=1,zero=0")
         assert not whole.first(1) and alone.first(1)[0].values["zero"] == 3
 
-    def test_sharded_they_wait_for_the_network_and_splitting_the_model_helps(self, both):
+    def test_sharded_plans_wait_for_the_network_and_splitting_the_model_helps(self, both):
         rows = [found.explained(found.first(1))[0][0].row(0) for found in both]
         assert rows[0]["bound"]["by"] == "network" and rows[1]["bound"]["by"] == "compute"
         assert rows[1]["step"]["seconds"] < 0.7 * rows[0]["step"]["seconds"]
@@ -214,7 +214,7 @@ class TestDataParallelAlone:
         assert hybrid.values["dp_replicate"] > 1
         assert both[1].first(1)[0].seconds < hybrid.seconds < both[0].first(1)[0].seconds
 
-    def test_advice_names_the_wires_and_the_batch(self, both):
+    def test_advice_names_the_network_and_the_batch(self, both):
         choice = both[0].first(1)[0]
         estimate, row = both[0].explained([choice])[0]
         gains = {line["name"]: line["gain"] for line in sensitivities(choice, estimate.place_of(row), both[0].folders)}
@@ -238,12 +238,12 @@ class TestAdvice:
             if line["usd"] is not None:
                 assert (line["usd"] > 0) == (line["gain"] > 1e-9)
 
-    def test_all_three_kinds_are_told(self, found):
+    def test_advice_has_resources_crossovers_and_scaling(self, found):
         choice = found.first(1)[0]
         told = advise(found, choice, found.explained([choice])[0])
         assert {line["about"] for line in told} == {"resource", "crossover", "scaling"}
 
-    def test_a_batch_grown_along_scales_better_than_one_held(self, found):
+    def test_a_growing_batch_scales_better_than_a_fixed_one(self, found):
         rows = {row["name"]: {p["gpus"]: p["efficiency"] for p in row["points"]} for row in scaling(found.first(1)[0], found.folders)}
         both = set(rows["batch held"]) & set(rows["batch grown along"])
         assert both
@@ -264,7 +264,7 @@ class TestMisses:
             ({"gpus": 4096, "global_batch_size": 3, "fix": "pp=1,cp=1"}, "global_batch_size"),
         ],
     )
-    def test_one_constraint_is_named_and_relaxing_it_is_enough(self, ask, constraint):
+    def test_relaxing_one_named_limit_is_enough(self, ask, constraint):
         ask = {"on": "h100-sxm", "global_batch_size": 256, **ask}
         found = ironlaw.search("llama-3-70b", **ask)
         assert found.first(3) == [] and found.ranked() == []
@@ -310,7 +310,7 @@ class TestCommand:
         rows = list(csv.DictReader(io.StringIO(out)))
         assert status == 0 and [row["rank"] for row in rows] == [str(i) for i in range(1, 8)]
 
-    def test_a_listed_plan_asked_of_estimate_gives_the_same(self, capsys):
+    def test_estimate_gives_the_same_answer_for_a_listed_plan(self, capsys):
         row = json.loads(run(capsys, *ASK, "--json")[1])["plans"][0]
         plan = row["plan"]
         again = ironlaw.estimate(
@@ -366,7 +366,7 @@ class TestCommand:
         assert run(capsys, *ASK, "--space", str(tmp_path / "broken.toml"))[0] == 3
         assert run(capsys, *ASK, "--csv", str(tmp_path / "no" / "plans.csv"))[0] == 3
 
-    def test_no_plan_exits_1_and_says_what_to_relax(self, capsys):
+    def test_no_plan_exits_1_and_lists_what_to_relax(self, capsys):
         status, out, _ = run(capsys, "llama-3-70b", "--on", "h100-sxm", "--gpus", "1009", "--global-batch-size", "256")
         assert status == 1 and "No plan meets the question" in out and "1,009 to 1,008" in out
 
@@ -401,7 +401,7 @@ def test_tables_are_flat(data):
         assert all(value is None or isinstance(value, (str, int, float, bool)) for value in row.values())
 
 
-def test_a_wrong_library_call_raises_ours():
+def test_a_wrong_library_call_raises_an_ironlaw_error():
     with pytest.raises(IronlawError, match="unknown option"):
         ironlaw.search("llama-3-8b", on="h100-sxm", gpus=8, gbs=12)
 

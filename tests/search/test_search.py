@@ -170,8 +170,8 @@ def written(tmp_path: Any, space: dict[str, Any]) -> str:
     return str(path)
 
 
-def told(choice: Any) -> dict[str, Any]:
-    """A plan that was found, as this file writes plans."""
+def plan_dict(choice: Any) -> dict[str, Any]:
+    """A choice as the dictionary that this file compares."""
     return {**choice.values, "framework": choice.framework}
 
 
@@ -280,7 +280,7 @@ def test_the_search_finds_what_listing_every_plan_finds(seed, tmp_path):
     in_bits([c.seconds for c in first], np.sort(every.seconds[good])[:100])
 
     experts = bool(read_model(question).num_experts)
-    listed_as = [meaning(told(c), experts) for c in first]
+    listed_as = [meaning(plan_dict(c), experts) for c in first]
     assert len(set(listed_as)) == len(listed_as)
     for choice, name in zip(first, listed_as, strict=True):
         at = means[name][0]
@@ -288,8 +288,8 @@ def test_the_search_finds_what_listing_every_plan_finds(seed, tmp_path):
         assert (choice.seconds, choice.device) == (every.seconds[at], every.device[at])
 
 
-def test_the_questions_drawn_have_answers():
-    """Guards the test above: random questions that admit no plan prove nothing."""
+def test_the_random_questions_have_answers():
+    """Random questions without any plan would prove nothing."""
     answered = [seed for seed in SEEDS if slow_of(seed).good.any()]
     crowded = [seed for seed in SEEDS if np.count_nonzero(slow_of(seed).good) > 100]
     assert len(answered) > len(SEEDS) // 2
@@ -302,8 +302,8 @@ def spans(plan: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_counts_as_one_plan_is_one_plan(seed):
-    """A choice that is said to mean nothing in a plan changes neither its time nor its memory."""
+def test_choices_without_effect_change_neither_time_nor_memory(seed):
+    """Plans that differ only in choices without effect have the same time and memory."""
     question, _ = drawn(seed)
     every = slow_of(seed)
     for members in classes(question, every).values():
@@ -336,7 +336,7 @@ def leaves(question: dict[str, Any], plans: list[dict[str, Any]]) -> Any:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_choice_that_counts_is_inert(seed):
+def test_every_choice_that_counts_changes_some_term(seed):
     """Two plans that differ in one choice differ in time or memory, or, where something longer hides it, in some term."""
     question, _ = drawn(seed)
     every, checked = slow_of(seed), 0
@@ -386,7 +386,7 @@ def test_the_first_hundred_are_those_of_a_flat_evaluation(medium, tmp_path):
     assert flat.fits.all()
     stand = [members[0] for members in classes(MEDIUM, medium).values() if medium.good[members[0]]]
     order = sorted(stand, key=lambda i: (medium.seconds[i], *simplicity(medium.plans[i])))[:100]
-    assert [meaning(told(c), False) for c in first] == [meaning(medium.plans[i], False) for i in order]
+    assert [meaning(plan_dict(c), False) for c in first] == [meaning(medium.plans[i], False) for i in order]
 
 
 def simplicity(plan: dict[str, Any]) -> tuple[Any, ...]:
@@ -498,7 +498,7 @@ def uncut(tmp_path_factory) -> list[Any]:
 
 @pytest.mark.parametrize("sizes", BLOCKS, ids=str)
 @pytest.mark.parametrize("which", range(len(CUT)))
-def test_blocks_of_any_size_say_the_same(which, sizes, uncut, tmp_path, monkeypatch):
+def test_blocks_of_any_size_give_the_same_result(which, sizes, uncut, tmp_path, monkeypatch):
     for name, size in sizes.items():
         for module in (grid, best):
             if hasattr(module, name):
@@ -507,7 +507,7 @@ def test_blocks_of_any_size_say_the_same(which, sizes, uncut, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("which", range(len(CUT)))
-def test_the_order_of_rows_and_of_values_says_the_same(which, uncut, tmp_path, monkeypatch):
+def test_the_order_of_rows_and_of_values_does_not_matter(which, uncut, tmp_path, monkeypatch):
     """Rows in another order, and every axis of the space listed backwards."""
     whole = setting.mesh_rows
 
@@ -551,12 +551,12 @@ def once() -> Any:
 
 
 @pytest.mark.parametrize("changed", CHANGES, ids=str)
-def test_asking_again_is_searching_afresh(once, changed):
+def test_asking_again_gives_the_result_of_a_new_search(once, changed):
     assert answers(once.again(**changed)) == answers(ironlaw.search(**AGAIN, **changed))
 
 
 @pytest.mark.parametrize("first", [{"tokens": "200B", "deadline": 20}, {"gpus": "8..16"}], ids=str)
-def test_asking_again_keeps_what_is_not_changed(first):
+def test_asking_again_keeps_unchanged_options(first):
     question = {**AGAIN, **first}
     assert answers(ironlaw.search(**question).again(price=1.5)) == answers(ironlaw.search(**question, price=1.5))
 
@@ -590,7 +590,7 @@ LAWS = (
 
 
 @pytest.mark.parametrize("asked", LAWS, ids=str)
-def test_laws_say_the_same_of_a_grid_and_of_its_plans_one_a_row(asked):
+def test_a_grid_of_plans_has_the_numbers_of_its_plans_one_a_row(asked):
     options = {"on": "h100-sxm", "framework": "megatron", **asked}
     bound = bind_question(asked_of(read_options(options)))
     job, cluster, r = bound.job(options["framework"]), bound.cluster, np.random.default_rng(3)
@@ -682,13 +682,13 @@ def of_file(tmp_path: Any, text: str, **more: Any) -> Any:
         (f"tp = {list(range(1, 1002))}", ValueRangeError, "1001 values"),
     ],
 )
-def test_a_wrong_space_is_told(text, error, told_of, tmp_path):
+def test_a_wrong_space_is_refused(text, error, told_of, tmp_path):
     with pytest.raises(error, match=told_of):
         of_file(tmp_path, text)
 
 
 @pytest.mark.parametrize("name", ["missing", "missing.toml", "."])
-def test_a_space_that_is_no_file_is_told(name, tmp_path):
+def test_a_space_that_is_no_file_is_refused(name, tmp_path):
     with pytest.raises(InputError):
         ironlaw.search(**SMALL, space=str(tmp_path / name))
 
@@ -713,7 +713,7 @@ def test_a_space_that_is_no_file_is_told(name, tmp_path):
     ],
     ids=str,
 )
-def test_a_wrong_clause_is_told(clauses, told_of):
+def test_a_wrong_clause_is_refused(clauses, told_of):
     with pytest.raises(QuestionError, match=told_of):
         ironlaw.search(**SMALL, **clauses)
 
@@ -729,11 +729,11 @@ def test_clauses_that_leave_no_plan_leave_no_answer(clauses):
     assert found.ranked() == found.first(5) == found.pareto() == found.of_kinds(5) == []
 
 
-def test_an_axis_a_dense_model_lacks_is_told_by_its_rule():
+def test_an_axis_that_a_dense_model_lacks_is_counted_under_its_rule():
     assert ironlaw.search(**SMALL, fix="ep=8").space["infeasible"]["ep_divides_experts"] > 0
 
 
-def test_a_clause_holds_in_every_plan():
+def test_every_plan_obeys_the_clauses():
     found = ironlaw.search(**SMALL, fix="tp=2", forbid="pp>2,zero=0,recompute=full,dp_replicate>=2,overlap_tp=on")
     first = found.first(500)
     assert len(first) == 500
@@ -743,8 +743,8 @@ def test_a_clause_holds_in_every_plan():
         assert v["zero"] != 0 and v["recompute"] != "full" and not v["overlap_tp"]
 
 
-def test_an_axis_that_is_not_varied_keeps_the_habit(tmp_path):
-    """Where only tp is varied, the plans are those ``estimate`` makes of the same axes with nothing else said."""
+def test_an_axis_that_is_not_varied_has_its_default(tmp_path):
+    """Where only tp is varied, the plans are those of ``estimate`` with the same axes and no other option."""
     for choice in of_file(tmp_path, "tp = [1, 2, 4]").first(10):
         given = {axis: choice.values[axis] for axis in ("tp", "pp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute")}
         answer = ironlaw.estimate(**SMALL, **given, framework=choice.framework)
@@ -777,7 +777,7 @@ def test_a_huge_space_is_refused_before_it_is_listed(text, tmp_path):
 
 
 def test_very_many_choices_take_few_rows_a_call(tmp_path, monkeypatch):
-    """Memory of a search is bounded whatever the space: the cells of one call of the laws are."""
+    """The cells of one call of the laws are bounded, so that the memory of any search is."""
     seen = []
     whole = best.evaluate
 
@@ -794,12 +794,12 @@ def test_very_many_choices_take_few_rows_a_call(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("gpus", [0, -1, 1.5, 1e9, "x", "8..4", "1..x", [8, 0], float("nan")], ids=str)
-def test_a_number_of_accelerators_that_cannot_be_is_told(gpus):
+def test_an_impossible_number_of_accelerators_is_refused(gpus):
     with pytest.raises(QuestionError):
         ironlaw.search(**{**SMALL, "gpus": gpus})
 
 
-def test_a_prime_number_of_accelerators_is_flat_or_nothing():
+def test_a_prime_number_of_accelerators_has_data_parallel_plans_only():
     assert not ironlaw.search(**{**SMALL, "gpus": 1009}).ranked()  # the batch is no multiple of it
     best_of = ironlaw.search(**{**SMALL, "gpus": 1009, "global_batch_size": 1009}).first(1)[0]
     assert {best_of.values[axis] for axis in ("tp", "pp", "cp")} == {1.0}
@@ -811,7 +811,7 @@ def test_a_prime_number_of_accelerators_is_flat_or_nothing():
     [{"tokens": 0}, {"tokens": "1T", "budget": 0}, {"tokens": "1T", "deadline": 0}, {"budget": 100}, {"deadline": 5}, {"time_limit": 0}],
     ids=str,
 )
-def test_a_limit_that_cannot_be_is_told(given):
+def test_an_impossible_limit_is_refused(given):
     with pytest.raises(QuestionError):
         ironlaw.search(**SMALL, **given)
 
@@ -826,7 +826,7 @@ def test_a_limit_that_no_plan_meets_has_no_answer(given):
 # stopped early
 
 
-def test_a_search_that_is_stopped_says_so_and_what_it_found_is_exact(monkeypatch):
+def test_a_stopped_search_is_marked_partial_and_its_plans_are_exact(monkeypatch):
     question = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 16, "global_batch_size": 32, "seq_len": 4096}
     whole = ironlaw.search(**question)
     monkeypatch.setattr(best, "ROWS", 8)
@@ -846,12 +846,12 @@ def test_a_search_that_is_stopped_says_so_and_what_it_found_is_exact(monkeypatch
     assert stopped.pareto() and stopped.of_kinds(3) and stopped.again(price=1.0).partial
 
 
-def test_a_time_limit_holds_between_settings(tmp_path):
+def test_a_time_limit_stops_between_settings(tmp_path):
     found = of_file(tmp_path, "dp_replicate = 'all'", gpus=[1, 2, 4, 8, 16], time_limit=1e-9)
     assert found.partial
 
 
-# what setting and question get wrong today
+# settings and questions
 
 
 def test_a_number_listed_twice_is_searched_once():
@@ -869,6 +869,6 @@ def test_the_schedule_without_chunks_has_none():
     assert {c.values["vpp"] for c in found.first(500)} == {1.0}
 
 
-def test_recomputation_sparser_than_the_layers_is_told():
+def test_recomputation_sparser_than_the_layers_is_refused():
     with pytest.raises(ValueRangeError):
         ironlaw.search(**SMALL, fix="recompute=every:100")

@@ -1,4 +1,4 @@
-"""Context parallelism as an axis of the search: what is tried, what is counted, what the answer says of it."""
+"""Context parallelism as an axis of the search: the values tried, the plans counted, and the reason given for the choice."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_a_million_tokens_have_plans():
     assert answer.fits[0]
 
 
-def test_every_method_is_that_of_the_estimate_number_for_number():
-    """The fastest ten of each method, whatever the others: one call of ``estimate`` a method says the same in bits."""
+def test_every_method_has_the_numbers_of_its_estimate():
+    """The ten fastest plans of each method have the same bits as one call of ``estimate`` for each method."""
     seen = set()
     for setting in long().settings:
         choices = first_of_setting(setting, 10)
@@ -81,7 +81,7 @@ def test_plans_of_one_rank_are_counted_once(tmp_path):
     assert both.first(1)[0].seconds == min(of(tmp_path, methods=f'["{m}"]').first(1)[0].seconds for m in ("ring", "all-gather"))
 
 
-def test_by_length_is_the_list_it_stands_for(tmp_path):
+def test_by_length_searches_the_list_it_is_short_for(tmp_path):
     by_word = of(tmp_path, cp='"by length"', methods='"by length"').first(20)
     listed = of(tmp_path, cp="[1, 2, 4, 8, 16, 32, 64]", methods=str(list(METHODS)).replace("'", '"')).first(20)
     assert [(c.seconds, c.values) for c in by_word] == [(c.seconds, c.values) for c in listed]
@@ -94,23 +94,23 @@ def test_short_sequences_try_the_ring_alone():
 
 
 @pytest.mark.parametrize("held", [{"cp": 16}, {"fix": "cp=16"}])
-def test_a_held_cp_holds(held):
+def test_a_fixed_cp_is_in_every_plan(held):
     found = ironlaw.search(**LONG, **held)
     assert {c.values["cp"] for c in found.first(20)} == {16.0}
 
 
-def test_what_is_forbidden_is_not_tried():
+def test_forbidden_values_are_not_tried():
     assert max(c.values["cp"] for c in ironlaw.search(**LONG, forbid="cp>4").first(50)) <= 4.0
 
 
-def test_a_word_that_an_axis_does_not_take_is_told(tmp_path):
+def test_a_word_that_an_axis_does_not_take_is_refused(tmp_path):
     with pytest.raises(ValueRangeError, match="only cp, cp_method may be"):
         path = tmp_path / "space.toml"
         path.write_text('tp = "by length"', encoding="utf-8")
         ironlaw.search(**LONG, space=str(path))
 
 
-def test_the_answer_says_why_sequences_are_shared():
+def test_the_answer_says_why_context_parallelism_is_used():
     data = search_data(long(), advice=False)
     told, best = data["context_parallel"], data["plans"][0]
     assert told["cp"] == best["plan"]["cp"] > 1
@@ -120,20 +120,20 @@ def test_the_answer_says_why_sequences_are_shared():
     assert told["other_cp"] == 1
     assert told["other_seconds"] == without[0].seconds
     assert f"cp {told['cp']} ({told['method']}): without it the fastest plan takes" in page(data)
-    # one line a number of accelerators, whatever the methods
+    # one line for each number of accelerators, for all methods together
     assert [row["gpus"] for row in data["sizes"]["by_gpus"]] == [64]
 
 
-def test_the_answer_says_why_they_are_not(tmp_path):
+def test_the_answer_says_why_context_parallelism_is_not_used(tmp_path):
     question = {**LONG, "seq_len": 16384, "global_batch_size": 512, "fix": "pp=1"}
     data = search_data(ironlaw.search(**question), advice=False)
     assert data["context_parallel"]["cp"] == 1
     assert "cp 1: with cp 2 the fastest plan takes" in page(data)
-    # nothing to compare with: said, not left out
+    # the page says so where there is no other plan to compare with
     assert "none is in the search space" in page(search_data(ironlaw.search(**LONG, fix="cp=1"), advice=False))
 
 
-def test_where_nothing_fits_without_it_the_leanest_is_named():
+def test_where_nothing_fits_without_it_the_smallest_plan_is_named():
     question = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64, "global_batch_size": 1, "seq_len": 4194304, "forbid": "tp>2"}
     data = search_data(ironlaw.search(**question), advice=False)
     told = data["context_parallel"]

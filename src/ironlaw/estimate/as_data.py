@@ -1,9 +1,9 @@
-"""A row of an answer as plain data: the JSON contract."""
+"""A row of an estimate as plain data: the JSON of ``ironlaw estimate``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ _PLAN_INTEGERS = (
 
 
 def number(value: Any, at: int = 0) -> Any:
-    """The plain number a column holds in one row: int where whole and a count, None where it is not finite."""
+    """The number that a column has in one row; None where it is not finite."""
     array = np.ravel(plain(value))
     item = array[at if array.size > 1 else 0].item()
     return item if not isinstance(item, float) or math.isfinite(item) else None
@@ -58,7 +58,7 @@ def common_keys(
 
 
 def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str, Any]:
-    """One row of ``estimate`` as the JSON object of the contract."""
+    """One row of an estimate as the object of its JSON."""
     from ironlaw.estimate.bands import step_band
 
     group, at = estimate.place_of(index)
@@ -77,7 +77,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "run": run_data(group, at),
         "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
         "plan": plan_data(group, at),
-        "sources": sources(group, at),
+        "sources": sources(group),
     }
 
 
@@ -136,7 +136,7 @@ def _failure_warning(group: Group, at: int) -> list[str]:
 
 
 def stage_name(group: Group, at: int) -> str | None:
-    """The pipeline stage that sets the pace."""
+    """The name of the slowest pipeline stage."""
     return _stage(group, tuple(c.name for c in group.step.pace.classes), group.step.pace.which, at)
 
 
@@ -149,7 +149,7 @@ def _stage(group: Group, names: tuple[str, ...], which: Any, at: int) -> str | N
 
 
 def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
-    """The fullest stage's memory."""
+    """The memory of the fullest stage."""
     from ironlaw.estimate.bands import memory_band
 
     needed = group.memory
@@ -181,7 +181,7 @@ def host_data(group: Group, at: int, explain: bool = False) -> dict[str, Any] | 
 
 
 def throughput_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
-    """Rates and utilisations, and the peak they refer to."""
+    """Rates and utilisations, and the peak that they refer to."""
     peak = group.cluster.accelerator.peak[group.job.precision.peak]
     data = {name: None if illegal else number(term.value, at) for name, term in group.throughput.items()}
     data["peak"] = {
@@ -195,7 +195,7 @@ def throughput_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
 
 
 def bound_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
-    """The roof with the largest share of the step, and all shares."""
+    """The roof with the largest share of the step, and the share of every roof."""
     if illegal:
         return {"by": None, "shares": None}
     shares = {name: number(column, at) for name, column in group.shares.items()}
@@ -273,7 +273,7 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
 
 
 def layers_by_stage(job: Job, plan: Plan, at: int) -> list[int]:
-    """Layers of every stage of one plan, in their order."""
+    """Layers of every stage of one plan, from the first to the last."""
     from ironlaw.estimate.pipeline.stages import unpaired_stages
 
     one = plan.take([at])
@@ -308,32 +308,37 @@ def _input_data(item: Any, at: int) -> dict[str, Any]:
 
 
 def law_name(term: Term) -> str | None:
-    """Where the law of a leaf is defined."""
+    """The module and name of the law of a leaf."""
     return f"{term.law.__module__}.{term.law.__qualname__}" if term.law else None
 
 
-def sources(group: Group, at: int) -> dict[str, dict[str, str]]:
+def sources(group: Group) -> dict[str, dict[str, str]]:
     """Every source of the answer, by key."""
-    del at
-    found: dict[str, dict[str, str]] = {}
-
-    def take(source: Source | None) -> None:
-        if source is not None and source.url:
-            found[source.key] = {"title": source.title, "url": source.url, "read": source.read, "grade": source.grade}
-
     job, cluster = group.job, group.cluster
-    for record in (job.framework, cluster.accelerator, cluster.node, cluster.fabric, cluster.systems):
-        for value in vars(record).values():
-            take(value.source if isinstance(value, Sourced) else value if isinstance(value, Source) else None)
+    records = (job.framework, cluster.accelerator, cluster.node, cluster.fabric, cluster.systems)
+    values = (value for record in records for value in vars(record).values())
+    of_records = (v.source if isinstance(v, Sourced) else v if isinstance(v, Source) else None for v in values)
+    return sources_data([*of_records, job.model.source, *term_sources(trees_of(group))])
+
+
+def trees_of(group: Group) -> list[Term]:
+    """The terms of an estimate: step, memory, throughput, run."""
     trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
     if group.memory.hosts:
         trees.append(group.memory.host_tree)
-    if group.run is not None:
-        trees += group.run.trees()
-    take(group.job.model.source)
-    for tree in trees:
-        for node in tree.walk():
+    return trees if group.run is None else [*trees, *group.run.trees()]
+
+
+def term_sources(terms: Iterable[Term]) -> Iterator[Source | None]:
+    """The sources of all inputs of some terms."""
+    for term in terms:
+        for node in term.walk():
             for item in node.inputs.values():
                 if isinstance(item, Sourced):
-                    take(item.source)
-    return dict(sorted(found.items()))
+                    yield item.source
+
+
+def sources_data(sources: Iterable[Source | None]) -> dict[str, dict[str, str]]:
+    """Sources that have an address, by key."""
+    data = {s.key: {"title": s.title, "url": s.url, "read": s.read, "grade": s.grade} for s in sources if s is not None and s.url}
+    return dict(sorted(data.items()))

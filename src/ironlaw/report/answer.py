@@ -1,4 +1,4 @@
-"""An answer of ``questions`` as a page, as JSON, CSV or Markdown, and explained."""
+"""The answer of any verb but estimate and plan: as a page, JSON, CSV or Markdown, and explained."""
 
 from __future__ import annotations
 
@@ -10,47 +10,36 @@ from collections.abc import Iterator
 from typing import Any
 
 from ironlaw import units
-from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError, UnsupportedError
-from ironlaw.estimate.as_data import common_keys, term_data
+from ironlaw.estimate.as_data import common_keys, sources_data, term_data, term_sources
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.report.explanation import node_lines
 from ironlaw.report.terminal import Ink, short
 
 
 def answer_data(answer: Answer, explain: bool = False) -> dict[str, Any]:
-    """The answer as plain data with the keys every answer has; tables stand under their own names."""
+    """The answer as plain data with the keys that every answer has; each table has its own name as key."""
     return {
         **common_keys(answer.assumptions, answer.warnings, answer.folders),
         "title": answer.title,
         "headline": list(answer.headline),
         "feasible": answer.feasible,
-        **{name: _plain(value) for name, value in answer.values.items()},
-        **{table.name: [{key: _plain(value) for key, value in row.items()} for row in table.rows] for table in answer.tables},
+        **{name: json_value(value) for name, value in answer.values.items()},
+        **{table.name: [{key: json_value(value) for key, value in row.items()} for row in table.rows] for table in answer.tables},
         "terms": {term.name.replace(" ", "_"): term_data(term, 0, explain) for term in answer.terms},
-        "sources": _sources(answer),
+        "sources": sources_data(term_sources(answer.terms)),
     }
 
 
-def _plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
+    """A value for JSON: arrays as lists, numbers that are not finite as None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [json_value(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _sources(answer: Answer) -> dict[str, dict[str, str]]:
-    found = {}
-    for term in answer.terms:
-        for node in term.walk():
-            for item in node.inputs.values():
-                source = item.source if isinstance(item, Sourced) else None
-                if source is not None and source.url:
-                    found[source.key] = {"title": source.title, "url": source.url, "read": source.read, "grade": source.grade}
-    return dict(sorted(found.items()))
 
 
 def answer_page(answer: Answer, colour: bool = False) -> str:
@@ -63,7 +52,7 @@ def answer_page(answer: Answer, colour: bool = False) -> str:
 
 
 def table_lines(table: Table, ink: Ink) -> Iterator[str]:
-    """A table with its columns set right, numbers with their units."""
+    """A table as text: texts on the left of their columns, numbers with their units on the right."""
     cells = [[cell(row.get(column.key), column) for column in table.columns] for row in table.rows]
     widths = [max(len(column.title), *(len(line[i]) for line in cells)) for i, column in enumerate(table.columns)]
     texts = [_is_text(table, column) for column in table.columns]
@@ -78,7 +67,7 @@ def table_lines(table: Table, ink: Ink) -> Iterator[str]:
 
 
 def cell(value: Any, column: Column) -> str:
-    """One value as its column shows it."""
+    """One value in the unit of its column."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "-"
     if isinstance(value, bool):
@@ -97,7 +86,7 @@ def _number(value: float) -> str:
 
 
 def answer_csv(answer: Answer, name: str = "") -> str:
-    """The tables as CSV: plain SI values, units in the headings. Each of several starts with its name; ``name`` asks for one."""
+    """The tables as CSV: SI values, units in the headings; each of several tables starts with its name. ``name`` chooses one table."""
     tables = _tables(answer, name)
     if not tables:
         raise UnsupportedError("this answer has no table to print as CSV; --format json has its values")
@@ -118,20 +107,20 @@ def _si(unit: str) -> str:
 
 
 def _csv(value: Any) -> Any:
-    value = _plain(value)
+    value = json_value(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "" if value is None else json.dumps(value) if isinstance(value, (list, dict)) else value
 
 
 def answer_markdown(answer: Answer, name: str = "") -> str:
-    """The answer as Markdown: headline, tables, warnings; ``name`` asks for one table alone."""
+    """The answer as Markdown: headline, tables, warnings; ``name`` chooses one table alone."""
     tables = ["\n".join(_markdown(table)) for table in _tables(answer, name)]
     if name:
         return tables[0]
-    told = "\n".join(f"- {line}" for line in answer.headline)
-    warned = "\n".join(f"- warning: {line}" for line in dict.fromkeys(answer.warnings))
-    return "\n\n".join(part for part in (f"# {answer.title}", told, *tables, warned) if part)
+    headline = "\n".join(f"- {line}" for line in answer.headline)
+    warnings = "\n".join(f"- warning: {line}" for line in dict.fromkeys(answer.warnings))
+    return "\n\n".join(part for part in (f"# {answer.title}", headline, *tables, warnings) if part)
 
 
 def _markdown(table: Table) -> Iterator[str]:
@@ -147,13 +136,13 @@ def _markdown(table: Table) -> Iterator[str]:
 
 
 def _tables(answer: Answer, name: str) -> list[Table]:
-    """The tables that have rows, or the one of a name."""
-    found = [table for table in answer.tables if table.rows]
+    """The tables that have rows, or the one called ``name``."""
+    filled = [table for table in answer.tables if table.rows]
     if not name:
-        return found
-    if not any(table.name == name for table in found):
-        raise UnknownNameError("table", name, [table.name for table in found])
-    return [table for table in found if table.name == name]
+        return filled
+    if not any(table.name == name for table in filled):
+        raise UnknownNameError("table", name, [table.name for table in filled])
+    return [table for table in filled if table.name == name]
 
 
 def _is_text(table: Table, column: Column) -> bool:
@@ -164,13 +153,13 @@ def _is_text(table: Table, column: Column) -> bool:
 def _notes(answer: Answer, ink: Ink) -> Iterator[str]:
     for warning in dict.fromkeys(answer.warnings):
         yield ink.bad("warning: ") + warning
-    taken = [f"{a['name']} {short(a['value'])}" for a in answer.assumptions if a["origin"] in ("default", "chosen")]
-    if taken:
-        yield ink.bold("Assumed") + ink.dim(": ") + ", ".join(taken)
+    assumed = [f"{a['name']} {short(a['value'])}" for a in answer.assumptions if a["origin"] in ("default", "chosen")]
+    if assumed:
+        yield ink.bold("Assumed") + ink.dim(": ") + ", ".join(assumed)
 
 
 def answer_explained(answer: Answer, term: str = "") -> str:
-    """The trees of the answer, or those of a name, with formula, inputs and sources."""
+    """The terms of the answer, or those called ``term``, with formula, inputs and sources."""
     wanted = term.lower().replace("_", " ")
     everything = {node.name: node for tree in answer.terms for node in tree.walk()}
     trees = list(answer.terms)

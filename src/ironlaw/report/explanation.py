@@ -1,4 +1,4 @@
-"""How a number came about: the tree with, at each leaf, the formula, its inputs and their sources."""
+"""How a number was computed: its term and the terms below, each leaf with its formula, inputs and sources."""
 
 from __future__ import annotations
 
@@ -8,56 +8,46 @@ from typing import TYPE_CHECKING, Any
 from ironlaw import units
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError
-from ironlaw.estimate.as_data import formula, law_name, number
+from ironlaw.estimate.as_data import formula, law_name, number, trees_of
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate, Group
+    from ironlaw.estimate.answer import Estimate
 
 
 def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
-    """The trees of one row below the nodes called ``term`` (all of them where none is named)."""
+    """The terms of one row that are called ``term``, and everything below them; every term where none is named."""
     group, at = estimate.place_of(index)
     trees = trees_of(group)
     if term and term != "all":
         wanted = term.lower().replace("_", " ").replace("-", " ")
-        found = [t for tree in trees for t in _named(tree, wanted, at)]
-        if not found:
+        named = [t for tree in trees for t in _terms_named(tree, wanted, at)]
+        if not named:
             raise UnknownNameError("term", term, {t.name for tree in trees for t in tree.walk()})
-        trees = found
+        trees = named
     lines: list[str] = []
     for tree in trees:
         lines += [*node_lines(tree, at, 0), ""]
     return "\n".join(lines).rstrip()
 
 
-def _named(tree: Term, wanted: str, at: int) -> list[Term]:
-    """The topmost nodes of a name; those a row does not run (below a times of 0) only where nothing else has the name."""
-    found: list[tuple[bool, Term]] = []
+def _terms_named(tree: Term, wanted: str, at: int) -> list[Term]:
+    """The topmost terms of a name. Terms that the row does not run (below a times of 0) count only where no other has the name."""
+    named: list[tuple[bool, Term]] = []
 
     def visit(node: Term, runs: bool) -> None:
         if node.name.lower().replace("-", " ") == wanted:
-            found.append((runs, node))
+            named.append((runs, node))
             return
         for part in node.parts:
             visit(part, runs and number(node.times, at) != 0.0)
 
     visit(tree, True)
-    return [node for runs, node in found if runs] or [node for _, node in found]
-
-
-def trees_of(group: Group) -> list[Term]:
-    """Every tree of an answer: step, memory, throughput, run."""
-    trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
-    if group.memory.hosts:
-        trees.append(group.memory.host_tree)
-    if group.run is not None:
-        trees += group.run.trees()
-    return trees
+    return [node for runs, node in named if runs] or [node for _, node in named]
 
 
 def node_lines(term: Term, at: int, depth: int = 0) -> Iterator[str]:
-    """A node and all below it: value, formula, inputs, sources; of a part that this row does not run, its name alone."""
+    """A term and all below it: value, formula, inputs, sources; only the name of a part that this row does not run."""
     pad = "  " * depth
     times = number(term.times, at)
     repeated = f"  (times {times:g})" if times != 1.0 else ""

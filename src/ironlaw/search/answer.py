@@ -14,7 +14,7 @@ from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate, answer_asked
 from ironlaw.question.asked import Asked, with_options
 from ironlaw.question.defaults import HEADROOM, OFFLOADS, OVERLAPS
-from ironlaw.search.best import Plans, Sweep, fastest_plans, join_plans, keep_pages, open_rows, pareto_plans, sort_plans
+from ironlaw.search.best import Plans, Sweep, fastest_plans, keep_pages, open_rows, pareto_plans, sort_plans
 from ironlaw.search.grid import usable_choices
 from ironlaw.search.mesh import COLUMNS
 from ironlaw.search.question import Question, read_question
@@ -142,7 +142,7 @@ class SearchResult:
         limit = best.setting.capacity * (1.0 - HEADROOM)
         if best.device <= limit:
             return None
-        choices = [c for s in best.setting.sweeps for c in to_choices(best.setting, pareto_plans(s), s.task.job.framework.name)]
+        choices = [c for s in best.setting.sweeps for c in to_choices(best.setting, s, pareto_plans(s))]
         return min((c for c in choices if c.device <= limit), key=lambda c: c.seconds, default=None)
 
     def pareto(self) -> list[tuple[Choice, dict[str, float]]]:
@@ -165,7 +165,7 @@ class SearchResult:
         for i in np.unique(owner[front]):
             setting, swept, _ = points[int(i)]
             wanted = {(columns["seconds"][k], columns["memory"][k]): k for k in front[owner[front] == i]}
-            for choice in to_choices(setting, pareto_plans(swept), swept.task.job.framework.name):
+            for choice in to_choices(setting, swept, pareto_plans(swept)):
                 k = wanted.get((choice.seconds, choice.device))
                 if k is not None:
                     plans.append((choice, {n: float(columns[n][k]) for n in names}))
@@ -195,10 +195,7 @@ class SearchResult:
 
 def first_of_setting(setting: Setting, number: int) -> list[Choice]:
     """The fastest plans of a setting."""
-    by_framework = [(s.task.job.framework.name, fastest_plans(s, number)) for s in setting.sweeps if np.isfinite(s.seconds).any()]
-    plans = join_plans([plans for _, plans in by_framework])
-    plans.columns["framework"] = np.concatenate([np.full(p.seconds.size, name, dtype=object) for name, p in by_framework])
-    return to_choices(setting, sort_plans(plans).take(slice(0, number)))
+    return [choice for s in setting.sweeps for choice in to_choices(setting, s, fastest_plans(s, number))]
 
 
 def undominated(points: Any) -> Any:
@@ -218,7 +215,7 @@ def fastest_of_each_kind(setting: Setting) -> list[Choice]:
     for s in setting.sweeps:
         if "kinds" not in s.memo:
             s.memo["kinds"] = _fastest_of_kinds(s)
-        choices += to_choices(setting, s.memo["kinds"], s.task.job.framework.name)
+        choices += to_choices(setting, s, s.memo["kinds"])
     return choices
 
 
@@ -237,15 +234,11 @@ def _kind_numbers(columns: dict[str, Any]) -> Any:
     return sum((columns[axis] > 1.0) * 2**i for i, axis in enumerate(KIND_AXES))
 
 
-def to_choices(setting: Setting, plans: Plans, framework: str = "") -> list[Choice]:
-    """Plans in columns as a list of choices."""
-    names = plans.columns.get("framework")
-    choices = []
-    for i in range(plans.seconds.size):
-        values = {name: column[i] for name, column in plans.columns.items() if name != "framework"}
-        name = framework or str(names[i] if names is not None else "")
-        choices.append(Choice(setting, name, values, float(plans.seconds[i]), float(plans.device[i])))
-    return choices
+def to_choices(setting: Setting, swept: Sweep, plans: Plans) -> list[Choice]:
+    """Plans of a sweep as a list of choices."""
+    framework = swept.task.job.framework.name
+    rows = ({name: column[i] for name, column in plans.columns.items()} for i in range(plans.seconds.size))
+    return [Choice(setting, framework, row, float(plans.seconds[i]), float(plans.device[i])) for i, row in enumerate(rows)]
 
 
 def asked_of_choices(choices: Sequence[Choice]) -> Asked:
