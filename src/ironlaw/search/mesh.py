@@ -33,10 +33,6 @@ class Mesh:
         """The number of rows."""
         return int(self.columns["gpus"].size)
 
-    def take(self, index: Any) -> Mesh:
-        """The rows at ``index``."""
-        return Mesh({name: column[index] for name, column in self.columns.items()}, {})
-
 
 @cache
 def divisors(number: int) -> tuple[float, ...]:
