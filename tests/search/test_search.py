@@ -172,7 +172,7 @@ def written(tmp_path: Any, space: dict[str, Any]) -> str:
 
 def plan_dict(choice: Any) -> dict[str, Any]:
     """A choice as the dictionary that this file compares."""
-    return {**choice.values, "framework": choice.framework}
+    return {**choice.values, "framework": choice.setting.framework}
 
 
 # questions drawn at random
@@ -415,7 +415,7 @@ def test_the_front_is_that_of_a_flat_evaluation(medium, tmp_path):
         if device < leanest:
             expected.append((seconds, device))
             leanest = device
-    (swept,) = found.settings[0].sweeps
+    swept = found.settings[0].swept
     plans = best.pareto_plans(swept)
     assert list(zip(plans.seconds.tolist(), plans.device.tolist(), strict=True)) == expected
     assert len(expected) > 3
@@ -425,16 +425,16 @@ def test_the_front_is_that_of_a_flat_evaluation(medium, tmp_path):
 def test_the_front_is_that_of_all_legal_plans(seed, tmp_path):
     question, _ = drawn(seed)
     every, found = slow_of(seed), found_of(seed, tmp_path)
-    for swept in found.settings[0].sweeps:
-        name = swept.task.job.framework.name
-        stand = [m[0] for m in classes(question, every).values() if every.good[m[0]] and every.plans[m[0]]["framework"] == name]
-        points, leanest, expected = sorted((every.seconds[i], every.device[i]) for i in stand), np.inf, []
-        for seconds, device in points:
-            if device < leanest:
-                expected.append((seconds, device))
-                leanest = device
-        plans = best.pareto_plans(swept)
-        assert list(zip(plans.seconds, plans.device, strict=True)) == expected
+    swept = found.settings[0].swept
+    name = swept.task.job.framework.name
+    stand = [m[0] for m in classes(question, every).values() if every.good[m[0]] and every.plans[m[0]]["framework"] == name]
+    points, leanest, expected = sorted((every.seconds[i], every.device[i]) for i in stand), np.inf, []
+    for seconds, device in points:
+        if device < leanest:
+            expected.append((seconds, device))
+            leanest = device
+    plans = best.pareto_plans(swept)
+    assert list(zip(plans.seconds, plans.device, strict=True)) == expected
 
 
 def test_no_plan_of_the_front_beats_another():
@@ -453,13 +453,10 @@ def test_no_plan_of_the_front_beats_another():
 def summary(found: Any) -> Any:
     """What a search says, to compare in bits."""
     space = {k: v for k, v in found.space.items() if k != "seconds"}
-    first = [(c.framework, c.seconds, c.device, sorted(c.values.items())) for c in found.first(300)]
-    fronts = []
-    for swept in found.settings[0].sweeps:
-        plans = best.pareto_plans(swept)
-        columns = [v.tolist() for v in plans.columns.values()]
-        fronts.append((plans.seconds.tolist(), plans.device.tolist(), columns))
-    return space, first, fronts
+    first = [(c.setting.framework, c.seconds, c.device, sorted(c.values.items())) for c in found.first(300)]
+    plans = best.pareto_plans(found.settings[0].swept)
+    columns = [v.tolist() for v in plans.columns.values()]
+    return space, first, (plans.seconds.tolist(), plans.device.tolist(), columns)
 
 
 BLOCKS = (
@@ -538,8 +535,8 @@ CHANGES = (
 
 def answers(found: Any) -> Any:
     ranked = [(s.on, s.gpus, float(s.best)) for s in found.ranked()]
-    first = [(c.setting.gpus, c.framework, c.seconds, c.device, sorted(c.values.items())) for c in found.first(20)]
-    kinds = [(c.setting.gpus, c.framework, c.seconds) for c in found.of_kinds(5)]
+    first = [(c.setting.gpus, c.setting.framework, c.seconds, c.device, sorted(c.values.items())) for c in found.first(20)]
+    kinds = [(c.setting.gpus, c.setting.framework, c.seconds) for c in found.of_kinds(5)]
     front = [(c.setting.gpus, c.seconds, c.device, values) for c, values in found.pareto()]
     worth = [{k: float(v) for k, v in s.objectives(s.best).items()} for s in found.settings]
     return ranked, first, kinds, front, worth
@@ -747,7 +744,7 @@ def test_an_axis_that_is_not_varied_has_its_default(tmp_path):
     """Where only tp is varied, the plans are those of ``estimate`` with the same axes and no other option."""
     for choice in of_file(tmp_path, "tp = [1, 2, 4]").first(10):
         given = {axis: choice.values[axis] for axis in ("tp", "pp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute")}
-        answer = ironlaw.estimate(**SMALL, **given, framework=choice.framework)
+        answer = ironlaw.estimate(**SMALL, **given, framework=choice.setting.framework)
         assert (choice.seconds, choice.device) == (float(answer.step_seconds[0]), float(answer.device_bytes[0]))
         assert choice.values["sp"] or choice.values["tp"] == 1
 
@@ -840,9 +837,10 @@ def test_a_stopped_search_is_marked_partial_and_its_plans_are_exact(monkeypatch)
     in_bits([c.seconds for c in first], flat.step_seconds)
     in_bits([c.device for c in first], flat.device_bytes)
     assert flat.fits.all()
-    rows = {tuple(v) for s in whole.settings[0].sweeps for v in np.stack(list(s.task.mesh.columns.values()), axis=1)}
+    columns = whole.settings[0].swept.task.mesh.columns
+    rows = {tuple(v) for v in np.stack(list(columns.values()), axis=1)}
     for choice in first:
-        assert tuple(float(choice.values[axis]) for axis in whole.settings[0].sweeps[0].task.mesh.columns) in rows
+        assert tuple(float(choice.values[axis]) for axis in columns) in rows
     assert stopped.pareto() and stopped.of_kinds(3) and stopped.again(price=1.0).partial
 
 

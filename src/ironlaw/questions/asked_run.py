@@ -11,7 +11,7 @@ from ironlaw import units
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Group, answer
-from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.questions.answer import need
@@ -79,7 +79,7 @@ def _given_hours(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRu
     need(values, "on", "gpus")
     refuse_unused(values, ("on", "gpus", "node", "fabric", "price", "grid", "pue", "restart_time"), "--gpu-hours")
     assumptions: Assumptions = []
-    cluster = cluster_of({"precision": bind_precision(values["on"], folders), **values}, folders, assumptions)
+    cluster = cluster_of(values, folders, assumptions)
     gpus, hours = values["gpus"], values["gpu_hours"]
     seconds = hours * 3600.0 / gpus
     assume(assumptions, "failures", "inside the hours given", "default")

@@ -110,10 +110,8 @@ def _resource_row(choice: Choice, name: str, change: str, now: float, then: floa
 
 def fastest_with_more_memory(choice: Choice) -> float:
     """Step time of the fastest plan of this setting that fits into a tenth more memory."""
-    limit, best = choice.setting.capacity * MORE, choice.seconds
-    for s in choice.setting.sweeps:
-        best = min(best, float(s.front.seconds[s.front.device <= limit].min(initial=np.inf)))
-    return best
+    front = choice.setting.swept.front
+    return min(choice.seconds, float(front.seconds[front.device <= choice.setting.capacity * MORE].min(initial=np.inf)))
 
 
 def _time_with_batch_doubled(choice: Choice, folders: tuple[str, ...]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -36,7 +37,6 @@ class Choice:
     """One plan of a setting, as the options of an estimate."""
 
     setting: Setting
-    framework: str
     values: dict[str, Any]
     seconds: float
     device: float
@@ -49,11 +49,11 @@ class Choice:
         """
         used = (bool(self.values[axis] > 1.0) for axis in KIND_AXES)
         variant = (value for name, value in self.setting.variant.items() if name != "cp_method")
-        return (self.setting.on, *variant, self.framework, *used)
+        return (self.setting.on, *variant, self.setting.framework, *used)
 
     def same_as(self, other: Choice) -> bool:
         """True for the same plan of the same setting."""
-        return self.setting is other.setting and self.framework == other.framework and self.values == other.values
+        return self.setting is other.setting and self.values == other.values
 
 
 @dataclass(eq=False, repr=False)
@@ -75,9 +75,7 @@ class SearchResult:
         options = {**self.question.given, **changed}
         question = read_question({name: value for name, value in options.items() if value is not None})
         bounds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
-        settings = [
-            replace(s, question=question, bound=bounds[s.bound.asked.on, tuple(s.variant.items())], sweeps=s.sweeps) for s in self.settings
-        ]
+        settings = [replace(s, question=question, bound=bounds[s.bound.asked.on, tuple(s.variant.items())]) for s in self.settings]
         return SearchResult(question, settings, self.seconds, self.partial, self.folders, self.cache)
 
     # --- how much was searched
@@ -85,12 +83,11 @@ class SearchResult:
     @property
     def space(self) -> dict[str, Any]:
         """Counts of the search: mesh rows, choices a row, legal plans, meshes or plans rejected by each rule, plans timed."""
-        sweeps = [s for setting in self.settings for s in setting.sweeps]
+        sweeps = [s.swept for s in self.settings if s.swept]
         rows, legal, fits = sum(s.timed for s in sweeps), sum(s.legal for s in sweeps), sum(s.fits for s in sweeps)
-        rejected: dict[str, int] = {}
-        for setting in self.settings:
-            for rule, count in setting.rejected.items():
-                rejected[rule] = rejected.get(rule, 0) + count
+        rejected: Counter[str] = Counter()
+        for s in sweeps:
+            rejected.update(s.task.mesh.rejected)
         return {
             "rows": rows,
             "options": legal / rows if rows else 0.0,
@@ -117,7 +114,7 @@ class SearchResult:
         """The first ``number`` plans, whatever their kind."""
         keyed: list[tuple[Any, ...]] = []
         for setting in self.ranked():
-            choices = first_of_setting(setting, number)
+            choices = to_choices(setting, fastest_plans(setting.swept, number))
             seconds = np.array([c.seconds for c in choices])
             keys, meets = self.rank_key(setting, seconds), meets_limits(self.question, setting.objectives(seconds))
             keyed += [(*(float(key[i]) for key in keys), len(keyed) + i, c) for i, c in enumerate(choices) if meets[i]]
@@ -142,30 +139,30 @@ class SearchResult:
         limit = best.setting.capacity * (1.0 - HEADROOM)
         if best.device <= limit:
             return None
-        choices = [c for s in best.setting.sweeps for c in to_choices(best.setting, s, pareto_plans(s))]
+        choices = to_choices(best.setting, pareto_plans(best.setting.swept))
         return min((c for c in choices if c.device <= limit), key=lambda c: c.seconds, default=None)
 
     def pareto(self) -> list[tuple[Choice, dict[str, float]]]:
         """The plans that no other beats in every one of the question's objectives, and their values."""
-        points: list[tuple[Setting, Sweep, dict[str, Any]]] = []
+        points: list[tuple[Setting, dict[str, Any]]] = []
         for setting in self.settings:
-            for s in setting.sweeps:
-                fits = s.front.device <= setting.capacity
-                if fits.any():
-                    seconds = s.front.seconds[fits]
-                    points.append((setting, s, {**setting.objectives(seconds), "memory": s.front.device[fits], "seconds": seconds}))
+            if np.isfinite(setting.best):
+                front = setting.swept.front
+                fits = front.device <= setting.capacity
+                seconds = front.seconds[fits]
+                points.append((setting, {**setting.objectives(seconds), "memory": front.device[fits], "seconds": seconds}))
         if not points:
             return []
         names = self.question.pareto
-        columns = {n: np.concatenate([p[2][n] for p in points]) for n in (*names, "seconds", "memory", "time", "cost", "rate")}
-        owner = np.concatenate([np.full(p[2]["seconds"].size, i) for i, p in enumerate(points)])
+        columns = {n: np.concatenate([values[n] for _, values in points]) for n in (*names, "seconds", "memory", "time", "cost", "rate")}
+        owner = np.concatenate([np.full(values["seconds"].size, i) for i, (_, values) in enumerate(points)])
         front = np.flatnonzero(meets_limits(self.question, columns))
         front = front[undominated(np.stack([columns[n][front] for n in names], axis=1))] if front.size else front
         plans = []
         for i in np.unique(owner[front]):
-            setting, swept, _ = points[int(i)]
+            setting = points[int(i)][0]
             wanted = {(columns["seconds"][k], columns["memory"][k]): k for k in front[owner[front] == i]}
-            for choice in to_choices(setting, swept, pareto_plans(swept)):
+            for choice in to_choices(setting, pareto_plans(setting.swept)):
                 k = wanted.get((choice.seconds, choice.device))
                 if k is not None:
                     plans.append((choice, {n: float(columns[n][k]) for n in names}))
@@ -178,7 +175,7 @@ class SearchResult:
         places: dict[int, tuple[Estimate, int]] = {}
         jobs: dict[Any, list[int]] = {}
         for i, choice in enumerate(choices):
-            jobs.setdefault((id(choice.setting.bound), choice.framework), []).append(i)
+            jobs.setdefault((id(choice.setting.bound), choice.setting.framework), []).append(i)
         for members in jobs.values():
             estimate = self._estimate_of([choices[i] for i in members])
             places |= {i: (estimate, row) for row, i in enumerate(members)}
@@ -186,16 +183,11 @@ class SearchResult:
 
     def _estimate_of(self, choices: list[Choice]) -> Estimate:
         """The estimate of some choices of one job. Steps computed before, for another question of this search, are reused."""
-        key = tuple((id(c.setting.sweeps), c.framework, *c.values.values()) for c in choices)
+        key = tuple((id(c.setting.swept), *c.values.values()) for c in choices)
         if key in self.cache:
             return self.cache[key].again(asked_of_choices(choices))
         self.cache[key] = estimate_of(choices, self.folders)
         return self.cache[key]
-
-
-def first_of_setting(setting: Setting, number: int) -> list[Choice]:
-    """The fastest plans of a setting."""
-    return [choice for s in setting.sweeps for choice in to_choices(setting, s, fastest_plans(s, number))]
 
 
 def undominated(points: Any) -> Any:
@@ -211,12 +203,11 @@ def undominated(points: Any) -> Any:
 
 def fastest_of_each_kind(setting: Setting) -> list[Choice]:
     """The fastest plan of every kind in a setting: its framework, and the axes of the mesh it uses; of equals the simplest."""
-    choices = []
-    for s in setting.sweeps:
-        if "kinds" not in s.memo:
-            s.memo["kinds"] = _fastest_of_kinds(s)
-        choices += to_choices(setting, s, s.memo["kinds"])
-    return choices
+    if setting.swept is None:
+        return []
+    if "kinds" not in setting.swept.memo:
+        setting.swept.memo["kinds"] = _fastest_of_kinds(setting.swept)
+    return to_choices(setting, setting.swept.memo["kinds"])
 
 
 def _fastest_of_kinds(swept: Sweep) -> Plans:
@@ -234,11 +225,10 @@ def _kind_numbers(columns: dict[str, Any]) -> Any:
     return sum((columns[axis] > 1.0) * 2**i for i, axis in enumerate(KIND_AXES))
 
 
-def to_choices(setting: Setting, swept: Sweep, plans: Plans) -> list[Choice]:
-    """Plans of a sweep as a list of choices."""
-    framework = swept.task.job.framework.name
+def to_choices(setting: Setting, plans: Plans) -> list[Choice]:
+    """Plans of a setting as a list of choices."""
     rows = ({name: column[i] for name, column in plans.columns.items()} for i in range(plans.seconds.size))
-    return [Choice(setting, framework, row, float(plans.seconds[i]), float(plans.device[i])) for i, row in enumerate(rows)]
+    return [Choice(setting, row, float(plans.seconds[i]), float(plans.device[i])) for i, row in enumerate(rows)]
 
 
 def asked_of_choices(choices: Sequence[Choice]) -> Asked:
@@ -257,7 +247,7 @@ def asked_of_choices(choices: Sequence[Choice]) -> Asked:
         del columns["offload"]
     if len(choices) == 1:
         columns = {k: v[0] for k, v in columns.items()}
-    return with_options(replace(asked, framework=choices[0].framework), columns)
+    return with_options(replace(asked, framework=choices[0].setting.framework), columns)
 
 
 def estimate_of(choices: Sequence[Choice], folders: tuple[str, ...]) -> Estimate:
@@ -326,13 +316,13 @@ def describe_space(question: Question, folders: tuple[str, ...] = ()) -> dict[st
     """The axes of a question's space, their values, and the meshes and choices of every setting. Times nothing."""
     rows = []
     for setting in settings_of(question, folders):
-        tasks = list(setting.tasks())
+        task = setting.task()
         rows.append({
             "accelerator": setting.on,
             **setting.variant,
             "gpus": setting.gpus,
-            "rows": sum(t.mesh.rows for t in tasks),
-            "choices": max((prod(usable_choices(t, t.mesh.columns).shape) for t in tasks), default=0),
+            "rows": task.mesh.rows,
+            "choices": prod(usable_choices(task, task.mesh.columns).shape) if task.mesh.rows else 0,
         })  # fmt: skip
     axes = {
         axis: {"values": [WORDS[axis, values]], "size": None} if isinstance(values, str) else {"values": list(values), "size": len(values)}

@@ -84,7 +84,7 @@ def search_warnings(result: SearchResult) -> list[str]:
     """A warning where the search stopped before its end."""
     if not result.partial:
         return []
-    begun = sum(1 for s in result.settings if s.sweeps)
+    begun = sum(1 for s in result.settings if s.swept)
     return [
         f"partial: the search stopped after {result.seconds:.0f} s, with {begun} of {len(result.settings)} settings begun;"
         " raise --time-limit, or narrow it with --fix"
@@ -147,7 +147,7 @@ def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:
     return {
         "accelerator": choice.setting.on,
         "gpus": int(choice.setting.gpus),
-        "framework": choice.framework,
+        "framework": choice.setting.framework,
         "plan": {
             **{axis: _number(choice.values[axis]) for axis in PARETO_AXES},
             "recompute": choice.values["recompute"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -15,12 +15,13 @@ from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.run import Run, run_of
+from ironlaw.job import Job
 from ironlaw.question import defaults
 from ironlaw.question.asked import with_options
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.search.best import Sweep, sweep
+from ironlaw.search.best import sweep
 from ironlaw.search.grid import Task
-from ironlaw.search.mesh import Mesh, mesh_rows, plan_of
+from ironlaw.search.mesh import mesh_rows, plan_of
 from ironlaw.search.question import Question
 from ironlaw.search.space import VARIANTS, Space, context_ranks
 from ironlaw.terms import plain
@@ -36,8 +37,7 @@ class Setting:
     bound: Bound
     gpus: float
     variant: dict[str, Any]
-    sweeps: list[Sweep] = field(default_factory=list)
-    rejected: dict[str, int] = field(default_factory=dict)  # mesh rows by the rule they break
+    swept: Any = None  # its Sweep, or None where the search has not reached it
 
     def __post_init__(self) -> None:
         """Refuse to rank by cost without a price; other objectives need none."""
@@ -49,11 +49,17 @@ class Setting:
         """The accelerator's name."""
         return self.bound.cluster.accelerator.name
 
+    @cached_property
+    def job(self) -> Job:
+        """The job of every plan of the setting."""
+        row, space = self.bound.asked.rows[0], self.question.space
+        row = row._replace(gpus=self.gpus, tp=space.fixed("tp"), pp=space.fixed("pp") or row.pp)
+        return self.bound.job(framework_of(self.bound, row))
+
     @property
     def framework(self) -> str:
         """The name of the framework that runs every plan of the setting."""
-        row, space = self.bound.asked.rows[0], self.question.space
-        return framework_of(self.bound, row._replace(gpus=self.gpus, tp=space.fixed("tp"), pp=space.fixed("pp") or row.pp))
+        return self.job.framework.name
 
     @property
     def assumptions(self) -> Assumptions:
@@ -76,32 +82,25 @@ class Setting:
     @property
     def best(self) -> float:
         """Step time of the fastest plan that fits; infinity where none does."""
-        return min((float(s.seconds.min(initial=np.inf)) for s in self.sweeps), default=np.inf)
+        return float(self.swept.seconds.min(initial=np.inf)) if self.swept else np.inf
 
     @property
     def leanest(self) -> float:
         """Bytes of the legal plan that needs least memory; infinity where none is legal."""
-        return min((float(s.device.min(initial=np.inf)) for s in self.sweeps), default=np.inf)
+        return float(self.swept.device.min(initial=np.inf)) if self.swept else np.inf
 
-    def tasks(self) -> Iterator[Task]:
-        """The job of the setting with its legal mesh rows, where there are any."""
-        job = self.bound.job(self.framework)
-        mesh = mesh_rows(self.space, job, self.gpus, self.batch, self.seq_len)
-        for rule, rows in mesh.rejected.items():
-            self.rejected[rule] = self.rejected.get(rule, 0) + rows
-        if mesh.rows:
-            yield Task(job, self.bound.cluster, Mesh(mesh.columns, {}), self.space, self.batch, self.seq_len)
+    def task(self) -> Task:
+        """The job of the setting with its legal mesh rows."""
+        mesh = mesh_rows(self.space, self.job, self.gpus, self.batch, self.seq_len)
+        return Task(self.job, self.bound.cluster, mesh, self.space, self.batch, self.seq_len)
 
     def run(self, go_on: Callable[[int], bool]) -> bool:
-        """Sweep every task; False where ``go_on`` stopped it."""
-        for task in self.tasks():
-            if not go_on(0):
-                return False
-            swept = sweep(task, go_on)
-            self.sweeps.append(swept)
-            if swept.timed < task.mesh.rows:
-                return False
-        return True
+        """Sweep the setting; False where ``go_on`` stopped it."""
+        task = self.task()
+        if task.mesh.rows and not go_on(0):
+            return False
+        self.swept = sweep(task, go_on)
+        return bool(self.swept.timed == task.mesh.rows)
 
     def objectives(self, seconds: Any) -> dict[str, Any]:
         """Run time, cost, energy, carbon and rate of plans by their step times; without tokens, those of one step."""

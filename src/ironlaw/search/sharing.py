@@ -58,5 +58,5 @@ def _differ_in_method_only(one: Setting, other: Setting) -> bool:
 
 def _leanest(setting: Setting, with_cp: bool) -> float:
     """Bytes of the legal plan with cp > 1 (or with cp 1) that needs least memory; infinity where there is none."""
-    needs = [s.device[(s.task.mesh.columns["cp"] > 1.0) == with_cp] for s in setting.sweeps]
-    return min((float(v.min(initial=np.inf)) for v in needs), default=np.inf)
+    swept = setting.swept
+    return float(swept.device[(swept.task.mesh.columns["cp"] > 1.0) == with_cp].min(initial=np.inf)) if swept else np.inf

@@ -98,7 +98,7 @@ def _of_best_method(settings: Sequence[Setting]) -> list[Setting]:
     """The fastest of the settings that differ in the method of context parallelism only; none that the search did not reach."""
     best: dict[Any, Setting] = {}
     for setting in settings:
-        if setting.sweeps or setting.rejected:
+        if setting.swept and (setting.swept.task.mesh.rows or setting.swept.task.mesh.rejected):
             key = (setting.on, setting.gpus, *other_variants(setting).values())
             if key not in best or setting.best < best[key].best:
                 best[key] = setting

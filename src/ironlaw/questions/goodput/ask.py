@@ -11,7 +11,7 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
 from ironlaw.estimate.failures import Failures, failures_of
 from ironlaw.law import goodput as law
@@ -167,7 +167,7 @@ def _run_of_given_time(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
         raise QuestionError("--checkpoint-every counts steps, and --work has none: give MODEL with --tokens")
     refuse_unused(values, ("on", "gpus", "node", "fabric", "scale_up_size", "mttf", "restart_time", "checkpoint_bandwidth"), "--work")
     assumptions: Assumptions = []
-    cluster = cluster_of({"precision": bind_precision(values["on"], folders), **values}, folders, assumptions)
+    cluster = cluster_of(values, folders, assumptions)
     sizes: list[Size] = []
     rates = bind_failures(asked_of(values, FAILURE_OPTIONS), cluster, assumptions)
     for gpus in values["gpus"]:

@@ -8,7 +8,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.estimate import wires
-from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.law import collectives
 from ironlaw.plan import BY_RULE, Plan, column
 from ironlaw.question.assumptions import Assumptions
@@ -88,7 +88,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
 
 def _bind_link_roof(values: dict[str, Any], factor: Term, folders: tuple[str, ...], notes: Assumptions) -> LinkRoof:
     """The link of the ranks, its least time, and the time of measured collectives."""
-    cluster = cluster_of({**values, "precision": bind_precision(values["on"], folders)}, folders, notes)
+    cluster = cluster_of(values, folders, notes)
     size, ranks = values["size"], values["ranks"]
     expected = wires.collective(cluster, _plan_of_ranks(ranks), "expected time", values["collective"], column(ranks), size, 1.0)
     inner = scalar(expected.inputs["inner_ranks"])

@@ -73,7 +73,7 @@ def bind_device(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assu
         if peak is None or bandwidth is None:
             raise QuestionError("missing option --on ACCELERATOR (or both --peak and --bandwidth)")
         return Device("the given roofs", bandwidth, peak, {}, count, None, None)
-    cluster = cluster_of({**values, "precision": bind_precision(values["on"], folders)}, folders, notes)
+    cluster = cluster_of(values, folders, notes)
     record = cluster.accelerator
     name = values.get("framework") or defaults.framework(record.usual_framework)
     if "framework" not in values:

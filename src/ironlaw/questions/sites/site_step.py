@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +45,8 @@ def step_at_constant_mfu(given: dict[str, Any], gpus: list[float], folders: tupl
     if given["mfu"] > 1:
         raise ValueRangeError(f"--mfu is {given['mfu']:g}, must be at most 1")
     record = plain_model(bind_model(given["model"], folders)[0])
-    asked = {**given, "precision": given.get("precision") or bind_precision(given["on"], folders)}
-    cluster = cluster_of(asked, folders, notes)
-    peak = cluster.accelerator.peak[PRECISIONS[asked["precision"]].peak]
+    cluster = cluster_of(given, folders, notes)
+    peak = cluster.accelerator.peak[PRECISIONS[given.get("precision") or bind_precision(given["on"], folders)].peak]
     work = flops.training(float(active_parameters(record)), given["global_batch_tokens"])
     compute = leaf("compute", run.iron_law, "s", operations=work, peak=peak.value * sum(gpus), efficiency=given["mfu"])
     warning = f"simplified: every step runs at {given['mfu']:.0%} MFU, whatever the plan; leave --mfu out for an estimate"
@@ -58,11 +56,11 @@ def step_at_constant_mfu(given: dict[str, Any], gpus: list[float], folders: tupl
 def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...], notes: Assumptions) -> SiteStep:
     """The step of the slowest site, from one estimate per size of site; sites split the batch by accelerators."""
     options = {name: given[name] for name in (*PLAN, "seq_len") if name in given}
-    sequences = _batch_sequences(given, gpus, folders)
+    sequences = _batch_sequences(given, folders)
     groups = {}
     for n in dict.fromkeys(gpus):
-        share = sequences * n / sum(gpus)
-        if share != int(share) or share < 1:
+        share = None if sequences is None else sequences * n / sum(gpus)
+        if share is not None and (share != int(share) or share < 1):
             raise QuestionError(f"a batch of {sequences:g} sequences gives {share:.2f} to a site of {n:g} of {sum(gpus):g}: must be whole")
         group = estimate(given["model"], given["on"], gpus=n, catalog=folders, global_batch_size=share, **options).groups[0]
         if not bool(group.legal[0]):
@@ -74,22 +72,18 @@ def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[
         if item["name"] not in ("gpus", "global_batch_size", "model", "on"):
             assume(notes, item["name"], item["value"], item["origin"])
     batch = sum(float(groups[n].plan.global_batch_size[0]) for n in gpus)
-    assume(notes, "global_batch_size", batch, "given" if {"global_batch_size", "global_batch_tokens"} & set(given) else "default")
+    assume(notes, "global_batch_size", batch, "given" if sequences else "default")
     return SiteStep(
         slowest.cluster, float(total_parameters(slowest.job.model)), batch * float(slowest.plan.seq_len[0]), slowest.step.tree,
         float(slowest.throughput["mfu"].value[0]), all(bool(group.memory.fits[0]) for group in groups.values()), list(slowest.warnings),
     )  # fmt: skip
 
 
-def _batch_sequences(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...]) -> float:
-    """Sequences in the batch of all sites: by default that of one site of all accelerators, or the first multiple with whole shares."""
-    seq_len = given.get("seq_len") or defaults.seq_len(bind_model(given["model"], folders)[0].max_position_embeddings)
-    if "global_batch_tokens" in given:
-        if "global_batch_size" in given:
-            raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
-        return sequences_of(given["global_batch_tokens"], seq_len)
+def _batch_sequences(given: dict[str, Any], folders: tuple[str, ...]) -> float | None:
+    """Sequences in the batch of all sites; None where no batch is given, so that every site has the default batch of an estimate."""
+    if "global_batch_tokens" not in given:
+        return given.get("global_batch_size")
     if "global_batch_size" in given:
-        return float(given["global_batch_size"])
-    batch = int(defaults.batch(sum(gpus), seq_len, given.get("micro_batch_size", 1.0)))
-    shares = int(sum(gpus)) // math.gcd(*(int(n) for n in gpus))
-    return float(math.lcm(batch, shares))
+        raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
+    seq_len = given.get("seq_len") or defaults.seq_len(bind_model(given["model"], folders)[0].max_position_embeddings)
+    return sequences_of(given["global_batch_tokens"], seq_len)
