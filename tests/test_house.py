@@ -128,6 +128,17 @@ def test_rooms_of_an_estimate_import_only_downwards():
     assert upwards == []
 
 
+def test_the_architecture_page_lists_every_module():
+    page = (paths.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (?:`([^`]+)/`|\(top\)) \| .* \| (.*) \|$", page, flags=re.MULTILINE))
+    missing = [
+        str(path.relative_to(ROOT))
+        for path in MODULES
+        if not path.stem.startswith("__") and f"`{path.stem}`" not in rows.get(str(path.parent.relative_to(ROOT)).removeprefix("."), "")
+    ]
+    assert missing == []
+
+
 def test_no_modules_import_each_other_in_a_circle():
     graph = graphlib.TopologicalSorter({name: modules_imported(path) for name, path in BY_NAME.items()})
     graph.prepare()  # raises CycleError, which names the modules of a circle
