@@ -44,13 +44,21 @@ def test_defaults_import_no_numpy():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_default_batch_is_a_whole_number_for_every_count_of_accelerators():
+def test_the_default_batch_has_the_odd_factors_of_the_number_of_accelerators():
+    """So every split into a power of two of tensor and pipeline ranks leaves data-parallel ranks that divide the batch."""
     for gpus in range(1, 10_001):
-        batch = defaults.batch(float(gpus), 8192.0)
-        assert batch == int(batch)
-        assert batch * 8192 >= defaults.BATCH_TOKENS
-        ranks = gpus if gpus <= 512 else gpus / [d for d in (1, 2, 4, 8, 16, 32, 64, 128) if gpus % d == 0][-1]
-        assert batch % ranks == 0, gpus
+        for micro in (1.0, 2.0, 3.0):
+            batch = defaults.batch(float(gpus), 8192.0, micro)
+            odd = gpus // (gpus & -gpus)
+            assert batch == int(batch) and batch % (odd * micro) == 0, gpus
+            if any(n % (odd * micro) == 0 for n in range(384, 641)):  # a quarter of 4 Mi tokens either way
+                assert 384 <= batch <= 640, gpus
+
+
+def test_the_default_batch_is_4_mi_tokens_for_powers_of_two():
+    for power in range(16):
+        assert defaults.batch(2.0**power, 8192.0) * 8192 == 4 * 1024**2
+        assert defaults.batch(2.0**power, 4096.0) * 4096 == 4 * 1024**2
 
 
 def test_a_job_has_no_defaults_of_its_own():

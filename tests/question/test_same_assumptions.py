@@ -85,9 +85,9 @@ def test_estimate_and_plan_assume_the_same_for_every_count(question):
 
 def test_counts_of_one_search_share_the_batch_of_the_largest():
     settings = settings_of(read_question({"model": "llama-3-8b", "on": "h100-sxm", "gpus": "512,768"}), ())
-    assert {setting.batch for setting in settings} == {defaults.batch(768.0, 8192.0)} == {516.0}
+    assert {setting.batch for setting in settings} == {defaults.batch(768.0, 8192.0)} == {384.0}
     notes = {item["name"]: item["value"] for item in settings[0].assumptions}
-    assert notes["global_batch_size"] == "516 for every count: the default of 768 accelerators"
+    assert notes["global_batch_size"] == "384 for every count: the default of 768 accelerators"
 
 
 def test_the_framework_follows_the_question_and_not_the_chosen_plan():

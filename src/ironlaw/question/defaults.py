@@ -23,6 +23,7 @@ OFFLOADS = ("optimizer", "activations")
 
 SEQ_LEN = 8192.0  # tokens; most models of the last years are pre-trained at this length or half of it
 BATCH_TOKENS = 4 * 1024 * 1024  # what published runs of 7 to 70 billion parameters use
+BATCH_RANGE = 0.25  # of it: how far the default batch may be from it, to be one that plans divide well
 OPTIMIZER = "adamw"
 SCHEDULE = "1f1b"
 SCHEDULE_RULE = "1f1b, interleaved where vpp > 1"
@@ -78,14 +79,23 @@ def seq_len(max_position_embeddings: int) -> float:
 
 
 def batch(gpus: float, seq_len: float, micro_batch_size: float = 1.0) -> float:
-    """Sequences per step when none are given: about 4 Mi tokens, a whole number for every accelerator or every 128th of them.
+    """Sequences per step when none are given: near 4 Mi tokens, and a number that plans for ``gpus`` accelerators divide well.
 
-    >>> batch(512, 8192), batch(768, 8192), batch(2048, 8192)
-    (512.0, 516.0, 512.0)
+    Tensor and pipeline parallel take factors of two, so the batch takes the odd factors of ``gpus``. Of the batches within a quarter of
+    4 Mi tokens that have them, the one with the largest common divisor with ``gpus``, then with the most factors of two, then the nearest.
+    Where there is none: the next multiple of ``gpus``, or of ``gpus`` over its common divisor with 128.
+
+    >>> batch(512, 8192), batch(768, 8192), batch(1000, 8192), batch(2048, 8192), batch(97, 8192)
+    (512.0, 384.0, 500.0, 512.0, 388.0)
     """
-    sequences = float(math.ceil(BATCH_TOKENS / seq_len))
-    unit = micro_batch_size * (gpus if gpus <= sequences else gpus / math.gcd(int(gpus), 128))
-    return float(math.ceil(sequences / unit) * unit)
+    usual, ranks, micro = math.ceil(BATCH_TOKENS / seq_len), int(gpus), int(micro_batch_size)
+    step = micro * (ranks // (ranks & -ranks))
+    low, high = math.ceil((1.0 - BATCH_RANGE) * usual), math.floor((1.0 + BATCH_RANGE) * usual)
+    batches = range(math.ceil(low / step) * step, high + 1, step)
+    if not batches:
+        unit = micro * (ranks if ranks <= usual else ranks // math.gcd(ranks, 128))
+        return float(math.ceil(usual / unit) * unit)
+    return float(max(batches, key=lambda b: (math.gcd(b // micro, ranks), b & -b, -abs(math.log(b / usual)))))
 
 
 def framework(usual: str, gpus: float | None = None, tp: float | None = None, pp: float | None = None) -> str:
