@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import QuestionError, nearest_names
@@ -84,6 +85,9 @@ def need(values: Mapping[str, Any], *names: str) -> None:
             raise QuestionError("missing MODEL" if name == "model" else f"missing option --{name.replace('_', '-')}")
 
 
-def used_columns(columns: tuple[Column, ...], rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
-    """The columns that at least one row has a value for."""
-    return tuple(column for column in columns if any(row.get(column.key) not in (None, "") for row in rows))
+def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, ...]) -> Answer:
+    """Answer the question of a verb; its module is imported here, so that importing the verb stays light."""
+    from ironlaw.catalog.load import given_folders
+
+    answer: Answer = import_module(f"ironlaw.questions.{verb}.ask").ask(options, given_folders(catalog))
+    return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from ironlaw.catalog.model import Model
@@ -30,41 +31,20 @@ def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster,
     if kept.name == "fp16":
         assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
     scaling, gather = _narrow(asked, framework, kept, assumptions) if kept.narrow else _wide(asked, framework, kept)
-    return Job(
-        model=model,
-        framework=framework,
-        precision=kept,
-        optimizer=asked.optimizer,
-        flash=flash,
-        count_embedding=asked.count_embedding,
-        expert_imbalance=asked.expert_imbalance,
-        moe_dispatcher=asked.moe_dispatcher,
-        dispatch_precision=asked.dispatch_precision,
-        capacity_factor=asked.capacity_factor,
-        layers_per_stage=asked.layers_per_stage,
-        mtp_stage=None if asked.mtp_stage is None else int(asked.mtp_stage),
-        cp_method=asked.cp_method,
-        cp_inner=asked.cp_inner,
-        cp_domain=cluster.node.scale_up_size.value,
-        cp_balance=asked.cp_balance,
-        document_length=asked.document_length,
-        offload_layers=asked.offload_layers,
-        offload_fraction=asked.offload_fraction,
-        offload_overlap=asked.offload_overlap,
-        lora_rank=asked.lora_rank,
-        lora_targets=targets(asked.lora_targets, model, framework) if asked.lora_rank else (),
-        frozen_weights=asked.frozen_weights,
-        attention_kernel=asked.attention_kernel,
-        cuda_graphs=asked.cuda_graphs,
-        microbatch_group=asked.microbatch_group,
-        deferred_wgrad=asked.deferred_wgrad,
-        fused_loss=asked.fused_loss,
-        fp8_scaling=scaling,
-        fp8_param_gather=gather,
-        delay_wgrad_compute=asked.delay_wgrad_compute,
-        grouped_experts=asked.grouped_experts,
-        schedule=asked.schedule or defaults.SCHEDULE,
-    )
+    same = {field.name: getattr(asked, field.name) for field in fields(Job) if hasattr(asked, field.name)}  # taken as they are
+    decided = {
+        "model": model,
+        "framework": framework,
+        "precision": kept,
+        "flash": flash,
+        "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
+        "cp_domain": cluster.node.scale_up_size.value,
+        "lora_targets": targets(asked.lora_targets, model, framework) if asked.lora_rank else (),
+        "fp8_scaling": scaling,
+        "fp8_param_gather": gather,
+        "schedule": asked.schedule or defaults.SCHEDULE,
+    }
+    return Job(**{**same, **decided})
 
 
 def _flash(asked: Asked, framework: Framework, cluster: Cluster, assumptions: Assumptions) -> bool:

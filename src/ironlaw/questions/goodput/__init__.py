@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ironlaw.questions.answer import Answer
+from ironlaw.questions.answer import Answer, answer_question
 
 
 def goodput(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """What failures cost a run: ``goodput("llama-3.1-405b", on="h100-sxm", gpus=[4096, 16384], tokens="15.6T", tp=8, pp=16)``."""
-    from ironlaw.catalog.load import given_folders
-    from ironlaw.questions.goodput.ask import ask
-
-    return ask({"model": model, "on": on, **options}, given_folders(catalog))
+    return answer_question("goodput", {"model": model, "on": on, **options}, catalog)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ironlaw.questions.answer import Answer
+from ironlaw.questions.answer import Answer, answer_question
 
 
 def scaling(model: Any = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """The size of least loss: ``scaling("llama-3-8b", tokens="15T")``, ``scaling(compute=5.88e23)``."""
-    from ironlaw.catalog.load import given_folders
-    from ironlaw.questions.scaling.ask import ask
-
-    return ask({"model": model, **options}, given_folders(catalog))
+    return answer_question("scaling", {"model": model, **options}, catalog)

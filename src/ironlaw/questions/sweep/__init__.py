@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ironlaw.questions.answer import Answer
+from ironlaw.questions.answer import Answer, answer_question
 
 
 def sweep(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
     """A table of runs: ``sweep("llama-3-8b", on="h100-sxm", gpus=64, tokens="20x", global_batch_tokens=["1M", "4M"])``."""
-    from ironlaw.catalog.load import given_folders
-    from ironlaw.questions.sweep.ask import ask
-
-    return ask({"model": model, "on": on, **options}, given_folders(catalog))
+    return answer_question("sweep", {"model": model, "on": on, **options}, catalog)

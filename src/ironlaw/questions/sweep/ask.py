@@ -19,7 +19,7 @@ from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import run as law
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, Column, Table, need, read, used_columns
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
 from ironlaw.questions.sweep.exchange import tabulate_exchanges
 from ironlaw.questions.sweep.options import EXCHANGE, LISTS, OPTIONS, PASSED, SIMPLIFIED
 from ironlaw.questions.textbook.sweep import run_tokens_of, sweep_by_hand
@@ -97,7 +97,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         assumptions += [item for item in group.assumptions if item["name"] not in listed]
     else:
         warnings += [row["why_not"] for row in rows[:1] if row["why_not"]]
-    tables = [Table("rows", f"Runs on {values['on']}, each by estimate", used_columns(ROWS, rows), rows)]
+    tables = [Table("rows", f"Runs on {values['on']}, each by estimate", filled_columns(ROWS, rows), rows)]
     title = f"A sweep of {len(rows)} runs on {values['on']}"
     return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ironlaw.errors import QuestionError, UnitError, UnknownNameError
-from ironlaw.questions.answer import Column, Table, used_columns
+from ironlaw.questions.answer import Column, Table, filled_columns
 from ironlaw.questions.sites.ask import ask as ask_sites
 from ironlaw.questions.sites.options import OPTIONS as SITES
 from ironlaw.questions.sweep.options import EXCHANGE, PASSED
@@ -52,4 +52,4 @@ def tabulate_exchanges(values: dict[str, Any], rows: Sequence[Mapping[str, Any]]
             found.append({**start, "why_not": str(error)})
             continue
         found.append({**start, **{key: scalar(answer[name]) for key, name in RESULTS.items()}, "why_not": ""})
-    return Table("exchanges", f"The same at {count:.0f} sites", used_columns(COLUMNS, found), found)
+    return Table("exchanges", f"The same at {count:.0f} sites", filled_columns(COLUMNS, found), found)

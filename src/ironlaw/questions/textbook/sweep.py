@@ -15,7 +15,7 @@ from ironlaw.estimate.layer.counts import active_parameters
 from ironlaw.estimate.run import power_of
 from ironlaw.law import activations, cost, energy, flops, run, scaling, states
 from ironlaw.question.assumptions import Assumptions
-from ironlaw.questions.answer import Answer, Column, Table, need, used_columns
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
 from ironlaw.questions.solve.workload import Workload
 from ironlaw.questions.sweep.options import PASSED
 from ironlaw.terms import Term, leaf, plain
@@ -66,7 +66,7 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     warnings = [f"simplified: every row at {values['mfu']:.0%} of the peak, whatever the plan; give --gpus and no --mfu for estimates"]
     title = "Accumulation: 16 bytes a parameter, 34 s b h + 5 a s s b a layer, no recomputation"
     tables = [
-        Table("rows", f"Runs on {values['on']} at {values['mfu']:.0%} of the peak (simplified)", used_columns(ROWS, rows), rows),
+        Table("rows", f"Runs on {values['on']} at {values['mfu']:.0%} of the peak (simplified)", filled_columns(ROWS, rows), rows),
         Table("accumulated", title, ACCUMULATED, accumulated),
     ]
     last = list({term.name: term for term in terms}.values())
