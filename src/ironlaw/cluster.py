@@ -39,18 +39,18 @@ class Cluster:
         return self.calibration.gemm[precision]
 
     def experts(self, precision: str) -> GemmConstants:
-        """The constants of grouped GEMMs of a precision; those of a dense GEMM where none were measured."""
+        """The constants of grouped GEMMs in a precision; the constants of a dense GEMM where no grouped GEMM was measured."""
         return self.calibration.experts.get(precision) or self.gemm(precision)
 
     @property
     def row_bandwidth(self) -> Sourced:
-        """Fraction of HBM bandwidth of the copies of rows to experts and back; of an element-wise kernel where none was measured.
+        """Fraction of HBM bandwidth of the copies of rows to experts and back; where none was measured, of an element-wise kernel.
 
         It is the fraction of bf16: in narrow formats the measurement includes casts.
         """
         measured = self.calibration.experts.get("bf16")
-        known = None if measured is None else measured.rows_bandwidth_fraction
-        return self.elementwise.bandwidth_fraction if known is None else known
+        fraction = None if measured is None else measured.rows_bandwidth_fraction
+        return self.elementwise.bandwidth_fraction if fraction is None else fraction
 
     @property
     def overlap_slowdown(self) -> Sourced:

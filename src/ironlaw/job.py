@@ -75,20 +75,20 @@ class Job:
     dispatch_precision: str  # wide | fp8 (rows and their gradients) | fp8-forward: format of rows sent to experts
     capacity_factor: float  # rows an expert is padded or cut to, over the mean; 0: dropless
     layers_per_stage: tuple[int, ...]
-    mtp_stage: int | None  # stage, from 0, of the multi-token-prediction layers; None: that with the loss
+    mtp_stage: int | None  # stage, from 0, of the multi-token-prediction layers; None: the stage with the loss
     cp_method: str  # ring | all-to-all | all-gather | all-to-all+ring
     cp_inner: float  # with all-to-all+ring: ranks that trade heads; 0: as many as divide the heads and share a domain
-    cp_domain: float  # accelerators of a scale-up domain, which the inner group keeps to
+    cp_domain: float  # accelerators of a scale-up domain; the inner group does not leave it
     cp_balance: bool  # a context rank has a chunk from either end of the sequence; False: one piece
-    document_length: float  # tokens of a packed document; 0: a sequence is one
-    offload_layers: float  # of a stage, whose activations are offloaded; 0: all
-    offload_fraction: float  # of the optimizer's states that offloading moves to the host
-    offload_overlap: bool  # the host updates tensor by tensor, beside the copies of others
+    document_length: float  # tokens of a packed document; 0: a sequence is one document
+    offload_layers: float  # layers of a stage whose activations are offloaded; 0: all
+    offload_fraction: float  # share of the optimizer's states that offloading moves to the host
+    offload_overlap: bool  # the host updates one tensor while others are copied
     lora_rank: float  # 0: everything is trained
     lora_targets: tuple[str, ...]  # operators that have an adapter: qkv or q, k, v; proj; fc1 or gate, up; fc2; experts; router
     frozen_weights: str  # how adapters' frozen layers are stored: fp8 | nf4; "": as the precision stores weights
     attention_kernel: str  # generation of the flash kernel; "": the framework's on this architecture
-    cuda_graphs: str  # none | partial (all but routed experts) | full: launches the host does not make
+    cuda_graphs: str  # none | partial (all but routed experts) | full: what runs as a captured graph
     microbatch_group: float  # micro-batches a chunk runs before the next one's turn; 0: pp
     deferred_wgrad: float  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
     fused_loss: bool

@@ -26,7 +26,7 @@ AXES = {
 
 
 def flags(prefix: str, names: tuple[str, ...], on: Collection[str]) -> dict[str, float]:
-    """The flag columns of a set of names: 1 for those that are on.
+    """The flag columns of a set of names: 1 for every name that is on.
 
     >>> flags("offload", ("optimizer", "activations"), {"optimizer"})
     {'offload_optimizer': 1.0, 'offload_activations': 0.0}
@@ -34,7 +34,7 @@ def flags(prefix: str, names: tuple[str, ...], on: Collection[str]) -> dict[str,
     return {f"{prefix}_{name.replace('-', '_')}": float(name in on) for name in names}
 
 
-BY_RULE = -1.0  # layers of a stage that the question leaves open
+BY_RULE = -1.0  # layers of the first or last stage where none are given: split by the rule for all stages
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -130,6 +130,13 @@ class Plan:
         """The plans at ``index`` of a plan of one-dimensional columns."""
         n = self.rows
         return replace(self, **{f.name: np.broadcast_to(getattr(self, f.name), (n,))[index] for f in fields(self)})
+
+
+def plan_with(**columns: Any) -> Plan:
+    """The plan with these columns and 1 in all others; the layers of stages follow the rule."""
+    ones = np.ones_like(next(iter(columns.values())))
+    names = [f.name for f in fields(Plan) if not f.name.endswith("_stage_layers")]
+    return Plan(**{**dict.fromkeys(names, ones), **columns})
 
 
 def column(value: Any) -> Any:

@@ -667,7 +667,7 @@ def of_file(tmp_path: Any, text: str, **more: Any) -> Any:
         ("tp = {a = 1}", IronlawError, "count"),
         ("tp = 1979-05-27", IronlawError, "count"),
         ("tp = 'all'", ValueRangeError, "pp, dp_replicate, dp_shard"),
-        ("recompute = 'all'", ValueRangeError, "may be"),
+        ("recompute = 'all'", ValueRangeError, "can be all"),
         ("recompute = ['every:0']", UnknownNameError, "every:2"),
         ("recompute = 3", UnknownNameError, "none"),
         ("zero = [4]", ValueRangeError, "0, 1, 2 or 3"),

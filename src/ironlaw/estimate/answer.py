@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Group:
     """The rows of a question that one framework runs, evaluated as one batch."""
 
-    index: Any  # where these rows stand in the question
+    index: Any  # positions of these rows in the question
     job: Job
     cluster: Cluster
     plan: Plan
@@ -95,12 +95,12 @@ class Estimate:
 
     @property
     def fits(self) -> Any:
-        """True where the plan is legal and its fullest accelerator holds what it must."""
+        """True where the plan is legal and its fullest accelerator has enough memory."""
         return self._column(lambda g: g.legal & g.memory.fits)
 
     @property
     def legal(self) -> Any:
-        """True where the plan can exist."""
+        """True where the plan is legal: every rule but ``fits`` holds."""
         return self._column(lambda g: g.legal)
 
     @property
@@ -142,7 +142,7 @@ def estimate(model: Any = None, on: str | None = None, *, catalog: Sequence[str]
 
     Options are those of the command line with underscores; those marked as columns in ``options.OPTIONS`` take arrays,
     which broadcast together into rows. ``catalog`` names folders that override the catalogue that ships.
-    Raises QuestionError for what cannot be answered; a row that cannot be is False in ``legal`` and nan in the columns.
+    Raises QuestionError for a question without an answer; an illegal plan is False in ``legal`` and nan in the columns.
     """
     folders = load.given_folders(catalog)
     asked = {k: v for k, v in {"model": model, "on": on, **options}.items() if v is not None}
@@ -168,7 +168,7 @@ def _evaluate(bound: Bound, placed: Placed) -> Group:
     with np.errstate(all="ignore"):
         needed = memory(job, cluster, plan)
         timed = step(job, cluster, plan)
-    if bound.correction is not None:  # every part of the step is as much longer or shorter as the user's own runs were
+    if bound.correction is not None:  # scale every part of the step by the factor of the user's runs
         timed = replace(timed, tree=total("step", timed.tree.parts, times=bound.correction.factor))
     with np.errstate(all="ignore"):
         rates = throughput(job, cluster, plan, timed)

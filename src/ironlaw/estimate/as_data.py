@@ -199,8 +199,8 @@ def bound_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
     if illegal:
         return {"by": None, "shares": None}
     shares = {name: number(column, at) for name, column in group.shares.items()}
-    known = {k: v for k, v in shares.items() if v is not None}
-    return {"by": max(known, key=lambda k: known[k]) if known else None, "shares": shares}
+    finite = {k: v for k, v in shares.items() if v is not None}
+    return {"by": max(finite, key=lambda k: finite[k]) if finite else None, "shares": shares}
 
 
 def run_data(group: Group, at: int) -> dict[str, Any] | None:
@@ -276,8 +276,8 @@ def layers_by_stage(job: Job, plan: Plan, at: int) -> list[int]:
     """Layers of every stage of one plan, from the first to the last."""
     from ironlaw.estimate.pipeline.stages import unpaired_stages
 
-    one = plan.take([at])
-    classes = sorted(((float(s.index[0]), s) for s in unpaired_stages(job, one) if s.count[0] > 0), key=lambda pair: pair[0])
+    row = plan.take([at])
+    classes = sorted(((float(s.index[0]), s) for s in unpaired_stages(job, row) if s.count[0] > 0), key=lambda pair: pair[0])
     return [int(s.layers[0]) for _, s in classes for _ in range(int(s.count[0]))]
 
 

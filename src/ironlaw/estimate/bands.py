@@ -68,23 +68,23 @@ def widened(group: Group, at: int) -> tuple[float, float] | None:
 
     Only dense runs on such devices were scored, so priors add the difference to dense runs: ``w^2 + prior^2 - dense^2``.
     """
-    own = width(_if_measured(group, at), group.folders)
+    band = width(_if_measured(group, at), group.folders)
     prior, dense = width("prior device", group.folders), width("dense", group.folders)
-    if own is None or not _on_priors(group) or prior is None or dense is None:
-        return own
-    return float(np.sqrt(own[0] ** 2 + max(prior[0] ** 2 - dense[0] ** 2, 0.0))), own[1]
+    if band is None or not _on_priors(group) or prior is None or dense is None:
+        return band
+    return float(np.sqrt(band[0] ** 2 + max(prior[0] ** 2 - dense[0] ** 2, 0.0))), band[1]
 
 
 def step_band(group: Group, at: int, seconds: float | None) -> list[float] | None:
     """``[lo, hi, coverage]`` of a step time [s], or None."""
     half_width = widened(group, at)
-    if half_width is not None and group.correction is not None:  # the user's own runs are nearer
+    if half_width is not None and group.correction is not None:  # the spread of the user's runs replaces the published one
         half_width = (group.correction.half_width, half_width[1])
     return None if half_width is None or seconds is None else banded(seconds, *half_width)
 
 
 def told_apart(folders: tuple[str, ...] = ()) -> float:
-    """The predicted difference of two plans of one job from which their order is trusted, as a fraction."""
+    """The smallest predicted difference between two plans of one job that decides which is faster, as a fraction."""
     record: Bands = load.record("bands", "default", folders)
     return record.told_apart.value
 

@@ -52,10 +52,10 @@ def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, floa
 
 @dataclass(frozen=True)
 class OpenRow:
-    """A row of a question, and the axes of the mesh in it that nobody gave."""
+    """A row of a question, and the axes of its mesh that were not given."""
 
     row: Row
-    derived: tuple[str, ...] = ()  # axes that the others decide: filled, and still not given
+    derived: tuple[str, ...] = ()  # axes that the others decide: not given, and filled by ``close_axes``
 
     def open_axes(self, model: Model) -> tuple[str, ...]:
         """The axes that are left to the tool; a dense model has no experts to place."""
@@ -63,16 +63,16 @@ class OpenRow:
 
 
 def close_axes(row: Row, schedule: str | None) -> OpenRow:
-    """A row with the axes filled that the others decide: one chunk where nothing interleaves, and the last free one of tp and pp."""
+    """Fill the axes of a row that the other axes decide: one chunk where nothing interleaves, and the last free one of tp and pp."""
     filled: dict[str, Any] = {}
     if row.vpp is None and (one_chunk(schedule) or row.pp == 1.0):
         filled["vpp"] = 1.0
     left = [axis for axis in ("tp", "pp", "dp_replicate", "dp_shard") if getattr(row, axis) is None]
     if left in (["tp"], ["pp"]):
-        known = row.cp
+        others = row.cp
         for value in (row.tp, row.pp, row.dp_replicate, row.dp_shard):
-            known *= value or 1.0
-        filled[left[0]] = max((row.gpus or 1.0) // known, 1.0)
+            others *= value or 1.0
+        filled[left[0]] = max((row.gpus or 1.0) // others, 1.0)
     return OpenRow(row._replace(**filled), tuple(filled))
 
 
@@ -99,7 +99,7 @@ def given_columns(job: Job, rows: Sequence[Row]) -> dict[str, list[float]]:
     columns = {name: [float(getattr(row, name)) for row in rows] for name in ("gpus", "cp", "etp", "global_batch_size", "seq_len")}
     on = [flags("overlap", OVERLAPS, job.framework.overlap if row.overlap is None else row.overlap) for row in rows]
     away = [flags("offload", OFFLOADS, row.offload or ()) for row in rows]
-    columns |= {name: [one[name] for one in found] for found in (on, away) for name in found[0]}
+    columns |= {name: [row_flags[name] for row_flags in column] for column in (on, away) for name in column[0]}
     for name in ("first_stage_layers", "last_stage_layers"):
         columns[name] = [BY_RULE if getattr(row, name) is None else getattr(row, name) for row in rows]
     return columns
@@ -184,13 +184,13 @@ def _expert_parallel(job: Job, ranks: float) -> list[float]:
 
 
 def _data_parallel(job: Job, row: Row, dp: float, pp: float) -> list[tuple[float, float, float]]:
-    """(dp_replicate, dp_shard, zero) that give ``dp`` ranks under what is given."""
+    """(dp_replicate, dp_shard, zero) that give ``dp`` ranks and agree with the given values."""
     default = float(job.framework.default_zero)
     if row.zero is not None:
         stages = [row.zero]
     else:
         stages = [min(default, 1.0)] if pp > 1 else sorted({default, 3.0})
-    made = []
+    splits = []
     for stage in stages:
         zero, replicate, shard = stage, row.dp_replicate, row.dp_shard
         if replicate is None and shard is None:
@@ -201,8 +201,8 @@ def _data_parallel(job: Job, row: Row, dp: float, pp: float) -> list[tuple[float
             shard = dp / float(replicate)
         if zero == 0 and shard > 1 and row.zero is None:
             zero = 1.0
-        made.append((float(replicate), float(shard), zero))
-    return made
+        splits.append((float(replicate), float(shard), zero))
+    return splits
 
 
 def preference(job: Job, cluster: Cluster, plan: Plan) -> tuple[Any, Any, Any]:
@@ -240,11 +240,11 @@ class Placed:
 
 
 def place(bound: Bound) -> list[Placed]:
-    """A plan for every row: of all candidates the legal before the others, then those that fit, then the fastest, then the simplest."""
+    """Choose a plan for every row: a legal one before others, then one that fits, then the fastest, then the simplest."""
     distinct: dict[Row, int] = {}
     owners = [distinct.setdefault(row, len(distinct)) for row in bound.asked.rows]
     opened = [close_axes(row, bound.asked.schedule) for row in distinct]
-    rows = [one.row for one in opened]
+    rows = [open_row.row for open_row in opened]
     pools: dict[str, Pool] = {}
     for owner, row in enumerate(distinct):
         name = framework_of(bound, row)
@@ -262,16 +262,16 @@ def place(bound: Bound) -> list[Placed]:
 
 
 def _fill(pool: Pool, job: Job, cluster: Cluster, row: Row, owner: int) -> None:
-    """Add one row's candidates to a pool: those of usual divisors, and of all divisors where none of the usual is legal."""
-    found = False
+    """Add one row's candidates to a pool: from usual divisors, or from all divisors where no usual one is legal."""
+    filled = False
     for divisors in (_usual_divisors, _all_divisors):
-        made = candidates_of(job, cluster, row, divisors)
-        if made.listed:
-            found = True
-            pool.add(made, owner)
-            if np.any(rules.legal(rules.legality(job, made.plan(job, [row])))):
+        candidates = candidates_of(job, cluster, row, divisors)
+        if candidates.listed:
+            filled = True
+            pool.add(candidates, owner)
+            if np.any(rules.legal(rules.legality(job, candidates.plan(job, [row])))):
                 return
-    if not found:  # the given axes leave no combination: keep them, and let the rules say which they break
+    if not filled:  # the given axes leave no combination: keep them, and let the rules say which they break
         closed = row._replace(tp=row.tp or 1.0, pp=row.pp or 1.0, vpp=row.vpp or 1.0, ep=row.ep or 1.0)
         pool.add(candidates_of(job, cluster, closed, _usual_divisors), owner)
 

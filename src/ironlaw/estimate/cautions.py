@@ -23,56 +23,58 @@ _ONLY_WITH_EXPERTS = ("expert_imbalance", "capacity_factor", "moe_dispatcher", "
 
 def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
     """Warnings about a question: constants that are priors, a node that does not suit the device, options without effect."""
-    made = []
+    warnings = []
     given, device, node, model = asked.given, cluster.accelerator, cluster.node, job.model
     longest, most = _longest(asked), max(row.gpus or 1.0 for row in asked.rows)
     if cluster.calibration.grade != "measured":
-        made.append(f"kernel constants of {device.name} are priors, not fitted to operators measured on it: expect wider errors")
+        warnings.append(f"kernel constants of {device.name} are priors, not fitted to operators measured on it: expect wider errors")
     link = device.scale_up_bandwidth or device.pcie_bandwidth
     if "node" in given and link is not None and abs(node.scale_up_bandwidth.value / link.value - 1.0) > 0.1:
-        made.append(f"node {node.name} joins its accelerators by {node.scale_up_bandwidth.text}, {device.name} usually has {link.text}")
+        warnings.append(f"node {node.name} joins its accelerators by {node.scale_up_bandwidth.text}, {device.name} usually has {link.text}")
     if longest > model.max_position_embeddings:
         kind = "table of learned positions" if model.position_embedding == "learned" else "stated range"
-        made.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
+        warnings.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
     if longest >= WARN_SEQUENCE and "cp" not in given and most > 1:
-        made.append(f"cp is not searched: at seq_len {longest:g} context parallel (--cp, or ironlaw plan, which searches it) may be faster")
-    made += [f"--{name.replace('_', '-')} has no effect {why}" for name, why in _idle(asked, job) if name in given]
+        warnings.append(
+            f"cp is not searched: at seq_len {longest:g} context parallel (--cp, or ironlaw plan, which searches it) may be faster"
+        )
+    warnings += [f"--{name.replace('_', '-')} has no effect {why}" for name, why in _idle(asked, job) if name in given]
     if "tokens" in given and "mttf" not in given and most >= MANY_ACCELERATORS:
-        made.append(
+        warnings.append(
             "failures are counted as independent and accelerators as alike, which is optimistic: on Meta's RSC 1,024 GPUs ran 7.9 h between"
             " failures where the rate of its nodes says 28.8 h; give --mttf measured in jobs of this size"
         )
-    return made
+    return warnings
 
 
 def _idle(asked: Asked, job: Job) -> list[tuple[str, str]]:
     """Options that change nothing in this question if they are given, and why."""
-    found = []
+    idle = []
     if asked.tokens is None:
-        found += [(name, "without --tokens: there is no run section") for name in _ONLY_IN_A_RUN]
+        idle += [(name, "without --tokens: there is no run section") for name in _ONLY_IN_A_RUN]
     elif asked.evaluate_every is None:
-        found.append(("evaluation_tokens", "without --evaluate-every"))
+        idle.append(("evaluation_tokens", "without --evaluate-every"))
     if not job.model.num_experts:
-        found += [(name, f"without experts: {job.model.name} is dense") for name in _ONLY_WITH_EXPERTS]
+        idle += [(name, f"without experts: {job.model.name} is dense") for name in _ONLY_WITH_EXPERTS]
     elif asked.capacity_factor:
-        found.append(("expert_imbalance", "with --capacity-factor, which says how many rows an expert computes"))
+        idle.append(("expert_imbalance", "with --capacity-factor, which says how many rows an expert computes"))
     offloaded = {name for row in asked.rows for name in row.offload or ()}
     for name, needs in (("offload_fraction", "optimizer"), ("offload_overlap", "optimizer"), ("offload_layers", "activations")):
         if needs not in offloaded:
-            found.append((name, f"without --offload {needs}"))
+            idle.append((name, f"without --offload {needs}"))
     if not asked.lora_rank:
-        found.append(("lora_targets", "without --lora-rank: everything is trained"))
+        idle.append(("lora_targets", "without --lora-rank: everything is trained"))
     if _is_one(asked, "cp"):
-        found.append(("cp_method", "with cp 1"))
+        idle.append(("cp_method", "with cp 1"))
     if asked.document_length >= _longest(asked):
-        found.append(("document_length", f"from seq_len {_longest(asked):g} on: a sequence is one document"))
+        idle.append(("document_length", f"from seq_len {_longest(asked):g} on: a sequence is one document"))
     if _is_one(asked, "pp"):
-        found += [(name, "with pp 1") for name in ("schedule", "microbatch_group", "deferred_wgrad")]
+        idle += [(name, "with pp 1") for name in ("schedule", "microbatch_group", "deferred_wgrad")]
     elif _is_one(asked, "vpp"):
-        found.append(("microbatch_group", "with vpp 1"))
+        idle.append(("microbatch_group", "with vpp 1"))
     if _is_one(asked, "vpp") and any("pp" in (row.overlap or ()) for row in asked.rows):
-        found.append(("overlap", "for pp with vpp 1: plain 1F1B waits for its neighbours"))
-    return found
+        idle.append(("overlap", "for pp with vpp 1: plain 1F1B waits for its neighbours"))
+    return idle
 
 
 def _longest(asked: Asked) -> float:

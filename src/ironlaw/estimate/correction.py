@@ -15,7 +15,7 @@ import numpy as np
 
 from ironlaw.errors import InputError, QuestionError
 
-LEAST_ROWS = 3  # fewer runs do not show the level of a site
+LEAST_ROWS = 3  # fewer runs do not determine a factor
 _MAX_BYTES = 100_000
 _FACTOR, _HALF_WIDTH = (0.1, 10.0), (0.0, 3.0)
 
@@ -30,7 +30,7 @@ class Correction:
 
 
 def write_correction(path: Path, errors: Any, source: Path) -> float:
-    """Write the factor that makes the median of predicted / measured one, beside its spread; whole or not at all.
+    """Write the factor that makes the median of predicted / measured one, with its spread; a failed write leaves no file.
 
     Refuses to overwrite a file that is no correction, and to write one that ``read_correction`` would refuse.
     """
@@ -40,7 +40,7 @@ def write_correction(path: Path, errors: Any, source: Path) -> float:
     if not _FACTOR[0] <= factor <= _FACTOR[1] or spread > _HALF_WIDTH[1]:
         raise QuestionError(
             f"{source.name}: steps take {factor:.3g} times their prediction, within a factor of {np.exp(min(spread, 700.0)):.3g}:"
-            f" too far for a correction, is a unit wrong? A factor from {_FACTOR[0]:g} to {_FACTOR[1]:g} can be written"
+            f" too far for a correction: check the units; a factor must be from {_FACTOR[0]:g} to {_FACTOR[1]:g}"
         )
     if path.is_file() and not _replaceable(path):
         raise QuestionError(f"--correction {path}: the file exists and is no correction: give another name")

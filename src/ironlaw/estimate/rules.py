@@ -31,7 +31,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         shortest, slots = stage.layers, stage.layers
         if job.count_embedding:
             slots = slots + (stage.embedding + stage.head)
-        elif given:  # an end that is given its layers may be the embedding or the loss alone, and a chunk may be
+        elif given:  # a first or last stage with given layers may hold the embedding or the loss alone, and so may a chunk
             ends = stage.embedding * (plan.first_stage_layers >= 0.0) + stage.head * (plan.last_stage_layers >= 0.0)
             shortest = slots = slots + np.where(plan.pp > 1, ends, 0.0)
         elif job.layers_per_stage:
@@ -117,15 +117,15 @@ _BROKEN = {
 
 def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]:
     """The rules that a row breaks, with its values. A mesh that does not factor hides the rules that follow from it."""
-    found = [name for name in _BROKEN if not np.ravel(rules[name])[at]]
-    if "gpus_factor" in found:
-        found = [name for name in found if name in ("gpus_factor", "tp_divides_heads")]
+    names = [name for name in _BROKEN if not np.ravel(rules[name])[at]]
+    if "gpus_factor" in names:
+        names = [name for name in names if name in ("gpus_factor", "tp_divides_heads")]
     values = {n: float(np.broadcast_to(getattr(plan, n), (plan.rows,))[at]) for n in (*_AXES, "dp", "num_microbatches")}
     values["sequence_ways"] = values["tp"] * (chunks_of(job) * values["cp"] if values["cp"] > 1 else 1.0)
     values["head_ranks"] = float(np.broadcast_to(head_ranks(job, plan), (plan.rows,))[at])
     sizes = {field: _listed(values_of(job.model, field)) for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size")}
-    missing = overlapped_experts.unmet_condition(job, plan, values, at) if "micro_batches_pair" in found else ""
-    return [_BROKEN[name].format(model=job.model, missing=missing, **sizes, **values) for name in found]
+    missing = overlapped_experts.unmet_condition(job, plan, values, at) if "micro_batches_pair" in names else ""
+    return [_BROKEN[name].format(model=job.model, missing=missing, **sizes, **values) for name in names]
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

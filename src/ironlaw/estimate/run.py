@@ -67,7 +67,7 @@ def run_of(bound: Bound, plan: Plan, step: Any, forward_share: Any) -> Run:
     training = leaf("training", _product, "s", steps=steps.value, step=step)
     useful = [training, *_evaluations(asked, per_step, step, forward_share, steps.value)]
     seconds = total("seconds", [*useful, *_checkpoints(rates, plan, parameters, steps.value)])
-    # a checkpoint's time is part of what failures cost, so it is not in what they lengthen
+    # failures_of adds the checkpoints, so the useful time is without them
     failing = failures_of(rates, plan.gpus, fold(useful), steps.value, parameters)
     power = power_of(cluster, plan.gpus, money.pue)
     joules = leaf("energy", energy.energy, "J", power=power.value, seconds=seconds.value)
@@ -92,8 +92,8 @@ def _evaluations(asked: Asked, tokens_per_step: Any, step: Any, forward_share: A
     if asked.evaluate_every is None:
         return []
     evaluated = tokens_per_step if asked.evaluation_tokens is None else asked.evaluation_tokens
-    one = step * forward_share * (evaluated / tokens_per_step)
-    return [leaf("evaluation", _product, "s", steps=np.floor(steps / asked.evaluate_every), step=one)]
+    seconds = step * forward_share * (evaluated / tokens_per_step)
+    return [leaf("evaluation", _product, "s", steps=np.floor(steps / asked.evaluate_every), step=seconds)]
 
 
 def _checkpoints(rates: FailureRates, plan: Plan, parameters: Any, steps: Any) -> list[Term]:
@@ -102,8 +102,8 @@ def _checkpoints(rates: FailureRates, plan: Plan, parameters: Any, steps: Any) -
         return []
     from ironlaw.estimate.failures import checkpoint_size
 
-    one = checkpoint_size(parameters) / rates.storage_bandwidth(plan.gpus)
-    return [leaf("checkpoints", _product, "s", steps=np.floor(steps / rates.checkpoint_every), step=one)]
+    seconds = checkpoint_size(parameters) / rates.storage_bandwidth(plan.gpus)
+    return [leaf("checkpoints", _product, "s", steps=np.floor(steps / rates.checkpoint_every), step=seconds)]
 
 
 def _product(steps: Any, step: Any) -> Any:

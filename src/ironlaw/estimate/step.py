@@ -38,13 +38,13 @@ STEP, MICRO_BATCHES, STRAGGLERS = "step", "micro-batches", "stragglers"  # keys 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LayerTimes:
-    """What one layer adds to a micro-batch: its terms, and what of them the schedule and later collectives ask for."""
+    """What one layer adds to a micro-batch: its terms, and the times that schedules and later collectives need."""
 
     terms: list[Term]
     forward: Any
     backward: Any  # with what it recomputes
     weight: Any  # weight gradients alone
-    hidden: Any  # of its experts' communication, what other micro-batches hide
+    hidden: Any  # the part of its experts' communication that other micro-batches hide
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +53,7 @@ class Step:
 
     tree: Term
     pace: Pace
-    forward_share: Any  # of a micro-batch's computation: what an evaluation costs of a step
+    forward_share: Any  # forward share of a micro-batch's computation: the cost of an evaluation relative to a step
 
 
 def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
@@ -141,7 +141,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
 
 
 def _as_is(seconds: Any) -> Any:
-    """A time read from the record as it stands: ``seconds``."""
+    """A time from the record, unchanged: ``seconds``."""
     return seconds
 
 
@@ -208,7 +208,7 @@ def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     """Kernels that a layer's forward pass launches: of any layer, of a state's scan, of routing, and of each expert on the rank.
 
-    Narrow formats cast an expert's operands in kernels of their own: two more launches a GEMM.
+    Narrow formats cast an expert's operands in separate kernels: two more launches a GEMM.
     """
     f = job.framework
     beside = adapters.operators(job, kind) * (job.cuda_graphs == "none")
@@ -220,8 +220,8 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     if not kind.routed:
         return count
     launches = 3.0 if job.precision.narrow else 1.0
-    own = job.model.num_experts / plan.ep
-    return count + f.operators_per_routed_layer.value + launches * f.operators_per_expert.value * own
+    local = job.model.num_experts / plan.ep
+    return count + f.operators_per_routed_layer.value + launches * f.operators_per_expert.value * local
 
 
 def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:

@@ -82,16 +82,16 @@ def _text(value: Any) -> str:
 
 def strange_headers(path: Path, folders: tuple[str, ...] = ()) -> list[str]:
     """Warnings about headers that name no option but resemble one."""
-    known = {*OPTIONS, *_DIMENSIONS}
+    names = {*OPTIONS, *_DIMENSIONS}
     aliases = load.aliases(folders).get("columns", {})
-    found = []
+    warnings = []
     for header in read_table(path)[0][1]:
         folded = header.replace("-", "_").lower()
-        if folded and folded not in known and load.fold_name(header) not in aliases:
-            near = difflib.get_close_matches(folded, known, n=1, cutoff=0.85)
+        if folded and folded not in names and load.fold_name(header) not in aliases:
+            near = difflib.get_close_matches(folded, names, n=1, cutoff=0.85)
             if near:
-                found.append(f"column {header!r} is no option and is ignored; did you mean {near[0]}?")
-    return found
+                warnings.append(f"column {header!r} is no option and is ignored; did you mean {near[0]}?")
+    return warnings
 
 
 def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:

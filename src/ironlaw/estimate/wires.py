@@ -102,9 +102,9 @@ def by_ranks(constants: CollectiveConstants, n: Any) -> dict[str, Any]:
     if constants.ranks is None or not constants.smaller:
         return dict(zip(names, largest, strict=True))
     counts, columns = _by_measured_ranks(constants)
-    place = np.log(np.maximum(n, 1.0))
+    log_ranks = np.log(np.maximum(n, 1.0))
     return {
-        name: Sourced(np.interp(place, counts, values), most.unit, text, most.source, most.note)
+        name: Sourced(np.interp(log_ranks, counts, values), most.unit, text, most.source, most.note)
         for name, (values, text, most) in zip(names, columns, strict=True)
     }
 
@@ -116,8 +116,8 @@ def _by_measured_ranks(constants: CollectiveConstants) -> tuple[Any, list[tuple[
     groups.append((int(plain(constants.ranks)), (constants.bandwidth_fraction, constants.half_size, constants.latency)))
     columns = []
     for column in zip(*(values for _, values in groups), strict=True):
-        text = ", ".join(f"{known.text} among {count}" for (count, _), known in zip(groups, column, strict=True))
-        columns.append(([known.value for known in column], text, column[-1]))
+        text = ", ".join(f"{value.text} among {count}" for (count, _), value in zip(groups, column, strict=True))
+        columns.append(([value.value for value in column], text, column[-1]))
     return np.log([float(count) for count, _ in groups]), columns
 
 

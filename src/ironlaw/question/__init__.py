@@ -1,1 +1,1 @@
-"""What is asked, in checked values: options, their words, defaults and checks. Imports no numpy."""
+"""The options of a question: how each is read, its default, and checks. Imports no numpy."""

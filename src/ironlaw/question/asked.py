@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of an estimate. None: left open, so that a record, a rule or the choice of the plan decides it."""
+    """The options of an estimate. None: not given; a catalogue record, a rule or the search for a plan sets the value."""
 
     rows: tuple[Row, ...] = (Row(),)
     given: Mapping[str, Any] = field(default_factory=dict)  # options the user gave, as the assumptions print them
@@ -111,7 +111,7 @@ SCALARS = frozenset(f.name for f in fields(Asked)) - {"rows", "given"}
 
 
 def asked_of(options: Mapping[str, Any], only: Collection[str] = ()) -> Asked:
-    """The typed question of values that ``read_options`` has read: of all of them, or of the names in ``only``.
+    """Make an Asked of values that ``read_options`` has read: of all, or of the names in ``only``.
 
     Names that are no option of an estimate are left out.
     """
@@ -128,7 +128,7 @@ def with_options(asked: Asked, options: Mapping[str, Any]) -> Asked:
     for name, column in columns.items():
         if len(column) not in (1, rows):
             raise QuestionError(f"{name} has {len(column)} values, other columns {rows}: columns must have one length")
-    given = {**asked.given, **{name: _told(value) for name, value in options.items() if name in SCALARS or name in columns}}
+    given = {**asked.given, **{name: _summary(value) for name, value in options.items() if name in SCALARS or name in columns}}
     return replace(
         asked,
         rows=tuple(
@@ -140,5 +140,5 @@ def with_options(asked: Asked, options: Mapping[str, Any]) -> Asked:
     )
 
 
-def _told(value: Any) -> Any:
+def _summary(value: Any) -> Any:
     return f"{len(value)} values" if is_column(value) else printed(value)

@@ -24,7 +24,7 @@ def check(asked: Asked) -> None:
         other = "layers-per-stage" if asked.layers_per_stage else "count-embedding"
         raise QuestionError(f"--{ends[0].replace('_', '-')} and --{other} both place layers: give one of them")
     if asked.mtp_stage is not None and not asked.mtp_stage < len(asked.layers_per_stage):
-        raise QuestionError("--mtp-stage needs --layers-per-stage, and is one of its stages, counted from 0")
+        raise QuestionError("--mtp-stage needs --layers-per-stage and must be one of its stages, counted from 0")
     if asked.global_batch_tokens is not None and "global_batch_size" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
     for row in asked.rows:

@@ -34,7 +34,7 @@ CUDA_GRAPH = CUDA_GRAPHS[0]
 CP = 1.0
 ETP = 1.0
 EXPERT_IMBALANCE = 1.0  # balanced
-OFFLOAD_FRACTION = 1.0  # of the optimizer's states, with --offload optimizer
+OFFLOAD_FRACTION = 1.0  # share of the optimizer's states, with --offload optimizer
 LORA_TARGETS = "attention"
 FRAMEWORK = "megatron"
 FLAT_FRAMEWORK = "fsdp"  # without tensor and pipeline parallel
@@ -46,27 +46,27 @@ MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0)
 CHUNKS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0)
 EXPERT_RANKS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 RECOMPUTES = ("none", "selective", "every:4", "every:2", "full")
-HEADROOM = 0.05  # of device memory a chosen plan keeps free where it can: memory is predicted no better than that
+HEADROOM = 0.05  # share of device memory that the chosen plan keeps free if it can: predicted memory has about this error
 
 # --- a search
 
 GOAL = "time"
 FRONT = ("time", "cost", "energy", "memory")
 COUNTS = (1.0, 16384.0)  # total accelerators, where a budget, a deadline or a rate is given instead
-PLANS = 5  # listed, each of another kind
+PLANS = 5  # plans listed, each of a different kind
 TIME_LIMIT = 120.0  # seconds
 
 # --- context parallel
 
 USUAL_CONTEXT_RANKS = 8.0  # tried at any length, as a small batch may need them
-FEWEST_CONTEXT_TOKENS = 1024.0  # of a sequence on a rank, where more ranks than the usual are tried
+FEWEST_CONTEXT_TOKENS = 1024.0  # per rank, where more than the usual ranks are tried
 LONG_SEQUENCE = 16384.0  # tokens from which the methods of context parallelism differ enough to try each of them
 WARN_SEQUENCE = 65536.0  # tokens from which an estimate without context parallel is worth a warning
 
 # --- warnings
 
-USUAL_MFU = (0.40, 0.50)  # of tuned runs
-MANY_ACCELERATORS = 512.0  # from which failures that are not independent are worth a warning
+USUAL_MFU = (0.40, 0.50)  # MFU of tuned runs
+MANY_ACCELERATORS = 512.0  # accelerators from which failures that are not independent are worth a warning
 
 
 def seq_len(max_position_embeddings: int) -> float:

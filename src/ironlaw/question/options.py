@@ -21,7 +21,7 @@ class Option:
     help: str
     metavar: str = "N"
     column: bool = False
-    names: bool = False  # its value is a set of names, so a list of texts is one value and a list of sets a column
+    names: bool = False  # the value is a set of names: a list of texts is one value, a list of sets is a column
 
 
 whole, switch = units.parse_whole, units.parse_switch
@@ -50,13 +50,13 @@ def model(value: Any, flag: str) -> Any:
     return text(value, flag)
 
 
-def one_of(known: tuple[str, ...]) -> Callable[[Any, str], str]:
-    """A reader of one of ``known``."""
+def one_of(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
+    """Make a reader of one name of ``choices``."""
 
     def read(value: Any, flag: str) -> str:
         name = str(value).strip().lower()
-        if name not in known:
-            raise UnknownNameError(flag, str(value), known)
+        if name not in choices:
+            raise UnknownNameError(flag, str(value), choices)
         return name
 
     return read
@@ -104,7 +104,7 @@ def grid(value: Any, flag: str) -> Any:
     return number
 
 
-LEAST, MOST = 1e-30, 1e60  # of any measured value: products of larger ones overflow
+LEAST, MOST = 1e-30, 1e60  # limits of a measured value: products of larger values overflow
 
 
 def positive(unit: str) -> Callable[[Any, str], float]:
@@ -121,7 +121,7 @@ def positive(unit: str) -> Callable[[Any, str], float]:
     return read
 
 
-LONGEST = 1e15  # seconds; more is a slip of the keyboard
+LONGEST = 1e15  # seconds; a longer time is a typing error
 
 
 def share(value: Any, flag: str) -> float:
@@ -152,8 +152,8 @@ def at_least_one(value: Any, flag: str) -> float:
     return number
 
 
-def _names(known: tuple[str, ...], default: str = "") -> str:
-    return ", ".join(known) + (f" (default: {default})" if default else "")
+def _names(names: tuple[str, ...], default: str = "") -> str:
+    return ", ".join(names) + (f" (default: {default})" if default else "")
 
 
 BATCH_MI = defaults.BATCH_TOKENS / 2**20
@@ -217,7 +217,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "fp8_scaling": Option(one_of(("current", "delayed")), "scaling of --precision fp8: current, delayed (default: the framework's)", "HOW"),
     "fp8_param_gather": Option(
-        switch, "store and all-gather narrow weights in their narrow format (default: off; torchtitan in fp8: on)", "on|off"
+        switch, "store and all-gather fp8 or fp4 weights as fp8 or fp4 (default: off; torchtitan in fp8: on)", "on|off"
     ),
     "bf16_layers_at_start": Option(none_or_more, "first layers kept in bf16 under a narrow precision (default: 0)", "N"),
     "bf16_layers_at_end": Option(none_or_more, "last layers kept in bf16 under a narrow precision (default: 0)", "N"),
@@ -231,11 +231,11 @@ OPTIONS: dict[str, Option] = {
     "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule (default: pp)"),
     "deferred_wgrad": Option(whole, "micro-batches whose output-layer weight gradient waits for the end of the pipeline (default: 0)"),
     "fused_loss": Option(switch, "compiled loss, which stores one more fp32 copy of the logits (default: off)", "on|off"),
-    "delay_wgrad_compute": Option(switch, "weight gradients run beside the all-to-all of --overlap ep (default: off)", "on|off"),
+    "delay_wgrad_compute": Option(switch, "run weight gradients during the all-to-all of --overlap ep (default: off)", "on|off"),
     "grouped_experts": Option(switch, "grouped GEMM for the experts of a rank (default: on)", "on|off"),
     "overlap": Option(
         overlap,
-        f"communication beside computation: {_names(defaults.OVERLAPS)}; none; all (without ep) (default: the framework's)",
+        f"communication that overlaps computation: {_names(defaults.OVERLAPS)}; none; all (without ep) (default: the framework's)",
         "LIST",
         column=True,
         names=True,
@@ -299,7 +299,7 @@ def flag(name: str, where: str = "") -> str:
 
 
 def read_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """The values of ``given`` read and checked; unknown names and wrong values are errors that say where."""
+    """Read and check the values of ``given``; an unknown name or a wrong value is an error that names the option and the file."""
     values: dict[str, Any] = {}
     for raw, value in given.items():
         name = raw.replace("-", "_")

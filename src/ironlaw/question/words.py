@@ -1,4 +1,4 @@
-"""Options whose value is words: what is recomputed, overlapped, offloaded, where adapters stand."""
+"""Options whose value is words: recomputation, overlap, offloading, operators with adapters."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def recompute(value: Any, flag: str) -> str:
 
 def _not_empty(value: Any, flag: str) -> None:
     if isinstance(value, str) and not value.strip():
-        raise ValueRangeError(f"{flag} is empty: say none, or name what it is to be")
+        raise ValueRangeError(f"{flag} is empty: give none, or a value")
 
 
-ALWAYS = frozenset(OVERLAPS) - {"ep"}  # ep is no habit but another schedule, which not every plan can run
+ALWAYS = frozenset(OVERLAPS) - {"ep"}  # ep is a different schedule, which not every plan can run
 
 
 def overlap(value: Any, flag: str) -> frozenset[str]:
-    """A comma list of what runs beside computation; none; all (but ep, which pairs micro-batches)."""
+    """A comma list of communication that overlaps computation; none; all (without ep, which pairs micro-batches)."""
     _not_empty(value, flag)
     items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
     names = {str(i).strip() for i in items if str(i).strip()}
@@ -50,7 +50,7 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
     if names == {"all"}:
         return ALWAYS
     if names & {"all", "none"}:
-        raise QuestionError(f"{flag}: all and none stand alone, given {','.join(sorted(names))}")
+        raise QuestionError(f"{flag}: all and none do not combine with other names, got {','.join(sorted(names))}")
     for name in names:
         if name not in OVERLAPS:
             raise UnknownNameError(flag, name, [*OVERLAPS, "none", "all"])
@@ -58,7 +58,7 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
 
 
 TARGETS = ("attention", "mlp", "all", "qkv", "q", "k", "v", "proj", "fc1", "gate", "up", "fc2", "experts", "router")
-SPELLED = {"all-linear": "all", "o": "proj", "down": "fc2"}  # what peft and torchtune say
+SPELLED = {"all-linear": "all", "o": "proj", "down": "fc2"}  # spellings of peft and torchtune
 
 
 def adapter_targets(value: Any, flag: str) -> str:
@@ -74,7 +74,7 @@ def adapter_targets(value: Any, flag: str) -> str:
 
 
 def offload(value: Any, flag: str) -> frozenset[str]:
-    """A comma list of what is held in host memory; none."""
+    """A comma list of tensors that are stored in host memory; none."""
     _not_empty(value, flag)
     items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
     names = {str(i).strip() for i in items if str(i).strip()} - {"none"}

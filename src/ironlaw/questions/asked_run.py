@@ -43,21 +43,21 @@ def refuse_unused(values: Mapping[str, Any], used: tuple[str, ...], given: str) 
 def estimate_plan(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
     """The plan that an estimate of these options chooses, with its run."""
     need(values, "model", "on", "gpus")
-    found = answer({k: v for k, v in values.items() if k in ESTIMATE}, folders)
-    group = found.groups[0]
+    estimate = answer({k: v for k, v in values.items() if k in ESTIMATE}, folders)
+    group = estimate.groups[0]
     if not bool(group.legal[0]):
-        raise QuestionError(f"this plan is not possible on {values['gpus']:,.0f} accelerators: ironlaw estimate names the rule it breaks")
+        raise QuestionError(f"this plan is not possible on {values['gpus']:,.0f} accelerators: ironlaw estimate prints the rule it breaks")
     return group
 
 
 def run_of(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
-    """The run of a model and tokens, estimated; or that of --gpu-hours on --gpus."""
+    """The estimated run of MODEL on --tokens, or the run of --gpu-hours on --gpus."""
     if "gpu_hours" in values and "model" in values:
         raise QuestionError("give MODEL (the hours are estimated) or --gpu-hours, not both")
     if "gpu_hours" in values:
         return _given_hours(values, folders)
     if "model" not in values:
-        raise QuestionError("missing MODEL with --tokens, or --gpu-hours: which run is it")
+        raise QuestionError("missing MODEL with --tokens, or --gpu-hours")
     need(values, "on", "gpus", "tokens")
     group = estimate_plan(values, folders)
     run = group.run

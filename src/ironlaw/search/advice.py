@@ -193,7 +193,7 @@ def _crossover(name: str, option: str, points: list[Point]) -> dict[str, Any]:
 
 
 def scaling(choice: Choice, folders: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Tokens per second and accelerator on 2, 4 and 8 times as many, over those of now: with the same batch, and with a larger one."""
+    """Tokens per second per accelerator on 2, 4 and 8 times as many, relative to now: with the same batch, and with a larger one."""
     batch, gpus = choice.setting.batch, choice.setting.gpus
     larger = [with_more_accelerators(choice, factor) for factor in SIZES]
     larger_batch = [{**change, "global_batch_size": batch * factor} for change, factor in zip(larger, SIZES, strict=True)]

@@ -71,7 +71,7 @@ class SearchResult:
         """The same search under another price, budget, deadline, rate, tokens, objective or front; at once."""
         for name in changed:
             if name not in AGAIN:
-                raise QuestionError(f"--{name.replace('_', '-')} changes the plans, so search anew (again takes {', '.join(AGAIN)})")
+                raise QuestionError(f"--{name.replace('_', '-')} changes the plans: start a new search (again takes {', '.join(AGAIN)})")
         options = {**self.question.given, **changed}
         question = read_question({name: value for name, value in options.items() if value is not None})
         bounds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}

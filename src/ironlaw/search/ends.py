@@ -17,7 +17,7 @@ from ironlaw.estimate.layer.counts import attention_width, matmul_per_layer
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.pipeline.stages import stages
 from ironlaw.job import Job
-from ironlaw.plan import BY_RULE, Plan
+from ironlaw.plan import BY_RULE, plan_with
 
 Ends = tuple[float, float]
 RULE: Ends = (BY_RULE, BY_RULE)
@@ -34,10 +34,10 @@ def loss_in_layers(model: Model, seq_len: float) -> float:
         return float(2.0 * matmul_per_layer(model, kind) + attended)
 
     layers = [(kind.count, flop(kind)) for kind in kinds(model) if kind.place != "end"]
-    one = sum(count * each for count, each in layers) / sum(count for count, _ in layers)
+    mean_layer = sum(count * each for count, each in layers) / sum(count for count, _ in layers)
     further = sum(kind.count * flop(kind) for kind in kinds(model) if kind.place == "end")
     heads = (1.0 + model.num_nextn_predict_layers) * 2.0 * model.vocab_size * model.hidden_size
-    return (heads + further) / one
+    return (heads + further) / mean_layer
 
 
 def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
@@ -55,7 +55,8 @@ def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
     layers = float(job.model.num_hidden_layers)
     level = (layers + loss) / pp - loss
     tried = [RULE, _counted(job, pp), *((BY_RULE, n) for n in sorted({np.floor(level), np.ceil(level)}) if 0.0 <= n < layers)]
-    plan = _plan(np.full(len(tried), pp), *(np.array(column) for column in zip(*tried, strict=True)))
+    first, last = np.array(tried).T
+    plan = plan_with(pp=np.full(len(tried), pp), first_stage_layers=first, last_stage_layers=last)
     pace: Any = 0.0
     fewest: Any = np.inf
     for stage in stages(job, plan):
@@ -70,12 +71,5 @@ def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
 
 def _counted(job: Job, pp: float) -> Ends:
     """Layers of the first and last stage where the embedding and the loss count as one layer each."""
-    named = {s.name: s for s in stages(replace(job, count_embedding=True), _plan(np.array([pp]), BY_RULE, BY_RULE))}
+    named = {s.name: s for s in stages(replace(job, count_embedding=True), plan_with(pp=np.array([pp])))}
     return float(named["first"].layers[0]), float(named["last"].layers[0])
-
-
-def _plan(pp: Any, first: Any, last: Any) -> Plan:
-    """A plan that is complete enough to compute its stages."""
-    one = np.ones_like(pp)
-    names = [name for name in Plan.__dataclass_fields__ if not name.endswith("_stage_layers")]
-    return Plan(**{**dict.fromkeys(names, one), "pp": pp}, first_stage_layers=first, last_stage_layers=last)

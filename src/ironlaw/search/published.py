@@ -14,7 +14,7 @@ from ironlaw.search.space import Space, axis_value
 from ironlaw.search.why import difference
 from ironlaw.terms import scalar
 
-TERMS = 4  # shown of the difference
+TERMS = 4  # shown of a difference
 NARROW = {"dp_replicate": (1.0,), "vpp": (1.0, 2.0, 4.0, 8.0, 12.0), "micro_batch_size": (1.0, 2.0, 4.0)}
 NARROWED = "for mixtures, whose expert axes make the space large: one replica, vpp of 1, 2, 4, 8, 12 and micro-batches of 1, 2, 4"
 
@@ -33,19 +33,19 @@ def compare(case: Mapping[str, Any]) -> dict[str, Any]:
     layers = {"offload_layers": case["plan"]["offload_layers"]} if "offload_layers" in case["plan"] else {}
     of_stack = read_question({**case["question"], **layers})
     own_searches = [run(replace(of_stack, space=space)) for space in _spaces_of_stack(question.space, case)]
-    own = _best(own_searches)
+    best_of_stack = _best(own_searches)
     return {name: case[name] for name in ("id", "model", "on", "gpus", "plan", "measured_s", "fits", "stack")} | {
         "published_s": seconds,
         "published_bytes": scalar(group.memory.device, at),
         "of_bytes": searches[0].settings[0].capacity,
         "best": _choice_data(best),
         "cautious": _choice_data(cautious),
-        "own": _choice_data(own),
+        "own": _choice_data(best_of_stack),
         "ratio": _ratio(seconds, best),
         "ratio_cautious": _ratio(seconds, cautious),
-        "ratio_own": _ratio(seconds, own),
+        "ratio_own": _ratio(seconds, best_of_stack),
         "terms": _terms(case["place"], searches, best),
-        "terms_own": _terms(case["place"], own_searches, own),
+        "terms_own": _terms(case["place"], own_searches, best_of_stack),
         "narrowed": NARROWED,
         "plans": sum(int(s.space["timed"]) for s in (*searches, *own_searches)),
     }
@@ -93,15 +93,15 @@ def _whole_space(space: Space, group: Any, plan: Mapping[str, Any]) -> Space:
 def _spaces_of_stack(space: Space, case: Mapping[str, Any]) -> list[Space]:
     """The spaces that the published plan's stack could search; one for every pp that divides the layers where it splits them evenly."""
     group, plan = case["place"][0], case["plan"]
-    own = replace(space, values=_values_of_stack(_whole_space(space, group, plan), case))
+    whole = replace(space, values=_values_of_stack(_whole_space(space, group, plan), case))
     layers = group.job.model.num_hidden_layers + (2.0 if case["question"].get("count_embedding") else 0.0)
     if not case["even"] or layers % (plan.get("pp", 1.0) * plan.get("vpp", 1.0)):
-        return [own]
+        return [whole]
     spaces = []
-    for pp in divisors(int(layers)) if own.values.get("pp") == "all" else own.values["pp"]:
-        chunks = tuple(v for v in own.values["vpp"] if layers % (pp * v) == 0.0)
+    for pp in divisors(int(layers)) if whole.values.get("pp") == "all" else whole.values["pp"]:
+        chunks = tuple(v for v in whole.values["vpp"] if layers % (pp * v) == 0.0)
         if case["gpus"] % pp == 0 and chunks:
-            spaces.append(replace(own, values={**own.values, "pp": (pp,), "vpp": chunks}))
+            spaces.append(replace(whole, values={**whole.values, "pp": (pp,), "vpp": chunks}))
     return spaces
 
 

@@ -1,4 +1,4 @@
-"""The options of a search: those of an estimate, and what may vary, what to minimise and which limits to meet."""
+"""The options of a search: the options of an estimate, the axes to vary, the objective, and the limits to meet."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def _count(value: Any, flag: str) -> float:
     return number
 
 
-def several(known: tuple[str, ...]) -> Any:
+def several(choices: tuple[str, ...]) -> Any:
     """A reader of a comma list of ``known`` names."""
 
     def read(value: Any, flag: str) -> tuple[str, ...]:
         items = value if isinstance(value, (list, tuple)) else str(value).split(",")
         for item in items:
-            if item.strip() not in known:
-                raise UnknownNameError(flag, item.strip(), known)
+            if item.strip() not in choices:
+                raise UnknownNameError(flag, item.strip(), choices)
         return tuple(dict.fromkeys(item.strip() for item in items))
 
     return read
@@ -57,23 +57,23 @@ def several(known: tuple[str, ...]) -> Any:
 def names(value: Any, flag: str) -> tuple[str, ...]:
     """A comma list of names."""
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    found = tuple(dict.fromkeys(text(item, flag) for item in items))
-    if not found:
+    read = tuple(dict.fromkeys(text(item, flag) for item in items))
+    if not read:
         raise ValueRangeError(f"{flag} is {value!r}, must be one or more names")
-    return found
+    return read
 
 
 def quotas(value: Any, flag: str) -> dict[str, float]:
     """``h100-sxm=512,a100-sxm-80gb=2048`` as accelerators by name."""
     if isinstance(value, Mapping):
         return {str(name): _count(number, flag) for name, number in value.items()}
-    found = {}
+    quota = {}
     for item in str(value).split(","):
         name, equals, number = item.partition("=")
         if not equals:
-            raise QuestionError(f"{flag}: {item.strip()!r} is no ACCELERATOR=N")
-        found[name.strip()] = _count(number, flag)
-    return found
+            raise QuestionError(f"{flag}: {item.strip()!r} is not ACCELERATOR=N")
+        quota[name.strip()] = _count(number, flag)
+    return quota
 
 
 def prices(value: Any, flag: str) -> Any:
@@ -111,24 +111,24 @@ OWN: dict[str, Option] = {
     "top": Option(how_many, f"list the K best plans (default: the best plans of {defaults.PLANS} kinds)", "K"),
     "fix": Option(clauses, "fix axes: AXIS=VALUE,...", "LIST"),
     "forbid": Option(text, "exclude plans: AXIS=VALUE or AXIS>VALUE,...", "LIST"),
-    "space": Option(text, "space file: the values of every axis (default: the one that ships)", "FILE"),
+    "space": Option(text, "space file: the values of every axis (default: the built-in space)", "FILE"),
     "quota": Option(quotas, "most accelerators of each kind: A=N,...", "LIST"),
     "price": Option(prices, "USD per accelerator hour, provider/term, or A=2.5,B=1.2 (default: newest on-demand price)", "PRICE"),
     "failures": Option(switch, "include failures in time and cost (default: on)", "on|off"),
-    "time_limit": Option(positive("s"), f"seconds to search before the best so far is answered (default: {defaults.TIME_LIMIT:g})", "S"),
+    "time_limit": Option(positive("s"), f"seconds to search, then list the best plans so far (default: {defaults.TIME_LIMIT:g})", "S"),
 }  # fmt: skip
 AXIS_OPTIONS = (*MESH, "recompute", "zero", "sp", *VARIANTS)  # options of an estimate that fix an axis of the search
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question read and checked."""
+    """The checked options of a search."""
 
     asked: Asked  # options of an estimate, without accelerator, count and axes
     on: tuple[str, ...]
     gpus: tuple[Any, ...]  # counts, or (low, high, "range")
     space: Space
-    given: dict[str, Any]  # as asked, for the assumptions
+    given: dict[str, Any]  # as the user gave them, for the assumptions
     budget: float | None = None
     deadline: float | None = None
     target: float | None = None
@@ -143,60 +143,60 @@ class Question:
 
 def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
     """Read the options of a search. Unknown names and wrong values are errors that name the option and the file."""
-    own, rest, given = {}, {}, {}
+    search_options, estimate_options, given = {}, {}, {}
     for raw, value in asked.items():
         name = raw.replace("-", "_")
         if value is None:
             continue
         given[name] = value
         if name in OWN:
-            own[name] = OWN[name].read(value, flag(name, where))
+            search_options[name] = OWN[name].read(value, flag(name, where))
         elif name in OPTIONS:
-            rest[name] = value
+            estimate_options[name] = value
         else:
             near = ", ".join(nearest_names(name, {**OWN, **OPTIONS})) or ", ".join(OWN)
             raise QuestionError(f"unknown option {raw!r}{' in ' + where if where else ''}; nearest: {near}")
     for name in ("model", "on"):
         if name not in given:
             raise QuestionError(f"missing {MEANING[name]}")
-    options, fixed = _split(read_options(rest, where))
-    prices = own.get("price")
+    options, fixed = _split(read_options(estimate_options, where))
+    prices = search_options.get("price")
     if prices is not None and not isinstance(prices, dict):
         options["price"] = prices
-    space = read_space(own.get("space")).narrowed(
-        {**fixed, **(read_fixed(own["fix"]) if "fix" in own else {})},
-        read_forbidden(own["forbid"]) if "forbid" in own else (),
+    space = read_space(search_options.get("space")).narrowed(
+        {**fixed, **(read_fixed(search_options["fix"]) if "fix" in search_options else {})},
+        read_forbidden(search_options["forbid"]) if "forbid" in search_options else (),
     )
     question = Question(
         asked_of(options),
-        own["on"],
-        _counts(own),
+        search_options["on"],
+        _counts(search_options),
         space,
         given,
-        budget=own.get("budget"),
-        deadline=own.get("deadline"),
-        target=own.get("target_tokens_per_second"),
-        minimize=own.get("minimize") or _usual_goal(own),
-        pareto=own.get("pareto", Question.pareto),
-        top=int(own["top"]) if "top" in own else None,
-        quota=own.get("quota"),
-        failures=own.get("failures", Question.failures),
-        time_limit=own.get("time_limit", Question.time_limit),
+        budget=search_options.get("budget"),
+        deadline=search_options.get("deadline"),
+        target=search_options.get("target_tokens_per_second"),
+        minimize=search_options.get("minimize") or _usual_goal(search_options),
+        pareto=search_options.get("pareto", Question.pareto),
+        top=int(search_options["top"]) if "top" in search_options else None,
+        quota=search_options.get("quota"),
+        failures=search_options.get("failures", Question.failures),
+        time_limit=search_options.get("time_limit", Question.time_limit),
         prices=prices if isinstance(prices, dict) else None,
     )
     _refuse(question)
     return question
 
 
-def _usual_goal(own: dict[str, Any]) -> str:
+def _usual_goal(search_options: dict[str, Any]) -> str:
     """Time; or the fewest accelerators, where their number is open and there is a deadline or a rate."""
-    open_count = "gpus" not in own or own["gpus"][-1] == "range"
-    return "gpus" if open_count and {"deadline", "target_tokens_per_second"} & set(own) else defaults.GOAL
+    open_count = "gpus" not in search_options or search_options["gpus"][-1] == "range"
+    return "gpus" if open_count and {"deadline", "target_tokens_per_second"} & set(search_options) else defaults.GOAL
 
 
 def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options of an estimate: those that do not fix an axis of the search, and the axes that the others fix."""
-    kept, fixed = {}, {}
+    """Split options of an estimate: options that fix no axis of the search, and the axes that the other options fix."""
+    kept_options, fixed = {}, {}
     for name, value in options.items():
         if OPTIONS[name].column and is_column(value):
             raise QuestionError(f"--{name.replace('_', '-')} has many values: list them in a space file (--space)")
@@ -205,17 +205,17 @@ def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         elif name in AXIS_OPTIONS and value is not None:
             fixed[name] = float(value) if isinstance(value, (bool, float)) else value
         elif name in ("overlap", "offload"):
-            known = OVERLAPS if name == "overlap" else OFFLOADS
-            fixed |= {f"{name}_{n.replace('-', '_')}": float(n in value) for n in known}
+            names = OVERLAPS if name == "overlap" else OFFLOADS
+            fixed |= {f"{name}_{n.replace('-', '_')}": float(n in value) for n in names}
         else:
-            kept[name] = value
-    return kept, {axis: axis_value(axis, value, axis) if isinstance(value, float) else value for axis, value in fixed.items()}
+            kept_options[name] = value
+    return kept_options, {axis: axis_value(axis, value, axis) if isinstance(value, float) else value for axis, value in fixed.items()}
 
 
-def _counts(own: dict[str, Any]) -> tuple[Any, ...]:
-    if "gpus" in own:
-        return tuple(own["gpus"])
-    if not {"budget", "deadline", "target_tokens_per_second"} & set(own):
+def _counts(search_options: dict[str, Any]) -> tuple[Any, ...]:
+    if "gpus" in search_options:
+        return tuple(search_options["gpus"])
+    if not {"budget", "deadline", "target_tokens_per_second"} & set(search_options):
         raise QuestionError("missing option --gpus N (or LO..HI), or a limit to size for: --budget, --deadline, --target-tokens-per-second")
     return (*defaults.COUNTS, "range")
 

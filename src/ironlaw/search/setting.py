@@ -26,7 +26,7 @@ from ironlaw.search.question import Question
 from ironlaw.search.space import VARIANTS, Space, context_ranks
 from ironlaw.terms import plain
 
-FORWARD_SHARE = 1.0 / 3.0  # of a step, for what evaluations cost when plans are ranked; an answer has its plan's own
+FORWARD_SHARE = 1.0 / 3.0  # of a step: the cost of an evaluation when plans are ranked; an estimate has the share of its plan
 
 
 @dataclass(eq=False, repr=False)
@@ -124,11 +124,11 @@ class Setting:
         """The run of plans of these step times."""
         asked = self.bound.asked
         bound = replace(self.bound, asked=replace(asked, tokens=asked.tokens or self.batch * self.seq_len))
-        one = np.ones_like(seconds)
-        plan = plan_of(dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size"), one)
-                       | {"gpus": self.gpus * one}, self.batch, self.seq_len)  # fmt: skip
+        ones = np.ones_like(seconds)
+        plan = plan_of(dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size"), ones)
+                       | {"gpus": self.gpus * ones}, self.batch, self.seq_len)  # fmt: skip
         with np.errstate(all="ignore"):
-            return run_of(bound, plan, seconds, FORWARD_SHARE * one)
+            return run_of(bound, plan, seconds, FORWARD_SHARE * ones)
 
     @cached_property
     def space(self) -> Space:

@@ -21,8 +21,8 @@ def compare_context_parallel(result: SearchResult, best: Choice) -> dict[str, An
     why: list[dict[str, Any]] = []
     leanest = None
     if other is not None:
-        one, two = (estimate.place_of(row) for estimate, row in result.explained([best, other]))
-        why = difference(one, two)
+        best_row, other_row = (estimate.place_of(row) for estimate, row in result.explained([best, other]))
+        why = difference(best_row, other_row)
     else:
         leanest = min((v for v in (_leanest(s, not used) for s in settings) if np.isfinite(v)), default=None)
     return {
@@ -51,9 +51,9 @@ def method_of(choice: Choice) -> str:
     return choice.setting.bound.asked.cp_method
 
 
-def _differ_in_method_only(one: Setting, other: Setting) -> bool:
+def _differ_in_method_only(setting: Setting, other: Setting) -> bool:
     """True for settings that are equal but for the method of context parallelism."""
-    return one.on == other.on and one.gpus == other.gpus and other_variants(one) == other_variants(other)
+    return setting.on == other.on and setting.gpus == other.gpus and other_variants(setting) == other_variants(other)
 
 
 def _leanest(setting: Setting, with_cp: bool) -> float:

@@ -125,7 +125,7 @@ def _values(axis: str, value: Any, where: str) -> Any:
     if value in OPEN.values():
         if OPEN.get(axis) != value:
             able = ", ".join(name for name, word in OPEN.items() if word == value)
-            raise ValueRangeError(f"{axis} in {where} is {value}: only {able} may be; list its values")
+            raise ValueRangeError(f"{axis} in {where} is {value}: only {able} can be {value}; list the values of {axis}")
         return value
     items = value if isinstance(value, list) else [value]
     if not 0 < len(items) <= _MOST_VALUES:
@@ -159,38 +159,38 @@ def axis_value(axis: str, value: Any, flag: str) -> Any:
 
 def read_fixed(text: str) -> dict[str, Any]:
     """``tp=8,recompute=none`` as values by axis."""
-    found: dict[str, Any] = {}
+    fixed: dict[str, Any] = {}
     for axis, compare, value in _clauses(text, "--fix"):
         if compare != "=":
             raise QuestionError(f"--fix {axis}{compare}{value}: give AXIS=VALUE (--forbid takes comparisons)")
-        if axis in found:
+        if axis in fixed:
             raise QuestionError(f"--fix gives {axis} twice")
-        found[axis] = axis_value(axis, value, f"--fix {axis}")
-    return found
+        fixed[axis] = axis_value(axis, value, f"--fix {axis}")
+    return fixed
 
 
 def read_forbidden(text: str) -> tuple[Rule, ...]:
     """``tp>8,recompute=full`` as rules."""
-    made = []
+    rules = []
     for axis, compare, value in _clauses(text, "--forbid"):
         if compare != "=" and axis in ("recompute", *VARIANTS):
             raise QuestionError(f"--forbid {axis}{compare}{value}: {axis} has names, only = compares them")
-        read = axis_value(axis, value, f"--forbid {axis}") if compare == "=" else units.parse_count(value, f"--forbid {axis}")
-        made.append(Rule(axis, compare, read))
-    return tuple(made)
+        bound = axis_value(axis, value, f"--forbid {axis}") if compare == "=" else units.parse_count(value, f"--forbid {axis}")
+        rules.append(Rule(axis, compare, bound))
+    return tuple(rules)
 
 
 _CLAUSE = re.compile(r"^\s*([a-z_-]+)\s*(<=|>=|=|<|>)\s*(\S+)\s*$")
 
 
 def _clauses(text: str, flag: str) -> list[tuple[str, str, str]]:
-    made = []
+    clauses = []
     for item in str(text).split(","):
-        found = _CLAUSE.match(item)
-        if not found:
-            raise QuestionError(f"{flag}: {item.strip()!r} is no AXIS=VALUE, such as tp=8")
-        axis = found[1].replace("-", "_")
+        match = _CLAUSE.match(item)
+        if not match:
+            raise QuestionError(f"{flag}: {item.strip()!r} is not AXIS=VALUE, such as tp=8")
+        axis = match[1].replace("-", "_")
         if axis not in AXES:
             raise UnknownNameError(f"axis of {flag}", axis, AXES)
-        made.append((axis, found[2], found[3]))
-    return made
+        clauses.append((axis, match[2], match[3]))
+    return clauses

@@ -13,7 +13,7 @@ SMALLEST = 0.001  # of the step: a smaller difference is left out
 
 
 def step_terms(group: Group, at: int) -> dict[str, float]:
-    """Seconds of a step by term: the parts of layers under their own names, the rest as it stands in the step. They sum to the step."""
+    """Seconds of a step by term: the parts of layers by name, then the other terms of the step. They sum to the step."""
     seconds: dict[str, float] = {}
 
     def add(term: Term, factor: float, depth: int) -> None:
@@ -29,9 +29,9 @@ def step_terms(group: Group, at: int) -> dict[str, float]:
     return seconds
 
 
-def difference(one: tuple[Group, int], other: tuple[Group, int]) -> list[dict[str, Any]]:
+def difference(base: tuple[Group, int], other: tuple[Group, int]) -> list[dict[str, Any]]:
     """Seconds that ``other`` takes longer (above 0) or shorter than ``one``, largest first; small terms are left out."""
-    first, second = step_terms(*one), step_terms(*other)
+    first, second = step_terms(*base), step_terms(*other)
     whole = sum(first.values())
     rows = [(name, second.get(name, 0.0) - first.get(name, 0.0)) for name in {**first, **second}]
     large = [row for row in rows if abs(row[1]) > SMALLEST * whole]

@@ -19,8 +19,8 @@ class FailureRates:
 
     mttf: Sourced  # of one accelerator
     restart_time: Sourced
-    checkpoint_every: float | None  # steps; None: what loses least
-    checkpoint_bandwidth: float | None  # of the whole storage [B/s]; None: that of one accelerator times all
+    checkpoint_every: float | None  # steps; None: the interval that loses least time
+    checkpoint_bandwidth: float | None  # of the whole storage [B/s]; None: the rate of one accelerator times their number
     bandwidth_per_accelerator: Sourced
 
     def storage_bandwidth(self, gpus: Any) -> Any:

@@ -22,20 +22,20 @@ GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 
 def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, precision: str, assumptions: Assumptions) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
-    kept = PRECISIONS[precision]
+    formats = PRECISIONS[precision]
     flash = _flash(asked, framework, cluster, assumptions)
     if "overlap" not in asked.given:
         assume(assumptions, "overlap", printed(frozenset(framework.overlap)), "default")
-    refuse(asked.frozen_weights, asked.lora_rank, kept)
-    framework = _gradients(asked, framework, kept)
-    if kept.name == "fp16":
+    refuse(asked.frozen_weights, asked.lora_rank, formats)
+    framework = _gradients(asked, framework, formats)
+    if formats.name == "fp16":
         assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
-    scaling, gather = _narrow(asked, framework, kept, assumptions) if kept.narrow else _wide(asked, framework, kept)
+    scaling, gather = _narrow(asked, framework, formats, assumptions) if formats.narrow else _wide(asked, framework, formats)
     same = {field.name: getattr(asked, field.name) for field in fields(Job) if hasattr(asked, field.name)}  # taken as they are
     decided = {
         "model": model,
         "framework": framework,
-        "precision": kept,
+        "precision": formats,
         "flash": flash,
         "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
         "cp_domain": cluster.node.scale_up_size.value,
@@ -63,7 +63,7 @@ def _gradients(asked: Asked, framework: Framework, precision: Precision) -> Fram
     """A framework with the gradients' bytes that the question gives, or that weights without fp32 masters imply."""
     if asked.gradient_dtype is not None:
         size = Sourced(GRADIENT_BYTES[asked.gradient_dtype], "B", asked.gradient_dtype, None, "given")
-    elif not precision.master_weights:  # parameters of four bytes have gradients of four bytes, which nothing casts on their way
+    elif not precision.master_weights:  # parameters of four bytes have gradients of four bytes, and these are reduced without a cast
         size = Sourced(precision.parameter_bytes, "B", f"{precision.parameter_bytes:g} B, as the weights of {precision.name}", ASKED)
     else:
         return framework
@@ -75,12 +75,12 @@ def _wide(asked: Asked, framework: Framework, precision: Precision) -> tuple[str
     options: dict[str, Any] = {"fp8-scaling": asked.fp8_scaling, "fp8-param-gather": asked.fp8_param_gather}
     for name, value in options.items():
         if value:
-            raise QuestionError(f"--{name} {'on' if value is True else value}: {precision.name} casts nothing")
+            raise QuestionError(f"--{name} {'on' if value is True else value}: {precision.name} casts nothing; leave the option out")
     return framework.fp8_scaling, False
 
 
 def _narrow(asked: Asked, framework: Framework, precision: Precision, assumptions: Assumptions) -> tuple[str, bool]:
-    """How a narrow precision finds the scales of its tensors, and whether weights are kept and gathered narrow."""
+    """How a narrow precision finds the scales of its tensors, and whether weights are formats and gathered narrow."""
     scaling = asked.fp8_scaling or framework.fp8_scaling
     if not precision.one_scale:
         if asked.fp8_scaling is not None:
@@ -92,9 +92,9 @@ def _narrow(asked: Asked, framework: Framework, precision: Precision, assumption
     gathers = precision.name in framework.param_gather
     gather = framework.default_param_gather and gathers if asked.fp8_param_gather is None else asked.fp8_param_gather
     if gather and not gathers:
-        known = ", ".join(framework.param_gather) or "none"
+        usable = ", ".join(framework.param_gather) or "none"
         raise UnsupportedError(
-            f"--fp8-param-gather on: {framework.name} gathers no weights in {precision.name} (known: {known}); name another --framework"
+            f"--fp8-param-gather on: {framework.name} gathers no weights in {precision.name} (known: {usable}); name another --framework"
         )
     if asked.fp8_param_gather is None:
         assume(assumptions, "fp8_param_gather", "on" if gather else "off", "default")

@@ -1,4 +1,4 @@
-"""The model of a question: the record it names, changed as the question says."""
+"""The model of a question: its record, with the changes that options make."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
         raise InputError(f"{named}: no such file or folder (a model is a catalogue name, a config.json, or dimensions)")
     model = load.record("models", named, folders)
     if min(model.hidden_size, model.num_hidden_layers, model.num_attention_heads, model.num_key_value_heads, model.vocab_size) < 1:
-        raise CatalogError(f"model {model.name}: sizes must be at least 1 (ironlaw catalog check lists those that are not)")
+        raise CatalogError(f"model {model.name}: sizes must be at least 1 (ironlaw catalog check lists smaller ones)")
     return model, []
 
 

@@ -43,15 +43,15 @@ def bind_price(asked: float | str | None, cluster: Cluster, folders: tuple[str, 
     if name not in load.names("prices", folders):
         raise QuestionError(f"no price of {name} is known: give --price in USD per accelerator hour, or a record prices/{name}.toml")
     prices: PriceList = load.record("prices", name, folders)
-    known = {f"{p.provider}/{p.term}": p for p in prices.price}  # later dates win
+    listed = {f"{p.provider}/{p.term}": p for p in prices.price}  # later dates win
     if asked:
         wanted = load.fold_name(str(asked))
-        found = {load.fold_name(k): p for k, p in known.items()} | {
+        by_name = {load.fold_name(k): p for k, p in listed.items()} | {
             load.fold_name(p.provider): p for p in prices.price if p.term == "on-demand"
         }
-        if wanted not in found:
-            raise UnknownNameError(f"price of {name}", str(asked), known)
-        price: Price = found[wanted]
+        if wanted not in by_name:
+            raise UnknownNameError(f"price of {name}", str(asked), listed)
+        price: Price = by_name[wanted]
     else:
         on_demand = [p for p in prices.price if p.term == "on-demand"] or list(prices.price)
         price = max(on_demand, key=lambda p: p.date)

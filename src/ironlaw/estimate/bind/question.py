@@ -1,4 +1,4 @@
-"""Binds a question: every name in it becomes a record, and every default that needs a record its value, before any law runs."""
+"""Bind a question before any law runs: look up the records it names, and fill in the defaults that need a record."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ NOTED = ("optimizer", "count_embedding", "cp", "etp")  # constant defaults that 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bound:
-    """A question with its records: the model, the cluster, the job that each framework makes of it, and the terms of the run."""
+    """A question with its records: the model, the cluster, the job under each framework, and the inputs of a run."""
 
     asked: Asked
     model: Model
     left_out: list[str]  # parts of the model that are not modelled
     cluster: Cluster
-    job_of: Callable[[str], tuple[Job, Assumptions]]  # by the framework's name; what the framework decided
+    job_of: Callable[[str], tuple[Job, Assumptions]]  # by the framework's name: the job, and the assumptions that the framework makes
     assumptions: Assumptions
     folders: tuple[str, ...]
     money: Money | None  # where a run is asked for
@@ -127,14 +127,14 @@ def _check(asked: Asked, model: Model, precision: str) -> None:
 
 
 def framework_of(bound: Bound, row: Row) -> str:
-    """The framework that runs a row: a rule of the question alone, so that one framework answers it whatever plan is chosen."""
+    """The framework that runs a row. It follows from the question alone, not from the plan that is chosen."""
     return bound.asked.framework or defaults.framework(bound.cluster.accelerator.usual_framework, row.gpus, row.tp, row.pp)
 
 
 def with_batch(bound: Bound, shared: str = "") -> Bound:
     """A bound question whose rows all have a sequence length and a batch, given or by default.
 
-    ``shared``: what the assumption says of a default batch that several counts of accelerators share.
+    ``shared``: the note on a default batch that several counts of accelerators share.
     """
     asked, notes = bound.asked, list(bound.assumptions)
     length = defaults.seq_len(bound.model.max_position_embeddings)

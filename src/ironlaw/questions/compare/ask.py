@@ -100,23 +100,23 @@ def _too_good(candidates: list[Candidate]) -> list[str]:
 
 
 def _by_full_name(given: dict[str, Any], option: str, on: tuple[str, ...], folders: tuple[str, ...]) -> dict[str, Any]:
-    """Values by the accelerators' full names; a value without a name is that of all."""
-    found: dict[str, Any] = {}
+    """Values by the accelerators' full names; a value without a name applies to all."""
+    values: dict[str, Any] = {}
     for name, value in given.items():
         full = load.resolve("accelerators", name, folders) if name else ""
         if full and full not in on:
             raise UnknownNameError(f"accelerator of --{option}", name, on)
-        found |= {full: value} if full else dict.fromkeys(on, value)
-    return found
+        values |= {full: value} if full else dict.fromkeys(on, value)
+    return values
 
 
 def _candidate(name: str, values: dict[str, Any], knobs: Knobs, training: bool, folders: tuple[str, ...]) -> Candidate:
     """One accelerator: its prices, its answer by the three-roof model and its estimate."""
     precision = values.get("precision") or bind_precision(name, folders)
     cluster = cluster_of({"on": name, "precision": precision}, folders, [])
-    found: Assumptions = []
-    price = bind_price(values["price"].get(name), cluster, folders, found)
-    assumptions = [{**item, "name": f"{name} {item['name']}"} for item in found]
+    price_assumptions: Assumptions = []
+    price = bind_price(values["price"].get(name), cluster, folders, price_assumptions)
+    assumptions = [{**item, "name": f"{name} {item['name']}"} for item in price_assumptions]
     accelerator = cluster.accelerator
     dense_peak = accelerator.peak[PRECISIONS[precision].peak]
     device = Device(

@@ -10,7 +10,7 @@ from ironlaw.terms import Term
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of an accelerator and of what it is made of."""
+    """Prices of an accelerator, of its bandwidth and of its arithmetic."""
 
     usd_per_gpu_hour: float
     usd_per_tbs_hour: float
@@ -20,7 +20,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class RealRanks:
-    """What the network really leaves of a printed answer, with the given ranks and with as many as the answer asks for."""
+    """A printed answer with the network of real ranks: with the given ranks, and with as many as the answer needs."""
 
     network_at_given_ranks: float
     bound_at_given_ranks: str

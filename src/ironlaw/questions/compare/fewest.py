@@ -29,10 +29,10 @@ def rounded_down(limit: float, node: int) -> dict[str, float]:
     >>> rounded_down(694, 8)
     {'whole nodes': 688.0, 'a round count': 640.0, 'a power of two': 512.0}
     """
-    found = {"whole nodes": float(limit // node * node), "a round count": max(counts(node, 1.0, limit), default=0.0)}
+    usual = {"whole nodes": float(limit // node * node), "a round count": max(counts(node, 1.0, limit), default=0.0)}
     if limit >= 1:
-        found["a power of two"] = 2.0 ** math.floor(math.log2(limit))
-    return {name: count for name, count in found.items() if count >= 1}
+        usual["a power of two"] = 2.0 ** math.floor(math.log2(limit))
+    return {name: count for name, count in usual.items() if count >= 1}
 
 
 def fewest(options: dict[str, Any], rate: float, node: int, least: float, folders: tuple[str, ...]) -> Estimate | None:
@@ -44,21 +44,21 @@ def fewest(options: dict[str, Any], rate: float, node: int, least: float, folder
         tried = [n for n in counts(node, low, high) if _divides(options, n)]
         if not tried:
             continue
-        found = answer({**options, "gpus": tried if len(tried) > 1 else tried[0]}, folders)
-        for gpus, fits, reached in zip(tried, found.fits, found.tokens_per_second, strict=True):
+        estimate = answer({**options, "gpus": tried if len(tried) > 1 else tried[0]}, folders)
+        for gpus, fits, reached in zip(tried, estimate.fits, estimate.tokens_per_second, strict=True):
             if fits and reached >= rate:
                 return answer({**options, "gpus": gpus}, folders)
     return None
 
 
-def describe_plan(found: Estimate) -> str:
+def describe_plan(estimate: Estimate) -> str:
     """The plan of an estimate of one row as text, without degrees of 1.
 
     >>> import ironlaw
     >>> describe_plan(ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, dp_shard=8, zero=3, micro_batch_size=1, recompute="none"))
     'dp_shard 8, zero 3, micro-batch 1, recompute none, fsdp'
     """
-    group, at = found.place_of(0)
+    group, at = estimate.place_of(0)
 
     def degree(name: str) -> float:
         return scalar(getattr(group.plan, name))

@@ -88,7 +88,7 @@ def answer_first_order(
     if values.get("three_roof") == "as-printed":
         given = values.get("dp", 8.0)
         roofs = three_roof.printed(knobs, device, given, target, gpus)
-        ranks = 2.0  # the printed term is that of two ranks
+        ranks = 2.0  # the printed term is correct for two ranks
         warnings.append(
             f"as printed, {device.name}: the network term ignores the number of ranks, and one accelerator of"
             f" {plain(device.capacity) / 1e9:,.0f} GB is assumed to fit a replica that needs {share:g}"
@@ -140,11 +140,11 @@ def intensities(knobs: Knobs, values: dict[str, Any]) -> list[Term]:
     Every micro-batch reads all weights three times: forward, input gradient, weight gradient.
     """
     flop, moved = float(knobs.flop().value), float(knobs.moved().value)
-    found = [leaf("three-roof intensity", kernels.intensity, "FLOP/B", flop=flop, traffic=moved)]
+    terms = [leaf("three-roof intensity", kernels.intensity, "FLOP/B", flop=flop, traffic=moved)]
     if knobs.trains:
         weights = float(traffic.elementwise(knobs.parameters, knobs.element, 3.0)) / micro_batch_tokens(values)
-        found.append(leaf("intensity with weights", kernels.intensity, "FLOP/B", flop=flop, traffic=moved + weights))
-    return found
+        terms.append(leaf("intensity with weights", kernels.intensity, "FLOP/B", flop=flop, traffic=moved + weights))
+    return terms
 
 
 def micro_batch_tokens(values: dict[str, Any]) -> float:

@@ -6,7 +6,7 @@ from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, at_least_one, one_of, positive, price, share, tokens, whole
 from ironlaw.question.readers import amount, by_name, names, zero_or_more
 
-PASSED = (  # to estimate, unchanged
+PASSED = (  # passed to estimate unchanged
     "precision", "global_batch_size", "global_batch_tokens", "seq_len", "micro_batch_size", "optimizer", "framework", "recompute",
     "tp", "pp", "zero", "overlap",
 )  # fmt: skip
@@ -26,7 +26,7 @@ OPTIONS: dict[str, Option] = {
         "HOW",
     ),
     "task": Option(one_of(("training", "inference")), "three-roof: training, or inference (default: training)", "WHAT"),
-    "peak": Option(by_name(positive("FLOP/s")), "three-roof: peak, for all, or A=900TFLOP/s,... (default: dense peak)", "RATE"),
+    "peak": Option(by_name(positive("FLOP/s")), "three-roof: peak rate of all, or A=900TFLOP/s,... (default: dense peak)", "RATE"),
     "bandwidth": Option(by_name(positive("B/s")), "three-roof: HBM bandwidth (default: the catalogue's)", "RATE"),
     "nic": Option(by_name(zero_or_more("B/s")), "three-roof: network of one accelerator, 0 for none (default: its fabric's)", "RATE"),
     "utilization": Option(

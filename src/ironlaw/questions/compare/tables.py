@@ -28,7 +28,7 @@ KNOBS = (
 
 
 def costs(candidates: list[Candidate], values: dict[str, Any]) -> tuple[str, dict[str, float]]:
-    """USD per million tokens by accelerator, all from one model: the estimate's where it answers for at least two of them.
+    """USD per million tokens by accelerator, all from one model: from the estimate where it has an answer for at least two of them.
 
     Peaks and bandwidths that are given are in the simple prices and the three-roof model, not in the estimate.
     """
@@ -40,30 +40,30 @@ def costs(candidates: list[Candidate], values: dict[str, Any]) -> tuple[str, dic
 
 
 def metrics(candidates: list[Candidate], values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """For each simple price: does it rank the candidates as their cost per token does, and how far from proportional is it."""
+    """For each simple price, whether it ranks the candidates as their cost per token does, and how far from proportional it is."""
     cost = costs(candidates, values)[1]
     priced = [c for c in candidates if cost.get(c.accelerator)]
     if len(priced) < 2:
         return {}
-    found = {}
+    ranking = {}
     for metric in METRICS:
         pairs = combinations([(getattr(c.prices, metric), cost[c.accelerator]) for c in priced], 2)
         ratios = [getattr(c.prices, metric) / cost[c.accelerator] for c in priced]
-        found[metric] = {
+        ranking[metric] = {
             "orders": all((a[0] < b[0]) == (a[1] < b[1]) for a, b in pairs),
             "spread": max(ratios) / min(ratios) if min(ratios) > 0 else math.inf,
         }
-    return found
+    return ranking
 
 
 def best_metric(candidates: list[Candidate], values: dict[str, Any]) -> str | None:
-    """The price that ranks the candidates as their cost does; of two that do, the one nearer to proportional."""
-    found = metrics(candidates, values)
-    return min(found, key=lambda m: (not found[m]["orders"], found[m]["spread"])) if found else None
+    """The price that ranks the candidates as their cost does; if both do, the price nearer to proportional."""
+    ranking = metrics(candidates, values)
+    return min(ranking, key=lambda m: (not ranking[m]["orders"], ranking[m]["spread"])) if ranking else None
 
 
 def rule_pick(candidates: list[Candidate]) -> str | None:
-    """What the rule of the cost-of-bandwidth note picks: reaches the rate, is not bound by the network, has the cheapest HBM bandwidth."""
+    """The pick of the rule of the cost-of-bandwidth note: cheapest HBM bandwidth, not network-bound, and it reaches the rate."""
     able = [c for c in candidates if c.first_order and math.isfinite(c.first_order.gpus) and c.first_order.bound != "network"]
     return min(able, key=lambda c: c.prices.usd_per_tbs_hour).accelerator if able else None
 
@@ -95,16 +95,16 @@ def _cheapest(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
 
 def _metric(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
     """Which simple price ranks the accelerators as their cost per token does."""
-    found, best = metrics(candidates, values), best_metric(candidates, values)
+    ranking, best = metrics(candidates, values), best_metric(candidates, values)
     if best is None:
         return []
     model = costs(candidates, values)[0]
     lines = [
-        f"{name} {'ranks' if found[m]['orders'] else 'does not rank'} them as their cost per token does (by {model});"
-        f" the ratio of the two varies {found[m]['spread']:.3g}x"
+        f"{name} {'ranks' if ranking[m]['orders'] else 'does not rank'} them as their cost per token does (by {model});"
+        f" the ratio of the two varies {ranking[m]['spread']:.3g}x"
         for m, name in METRICS.items()
     ]
-    return [*lines, f"so go by {METRICS[best]}" if found[best]["orders"] else "use the cost per token: neither price ranks them"]
+    return [*lines, f"so go by {METRICS[best]}" if ranking[best]["orders"] else "use the cost per token: neither price ranks them"]
 
 
 def _memory(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -> list[str]:
@@ -157,22 +157,22 @@ def _data_parallel_limit(first: FirstOrder, words: str) -> str:
 def tables(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -> tuple[Table, ...]:
     """Prices, the estimate, the three-roof model, what helps, and the knobs."""
     rows = [candidate.row() for candidate in candidates]
-    found = [Table("prices", "Prices of the hardware", _PRICES, rows)]
+    listed = [Table("prices", "Prices of the hardware", _PRICES, rows)]
     if values.get("task") != "inference":
-        found.append(Table("estimate", "By estimate, each with the plan it chooses, sorted by rent", _ESTIMATE, rows))
-        found.append(Table("plans", "Plans of the estimate", _PLANS, [row for row in rows if "plan" in row]))
+        listed.append(Table("estimate", "By estimate, each with the plan it chooses, sorted by rent", _ESTIMATE, rows))
+        listed.append(Table("plans", "Plans of the estimate", _PLANS, [row for row in rows if "plan" in row]))
     if values.get("three_roof") != "off":
         as_printed = values.get("three_roof") == "as-printed"
         version = "as the cost-of-bandwidth note prints it" if as_printed else "network term corrected"
         title = f"By the three-roof model ({version}; first order, simplified)"
-        found.append(Table("three_roofs", title, _FIRST + (_PRINTED if as_printed else ()), rows))
-        found.append(Table("crossovers", "Where the bound of the three-roof model changes", _CROSSOVERS, rows if knobs.trains else ()))
+        listed.append(Table("three_roofs", title, _FIRST + (_PRINTED if as_printed else ()), rows))
+        listed.append(Table("crossovers", "Where the bound of the three-roof model changes", _CROSSOVERS, rows if knobs.trains else ()))
         settings = [{"knob": "--" + flag, "value": _setting(knobs, name), "meaning": text} for flag, name, text in KNOBS]
-        found.append(Table("knobs", "Knobs of the three-roof model", _KNOBS, settings))
+        listed.append(Table("knobs", "Knobs of the three-roof model", _KNOBS, settings))
     bounds = {c.trained.bound for c in candidates if c.trained} | {c.first_order.bound for c in candidates if c.first_order}
     fixes = [{"bound": bound, "helps": helps} for bound, helps in REMEDIES.items() if bound in bounds]
-    found.append(Table("fixes", "What helps", (Column("bound", "bound by"), Column("helps", "what helps")), fixes))
-    return tuple(found)
+    listed.append(Table("fixes", "What helps", (Column("bound", "bound by"), Column("helps", "what helps")), fixes))
+    return tuple(listed)
 
 
 def _setting(knobs: Knobs, name: str) -> float | None:

@@ -27,12 +27,12 @@ WORKERS = (
     Column("batches", "batches ahead", "1"),
     Column("memory", "host memory of a node", "B"),
 )
-ENOUGH = 0.999  # share of the time with a batch from which accelerators count as fed
+ENOUGH = 0.999  # accelerators count as fed from this share of the time with a batch
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Supply:
-    """What the step waits for its batches."""
+    """How long the step waits for its batches."""
 
     time: Term  # between two batches
     waiting: Term  # of a step
@@ -120,7 +120,7 @@ def _given_step(values: Mapping[str, Any], folders: tuple[str, ...]) -> Step:
 
 
 def _supply(pipeline: InputPipeline, workers: float, order: str) -> Supply:
-    """What the step waits with so many workers, stages overlapped or serial."""
+    """How long the step waits with so many workers, for overlapped or serial stages."""
     overlapped = 1.0 if order == "overlapped" else 0.0
     fetch, transfer, step_time = scalar(pipeline.fetch), scalar(pipeline.transfer), pipeline.step.seconds
     process = pipeline.process_time(workers)

@@ -15,10 +15,10 @@ MOST_SIZES = 50
 
 def sizes(value: Any, flag: str) -> tuple[float, ...]:
     """Read a comma list of counts: sorted, each once."""
-    found = tuple(sorted(set(list_of(whole)(value, flag))))
-    if len(found) > MOST_SIZES:
-        raise ValueRangeError(f"{flag} lists {len(found)} sizes, must be at most {MOST_SIZES}")
-    return found
+    counts = tuple(sorted(set(list_of(whole)(value, flag))))
+    if len(counts) > MOST_SIZES:
+        raise ValueRangeError(f"{flag} lists {len(counts)} sizes, must be at most {MOST_SIZES}")
+    return counts
 
 
 OPTIONS: dict[str, Option] = {
@@ -28,7 +28,7 @@ OPTIONS: dict[str, Option] = {
     "parameters": Option(tokens, "parameters of the model, with --work instead of MODEL, such as 405B", "N"),
     "work": Option(duration, "run time without failures, the same at every size, instead of MODEL and --tokens, such as 54days", "TIME"),
     "repair_time": Option(duration, "repair time of a failed machine: also computes the spare nodes needed", "TIME"),
-    "one_in": Option(at_least_one, "accept too few spare nodes one time in N (default 100)", "N"),
+    "one_in": Option(at_least_one, "accept too few spare nodes one time in N (default: 100)", "N"),
 }
 EXAMPLES = """\
   ironlaw goodput llama-3.1-405b --on h100-sxm --gpus 4096,16384 --tp 8 --pp 16 --global-batch-size 2048 --tokens 15.6T

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from ironlaw.estimate.layer.counts import (
 from ironlaw.estimate.layer.sizes import kernel
 from ironlaw.law import inference as law
 from ironlaw.law import states
-from ironlaw.plan import BY_RULE, Plan
+from ironlaw.plan import plan_with
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Answer, Column, Table, need, read
@@ -134,7 +134,7 @@ def serve(bound: Bound, values: Mapping[str, Any]) -> Serving:
 
 
 def _parameters_read(parameters: float, active: float, model: Model, batch: float) -> float:
-    """Parameters that a batch of tokens reads: of routed experts, those that some token visits if each picks at random."""
+    """Parameters that a batch of tokens reads: of the routed experts, only the visited ones, if each token picks at random."""
     if not model.num_experts:
         return parameters
     share = visited(model) / model.num_experts
@@ -166,17 +166,10 @@ def _pass(bound: Bound, name: str, flop: float, moved: float, tokens: float, gpu
     """One pass over the model: the roof that binds, and the all-reduces between the accelerators that share a layer."""
     cluster, model = bound.cluster, bound.model
     kernels = kernel(cluster, "kernels", np.atleast_1d(flop), np.atleast_1d(moved), "bf16", cluster.gemm("bf16"))
-    plan = _tensor_parallel_plan(gpus)
+    plan = plan_with(gpus=np.atleast_1d(gpus), tp=np.atleast_1d(gpus))
     size = np.atleast_1d(tokens * model.hidden_size * 2.0)
     reduce = wires.collective(cluster, plan, "sums over heads and width", "all_reduce", plan.tp, size, 1.0)
     return total(name, [kernels, total("between accelerators", [reduce], times=2.0 * model.num_hidden_layers)])
-
-
-def _tensor_parallel_plan(gpus: float) -> Plan:
-    """The plan of one tensor-parallel group."""
-    one = np.ones(1)
-    ends = {"first_stage_layers": BY_RULE, "last_stage_layers": BY_RULE}
-    return Plan(**{f.name: one for f in fields(Plan)} | {"gpus": gpus * one, "tp": gpus * one} | ends)
 
 
 def _bound(term: Term) -> str:

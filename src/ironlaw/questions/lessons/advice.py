@@ -50,7 +50,7 @@ class Trial:
 
     technique: Technique
     change: dict[str, Any]  # options that the technique sets
-    at_best: float | None  # gain if the bounds it addresses cost nothing (Amdahl's law)
+    at_best: float | None  # gain if the bounds it addresses took no time (Amdahl's law)
     conflicts: tuple[str, ...]  # techniques that set the same options
     gain: float | None = None
     memory: float | None = None  # more device memory [B]
@@ -67,7 +67,7 @@ class Trial:
         }  # fmt: skip
 
 
-def advise(values: dict[str, Any], own: dict[str, Any], folders: tuple[str, ...]) -> Answer:
+def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """What each technique gains on a plan, and what the best gain together."""
     base = answer(values, folders)
     if base.rows > 1:
@@ -80,12 +80,12 @@ def advise(values: dict[str, Any], own: dict[str, Any], folders: tuple[str, ...]
     trials = try_techniques(options, row, folders)
     bound, shares = row["bound"]["by"], row["bound"]["shares"]
     headline = [f"{bound}-bound (D.A.M. class: {CLASSES[bound]})", _best_sentence(trials, row["memory"]["fits"])]
-    if "gpu_utilization" in own:
-        headline.append(f"by utilisation alone (simplified): {classify_bottleneck(own)}")
-    if "dataset" in own:
-        scale = recommend_scale(float(total_parameters(group.job.model)), own["dataset"])
+    if "gpu_utilization" in lesson:
+        headline.append(f"by utilisation alone (simplified): {classify_bottleneck(lesson)}")
+    if "dataset" in lesson:
+        scale = recommend_scale(float(total_parameters(group.job.model)), lesson["dataset"])
         headline.append(f"by sizes alone (simplified): {scale}")
-    steps = combine_techniques(options, row, trials, int(own.get("most", STEPS)), folders)
+    steps = combine_techniques(options, row, trials, int(lesson.get("most", STEPS)), folders)
     return Answer(
         f"What optimisations do to {row['plan']['model']} on {row['plan']['gpus']} x {row['plan']['accelerator']}",
         headline,
@@ -109,7 +109,7 @@ def advise(values: dict[str, Any], own: dict[str, Any], folders: tuple[str, ...]
 
 
 def _options_of(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that give the plan of a row again."""
+    """The options that reproduce the plan of a row."""
     mesh = {name: float(plan[name]) for name in MESH}
     return {
         **mesh, "sp": plan["sp"], "recompute": plan["recompute"], "framework": plan["framework"], "overlap": frozenset(plan["overlap"]),

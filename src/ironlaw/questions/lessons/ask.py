@@ -18,19 +18,19 @@ MEASURED = ("gpu_utilization", "memory_used", "out_of_memory")
 def ask(given: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about optimisations; QuestionError where its options contradict each other."""
     values = read(given, OPTIONS, "lessons")
-    own = {name: values.pop(name) for name in OWN if name in values}
-    table = own.get("table")
+    lesson = {name: values.pop(name) for name in OWN if name in values}
+    table = lesson.get("table")
     takes = TABLES[table].takes if table else ()
     unused = [name for name in ("price", "grid", "pue") if name in values and "tokens" not in values and name not in takes]
     if unused:
         raise QuestionError(f"--{unused[0]} has no effect without --tokens: give both")
-    if "shares" in own and "shares" not in takes:
+    if "shares" in lesson and "shares" not in takes:
         raise QuestionError("--shares has no effect without --table communication-tax: give both")
     if table:
         module = import_module(f"ironlaw.questions.lessons.tables.{table.replace('-', '_')}")
-        answer: Answer = module.table({**values, **{name: own[name] for name in takes if name in own}}, folders)
+        answer: Answer = module.table({**values, **{name: lesson[name] for name in takes if name in lesson}}, folders)
         return answer
-    if "model" not in values and any(name in own for name in MEASURED):
-        return flowchart(own, folders)
+    if "model" not in values and any(name in lesson for name in MEASURED):
+        return flowchart(lesson, folders)
     need(values, "model", "on", "gpus")
-    return advise(values, own, folders)
+    return advise(values, lesson, folders)

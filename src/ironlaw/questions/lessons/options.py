@@ -41,13 +41,13 @@ def percent(value: Any, flag: str) -> float:
 
 
 OWN: dict[str, Option] = {
-    "most": Option(whole, "most techniques to combine (default 3)", "N"),
+    "most": Option(whole, "most techniques to combine (default: 3)", "N"),
     "gpu_utilization": Option(percent, "measured: share of the time the accelerator was busy", "SHARE"),
     "memory_used": Option(percent, "measured: share of the memory in use", "SHARE"),
-    "out_of_memory": Option(switch, "measured: the run ended out of memory (default off)", "on|off"),
+    "out_of_memory": Option(switch, "measured: the run ended out of memory (default: off)", "on|off"),
     "dataset": Option(positive("B"), "size of the data set, for a rule of thumb on scale", "SIZE"),
     "table": Option(one_of(tuple(TABLES)), ", ".join(f"{name} ({table.shows})" for name, table in TABLES.items()), "NAME"),
-    "shares": Option(list_of(percent), "with --table communication-tax: serial shares r (default 0,0.05,0.15,0.4)", "LIST"),
+    "shares": Option(list_of(percent), "with --table communication-tax: serial shares r (default: 0,0.05,0.15,0.4)", "LIST"),
 }
 WITHOUT_EFFECT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
 OPTIONS: dict[str, Option] = {**OWN, **{name: option for name, option in ESTIMATE.items() if name not in WITHOUT_EFFECT}}

@@ -1,4 +1,4 @@
-"""Cost of a run by way to pay: on demand, reserved, spot or bought; and when a purchase has paid for itself."""
+"""Cost of a run by way to pay: on demand, reserved, spot or bought; and the time until a purchase is cheaper than rent."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Rent:
     """Cost of a run on rented machines."""
 
     price: Sourced  # on demand [USD/s]
-    seconds: float  # that are paid
+    seconds: float  # paid time
     on_demand: Term
     payments: list[dict[str, Any]]  # rows of the table
-    terms: list[Term]  # all but ``on_demand``
+    terms: list[Term]  # all terms but ``on_demand``
     warnings: list[str]
 
 
@@ -59,7 +59,7 @@ class Purchase:
 
 
 def price_rent(values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...], seconds: float) -> Rent:
-    """Cost on demand, what of it went into failures and idle time, and cost reserved and on spot machines."""
+    """Cost on demand with its part for failures and idle time, cost of reserved and of spot machines."""
     price = bind_price(values.get("price"), run.cluster, folders, [] if run.group else run.assumptions)
     on_demand = _rental("cost on demand", run, seconds, price)
     payments, terms, warnings = [_payment_row("on demand", price, seconds, on_demand, "all time the machines are rented")], [], []

@@ -1,4 +1,4 @@
-"""Answer ``ironlaw roofline``: find the one question that is asked, and the module that answers it."""
+"""Answer ``ironlaw roofline``: find which question the options ask, and call its module."""
 
 from __future__ import annotations
 

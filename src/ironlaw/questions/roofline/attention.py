@@ -91,7 +91,7 @@ def compare_versions(device: Device, values: Mapping[str, Any], folders: tuple[s
             tree = _estimate_layer(shape, dtype, values, folders, version)
             names = UNFUSED_KERNELS if version == "standard" else FLASH_KERNELS
             forward, backward = (sum(scalar(tree[f"{way}/{name}"]) for name in names) for way in ("forward", "backward"))
-            if (forward, backward) not in times.values():  # a device without kernels of a generation uses those of the one before
+            if (forward, backward) not in times.values():  # a device without this generation uses the generation before
                 times[version] = (forward, backward)
         for version, (forward, backward) in times.items():
             rate = None if version == "standard" else flop / (forward + backward)

@@ -10,7 +10,7 @@ from ironlaw.errors import ValueRangeError
 from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.law import collectives
-from ironlaw.plan import BY_RULE, Plan, column
+from ironlaw.plan import column, plan_with
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
 from ironlaw.questions.roofline import roofs
@@ -90,7 +90,8 @@ def _bind_link_roof(values: dict[str, Any], factor: Term, folders: tuple[str, ..
     """The link of the ranks, its least time, and the time of measured collectives."""
     cluster = cluster_of(values, folders, notes)
     size, ranks = values["size"], values["ranks"]
-    expected = wires.collective(cluster, _plan_of_ranks(ranks), "expected time", values["collective"], column(ranks), size, 1.0)
+    n = column(ranks)  # one tensor-parallel group, whose ranks are next to each other
+    expected = wires.collective(cluster, plan_with(gpus=n, tp=n), "expected time", values["collective"], n, size, 1.0)
     inner = scalar(expected.inputs["inner_ranks"])
     inside = inner >= ranks
     rate = cluster.node.scale_up_bandwidth if inside else wires.nic_rate(cluster)
@@ -122,13 +123,6 @@ def _judge(values: dict[str, Any], factor: Term, roof: LinkRoof | None) -> tuple
     else:
         verdict = "latency, launches or waiting for a late rank set the time"
     return [*lines, f"{share:.0%} of the roof: {verdict}"], [algorithm, bus], share <= 1.0
-
-
-def _plan_of_ranks(ranks: float) -> Plan:
-    """A plan of one tensor-parallel group, whose ranks are next to each other."""
-    one, n = column(1.0), column(ranks)
-    others = dict.fromkeys(Plan.__dataclass_fields__, one)
-    return Plan(**{**others, "gpus": n, "tp": n, "first_stage_layers": BY_RULE, "last_stage_layers": BY_RULE})
 
 
 def _show_bandwidth(term: Term) -> str:

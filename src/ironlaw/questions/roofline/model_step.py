@@ -106,13 +106,13 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         asked["optimizer"] = values["optimizer"][0]
     if "batch" in values:
         asked = _pin_plan(asked, values["batch"], folders)
-    found = estimate(catalog=folders, **asked)
-    group, at = found.place_of(0)
-    if not bool(np.all(found.legal)):
+    estimates = estimate(catalog=folders, **asked)
+    group, at = estimates.place_of(0)
+    if not bool(np.all(estimates.legal)):
         broken = [name for name, column in group.rules.items() if name != "fits" and not np.all(column)]
         rule = f"the rule {', '.join(broken)}" if broken else "a rule: the micro-batch must divide the batch"
         raise QuestionError(f"this plan breaks {rule} (ironlaw estimate says why)")
-    return _compare_batches(found, values, folders) if "batch" in values else _list_step(group, at, values, folders)
+    return _compare_batches(estimates, values, folders) if "batch" in values else _list_step(group, at, values, folders)
 
 
 def _pin_plan(asked: dict[str, Any], batches: tuple[float, ...], folders: tuple[str, ...]) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
         f"step {units.show(step, 's', 4)} on each accelerator of the slowest stage: {show(flop)}, {show(moved)} through HBM, "
         f"{show(intensity)} (ridge {show(ridge)})",
         f"{over} in {sent:,.0f} collectives and hand-overs without overlap; "
-        + (f"{units.show(overlapped_bytes, 'B', 4)} in those that can overlap" if overlapped_bytes else "none can overlap"),
+        + (f"{units.show(overlapped_bytes, 'B', 4)} in collectives that can overlap" if overlapped_bytes else "no collective can overlap"),
     ]
     terms = [leaf("step", _as_estimated, "s", seconds=step), flop, moved, wire, intensity, ridge]
     warnings, feasible = list(group.warnings), True
@@ -278,12 +278,12 @@ def _judge(measured: float, group: Group, at: int, flop: Term, moved: Term, step
     return f"{sentence}, HBM at {bytes_share:.0%} of its roof by the estimate's bytes", used, True
 
 
-def _compare_batches(found: Estimate, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
+def _compare_batches(estimates: Estimate, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Micro-batch sizes side by side, under one plan."""
     for name in ("measured", "samples_per_second", "baseline"):
         if name in values:
             raise QuestionError(f"--{name.replace('_', '-')} is the time of one step: give --micro-batch-size instead of --batch")
-    rows = [_batch_row(found, row, batch) for row, batch in enumerate(values["batch"])]
+    rows = [_batch_row(estimates, row, batch) for row, batch in enumerate(values["batch"])]
     best = max((row for row in rows if row["fits"]), key=lambda row: row["tokens_per_second"], default=None)
     headline = ["none of these batches fits"]
     if best is not None:
@@ -299,7 +299,7 @@ def _compare_batches(found: Estimate, values: dict[str, Any], folders: tuple[str
         whole = leaf("memory", activations.batch_memory, "B", batch=high["batch"], per_sequence=each.value, fixed=fixed)
         headline.append(f"each further sequence takes {show(each)}; {units.show(fixed, 'B', 4)} do not grow: weights, gradients and states")
         terms = [each, whole]
-    group, _ = found.place_of(0)
+    group, _ = estimates.place_of(0)
     notes = list(group.assumptions)
     assume(notes, "plan", f"that of micro-batch {max(values['batch']):.0f} for all", "chosen")
     title = f"{group.job.model.name} on {group.cluster.accelerator.name}: micro-batch sizes"
@@ -307,20 +307,20 @@ def _compare_batches(found: Estimate, values: dict[str, Any], folders: tuple[str
     return Answer(title, headline, tables, terms, {}, notes, group.warnings, best is not None, folders)
 
 
-def _batch_row(found: Estimate, row: int, batch: float) -> dict[str, Any]:
-    group, at = found.place_of(row)
+def _batch_row(estimates: Estimate, row: int, batch: float) -> dict[str, Any]:
+    group, at = estimates.place_of(row)
     operators = list_operators(group.step.tree, at)
-    memory = float(found.device_bytes[row])
+    memory = float(estimates.device_bytes[row])
     return {
         "batch": batch,
         "memory": memory,
         "memory_share": memory / group.cluster.accelerator.memory_capacity.value,
-        "allocated": float(found.allocated_bytes[row]),
-        "fits": bool(found.fits[row]),
+        "allocated": float(estimates.allocated_bytes[row]),
+        "fits": bool(estimates.fits[row]),
         "intensity": float(kernels.intensity(sum(o.flop for o in operators), sum(o.moved for o in operators))),
-        "step": float(found.step_seconds[row]),
-        "tokens_per_second": float(found.tokens_per_second[row]),
-        "mfu": float(found.mfu[row]),
+        "step": float(estimates.step_seconds[row]),
+        "tokens_per_second": float(estimates.tokens_per_second[row]),
+        "mfu": float(estimates.mfu[row]),
         **{name: scalar(group.shares[name], at) for name in BOUNDS},
     }
 

@@ -215,23 +215,23 @@ def _forward(kind: str, name: str, shape: Sequence[float], dtype: str, batch: fl
 def _network(device: roofs.Device, listed: dict[str, Any], dtype: str, batch: float, optimizer: str) -> ListedNetwork:
     """All operators at a batch, and their times. The optimizer updates all but embedding tables, whose rows backward writes."""
     operators = [bind_operator(item, dtype, batch) for item in listed["operators"]]
-    dense = sum(one.parameters for one in operators if one.kind != "embedding")
+    dense = sum(op.parameters for op in operators if op.kind != "embedding")
     traffic_bytes = OPTIMIZERS[optimizer].traffic_bytes
     update = leaf("bytes of the update", traffic.optimizer_step, "B", parameters=dense, bytes_read_written=traffic_bytes)
     bandwidth = plain(device.bandwidth)
     forward = products = 0.0
     training = on_hbm = scalar(update) / bandwidth
-    for one in operators:
-        peak = plain(device.peak(one.forward))
-        times = [(flop / peak, moved / bandwidth) for flop, moved in zip(one.flop, one.moved, strict=True)]
+    for op in operators:
+        peak = plain(device.peak(op.forward))
+        times = [(flop / peak, moved / bandwidth) for flop, moved in zip(op.flop, op.moved, strict=True)]
         forward += max(times[0])
-        products += 0.0 if one.forward.vector else sum(compute for compute, _ in times)
+        products += 0.0 if op.forward.vector else sum(compute for compute, _ in times)
         training += sum(max(pair) for pair in times)
         on_hbm += sum(hbm for compute, hbm in times if hbm > compute)
-    forward_flop, flop = sum(one.flop[0] for one in operators), sum(sum(one.flop) for one in operators)
-    forward_bytes, moved = sum(one.moved[0] for one in operators), sum(sum(one.moved) for one in operators) + scalar(update)
+    forward_flop, flop = sum(op.flop[0] for op in operators), sum(sum(op.flop) for op in operators)
+    forward_bytes, moved = sum(op.moved[0] for op in operators), sum(sum(op.moved) for op in operators) + scalar(update)
     row = {
-        "batch": batch, "parameters": sum(one.parameters for one in operators), "flop": forward_flop / batch,
+        "batch": batch, "parameters": sum(op.parameters for op in operators), "flop": forward_flop / batch,
         "training_flop": flop / batch, "bytes": forward_bytes / batch, "training_bytes": moved / batch, "intensity": flop / moved,
         "forward_time": forward, "step_time": training, "compute_time": products, "samples_per_second": batch / training,
         "hbm_share": on_hbm / training,
@@ -244,11 +244,11 @@ def _headline(
 ) -> tuple[list[str], list[Term], bool]:
     row, batch = network.row, network.row["batch"]
     flop, moved, count = (
-        total(name, [Term(one.name, value, unit) for one, value in zip(network.operators, amounts, strict=True) if value], unit=unit)
+        total(name, [Term(op.name, value, unit) for op, value in zip(network.operators, amounts, strict=True) if value], unit=unit)
         for name, unit, amounts in (
-            ("FLOP of a sample, forward", "FLOP", [one.flop[0] / batch for one in network.operators]),
-            ("bytes of a sample, forward", "B", [one.moved[0] / batch for one in network.operators]),
-            ("parameters", "1", [one.parameters for one in network.operators]),
+            ("FLOP of a sample, forward", "FLOP", [op.flop[0] / batch for op in network.operators]),
+            ("bytes of a sample, forward", "B", [op.moved[0] / batch for op in network.operators]),
+            ("parameters", "1", [op.parameters for op in network.operators]),
         )
     )
     article = "an" if listed["sample"][0] in "aeiou" else "a"
@@ -289,13 +289,13 @@ def _judge(row: Mapping[str, Any], measured: float) -> tuple[str, bool]:
 
 def _kind_rows(operators: Sequence[ListedOperator]) -> list[dict[str, Any]]:
     kinds: dict[str, list[ListedOperator]] = {}
-    for one in operators:
-        kinds.setdefault(one.kind, []).append(one)
-    flop = {kind: sum(one.flop[0] for one in mine) for kind, mine in kinds.items()}
-    moved = {kind: sum(one.moved[0] for one in mine) for kind, mine in kinds.items()}
+    for op in operators:
+        kinds.setdefault(op.kind, []).append(op)
+    flop = {kind: sum(op.flop[0] for op in mine) for kind, mine in kinds.items()}
+    moved = {kind: sum(op.moved[0] for op in mine) for kind, mine in kinds.items()}
     return [
         {
-            "kind": kind, "count": sum(one.count for one in mine), "parameters": sum(one.parameters for one in mine), "flop": flop[kind],
+            "kind": kind, "count": sum(op.count for op in mine), "parameters": sum(op.parameters for op in mine), "flop": flop[kind],
             "bytes": moved[kind], "flop_share": flop[kind] / sum(flop.values()), "bytes_share": moved[kind] / sum(moved.values()),
         }
         for kind, mine in kinds.items()
@@ -304,10 +304,10 @@ def _kind_rows(operators: Sequence[ListedOperator]) -> list[dict[str, Any]]:
 
 def _operator_rows(device: roofs.Device, operators: Sequence[ListedOperator]) -> list[dict[str, Any]]:
     rows = []
-    for one in operators:
-        point = roofs.roofline_point(device, one.forward)
+    for op in operators:
+        point = roofs.roofline_point(device, op.forward)
         rows.append({
-            "operator": one.name, "kind": one.kind, "count": one.count, "parameters": one.parameters or None, "flop": one.flop[0],
-            "bytes": one.moved[0], "intensity": scalar(point.intensity), "roof": point.bound, "least_time": scalar(point.least) * one.count,
+            "operator": op.name, "kind": op.kind, "count": op.count, "parameters": op.parameters or None, "flop": op.flop[0],
+            "bytes": op.moved[0], "intensity": scalar(point.intensity), "roof": point.bound, "least_time": scalar(point.least) * op.count,
         })  # fmt: skip
     return sorted(rows, key=lambda row: -row["least_time"])

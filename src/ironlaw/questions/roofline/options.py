@@ -21,7 +21,7 @@ CENSUSES |= {"stable-diffusion-unet": "stable-diffusion-unet"}
 
 
 def sizes(*names: str, more: tuple[str, ...] = ()) -> Callable[[Any, str], tuple[float, ...]]:
-    """A reader of one whole number for each name, joined by commas or x; those of ``more`` are optional, and the last may be 0."""
+    """A reader of one whole number for each name, joined by commas or x; ``more`` names are optional, and the last may be 0."""
 
     def read(value: Any, flag: str) -> tuple[float, ...]:
         given = list(value) if isinstance(value, (list, tuple)) else [item.strip() for item in str(value).replace("x", ",").split(",")]
@@ -32,19 +32,19 @@ def sizes(*names: str, more: tuple[str, ...] = ()) -> Callable[[Any, str], tuple
     return read
 
 
-def named_sizes(known: tuple[str, ...], default: str, *names: str, alone: bool = False) -> Callable[[Any, str], tuple[Any, ...]]:
+def named_sizes(choices: tuple[str, ...], default: str, *names: str, alone: bool = False) -> Callable[[Any, str], tuple[Any, ...]]:
     """A reader of ``[NAME,]sizes``; ``alone`` allows the name without sizes."""
     read_sizes = sizes(*names)
 
     def read(value: Any, flag: str) -> tuple[Any, ...]:
         given = [value] if isinstance(value, (int, float)) else list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
         first = str(given[0]).strip().lower()
-        if first in known:
+        if first in choices:
             if len(given) == 1 and not alone:
                 raise ValueRangeError(f"{flag} is {value}, must be [NAME,]{','.join(names)}")
             return (first, *(read_sizes(given[1:] if len(given) > 2 else given[1], flag) if len(given) > 1 else ()))
         if first[:1].isalpha():
-            raise UnknownNameError(flag, str(given[0]), known)
+            raise UnknownNameError(flag, str(given[0]), choices)
         return (default, *read_sizes(given if len(given) > 1 else given[0], flag))
 
     return read
@@ -91,7 +91,7 @@ OPTIONS: dict[str, Option] = {
     "on": ESTIMATE["on"],
     "gemm": Option(sizes("M", "K", "N"), "matrix product (M, K) x (K, N)", "M,K,N"),
     "attention": Option(sizes("B", "A", "S", "D"), "flash and standard attention: batch, heads, sequence, head width", "B,A,S,D"),
-    "norm": Option(named_sizes(NORMS, NORMS[0], "TOKENS", "WIDTH"), "rmsnorm (default) or layernorm: tokens, width", "[NAME,]T,H"),
+    "norm": Option(named_sizes(NORMS, NORMS[0], "TOKENS", "WIDTH"), "rmsnorm or layernorm: tokens, width (default: rmsnorm)", "[NAME,]T,H"),
     "softmax": Option(sizes("ROWS", "COLUMNS"), "softmax: rows, columns", "R,C"),
     "activation": Option(
         named_sizes((*ACTIVATIONS, "all"), ACTIVATIONS[0], "TOKENS", "WIDTH"),
@@ -100,7 +100,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "optimizer": Option(
         named_sizes(defaults.OPTIMIZERS, defaults.OPTIMIZER, "PARAMETERS", alone=True),
-        f"optimizer step: parameters (default {defaults.OPTIMIZER}); with a MODEL the name alone",
+        f"optimizer step: parameters (default: {defaults.OPTIMIZER}); with a MODEL the name alone",
         "[NAME,]N",
     ),
     "conv": Option(
@@ -110,31 +110,31 @@ OPTIONS: dict[str, Option] = {
     ),
     "shapes": Option(text, "CSV file of operators: columns operator, shape; optional name, dtype, count, measured", "FILE"),
     "census": Option(text, "network as a list of operators: resnet-50, dlrm, unet (of Stable Diffusion 1), or a TOML file", "NAME"),
-    "dtype": Option(dtypes, "format of the operands (default bf16, or fp16 on devices without it), or three: of A, B and C", "NAME[,B,C]"),
-    "beta": Option(switch, "add the product to C, which is read too (default off)", "on|off"),
-    "causal": Option(switch, "causal mask (default on)", "on|off"),
+    "dtype": Option(dtypes, "format of the operands (default: bf16, or fp16 on devices without it), or three: of A, B and C", "NAME[,B,C]"),
+    "beta": Option(switch, "add the product to C, which is read too (default: off)", "on|off"),
+    "causal": Option(switch, "causal mask (default: on)", "on|off"),
     "lengths": Option(list_of(whole), "sequence lengths of attention to compare, instead of S", "LIST"),
     "kv_heads": Option(whole, "heads of keys and values (default: as many as of queries)"),
     "on_chip": Option(positive("B"), "on-chip memory of a flash block: prints the published bound of its traffic", "SIZE"),
     "passes": Option(positive("1"), "times a tensor crosses HBM (default: read once and written once, fused)", "X"),
     "batch": Option(list_of(whole), "batches to compare: multiplies rows; with a MODEL, micro-batch sizes", "LIST"),
-    "tile": Option(sizes("M", "N"), "tile of a matrix product, for waves (default 128,256)", "M,N"),
+    "tile": Option(sizes("M", "N"), "tile of a matrix product, for waves (default: 128,256)", "M,N"),
     "multiprocessors": Option(whole, "multiprocessors of the device (default: the catalogue's)"),
     "peak": Option(positive("FLOP/s"), "peak rate (default: the catalogue's)", "RATE"),
     "bandwidth": Option(positive("B/s"), "HBM bandwidth (default: the catalogue's)", "RATE"),
     "measured": Option(duration, "measured time of the operator, collective or step: names the roof it is near", "TIME"),
     "samples_per_second": Option(positive("1"), "with a MODEL or --census: measured samples per second of all accelerators", "X"),
     "baseline": Option(duration, "known-good time: exit status 1 if --measured is slower by more than --tolerance", "TIME"),
-    "tolerance": Option(positive("1"), "share by which two equal numbers may differ (default 5%)", "X"),
+    "tolerance": Option(positive("1"), "share by which two equal numbers may differ (default: 5%)", "X"),
     "collective": Option(one_of(COLLECTIVES), ", ".join(COLLECTIVES), "NAME"),
     "size": Option(positive("B"), "bytes of a collective's whole tensor, such as 22.1MB", "SIZE"),
     "ranks": Option(whole, "ranks of a collective, next to each other"),
-    "count": Option(whole, "runs of a collective: also prints the time of all (default 1)"),
+    "count": Option(whole, "runs of a collective: also prints the time of all (default: 1)"),
     "ratio": Option(list_of(rate_pair), "measured speeds of --on and --against, such as 20/34,20/33: which roof explains them", "A/B"),
     "against": Option(text, "the other accelerator of --ratio", "ACCELERATOR"),
     "against_bandwidth": Option(positive("B/s"), "HBM bandwidth of --against (default: the catalogue's)", "RATE"),
-    "scaling": Option(times_at_sizes, "times at sizes, such as 1:10ms,1.2:11ms,1.5:14ms: the exponent of time over size", "SIZE:TIME,.."),
-    "plot": Option(switch, "draw the roofline (default off)", "on|off"),
+    "scaling": Option(times_at_sizes, "exponent of time over size from measured times, such as 1:10ms,1.2:11ms,1.5:14ms", "SIZE:TIME,.."),
+    "plot": Option(switch, "draw the roofline (default: off)", "on|off"),
     **{name: ESTIMATE[name] for name in STEP},
 }
 

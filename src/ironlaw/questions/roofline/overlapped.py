@@ -44,11 +44,11 @@ class OverlappedCollective:
 
     def plus(self, other: OverlappedCollective) -> OverlappedCollective:
         """Both together; each block of a layer has one."""
-        known = self.wire_bytes is not None and other.wire_bytes is not None
+        both_known = self.wire_bytes is not None and other.wire_bytes is not None
         return replace(
             self,
             count=self.count + other.count,
-            wire_bytes=(self.wire_bytes or 0.0) + (other.wire_bytes or 0.0) if known else None,
+            wire_bytes=(self.wire_bytes or 0.0) + (other.wire_bytes or 0.0) if both_known else None,
             alone=self.alone + other.alone,
             shown=self.shown + other.shown,
         )
@@ -56,7 +56,7 @@ class OverlappedCollective:
 
 def list_overlapped(group: Group, at: int) -> list[dict[str, Any]]:
     """One row for each kind of collective that may be overlapped, longest first; it sends all its bytes however much is overlapped."""
-    found: dict[tuple[str, str], OverlappedCollective] = {}
+    by_place: dict[tuple[str, str], OverlappedCollective] = {}
     for node, runs, path in _overlapped_nodes(group.step.tree, at, 1.0, ()):
         each = scalar(node.times, at)
         alone = scalar(node.inputs["communication"], at) * runs * each
@@ -68,9 +68,9 @@ def list_overlapped(group: Group, at: int) -> list[dict[str, Any]]:
             None if sent is None else sent * runs * each, alone, scalar(node.value, at) * runs,
         )  # fmt: skip
         key = (one.collective, one.where)
-        found[key] = found[key].plus(one) if key in found else one
+        by_place[key] = by_place[key].plus(one) if key in by_place else one
     hops = _hand_overs(group, at)
-    rows = [asdict(collective) for collective in (*found.values(), *([hops] if hops else []))]
+    rows = [asdict(collective) for collective in (*by_place.values(), *([hops] if hops else []))]
     return sorted(rows, key=lambda row: -row["alone"])
 
 
@@ -85,11 +85,11 @@ def _overlapped_nodes(node: Term, at: int, runs: float, path: tuple[Term, ...]) 
 
 def _sent_bytes(group: Group, at: int, node: Term, path: tuple[Term, ...]) -> float | None:
     """Bytes an accelerator sends in one run of an overlapped node; None where its collectives are unknown."""
-    made = _collectives_of(group, at, node.key, path)
-    if made is None:
+    collectives = _collectives_of(group, at, node.key, path)
+    if collectives is None:
         return None
-    time = sum(scalar(term, at) * times for term, times in made)
-    sent = sum(wire_bytes_of(term, at) * times for term, times in made)
+    time = sum(scalar(term, at) * times for term, times in collectives)
+    sent = sum(wire_bytes_of(term, at) * times for term, times in collectives)
     return sent * scalar(node.inputs["communication"], at) / time if time else 0.0
 
 
@@ -111,7 +111,7 @@ def _collectives_of(group: Group, at: int, key: Hashable, path: tuple[Term, ...]
         common, routed = stage_trained(job, stage)
         if key.group == "weights":
             return [(term, 1.0) for term in sharding.gathers(job, cluster, plan, *sharding.stage_weights(job, stage))]
-        return [(term, scalar(when, at)) for when, made in sharding.reductions(job, cluster, plan, common, routed) for term in made]
+        return [(term, scalar(when, at)) for when, terms in sharding.reductions(job, cluster, plan, common, routed) for term in terms]
     kind = next(node.key for node in path if isinstance(node.key, Kind))
     return [(term, 1.0) for term in _layer_collectives(group, key, kind)]
 
@@ -120,8 +120,8 @@ def _layer_collectives(group: Group, key: Overlapped, kind: Kind) -> list[Term]:
     """The collectives of one layer behind an overlapped node."""
     job, cluster, plan = casts.job_of_kind(group.job, kind), group.cluster, group.plan
     if key.group == "tensor":
-        made = tensor.collectives(cluster, job, plan)
-        return [made[name] for name in key.collectives]
+        collectives = tensor.collectives(cluster, job, plan)
+        return [collectives[name] for name in key.collectives]
     if key.group == "context":
         return [context.ring(cluster, job, plan, Shapes.of(job, plan), backward="backward" in key.collectives)]
     gathers = sharding.gathers(job, cluster, plan, *sharding.layer_weights(job, kind)) if "gather" in key.collectives else []

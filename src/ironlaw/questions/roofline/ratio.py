@@ -27,22 +27,22 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     tolerance = values.get("tolerance", TOLERANCE)
     if "tolerance" not in values:
         assume(notes, "tolerance", TOLERANCE, "default")
-    one, other = (load.record("accelerators", values[name], folders) for name in ("on", "against"))
-    name = values.get("precision") or bind_precision(one.name, folders)
+    device, against = (load.record("accelerators", values[name], folders) for name in ("on", "against"))
+    name = values.get("precision") or bind_precision(device.name, folders)
     peak = PRECISIONS[name].peak
-    for record in (one, other):
+    for record in (device, against):
         if peak not in record.peak:
             raise UnsupportedError(f"--precision {name}: {record.name} has no such rate; it has {', '.join(record.peak)}")
     hbm = [
         given_rate(values[option], "B/s") if option in values else record.hbm_bandwidth
-        for option, record in (("bandwidth", one), ("against_bandwidth", other))
+        for option, record in (("bandwidth", device), ("against_bandwidth", against))
     ]
     pairs: list[tuple[str, Any, Any, str]] = [
         ("HBM bandwidth", hbm[0], hbm[1], "B/s"),
-        (f"{name} FLOP/s", one.peak[peak], other.peak[peak], "FLOP/s"),
+        (f"{name} FLOP/s", device.peak[peak], against.peak[peak], "FLOP/s"),
     ]
-    if one.scale_up_bandwidth is not None and other.scale_up_bandwidth is not None:
-        pairs.append(("scale-up bandwidth", one.scale_up_bandwidth, other.scale_up_bandwidth, "B/s"))
+    if device.scale_up_bandwidth is not None and against.scale_up_bandwidth is not None:
+        pairs.append(("scale-up bandwidth", device.scale_up_bandwidth, against.scale_up_bandwidth, "B/s"))
     measured = [leaf(f"measured {first:g}/{second:g}", _quotient, "1", first=first, second=second) for first, second in values["ratio"]]
     low, high = min(scalar(term) for term in measured), max(scalar(term) for term in measured)
     ratios = [leaf(f"{what} ratio", _quotient, "1", first=first, second=second) for what, first, second, _ in pairs]
@@ -51,16 +51,16 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     speeds = values["ratio"][0]
     moved = [
         leaf(f"bytes each on {record.name}", _quotient, "B", first=rate, second=speed)
-        for record, rate, speed in zip((one, other), hbm, speeds, strict=True)
+        for record, rate, speed in zip((device, against), hbm, speeds, strict=True)
     ]
     measured_range = f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
     headline = [
-        f"measured {one.name} over {other.name}: {measured_range}; {_verdict(follows)}",
+        f"measured {device.name} over {against.name}: {measured_range}; {_verdict(follows)}",
         "if HBM were the roof, one sample, frame or step (whatever was counted) would move "
-        + " and ".join(f"{scalar(term) / 1e9:,.4g} GB on {record.name}" for term, record in zip(moved, (one, other), strict=True)),
+        + " and ".join(f"{scalar(term) / 1e9:,.4g} GB on {record.name}" for term, record in zip(moved, (device, against), strict=True)),
     ]
     columns = (
-        Column("what", "roof"), Column("first", one.name), Column("second", other.name), Column("ratio", "ratio", "1"),
+        Column("what", "roof"), Column("first", device.name), Column("second", against.name), Column("ratio", "ratio", "1"),
         Column("off", "off by", "%"), Column("follows", "agrees"),
     )  # fmt: skip
     return Answer(

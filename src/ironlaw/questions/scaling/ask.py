@@ -28,7 +28,7 @@ SCHEDULE = (Column("step", "step", "1"), Column("rate", "learning rate", "1"))
 
 @dataclass(frozen=True)
 class Size:
-    """The run that is asked: what is given, and the rest by C = 6 N D and the rule of tokens per parameter."""
+    """The size of a run: the given values, and the others by C = 6 N D and the rule of tokens per parameter."""
 
     name: str
     active: float  # parameters
@@ -93,27 +93,27 @@ def _refuse(given: dict[str, Any]) -> None:
         raise QuestionError("give MODEL or --parameters, not both")
     if "final_share" in given and given["final_share"] > 1:
         raise ValueRangeError(f"--final-share is {given['final_share']:g}, must be at most 1")
-    for one, other in (("learning_rate", "base_batch_tokens"), ("base_batch_tokens", "learning_rate")):
-        if one in given:
+    for option, other in (("learning_rate", "base_batch_tokens"), ("base_batch_tokens", "learning_rate")):
+        if option in given:
             need(given, other, "global_batch_tokens")
     if "warmup_steps" in given:
         need(given, "global_batch_tokens")
 
 
 def _size(given: dict[str, Any], folders: tuple[str, ...]) -> Size:
-    """What is given, and the rest of it by C = 6 N D and the rule of tokens per parameter."""
+    """The size of the run: the given values, and the others by C = 6 N D and the rule of tokens per parameter."""
     assumptions: Assumptions = []
     name, active, all_parameters = "a dense model", given.get("parameters"), given.get("parameters")
     if "model" in given:
         model = plain_model(bind_model(given["model"], folders)[0])
         name, active, all_parameters = model.name, float(active_parameters(model)), float(total_parameters(model))
     tokens, operations, ratio = given.get("tokens"), given.get("compute"), given.get("tokens_per_parameter", 20.0)
-    known = sum(value is not None for value in (active, tokens, operations))
-    if known == 0:
+    count = sum(value is not None for value in (active, tokens, operations))
+    if count == 0:
         raise QuestionError("missing MODEL, --parameters, --tokens or --compute: give one or two of them")
-    if known == 3:
+    if count == 3:
         raise QuestionError("a model, --tokens and --compute: any two decide the third (compute is 6 parameters tokens); give two")
-    if known == 1:
+    if count == 1:
         assume(assumptions, "tokens_per_parameter", ratio, "given" if "tokens_per_parameter" in given else "default")
     elif "tokens_per_parameter" in given:
         raise QuestionError("--tokens-per-parameter: parameters and tokens are both known already; leave one out")
@@ -126,7 +126,7 @@ def _size(given: dict[str, Any], folders: tuple[str, ...]) -> Size:
         tokens = float(law.rule_tokens(active, ratio) if operations is None else law.affordable_tokens(operations, active))
     if not (LEAST <= active <= MOST and LEAST <= tokens <= 1e3 * MOST):
         raise ValueRangeError(
-            f"that is {active:.3g} parameters on {tokens:.3g} tokens: no fit says anything below {LEAST:g} of each or above "
+            f"{active:.3g} parameters on {tokens:.3g} tokens are outside every fit: none covers less than {LEAST:g} of each or above "
             f"{MOST:g} parameters and {1e3 * MOST:g} tokens; give a size in between"
         )
     return Size(name, active, float(all_parameters or active), tokens, float(flops.training(active, tokens)), assumptions)
@@ -195,8 +195,8 @@ def _renamed(term: Term, name: str) -> Term:
 
 
 def _optima(operations: float, fit: float, ratio: float) -> Table:
-    """The optimum for a compute by each published way; all losses are by one fit, so that they compare."""
-    found = {
+    """The optimum for a compute by each published method; one fit gives all losses, so that they compare."""
+    optima = {
         f"rule of thumb, {ratio:g} tokens each": law.rule_parameters(operations, ratio),
         "Hoffmann, approach 1 (curves)": law.frontier_parameters(operations),
         "Hoffmann, approach 3 (loss)": law.optimal_parameters(operations, 0),
@@ -204,7 +204,7 @@ def _optima(operations: float, fit: float, ratio: float) -> Table:
         "Kaplan (superseded)": law.kaplan_parameters(operations),
     }
     rows = []
-    for way, parameters in found.items():
+    for way, parameters in optima.items():
         tokens = law.affordable_tokens(operations, parameters)
         rows.append({
             "way": way, "parameters": float(parameters), "tokens": float(tokens), "ratio": float(tokens / parameters),

@@ -138,8 +138,8 @@ def _link_row(name: str, metres: Term, route: Sourced, index: Sourced) -> dict[s
 
 
 def _slowest_rate(given: dict[str, Any], places: list[Place]) -> float:
-    """Bandwidth of the slowest site: its own link, or its part of a shared network; the law of a pipe divides it itself."""
-    own = min(each_site(given, "wan_bandwidth", places)) if "wan_bandwidth" in given else math.inf
+    """Bandwidth of the slowest site: its link, or its part of a shared network. The law of a pipe takes the undivided rate."""
+    own_link = min(each_site(given, "wan_bandwidth", places)) if "wan_bandwidth" in given else math.inf
     shared = given.get("shared_bandwidth", math.inf)
     if given.get("exchange") == "pipe":
         if "shared_bandwidth" not in given or "wan_bandwidth" in given:
@@ -147,7 +147,7 @@ def _slowest_rate(given: dict[str, Any], places: list[Place]) -> float:
         if "latency" in given:
             raise QuestionError("--exchange pipe has no latency: leave --latency out, or give --exchange ring")
         return float(shared)
-    return float(min(own, shared / len(places)))
+    return float(min(own_link, shared / len(places)))
 
 
 def compare_exchanges(
@@ -160,13 +160,13 @@ def compare_exchanges(
     others += [Exchange(way, "bf16", 1.0, 1.0, 1.0), Exchange(way, "bf16", 100.0, 1.0, 0.0), Exchange(way, "bf16", 500.0, 1.0, 0.0)]
     others.append(Exchange(way, "int8", 100.0, 10.0, 5.0))
     rows = []
-    for one in dict.fromkeys([chosen, *others]):
-        size = float(states.state(parameters, GRADIENT_BYTES[one.gradients], one.fragments))
-        time = float(network.exchange_time(one.way, size).value)
-        exposed = float(wide_area.exposed_per_step(time, one.beside * compute, one.every, one.fragments))
+    for e in dict.fromkeys([chosen, *others]):
+        size = float(states.state(parameters, GRADIENT_BYTES[e.gradients], e.fragments))
+        time = float(network.exchange_time(e.way, size).value)
+        exposed = float(wide_area.exposed_per_step(time, e.beside * compute, e.every, e.fragments))
         seconds = steps * (compute + exposed)
         rows.append({
-            "exchange": one.way, "gradients": one.gradients, "every": one.every, "fragments": one.fragments, "beside": one.beside,
+            "exchange": e.way, "gradients": e.gradients, "every": e.every, "fragments": e.fragments, "beside": e.beside,
             "exposed": exposed, "share": float(wide_area.communication_share(exposed, compute)), "seconds": seconds,
             "usd": float(cost.rental(gpus, seconds, price.value)),
         })  # fmt: skip

@@ -23,7 +23,7 @@ def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] 
     items = list(value) if isinstance(value, (list, tuple)) else [i.strip() for i in str(value).split(",") if i.strip()]
     if len(items) == 1 and str(items[0]).isdecimal():
         return int(str(items[0])[:9])
-    found: list[str | tuple[float, float]] = []
+    places: list[str | tuple[float, float]] = []
     while items:
         item = items.pop(0)
         if isinstance(item, (list, tuple)):
@@ -31,7 +31,7 @@ def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] 
             if len(pair) != 2 or None in pair:
                 raise QuestionError(f"{flag}: {item} is not a LAT,LON pair of degrees")
         elif (latitude := _number(item)) is None:
-            found.append(str(item))
+            places.append(str(item))
             continue
         else:
             pair = [latitude, _number(items.pop(0)) if items else None]
@@ -41,8 +41,8 @@ def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] 
             raise QuestionError(f"{flag}: {north:g} has no longitude; coordinates are LAT,LON pairs of degrees, such as 48.71,2.18")
         if not (-90.0 <= north <= 90.0 and -180.0 <= east <= 180.0):
             raise ValueRangeError(f"{flag}: {north:g},{east:g} is out of range: LAT is -90 to 90 degrees north, LON -180 to 180 east")
-        found.append((north, east))
-    return tuple(found)
+        places.append((north, east))
+    return tuple(places)
 
 
 def _number(item: Any) -> float | None:
@@ -71,12 +71,12 @@ OPTIONS: dict[str, Option] = {
     "seq_len": ESTIMATE["seq_len"],
     "wan_bandwidth": Option(list_of(positive("B/s")), "bandwidth of a site to the others, one direction; or a comma list", "RATE"),
     "shared_bandwidth": Option(positive("B/s"), "bandwidth of a network that all sites share in equal parts", "RATE"),
-    "exchange": Option(one_of(("ring", "tree", "pipe")), "ring (default), tree, or pipe (one link that all sites share)", "NAME"),
-    "gradients": Option(one_of(tuple(GRADIENT_BYTES)), "format sent: bf16 (default), fp32, fp16, fp8, int8, int4", "TYPE"),
-    "every": Option(whole, "steps between exchanges: 1 (default) is data parallel, more is DiLoCo", "STEPS"),
-    "fragments": Option(whole, "pieces that are exchanged at different times: streaming DiLoCo (default 1)", "N"),
-    "beside": Option(window, "steps of computation that an exchange overlaps (default 0)", "STEPS"),
-    "latency": Option(positive("s"), "one way between neighbours, such as 45ms (default: of a fibre along the longest link)", "TIME"),
+    "exchange": Option(one_of(("ring", "tree", "pipe")), "ring, tree, or pipe, one link that all sites share (default: ring)", "NAME"),
+    "gradients": Option(one_of(tuple(GRADIENT_BYTES)), "format sent: bf16, fp32, fp16, fp8, int8, int4 (default: bf16)", "TYPE"),
+    "every": Option(whole, "steps between exchanges: 1 is data parallel, more is DiLoCo (default: 1)", "STEPS"),
+    "fragments": Option(whole, "pieces that are exchanged at different times: streaming DiLoCo (default: 1)", "N"),
+    "beside": Option(window, "steps of computation that an exchange overlaps (default: 0)", "STEPS"),
+    "latency": Option(positive("s"), "one-way latency between neighbours, such as 45ms (default: a fibre along the longest link)", "TIME"),
     "route_factor": Option(at_least_one, "length of a fibre over the great-circle distance (default: the catalogue's)", "X"),
     "mfu": Option(positive("1"), "simplified: every step at this MFU with 6 N FLOP per token, no estimate", "X"),
     "site_power": Option(list_of(positive("W")), "power of a site, such as 20MW; or a comma list (default: the record's)", "POWER"),

@@ -64,7 +64,7 @@ def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[
             raise QuestionError(f"a batch of {sequences:g} sequences gives {share:.2f} to a site of {n:g} of {sum(gpus):g}: must be whole")
         group = estimate(given["model"], given["on"], gpus=n, catalog=folders, global_batch_size=share, **options).groups[0]
         if not bool(group.legal[0]):
-            broken = next(name for name, kept in group.rules.items() if name != "fits" and not bool(kept[0]))
+            broken = next(name for name, column in group.rules.items() if name != "fits" and not bool(column[0]))
             raise PlanError(f"this plan breaks the rule {broken} at a site of {n:g} {given['on']}: ironlaw estimate --gpus {n:g} says why")
         groups[n] = group
     slowest = max(groups.values(), key=lambda group: scalar(group.step.tree))

@@ -1,7 +1,7 @@
-"""Solve for accelerators, time, tokens, MFU or budget of a run from the others, with minimum and maximum apart.
+"""Solve for accelerators, time, tokens, MFU or budget of a run from the others: a minimum and a maximum.
 
 The minimum is what the work needs at its MFU, the maximum what the budget pays for. ``estimate`` predicts the MFU unless it is given.
-``five_steps`` checks the answer as one does by hand.
+``five_steps`` checks the answer by hand.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     checks = five_steps.check(values, workload, estimate, gpus, mfu) if gpus else None
     headline, feasible, plan = [*solution.headline, *_pace(workload, gpus, mfu)], solution.feasible, {}
     if "mfu" in values and gpus:
-        workload.mfu(gpus, values["mfu"])  # warns where it is more than is predicted
+        workload.mfu(gpus, values["mfu"])  # adds a warning if it is above the predicted MFU
     if estimate is not None and estimate.legal[0]:
         if not estimate.fits[0]:
             headline.insert(0, f"no: {gpus:,.0f} GPUs do not hold the job, see step 1")
@@ -134,21 +134,21 @@ def _run_to_its_end(values: dict[str, Any], workload: Workload, gpus: float) -> 
 def _solve_time(values: dict[str, Any], workload: Workload) -> Solution:
     """The shortest by the MFU, the longest by the budget; without tokens, the rate alone."""
     need(values, "gpus")
-    gpus, headline, found, feasible = values["gpus"], [], {}, True
+    gpus, headline, numbers, feasible = values["gpus"], [], {}, True
     mfu = workload.mfu(gpus, values.get("mfu"))
     if "budget" in values:
         longest = workload.affordable_seconds(values["budget"], gpus)
         headline.append(f"the budget pays for {gpus:,.0f} GPUs for at most {units.show(longest, 's', 4)}")
-        found["max_days"] = longest / DAY
+        numbers["max_days"] = longest / DAY
     if "tokens" in values and mfu:
         shortest = workload.seconds(values["tokens"], gpus, mfu)
         usd = workload.rent("rent of the shortest", gpus, shortest)
         headline.insert(0, f"at least {units.show(shortest, 's', 4)}: {usd:,.0f} USD for {gpus:,.0f} GPUs")
-        found["min_days"] = shortest / DAY
-        if found.get("max_days", math.inf) < found["min_days"]:
+        numbers["min_days"] = shortest / DAY
+        if numbers.get("max_days", math.inf) < numbers["min_days"]:
             headline.insert(0, "no: the budget is spent before the run ends")
             feasible = False
-    return Solution(headline, gpus, {**found, "mfu": mfu}, feasible)
+    return Solution(headline, gpus, {**numbers, "mfu": mfu}, feasible)
 
 
 def _solve_tokens(values: dict[str, Any], workload: Workload) -> Solution:
@@ -188,8 +188,8 @@ def _solve_mfu(values: dict[str, Any], workload: Workload) -> Solution:
         headline.append(f"estimate predicts {predicted:.1%}: {'enough' if predicted >= least else 'not enough'}")
     if least > 1.0:
         headline.insert(0, f"no: this needs {least:.0%} of the peak")
-    found = {"mfu": predicted, "min_mfu": least, "min_mfu_by": needed, "predicted_mfu": predicted}
-    return Solution(headline, gpus, found, least <= (predicted or 1.0))
+    numbers = {"mfu": predicted, "min_mfu": least, "min_mfu_by": needed, "predicted_mfu": predicted}
+    return Solution(headline, gpus, numbers, least <= (predicted or 1.0))
 
 
 def _solve_budget(values: dict[str, Any], workload: Workload) -> Solution:
@@ -200,15 +200,15 @@ def _solve_budget(values: dict[str, Any], workload: Workload) -> Solution:
     shortest = workload.seconds(values["tokens"], gpus, mfu)
     least = workload.rent("least budget", gpus, shortest)
     headline = [f"at least {least:,.0f} USD: {gpus:,.0f} GPUs for {units.show(shortest, 's', 4)}"]
-    found, feasible = {"mfu": mfu, "min_usd": least, "min_days": shortest / DAY}, True
+    numbers, feasible = {"mfu": mfu, "min_usd": least, "min_days": shortest / DAY}, True
     if "deadline" in values:
-        found["max_usd"] = workload.rent("budget to the deadline", gpus, values["deadline"])
-        headline.append(f"{found['max_usd']:,.0f} USD if they are rented until the deadline")
+        numbers["max_usd"] = workload.rent("budget to the deadline", gpus, values["deadline"])
+        headline.append(f"{numbers['max_usd']:,.0f} USD if they are rented until the deadline")
         if shortest > values["deadline"]:
             late = units.show(shortest, "s", 4), units.show(values["deadline"], "s", 4)
             headline.insert(0, f"no: the run takes {late[0]}, the deadline is {late[1]}")
             feasible = False
-    return Solution(headline, gpus, found, feasible)
+    return Solution(headline, gpus, numbers, feasible)
 
 
 SOLVERS = {"gpus": _solve_gpus, "time": _solve_time, "tokens": _solve_tokens, "mfu": _solve_mfu, "budget": _solve_budget}

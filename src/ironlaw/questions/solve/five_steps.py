@@ -1,6 +1,6 @@
 """The five steps of an estimate by hand with their numbers, and the four usual errors, each checked.
 
-By hand means arithmetic that fits on a page: 16 bytes a parameter, 34 + 5 a s / h bytes of activations, 6 FLOP. The numbers of the
+By hand means short arithmetic: 16 bytes a parameter, 34 + 5 a s / h bytes of activations, 6 FLOP. The numbers of the
 estimate are in the column beside.
 """
 
@@ -63,7 +63,7 @@ class Checks:
         return self.hand["static"] + self.hand["activations"] + BUFFERS
 
     def data(self) -> dict[str, Any]:
-        """The checks as JSON has them."""
+        """The checks as plain data for JSON."""
         return {
             **self.hand,
             "capacity": self.capacity,
@@ -98,7 +98,7 @@ def tables(checks: Checks, gpus: float) -> list[Table]:
 
 
 def count_memory_by_hand(values: dict[str, Any], workload: Workload, estimate: Estimate | None, gpus: float) -> dict[str, Term]:
-    """Static memory sharded over all ranks (ZeRO 3) and activations; degrees that are not given are those of the estimate's plan.
+    """Static memory sharded over all ranks (ZeRO 3) and activations; degrees that are not given come from the estimate's plan.
 
     Flash attention stores no scores, which is the formula without heads.
     """
@@ -233,7 +233,7 @@ def _causes(predicted: Predicted) -> list[dict[str, Any]]:
 
 
 def _errors(checks: Checks) -> Iterator[dict[str, Any]]:
-    """What the answer would be here without optimizer states, without activations, at 100 % MFU, without communication."""
+    """The wrong answers for this run: without optimizer states, without activations, at 100 % MFU, without communication."""
     hand, mfu, predicted = checks.hand, checks.mfu, checks.predicted
     static, bare = hand["static"], hand["static"] - hand["optimizer"]
     yield {

@@ -7,7 +7,7 @@ from ironlaw.question.options import Option, one_of, price, share, tokens, whole
 from ironlaw.question.readers import days, money
 
 UNKNOWNS = ("gpus", "time", "tokens", "mfu", "budget")
-PASSED = (  # to estimate, unchanged
+PASSED = (  # passed to estimate unchanged
     "precision", "global_batch_size", "global_batch_tokens", "seq_len", "micro_batch_size", "optimizer", "framework", "recompute",
     "tp", "sp", "pp", "zero", "overlap", "flash_attention",
 )  # fmt: skip

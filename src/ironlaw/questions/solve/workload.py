@@ -139,13 +139,13 @@ class Workload:
         return self.compute(name, run.mfu, "FLOP/s", model_flop=work, seconds=seconds, gpus=1.0, peak=1.0)
 
     def fewest(self, tokens: float, seconds: float, mfu: float | None) -> float | None:
-        """The fewest accelerators for a deadline: at a given MFU, else the fewest whose estimate is fast enough; None: no count is."""
+        """The fewest accelerators for a deadline: at a given MFU, else the fewest whose estimate is fast enough; None if there is none."""
         if mfu:
             inputs = {"operations": self.work(tokens), "seconds": seconds, "peak": self.peak, "efficiency": mfu}
             return self.compute("fewest GPUs", run.gpus_needed, "1", **inputs)
         least = float(run.gpus_needed(self.work(tokens), seconds, plain(self.peak), 1.0))
-        found = fewest(self.options, tokens / seconds, self.node, max(least, 1.0), self.folders)
-        return None if found is None else float(found.place_of(0)[0].plan.gpus[0])
+        estimate = fewest(self.options, tokens / seconds, self.node, max(least, 1.0), self.folders)
+        return None if estimate is None else float(estimate.place_of(0)[0].plan.gpus[0])
 
     def plan(self, gpus: float) -> Estimate | None:
         """The estimate at a count, or at one of the next round counts where no plan divides it; None where estimate has no answer."""
@@ -154,12 +154,12 @@ class Workload:
         return self._estimates[gpus]
 
     def _estimate(self, gpus: float) -> Estimate | None:
-        found = None
+        estimate = None
         try:
             for count in [gpus, *(n for n in counts(self.node, gpus) if n > gpus)][:5]:
-                found = answer({**self.options, "gpus": count}, self.folders)
-                if found.legal[0]:
-                    assumed = found.place_of(0)[0].assumptions
+                estimate = answer({**self.options, "gpus": count}, self.folders)
+                if estimate.legal[0]:
+                    assumed = estimate.place_of(0)[0].assumptions
                     self.assumptions += [item for item in assumed if item["origin"] == "default" and item not in self.assumptions]
                     if count != gpus:
                         self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: predictions are for {count:,.0f}")
@@ -168,14 +168,14 @@ class Workload:
                 self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: the steps are computed by hand")
         except QuestionError as error:
             self.warnings.append(f"estimate has no answer, the steps are computed by hand: {error}")
-        return found
+        return estimate
 
     def predicted_mfu(self, gpus: float) -> float | None:
         """The MFU of the plan at a count, by this workload's operations per token; None where no plan fits."""
-        found = self.plan(gpus)
-        if found is None or not found.fits[0]:
+        estimate = self.plan(gpus)
+        if estimate is None or not estimate.fits[0]:
             return None
-        group, _ = found.place_of(0)
+        group, _ = estimate.place_of(0)
         rates = (group.throughput["tokens_per_second"], group.throughput["tokens_per_second_per_gpu"])
         self.record(*rates)
         done = float(self.flop.value) * float(rates[1].value.ravel()[0])

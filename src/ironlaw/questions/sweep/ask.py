@@ -40,17 +40,17 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
     values = read(options, OPTIONS, "sweep")
     _refuse(values)
-    found = sweep_by_hand(values, folders) if "mfu" in values else _sweep_estimates(values, folders)
+    answer = sweep_by_hand(values, folders) if "mfu" in values else _sweep_estimates(values, folders)
     if "sites" not in values:
-        return found
-    return replace(found, tables=[*found.tables, tabulate_exchanges(values, found["rows"], folders)])
+        return answer
+    return replace(answer, tables=[*answer.tables, tabulate_exchanges(values, answer["rows"], folders)])
 
 
 def _refuse(values: dict[str, Any]) -> None:
     """Refuse options that contradict each other or have no effect."""
     need(values, "on", "tokens")
     if "model" in values and "parameters" in values:
-        raise QuestionError("--parameters is instead of MODEL: leave one of them out")
+        raise QuestionError("give MODEL or --parameters, not both")
     if "model" not in values and "parameters" not in values:
         raise QuestionError("missing MODEL, or --parameters N with --mfu (simplified)")
     rows = math.prod(len(values[name]) for name in LISTS if name in values)
@@ -73,22 +73,22 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     """Every row by an estimate with the plan it chooses."""
     lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", "global_batch_tokens", "gpus")]
     common = {name: values[name] for name in ("on", *PASSED, "price", "pue") if name in values}
-    found = [
+    estimates = [
         _estimate_row({**common, "model": model, "gpus": gpus} | ({"seq_len": seq_len} if seq_len else {}), run, batch, folders)
         for model, run, seq_len, batch, gpus in itertools.product(*lists)
     ]
-    rows = [row for row, _ in found]
+    rows = [row for row, _ in estimates]
     assumptions: Assumptions = []
     if any(batch % row["seq_len"] for row in rows for batch in values.get("global_batch_tokens", ())):
         assume(assumptions, "batches", "rounded to a power of two of sequences", "default")
-    warnings = [line for _, estimate in found if estimate for line in estimate.groups[0].warnings]
-    fitting = [(row, estimate) for row, estimate in found if estimate and row["fits"]]
+    warnings = [line for _, estimate in estimates if estimate for line in estimate.groups[0].warnings]
+    fitting = [(row, estimate) for row, estimate in estimates if estimate and row["fits"]]
     headline, terms = ["no row has a plan that fits"], []
     if fitting:
         row, estimate = max(fitting, key=lambda pair: pair[0]["tokens_per_second"])
         group = estimate.groups[0]
         headline = [
-            f"most tokens per second of those that fit: {row['tokens_per_second']:,.0f}, {row['model']}, batch of "
+            f"most tokens per second of the rows that fit: {row['tokens_per_second']:,.0f}, {row['model']}, batch of "
             f"{units.show(row['batch'], 'token', 4)}, sequences of {row['seq_len']:,.0f}, {row['gpus']:,.0f} accelerators",
             "accumulation saves memory: the column beside it is the same plan without accumulation",
         ]
@@ -123,7 +123,7 @@ def _estimate_row(
     try:
         estimate = answer({**asked, "tokens": tokens}, folders)
     except (UnknownNameError, UnitError):
-        raise  # wrong in every row
+        raise  # the option is wrong for every row
     except QuestionError as error:
         return {**start, "why_not": str(error)}, None
     data = estimate.row(0)
@@ -156,7 +156,7 @@ def _whole_sequences(batch: float, seq_len: float) -> float:
 
 
 def _memory_without_accumulation(asked: Mapping[str, Any], plan: Mapping[str, Any], folders: tuple[str, ...]) -> float | None:
-    """Memory of the same plan with a rank's whole batch as one micro-batch; None where it is, or where there is no such plan."""
+    """Memory of the same plan with a rank's whole batch as one micro-batch; None if it already is one, or if there is no such plan."""
     if plan["num_microbatches"] == 1:
         return None
     whole_batch = plan["global_batch_size"] / plan["dp"]

@@ -31,7 +31,7 @@ def tabulate_exchanges(values: dict[str, Any], rows: Sequence[Mapping[str, Any]]
     count = values["sites"]
     passed = {name: values[name] for name in (*EXCHANGE, *PASSED, "on", "price", "pue", "mfu") if name in values and name in SITES}
     models = values["model"]
-    found = []
+    exchanges = []
     for index, row in enumerate(rows):
         gpus = math.ceil((row["gpus"] or 1.0) / count) * count
         asked = passed | {
@@ -47,9 +47,9 @@ def tabulate_exchanges(values: dict[str, Any], rows: Sequence[Mapping[str, Any]]
         try:
             answer = ask_sites(asked, folders)
         except (UnknownNameError, UnitError):
-            raise  # wrong in every row
+            raise  # the option is wrong for every row
         except QuestionError as error:
-            found.append({**start, "why_not": str(error)})
+            exchanges.append({**start, "why_not": str(error)})
             continue
-        found.append({**start, **{key: scalar(answer[name]) for key, name in RESULTS.items()}, "why_not": ""})
-    return Table("exchanges", f"The same at {count:.0f} sites", filled_columns(COLUMNS, found), found)
+        exchanges.append({**start, **{key: scalar(answer[name]) for key, name in RESULTS.items()}, "why_not": ""})
+    return Table("exchanges", f"The same at {count:.0f} sites", filled_columns(COLUMNS, exchanges), exchanges)

@@ -28,10 +28,10 @@ def run_tokens(value: Any, flag: str) -> tuple[float, bool]:
     return tokens(value, flag), False
 
 
-PASSED = (  # to estimate, unchanged
+PASSED = (  # passed to estimate unchanged
     "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "pp", "cp", "ep", "zero", "overlap", "node", "fabric",
 )  # fmt: skip
-EXCHANGE = {  # to sites, unchanged
+EXCHANGE = {  # passed to sites unchanged
     "wan_bandwidth": "bandwidth between sites",
     "shared_bandwidth": "bandwidth of a network that all sites share",
     "exchange": "how sites exchange gradients",

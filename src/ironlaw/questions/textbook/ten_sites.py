@@ -47,7 +47,7 @@ LATENCY = (
 
 @dataclass(frozen=True)
 class Study:
-    """The inputs of the study, and what it computes from them."""
+    """The inputs of the study, and the numbers it computes from them."""
 
     parameters: float
     mfu: float

@@ -130,9 +130,9 @@ def corrected(knobs: Knobs, device: Device, gpus_per_replica: float, target: flo
 
 def limits(knobs: Knobs, device: Device, gpus_per_replica: float, target: float | None, ranks: float) -> dict[str, Term]:
     """Where the bound changes: batches below which memory and network bind, and the highest rate of data parallelism."""
-    found: dict[str, Term] = {}
+    terms: dict[str, Term] = {}
     if not knobs.trains:
-        return found
+        return terms
     efficiency = knobs.efficiency
     if knobs.each is not None:  # the reached rate of each resource replaces its roof
         compute, hbm, network = knobs.each
@@ -142,18 +142,18 @@ def limits(knobs: Knobs, device: Device, gpus_per_replica: float, target: float 
     ridge = flop * plain(device.bandwidth) / plain(device.peak)
     states_read = {"parameters": knobs.parameters, "optimizer_traffic": knobs.optimizer_traffic}
     roofs = {"ridge_traffic": ridge, "activation_traffic": knobs.activations()}
-    found["memory_batch"] = leaf(f"{device.name} batch below which memory binds", law.memory_crossover, "token", **states_read, **roofs)
+    terms["memory_batch"] = leaf(f"{device.name} batch below which memory binds", law.memory_crossover, "token", **states_read, **roofs)
     if plain(device.nic) > 0:
         shared = {"line_rate": device.nic, "parameters": knobs.parameters, "bytes_per_element": knobs.gradient}
         below = f"{device.name} batch below which the network binds"
-        found["network_batch"] = leaf(below, law.network_crossover, "token", **shared, n=ranks, peak=device.peak, flop_per_token=flop)
+        terms["network_batch"] = leaf(below, law.network_crossover, "token", **shared, n=ranks, peak=device.peak, flop_per_token=flop)
         shared |= {"gpus_per_replica": gpus_per_replica, "efficiency": efficiency}
         cap = f"{device.name} cap of data parallelism"
-        found["cap"] = leaf(cap, law.data_parallel_cap, "token/s", **shared, tokens_per_step=knobs.tokens_per_step)
+        terms["cap"] = leaf(cap, law.data_parallel_cap, "token/s", **shared, tokens_per_step=knobs.tokens_per_step)
         if target:
             batch = f"{device.name} batch whose cap is the target"
-            found["batch_for_target"] = leaf(batch, law.batch_for_rate, "token", **shared, tokens_per_second=target)
-    return found
+            terms["batch_for_target"] = leaf(batch, law.batch_for_rate, "token", **shared, tokens_per_second=target)
+    return terms
 
 
 def _rates(knobs: Knobs, device: Device, sent: Term | None) -> dict[str, Term]:

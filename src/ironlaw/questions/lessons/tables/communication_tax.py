@@ -56,12 +56,12 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     if "model" in values:
         estimated = _estimate_counts(values, counts, folders)
         tables.append(Table("estimate", "By estimate, with one global batch", ESTIMATE, [asdict(count) for count in estimated]))
-        known = [count for count in estimated if count.speedup is not None]
-        if known:
-            end = known[-1]
+        fitting = [count for count in estimated if count.speedup is not None]
+        if fitting:
+            end = fitting[-1]
             serial = "" if end.r is None else f"; Amdahl's curve would need r = {end.r:.3g}, which changes with the count"
             headline.append(
-                f"by estimate {end.gpus:g} accelerators are {end.speedup:,.4g} times as fast as {known[0].gpus:g}, "
+                f"by estimate {end.gpus:g} accelerators are {end.speedup:,.4g} times as fast as {fitting[0].gpus:g}, "
                 f"a scaling efficiency of {end.efficiency:.0%}{serial}"
             )
     warning = "Amdahl's curve has no model, no network and no overlap: ironlaw estimate MODEL counts all three"

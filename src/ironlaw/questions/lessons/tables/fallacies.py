@@ -63,13 +63,13 @@ def _model_size() -> Fallacy:
         leaf(f"loss of {n / 1e9:g}B on {t / 1e9:.0f}B tokens", scaling.loss, "1", parameters=n, tokens=t, fit=0.0)
         for n, t in ((small, tokens), (large, fewer))
     )
-    one, other = (float(term.value) for term in pair)
+    losses = [float(term.value) for term in pair]
     return Fallacy(
         "size",
         "a larger model is a better one",
-        f"for the compute of 7B on {tokens / 1e9:.0f}B tokens, 20B sees {fewer / 1e9:.0f}B and reaches loss {other:.3f}, not {one:.3f}",
+        f"for the compute of 7B on {tokens / 1e9:.0f}B tokens, 20B sees {fewer / 1e9:.0f}B, with loss {losses[1]:.3f}, not {losses[0]:.3f}",
         f"ironlaw scaling --parameters 20B --tokens {fewer / 1e9:.0f}B",
-        {"small": one, "large": other},
+        {"small": losses[0], "large": losses[1]},
         pair,
     )
 
@@ -118,9 +118,9 @@ def _learning_rate() -> Fallacy:
 
 def _mixed_precision(asked: dict[str, Any], folders: tuple[str, ...]) -> list[Fallacy]:
     """Speed and memory of fp16 against fp32, and the range that fp16 lacks."""
-    one = {**asked, "gpus": 1.0, "micro_batch_size": min(8.0, asked["global_batch_size"]), "recompute": "none"}
-    full = _estimate_row({**one, "precision": "fp32"}, folders)
-    half = _estimate_row({**one, "precision": "fp16"}, folders)
+    options = {**asked, "gpus": 1.0, "micro_batch_size": min(8.0, asked["global_batch_size"]), "recompute": "none"}
+    full = _estimate_row({**options, "precision": "fp32"}, folders)
+    half = _estimate_row({**options, "precision": "fp16"}, folders)
     faster = half["throughput"]["tokens_per_second"] / full["throughput"]["tokens_per_second"]
     least = leaf("least subnormal fp16", formats.least_subnormal, "1", exponent_bits=5.0, mantissa_bits=10.0)
     top = leaf("largest fp16", formats.largest, "1", exponent_bits=5.0, mantissa_bits=10.0, infinities=1.0, nan_code=0.0)

@@ -25,7 +25,7 @@ class Format:
     size: float  # bytes in memory
     peak: str  # the catalogue's name of its dense rate
     use: str
-    scaled: str  # what needs a scale
+    scaled: str  # the tensors that need a scale
 
 
 FORMATS = (
@@ -52,20 +52,20 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     devices = [load.record("accelerators", name, folders) for name in asked]
     terms: list[Term] = []
     rows: list[dict[str, Any]] = []
-    for one in FORMATS:
-        bits = {"exponent_bits": one.exponent_bits, "mantissa_bits": one.mantissa_bits}
-        top = leaf(f"largest {one.name}", law.largest, "1", **bits, infinities=one.infinities, nan_code=one.nan_code)
-        normal = leaf(f"least normal {one.name}", law.least_normal, "1", exponent_bits=one.exponent_bits)
-        least = leaf(f"least subnormal {one.name}", law.least_subnormal, "1", **bits)
+    for fmt in FORMATS:
+        bits = {"exponent_bits": fmt.exponent_bits, "mantissa_bits": fmt.mantissa_bits}
+        top = leaf(f"largest {fmt.name}", law.largest, "1", **bits, infinities=fmt.infinities, nan_code=fmt.nan_code)
+        normal = leaf(f"least normal {fmt.name}", law.least_normal, "1", exponent_bits=fmt.exponent_bits)
+        least = leaf(f"least subnormal {fmt.name}", law.least_subnormal, "1", **bits)
         terms += [top, normal, least]
-        able = [device.name for device in devices if one.peak in device.peak]
+        able = [device.name for device in devices if fmt.peak in device.peak]
         rows.append({
-            "format": one.name, "exponent": one.exponent_bits, "mantissa": one.mantissa_bits, "largest": float(top.value),
+            "format": fmt.name, "exponent": fmt.exponent_bits, "mantissa": fmt.mantissa_bits, "largest": float(top.value),
             "normal": float(normal.value), "subnormal": float(least.value),
-            "digits": round(float(law.decimal_digits(one.mantissa_bits)), 1),
-            "size": one.size, "stored": one.use, "scale": one.scaled, "devices": f"{len(able)} of {len(devices)}",
+            "digits": round(float(law.decimal_digits(fmt.mantissa_bits)), 1),
+            "size": fmt.size, "stored": fmt.use, "scale": fmt.scaled, "devices": f"{len(able)} of {len(devices)}",
         })  # fmt: skip
-    peaks = tuple(dict.fromkeys(one.peak for one in FORMATS))
+    peaks = tuple(dict.fromkeys(fmt.peak for fmt in FORMATS))
     rates = []
     for device in devices:
         chosen = bind_precision(device.name, folders)

@@ -42,7 +42,7 @@ class Method:
     fits: bool = False
     step: float | None = None
     tokens_per_second: float | None = None
-    speed: float | None = None  # tokens/s over those of full fine-tuning
+    speed: float | None = None  # tokens/s relative to full fine-tuning
     seconds: float | None = None
     usd: float | None = None
     plan: str = ""
@@ -100,14 +100,14 @@ def _headline(full: Method, first: Method, gpus: float) -> list[str]:
 def _method(method: str, estimate: Estimate, full: Method | None = None) -> Method:
     row, job = estimate.row(0), estimate.place_of(0)[0].job
     every, trained = float(total_parameters(job.model)), _trainable(job)
-    known = Method(method, trained, trained / every, scalar(_first_order_memory(every, trained)), scalar(_first_order_flop(job)))
+    counted = Method(method, trained, trained / every, scalar(_first_order_memory(every, trained)), scalar(_first_order_flop(job)))
     if row["step"]["seconds"] is None:
-        return replace(known, why_not=row["warnings"][-1] if row["warnings"] else "no such plan")
+        return replace(counted, why_not=row["warnings"][-1] if row["warnings"] else "no such plan")
     rate = row["throughput"]["tokens_per_second"]
     run = row["run"] or {}
     days = run.get("days")
     return replace(
-        known, memory=row["memory"]["device"], fits=row["memory"]["fits"], step=row["step"]["seconds"], tokens_per_second=rate,
+        counted, memory=row["memory"]["device"], fits=row["memory"]["fits"], step=row["step"]["seconds"], tokens_per_second=rate,
         speed=rate / full.tokens_per_second if full and full.fits and full.tokens_per_second else None, plan=describe_plan(estimate),
         seconds=None if days is None else days * 86400.0, usd=run.get("usd"),
     )  # fmt: skip
