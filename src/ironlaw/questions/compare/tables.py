@@ -186,51 +186,32 @@ LEFT_OUT = (
 )
 _NAME = Column("accelerator", "accelerator")
 _PRICES = (
-    _NAME,
-    Column("usd_per_gpu_hour", "USD/GPU-h", "1"),
-    Column("usd_per_tbs_hour", "USD/h per TB/s", "1"),
-    Column("usd_per_pflops_hour", "USD/h per PFLOP/s", "1"),
-    Column("machine_balance", "balance, FLOP/B", "1"),
-)
+    _NAME, Column("usd_per_gpu_hour", "USD/GPU-h", "1"), Column("usd_per_tbs_hour", "USD/h per TB/s", "1"),
+    Column("usd_per_pflops_hour", "USD/h per PFLOP/s", "1"), Column("machine_balance", "balance, FLOP/B", "1"),
+)  # fmt: skip
 _ESTIMATE = (
-    _NAME,
-    Column("gpus", "GPUs", "1"),
-    Column("fits", "fits"),
-    Column("memory_share", "memory", "%"),
-    Column("tokens_per_second", "tokens/s", "1"),
-    Column("mfu", "MFU", "%"),
-    Column("bound", "bound"),
-    Column("hbm_share", "HBM share", "%"),
-    Column("network_share", "network", "%"),
-    Column("cluster_hbm", "cluster HBM", "B/s"),
-    Column("usd_per_hour", "USD/h", "USD"),
-    Column("usd_per_million_tokens", "USD/M tokens", "1"),
-)
+    _NAME, Column("gpus", "GPUs", "1"), Column("fits", "fits"), Column("memory_share", "memory", "%"),
+    Column("tokens_per_second", "tokens/s", "1"), Column("mfu", "MFU", "%"), Column("bound", "bound"),
+    Column("hbm_share", "HBM share", "%"), Column("network_share", "network", "%"), Column("cluster_hbm", "cluster HBM", "B/s"),
+    Column("usd_per_hour", "USD/h", "USD"), Column("usd_per_million_tokens", "USD/M tokens", "1"),
+)  # fmt: skip
 _PLANS = (_NAME, Column("batch_tokens", "batch", "token"), Column("plan", "plan"))
 _FIRST = (
-    _NAME,
-    Column("first_order_compute", "compute tokens/s", "1"),
-    Column("first_order_memory", "HBM tokens/s", "1"),
-    Column("first_order_network", "network tokens/s", "1"),
-    Column("first_order_rate", "per GPU", "1"),
-    Column("first_order_mfu", "MFU", "%"),
-    Column("first_order_bound", "bound"),
-    Column("first_order_gpus_per_replica", "GPUs/replica", "1"),
-    Column("first_order_gpus", "GPUs", "1"),
-    Column("first_order_usd_per_hour", "USD/h", "USD"),
-    Column("first_order_cluster_hbm", "HBM used", "B/s"),
+    _NAME, Column("first_order_compute", "compute tokens/s", "1"), Column("first_order_memory", "HBM tokens/s", "1"),
+    Column("first_order_network", "network tokens/s", "1"), Column("first_order_rate", "per GPU", "1"),
+    Column("first_order_mfu", "MFU", "%"), Column("first_order_bound", "bound"),
+    Column("first_order_gpus_per_replica", "GPUs/replica", "1"), Column("first_order_gpus", "GPUs", "1"),
+    Column("first_order_usd_per_hour", "USD/h", "USD"), Column("first_order_cluster_hbm", "HBM used", "B/s"),
     Column("first_order_usd_per_million_tokens", "USD/M tokens", "1"),
-)
+)  # fmt: skip
 _PRINTED = (
     Column("network_at_given_ranks", "network at --dp", "1"),
     Column("network_at_planned_ranks", "network at GPUs", "1"),
     Column("bound_at_planned_ranks", "bound then"),
 )
 _CROSSOVERS = (
-    _NAME,
-    Column("first_order_memory_batch", "memory binds below", "token"),
-    Column("first_order_network_batch", "network binds below", "token"),
-    Column("first_order_cap", "most tokens/s, data parallel", "1"),
+    _NAME, Column("first_order_memory_batch", "memory binds below", "token"),
+    Column("first_order_network_batch", "network binds below", "token"), Column("first_order_cap", "most tokens/s, data parallel", "1"),
     Column("first_order_batch_for_target", "batch for the target", "token"),
-)
+)  # fmt: skip
 _KNOBS = (Column("knob", "option"), Column("value", "value", "1"), Column("meaning", "meaning"))

@@ -21,12 +21,9 @@ from ironlaw.terms import Term, leaf, scalar
 
 ORDERS = (Column("order", "stages"), Column("seconds", "per step", "s"), Column("fed", "time with a batch", "%"))
 WORKERS = (
-    Column("workers", "workers", "1"),
-    Column("process", "prepare", "s"),
-    Column("fed", "time with a batch", "%"),
-    Column("batches", "batches ahead", "1"),
-    Column("memory", "host memory of a node", "B"),
-)
+    Column("workers", "workers", "1"), Column("process", "prepare", "s"), Column("fed", "time with a batch", "%"),
+    Column("batches", "batches ahead", "1"), Column("memory", "host memory of a node", "B"),
+)  # fmt: skip
 ENOUGH = 0.999  # accelerators count as fed from this share of the time with a batch
 
 

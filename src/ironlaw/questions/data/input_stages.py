@@ -20,13 +20,9 @@ from ironlaw.questions.answer import Column
 from ironlaw.terms import Term, leaf, plain, scalar
 
 STAGES = (
-    Column("stage", "stage"),
-    Column("size", "bytes per step", "B"),
-    Column("rate", "rate", "B/s"),
-    Column("seconds", "time per step", "s"),
-    Column("of_step", "of the step", "%"),
-    Column("note", "note"),
-)
+    Column("stage", "stage"), Column("size", "bytes per step", "B"), Column("rate", "rate", "B/s"), Column("seconds", "time per step", "s"),
+    Column("of_step", "of the step", "%"), Column("note", "note"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,38 +26,24 @@ from ironlaw.questions.goodput.published import CHECKS, check_published, time_pe
 from ironlaw.terms import Term, leaf, plain, scalar
 
 SIZES = (
-    Column("gpus", "GPUs", "1"),
-    Column("mttf", "failure every", "s"),
-    Column("failures", "failures", "1"),
-    Column("useful", "useful time", "s"),
-    Column("seconds", "with failures", "s"),
-    Column("goodput", "goodput", "%"),
-    Column("checkpoints", "checkpoints", "%"),
-    Column("restarts", "restarts", "%"),
-    Column("again", "repeated work", "%"),
+    Column("gpus", "GPUs", "1"), Column("mttf", "failure every", "s"), Column("failures", "failures", "1"),
+    Column("useful", "useful time", "s"), Column("seconds", "with failures", "s"), Column("goodput", "goodput", "%"),
+    Column("checkpoints", "checkpoints", "%"), Column("restarts", "restarts", "%"), Column("again", "repeated work", "%"),
     Column("stragglers", "stragglers", "%"),
-)
+)  # fmt: skip
 SPARES = Column("spares", "spare nodes", "1")
 CHECKPOINTS = (
-    Column("gpus", "GPUs", "1"),
-    Column("checkpoint_time", "write", "s"),
-    Column("young", "Young", "s"),
-    Column("daly", "Daly", "s"),
+    Column("gpus", "GPUs", "1"), Column("checkpoint_time", "write", "s"), Column("young", "Young", "s"), Column("daly", "Daly", "s"),
     Column("interval", "used", "s"),
-)
+)  # fmt: skip
 COMPONENTS = (
-    Column("component", "component"),
-    Column("seen", "Llama 3", "1"),
-    Column("share", "share", "%"),
-    Column("gpu_hours", "GPU-hours per failure", "1"),
-    Column("expected", "expected here", "1"),
-)
+    Column("component", "component"), Column("seen", "Llama 3", "1"), Column("share", "share", "%"),
+    Column("gpu_hours", "GPU-hours per failure", "1"), Column("expected", "expected here", "1"),
+)  # fmt: skip
 SITES = (
-    Column("site", "site"),
-    Column("gpu_hours", "GPU-hours per failure", "1"),
-    Column("mttf", "failure every", "s"),
+    Column("site", "site"), Column("gpu_hours", "GPU-hours per failure", "1"), Column("mttf", "failure every", "s"),
     Column("goodput", "goodput", "%"),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -16,12 +16,9 @@ from ironlaw.questions.answer import Column
 from ironlaw.terms import scalar
 
 CHECKS = (
-    Column("where", "run"),
-    Column("figure", "figure"),
-    Column("published", "published"),
-    Column("predicted", "predicted"),
+    Column("where", "run"), Column("figure", "figure"), Column("published", "published"), Column("predicted", "predicted"),
     Column("verdict", "verdict"),
-)
+)  # fmt: skip
 NEAR = 1.1  # a count, a size or a time agrees within this factor
 LIKE = 0.03  # a share agrees within this much
 MONTH = 30 * 86400.0

@@ -20,25 +20,14 @@ WORTH = 0.005  # gain in tokens/s below which no further technique is combined
 STEPS = 3  # techniques combined by default
 MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "global_batch_size", "seq_len")
 TECHNIQUE_COLUMNS = (
-    Column("technique", "technique"),
-    Column("moves", "improves"),
-    Column("dam", "class"),
-    Column("gain", "tokens/s", "%"),
-    Column("at_best", "at best", "%"),
-    Column("memory", "memory", "B"),
-    Column("fits", "fits"),
-    Column("clashes", "conflicts with"),
+    Column("technique", "technique"), Column("moves", "improves"), Column("dam", "class"), Column("gain", "tokens/s", "%"),
+    Column("at_best", "at best", "%"), Column("memory", "memory", "B"), Column("fits", "fits"), Column("clashes", "conflicts with"),
     Column("why_not", ""),
-)
+)  # fmt: skip
 STEP_COLUMNS = (
-    Column("step", "step", "1"),
-    Column("profile", "bound"),
-    Column("technique", "selected"),
-    Column("gain", "gain", "%"),
-    Column("together", "total gain", "%"),
-    Column("memory", "memory used", "%"),
-    Column("seconds", "step time", "s"),
-)
+    Column("step", "step", "1"), Column("profile", "bound"), Column("technique", "selected"), Column("gain", "gain", "%"),
+    Column("together", "total gain", "%"), Column("memory", "memory used", "%"), Column("seconds", "step time", "s"),
+)  # fmt: skip
 ROOF_COLUMNS = (
     Column("roof", "bound"), Column("dam", "class"), Column("share", "of the step", "%"), Column("at_best", "gain without it", "%"),
 )  # fmt: skip

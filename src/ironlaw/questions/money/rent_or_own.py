@@ -20,19 +20,13 @@ from ironlaw.terms import Term, leaf, scalar, total
 
 HOUR, MONTH = 3600.0, 365.25 / 12.0 * 86400.0
 PAYMENTS = (
-    Column("way", "payment"),
-    Column("usd_per_hour", "USD/h", "USD"),
-    Column("seconds", "time", "s"),
-    Column("usd", "USD", "USD"),
+    Column("way", "payment"), Column("usd_per_hour", "USD/h", "USD"), Column("seconds", "time", "s"), Column("usd", "USD", "USD"),
     Column("note", "note"),
-)
+)  # fmt: skip
 BREAK_EVEN = (
-    Column("model", "model"),
-    Column("runs", "runs", "1"),
-    Column("months", "months", "1"),
-    Column("utilisation", "least utilisation", "%"),
+    Column("model", "model"), Column("runs", "runs", "1"), Column("months", "months", "1"), Column("utilisation", "least utilisation", "%"),
     Column("note", "what it counts"),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

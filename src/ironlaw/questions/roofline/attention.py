@@ -19,14 +19,9 @@ from ironlaw.terms import Term, leaf, plain, scalar, total
 
 VERSIONS = ("flash-1", "flash-2", "flash-3")
 COLUMNS = (
-    Column("length", "tokens", "1"),
-    Column("version", "kernel"),
-    Column("forward", "forward", "s"),
-    Column("backward", "backward", "s"),
-    Column("rate", "rate, both", "FLOP/s"),
-    Column("share", "of the peak", "%"),
-    Column("times", "speed-up over unfused", "1"),
-)
+    Column("length", "tokens", "1"), Column("version", "kernel"), Column("forward", "forward", "s"), Column("backward", "backward", "s"),
+    Column("rate", "rate, both", "FLOP/s"), Column("share", "of the peak", "%"), Column("times", "speed-up over unfused", "1"),
+)  # fmt: skip
 
 
 def asked_shapes(values: Mapping[str, Any]) -> list[tuple[float, ...]]:

@@ -18,13 +18,9 @@ from ironlaw.questions.roofline.roofs import show
 from ironlaw.terms import Term, leaf, scalar
 
 TIMES = (
-    Column("what", "time"),
-    Column("time", "", "s"),
-    Column("algorithm_bandwidth", "algorithm bandwidth", "B/s"),
-    Column("bus_bandwidth", "bus bandwidth", "B/s"),
-    Column("fraction", "of the roof", "%"),
-    Column("all", "all of them", "s"),
-)
+    Column("what", "time"), Column("time", "", "s"), Column("algorithm_bandwidth", "algorithm bandwidth", "B/s"),
+    Column("bus_bandwidth", "bus bandwidth", "B/s"), Column("fraction", "of the roof", "%"), Column("all", "all of them", "s"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

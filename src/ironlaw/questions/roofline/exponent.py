@@ -25,12 +25,9 @@ VERDICTS = {
 }
 FALLS = "time falls as size grows, as no cost does: check which time belongs to which size, and that runs were warm"
 COLUMNS = (
-    Column("size", "size", "1"),
-    Column("time", "time", "s"),
-    Column("size_ratio", "size ratio", "1"),
-    Column("time_ratio", "time ratio", "1"),
-    Column("exponent", "exponent since the row above", "1"),
-)
+    Column("size", "size", "1"), Column("time", "time", "s"), Column("size_ratio", "size ratio", "1"),
+    Column("time_ratio", "time ratio", "1"), Column("exponent", "exponent since the row above", "1"),
+)  # fmt: skip
 
 
 def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:

@@ -25,35 +25,19 @@ from ironlaw.questions.roofline.roofs import show
 from ironlaw.terms import BOUNDS, Term, leaf, scalar, total
 
 OPERATORS = (
-    Column("operator", "operator"),
-    Column("where", "where"),
-    Column("count", "count", "1"),
-    Column("flop", "FLOPs", "FLOP"),
-    Column("bytes", "HBM bytes", "B"),
-    Column("wire_bytes", "wire bytes", "B"),
-    Column("intensity", "FLOP/B", "1"),
-    Column("time", "time", "s"),
-    Column("share", "of step", "%"),
-    Column("roof", "roof"),
-    Column("link", "link"),
-)
+    Column("operator", "operator"), Column("where", "where"), Column("count", "count", "1"), Column("flop", "FLOPs", "FLOP"),
+    Column("bytes", "HBM bytes", "B"), Column("wire_bytes", "wire bytes", "B"), Column("intensity", "FLOP/B", "1"),
+    Column("time", "time", "s"), Column("share", "of step", "%"), Column("roof", "roof"), Column("link", "link"),
+)  # fmt: skip
 ROOFS = (
-    Column("roof", "roof"),
-    Column("time", "time", "s"),
-    Column("share", "of step", "%"),
-    Column("amount", "FLOPs or bytes"),
+    Column("roof", "roof"), Column("time", "time", "s"), Column("share", "of step", "%"), Column("amount", "FLOPs or bytes"),
     Column("count", "operations", "1"),
-)
+)  # fmt: skip
 BATCHES = (
-    Column("batch", "micro-batch", "1"),
-    Column("memory", "memory", "B"),
-    Column("memory_share", "of capacity", "%"),
-    Column("intensity", "FLOP/B", "1"),
-    Column("step", "step", "s"),
-    Column("tokens_per_second", "tokens/s", "1"),
-    Column("mfu", "MFU", "%"),
-    *(Column(name, name, "%") for name in ("compute", "hbm", "network", "dispatch")),
-)
+    Column("batch", "micro-batch", "1"), Column("memory", "memory", "B"), Column("memory_share", "of capacity", "%"),
+    Column("intensity", "FLOP/B", "1"), Column("step", "step", "s"), Column("tokens_per_second", "tokens/s", "1"),
+    Column("mfu", "MFU", "%"), *(Column(name, name, "%") for name in ("compute", "hbm", "network", "dispatch")),
+)  # fmt: skip
 NOT_OF_ESTIMATE = ("optimizer", "batch", "measured", "samples_per_second", "baseline", "tolerance")
 PINNED = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "global_batch_size")
 

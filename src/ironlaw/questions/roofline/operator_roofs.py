@@ -19,22 +19,12 @@ from ironlaw.terms import Term, leaf, plain, scalar, total
 
 TILE = (128.0, 256.0)
 OPERATORS = (
-    Column("operator", "operator"),
-    Column("count", "count", "1"),
-    Column("flop", "FLOPs", "FLOP"),
-    Column("bytes", "bytes", "B"),
-    Column("intensity", "FLOP/B", "1"),
-    Column("roof", "roof"),
-    Column("least_time", "least time", "s"),
-    Column("expected_time", "expected", "s"),
-    Column("times_relu", "times relu", "1"),
-    Column("waves", "waves", "1"),
-    Column("wave_efficiency", "busy", "%"),
-    Column("measured", "measured", "s"),
-    Column("hbm_fraction", "of hbm", "%"),
-    Column("compute_fraction", "of compute", "%"),
-    Column("verdict", "verdict"),
-)
+    Column("operator", "operator"), Column("count", "count", "1"), Column("flop", "FLOPs", "FLOP"), Column("bytes", "bytes", "B"),
+    Column("intensity", "FLOP/B", "1"), Column("roof", "roof"), Column("least_time", "least time", "s"),
+    Column("expected_time", "expected", "s"), Column("times_relu", "times relu", "1"), Column("waves", "waves", "1"),
+    Column("wave_efficiency", "busy", "%"), Column("measured", "measured", "s"), Column("hbm_fraction", "of hbm", "%"),
+    Column("compute_fraction", "of compute", "%"), Column("verdict", "verdict"),
+)  # fmt: skip
 
 
 def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:

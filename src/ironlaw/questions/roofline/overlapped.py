@@ -21,13 +21,9 @@ from ironlaw.questions.answer import Column
 from ironlaw.terms import Term, scalar
 
 COLUMNS = (
-    Column("collective", "overlapped collective"),
-    Column("where", "where"),
-    Column("count", "count", "1"),
-    Column("wire_bytes", "wire bytes", "B"),
-    Column("alone", "time alone", "s"),
-    Column("shown", "waited for", "s"),
-)
+    Column("collective", "overlapped collective"), Column("where", "where"), Column("count", "count", "1"),
+    Column("wire_bytes", "wire bytes", "B"), Column("alone", "time alone", "s"), Column("shown", "waited for", "s"),
+)  # fmt: skip
 OVERLAP_LAWS = (overlap.exposed_after_overlap, overlap.in_pieces)
 
 

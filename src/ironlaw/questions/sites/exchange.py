@@ -18,11 +18,9 @@ from ironlaw.questions.sites.places import Place, distance, order_ring, ring_lin
 from ironlaw.terms import Term, leaf
 
 LINKS = (
-    Column("link", "link"),
-    Column("metres", "distance", "m"),
-    Column("light", "light, vacuum", "s"),
+    Column("link", "link"), Column("metres", "distance", "m"), Column("light", "light, vacuum", "s"),
     Column("fibre", "fibre, one way", "s"),
-)
+)  # fmt: skip
 EXCHANGES = (
     Column("exchange", "exchange"), Column("gradients", "format"), Column("every", "every, steps", "1"), Column("fragments", "pieces", "1"),
     Column("beside", "overlap, steps", "1"), Column("exposed", "waiting per step", "s"), Column("share", "waiting", "%"),

@@ -21,12 +21,9 @@ from ironlaw.questions.solve.workload import Workload
 
 DAY = 86400.0
 COUNTS = (
-    Column("way", "count"),
-    Column("gpus", "GPUs", "1"),
-    Column("mfu_needed", "MFU needed", "%"),
-    Column("usd_to_deadline", "USD to the deadline", "USD"),
-    Column("days", "days at the MFU", "1"),
-)
+    Column("way", "count"), Column("gpus", "GPUs", "1"), Column("mfu_needed", "MFU needed", "%"),
+    Column("usd_to_deadline", "USD to the deadline", "USD"), Column("days", "days at the MFU", "1"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

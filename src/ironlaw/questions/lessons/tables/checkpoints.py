@@ -11,12 +11,9 @@ from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.terms import leaf
 
 COLUMNS = (
-    Column("interval", "layers per segment", "1"),
-    Column("checkpoints", "checkpoints", "1"),
-    Column("simple", "simple form", "B"),
-    Column("exact", "exact form", "B"),
-    Column("again", "forward recomputed (simple form)", "%"),
-)
+    Column("interval", "layers per segment", "1"), Column("checkpoints", "checkpoints", "1"), Column("simple", "simple form", "B"),
+    Column("exact", "exact form", "B"), Column("again", "forward recomputed (simple form)", "%"),
+)  # fmt: skip
 
 
 def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:

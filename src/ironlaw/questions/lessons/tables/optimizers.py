@@ -8,13 +8,9 @@ from ironlaw.law.states import OPTIMIZERS
 from ironlaw.questions.answer import Answer, Column, Table
 
 COLUMNS = (
-    Column("optimizer", "optimizer"),
-    Column("states", "states", "1"),
-    Column("master", "master", "1"),
-    Column("static", "all static", "1"),
-    Column("traffic", "traffic per step", "1"),
-    Column("source", "source"),
-)
+    Column("optimizer", "optimizer"), Column("states", "states", "1"), Column("master", "master", "1"), Column("static", "all static", "1"),
+    Column("traffic", "traffic per step", "1"), Column("source", "source"),
+)  # fmt: skip
 
 
 def table(_values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
