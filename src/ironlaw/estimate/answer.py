@@ -71,7 +71,7 @@ class Estimate:
     rows: int
     folders: tuple[str, ...]
 
-    def _column(self, read: Any) -> Any:
+    def _gather_column(self, read: Any) -> Any:
         values = [np.broadcast_to(read(g), g.index.shape) for g in self.groups]
         out = np.empty(self.rows, dtype=np.result_type(*(v.dtype for v in values)))
         for g, v in zip(self.groups, values, strict=True):
@@ -81,37 +81,37 @@ class Estimate:
     @property
     def step_seconds(self) -> Any:
         """Step time of every row [s]; nan where the plan is not legal."""
-        return self._column(lambda g: np.where(g.legal, g.step.tree.value, np.nan))
+        return self._gather_column(lambda g: np.where(g.legal, g.step.tree.value, np.nan))
 
     @property
     def device_bytes(self) -> Any:
         """Memory of the fullest accelerator of every row [B]."""
-        return self._column(lambda g: np.where(g.legal, g.memory.device, np.nan))
+        return self._gather_column(lambda g: np.where(g.legal, g.memory.device, np.nan))
 
     @property
     def allocated_bytes(self) -> Any:
         """Tensors of the fullest accelerator of every row [B]."""
-        return self._column(lambda g: np.where(g.legal, g.memory.allocated, np.nan))
+        return self._gather_column(lambda g: np.where(g.legal, g.memory.allocated, np.nan))
 
     @property
     def fits(self) -> Any:
         """True where the plan is legal and its fullest accelerator has enough memory."""
-        return self._column(lambda g: g.legal & g.memory.fits)
+        return self._gather_column(lambda g: g.legal & g.memory.fits)
 
     @property
     def legal(self) -> Any:
         """True where the plan is legal: every rule but ``fits`` holds."""
-        return self._column(lambda g: g.legal)
+        return self._gather_column(lambda g: g.legal)
 
     @property
     def mfu(self) -> Any:
         """Model FLOPs over peak, attention counted as the full square."""
-        return self._column(lambda g: np.where(g.legal, g.throughput["mfu"].value, np.nan))
+        return self._gather_column(lambda g: np.where(g.legal, g.throughput["mfu"].value, np.nan))
 
     @property
     def tokens_per_second(self) -> Any:
         """Tokens of the whole cluster per second."""
-        return self._column(lambda g: np.where(g.legal, g.throughput["tokens_per_second"].value, np.nan))
+        return self._gather_column(lambda g: np.where(g.legal, g.throughput["tokens_per_second"].value, np.nan))
 
     def place_of(self, row: int) -> tuple[Group, int]:
         """The group a row is in, and its position there."""

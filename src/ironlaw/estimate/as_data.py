@@ -137,10 +137,10 @@ def _failure_warning(group: Group, at: int) -> list[str]:
 
 def stage_name(group: Group, at: int) -> str | None:
     """The name of the slowest pipeline stage."""
-    return _stage(group, tuple(c.name for c in group.step.pace.classes), group.step.pace.which, at)
+    return _name_stage(group, tuple(c.name for c in group.step.pace.classes), group.step.pace.which, at)
 
 
-def _stage(group: Group, names: tuple[str, ...], which: Any, at: int) -> str | None:
+def _name_stage(group: Group, names: tuple[str, ...], which: Any, at: int) -> str | None:
     """The name of a stage class; None without an answer."""
     if number(group.plan.pp, at) == 1:
         return "only"
@@ -160,7 +160,7 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
         "device": number(needed.device, at),
         "capacity_bytes": needed.capacity,
         "fits": bool(number(needed.fits, at)),
-        "stage": _stage(group, needed.stage_names, needed.which, at),
+        "stage": _name_stage(group, needed.stage_names, needed.which, at),
         "band": memory_band(group, number(needed.device, at)),
         "tree": term_data(needed.tree, at, explain),
         **({} if host is None else {"host": host}),

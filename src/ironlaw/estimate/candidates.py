@@ -140,7 +140,7 @@ def candidates_of(job: Job, cluster: Cluster, row: Row, divisors: Callable[[floa
             sp = float(tp > 1 if row.sp is None else row.sp)
             eps = _values(row.ep, _expert_parallel(job, gpus / pp / row.etp))
             for replicate, shard, zero in _data_parallel(job, row, gpus / (tp * pp * cp), pp):
-                for vpp in _values(row.vpp, _chunks(job, pp)):
+                for vpp in _values(row.vpp, _chunk_counts(job, pp)):
                     for ep, micro, how in product(eps, micros, recomputes):
                         pool.listed.append(Candidate(tp, pp, vpp, replicate, shard, sp, zero, micro, ep, *fractions[how]))
                         pool.recompute.append(how)
@@ -166,7 +166,7 @@ def _usual_divisors(number: float, also: float) -> list[float]:
     return [v for v in usual if number >= v and number % v == 0 and v <= also] or [1.0]
 
 
-def _chunks(job: Job, pp: float) -> list[float]:
+def _chunk_counts(job: Job, pp: float) -> list[float]:
     """Chunk counts that split a stage's layers evenly, or at least leave none empty where the stages are uneven."""
     if not schedule_of(job).takes_chunks:
         return [1.0]
@@ -248,11 +248,11 @@ def place(bound: Bound) -> list[Placed]:
     pools: dict[str, Pool] = {}
     for owner, row in enumerate(distinct):
         name = framework_of(bound, row)
-        _fill(pools.setdefault(name, Pool()), bound.job(name), bound.cluster, rows[owner], owner)
+        _add_candidates(pools.setdefault(name, Pool()), bound.job(name), bound.cluster, rows[owner], owner)
     placed = []
     for name, pool in pools.items():
         plan = pool.plan(bound.job(name), rows)
-        best = _best(bound.job(name), bound.cluster, plan, np.array(pool.owner))
+        best = _pick_best(bound.job(name), bound.cluster, plan, np.array(pool.owner))
         index = [i for i, owner in enumerate(owners) if owner in best]
         taken = [best[owners[i]] for i in index]
         chosen = tuple(opened[owners[i]].open_axes(bound.model) for i in index)
@@ -261,7 +261,7 @@ def place(bound: Bound) -> list[Placed]:
     return placed
 
 
-def _fill(pool: Pool, job: Job, cluster: Cluster, row: Row, owner: int) -> None:
+def _add_candidates(pool: Pool, job: Job, cluster: Cluster, row: Row, owner: int) -> None:
     """Add one row's candidates to a pool: from usual divisors, or from all divisors where no usual one is legal."""
     filled = False
     for divisors in (_usual_divisors, _all_divisors):
@@ -276,7 +276,7 @@ def _fill(pool: Pool, job: Job, cluster: Cluster, row: Row, owner: int) -> None:
         pool.add(candidates_of(job, cluster, closed, _usual_divisors), owner)
 
 
-def _best(job: Job, cluster: Cluster, plan: Plan, owner: Any) -> dict[int, int]:
+def _pick_best(job: Job, cluster: Cluster, plan: Plan, owner: Any) -> dict[int, int]:
     """The best candidate of each row: legal before not, fitting before not, then the best score, then the first."""
     contested = np.flatnonzero(np.bincount(owner)[owner] > 1)
     illegal, unfit, score = (np.zeros(owner.size) for _ in range(3))

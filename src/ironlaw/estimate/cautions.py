@@ -25,7 +25,7 @@ def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
     """Warnings about a question: constants that are priors, a node that does not suit the device, options without effect."""
     warnings = []
     given, device, node, model = asked.given, cluster.accelerator, cluster.node, job.model
-    longest, most = _longest(asked), max(row.gpus or 1.0 for row in asked.rows)
+    longest, most = _longest_sequence(asked), max(row.gpus or 1.0 for row in asked.rows)
     if cluster.calibration.grade != "measured":
         warnings.append(f"kernel constants of {device.name} are priors, not fitted to operators measured on it: expect wider errors")
     link = device.scale_up_bandwidth or device.pcie_bandwidth
@@ -38,7 +38,7 @@ def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
         warnings.append(
             f"cp is not searched: at seq_len {longest:g} context parallel (--cp, or ironlaw plan, which searches it) may be faster"
         )
-    warnings += [f"--{name.replace('_', '-')} has no effect {why}" for name, why in _idle(asked, job) if name in given]
+    warnings += [f"--{name.replace('_', '-')} has no effect {why}" for name, why in _list_idle(asked, job) if name in given]
     if "tokens" in given and "mttf" not in given and most >= MANY_ACCELERATORS:
         warnings.append(
             "failures are counted as independent and accelerators as alike, which is optimistic: on Meta's RSC 1,024 GPUs ran 7.9 h between"
@@ -47,7 +47,7 @@ def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
     return warnings
 
 
-def _idle(asked: Asked, job: Job) -> list[tuple[str, str]]:
+def _list_idle(asked: Asked, job: Job) -> list[tuple[str, str]]:
     """Options that change nothing in this question if they are given, and why."""
     idle = []
     if asked.tokens is None:
@@ -66,8 +66,8 @@ def _idle(asked: Asked, job: Job) -> list[tuple[str, str]]:
         idle.append(("lora_targets", "without --lora-rank: everything is trained"))
     if _is_one(asked, "cp"):
         idle.append(("cp_method", "with cp 1"))
-    if asked.document_length >= _longest(asked):
-        idle.append(("document_length", f"from seq_len {_longest(asked):g} on: a sequence is one document"))
+    if asked.document_length >= _longest_sequence(asked):
+        idle.append(("document_length", f"from seq_len {_longest_sequence(asked):g} on: a sequence is one document"))
     if _is_one(asked, "pp"):
         idle += [(name, "with pp 1") for name in ("schedule", "microbatch_group", "deferred_wgrad")]
     elif _is_one(asked, "vpp"):
@@ -77,7 +77,7 @@ def _idle(asked: Asked, job: Job) -> list[tuple[str, str]]:
     return idle
 
 
-def _longest(asked: Asked) -> float:
+def _longest_sequence(asked: Asked) -> float:
     return max(row.seq_len or 0.0 for row in asked.rows)
 
 

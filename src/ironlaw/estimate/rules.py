@@ -45,7 +45,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
     stages_per_rank = schedule_of(job).stages_per_rank
     coupled = _divides(stages_per_rank, plan.pp) & (plan.num_microbatches >= stages_per_rank * plan.pp)
     return {
-        "gpus_factor": (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _whole(plan.dp_replicate) & _whole(plan.dp_shard),
+        "gpus_factor": (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _is_whole(plan.dp_replicate) & _is_whole(plan.dp_shard),
         "tp_divides_heads": _divide_all(plan.tp, values_of(model, "num_attention_heads")),
         "tp_divides_kv_heads": _divide_all(plan.tp, values_of(model, "num_key_value_heads"), multiples=True),
         "tp_divides_intermediate_size": _divide_all(plan.tp, values_of(model, "intermediate_size")),
@@ -123,12 +123,14 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
     values = {n: float(np.broadcast_to(getattr(plan, n), (plan.rows,))[at]) for n in (*_AXES, "dp", "num_microbatches")}
     values["sequence_ways"] = values["tp"] * (chunks_of(job) * values["cp"] if values["cp"] > 1 else 1.0)
     values["head_ranks"] = float(np.broadcast_to(head_ranks(job, plan), (plan.rows,))[at])
-    sizes = {field: _listed(values_of(job.model, field)) for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size")}
+    sizes = {
+        field: _list_sizes(values_of(job.model, field)) for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size")
+    }
     missing = overlapped_experts.unmet_condition(job, plan, values, at) if "micro_batches_pair" in names else ""
     return [_BROKEN[name].format(model=job.model, missing=missing, **sizes, **values) for name in names]
 
 
-def _listed(numbers: tuple[int, ...]) -> str:
+def _list_sizes(numbers: tuple[int, ...]) -> str:
     """The sizes that layers have; of many the first three."""
     return ", ".join(map(str, numbers[:3])) + (", ..." if len(numbers) > 3 else "")
 
@@ -158,7 +160,7 @@ def _experts_divide(model: Model, plan: Plan) -> Any:
 
 def _nests(plan: Plan) -> Any:
     inside = plan.tp * plan.cp * plan.dp_shard / plan.expert_ways
-    return _whole(np.maximum(inside, 1.0 / inside))
+    return _is_whole(np.maximum(inside, 1.0 / inside))
 
 
 def _groups_whole(job: Job, plan: Plan) -> Any:
@@ -166,7 +168,7 @@ def _groups_whole(job: Job, plan: Plan) -> Any:
     return (group >= plan.pp) & _divides(group, plan.num_microbatches)
 
 
-def _whole(number: Any) -> Any:
+def _is_whole(number: Any) -> Any:
     return (number == np.floor(number)) & (number >= 1.0)
 
 
@@ -179,4 +181,4 @@ def _divide_all(divisor: Any, numbers: tuple[int, ...], multiples: bool = False)
 
 
 def _divides(divisor: Any, number: Any) -> Any:
-    return _whole(number / divisor)
+    return _is_whole(number / divisor)

@@ -102,26 +102,28 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
         folded = header.replace("-", "_").lower()
         name = folded if folded in OPTIONS or folded in _DIMENSIONS else aliases.get(load.fold_name(header), "")
         if name and cell and (name not in named or folded.endswith("_filled")):
-            named[name] = _number(name, cell)
+            named[name] = _strip_thousands(name, cell)
     dimensions = {n: _YES.get(named[n], named[n]) for n in _DIMENSIONS if n in named}
     for n in _DIMENSIONS:
         named.pop(n, None)
     if "model" in named:
         named["model"] = named["model"].partition(" (")[0].strip() or named["model"]
-    incomplete = cells.get("mla") == "y" or _whole(dimensions.get("num_experts", "")) > 1
+    incomplete = cells.get("mla") == "y" or _parse_whole(dimensions.get("num_experts", "")) > 1
     if incomplete and _catalogued(named.get("model", ""), folders):
         dimensions = {}  # columns give neither the dimensions of latent attention nor which layers are routed
     if cells.get("shared_experts", "0") not in ("", "0") and "moe_intermediate_size" in dimensions:
-        dimensions["shared_expert_intermediate_size"] = str(_whole(cells["shared_experts"]) * _whole(dimensions["moe_intermediate_size"]))
+        dimensions["shared_expert_intermediate_size"] = str(
+            _parse_whole(cells["shared_experts"]) * _parse_whole(dimensions["moe_intermediate_size"])
+        )
     if {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"} <= set(dimensions):
         given: Any = {**dimensions, "name": load.fold_name(named.get("model", "custom")) or "custom"}
         named["model"] = given
         if "gated_mlp" in dimensions and dimensions["gated_mlp"] in ("on", "true", "1"):
             given.setdefault("tie_word_embeddings", "off")
-    return _published(named, cells, folders)
+    return _translate_published(named, cells, folders)
 
 
-def _whole(cell: str) -> int:
+def _parse_whole(cell: str) -> int:
     """A cell as a whole number; 0 for any other text, which the check of the value refuses."""
     text = without_thousands(cell)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
@@ -137,7 +139,7 @@ def known_names(kind: str, folders: tuple[str, ...]) -> frozenset[str]:
     return frozenset({*(load.fold_name(n) for n in load.names(kind, folders)), *load.aliases(folders)[kind]})
 
 
-def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
+def _translate_published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
     """Turn the spellings and conventions of published-run tables into options."""
     for name in ("sp", "flash_attention"):
         named[name] = _YES.get(named.get(name, ""), named.get(name))
@@ -152,13 +154,13 @@ def _published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str,
         named["offload"] = None
     if precision := str(named.get("precision") or "").split(" ")[0].rstrip("?"):
         named["precision"] = precision
-    _device(named, cells, folders)
-    _compiled(named, cells, folders)
-    _layers(named, cells)
+    _pick_device(named, cells, folders)
+    _use_compiled(named, cells, folders)
+    _translate_layers(named, cells)
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _device(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
+def _pick_device(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
     """Choose between two accelerators of one name by their memory size."""
     memory = cells.get("gpu_mem_gb", "")
     if named.get("on") and memory:
@@ -167,7 +169,7 @@ def _device(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ..
             named["on"] = spelled
 
 
-def _compiled(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
+def _use_compiled(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
     """Name the framework's record for compiled models, where the catalogue has one."""
     framework = named.get("framework")
     if framework and cells.get("compile") == "y":
@@ -176,7 +178,7 @@ def _compiled(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, 
             named["framework"] = compiled
 
 
-def _layers(named: dict[str, Any], cells: dict[str, str]) -> None:
+def _translate_layers(named: dict[str, Any], cells: dict[str, str]) -> None:
     """Read the share of recomputed layers, and count the embedding and the loss where the layers divide only with them."""
     if named.get("recompute") in ("selective", "full") and (part := cells.get("recompute_fraction", "")) not in ("", "0", "1"):
         named["recompute"] = f"share:{part}"
@@ -197,7 +199,7 @@ def without_thousands(cell: str) -> str:
     return re.sub(r"[^0-9.]", "", cell) if _THOUSANDS.match(cell) else cell
 
 
-def _number(name: str, cell: str) -> str:
+def _strip_thousands(name: str, cell: str) -> str:
     """A cell of a count without a spreadsheet's thousands separators; lists and prices keep their commas."""
     is_count = name in _DIMENSIONS or (name in OPTIONS and OPTIONS[name].column) or name in ("tokens", "global_batch_tokens")
     return without_thousands(cell) if is_count else cell
@@ -212,7 +214,7 @@ def answer_rows(path: Path, defaults: dict[str, Any], folders: tuple[str, ...] =
     table = read_table(path)
     for line, cells in table:
         try:
-            asked.append(_asked(line, cells, path, defaults, folders))
+            asked.append(_read_line(line, cells, path, defaults, folders))
         except IronlawError as error:
             asked.append(error)
     answered, wrong = answer_many(asked, folders)
@@ -231,12 +233,12 @@ def answer_many(
     """
     answered: dict[int, tuple[Estimate, int]] = {}
     wrong: dict[int, IronlawError] = {i: a for i, a in enumerate(asked) if isinstance(a, IronlawError)}
-    for members in _alike(asked).values():
+    for members in _group_alike(asked).values():
         _answer_together(members, asked, folders, answered, wrong)
     return answered, wrong
 
 
-def _asked(line: int, cells: dict[str, str], path: Path, defaults: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
+def _read_line(line: int, cells: dict[str, str], path: Path, defaults: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
     """The checked options of one line."""
     if cells.get(""):
         raise QuestionError(f"line {line} of {path.name} has more cells than the header: {cells['']}")
@@ -246,7 +248,7 @@ def _asked(line: int, cells: dict[str, str], path: Path, defaults: dict[str, Any
     return read_options(options, f"line {line} of {path.name}")
 
 
-def _alike(asked: list[dict[str, Any] | IronlawError]) -> dict[str, list[int]]:
+def _group_alike(asked: list[dict[str, Any] | IronlawError]) -> dict[str, list[int]]:
     """Group lines that differ only in the values of column options."""
     groups: dict[str, list[int]] = {}
     for i, options in enumerate(asked):

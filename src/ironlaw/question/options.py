@@ -279,7 +279,7 @@ OPTIONS: dict[str, Option] = {
     # --- the run
     "evaluate_every": Option(whole, "steps between evaluations (default: no evaluations)", "STEPS"),
     "evaluation_tokens": Option(tokens, "tokens per evaluation, forward only (default: one batch)", "TOKENS"),
-    "checkpoint_every": Option(whole, "steps between checkpoints (default: what loses least with failures)", "STEPS"),
+    "checkpoint_every": Option(whole, "steps between checkpoints (default: the interval that loses least time)", "STEPS"),
     "checkpoint_bandwidth": Option(
         positive("B/s"), "total storage bandwidth for checkpoints, such as 100GB/s (default: BLOOM's per accelerator)", "RATE"
     ),

@@ -72,7 +72,7 @@ def sensitivities(choice: Choice, place: tuple[Group, int], folders: tuple[str, 
     """What a tenth more of each resource gains, and what it would gain at best; largest first."""
     group, at = place
     plan = group.plan.take(np.array([at]))
-    shares = _shares(group, at)
+    shares = _roof_shares(group, at)
     with np.errstate(all="ignore"):
         now = float(step(group.job, group.cluster, plan).tree.value[0])
         times = [(r, float(step(r.job, r.cluster, plan).tree.value[0])) for r in resources(group.job, group.cluster)]
@@ -85,7 +85,7 @@ def sensitivities(choice: Choice, place: tuple[Group, int], folders: tuple[str, 
     return sorted(rows, key=lambda row: -row["gain"])
 
 
-def _shares(group: Group, at: int) -> dict[str, float]:
+def _roof_shares(group: Group, at: int) -> dict[str, float]:
     """Share of the step of each roof."""
     return {name: float(np.broadcast_to(column, group.index.shape)[at]) for name, column in group.shares.items()}
 
@@ -138,15 +138,15 @@ class Point:
 
 def crossovers(choice: Choice, folders: tuple[str, ...]) -> list[dict[str, Any]]:
     """Where the bound changes as batch, sequence length or accelerators grow and the rest of the plan stays."""
-    batches = [{"global_batch_size": v} for v in _whole(choice.setting.batch, BATCHES)]
-    lengths = [{"seq_len": v} for v in _whole(choice.setting.seq_len, LENGTHS)]
+    batches = [{"global_batch_size": v} for v in _whole_multiples(choice.setting.batch, BATCHES)]
+    lengths = [{"seq_len": v} for v in _whole_multiples(choice.setting.seq_len, LENGTHS)]
     larger = [with_more_accelerators(choice, factor) for factor in SIZES]
     axes = (("batch", "global_batch_size", batches), ("sequence", "seq_len", lengths), ("accelerators", "gpus", larger))
-    rows = [_crossover(name, option, evaluate_changes(choice, folders, changes)) for name, option, changes in axes]
+    rows = [_find_crossover(name, option, evaluate_changes(choice, folders, changes)) for name, option, changes in axes]
     return [row for row in rows if row]
 
 
-def _whole(value: float, factors: tuple[float, ...]) -> list[float]:
+def _whole_multiples(value: float, factors: tuple[float, ...]) -> list[float]:
     """Whole multiples of a value."""
     return [value * f for f in factors if value * f >= 1.0 and value * f == int(value * f)]
 
@@ -169,14 +169,14 @@ def evaluate_changes(choice: Choice, folders: tuple[str, ...], changes: list[dic
         group, at = estimate.place_of(i)
         seconds = float(estimate.step_seconds[i])
         if group.legal[at] and np.isfinite(seconds):
-            shares = _shares(group, at)
+            shares = _roof_shares(group, at)
             by = max(shares, key=lambda name: shares[name])
             lost_to = max((name for name in shares if name != "compute"), key=lambda name: shares[name])
             points.append(Point(change, by, lost_to, seconds, float(estimate.tokens_per_second[i]), bool(estimate.fits[i])))
     return points
 
 
-def _crossover(name: str, option: str, points: list[Point]) -> dict[str, Any]:
+def _find_crossover(name: str, option: str, points: list[Point]) -> dict[str, Any]:
     """One axis: the bound and the largest loss at each value, and between which values they change."""
     if len(points) < 2:
         return {}

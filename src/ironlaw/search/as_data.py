@@ -109,7 +109,7 @@ def plan_entries(
             "goal": goals[i],
             "worth": _finite_values(totals[i]) if choice.setting.bound.asked.tokens is not None else None,
             "headroom": 1.0 - choice.device / choice.setting.capacity,
-            "options": {name: _number(choice.values[name]) for name in SIMPLEST if name not in ENDS or choice.values[name] >= 0.0},
+            "options": {name: _whole_as_int(choice.values[name]) for name in SIMPLEST if name not in ENDS or choice.values[name] >= 0.0},
             "variant": choice.setting.variant,
             "why": difference(places[0], places[i or 1]) if len(places) > 1 else [],
             "tie": bool(i and goals[i] < apart * goals[0]),
@@ -132,7 +132,7 @@ def simplest(plans: list[dict[str, Any]]) -> int | None:
     return min(tied, key=effort, default=None)
 
 
-def _number(value: Any) -> Any:
+def _whole_as_int(value: Any) -> Any:
     """A whole number as int; a name unchanged."""
     return value if isinstance(value, str) else int(value) if float(value).is_integer() else float(value)
 
@@ -149,7 +149,7 @@ def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:
         "gpus": int(choice.setting.gpus),
         "framework": choice.setting.framework,
         "plan": {
-            **{axis: _number(choice.values[axis]) for axis in PARETO_AXES},
+            **{axis: _whole_as_int(choice.values[axis]) for axis in PARETO_AXES},
             "recompute": choice.values["recompute"],
             "offload_optimizer": bool(choice.values["offload_optimizer"]),
         },

@@ -126,11 +126,11 @@ def sort_plans(plans: Plans) -> Plans:
     """Plans with the fastest first; of plans with the same time the simplest first."""
     c = plans.columns
     ways = c["tp"] * c["pp"] * c["cp"] * c["ep"] * c["etp"]
-    keys = [ways, *(_amount(name, c[name]) for name in SIMPLEST)]
+    keys = [ways, *(_as_sort_key(name, c[name]) for name in SIMPLEST)]
     return plans.take(np.lexsort((*reversed(keys), plans.seconds)))
 
 
-def _amount(name: str, column: Any) -> Any:
+def _as_sort_key(name: str, column: Any) -> Any:
     """A column as numbers to sort by; recomputation by its effort."""
     if name != "recompute":
         return column
@@ -146,17 +146,17 @@ def effort_of(name: str, value: Any) -> Any:
 def fastest_plans(swept: Sweep, number: int) -> Plans:
     """The ``number`` fastest plans of a task, the same as a search through all of them would list."""
     rows = np.flatnonzero(np.isfinite(swept.seconds))
-    limit = _nth(swept.seconds[rows], number)
+    limit = _nth_smallest(swept.seconds[rows], number)
     rows = rows[swept.seconds[rows] <= limit]
     plans = open_rows(swept.task, rows[:0])
     for start in range(0, rows.size, OPENED):  # each part lowers the limit for the next
         plans = join_plans([plans, open_rows(swept.task, rows[start : start + OPENED], limit)])
-        limit = _nth(plans.seconds, number)
+        limit = _nth_smallest(plans.seconds, number)
         plans = plans.take(np.flatnonzero(plans.seconds <= limit))
     return sort_plans(plans).take(slice(0, number))
 
 
-def _nth(seconds: Any, number: int) -> float:
+def _nth_smallest(seconds: Any, number: int) -> float:
     """The ``number``-th smallest; infinity where there are fewer."""
     return float(np.partition(seconds, number - 1)[number - 1]) if seconds.size >= number else np.inf
 

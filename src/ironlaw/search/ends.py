@@ -54,7 +54,7 @@ def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
     loss = loss_in_layers(job.model, seq_len)
     layers = float(job.model.num_hidden_layers)
     level = (layers + loss) / pp - loss
-    tried = [RULE, _counted(job, pp), *((BY_RULE, n) for n in sorted({np.floor(level), np.ceil(level)}) if 0.0 <= n < layers)]
+    tried = [RULE, _count_ends(job, pp), *((BY_RULE, n) for n in sorted({np.floor(level), np.ceil(level)}) if 0.0 <= n < layers)]
     first, last = np.array(tried).T
     plan = plan_with(pp=np.full(len(tried), pp), first_stage_layers=first, last_stage_layers=last)
     pace: Any = 0.0
@@ -69,7 +69,7 @@ def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
     return [tried[best]] if pace[best] < (1.0 - FAR) * pace[0] else [RULE, tried[best]]
 
 
-def _counted(job: Job, pp: float) -> Ends:
+def _count_ends(job: Job, pp: float) -> Ends:
     """Layers of the first and last stage where the embedding and the loss count as one layer each."""
     named = {s.name: s for s in stages(replace(job, count_embedding=True), plan_with(pp=np.array([pp])))}
     return float(named["first"].layers[0]), float(named["last"].layers[0])

@@ -231,7 +231,7 @@ def reduce_free_choices(parts: list[Term], device: tuple[int, ...]) -> list[Term
 
 
 def _with_penalty(values: list[Any], penalty: Any) -> list[Any]:
-    """The values with ``penalty`` added to the first one that has all its axes, else to the last."""
+    """Add ``penalty`` to the first value that has all axes of the penalty, or else to the last value."""
     large = (at for at, value in enumerate(values) if np.broadcast_shapes(value.shape, np.shape(penalty)) == value.shape)
     chosen = next(large, len(values) - 1)
     return [value + penalty if at == chosen else value for at, value in enumerate(values)]

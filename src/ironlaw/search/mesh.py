@@ -49,10 +49,10 @@ def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq
     """The legal rows of one number of accelerators."""
     rows: list[tuple[float, ...]] = []
     ends: dict[float, list[Ends]] = {}
-    for tp, cp in product(_tried(space, "tp", gpus), _tried(space, "cp", gpus)):
+    for tp, cp in product(_values_to_try(space, "tp", gpus), _values_to_try(space, "cp", gpus)):
         if gpus % (tp * cp):
             continue
-        for pp in _tried(space, "pp", gpus / (tp * cp), float(job.model.num_hidden_layers)):
+        for pp in _values_to_try(space, "pp", gpus / (tp * cp), float(job.model.num_hidden_layers)):
             if job.layers_per_stage and pp != len(job.layers_per_stage):
                 continue
             dp = gpus / (tp * cp * pp)
@@ -84,16 +84,20 @@ def _inner_rows(
 ) -> list[tuple[float, ...]]:
     """The rows of one choice of tp, pp and cp: replicas and shards, micro-batches, chunks, experts."""
     _, tp, pp, cp = outer
-    shards, chunks = space.of("dp_shard"), [v for v in _tried(space, "vpp", 1.0) if v == 1 or pp > 1]
+    shards, chunks = space.of("dp_shard"), [v for v in _values_to_try(space, "vpp", 1.0) if v == 1 or pp > 1]
     if not schedule_of(job).takes_chunks:
         chunks = [v for v in chunks if v == 1]
-    split = [(r, dp / r) for r in _tried(space, "dp_replicate", dp) if dp % r == 0 and (shards in (None, "all") or dp / r in shards)]
-    micros = [m for m in _tried(space, "micro_batch_size", 1.0) if (global_batch_size / dp) % m == 0]
-    experts = [(min(_tried(space, "ep", 1.0)), min(_tried(space, "etp", 1.0)))]  # 1 for a dense model: the rules reject any other
+    split = [
+        (r, dp / r) for r in _values_to_try(space, "dp_replicate", dp) if dp % r == 0 and (shards in (None, "all") or dp / r in shards)
+    ]
+    micros = [m for m in _values_to_try(space, "micro_batch_size", 1.0) if (global_batch_size / dp) % m == 0]
+    experts = [
+        (min(_values_to_try(space, "ep", 1.0)), min(_values_to_try(space, "etp", 1.0)))
+    ]  # 1 for a dense model: the rules reject any other
     if job.model.num_experts:
         ranks = tp * cp * dp
-        eps = [ep for ep in _tried(space, "ep", 1.0) if job.model.num_experts % ep == 0]
-        experts = [(ep, etp) for ep, etp in product(eps, _tried(space, "etp", 1.0)) if ranks % (ep * etp) == 0]
+        eps = [ep for ep in _values_to_try(space, "ep", 1.0) if job.model.num_experts % ep == 0]
+        experts = [(ep, etp) for ep, etp in product(eps, _values_to_try(space, "etp", 1.0)) if ranks % (ep * etp) == 0]
     # interleaving needs whole groups of pp micro-batches; the rules check the rest
     run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (global_batch_size / dp / m) % pp == 0]
     if len(split) * len(run) * len(experts) * len(ends) > MOST_ROWS:  # before the list takes all memory
@@ -105,7 +109,7 @@ def _too_large(gpus: float) -> SpaceError:
     return SpaceError(f"more than {MOST_ROWS:,} mesh rows at {gpus:g} gpus: narrow the space (--fix, --forbid, --space)")
 
 
-def _tried(space: Space, axis: str, number: float, most: float = np.inf) -> tuple[float, ...] | list[float]:
+def _values_to_try(space: Space, axis: str, number: float, most: float = np.inf) -> tuple[float, ...] | list[float]:
     """The values of an axis; every divisor of ``number`` for the word "all"; 1 for an axis that is not varied."""
     values = space.of(axis)
     if values is None:

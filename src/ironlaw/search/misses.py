@@ -47,11 +47,11 @@ def _missed_limits(question: Question, feasible: list[Setting]) -> list[dict[str
         if reached:
             needs, setting = (max if objective == "rate" else min)(reached, key=lambda pair: pair[0])
             ratio = limit / needs if objective == "rate" else needs / limit
-            rows.append(_miss(name, limit, needs, unit, ratio, setting))
+            rows.append(_make_miss(name, limit, needs, unit, ratio, setting))
     return rows
 
 
-def _miss(
+def _make_miss(
     constraint: str, now: Any, needs: Any, unit: str, ratio: float | None, setting: Setting | None = None, note: str = ""
 ) -> dict[str, Any]:
     return {
@@ -71,7 +71,7 @@ def _missing_memory(result: SearchResult) -> list[dict[str, Any]]:
     leanest: dict[str, Setting] = {}
     for setting in sorted((s for s in result.settings if np.isfinite(s.leanest)), key=lambda s: s.leanest / s.capacity):
         leanest.setdefault(setting.on, setting)
-    return [_miss("memory", s.capacity, s.leanest, "B", s.leanest / s.capacity, s) for s in leanest.values()]
+    return [_make_miss("memory", s.capacity, s.leanest, "B", s.leanest / s.capacity, s) for s in leanest.values()]
 
 
 def _fixed_axes(result: SearchResult) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ def _fixed_axes(result: SearchResult) -> list[dict[str, Any]]:
             choice = other.first(1)[0]
             setting, best = choice.setting, choice.values.get(axis, choice.setting.variant.get(axis))
             limited = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
-            rows.append(_miss(axis, limited, best if isinstance(best, str) else f"{best:g}", "", None, setting, "free it"))
+            rows.append(_make_miss(axis, limited, best if isinstance(best, str) else f"{best:g}", "", None, setting, "free it"))
     return rows
 
 
@@ -105,7 +105,7 @@ def _other_numbers(result: SearchResult) -> list[dict[str, Any]]:
         if 1 <= number <= MOST_GPUS and number != top:
             setting = _fastest_feasible(replace(q, gpus=(float(number),)), result.folders)
             if setting is not None:
-                return [_miss("gpus", top, float(number), "", float(max(number / top, top / number)), setting)]
+                return [_make_miss("gpus", top, float(number), "", float(max(number / top, top / number)), setting)]
     return []
 
 
@@ -121,7 +121,7 @@ def _other_batch(result: SearchResult) -> list[dict[str, Any]]:
         asked = with_options(result.question.asked, {"global_batch_tokens": None, "global_batch_size": float(wanted)})
         other = _fastest_feasible(replace(result.question, asked=asked, gpus=(setting.gpus,)), result.folders)
         if other is not None:
-            return [_miss("global_batch_size", batch, float(wanted), "", float(max(wanted / batch, batch / wanted)), other)]
+            return [_make_miss("global_batch_size", batch, float(wanted), "", float(max(wanted / batch, batch / wanted)), other)]
     return []
 
 

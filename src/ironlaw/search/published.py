@@ -29,11 +29,11 @@ def compare(case: Mapping[str, Any]) -> dict[str, Any]:
     seconds = scalar(group.step.tree.value, at)
     question = read_question(case["question"])
     searches = [run(replace(question, space=_whole_space(question.space, group, case["plan"])))]
-    best, cautious = _best(searches), _best_with_headroom(searches[0])
+    best, cautious = _pick_best(searches), _best_with_headroom(searches[0])
     layers = {"offload_layers": case["plan"]["offload_layers"]} if "offload_layers" in case["plan"] else {}
     of_stack = read_question({**case["question"], **layers})
     own_searches = [run(replace(of_stack, space=space)) for space in _spaces_of_stack(question.space, case)]
-    best_of_stack = _best(own_searches)
+    best_of_stack = _pick_best(own_searches)
     return {name: case[name] for name in ("id", "model", "on", "gpus", "plan", "measured_s", "fits", "stack")} | {
         "published_s": seconds,
         "published_bytes": scalar(group.memory.device, at),
@@ -44,21 +44,21 @@ def compare(case: Mapping[str, Any]) -> dict[str, Any]:
         "ratio": _ratio(seconds, best),
         "ratio_cautious": _ratio(seconds, cautious),
         "ratio_own": _ratio(seconds, best_of_stack),
-        "terms": _terms(case["place"], searches, best),
-        "terms_own": _terms(case["place"], own_searches, best_of_stack),
+        "terms": _compare_terms(case["place"], searches, best),
+        "terms_own": _compare_terms(case["place"], own_searches, best_of_stack),
         "narrowed": NARROWED,
         "plans": sum(int(s.space["timed"]) for s in (*searches, *own_searches)),
     }
 
 
-def _best(searches: list[SearchResult]) -> Choice | None:
+def _pick_best(searches: list[SearchResult]) -> Choice | None:
     """The fastest plan of some searches."""
     return min((choice for s in searches for choice in s.first(1)), key=lambda choice: choice.seconds, default=None)
 
 
 def _best_with_headroom(search: SearchResult) -> Choice | None:
     """The best plan that leaves memory free, or the best of all where none does."""
-    best = _best([search])
+    best = _pick_best([search])
     return (search.best_with_headroom(best) or best) if best else None
 
 
@@ -74,7 +74,7 @@ def _choice_data(choice: Choice | None) -> dict[str, Any] | None:
     return {"seconds": choice.seconds, "bytes": choice.device, "plan": plan}
 
 
-def _terms(place: tuple[Any, int], searches: list[SearchResult], best: Choice | None) -> list[dict[str, Any]]:
+def _compare_terms(place: tuple[Any, int], searches: list[SearchResult], best: Choice | None) -> list[dict[str, Any]]:
     """The terms in which the published plan takes longer (above 0) or shorter than the best, the largest first."""
     if best is None:
         return []

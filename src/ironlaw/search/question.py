@@ -24,17 +24,17 @@ MOST_TOP = 1000.0
 def counts(value: Any, flag: str) -> tuple[float, ...] | tuple[float, float, str]:
     """``1024``; ``256,512,1024``; or ``64..4096`` as its two ends and "range"."""
     if is_column(value):
-        return tuple(dict.fromkeys(_count(v, flag) for v in value))
+        return tuple(dict.fromkeys(_check_count(v, flag) for v in value))
     low, dots, high = str(value).partition("..")
     if dots:
-        ends = _count(low, flag), _count(high, flag)
+        ends = _check_count(low, flag), _check_count(high, flag)
         if ends[0] > ends[1]:
             raise ValueRangeError(f"{flag} is {value}: the range ends before it begins")
         return (*ends, "range")
-    return tuple(dict.fromkeys(_count(v, flag) for v in str(value).split(",")))
+    return tuple(dict.fromkeys(_check_count(v, flag) for v in str(value).split(",")))
 
 
-def _count(value: Any, flag: str) -> float:
+def _check_count(value: Any, flag: str) -> float:
     number = whole(str(value).strip() if isinstance(value, str) else value, flag)
     if number > MOST_GPUS:
         raise ValueRangeError(f"{flag} is {value}, must be at most {MOST_GPUS:,.0f} accelerators")
@@ -66,13 +66,13 @@ def names(value: Any, flag: str) -> tuple[str, ...]:
 def quotas(value: Any, flag: str) -> dict[str, float]:
     """``h100-sxm=512,a100-sxm-80gb=2048`` as accelerators by name."""
     if isinstance(value, Mapping):
-        return {str(name): _count(number, flag) for name, number in value.items()}
+        return {str(name): _check_count(number, flag) for name, number in value.items()}
     quota = {}
     for item in str(value).split(","):
         name, equals, number = item.partition("=")
         if not equals:
             raise QuestionError(f"{flag}: {item.strip()!r} is not ACCELERATOR=N")
-        quota[name.strip()] = _count(number, flag)
+        quota[name.strip()] = _check_count(number, flag)
     return quota
 
 
@@ -159,7 +159,7 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
     for name in ("model", "on"):
         if name not in given:
             raise QuestionError(f"missing {MEANING[name]}")
-    options, fixed = _split(read_options(estimate_options, where))
+    options, fixed = _split_options(read_options(estimate_options, where))
     prices = search_options.get("price")
     if prices is not None and not isinstance(prices, dict):
         options["price"] = prices
@@ -170,7 +170,7 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
     question = Question(
         asked_of(options),
         search_options["on"],
-        _counts(search_options),
+        _bind_counts(search_options),
         space,
         given,
         budget=search_options.get("budget"),
@@ -194,7 +194,7 @@ def _usual_goal(search_options: dict[str, Any]) -> str:
     return "gpus" if open_count and {"deadline", "target_tokens_per_second"} & set(search_options) else defaults.GOAL
 
 
-def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split options of an estimate: options that fix no axis of the search, and the axes that the other options fix."""
     kept_options, fixed = {}, {}
     for name, value in options.items():
@@ -212,7 +212,7 @@ def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return kept_options, {axis: axis_value(axis, value, axis) if isinstance(value, float) else value for axis, value in fixed.items()}
 
 
-def _counts(search_options: dict[str, Any]) -> tuple[Any, ...]:
+def _bind_counts(search_options: dict[str, Any]) -> tuple[Any, ...]:
     if "gpus" in search_options:
         return tuple(search_options["gpus"])
     if not {"budget", "deadline", "target_tokens_per_second"} & set(search_options):

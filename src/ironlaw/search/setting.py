@@ -106,7 +106,7 @@ class Setting:
         """Run time, cost, energy, carbon and rate of plans by their step times; without tokens, those of one step."""
         level = 1.0 if self.bound.correction is None else float(self.bound.correction.factor)
         times = np.asarray(seconds, dtype=np.float64) * level
-        run, failing = self._run(times), self.question.failures and self.bound.asked.tokens is not None
+        run, failing = self._bind_run(times), self.question.failures and self.bound.asked.tokens is not None
         usd, joules, carbon, whole = run.usd, run.joules, run.kg_co2e, run.seconds
         if failing:
             usd, joules, carbon, whole = run.usd_with_failures, run.joules_with_failures, run.kg_co2e_with_failures, run.failures.seconds
@@ -120,7 +120,7 @@ class Setting:
         }
         return {name: np.broadcast_to(np.where(np.isnan(c), np.inf, c), times.shape) for name, c in columns.items()}
 
-    def _run(self, seconds: Any) -> Run:
+    def _bind_run(self, seconds: Any) -> Run:
         """The run of plans of these step times."""
         asked = self.bound.asked
         bound = replace(self.bound, asked=replace(asked, tokens=asked.tokens or self.batch * self.seq_len))

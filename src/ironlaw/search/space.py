@@ -100,12 +100,12 @@ def read_space(path: str | None) -> Space:
     file = Path(path).expanduser() if path else Path(__file__).parent / "spaces" / "default.toml"
     if path and "/" not in path and not file.suffix and not file.exists():
         file = Path(__file__).parent / "spaces" / f"{path}.toml"
-    table = _read(file)
+    table = _read_toml(file)
     title = table.pop("title", file.stem)
-    return Space(str(title), {axis: _values(axis, value, file.name) for axis, value in table.items()})
+    return Space(str(title), {axis: _check_values(axis, value, file.name) for axis, value in table.items()})
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_toml(file: Path) -> dict[str, Any]:
     import tomli
 
     try:
@@ -118,7 +118,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
 
 
-def _values(axis: str, value: Any, where: str) -> Any:
+def _check_values(axis: str, value: Any, where: str) -> Any:
     """The values of one axis of a file, checked."""
     if axis not in AXES:
         raise UnknownNameError(f"axis of {where}", axis, AXES)
@@ -160,7 +160,7 @@ def axis_value(axis: str, value: Any, flag: str) -> Any:
 def read_fixed(text: str) -> dict[str, Any]:
     """``tp=8,recompute=none`` as values by axis."""
     fixed: dict[str, Any] = {}
-    for axis, compare, value in _clauses(text, "--fix"):
+    for axis, compare, value in _parse_clauses(text, "--fix"):
         if compare != "=":
             raise QuestionError(f"--fix {axis}{compare}{value}: give AXIS=VALUE (--forbid takes comparisons)")
         if axis in fixed:
@@ -172,7 +172,7 @@ def read_fixed(text: str) -> dict[str, Any]:
 def read_forbidden(text: str) -> tuple[Rule, ...]:
     """``tp>8,recompute=full`` as rules."""
     rules = []
-    for axis, compare, value in _clauses(text, "--forbid"):
+    for axis, compare, value in _parse_clauses(text, "--forbid"):
         if compare != "=" and axis in ("recompute", *VARIANTS):
             raise QuestionError(f"--forbid {axis}{compare}{value}: {axis} has names, only = compares them")
         bound = axis_value(axis, value, f"--forbid {axis}") if compare == "=" else units.parse_count(value, f"--forbid {axis}")
@@ -183,7 +183,7 @@ def read_forbidden(text: str) -> tuple[Rule, ...]:
 _CLAUSE = re.compile(r"^\s*([a-z_-]+)\s*(<=|>=|=|<|>)\s*(\S+)\s*$")
 
 
-def _clauses(text: str, flag: str) -> list[tuple[str, str, str]]:
+def _parse_clauses(text: str, flag: str) -> list[tuple[str, str, str]]:
     clauses = []
     for item in str(text).split(","):
         match = _CLAUSE.match(item)

@@ -23,14 +23,14 @@ GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, precision: str, assumptions: Assumptions) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
     formats = PRECISIONS[precision]
-    flash = _flash(asked, framework, cluster, assumptions)
+    flash = _decide_flash(asked, framework, cluster, assumptions)
     if "overlap" not in asked.given:
         assume(assumptions, "overlap", printed(frozenset(framework.overlap)), "default")
     refuse(asked.frozen_weights, asked.lora_rank, formats)
-    framework = _gradients(asked, framework, formats)
+    framework = _set_gradient_bytes(asked, framework, formats)
     if formats.name == "fp16":
         assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
-    scaling, gather = _narrow(asked, framework, formats, assumptions) if formats.narrow else _wide(asked, framework, formats)
+    scaling, gather = _bind_narrow(asked, framework, formats, assumptions) if formats.narrow else _bind_wide(asked, framework, formats)
     same = {field.name: getattr(asked, field.name) for field in fields(Job) if hasattr(asked, field.name)}  # taken as they are
     decided = {
         "model": model,
@@ -47,7 +47,7 @@ def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster,
     return Job(**{**same, **decided})
 
 
-def _flash(asked: Asked, framework: Framework, cluster: Cluster, assumptions: Assumptions) -> bool:
+def _decide_flash(asked: Asked, framework: Framework, cluster: Cluster, assumptions: Assumptions) -> bool:
     """Whether attention runs in a flash kernel: as given, or where the device has one and the framework uses it."""
     device = cluster.accelerator.flash_attention
     if asked.flash_attention is None:
@@ -59,7 +59,7 @@ def _flash(asked: Asked, framework: Framework, cluster: Cluster, assumptions: As
     return asked.flash_attention
 
 
-def _gradients(asked: Asked, framework: Framework, precision: Precision) -> Framework:
+def _set_gradient_bytes(asked: Asked, framework: Framework, precision: Precision) -> Framework:
     """A framework with the gradients' bytes that the question gives, or that weights without fp32 masters imply."""
     if asked.gradient_dtype is not None:
         size = Sourced(GRADIENT_BYTES[asked.gradient_dtype], "B", asked.gradient_dtype, None, "given")
@@ -70,7 +70,7 @@ def _gradients(asked: Asked, framework: Framework, precision: Precision) -> Fram
     return framework.replace(gradient_bytes=size, gradient_reduce_bytes=size)
 
 
-def _wide(asked: Asked, framework: Framework, precision: Precision) -> tuple[str, bool]:
+def _bind_wide(asked: Asked, framework: Framework, precision: Precision) -> tuple[str, bool]:
     """Scaling and gather of a precision that casts nothing: options of a cast are refused."""
     options: dict[str, Any] = {"fp8-scaling": asked.fp8_scaling, "fp8-param-gather": asked.fp8_param_gather}
     for name, value in options.items():
@@ -79,7 +79,7 @@ def _wide(asked: Asked, framework: Framework, precision: Precision) -> tuple[str
     return framework.fp8_scaling, False
 
 
-def _narrow(asked: Asked, framework: Framework, precision: Precision, assumptions: Assumptions) -> tuple[str, bool]:
+def _bind_narrow(asked: Asked, framework: Framework, precision: Precision, assumptions: Assumptions) -> tuple[str, bool]:
     """How a narrow precision finds the scales of its tensors, and whether weights are formats and gathered narrow."""
     scaling = asked.fp8_scaling or framework.fp8_scaling
     if not precision.one_scale:

@@ -67,7 +67,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     if asked.schedule is None:
         assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
     model = trained_model(asked, record, precision)
-    _check(asked, model, precision)
+    _check_options(asked, model, precision)
     if asked.layers_per_stage:
         asked = replace(asked, rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
     cluster = bind_cluster(asked, folders, notes)
@@ -92,11 +92,11 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         money=money,
         failure_rates=rates,
         run_assumptions=of_run,
-        correction=_correction(asked),
+        correction=_read_correction(asked),
     )
 
 
-def _correction(asked: Asked) -> Correction | None:
+def _read_correction(asked: Asked) -> Correction | None:
     if asked.correction is None:
         return None
     from ironlaw.estimate.correction import read_correction
@@ -104,7 +104,7 @@ def _correction(asked: Asked) -> Correction | None:
     return read_correction(asked.correction)
 
 
-def _check(asked: Asked, model: Model, precision: str) -> None:
+def _check_options(asked: Asked, model: Model, precision: str) -> None:
     """Refuse options that the schedule, the model or the precision cannot have."""
     chunks = next((row.vpp for row in asked.rows if row.vpp not in (None, 1.0)), None)
     if chunks is not None and one_chunk(asked.schedule):

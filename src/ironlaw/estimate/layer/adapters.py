@@ -49,7 +49,9 @@ def targets(asked: str, model: Model, framework: Framework) -> tuple[str, ...]:
         if not set(parts).isdisjoint(operators) and whole_name in operators:
             raise QuestionError(f"--lora-targets {asked}: {whole_name} is {', '.join(parts)} in one: give it or them")
         if not set(parts).isdisjoint(operators) and not sliced(whole_name, model):
-            raise UnsupportedError(f"--lora-targets {asked}: {model.name} has no {' or '.join(parts)} of its own: use {whole_name}")
+            raise UnsupportedError(
+                f"--lora-targets {asked}: {model.name} has no {' or '.join(parts)} as a separate matrix: use {whole_name}"
+            )
     return tuple(dict.fromkeys(n for n in operators if model.num_experts or n != "experts"))
 
 

@@ -1,6 +1,6 @@
-"""Methods of context parallelism: one row for each, with everything that attention, its communication and its memory need to know of it.
+"""Methods of context parallelism: one row each, with the properties that attention, its communication and its memory use.
 
-Nothing else in ironlaw compares the name of a method.
+No other module compares the name of a method.
 """
 
 from __future__ import annotations

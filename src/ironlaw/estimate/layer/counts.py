@@ -95,7 +95,7 @@ _LINEAR = (
 
 
 def index_share(model: Model) -> float:
-    """Share of the sparse-attention layers that have an indexer of their own."""
+    """Share of the sparse-attention layers that have an indexer."""
     return model.index_layers / model.num_hidden_layers if model.index_layers else 1.0
 
 
@@ -179,7 +179,7 @@ def _tied(model: Model) -> Any:
 
 
 def _layers(model: Model, experts: float) -> Any:
-    """All layers but those for further tokens, with ``experts`` experts of each routed layer."""
+    """All layers but the multi-token-prediction layers, with ``experts`` experts of each routed layer."""
     count: Any = 0.0
     for kind in kinds(model):
         if kind.place != "end":
@@ -315,7 +315,7 @@ def linear_experts(model: Model, kind: Kind) -> Any:
 
 
 def stage_linear(model: Model, stage: Stage, trained: bool = False) -> tuple[Any, Any, Any]:
-    """Weights of a stage's narrow linear layers: outside its experts, in them, and those of the first that tensor ranks do not split."""
+    """Weights of a stage's narrow linear layers: outside experts, in experts, and the part outside that tensor ranks do not split."""
     common: Any = 0.0 * stage.layers
     routed: Any = 0.0 * stage.layers
     entire: Any = 0.0 * stage.layers

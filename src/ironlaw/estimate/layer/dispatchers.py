@@ -1,6 +1,6 @@
-"""Dispatchers of routed rows: one row for each, with everything that a layer and its memory need to know of it.
+"""Dispatchers of routed rows: one row each, with the properties that a layer and its memory use.
 
-Nothing else in ironlaw compares the name of a dispatcher.
+No other module compares the name of a dispatcher.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Dispatcher:
 
     name: str
     sends_once: bool = False  # a row goes once to each domain and rank, however many of its experts are there
-    buffers: Buffers | None = None  # what it allocates beside the framework's allocator
+    buffers: Buffers | None = None  # memory it allocates outside the framework's allocator
 
 
 def _deepep_buffers(name: str, job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:

@@ -44,7 +44,7 @@ def width(job: Job, plan: Plan) -> Any:
 
 
 def choices(job: Job) -> float:
-    """Experts that the router chooses from, those that compute nothing among them."""
+    """Experts that the router chooses from, including experts that compute nothing."""
     return float(job.model.num_experts + job.model.zero_expert_num)
 
 

@@ -19,7 +19,7 @@ from ironlaw.plan import Plan
 from ironlaw.terms import Term
 
 FROZEN_NORM = 0.75  # of the bytes of a norm's backward pass: without the pass that sums the gradient of its weight
-DROPOUT = 5.0  # bytes of dropout as a kernel of its own, of elements of 2: read, written, and a byte of mask; backward as much
+DROPOUT = 5.0  # bytes of dropout as a separate kernel, of elements of 2: read, written, and a byte of mask; backward as much
 SOFTMAX_BACKWARD = 1.5  # of its bytes forward: reads what it wrote and the gradient, writes one
 BIASED = {  # products, and the model's field that is set where they add a bias
     "query-key-value": "query_key_value_bias",

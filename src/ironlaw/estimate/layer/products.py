@@ -45,7 +45,7 @@ def mixer_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, A
 
 
 def head_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
-    """Multi-head, grouped-query and multi-query attention."""
+    """Products (m, n, k) of multi-head, grouped-query and multi-query attention."""
     return {
         "query-key-value": (s.tokens, (s.heads + 2.0 * s.kv_heads) * s.head_dim, s.hidden),
         "attention output": (s.tokens, s.hidden, s.heads * s.head_dim),
@@ -53,7 +53,7 @@ def head_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
 
 
 def latent_shapes(job: Job, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
-    """Latent attention: down-projections on the sequence-parallel share, up-projections by heads."""
+    """Products (m, n, k) of latent attention: down-projections on the sequence-parallel share, up-projections by heads."""
     m = job.model
     query_key = float(m.qk_nope_head_dim + m.qk_rope_head_dim)
     shapes = {

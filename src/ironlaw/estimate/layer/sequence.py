@@ -20,7 +20,7 @@ from ironlaw.plan import Plan
 
 
 def key_heads(job: Job) -> float:
-    """Key heads of a layer's attention: those of latent attention are all of its heads."""
+    """Key heads of a layer's attention; in latent attention, all heads."""
     model = job.model
     return float(model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads)
 

@@ -1,7 +1,7 @@
 """Sizes of a layer on one rank, and the terms of its kernels, each limited by the roof it meets first.
 
 Each operator is a leaf of ``max(FLOP/(e P) + fill, bytes/(b BW)) + launch`` with the constants of the device's calibration
-record. Shapes are those of one model-parallel rank: heads, the wide MLP dimension divided by ``tp``, tokens by ``cp``.
+record. Shapes are of one model-parallel rank: heads, the wide MLP dimension divided by ``tp``, tokens by ``cp``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What one accelerator holds at the peak of a step, and what its host holds for it."""
+"""Memory of one accelerator at the peak of a step, and of its host."""

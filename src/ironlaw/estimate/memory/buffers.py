@@ -62,5 +62,5 @@ def dispatcher_buffers(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> lis
 
 
 def _as_is(size: Any) -> Any:
-    """A size read from the record as it stands: ``size``."""
+    """A size from the record, unchanged: ``size``."""
     return size

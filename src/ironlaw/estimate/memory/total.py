@@ -308,12 +308,12 @@ def _largest(**sizes: Any) -> Any:
 
 
 def _as_is(size: Any) -> Any:
-    """A size read from the record as it stands: ``size``."""
+    """A size from the record, unchanged: ``size``."""
     return size
 
 
 def _slack(size: Any, fraction: Any, left: Any) -> Any:
-    """What the allocator keeps unused while the device has it; short of memory it gives it back: ``min(fraction size, left)``."""
+    """Memory that the allocator keeps unused; it frees this memory when the device runs short: ``min(fraction size, left)``."""
     return np.minimum(size * fraction, left)
 
 

@@ -86,7 +86,7 @@ def gather_keys(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> tuple[Term
 
 
 def key_value_bytes(job: Job, s: Shapes) -> Any:
-    """Keys and values of a rank's own tokens."""
+    """Bytes of the keys and values of one rank's tokens."""
     return 2.0 * s.kv_heads * s.head_dim * s.tokens * job.precision.activation_bytes
 
 

@@ -6,7 +6,7 @@ layer, on two streams (core/pipeline_parallel/combined_1f1b.py, core/models/comm
     communication   combine backward | dispatch forward | dispatch backward | combine forward
     computation     attention forward | experts backward | experts forward  | attention backward
 
-``delay_wgrad_compute`` takes weight gradients out of the backward of a block: those of experts run beside dispatch backward,
+``delay_wgrad_compute`` takes weight gradients out of the backward of a block: weight gradients of experts run beside dispatch backward,
 those of attention beside the next combine backward.
 """
 
@@ -152,7 +152,7 @@ def _split(term: Term, experts: bool = False, wgrad: bool = False) -> Any:
 
 
 def _left(whole: Any, moved: Any) -> Any:
-    """Communication that no stream of its own carries: ``whole - moved``."""
+    """Communication that is not moved to another stream: ``whole - moved``."""
     return np.maximum(whole - moved, 0.0)
 
 

@@ -35,7 +35,7 @@ def overlapped(plan: Plan) -> Any:
 
 
 def beside_chunks(plan: Plan, hop: Term, layers: Any, forward_share: Any) -> list[Term]:
-    """What of the hand-overs beside computation takes longer than the chunk they run beside, forward and backward.
+    """The part of the overlapped hand-overs that takes longer than the chunk they overlap, forward and backward.
 
     Copies between two ranks take few channels, so computation beside them is not slowed.
     """

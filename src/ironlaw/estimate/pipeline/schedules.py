@@ -1,6 +1,6 @@
-"""Pipeline schedules: one row for each, with everything that a step, its memory and its rules need to know of it.
+"""Pipeline schedules: one row each, with the properties that a step, its memory and its rules use.
 
-Nothing else in ironlaw compares the name of a schedule. docs/how-to/add-a-schedule.md says how to add one.
+No other module compares the name of a schedule. docs/how-to/add-a-schedule.md says how to add one.
 """
 
 from __future__ import annotations

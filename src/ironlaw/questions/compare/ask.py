@@ -53,7 +53,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         values["seq_len"] = defaults.seq_len(model.max_position_embeddings)
         assume(assumptions, "seq_len", values["seq_len"], "default")
     knobs = first_order.knobs_of(values, model)
-    candidates = [_candidate(name, values, knobs, training, folders) for name in on]
+    candidates = [_evaluate_candidate(name, values, knobs, training, folders) for name in on]
     terms = [*first_order.intensities(knobs, values), *(term for candidate in candidates for term in candidate.terms)]
     for candidate in candidates:
         assumptions += [item for item in candidate.assumptions if item not in assumptions]
@@ -110,7 +110,7 @@ def _by_full_name(given: dict[str, Any], option: str, on: tuple[str, ...], folde
     return values
 
 
-def _candidate(name: str, values: dict[str, Any], knobs: Knobs, training: bool, folders: tuple[str, ...]) -> Candidate:
+def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, training: bool, folders: tuple[str, ...]) -> Candidate:
     """One accelerator: its prices, its answer by the three-roof model and its estimate."""
     precision = values.get("precision") or bind_precision(name, folders)
     cluster = cluster_of({"on": name, "precision": precision}, folders, [])
@@ -130,14 +130,14 @@ def _candidate(name: str, values: dict[str, Any], knobs: Knobs, training: bool, 
     first_order.check_feasible(values, knobs, device, peak)
     above = plain(device.peak) / peak
     warnings = [f"--peak of {name} is {above:.2f} times its dense peak: no kernel is that fast"] if above > 1.0 else []
-    prices, terms = _prices(device, price)
+    prices, terms = _price_resources(device, price)
     numbers = real_ranks = fits = planned = trained = None
     if values.get("three_roof") != "off":
         numbers, real_ranks, more_terms, more_warnings = first_order.answer_first_order(values, knobs, device, price, peak)
         terms += more_terms
         warnings += more_warnings
     if training:
-        estimate = _estimate(values, name, peak, cluster, folders)
+        estimate = _estimate_enough(values, name, peak, cluster, folders)
         fits = estimate is not None and bool(estimate.fits[0])
         if estimate is None:
             target = values["target_tokens_per_second"]
@@ -146,16 +146,16 @@ def _candidate(name: str, values: dict[str, Any], knobs: Knobs, training: bool, 
             group = estimate.groups[0]
             assumptions += [item for item in group.assumptions if item["origin"] == "default"]
             warnings += [line for line in group.warnings if line not in warnings]
-            planned = _planned(estimate)
+            planned = _describe_planned(estimate)
             if fits and math.isfinite(float(estimate.tokens_per_second[0])):
-                trained, more_terms = _trained(estimate, name, price, values.get("target_tokens_per_second"))
+                trained, more_terms = _rate_training(estimate, name, price, values.get("target_tokens_per_second"))
                 terms += more_terms
             else:
                 warnings.append(f"{name}: {planned.gpus:,.0f} accelerators do not hold the job: give more, or a smaller batch")
     return Candidate(name, prices, tuple(terms), numbers, real_ranks, fits, planned, trained, tuple(assumptions), tuple(warnings))
 
 
-def _prices(device: Device, price: Any) -> tuple[Prices, list[Term]]:
+def _price_resources(device: Device, price: Any) -> tuple[Prices, list[Term]]:
     """What bandwidth and arithmetic cost, with their Terms."""
     name = device.name
     bandwidth = leaf(f"{name} price of HBM bandwidth", cost.per_bandwidth, "USD/B", price=price, bandwidth=device.bandwidth)
@@ -170,7 +170,7 @@ def _prices(device: Device, price: Any) -> tuple[Prices, list[Term]]:
     return prices, [bandwidth, arithmetic, balance]
 
 
-def _estimate(values: dict[str, Any], name: str, peak: float, cluster: Cluster, folders: tuple[str, ...]) -> Estimate | None:
+def _estimate_enough(values: dict[str, Any], name: str, peak: float, cluster: Cluster, folders: tuple[str, ...]) -> Estimate | None:
     """The estimate at the given count, or at the fewest accelerators that reach the target; None: no count does."""
     asked = {key: values[key] for key in ("model", *PASSED) if key in values} | {"on": name}
     if "gpus" in values:
@@ -180,7 +180,7 @@ def _estimate(values: dict[str, Any], name: str, peak: float, cluster: Cluster, 
     return fewest(asked, target, int(cluster.node.accelerators.value), max(least, 1.0), folders)
 
 
-def _planned(estimate: Estimate) -> Planned:
+def _describe_planned(estimate: Estimate) -> Planned:
     group, _ = estimate.place_of(0)
     return Planned(
         gpus=float(group.plan.gpus[0]),
@@ -190,7 +190,7 @@ def _planned(estimate: Estimate) -> Planned:
     )
 
 
-def _trained(estimate: Estimate, name: str, price: Any, target: float | None) -> tuple[Trained, list[Term]]:
+def _rate_training(estimate: Estimate, name: str, price: Any, target: float | None) -> tuple[Trained, list[Term]]:
     """Rate, bound and cost of a plan that fits, with their Terms."""
     group, _ = estimate.place_of(0)
     gpus, rate = float(group.plan.gpus[0]), float(estimate.tokens_per_second[0])

@@ -30,7 +30,7 @@ def knobs_of(values: dict[str, Any], model: Model) -> Knobs:
     default_batch = PRINTED_BATCH if as_printed else float(defaults.BATCH_TOKENS)
     batch = values.get("global_batch_tokens") or values.get("global_batch_size", 0.0) * seq_len or default_batch
     moved = PRINTED_ALPHA if as_printed else states.OPTIMIZERS[values.get("optimizer", defaults.OPTIMIZER)].traffic_bytes
-    utilization = _utilization(values.get("utilization", {}))
+    utilization = _bind_utilization(values.get("utilization", {}))
     cached = 2.0 * cached_heads(model) * model.head_dim * attending_layers(model)
     return Knobs(
         parameters=values.get("parameters", total_parameters(model)),
@@ -51,7 +51,7 @@ def knobs_of(values: dict[str, Any], model: Model) -> Knobs:
     )
 
 
-def _utilization(given: dict[str, float]) -> tuple[float, float, float]:
+def _bind_utilization(given: dict[str, float]) -> tuple[float, float, float]:
     """The share of the compute, HBM and network roof that is reached: one for all, or one each."""
     if unknown := [name for name in given if name not in ("", *RESOURCES)]:
         raise UnknownNameError("resource of --utilization", unknown[0], RESOURCES)

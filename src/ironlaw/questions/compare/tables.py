@@ -70,11 +70,11 @@ def rule_pick(candidates: list[Candidate]) -> str | None:
 
 def headline(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -> list[str]:
     """The answer in sentences: the cheapest, which simple price to go by, whether memory binds, what the three-roof model adds."""
-    lines = _cheapest(candidates, values) + _metric(candidates, values)
-    return lines + (_memory(candidates, knobs, values) + _network(candidates, values) if values.get("three_roof") != "off" else [])
+    lines = _say_cheapest(candidates, values) + _say_metric(candidates, values)
+    return lines + (_say_memory(candidates, knobs, values) + _say_network(candidates, values) if values.get("three_roof") != "off" else [])
 
 
-def _cheapest(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
+def _say_cheapest(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
     if values.get("task") == "inference":
         return ["forward only: answered by the three-roof model alone, without an estimate of training"]
     trained = sorted(
@@ -93,7 +93,7 @@ def _cheapest(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _metric(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
+def _say_metric(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
     """Which simple price ranks the accelerators as their cost per token does."""
     ranking, best = metrics(candidates, values), best_metric(candidates, values)
     if best is None:
@@ -107,7 +107,7 @@ def _metric(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
     return [*lines, f"so go by {METRICS[best]}" if ranking[best]["orders"] else "use the cost per token: neither price ranks them"]
 
 
-def _memory(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -> list[str]:
+def _say_memory(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -> list[str]:
     """Intensity against the balance of each accelerator, and the batch below which memory would bind."""
     reached, *with_weights = (float(term.value) for term in intensities(knobs, values))
     balances = [c.prices.machine_balance for c in candidates]
@@ -124,7 +124,7 @@ def _memory(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -
     return lines
 
 
-def _network(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
+def _say_network(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
     """What the network does to the answer of the three-roof model."""
     target = values.get("target_tokens_per_second")
     lines = []
@@ -167,7 +167,7 @@ def tables(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) ->
         title = f"By the three-roof model ({version}; first order, simplified)"
         listed.append(Table("three_roofs", title, _FIRST + (_PRINTED if as_printed else ()), rows))
         listed.append(Table("crossovers", "Where the bound of the three-roof model changes", _CROSSOVERS, rows if knobs.trains else ()))
-        settings = [{"knob": "--" + flag, "value": _setting(knobs, name), "meaning": text} for flag, name, text in KNOBS]
+        settings = [{"knob": "--" + flag, "value": _knob_value(knobs, name), "meaning": text} for flag, name, text in KNOBS]
         listed.append(Table("knobs", "Knobs of the three-roof model", _KNOBS, settings))
     bounds = {c.trained.bound for c in candidates if c.trained} | {c.first_order.bound for c in candidates if c.first_order}
     fixes = [{"bound": bound, "helps": helps} for bound, helps in REMEDIES.items() if bound in bounds]
@@ -175,7 +175,7 @@ def tables(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) ->
     return tuple(listed)
 
 
-def _setting(knobs: Knobs, name: str) -> float | None:
+def _knob_value(knobs: Knobs, name: str) -> float | None:
     """The value of a knob; None for a utilization that differs by resource."""
     return None if name == "efficiency" and knobs.each is not None else float(getattr(knobs, name))
 

@@ -42,7 +42,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     notes: Assumptions = []
     step = _bind_step(values, folders, notes)
     pipeline = bind_pipeline(values, step, notes)
-    supply = _supply(pipeline, pipeline.workers, values.get("stages", "overlapped"))
+    supply = _compute_supply(pipeline, pipeline.workers, values.get("stages", "overlapped"))
     memory = pipeline.memory(pipeline.workers)
     stages, written = list_stages(pipeline), []
     slowest = max(stages, key=lambda row: row["seconds"])
@@ -50,7 +50,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         row, write = checkpoint_stage(values, step, step.group, notes)
         stages, written = [*stages, row], [write]
     enough = scalar(supply.fed) > ENOUGH
-    lines = _headline(pipeline, supply, memory, slowest["stage"], enough)
+    lines = _say_supply(pipeline, supply, memory, slowest["stage"], enough)
     tables = [
         Table("stages", "Stages of one accelerator's batches (rates are its share)", STAGES, stages),
         Table("orders", "Overlapped stages, or all stages before the step", ORDERS, _order_rows(pipeline)),
@@ -116,7 +116,7 @@ def _given_step(values: Mapping[str, Any], folders: tuple[str, ...]) -> Step:
     return Step(title, seconds, values["batch"], values.get("seq_len"), gpus, min(per_node, gpus), link, None)
 
 
-def _supply(pipeline: InputPipeline, workers: float, order: str) -> Supply:
+def _compute_supply(pipeline: InputPipeline, workers: float, order: str) -> Supply:
     """How long the step waits with so many workers, for overlapped or serial stages."""
     overlapped = 1.0 if order == "overlapped" else 0.0
     fetch, transfer, step_time = scalar(pipeline.fetch), scalar(pipeline.transfer), pipeline.step.seconds
@@ -126,7 +126,7 @@ def _supply(pipeline: InputPipeline, workers: float, order: str) -> Supply:
     return Supply(time, waiting, leaf("fed", dataloading.fed, "1", step_time=step_time, waited=scalar(waiting)))
 
 
-def _headline(pipeline: InputPipeline, supply: Supply, memory: Term, slowest: str, enough: bool) -> list[str]:
+def _say_supply(pipeline: InputPipeline, supply: Supply, memory: Term, slowest: str, enough: bool) -> list[str]:
     late, count = scalar(supply.waiting), scalar(pipeline.needed)
     keep_up = f"{count:,.0f} {'worker keeps' if count == 1 else 'workers keep'} up" if count else "no preparation: any worker keeps up"
     return [
@@ -144,7 +144,7 @@ def _worker_rows(pipeline: InputPipeline, order: str) -> list[dict[str, Any]]:
         {
             "workers": workers,
             "process": pipeline.process_time(workers),
-            "fed": scalar(_supply(pipeline, workers, order).fed.value),
+            "fed": scalar(_compute_supply(pipeline, workers, order).fed.value),
             "batches": pipeline.batches_ahead(workers),
             "memory": scalar(pipeline.memory(workers).value),
         }
@@ -155,6 +155,6 @@ def _worker_rows(pipeline: InputPipeline, order: str) -> list[dict[str, Any]]:
 def _order_rows(pipeline: InputPipeline) -> list[dict[str, Any]]:
     rows = []
     for order in ("overlapped", "serial"):
-        supply = _supply(pipeline, pipeline.workers, order)
+        supply = _compute_supply(pipeline, pipeline.workers, order)
         rows.append({"order": order, "seconds": pipeline.step.seconds + scalar(supply.waiting), "fed": scalar(supply.fed)})
     return rows

@@ -102,13 +102,13 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         [*largest.failures.trees(), *(term for size in run.sizes[:-1] for term in _terms_with_size(size)), *spares],
         {},
         run.assumptions,
-        [*run.warnings, *_warnings(values, largest)],
+        [*run.warnings, *_list_warnings(values, largest)],
         fits and finishes,
         folders,
     )
 
 
-def _warnings(values: Mapping[str, Any], largest: Size) -> list[str]:
+def _list_warnings(values: Mapping[str, Any], largest: Size) -> list[str]:
     warnings = []
     if "mttf" not in values and largest.gpus >= MANY_ACCELERATORS:
         warnings.append(

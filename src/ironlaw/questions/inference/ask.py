@@ -82,8 +82,9 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     headline = [
         f"{'fits' if used <= capacity else 'does not fit'}: {used / 2**30:.1f} of {capacity / 2**30:.1f} GiB on each accelerator,"
         " weights and cache",
-        f"prompts of {values['prompt']:g} tokens take {units.show(prompt, 's', 4)} ({batch:g} together), bound by {_bound(serving.prompt)}",
-        f"then {rate:,.0f} tokens/s, {rate / batch:,.1f} per sequence, bound by {_bound(serving.token)}",
+        f"prompts of {values['prompt']:g} tokens take {units.show(prompt, 's', 4)} ({batch:g} together),"
+        f" bound by {_binding_roof(serving.prompt)}",
+        f"then {rate:,.0f} tokens/s, {rate / batch:,.1f} per sequence, bound by {_binding_roof(serving.token)}",
         f"{usd * 1e6:,.2f} USD per million generated tokens",
     ]
     times = [{"part": node.name, "value": scalar(node)} for term in (serving.prompt, serving.token) for node in (term, *term.parts)]
@@ -115,7 +116,7 @@ def serve(bound: Bound, values: Mapping[str, Any]) -> Serving:
     parameters, layers = float(total_parameters(model)), attending_layers(model)
     weights = leaf("weights", states.state, "B", parameters=parameters, bytes_per_parameter=weight_bytes, shards=1.0)
     length, mean_length = prompt + values["generate"], prompt + values["generate"] / 2.0
-    cache = _cache(model, batch * length, layers, cache_bytes)
+    cache = _count_cache(model, batch * length, layers, cache_bytes)
     read_parameters = _parameters_read(parameters, float(active_parameters(model)), model, batch)
     first, later = {"tokens": batch * prompt, "attended": prompt / 2.0}, {"tokens": batch, "attended": mean_length}
     shared = {"matmul_parameters": float(matmul_parameters(model)), "num_hidden_layers": layers, "attention_width": attention_width(model)}
@@ -126,8 +127,8 @@ def serve(bound: Bound, values: Mapping[str, Any]) -> Serving:
     return Serving(
         weights,
         cache,
-        _pass(bound, "prompt", scalar(prompt_flop) / gpus, scalar(weights) / gpus, batch * prompt, gpus),
-        _pass(bound, "one token", scalar(token_flop) / gpus, token_bytes, batch, gpus),
+        _time_pass(bound, "prompt", scalar(prompt_flop) / gpus, scalar(weights) / gpus, batch * prompt, gpus),
+        _time_pass(bound, "one token", scalar(token_flop) / gpus, token_bytes, batch, gpus),
         prompt_flop,
         token_flop,
     )
@@ -147,7 +148,7 @@ def cache_shards(model: Model, gpus: float) -> float:
     return 1.0 if model.kv_lora_rank else min(gpus, float(model.num_key_value_heads))
 
 
-def _cache(model: Model, tokens: float, layers: float, element: float) -> Term:
+def _count_cache(model: Model, tokens: float, layers: float, element: float) -> Term:
     """The key-value cache of tokens, with the keys of the indexer where the model has one."""
     shared = {"tokens": tokens, "layers": layers, "bytes_per_element": element}
     if not model.kv_lora_rank:
@@ -162,7 +163,7 @@ def _cache(model: Model, tokens: float, layers: float, element: float) -> Term:
     return total("cache", [cache, total("keys of the indexer", [index], times=index_share(model))])
 
 
-def _pass(bound: Bound, name: str, flop: float, moved: float, tokens: float, gpus: float) -> Term:
+def _time_pass(bound: Bound, name: str, flop: float, moved: float, tokens: float, gpus: float) -> Term:
     """One pass over the model: the roof that binds, and the all-reduces between the accelerators that share a layer."""
     cluster, model = bound.cluster, bound.model
     kernels = kernel(cluster, "kernels", np.atleast_1d(flop), np.atleast_1d(moved), "bf16", cluster.gemm("bf16"))
@@ -172,7 +173,7 @@ def _pass(bound: Bound, name: str, flop: float, moved: float, tokens: float, gpu
     return total(name, [kernels, total("between accelerators", [reduce], times=2.0 * model.num_hidden_layers)])
 
 
-def _bound(term: Term) -> str:
+def _binding_roof(term: Term) -> str:
     """The roof with the largest share of a time."""
     booked = shares(term)
     return max(booked, key=lambda roof: float(booked[roof][0]))

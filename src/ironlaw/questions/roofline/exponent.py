@@ -40,7 +40,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     fixed = leaf("time at size 0", _intercept, "s", time=float(np.mean(times)), slope=growth.value, size=float(np.mean(sizes)))
     value, count = scalar(exponent), len(set(sizes.tolist()))
     edges = (0.2, 1.0 - values["tolerance"], 1.0 + values["tolerance"]) if "tolerance" in values else LINEAR
-    band = _band(value, edges)
+    band = _classify(value, edges)
     terms, verdict, extra = [exponent, growth, fixed], "inconclusive", {}
     interval = f"no interval and no verdict from {len(times)} times: give {ENOUGH} sizes or more"
     if len(times) > 2:
@@ -52,7 +52,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         )  # fmt: skip
         terms.append(half)
         low, high = value - scalar(half), value + scalar(half)
-        if count >= ENOUGH and _band(low, edges) == _band(high, edges):
+        if count >= ENOUGH and _classify(low, edges) == _classify(high, edges):
             verdict = band
         conclusion = f"verdict {verdict}" if count >= ENOUGH else f"no verdict from {count} sizes, give {ENOUGH} or more"
         interval = f"95 % interval {low:.3f} to {high:.3f} over {len(times)} times: {conclusion}"
@@ -82,8 +82,8 @@ def _point_rows(points: tuple[tuple[float, float], ...]) -> list[dict[str, Any]]
     return rows
 
 
-def _band(exponent: float, edges: tuple[float, float, float]) -> str:
-    """The verdict of an exponent; a hundred-millionth over an edge is rounding."""
+def _classify(exponent: float, edges: tuple[float, float, float]) -> str:
+    """The verdict on an exponent; a difference of 1e-8 from a limit counts as rounding."""
     flat, low, high = edges
     if exponent < flat:
         return "flat"

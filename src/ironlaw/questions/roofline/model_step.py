@@ -110,7 +110,7 @@ def _pin_plan(asked: dict[str, Any], batches: tuple[float, ...], folders: tuple[
 def list_operators(tree: Term, at: int = 0, nic: float = math.inf) -> list[StepOperator]:
     """The leaves of a step's tree, longest first; their times add up to the step. ``nic`` is the rate of a NIC [B/s]."""
     merged: dict[tuple[str, str, str, str], StepOperator] = {}
-    for node, times, where in _leaves(tree, at, 1.0, ()):
+    for node, times, where in _walk_leaves(tree, at, 1.0, ()):
         time = scalar(node.value, at) * times
         if not time:
             continue
@@ -118,14 +118,14 @@ def list_operators(tree: Term, at: int = 0, nic: float = math.inf) -> list[StepO
         given = {name: scalar(value, at) for name, value in node.inputs.items()}
         operator = StepOperator(
             node.name, where, runs, given.get("flop", 0.0) * runs, given.get("traffic", 0.0) * runs,
-            wires.bytes_sent(given) * runs, time, _roof(node, at), _link(given, nic),
+            wires.bytes_sent(given) * runs, time, _roof(node, at), _find_link(given, nic),
         )  # fmt: skip
         key = (operator.operator, operator.where, operator.roof, operator.link)
         merged[key] = merged[key].plus(operator) if key in merged else operator
     return sorted(merged.values(), key=lambda operator: -operator.time)
 
 
-def _link(given: dict[str, float], nic: float) -> str:
+def _find_link(given: dict[str, float], nic: float) -> str:
     """The link of a collective or message, by its ranks outside the domain or by its rate."""
     if "size" not in given:
         return ""
@@ -133,16 +133,16 @@ def _link(given: dict[str, float], nic: float) -> str:
     return "nic" if leaves_domain else "scale-up"
 
 
-def _leaves(node: Term, at: int, times: float, path: tuple[Term, ...]) -> Iterator[tuple[Term, float, str]]:
+def _walk_leaves(node: Term, at: int, times: float, path: tuple[Term, ...]) -> Iterator[tuple[Term, float, str]]:
     """Every leaf, how often it runs, and where in the step."""
     if not node.parts:
-        yield node, times, _place(path)
+        yield node, times, _find_place(path)
         return
     for part in node.parts:
-        yield from _leaves(part, at, times * scalar(node.times, at), (*path, part))
+        yield from _walk_leaves(part, at, times * scalar(node.times, at), (*path, part))
 
 
-def _place(path: tuple[Term, ...]) -> str:
+def _find_place(path: tuple[Term, ...]) -> str:
     """Where in a step a leaf is: its pass in a layer, or its section."""
     above = [node for node in path[:-1] if node.key != MICRO_BATCHES]
     return next((node.name for node in above if node.key in PASSES), above[0].name if above else "step")

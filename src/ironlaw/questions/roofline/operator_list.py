@@ -101,9 +101,9 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     optimizer = values["optimizer"][0] if "optimizer" in values else listed["optimizer"]
     if len(values.get("optimizer", ())) > 1:
         raise QuestionError("with --census --optimizer is a name alone: the list has the number of parameters")
-    networks = [_network(device, listed, dtype, batch, optimizer) for batch in batches]
+    networks = [_evaluate_network(device, listed, dtype, batch, optimizer) for batch in batches]
     last = networks[-1]
-    headline, terms, feasible = _headline(device, listed, last, values, optimizer)
+    headline, terms, feasible = _write_headline(device, listed, last, values, optimizer)
     tables = [
         Table("batches", "By batch", BATCHES, [network.row for network in networks]),
         Table("kinds", f"By kind of operator, forward, batch {batches[-1]:g}", KINDS, _kind_rows(last.operators)),
@@ -159,7 +159,7 @@ def _check_operator(item: Any, where: str) -> None:
 def bind_operator(item: Mapping[str, Any], dtype: str, batch: float) -> ListedOperator:
     """One operator of a list at a batch: its parameters, and its forward and backward FLOPs and least bytes."""
     kind, shape = item["operator"], [float(size) for size in item["shape"]]
-    forward = _forward(kind, item.get("name", kind), shape, dtype, batch)
+    forward = _make_forward(kind, item.get("name", kind), shape, dtype, batch)
     flop, moved = scalar(forward.flop), scalar(forward.traffic)
     passes = KINDS_OF_OPERATORS[kind].passes
     if passes is not None:
@@ -170,27 +170,27 @@ def bind_operator(item: Mapping[str, Any], dtype: str, batch: float) -> ListedOp
         products = 1.0 if item.get("first") else 2.0
         backward = (flop * products, moved * products)
     count = float(item.get("count", 1))
-    weights = _weights(kind, shape, float(item.get("bias", False)))
+    weights = _count_weights(kind, shape, float(item.get("bias", False)))
     return ListedOperator(
         forward.name, kind, count, weights * count, forward, (flop * count, backward[0] * count), (moved * count, backward[1] * count)
     )
 
 
-def _weights(kind: str, shape: Sequence[float], bias: float) -> float:
+def _count_weights(kind: str, shape: Sequence[float], bias: float) -> float:
     """Parameters of one operator."""
     if kind in ("conv", "linear"):
-        return float(parameters.linear(*_matrix(kind, shape), bias))
+        return float(parameters.linear(*_matrix_sides(kind, shape), bias))
     if kind == "norm":
         return float(parameters.norm(shape[1], 2.0))
     return float(parameters.embedding(shape[2], shape[1])) if kind == "embedding" else 0.0
 
 
-def _matrix(kind: str, shape: Sequence[float]) -> tuple[float, float]:
+def _matrix_sides(kind: str, shape: Sequence[float]) -> tuple[float, float]:
     """Inputs and outputs of the weight matrix of a convolution or a linear layer."""
     return (shape[0] * shape[4] ** 2, shape[3]) if kind == "conv" else (shape[1], shape[2])
 
 
-def _forward(kind: str, name: str, shape: Sequence[float], dtype: str, batch: float) -> Operator:
+def _make_forward(kind: str, name: str, shape: Sequence[float], dtype: str, batch: float) -> Operator:
     size = element_bytes(dtype)
     if kind in ("conv", "linear"):
         maker, sizes = ("conv", (1.0, *shape)) if kind == "conv" else ("gemm", tuple(shape))
@@ -212,7 +212,7 @@ def _forward(kind: str, name: str, shape: Sequence[float], dtype: str, batch: fl
     return Operator(name, leaf("FLOP", flops.elementwise, "FLOP", elements=elements, operations=operations), moved, dtype, vector=True)
 
 
-def _network(device: roofs.Device, listed: dict[str, Any], dtype: str, batch: float, optimizer: str) -> ListedNetwork:
+def _evaluate_network(device: roofs.Device, listed: dict[str, Any], dtype: str, batch: float, optimizer: str) -> ListedNetwork:
     """All operators at a batch, and their times. The optimizer updates all but embedding tables, whose rows backward writes."""
     operators = [bind_operator(item, dtype, batch) for item in listed["operators"]]
     dense = sum(op.parameters for op in operators if op.kind != "embedding")
@@ -239,7 +239,7 @@ def _network(device: roofs.Device, listed: dict[str, Any], dtype: str, batch: fl
     return ListedNetwork(operators, row, update)
 
 
-def _headline(
+def _write_headline(
     device: roofs.Device, listed: dict[str, Any], network: ListedNetwork, values: dict[str, Any], optimizer: str
 ) -> tuple[list[str], list[Term], bool]:
     row, batch = network.row, network.row["batch"]

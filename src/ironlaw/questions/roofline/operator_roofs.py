@@ -55,7 +55,7 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
         headline, terms = _sum_operators(points)
     else:
         headline, terms = _describe_operator(device, points[0], tile)
-    tables = _tables(device, points, rows, values)
+    tables = _make_tables(device, points, rows, values)
     impossible = [row["operator"] for row in rows if row.get("verdict") == "impossible"]
     feasible = not impossible
     if "baseline" in values:
@@ -90,7 +90,7 @@ def _asked_shapes(question: str, values: Mapping[str, Any]) -> list[Any]:
     return [(name, *shape[1:]) for name in ACTIVATIONS] if question == "activation" and shape[0] == "all" else [shape]
 
 
-def _tables(device: Device, points: list[RooflinePoint], rows: list[dict[str, Any]], values: Mapping[str, Any]) -> list[Table]:
+def _make_tables(device: Device, points: list[RooflinePoint], rows: list[dict[str, Any]], values: Mapping[str, Any]) -> list[Table]:
     """The operators; the time of a single one at each roof; the drawing with --plot."""
     columns = filled_columns([column for column in OPERATORS if column.key != "verdict" or len(rows) > 1], rows)
     tables = [Table("operators", f"Operators on {device.name}", columns, rows)]

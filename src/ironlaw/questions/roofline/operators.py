@@ -54,7 +54,7 @@ def _dtypes(values: Mapping[str, Any]) -> tuple[str, str, str]:
     return values.get("dtype") or ("bf16", "bf16", "bf16")
 
 
-def _gemm(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+def _make_gemm(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
     (m, k, n), (a, b, c) = shape, _dtypes(values)
     m = m * batch
     result = element_bytes(c) * (2.0 if values.get("beta") else 1.0)  # C is read before it is added to
@@ -63,7 +63,7 @@ def _gemm(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]
     return [Operator(f"gemm {m:.0f} x {k:.0f} x {n:.0f}", leaf("FLOP", flops.gemm, "FLOP", m=m, n=n, k=k), moved, computed, grid=(m, n))]
 
 
-def _attention(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+def _make_attention(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
     b, heads, seq_len, width = shape
     b, dtype = b * batch, _dtypes(values)[0]
     kv = values.get("kv_heads", heads)
@@ -86,7 +86,7 @@ def _attention(shape: Any, values: Mapping[str, Any], batch: float) -> list[Oper
     ]
 
 
-def _elementwise(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+def _make_elementwise(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
     name, rows, width = shape
     elements, dtype = rows * width * batch, _dtypes(values)[0]
     passes = values.get("passes", 3.0 if name in GATED else 2.0)  # a gate is a second tensor to read
@@ -95,11 +95,11 @@ def _elementwise(shape: Any, values: Mapping[str, Any], batch: float) -> list[Op
     return [Operator(f"{name} {rows * batch:.0f} x {width:.0f}", work, moved, dtype, vector=True)]
 
 
-def _softmax(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
-    return _elementwise(("softmax", *shape), values, batch)
+def _make_softmax(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+    return _make_elementwise(("softmax", *shape), values, batch)
 
 
-def _optimizer(shape: Any, _values: Mapping[str, Any], _batch: float) -> list[Operator]:
+def _make_optimizer(shape: Any, _values: Mapping[str, Any], _batch: float) -> list[Operator]:
     if len(shape) < 2:
         raise QuestionError(f"--optimizer {shape[0]} needs how many parameters it updates: --optimizer {shape[0]},7B")
     name, parameters = shape
@@ -108,7 +108,7 @@ def _optimizer(shape: Any, _values: Mapping[str, Any], _batch: float) -> list[Op
     return [Operator(f"{name} step", work, moved, "fp32", vector=True)]
 
 
-def _conv(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+def _make_conv(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
     b, channels, height, width, out, side, *rest = shape
     b = b * batch
     stride, padding = (*rest, 1.0, 0.0)[:2]
@@ -123,13 +123,13 @@ def _conv(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]
 
 
 MAKERS: dict[str, Callable[[Any, Mapping[str, Any], float], list[Operator]]] = {
-    "gemm": _gemm,
-    "attention": _attention,
-    "norm": _elementwise,
-    "softmax": _softmax,
-    "activation": _elementwise,
-    "optimizer": _optimizer,
-    "conv": _conv,
+    "gemm": _make_gemm,
+    "attention": _make_attention,
+    "norm": _make_elementwise,
+    "softmax": _make_softmax,
+    "activation": _make_elementwise,
+    "optimizer": _make_optimizer,
+    "conv": _make_conv,
 }
 COLUMNS = ("name", "operator", "shape", "dtype", "count", "measured")
 

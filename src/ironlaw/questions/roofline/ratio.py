@@ -55,7 +55,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     ]
     measured_range = f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
     headline = [
-        f"measured {device.name} over {against.name}: {measured_range}; {_verdict(follows)}",
+        f"measured {device.name} over {against.name}: {measured_range}; {_say_verdict(follows)}",
         "if HBM were the roof, one sample, frame or step (whatever was counted) would move "
         + " and ".join(f"{scalar(term) / 1e9:,.4g} GB on {record.name}" for term, record in zip(moved, (device, against), strict=True)),
     ]
@@ -86,7 +86,7 @@ def _ratio_row(
     }  # fmt: skip
 
 
-def _verdict(follows: list[str]) -> str:
+def _say_verdict(follows: list[str]) -> str:
     if len(follows) == 1:
         return f"it agrees with {follows[0]}: a strong hint, not a proof"
     if follows:

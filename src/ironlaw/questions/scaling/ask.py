@@ -51,11 +51,11 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
     given = read(options, OPTIONS, "scaling")
     _refuse(given)
-    size = _size(given, folders)
+    size = _bind_size(given, folders)
     name = given.get("fit", "besiroglu")
     fit = float(FITS.index(name))
     sections = [_least_loss(size, name, fit)]
-    warnings = _extrapolated(size)
+    warnings = _warn_extrapolated(size)
     if size.total > size.active * 1.001:
         dense = leaf("loss of all parameters", law.loss, "1", parameters=size.total, tokens=size.tokens, fit=fit)
         least, most = float(dense.value), float(sections[0].terms[1].value)
@@ -65,12 +65,12 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
             "the fits are of dense models: a mixture lies between a dense model of its active parameters and one of its total parameters"
         )
     if "inference_tokens" in given:
-        sections.append(_lifetime(size, fit, given["inference_tokens"]))
+        sections.append(_minimize_lifetime(size, fit, given["inference_tokens"]))
     ratio = float(given.get("tokens_per_parameter", 20.0))
     batch = leaf("best batch", batches.deepseek_batch, "token", operations=size.operations)
     rate = leaf("best learning rate", batches.deepseek_learning_rate, "1", operations=size.operations)
     text = f"batch of {show(batch.value, 'token')} at a learning rate of {float(rate.value):.2e} (DeepSeek's laws of compute)"
-    sections.append(Section([text], [batch, rate], [_optima(size.operations, fit, ratio)]))
+    sections.append(Section([text], [batch, rate], [_tabulate_optima(size.operations, fit, ratio)]))
     if "model_of" in given:
         sections.append(_mistaken_batch(size))
     if "global_batch_tokens" in given:
@@ -100,7 +100,7 @@ def _refuse(given: dict[str, Any]) -> None:
         need(given, "global_batch_tokens")
 
 
-def _size(given: dict[str, Any], folders: tuple[str, ...]) -> Size:
+def _bind_size(given: dict[str, Any], folders: tuple[str, ...]) -> Size:
     """The size of the run: the given values, and the others by C = 6 N D and the rule of tokens per parameter."""
     assumptions: Assumptions = []
     name, active, all_parameters = "a dense model", given.get("parameters"), given.get("parameters")
@@ -139,7 +139,7 @@ def _least_loss(size: Size, name: str, fit: float) -> Section:
     best = leaf("optimal parameters", law.optimal_parameters, "1", operations=size.operations, fit=fit)
     best_tokens = leaf("optimal tokens", law.affordable_tokens, "token", operations=size.operations, parameters=best.value)
     best_loss = leaf("optimal loss", law.loss, "1", parameters=best.value, tokens=best_tokens.value, fit=fit)
-    same = _cheapest("same loss", size, fit, 0.0)
+    same = _find_cheapest("same loss", size, fit, 0.0)
     headline = [
         f"{size.name}: {show(size.active, 'parameter')} on {show(size.tokens, 'token')} ({show(size.tokens / size.active, '1')} each) take "
         f"{float(compute.value):.4g} FLOP; loss {float(loss.value):.3f} ({name})",
@@ -152,15 +152,15 @@ def _least_loss(size: Size, name: str, fit: float) -> Section:
     return Section(headline, [compute, loss, best, best_tokens, best_loss, *same])
 
 
-def _lifetime(size: Size, fit: float, inference: float) -> Section:
+def _minimize_lifetime(size: Size, fit: float, inference: float) -> Section:
     """The least compute of training and inference together for the loss of the run."""
-    least = _cheapest("lifetime", size, fit, inference)
+    least = _find_cheapest("lifetime", size, fit, inference)
     asked = _lifetime_compute(size.active, size.tokens, inference)
     text = (
         f"least compute for that loss with {show(inference, 'token')} of inference: {show(least[0].value, 'parameter')} on "
         f"{show(least[1].value, 'token')}, {float(least[-1].value):.4g} FLOP in total; this run takes {float(asked.value):.4g}"
     )
-    return Section([text], [*least, _renamed(asked, "lifetime compute of this run")])
+    return Section([text], [*least, _rename(asked, "lifetime compute of this run")])
 
 
 def _lifetime_compute(parameters: Any, tokens: Any, inference: float) -> Term:
@@ -173,7 +173,7 @@ def _lifetime_compute(parameters: Any, tokens: Any, inference: float) -> Term:
     return total("lifetime compute", [training, serving])
 
 
-def _cheapest(what: str, size: Size, fit: float, inference: float) -> list[Term]:
+def _find_cheapest(what: str, size: Size, fit: float, inference: float) -> list[Term]:
     """Parameters, tokens and compute, inference included, of the cheapest model with the loss of this one.
 
     The reducible loss is divided between parameters and tokens in many proportions, and the cheapest is taken.
@@ -187,14 +187,14 @@ def _cheapest(what: str, size: Size, fit: float, inference: float) -> list[Term]
         share = np.linspace(share[max(at - 1, 0)], share[min(at + 1, len(share) - 1)], 2001)
     parameters = leaf(f"{what} parameters", law.parameters_of_part, "1", loss_part=best * reducible, fit=fit)
     tokens = leaf(f"{what} tokens", law.tokens_of_part, "token", loss_part=(1.0 - best) * reducible, fit=fit)
-    return [parameters, tokens, _renamed(_lifetime_compute(parameters.value, tokens.value, inference), f"{what} compute")]
+    return [parameters, tokens, _rename(_lifetime_compute(parameters.value, tokens.value, inference), f"{what} compute")]
 
 
-def _renamed(term: Term, name: str) -> Term:
+def _rename(term: Term, name: str) -> Term:
     return Term(name, term.value, term.unit, term.law, term.inputs, term.parts)
 
 
-def _optima(operations: float, fit: float, ratio: float) -> Table:
+def _tabulate_optima(operations: float, fit: float, ratio: float) -> Table:
     """The optimum for a compute by each published method; one fit gives all losses, so that they compare."""
     optima = {
         f"rule of thumb, {ratio:g} tokens each": law.rule_parameters(operations, ratio),
@@ -242,11 +242,11 @@ def _given_batch(given: dict[str, Any], size: Size, critical: float, best_rate: 
         )
         peak = float(root.value)
     if "warmup_steps" in given:
-        tables.append(_schedule(given["warmup_steps"], float(steps.value), peak, given.get("final_share", 0.1)))
+        tables.append(_tabulate_schedule(given["warmup_steps"], float(steps.value), peak, given.get("final_share", 0.1)))
     return Section(headline, terms, tables)
 
 
-def _schedule(warm: float, last: float, peak: float, final_share: float) -> Table:
+def _tabulate_schedule(warm: float, last: float, peak: float, final_share: float) -> Table:
     """The learning rate at the start, the middle and the end of the warm-up and of the cosine."""
     if warm >= last:
         raise ValueRangeError(f"--warmup-steps {warm:g}: the run has {last:g} steps; give fewer")
@@ -255,7 +255,7 @@ def _schedule(warm: float, last: float, peak: float, final_share: float) -> Tabl
     return Table("schedule", "Warm-up, then cosine", SCHEDULE, rows)
 
 
-def _extrapolated(size: Size) -> list[str]:
+def _warn_extrapolated(size: Size) -> list[str]:
     """A warning for each value outside the range of the fits."""
     warnings = [
         f"{show(value, unit)} are outside the {show(low, unit)} to {show(high, unit)} that the loss was fitted on: extrapolated"

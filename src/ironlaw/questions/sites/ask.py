@@ -39,7 +39,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     places = bind_places(values["sites"], values.get("grid"), folders)
     if "grid" in values and not isinstance(values["sites"], int) and all(isinstance(item, str) for item in values["sites"]):
         raise QuestionError("--grid has no effect: every named site has its own grid; it is for sites given by LAT,LON or by number")
-    return _answer(values, places, folders)
+    return _write_answer(values, places, folders)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def _count_time(tokens: float, exchange: Exchange, network: Network, step: SiteS
     return RunTime(tensor, time, exposed, share, steps, computing, waiting, total("seconds", [computing, waiting]))
 
 
-def _answer(values: dict[str, Any], places: list[Place], folders: tuple[str, ...]) -> Answer:
+def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[str, ...]) -> Answer:
     notes: Assumptions = []
     exchange = bind_exchange(values)
     gpus = dict(zip(places, _split_gpus(values, places), strict=True))
@@ -126,13 +126,13 @@ def _answer(values: dict[str, Any], places: list[Place], folders: tuple[str, ...
         ],
         {"mfu": step.mfu, "compute_seconds": compute, "traffic_reduction": saved_traffic},
         notes,
-        _warnings(values, exchange, network, step, power),
+        _list_warnings(values, exchange, network, step, power),
         step.fits and not short,
         folders,
     )  # fmt: skip
 
 
-def _warnings(values: dict[str, Any], exchange: Exchange, network: Network, step: SiteStep, power: SitePower) -> list[str]:
+def _list_warnings(values: dict[str, Any], exchange: Exchange, network: Network, step: SiteStep, power: SitePower) -> list[str]:
     warnings = [*step.warnings, *network.warnings]
     warnings += [
         f"{row['site']} has {units.show(row['limit'], 'W')}, {row['gpus']:,.0f} {values['on']} draw {units.show(row['power'], 'W')} (rated)"

@@ -27,14 +27,14 @@ def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] 
     while items:
         item = items.pop(0)
         if isinstance(item, (list, tuple)):
-            pair = [_number(part) for part in item]
+            pair = [_parse_number(part) for part in item]
             if len(pair) != 2 or None in pair:
                 raise QuestionError(f"{flag}: {item} is not a LAT,LON pair of degrees")
-        elif (latitude := _number(item)) is None:
+        elif (latitude := _parse_number(item)) is None:
             places.append(str(item))
             continue
         else:
-            pair = [latitude, _number(items.pop(0)) if items else None]
+            pair = [latitude, _parse_number(items.pop(0)) if items else None]
         north, east = pair
         assert north is not None
         if east is None:
@@ -45,7 +45,7 @@ def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] 
     return tuple(places)
 
 
-def _number(item: Any) -> float | None:
+def _parse_number(item: Any) -> float | None:
     try:
         return float(item)
     except (TypeError, ValueError):

@@ -42,14 +42,14 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     need(values, "on")
     if "model" not in values and "parameters" not in values:
         raise QuestionError("missing MODEL, or --parameters N")
-    unknown = _unknown(values)
+    unknown = _pick_unknown(values)
     workload = Workload.of(values, folders)
     solution = SOLVERS[unknown](values, workload)
     gpus = solution.gpus
     estimate = workload.plan(gpus) if gpus else None
     mfu = values.get("mfu") or solution.values.get("mfu") or (workload.predicted_mfu(gpus) if gpus else None)
     checks = five_steps.check(values, workload, estimate, gpus, mfu) if gpus else None
-    headline, feasible, plan = [*solution.headline, *_pace(workload, gpus, mfu)], solution.feasible, {}
+    headline, feasible, plan = [*solution.headline, *_say_pace(workload, gpus, mfu)], solution.feasible, {}
     if "mfu" in values and gpus:
         workload.mfu(gpus, values["mfu"])  # adds a warning if it is above the predicted MFU
     if estimate is not None and estimate.legal[0]:
@@ -58,7 +58,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
             feasible = False
         plan = {"plan": describe_plan(estimate)}
         headline.append(f"plan: {plan['plan']}")
-    counts = Table("ways", "Counts to choose from", COUNTS, _counts(values, workload, solution, mfu))
+    counts = Table("ways", "Counts to choose from", COUNTS, _tabulate_counts(values, workload, solution, mfu))
     return Answer(
         title=f"{workload.title} on {values['on']}: {unknown}",
         headline=headline,
@@ -72,7 +72,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     )
 
 
-def _unknown(values: dict[str, Any]) -> str:
+def _pick_unknown(values: dict[str, Any]) -> str:
     """What to solve for: --solve-for, or the first unknown that is not given."""
     given = {name: ("deadline" if name == "time" else name) in values for name in UNKNOWNS}
     asked = values.get("solve_for")
@@ -211,7 +211,7 @@ def _solve_budget(values: dict[str, Any], workload: Workload) -> Solution:
 SOLVERS = {"gpus": _solve_gpus, "time": _solve_time, "tokens": _solve_tokens, "mfu": _solve_mfu, "budget": _solve_budget}
 
 
-def _pace(workload: Workload, gpus: float | None, mfu: float | None) -> list[str]:
+def _say_pace(workload: Workload, gpus: float | None, mfu: float | None) -> list[str]:
     """Tokens per second and the time of a step at a count and an MFU."""
     if not gpus or not mfu:
         return []
@@ -221,7 +221,7 @@ def _pace(workload: Workload, gpus: float | None, mfu: float | None) -> list[str
     return [text + (f", a step of {workload.batch:,.0f} tokens takes {units.show(step, 's', 3)}" if step else "")]
 
 
-def _counts(values: dict[str, Any], workload: Workload, solution: Solution, mfu: float | None) -> list[dict[str, Any]]:
+def _tabulate_counts(values: dict[str, Any], workload: Workload, solution: Solution, mfu: float | None) -> list[dict[str, Any]]:
     """Counts between the fewest and the most: the MFU each needs, its time and its cost."""
     counts: dict[str, float] = {}
     if solution.values.get("min_gpus"):

@@ -90,10 +90,12 @@ def check(values: dict[str, Any], workload: Workload, estimate: Estimate | None,
 def tables(checks: Checks, gpus: float) -> list[Table]:
     """Five steps, memory part by part, four errors, causes of a low MFU."""
     return [
-        Table("steps", "The five steps", STEPS, list(_steps(checks, gpus))),
-        Table("memory", "Memory of one GPU (by hand, everything is sharded over all GPUs, as ZeRO 3 does)", MEMORY, _memory(checks)),
-        Table("errors", "The usual errors", ERRORS, list(_errors(checks))),
-        Table("causes", "Where a step loses time, by estimate", CAUSES, _causes(checks.predicted) if checks.predicted else []),
+        Table("steps", "The five steps", STEPS, list(_list_steps(checks, gpus))),
+        Table(
+            "memory", "Memory of one GPU (by hand, everything is sharded over all GPUs, as ZeRO 3 does)", MEMORY, _tabulate_memory(checks)
+        ),
+        Table("errors", "The usual errors", ERRORS, list(_list_errors(checks))),
+        Table("causes", "Where a step loses time, by estimate", CAUSES, _list_causes(checks.predicted) if checks.predicted else []),
     ]
 
 
@@ -161,7 +163,7 @@ def _predict(estimate: Estimate) -> Predicted:
     )
 
 
-def _steps(checks: Checks, gpus: float) -> Iterator[dict[str, Any]]:
+def _list_steps(checks: Checks, gpus: float) -> Iterator[dict[str, Any]]:
     """Memory, compute, communication, bottleneck, sanity."""
     predicted, mfu = checks.predicted, checks.mfu
     used, capacity = (predicted.device, predicted.capacity) if predicted else (checks.total, checks.capacity)
@@ -177,10 +179,10 @@ def _steps(checks: Checks, gpus: float) -> Iterator[dict[str, Any]]:
         finding = f"{predicted.bound}-bound, compute takes {predicted.compute:.1%} of the step"
         yield {"step": "4 bottleneck", "finding": finding, "ok": True}
     if mfu:
-        yield _sanity(predicted, mfu)
+        yield _check_sanity(predicted, mfu)
 
 
-def _sanity(predicted: Predicted | None, mfu: float) -> dict[str, Any]:
+def _check_sanity(predicted: Predicted | None, mfu: float) -> dict[str, Any]:
     """The MFU against that of tuned runs, and the band in which published steps lie around such predictions."""
     low, high = USUAL_MFU
     where = "below" if mfu < low else "above" if mfu > high else "within"
@@ -192,7 +194,7 @@ def _sanity(predicted: Predicted | None, mfu: float) -> dict[str, Any]:
     return {"step": "5 sanity", "finding": text, "ok": ok}
 
 
-def _memory(checks: Checks) -> list[dict[str, Any]]:
+def _tabulate_memory(checks: Checks) -> list[dict[str, Any]]:
     """Memory part by part, by hand and by the estimate."""
     hand, predicted = checks.hand, checks.predicted
     parts = predicted.parts if predicted else {}
@@ -215,7 +217,7 @@ def _memory(checks: Checks) -> list[dict[str, Any]]:
     return rows
 
 
-def _causes(predicted: Predicted) -> list[dict[str, Any]]:
+def _list_causes(predicted: Predicted) -> list[dict[str, Any]]:
     """The parts of a step, longest first after the model's FLOPs at the peak; each with what helps."""
     mfu, shares = predicted.predicted_mfu, predicted.shares
     slower = {
@@ -232,7 +234,7 @@ def _causes(predicted: Predicted) -> list[dict[str, Any]]:
     ]
 
 
-def _errors(checks: Checks) -> Iterator[dict[str, Any]]:
+def _list_errors(checks: Checks) -> Iterator[dict[str, Any]]:
     """The wrong answers for this run: without optimizer states, without activations, at 100 % MFU, without communication."""
     hand, mfu, predicted = checks.hand, checks.mfu, checks.predicted
     static, bare = hand["static"], hand["static"] - hand["optimizer"]

@@ -150,10 +150,10 @@ class Workload:
     def plan(self, gpus: float) -> Estimate | None:
         """The estimate at a count, or at one of the next round counts where no plan divides it; None where estimate has no answer."""
         if gpus not in self._estimates:
-            self._estimates[gpus] = self._estimate(gpus)
+            self._estimates[gpus] = self._estimate_near(gpus)
         return self._estimates[gpus]
 
-    def _estimate(self, gpus: float) -> Estimate | None:
+    def _estimate_near(self, gpus: float) -> Estimate | None:
         estimate = None
         try:
             for count in [gpus, *(n for n in counts(self.node, gpus) if n > gpus)][:5]:

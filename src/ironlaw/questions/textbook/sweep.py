@@ -46,8 +46,8 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     terms: list[Term] = []
     assumptions: Assumptions = []
     for asked, seq_len in itertools.product(values.get("model") or values["parameters"], values.get("seq_len", (None,))):
-        workload = _workload(values, asked, seq_len, folders)
-        for row, rent in _rows(values, workload, folders):
+        workload = _bind_workload(values, asked, seq_len, folders)
+        for row, rent in _make_rows(values, workload, folders):
             rows.append(row)
             terms += [workload.flop, rent]
             for part, part_terms in _accumulate(values, workload, row):
@@ -80,7 +80,7 @@ def run_tokens_of(run: tuple[float, bool], parameters: float) -> float:
     return float(scaling.rule_tokens(parameters, tokens)) if per_parameter else tokens
 
 
-def _workload(values: dict[str, Any], asked: Any, seq_len: float | None, folders: tuple[str, ...]) -> Workload:
+def _bind_workload(values: dict[str, Any], asked: Any, seq_len: float | None, folders: tuple[str, ...]) -> Workload:
     """The workload of a model or of a count of parameters; 6 FLOP per active parameter."""
     options: dict[str, Any] = {name: values[name] for name in ("on", "price", "precision") if name in values}
     options |= {"work": "6n", "parameters" if "parameters" in values else "model": asked} | ({"seq_len": seq_len} if seq_len else {})
@@ -90,7 +90,7 @@ def _workload(values: dict[str, Any], asked: Any, seq_len: float | None, folders
     return workload
 
 
-def _rows(values: dict[str, Any], workload: Workload, folders: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], Term]]:
+def _make_rows(values: dict[str, Any], workload: Workload, folders: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], Term]]:
     """The rows of one model and sequence length, each with its rent."""
     named: dict[str, Any] = {name: values[name] for name in ("on", "node", "fabric") if name in values}
     precision = values.get("precision") or bind_precision(values["on"], folders)

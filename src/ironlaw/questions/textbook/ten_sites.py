@@ -108,7 +108,7 @@ def study(folders: tuple[str, ...] = ()) -> Answer:
     peak = load.record("accelerators", inputs.pop("accelerator"), folders).peak["bf16"].value
     asked = Study(peak=peak, **inputs)
     runs = [asked.training(float(batch), asked.communication["tokens"]) for batch in asked.batches]
-    terms = _terms(asked, runs[1])
+    terms = _headline_terms(asked, runs[1])
     by = {term.name: float(term.value) for term in terms}
     return Answer(
         "the study of ten sites (simplified)",
@@ -124,13 +124,13 @@ def study(folders: tuple[str, ...] = ()) -> Answer:
                 "printed",
                 "As printed (its idle cost is divided by the price; its DiLoCo sends fp8)",
                 PRINTED,
-                [_printed(asked, row, runs[-1].gpus) for row in runs],
+                [_make_printed_row(asked, row, runs[-1].gpus) for row in runs],
             ),
             Table(
                 "corrected",
                 "Corrected (DiLoCo in bf16; a ring over links of 10 GiB/s; costs multiplied)",
                 CORRECTED,
-                [_corrected(asked, row) for row in runs],
+                [_make_corrected_row(asked, row) for row in runs],
             ),
             *_latency_tables(asked),
         ),
@@ -140,7 +140,7 @@ def study(folders: tuple[str, ...] = ()) -> Answer:
     )
 
 
-def _printed(asked: Study, row: Training, last_gpus: float) -> dict[str, float]:
+def _make_printed_row(asked: Study, row: Training, last_gpus: float) -> dict[str, float]:
     """A row of the printed table with its mistakes (E004-2, -3, -5); the fp8 days are the true ones (E004-4)."""
     exchange, exchange_fp8 = asked.pipe("bf16"), asked.pipe("fp8")
     bf16, fp8 = exchange * row.steps, exchange_fp8 * row.steps
@@ -153,7 +153,7 @@ def _printed(asked: Study, row: Training, last_gpus: float) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _corrected(asked: Study, row: Training) -> dict[str, float]:
+def _make_corrected_row(asked: Study, row: Training) -> dict[str, float]:
     """The same row corrected: idle cost multiplied, the row's own accelerators, DiLoCo in bf16, and a ring."""
     bf16, fp8 = asked.pipe("bf16") * row.steps, asked.pipe("fp8") * row.steps
     ring_step = asked.ring()
@@ -168,7 +168,7 @@ def _corrected(asked: Study, row: Training) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _terms(asked: Study, row: Training) -> list[Term]:
+def _headline_terms(asked: Study, row: Training) -> list[Term]:
     """The Terms of the headline, for one row."""
     link, price = asked.communication, asked.price / HOUR
     size = leaf("gradients", states.state, "B", parameters=asked.parameters, bytes_per_parameter=link["bf16"], shards=1)

@@ -105,10 +105,10 @@ def replica(knobs: Knobs, device: Device) -> float:
 
 def printed(knobs: Knobs, device: Device, ranks: float, target: float | None, gpus: float | None) -> Roofs:
     """As the cost-of-bandwidth note prints it: a network term that ignores the number of ranks; memory is not checked."""
-    terms = _rates(knobs, device, knobs.sent(device.name, law.network_as_printed) if knobs.trains and ranks > 1 else None)
+    terms = _compute_rates(knobs, device, knobs.sent(device.name, law.network_as_printed) if knobs.trains and ranks > 1 else None)
     rate = terms["rate"].value
     count = float(law.gpus_for(target, rate)) if target else gpus or ranks
-    return Roofs(terms, _bound(terms), count, 1.0)
+    return Roofs(terms, _binding_roof(terms), count, 1.0)
 
 
 def corrected(knobs: Knobs, device: Device, gpus_per_replica: float, target: float | None, gpus: float | None) -> Roofs:
@@ -118,14 +118,14 @@ def corrected(knobs: Knobs, device: Device, gpus_per_replica: float, target: flo
     cluster, so either that least count reaches the target or no count does.
     """
     if target:
-        alone = _rates(knobs, device, None)["rate"].value
+        alone = _compute_rates(knobs, device, None)["rate"].value
         gpus = math.ceil(float(law.gpus_for(target, alone)) / gpus_per_replica) * gpus_per_replica
     ranks = (gpus or gpus_per_replica) / gpus_per_replica
-    terms = _rates(knobs, device, knobs.sent(device.name, law.network_per_token, n=ranks) if knobs.trains and ranks > 1 else None)
+    terms = _compute_rates(knobs, device, knobs.sent(device.name, law.network_per_token, n=ranks) if knobs.trains and ranks > 1 else None)
     count = gpus or gpus_per_replica
     if target and count * terms["rate"].value < target * (1.0 - 1e-12):
         count = math.nan
-    return Roofs(terms, _bound(terms), count, gpus_per_replica)
+    return Roofs(terms, _binding_roof(terms), count, gpus_per_replica)
 
 
 def limits(knobs: Knobs, device: Device, gpus_per_replica: float, target: float | None, ranks: float) -> dict[str, Term]:
@@ -156,7 +156,7 @@ def limits(knobs: Knobs, device: Device, gpus_per_replica: float, target: float 
     return terms
 
 
-def _rates(knobs: Knobs, device: Device, sent: Term | None) -> dict[str, Term]:
+def _compute_rates(knobs: Knobs, device: Device, sent: Term | None) -> dict[str, Term]:
     """The three roofs and the rate that they allow."""
     on = device.name
     flop, moved = knobs.flop(), knobs.moved()
@@ -187,6 +187,6 @@ def _rates(knobs: Knobs, device: Device, sent: Term | None) -> dict[str, Term]:
     return terms
 
 
-def _bound(terms: dict[str, Term]) -> str:
+def _binding_roof(terms: dict[str, Term]) -> str:
     """The least of the roofs."""
     return min((name for name in BOUNDS if name in terms), key=lambda name: float(terms[name].value))

@@ -43,7 +43,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         if "usd" in item:
             paid = sourced(item["usd"], "USD", f"{item['usd']:,.0f} USD", sources[item["source"]], item.get("note", ""))
             terms.append(leaf(f"{item['name']}, paid", _as_published, "USD", usd=paid))
-        work = _operations(item, parameters, sources)
+        work = _count_operations(item, parameters, sources)
         if work is not None:
             seconds = leaf(f"{item['name']}, accelerator time", run.iron_law, "s", operations=work.value, peak=peak, efficiency=EFFICIENCY)
             today = leaf(f"{item['name']}, today", cost.rental, "USD", gpus=1.0, seconds=seconds.value, price=price)
@@ -70,7 +70,7 @@ def _published_row(item: dict[str, Any], parameters: float | None, sources: dict
     }  # fmt: skip
 
 
-def _operations(item: dict[str, Any], parameters: float | None, sources: dict[str, Source]) -> Term | None:
+def _count_operations(item: dict[str, Any], parameters: float | None, sources: dict[str, Source]) -> Term | None:
     """6 FLOP per parameter and token; the sum of its matrix products for a network of images; None where neither is published."""
     name = f"{item['name']}, work"
     if parameters and item.get("tokens"):

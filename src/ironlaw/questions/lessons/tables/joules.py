@@ -44,12 +44,12 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     headline = [
         f"a gigabyte costs {float(terms[0].value):.3g} J through HBM2E, {byte['scale-up'].value * 1e9:.3g} J over a serial link, "
         f"{byte['nic'].value * 1e9:.3g} J over an optical one",
-        "short ways cost least: moving an operand from HBM costs more than many operations on it",
+        "moving an operand from HBM costs more energy than many operations on it",
     ]
     tables = [Table("joules", "Energy of a bit", TIERS, rows)]
     if "model" in values:
         need(values, "on", "gpus")
-        more, lines, nodes = _step(values, byte, folders)
+        more, lines, nodes = _count_step_energy(values, byte, folders)
         tables.append(more)
         headline, terms = [*headline, *lines], [*terms, *nodes]
     warnings = ["on-chip and arithmetic numbers are of 45 nm chips: trust ratios more than values", NOT_PUBLISHED]
@@ -57,7 +57,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     return Answer("Energy of moving data", headline, tuple(tables), tuple(terms), {}, [], warnings, folders=folders)
 
 
-def _step(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, ...]) -> tuple[Table, list[str], list[Term]]:
+def _count_step_energy(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, ...]) -> tuple[Table, list[str], list[Term]]:
     """Bytes of the step's operators times energy per byte, beside the board's power for the time of the step."""
 
     asked = {name: value for name, value in values.items() if name in QUESTIONS["model"].takes or name == "model"}

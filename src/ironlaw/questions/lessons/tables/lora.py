@@ -60,12 +60,12 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     full = answer(asked, folders)
     if full.rows > 1:
         raise QuestionError("--table lora takes one plan: give one value for every option")
-    methods = [_method("full fine-tuning", full)]
+    methods = [_evaluate_method("full fine-tuning", full)]
     estimates = []
     for target in targets:
         for rank in ranks:
             estimate = answer({**asked, "lora_rank": rank, "lora_targets": target}, folders)
-            methods.append(_method(f"rank {rank:g}, {TARGETS.get(target, target)}", estimate, methods[0]))
+            methods.append(_evaluate_method(f"rank {rank:g}, {TARGETS.get(target, target)}", estimate, methods[0]))
             estimates.append(estimate)
     first, adapters = methods[1], estimates[0]
     if not first.tokens_per_second:
@@ -74,7 +74,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     rows = [asdict(method) for method in methods]
     return Answer(
         f"Low-rank adapters of {group.job.model.name} on {group.cluster.accelerator.name}",
-        _headline(methods[0], first, group.plan.gpus[0]),
+        _write_headline(methods[0], first, group.plan.gpus[0]),
         (Table("methods", "Full fine-tuning and adapters", filled_columns(METHODS, rows), rows), _memory_parts(full, adapters)),
         _terms(full, adapters),
         {},
@@ -85,7 +85,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     )
 
 
-def _headline(full: Method, first: Method, gpus: float) -> list[str]:
+def _write_headline(full: Method, first: Method, gpus: float) -> list[str]:
     speed = "full fine-tuning does not fit" if first.speed is None else f"{first.speed:.0%} of full fine-tuning's tokens/s"
     return [
         f"{first.method}: {units.show(first.trainable, 'parameter', 4)} of {units.show(full.trainable, 'parameter', 4)} are "
@@ -97,9 +97,9 @@ def _headline(full: Method, first: Method, gpus: float) -> list[str]:
     ]
 
 
-def _method(method: str, estimate: Estimate, full: Method | None = None) -> Method:
+def _evaluate_method(method: str, estimate: Estimate, full: Method | None = None) -> Method:
     row, job = estimate.row(0), estimate.place_of(0)[0].job
-    every, trained = float(total_parameters(job.model)), _trainable(job)
+    every, trained = float(total_parameters(job.model)), _count_trainable(job)
     counted = Method(method, trained, trained / every, scalar(_first_order_memory(every, trained)), scalar(_first_order_flop(job)))
     if row["step"]["seconds"] is None:
         return replace(counted, why_not=row["warnings"][-1] if row["warnings"] else "no such plan")
@@ -113,7 +113,7 @@ def _method(method: str, estimate: Estimate, full: Method | None = None) -> Meth
     )  # fmt: skip
 
 
-def _trainable(job: Job) -> float:
+def _count_trainable(job: Job) -> float:
     """Parameters with a gradient: the adapters of every layer, or all."""
     if not job.lora_rank:
         return float(total_parameters(job.model))
@@ -140,8 +140,8 @@ def _first_order_flop(job: Job) -> Term:
 
 def _terms(full: Estimate, adapters: Estimate) -> list[Term]:
     groups = [estimate.place_of(0)[0] for estimate in (full, adapters)]
-    every = _trainable(groups[0].job)
-    memory = [_first_order_memory(every, _trainable(group.job)) for group in groups]
+    every = _count_trainable(groups[0].job)
+    memory = [_first_order_memory(every, _count_trainable(group.job)) for group in groups]
     return [*memory, *(_first_order_flop(group.job) for group in groups), groups[1].memory.tree, groups[1].step.tree]
 
 
