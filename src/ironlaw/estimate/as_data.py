@@ -130,8 +130,8 @@ def _failure_warning(group: Group, at: int) -> list[str]:
         units.show(number(asked[name], at), "s") for name in ("mttf", "restart_time", "checkpoint_interval", "checkpoint_time")
     )
     return [
-        f"no estimate with failures: one every {often} is sooner than a restart ({restart}), the next checkpoint (every {every})"
-        f" or its end ({written}) allows"
+        f"no estimate with failures: one every {often} is more often than a restart ({restart}), the interval between checkpoints"
+        f" ({every}) or the write of one ({written}) allows"
     ]
 
 

@@ -22,7 +22,7 @@ LAUNCH_BOUND = 0.1  # share of the step lost to dispatch from which a run counts
 
 SUPPORTS = {
     "dense": "a dense model on a device whose operators were measured",
-    "dense at scale": "the same on more than 256 accelerators",
+    "dense at scale": "a dense model on such a device, on more than 256 accelerators",
     "mixture": "a mixture of experts",
     "prior device": "a device whose constants are priors",
     "launch-bound": "a model so small that the host sets the pace",

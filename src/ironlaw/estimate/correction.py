@@ -30,7 +30,7 @@ class Correction:
 
 
 def write_correction(path: Path, errors: Any, source: Path) -> float:
-    """Write the factor that makes the median of predicted / measured one, with its spread; a failed write leaves no file.
+    """Write the factor that makes the median of predicted / measured equal to 1, and its spread; a failed write leaves no file.
 
     Refuses to overwrite a file that is no correction, and to write one that ``read_correction`` would refuse.
     """

@@ -130,7 +130,7 @@ def test_a_pair_reuses_the_memory_of_the_logits():
         ({"vpp": 1, "schedule": "dualpipe"}, "schedule dualpipe"),
         ({"recompute": "full"}, "recomputation of whole layers"),
         ({"recompute": "selective:linear"}, "recomputation of whole layers or of experts"),
-        ({"mtp_layers": 2}, "one layer for further tokens at most"),
+        ({"mtp_layers": 2}, "at most one multi-token-prediction layer"),
         ({"precision": "fp32"}, "fp32 is wider"),
         ({"framework": "deepspeed"}, "deepspeed does not"),
     ],

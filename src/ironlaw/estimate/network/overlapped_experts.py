@@ -45,17 +45,17 @@ def _conditions(job: Job, plan: Plan) -> dict[str, Any]:
     """
     model = job.model
     return {
-        "overlap ep needs ep > 1, it is {ep:g}": plan.ep > 1,
+        "overlap ep needs ep > 1, got {ep:g}": plan.ep > 1,
         f"overlap ep needs 1f1b or interleaved, schedule {job.schedule} pairs no micro-batches or does so by itself": (
             schedule_of(job).overlaps_experts
         ),
-        "overlap ep with pp {pp:g} needs vpp > 1: Megatron Core pairs micro-batches in the interleaved schedule alone": (
+        "overlap ep with pp {pp:g} needs vpp > 1: Megatron Core pairs micro-batches only in the interleaved schedule": (
             (plan.pp == 1) | (plan.vpp > 1)
         ),
-        "overlap ep goes with no recomputation of whole layers or of experts, which would dispatch again": (
+        "overlap ep excludes recomputation of whole layers or of experts, which would dispatch again": (
             (plan.recompute_layers == 0) & (plan.recompute_linear == 0)
         ),
-        f"overlap ep goes with one layer for further tokens at most, {model.name} has {model.num_nextn_predict_layers}": (
+        f"overlap ep allows at most one multi-token-prediction layer, {model.name} has {model.num_nextn_predict_layers}": (
             model.num_nextn_predict_layers <= 1
         ),
         f"overlap ep needs a model in two bytes, {job.precision.name} is wider": job.precision.parameter_bytes <= 2.0,
@@ -78,7 +78,7 @@ def may_pair(job: Job, plan: Plan) -> Any:
 def unmet_condition(job: Job, plan: Plan, values: dict[str, Any], at: int) -> str:
     """The line of the first condition of overlap ep that row ``at`` does not meet."""
     if not np.broadcast_to(plan.overlap_ep, (plan.rows,))[at]:
-        return "delay_wgrad_compute needs overlap ep: Megatron Core has it beside the all-to-all alone"
+        return "delay_wgrad_compute needs overlap ep: Megatron Core delays weight gradients only beside the all-to-all"
     return next(text.format(**values) for text, met in _conditions(job, plan).items() if not np.broadcast_to(met, (plan.rows,))[at])
 
 

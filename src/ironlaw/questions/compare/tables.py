@@ -104,7 +104,7 @@ def _say_metric(candidates: list[Candidate], values: dict[str, Any]) -> list[str
         f" the ratio of the two varies {ranking[m]['spread']:.3g}x"
         for m, name in METRICS.items()
     ]
-    return [*lines, f"so go by {METRICS[best]}" if ranking[best]["orders"] else "use the cost per token: neither price ranks them"]
+    return [*lines, f"so rank them by {METRICS[best]}" if ranking[best]["orders"] else "use the cost per token: neither price ranks them"]
 
 
 def _say_memory(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -> list[str]:

@@ -36,7 +36,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     ]
     tables = [
         Table("ways", "Cost of the run by way to pay", PAYMENTS, [*rent.payments, *bought.payments]),
-        Table("rent_or_buy", "Rent or buy: when a purchase has paid for itself", BREAK_EVEN, bought.break_even),
+        Table("rent_or_buy", "Rent or buy: time until a purchase costs less than rent", BREAK_EVEN, bought.break_even),
         Table("energy_and_carbon", "Energy and carbon", ENERGY, energy_rows),
     ]
     if power.record is not None:

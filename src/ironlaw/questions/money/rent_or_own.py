@@ -99,7 +99,11 @@ def _rental(name: str, run: AskedRun, seconds: float, price: Sourced) -> Term:
 def _price_spot(values: Mapping[str, Any], run: AskedRun, seconds: float, price: Sourced) -> tuple[dict[str, Any], list[Term], list[str]]:
     """Cost on spot machines, which interruptions lengthen as failures do: its row, terms and warnings."""
     if "spot_mttf" not in values or run.group is None:
-        lack = "no --spot-mttf is given" if "spot_mttf" not in values else "--gpu-hours do not say what a stop costs: give MODEL"
+        lack = (
+            "no --spot-mttf is given"
+            if "spot_mttf" not in values
+            else "with --gpu-hours the cost of an interruption is unknown: give MODEL"
+        )
         term = _rental("cost on spot", run, seconds, price)
         row = _payment_row("spot", price, seconds, term, "lower bound: no interruptions")
         return row, [term], [f"spot is counted without interruptions, which is a lower bound: {lack}"]
@@ -200,7 +204,7 @@ def _given_or_default(name: str, default: Sourced, unit: str, values: Mapping[st
 
 def _break_even_sentence(most: float, used: float, life: float) -> str:
     if math.isnan(most):
-        return "buying never pays: hosting, staff and electricity alone cost more than the rent saved"
+        return "buying always costs more: hosting, staff and electricity alone cost more than the rent saved"
     years = life / (12 * MONTH)
     return f"break-even purchase price {most:,.0f} USD per accelerator, server and network included ({years:.3g} years, {used:.0%} used)"
 

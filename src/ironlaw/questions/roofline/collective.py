@@ -113,7 +113,7 @@ def _judge(values: dict[str, Any], factor: Term, roof: LinkRoof | None) -> tuple
         return lines, [algorithm, bus], True
     share = scalar(roof.least) / measured
     if share > 1.0:
-        verdict = "impossible; the time, the size, the ranks or the link is wrong"
+        verdict = "impossible; check the time, the size, the ranks and the link"
     elif share >= roofs.NEAR:
         verdict = "near it, only fewer bytes help"
     else:

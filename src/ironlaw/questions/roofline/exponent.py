@@ -17,13 +17,13 @@ LINEAR = (0.2, 0.8, 1.1)  # exponents: flat below the first, linear between the 
 SUPERLINEAR = 1.2
 VERDICTS = {
     "flat": "flat: latency or launches, not yet a roof",
-    "sublinear": "sublinear: overhead is part of it, not yet a roof",
+    "sublinear": "sublinear: part of the time is overhead, not yet a roof",
     "linear": "in proportion: limited by bandwidth or compute (or by an allocator that copies)",
     "between": "more than in proportion, not yet superlinear",
     "superlinear": "superlinear: suspect allocator fragmentation, format conversions, a cache that is too small, "
     "or work that grows as a square (attention)",
 }
-FALLS = "time falls as size grows, as no cost does: check which time belongs to which size, and that runs were warm"
+FALLS = "time falls as size grows, which no real cost does: check which time belongs to which size, and that runs were warm"
 COLUMNS = (
     Column("size", "size", "1"), Column("time", "time", "s"), Column("size_ratio", "size ratio", "1"),
     Column("time_ratio", "time ratio", "1"), Column("exponent", "exponent since the row above", "1"),

@@ -257,7 +257,7 @@ def _judge(measured: float, group: Group, at: int, flop: Term, moved: Term, step
     share = max(causal, scalar(flop) / measured / peak.value)  # of the model's FLOPs, and of those the slowest stage computes
     if share > 1.0:
         wrong = "the rate, the number of accelerators, the model or the precision"
-        return f"{sentence}: impossible, {share:.0%} of the peak by the operations of this plan; wrong is {wrong}", used, False
+        return f"{sentence}: impossible, {share:.0%} of the peak by the operations of this plan; check {wrong}", used, False
     bytes_share = scalar(moved) / measured / accelerator.hbm_bandwidth.value
     return f"{sentence}, HBM at {bytes_share:.0%} of its roof by the estimate's bytes", used, True
 

@@ -281,7 +281,7 @@ def _judge(row: Mapping[str, Any], measured: float) -> tuple[str, bool]:
     start, products = f"measured {units.show(measured, 's', 4)} per step", row["compute_time"] / measured
     if products > 1.0:
         wrong = "the rate, the devices or the list"
-        return f"{start}: impossible, {products:.0%} of the compute roof by its products alone; wrong is {wrong}", False
+        return f"{start}: impossible, {products:.0%} of the compute roof by its products alone; check {wrong}", False
     share = row["step_time"] / measured
     fused = ": its kernels are fused" if share > 1.0 else ""
     return f"{start}: {share:.0%} of the roofs{' without fusion' if fused else ''}, {products:.0%} of the compute roof{fused}", True

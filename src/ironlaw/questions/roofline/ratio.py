@@ -90,7 +90,7 @@ def _say_verdict(follows: list[str]) -> str:
     if len(follows) == 1:
         return f"it agrees with {follows[0]}: a strong hint, not a proof"
     if follows:
-        return f"it agrees with {' and '.join(follows)}: these two devices cannot tell them apart"
+        return f"it agrees with {' and '.join(follows)}: these two devices cannot separate them"
     return "it agrees with none of them: overhead, the network or the input sets the speed, or different roofs on the two"
 
 

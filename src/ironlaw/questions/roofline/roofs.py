@@ -189,7 +189,7 @@ def judge(device: Device, point: RooflinePoint, measured: float) -> Verdict:
     if above:
         reached = " and ".join(f"{share:.0%} of the {name} roof" for name, share in above.items())
         wrong = WRONG_FLOP if "compute" in above else WRONG_BYTES
-        return Verdict("impossible", f"impossible: {reached}; wrong is {wrong}")
+        return Verdict("impossible", f"impossible: {reached}; check {wrong}")
     name = max(shares, key=lambda key: shares[key])
     if shares[name] >= NEAR:
         return Verdict(name, f"near the {name} roof ({shares[name]:.0%}): {REMEDIES[name]}")

@@ -24,7 +24,7 @@ OPTIONS: dict[str, Option] = {
     "inference_tokens": Option(tokens, "tokens the model will read and write during its use", "TOKENS"),
     "global_batch_tokens": Option(tokens, "tokens per optimizer step: shows its cost in steps and tokens", "TOKENS"),
     "learning_rate": Option(positive("1"), "learning rate that is good at --base-batch-tokens", "X"),
-    "base_batch_tokens": Option(tokens, "batch in tokens that --learning-rate belongs to", "TOKENS"),
+    "base_batch_tokens": Option(tokens, "batch in tokens at which --learning-rate is good", "TOKENS"),
     "warmup_steps": Option(none_or_more, "warm-up steps: shows the learning-rate schedule", "STEPS"),
     "final_share": Option(positive("1"), "last learning rate of the cosine over the highest (default: 0.1)", "X"),
     "model_of": Option(study, "ten-sites: also the critical batch by the mistaken law of the study of ten sites", "NAME"),

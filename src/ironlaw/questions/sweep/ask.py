@@ -90,7 +90,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         headline = [
             f"most tokens per second of the rows that fit: {row['tokens_per_second']:,.0f}, {row['model']}, batch of "
             f"{units.show(row['batch'], 'token', 4)}, sequences of {row['seq_len']:,.0f}, {row['gpus']:,.0f} accelerators",
-            "accumulation saves memory: the column beside it is the same plan without accumulation",
+            "accumulation saves memory: the next column is the same plan without accumulation",
         ]
         terms = [group.throughput["tokens_per_second"], group.memory.tree, group.step.tree]
         listed = {item["name"] for item in assumptions} | {"seq_len", "global_batch_size"}
