@@ -82,8 +82,8 @@ RULES = {
     "stages_hold_all_layers": "the stages hold all layers: first_stage_layers, last_stage_layers and the rest in between, with pp > 1",
     "chunks_have_layers": "vpp > 1 needs pp > 1 and a layer for every chunk",
     "interleaving_groups_whole": "the interleaved schedule needs micro-batches in multiples of pp, or of a microbatch_group of at least pp",
-    "micro_batches_pair": "overlap ep needs the conditions under which Megatron Core pairs micro-batches: ep > 1, vpp > 1 with a pipeline, no layer or"
-    " expert recomputed in full, at most one multi-token-prediction layer, a two-byte model",
+    "micro_batches_pair": "overlap ep needs the conditions under which Megatron Core pairs micro-batches: ep > 1, vpp > 1 with a pipeline, "
+    "no layer or expert recomputed in full, at most one multi-token-prediction layer, a two-byte model",
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
     "fits": "device memory is at most the usable capacity, and offloaded bytes at most the host's",
 }

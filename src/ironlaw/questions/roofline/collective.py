@@ -63,9 +63,8 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         what, time = list(times.items())[-1]
         terms.append(leaf("time of all", _repeated, "s", count=count, time=time))
         headline.append(f"{count:,.0f} of them take {show(terms[-1])} ({what}); at each one ranks wait for the slowest")
-    if "baseline" in values:
-        sentence, passes = roofs.compare_with_baseline(values)
-        headline, feasible = [*headline, sentence], feasible and passes
+    lines, passes = roofs.compare_with_baseline(values)
+    headline, feasible = [*headline, *lines], feasible and passes
     rows = [
         {
             "what": what,

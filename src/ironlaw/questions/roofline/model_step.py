@@ -178,15 +178,14 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
     warnings, feasible = list(group.warnings), True
     if not scalar(group.memory.fits, at):
         warnings.append(f"this plan does not fit into the memory of {accelerator.name} (ironlaw estimate says by how much)")
-    measured = _measured_step(values, group, at)
+    measured = roofs.measured_step(values, scalar(group.plan.global_batch_size, at))
     if measured is not None:
         sentence, used, feasible = _judge(measured, group, at, flop, moved, step)
         headline.append(sentence)
         terms.append(used)
         warnings += [] if feasible else ["a measured step above the peak is impossible"]
-    if "baseline" in values:
-        sentence, passes = roofs.compare_with_baseline(values)
-        headline, feasible = [*headline, sentence], feasible and passes
+    lines, passes = roofs.compare_with_baseline(values)
+    headline, feasible = [*headline, *lines], feasible and passes
     rows = [operator.row(step) for operator in operators]
     tables = [
         Table("roofs", "Time by roof", ROOFS, _roof_rows(operators, step, scalar(wire))),
@@ -234,15 +233,6 @@ def _sum_operators(name: str, unit: str, operators: Sequence[StepOperator], fiel
 def _as_estimated(seconds: Any) -> Any:
     """The step of the estimate (``ironlaw estimate --explain`` has its tree): ``seconds``."""
     return seconds
-
-
-def _measured_step(values: dict[str, Any], group: Group, at: int) -> float | None:
-    """The measured time of a step: given, or from samples per second."""
-    if "measured" in values and "samples_per_second" in values:
-        raise QuestionError("give --measured or --samples-per-second, not both")
-    if "samples_per_second" in values:
-        return scalar(group.plan.global_batch_size, at) / float(values["samples_per_second"])
-    return values.get("measured")
 
 
 def _judge(measured: float, group: Group, at: int, flop: Term, moved: Term, step: float) -> tuple[str, Term, bool]:

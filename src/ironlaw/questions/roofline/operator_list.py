@@ -259,20 +259,14 @@ def _write_headline(
         f"at the roofs of {device.name}: {units.show(row['forward_time'], 's', 4)} forward, {units.show(row['step_time'], 's', 4)} per "
         f"training step with {optimizer}, at most {row['samples_per_second']:,.0f} samples/s; {row['hbm_share']:.0%} of it hbm-bound",
     ]
-    feasible = True
-    measured = values.get("measured")
-    if "samples_per_second" in values:
-        if measured is not None:
-            raise QuestionError("give --measured or --samples-per-second, not both")
-        measured = batch / values["samples_per_second"]
+    feasible, measured = True, roofs.measured_step(values, batch)
     if measured is not None:
         if len(values.get("batch", ())) > 1:
             raise QuestionError("a measured step has one batch: give one --batch")
         sentence, feasible = _judge(row, measured)
         headline.append(sentence)
-    if "baseline" in values:
-        sentence, passes = roofs.compare_with_baseline(values)
-        headline, feasible = [*headline, sentence], feasible and passes
+    lines, passes = roofs.compare_with_baseline(values)
+    headline, feasible = [*headline, *lines], feasible and passes
     return headline, [count, flop, moved, network.update], feasible
 
 

@@ -58,9 +58,8 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
     tables = _make_tables(device, points, rows, values)
     impossible = [row["operator"] for row in rows if row.get("verdict") == "impossible"]
     feasible = not impossible
-    if "baseline" in values:
-        sentence, passes = roofs.compare_with_baseline(values)
-        headline, feasible = [*headline, sentence], feasible and passes
+    lines, passes = roofs.compare_with_baseline(values)
+    headline, feasible = [*headline, *lines], feasible and passes
     warnings = [f"{operator}: the measured time is above a roof, which is impossible" for operator in impossible]
     return Answer(f"Roofline on {device.name}", headline, [*tables, *versions], terms, extra, notes, warnings, feasible, folders)
 

@@ -201,13 +201,24 @@ def judge(device: Device, point: RooflinePoint, measured: float) -> Verdict:
     return Verdict("overhead", f"far from every roof ({shares[name]:.0%} of {name}, the nearest): {OVERHEAD}")
 
 
-def compare_with_baseline(values: Mapping[str, Any]) -> tuple[str, bool]:
-    """A sentence on the measured time against its baseline, and whether it passes."""
-    measured, baseline = values["measured"], values["baseline"]
-    tolerance, slower = values.get("tolerance", TOLERANCE), measured / baseline - 1.0
+def measured_step(values: Mapping[str, Any], batch: float) -> float | None:
+    """The measured time of a step of ``batch`` samples: given, or from samples per second."""
+    if "samples_per_second" not in values:
+        return values.get("measured")
+    if "measured" in values:
+        raise QuestionError("give --measured or --samples-per-second, not both")
+    return batch / float(values["samples_per_second"])
+
+
+def compare_with_baseline(values: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """A sentence on the measured time against its baseline, and whether it passes; no sentence without a baseline."""
+    if "baseline" not in values:
+        return [], True
+    baseline = values["baseline"]
+    tolerance, slower = values.get("tolerance", TOLERANCE), values["measured"] / baseline - 1.0
     passes = slower <= tolerance
     word = "within" if passes else "a regression: outside"
-    return f"{slower:+.1%} against the baseline of {units.show(baseline, 's', 4)}, {word} {tolerance:.3g} tolerance", passes
+    return [f"{slower:+.1%} against the baseline of {units.show(baseline, 's', 4)}, {word} {tolerance:.3g} tolerance"], passes
 
 
 def show(term: Term) -> str:

@@ -217,7 +217,7 @@ def _tabulate_optima(operations: float, fit: float, ratio: float) -> Table:
 def _mistaken_batch(size: Size) -> Section:
     """The critical batch as the study of ten sites computes it."""
     batch = leaf("mistaken batch", batches.batch_of_parameters, "token", parameters=size.active, seq_len=4096.0)
-    text = f"the study of ten sites gives {show(batch.value, 'token')}: it uses parameters in place of compute and tokens in place of sequences"
+    text = f"the study of ten sites gives {show(batch.value, 'token')}: it uses parameters for compute and tokens for sequences"
     return Section([text], [batch])
 
 
