@@ -16,7 +16,7 @@ import paths
 from ironlaw.catalog import load
 from ironlaw.estimate import wires
 from ironlaw.estimate.as_data import row_data
-from ironlaw.estimate.layer import passes
+from ironlaw.estimate.layer.attention import flash_constants
 from ironlaw.report.explanation import explain
 from ironlaw.units import parse
 
@@ -163,7 +163,7 @@ def test_latent_attention_has_constants_only_where_flash_does_not_fit() -> None:
         job = SimpleNamespace(
             model=load.record("models", model), framework=load.record("frameworks", "megatron"), attention_kernel="flash-2"
         )
-        used, rate = passes.flash_constants(cluster, job)
+        used, rate = flash_constants(cluster, job)
         assert used is cluster.calibration.attention[kernel] and rate == 1.0, model
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import adapters
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
-from ironlaw.estimate.layer.kinds import kinds
-from ironlaw.estimate.layer.sequence import model_key_length
+from ironlaw.estimate.layer.kinds import kinds, sized
+from ironlaw.estimate.layer.sequence import mean_key_length
 from ironlaw.estimate.step import Step
 from ironlaw.job import Job
 from ironlaw.law import flops
@@ -29,7 +30,7 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     frozen = [k for k in kinds(model) if not k.trained]
     if frozen:  # untrained layers run forward only: two FLOPs a weight instead of six
         matmul = matmul - (share - 1.0 / 3.0) * sum(k.count * matmul_per_layer(model, k) for k in frozen)
-    idle = sum(k.count for k in frozen if k.mixer == "attention")
+    idle = sum(k.count for k in frozen if k.mixer.attends)
     width = attention_width(model)
     seen = 2.0 * model_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
     per_token = {
@@ -56,6 +57,20 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
         "mfu_causal": used("MFU, causal attention", causal.value),
         "hfu": used("HFU", flop.value + recomputed),
     }
+
+
+def model_key_length(job: Job, plan: Plan) -> Any:
+    """Keys that a causal query sees, mean of the attending layers by their width, as model FLOPs count them."""
+    if not job.model.layer_groups:
+        return mean_key_length(job, plan)
+    seen: Any = 0.0
+    width = 0.0
+    for kind in kinds(job.model):
+        if kind.mixer.attends:
+            own = replace(job, model=sized(job.model, kind))
+            part = kind.count * own.model.num_attention_heads * own.model.head_dim
+            seen, width = seen + part * mean_key_length(own, plan), width + part
+    return seen / width if width else mean_key_length(job, plan)
 
 
 def recomputed_per_token(job: Job, plan: Plan) -> Any:

@@ -16,9 +16,9 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
-from ironlaw.estimate.layer import adapters, casts, gradients, passes, state_space
+from ironlaw.estimate.layer import adapters, casts, gradients, passes
 from ironlaw.estimate.layer.counts import embedding_parameters
-from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
+from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.memory import offloading
@@ -164,14 +164,14 @@ def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan)
 def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage) -> LayerTimes:
     """One layer's time in a micro-batch: computation, exposed communication, and launches that the host is late with."""
     job = casts.job_of_kind(job, kind)
-    job, s = Shapes.of_kind(job, plan, s, kind)
+    job, s = layer_of_kind(job, plan, s, kind)
     forward = passes.forward(cluster, job, plan, s, kind)
     backward = passes.backward(cluster, job, plan, s, kind)
     again = passes.recompute(cluster, job, plan, s, kind)
     device = forward.value + backward.value + again.value
     pass_count = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
     exposed_tp = tensor.tensor_parallel(cluster, job, plan, kind, forward, backward)
-    ring = [context.context_parallel(job, cluster, plan, s, kind)] if kind.mixer != "none" else []
+    ring = [context.context_parallel(job, cluster, plan, s, kind)] if kind.mixer.blocks else []
     routed, hidden = [], 0.0
     if kind.routed:
         exchange = overlapped_experts.expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), pass_count)
@@ -216,7 +216,7 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
         return 0.0
     count = f.operators_per_layer.value * kind.blocks / 2.0 * (job.cuda_graphs == "none") + beside
     if f.operators_per_layer.value:  # a compiled program launches nothing
-        count += state_space.launched(kind) * (job.cuda_graphs == "none")
+        count += kind.mixer.launches * (job.cuda_graphs == "none")
     if not kind.routed:
         return count
     launches = 3.0 if job.precision.narrow else 1.0

@@ -30,7 +30,7 @@ def loss_in_layers(model: Model, seq_len: float) -> float:
     """Work of the last stage beside its layers, in mean layers of the model, by forward FLOPs."""
 
     def flop(kind: Any) -> float:
-        attended = 2.0 * seq_len * attention_width(model) if kind.mixer == "attention" else 0.0  # causal: half the square
+        attended = 2.0 * seq_len * attention_width(model) if kind.mixer.attends else 0.0  # causal: half the square
         return float(2.0 * matmul_per_layer(model, kind) + attended)
 
     layers = [(kind.count, flop(kind)) for kind in kinds(model) if kind.place != "end"]

@@ -71,7 +71,7 @@ def test_an_adapter_has_no_weight_gradient_to_hide_behind():
 def test_every_model_has_its_blocks(name):
     """As many gathers forward as a kind of layer has blocks that tensor parallelism splits: routed experts alone are none."""
     from ironlaw.estimate.layer import passes
-    from ironlaw.estimate.layer.kinds import kinds
+    from ironlaw.estimate.layer.kinds import kinds, layer_of_kind
     from ironlaw.estimate.layer.sizes import Shapes
     from ironlaw.estimate.network import tensor
 
@@ -79,7 +79,7 @@ def test_every_model_has_its_blocks(name):
     answer = ironlaw.estimate(name, on="h100-sxm", gpus=8, tp=1, pp=1, global_batch_size=8, micro_batch_size=1)
     (group,) = answer.groups
     for kind in kinds(model):
-        job, shapes = Shapes.of_kind(group.job, group.plan, Shapes.of(group.job, group.plan), kind)
+        job, shapes = layer_of_kind(group.job, group.plan, Shapes.of(group.job, group.plan), kind)
         both = [law(group.cluster, job, group.plan, shapes, kind) for law in (passes.forward, passes.backward)]
         alone = kind.routed and not model.shared_expert_intermediate_size
         assert len(tensor.blocks(job, *both)) == kind.blocks - float(alone), kind.name

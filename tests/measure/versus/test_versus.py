@@ -178,7 +178,7 @@ def test_the_cases_use_the_whole_table(rows):
 SUMMED = {
     "gather weights", "gather experts", "scatter gradients", "scatter experts' gradients", "all-reduce over replicas",
     "all-reduce of experts", "all-reduce of experts over replicas", "keys and values round the ring", "gather", "scatter",
-    "layer of the paired micro-batch",
+    "layer of the paired micro-batch", "attention", "attention scores",
 }  # fmt: skip
 MAKERS = {"leaf", "kernel", "gemm", "elementwise", "grouped_gemm", "collective", "all_to_all", "point_to_point", "ring_pass", "exposed"}
 
@@ -193,7 +193,8 @@ def test_every_term_in_the_code_has_an_entry():
         "layer/passes",
         "layer/experts",
         "network/overlapped_experts",
-        "layer/state_space",
+        "layer/attention",
+        "layer/mixers",
         "layer/casts",
         "network/sharding",
         "memory/offloading",

@@ -9,8 +9,9 @@ import numpy as np
 
 from ironlaw.catalog.model import Model
 from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of, sized
+from ironlaw.estimate.layer.sizes import core_head_dim
 from ironlaw.estimate.pipeline.stages import Stage
-from ironlaw.law import mixers, parameters
+from ironlaw.law import parameters
 
 
 def norm_weights(model: Model) -> float:
@@ -22,32 +23,6 @@ def norm_parameters(model: Model) -> Any:
     """One norm of the hidden state."""
     weights = norm_weights(model)
     return parameters.norm(model.hidden_size, weights) if weights else 0.0
-
-
-def attention_parameters(model: Model) -> Any:
-    """All weights of one layer's attention, multi-head or latent."""
-    if model.kv_lora_rank:
-        return parameters.latent_attention(**_latent(model)) + index_parameters(model)
-    count = parameters.attention(
-        model.hidden_size,
-        model.num_attention_heads,
-        model.num_key_value_heads,
-        model.head_dim,
-        float(model.query_key_value_bias),
-        float(model.attention_output_bias),
-        float(model.qk_norm),
-    )
-    if model.qk_norm and model.qk_norm_heads:  # a weight for each channel of each head, of which one head's are counted above
-        count = count + model.head_dim * (model.num_attention_heads + model.num_key_value_heads - 2.0)
-    if model.attention_k_eq_v:
-        count = count - model.hidden_size * model.num_key_value_heads * model.head_dim
-    gate = model.hidden_size * model.num_attention_heads * model.head_dim if model.attention_output_gate else 0.0
-    return count + gate + (model.num_attention_heads if model.attention_sinks else 0.0)
-
-
-def _latent(model: Model) -> dict[str, Any]:
-    names = ("hidden_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    return {name: getattr(model, name) for name in names}
 
 
 def mlp_parameters(model: Model, width: int) -> Any:
@@ -82,39 +57,6 @@ def expert_parameters(model: Model) -> Any:
     return parameters.expert(expert_width(model), model.moe_intermediate_size, float(model.gated_mlp), float(model.expert_bias))
 
 
-def _of(model: Model, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: getattr(model, name) for name in names}
-
-
-_INDEXER = ("hidden_size", "q_lora_rank", "index_n_heads", "index_head_dim")
-_MAMBA = ("hidden_size", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "mamba_n_groups", "conv_kernel")
-_LINEAR = (
-    "hidden_size", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
-    "linear_conv_kernel_dim",
-)  # fmt: skip
-
-
-def index_share(model: Model) -> float:
-    """Share of the sparse-attention layers that have an indexer."""
-    return model.index_layers / model.num_hidden_layers if model.index_layers else 1.0
-
-
-def index_parameters(model: Model) -> Any:
-    """The indexer of a layer, mean over the layers."""
-    return index_share(model) * parameters.indexer(**_of(model, _INDEXER)) if model.index_topk else 0.0
-
-
-@lru_cache(256)
-def mixer_parameters(model: Model, kind: Kind) -> Any:
-    """The mixer of a layer: attention, a linear-attention or Mamba state, or nothing."""
-    model = sized(model, kind)
-    if kind.mixer == "attention":
-        return attention_parameters(model)
-    if kind.mixer == "linear":
-        return mixers.linear_attention(**_of(model, _LINEAR))
-    return mixers.mamba(**_of(model, _MAMBA)) if kind.mixer == "mamba" else 0.0
-
-
 def norms_of(model: Model, kind: Kind) -> float:
     """Norms of a layer: the model's number, or one where a layer is one block; fewer where a layer has no mixer or no MLP."""
     return 1.0 if model.one_block_layers else float(model.norms_per_layer) * (kind.blocks / 2.0 if model.layer_groups else 1.0)
@@ -124,18 +66,21 @@ def norms_of(model: Model, kind: Kind) -> float:
 def common_parameters(model: Model, kind: Kind) -> Any:
     """Parameters of a layer outside its routed experts."""
     model = sized(model, kind)
-    count = mixer_parameters(model, kind) + norms_of(model, kind) * norm_parameters(model)
+    count = kind.mixer.parameters(model) + norms_of(model, kind) * norm_parameters(model)
     if kind.place == "end":  # two hidden states are normed and projected to one, and normed again
         count = count + 2.0 * model.hidden_size * model.hidden_size + 3.0 * norm_parameters(model)
-    if kind.mlp == "dense":
-        return count + mlp_parameters(model, model.intermediate_size)
-    if kind.mlp == "none":
-        return count
+    if not kind.routed:
+        return count + (mlp_parameters(model, model.intermediate_size) if kind.has_mlp else 0.0)
     count = count + router_parameters(model) + latent_projections(model)
     if model.shared_expert_intermediate_size:
         count = count + mlp_parameters(model, model.shared_expert_intermediate_size)
         count = count + (model.hidden_size if model.shared_expert_gate else 0.0)
     return count
+
+
+def common_width(model: Model, kind: Kind) -> int:
+    """Width of a layer's MLP outside its routed experts: of a dense MLP or of the shared experts, 0 without either."""
+    return (model.shared_expert_intermediate_size if kind.routed else model.intermediate_size) if kind.has_mlp else 0
 
 
 def routed_parameters(model: Model, kind: Kind) -> Any:
@@ -146,9 +91,8 @@ def routed_parameters(model: Model, kind: Kind) -> Any:
 def largest_operand(model: Model, kind: Kind) -> float:
     """The largest weight of a layer that one matrix product outside the experts reads."""
     model = sized(model, kind)
-    wide = float(model.num_attention_heads * model.head_dim) if kind.mixer != "none" else 0.0
-    inner = {"dense": model.intermediate_size, "routed": model.shared_expert_intermediate_size, "none": 0}[kind.mlp]
-    return model.hidden_size * max(wide, float(inner))
+    wide = kind.mixer.blocks * model.num_attention_heads * model.head_dim
+    return model.hidden_size * max(wide, float(common_width(model, kind)))
 
 
 def largest_experts(model: Model, kind: Kind) -> float:
@@ -212,41 +156,22 @@ def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
 def matmul_per_layer(model: Model, kind: Kind) -> Any:
     """Weights of one layer that multiply each token: mixer, router, the MLP or the experts it visits."""
     model = sized(model, kind)
-    count = mixer_matmul(model, kind)
+    count = kind.mixer.matmul(model)
     wide = 2.0 + float(model.gated_mlp)
     if kind.place == "end":
         count = count + 2.0 * model.hidden_size * model.hidden_size
-    if kind.mlp == "dense":
-        return count + wide * model.hidden_size * model.intermediate_size
-    if kind.mlp == "none":
-        return count
+    if not kind.routed:
+        return count + wide * model.hidden_size * common_width(model, kind)
     count = count + wide * expert_width(model) * visited(model) * model.moe_intermediate_size + latent_projections(model)
-    count = count + wide * model.hidden_size * model.shared_expert_intermediate_size
+    count = count + wide * model.hidden_size * common_width(model, kind)
     return count + model.hidden_size * (model.num_experts + model.zero_expert_num)
-
-
-def mixer_matmul(model: Model, kind: Kind) -> Any:
-    """Weights of a layer's mixer that multiply each token."""
-    model = sized(model, kind)
-    if kind.mixer == "linear":
-        return mixers.linear_attention_matmul(**_of(model, _LINEAR[:-1]))
-    if kind.mixer == "mamba":
-        return mixers.mamba_matmul(**_of(model, _MAMBA[:-1]))
-    if kind.mixer == "none":
-        return 0.0
-    if model.kv_lora_rank:
-        count = parameters.latent_attention_matmul(**_latent(model))
-        return count + (index_share(model) * parameters.indexer_matmul(**_of(model, _INDEXER)) if model.index_topk else 0.0)
-    queries = model.num_attention_heads * (2.0 if model.attention_output_gate else 1.0)
-    keys = model.num_key_value_heads * (1.0 if model.attention_k_eq_v else 2.0)
-    return model.hidden_size * model.head_dim * (queries + model.num_attention_heads + keys)
 
 
 def attending_layers(model: Model) -> float:
     """Layers whose mixer is attention, those for further tokens included."""
     count = 0.0
     for kind in kinds(model):
-        count += kind.count if kind.mixer == "attention" else 0.0
+        count += kind.count if kind.mixer.attends else 0.0
     return count
 
 
@@ -262,7 +187,7 @@ def attention_width(model: Model) -> float:
     """Heads times head_dim, mean of queries-and-keys and values, and of the layers that attend."""
     if not model.layer_groups:
         return float(model.num_attention_heads) * core_head_dim(model)
-    attending = [kind for kind in kinds(model) if kind.mixer == "attention"]
+    attending = [kind for kind in kinds(model) if kind.mixer.attends]
     width = sum(kind.count * sized(model, kind).num_attention_heads * core_head_dim(sized(model, kind)) for kind in attending)
     return float(width / max(attending_layers(model), 1.0))
 
@@ -274,16 +199,9 @@ def cached_heads(model: Model) -> float:
     width = 0.0
     for kind in kinds(model):
         own = sized(model, kind)
-        if kind.mixer == "attention":
+        if kind.mixer.attends:
             width += kind.count * own.num_key_value_heads * own.head_dim * (0.5 if own.attention_k_eq_v else 1.0)
     return width / (model.head_dim * max(attending_layers(model), 1.0))
-
-
-def core_head_dim(model: Model) -> float:
-    """Mean of a head's query-key and value dimensions."""
-    if model.kv_lora_rank:
-        return (model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim) / 2.0
-    return float(model.head_dim)
 
 
 def stage_common(model: Model, stage: Stage) -> Any:
@@ -300,8 +218,7 @@ def linear_parameters(model: Model, kind: Kind) -> Any:
     if kind.wide:
         return 0.0
     model = sized(model, kind)
-    inner = {"dense": model.intermediate_size, "routed": model.shared_expert_intermediate_size, "none": 0}[kind.mlp]
-    count = mixer_matmul(model, kind) + (2.0 + float(model.gated_mlp)) * model.hidden_size * inner
+    count = kind.mixer.matmul(model) + (2.0 + float(model.gated_mlp)) * model.hidden_size * common_width(model, kind)
     count = count + (latent_projections(model) if kind.routed else 0.0)
     return count + (2.0 * model.hidden_size * model.hidden_size if kind.place == "end" else 0.0)
 
@@ -325,8 +242,8 @@ def stage_linear(model: Model, stage: Stage, trained: bool = False) -> tuple[Any
         layers = layers_of(stage, kind, model)
         common = common + layers * linear_parameters(model, kind)
         routed = routed + layers * linear_experts(model, kind)
-        if kind.mixer == "attention" and model.kv_lora_rank and not kind.wide:
-            entire = entire + layers * (model.hidden_size * (model.q_lora_rank + model.kv_lora_rank + model.qk_rope_head_dim))
+        if not kind.wide:
+            entire = entire + layers * kind.mixer.replicated_linear(model)
     return common, routed, entire
 
 
@@ -335,10 +252,8 @@ def replicated_parameters(model: Model, kind: Kind) -> Any:
     """Parameters of a layer that tensor parallelism does not split: norms, router, and down-projections of latent attention."""
     model = sized(model, kind)
     count = norms_of(model, kind) * norm_parameters(model)
-    if kind.mixer == "attention" and model.kv_lora_rank:
-        rope = model.qk_rope_head_dim
-        count = count + index_parameters(model)
-        count = count + (model.hidden_size + 1.0) * (model.q_lora_rank + model.kv_lora_rank) + model.hidden_size * rope
+    for part in kind.mixer.replicated(model):
+        count = count + part
     if kind.routed:
         count = count + router_parameters(model) + latent_projections(model)
     return count

@@ -13,7 +13,12 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.model import LayerGroup, Model
+from ironlaw.estimate.layer.mixer import Mixer
+from ironlaw.estimate.layer.mixers import MIXERS
+from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.pipeline.stages import Stage
+from ironlaw.job import Job
+from ironlaw.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Kind:
     place: str = "spread"  # front | spread | end
     first: float = 0.0  # the zone of the model's layers that it shares with kinds mixed into it: from this layer
     last: float = 0.0  # to before this one
-    mixer: str = "attention"  # attention | linear | mamba | none
+    mixer: Mixer = MIXERS["attention"]
     trained: bool = True  # False: forward only, no activations kept
     wide: bool = False  # True: kept wide where the others compute in a narrow format
     alike: float = 0.0  # layers of this kind and of its wide or narrow counterpart together; 0: there is no counterpart
@@ -38,9 +43,14 @@ class Kind:
         return self.mlp == "routed"
 
     @property
+    def has_mlp(self) -> bool:
+        """True where the layer has an MLP, dense or routed."""
+        return self.mlp != "none"
+
+    @property
     def blocks(self) -> float:
         """Residual blocks of a layer: mixer and MLP, or one of them."""
-        return float(self.mixer != "none") + float(self.mlp != "none")
+        return self.mixer.blocks + float(self.has_mlp)
 
 
 @lru_cache(256)
@@ -65,6 +75,14 @@ def sized(model: Model, kind: Kind) -> Model:
     return model.replace(**dict(kind.sizes)) if kind.sizes else model
 
 
+def layer_of_kind(job: Job, plan: Plan, s: Shapes, kind: Kind) -> tuple[Job, Shapes]:
+    """The job and the sizes for layers of a kind; ``job`` and ``s`` unchanged where all layers have one size."""
+    if not kind.sizes:
+        return job, s
+    job_of_kind = replace(job, model=sized(job.model, kind))
+    return job_of_kind, Shapes.of(job_of_kind, plan)
+
+
 def values_of(model: Model, field: str) -> tuple[int, ...]:
     """The values that a size takes in a model's layers."""
     return tuple(sorted({getattr(sized(model, kind), field) for kind in kinds(model)}))
@@ -78,12 +96,11 @@ def _group(group: LayerGroup, model: Model) -> Kind:
     own = {field: getattr(group, field) for field in _OWN if getattr(group, field) not in (0, getattr(model, field))}
     words = [f"{_SHORT[field]} {value}" for field, value in own.items()]
     words += [f"window {group.sliding_window}"] if group.sliding_window else []
-    parts = {"linear": "linear-attention ", "mamba": "mamba ", "none": "attention-free "}.get(group.mixer, "")
-    parts += {"routed": "routed ", "none": "MLP-free "}.get(group.mlp, "")
-    name = f"{parts}layers" + (f" ({', '.join(words)})" if words else "")
+    mlp = {"routed": "routed ", "none": "MLP-free "}.get(group.mlp, "")
+    name = f"{MIXERS[group.mixer].prefix}{mlp}layers" + (f" ({', '.join(words)})" if words else "")
     own |= {"sliding_window": group.sliding_window, "sliding_window_layers": model.num_hidden_layers if group.sliding_window else 0}
     own |= {"attention_k_eq_v": group.attention_k_eq_v, "attention_sinks": group.attention_sinks}
-    return Kind(name, float(group.count), group.mlp, mixer=group.mixer, sizes=tuple(own.items()))
+    return Kind(name, float(group.count), group.mlp, mixer=MIXERS[group.mixer], sizes=tuple(own.items()))
 
 
 _SHORT = {"num_attention_heads": "heads", "num_key_value_heads": "key-value heads", "head_dim": "head_dim", "intermediate_size": "MLP"}
@@ -152,17 +169,17 @@ def _mixed(listed: list[Kind], model: Model) -> list[Kind]:
             made.append(kind)
             continue
         made.append(replace(kind, count=kind.count * (1.0 - linear)))
-        made.append(replace(kind, name=f"linear-attention {kind.name}", count=kind.count * linear, mixer="linear"))
+        made.append(replace(kind, name=f"linear-attention {kind.name}", count=kind.count * linear, mixer=MIXERS["linear"]))
     return made
 
 
 def _single_blocks(model: Model) -> list[Kind]:
     """Layers that are one block each."""
     return [
-        Kind("mamba layers", float(model.mamba_layers), "none", mixer="mamba"),
+        Kind("mamba layers", float(model.mamba_layers), "none", mixer=MIXERS["mamba"]),
         Kind("attention layers", float(model.attention_layers), "none"),
-        Kind("mlp layers", float(model.mlp_layers), mixer="none"),
-        Kind("routed layers", float(model.routed_layers), "routed", mixer="none"),
+        Kind("mlp layers", float(model.mlp_layers), mixer=MIXERS["none"]),
+        Kind("routed layers", float(model.routed_layers), "routed", mixer=MIXERS["none"]),
     ]
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.layer import casts, experts, state_space
+from ironlaw.estimate.layer import casts, experts
+from ironlaw.estimate.layer.attention import DROPOUT
 from ironlaw.estimate.layer.counts import norms_of
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import linear_shapes
@@ -19,8 +20,6 @@ from ironlaw.plan import Plan
 from ironlaw.terms import Term
 
 FROZEN_NORM = 0.75  # of the bytes of a norm's backward pass: without the pass that sums the gradient of its weight
-DROPOUT = 5.0  # bytes of dropout as a separate kernel, of elements of 2: read, written, and a byte of mask; backward as much
-SOFTMAX_BACKWARD = 1.5  # of its bytes forward: reads what it wrote and the gradient, writes one
 BIASED = {  # products, and the model's field that is set where they add a bias
     "query-key-value": "query_key_value_bias",
     "attention output": "attention_output_bias",
@@ -49,10 +48,7 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     if wide:
         key = Operator("activation", behind_dispatch=kind.routed)
         groups.append(elementwise(cluster, "activation function", unit * activation(job, backward) * s.tokens * wide[0], key=key))
-    if kind.mixer == "attention":
-        groups += around_attention(cluster, job, s, ratio, backward)
-    if kind.mixer in ("linear", "mamba"):
-        groups.append(state_space.convolution(cluster, job, s, kind, ratio, backward))
+    groups += kind.mixer.memory_bound(cluster, job, s, ratio, backward)
     if backward and not job.lora_rank:
         groups += bias_gradients(cluster, job, shapes)
     groups += casts.casts(cluster, job, plan, shapes, backward)
@@ -73,30 +69,6 @@ def activation(job: Job, backward: bool) -> float:
     """
     gradient = 5.0 / 3.0 if job.model.gated_mlp else 1.5
     return job.framework.activation_bytes.value * (gradient if backward else 1.0)
-
-
-def scores(job: Job, backward: bool) -> float:
-    """Bytes for each score of unfused attention: mask and softmax, and dropout where the model has any."""
-    softmax = job.framework.score_bytes.value * (SOFTMAX_BACKWARD if backward else 1.0)
-    return (softmax + float(job.model.dropout) * DROPOUT) * job.precision.activation_bytes / 2.0
-
-
-def around_attention(cluster: Cluster, job: Job, s: Shapes, ratio: float, backward: bool) -> list[Term]:
-    """Rotary embedding, norms of queries and keys, and copies that a framework makes before and after flash attention."""
-    model, f = job.model, job.framework
-    unit = job.precision.activation_bytes / 2.0
-    made = []
-    turned = s.tokens * (s.heads + s.kv_heads) * s.head_dim
-    if model.position_embedding == "rope":
-        made.append(elementwise(cluster, "rotary embedding", unit * f.rotary_bytes.value * turned))
-    if model.qk_norm:
-        made.append(elementwise(cluster, "query and key norms", ratio * f.norm_bytes.value * turned, 2.0))
-    if f.attention_copies and job.flash:
-        end = " backward" if backward else ""
-        inputs, output = (f.attention_copies[f"{name}{end}"].value for name in ("inputs", "output"))
-        copied = inputs * (s.heads + 2.0 * s.kv_heads) + output * s.heads
-        made.append(elementwise(cluster, "attention copies", unit * copied * s.tokens * s.head_dim, 4.0))
-    return made
 
 
 def bias_gradients(cluster: Cluster, job: Job, shapes: dict[str, tuple[Any, Any, Any]]) -> list[Term]:

@@ -7,13 +7,11 @@ Of ``cp`` ranks, ``head_ranks`` trade heads for tokens; the other factor, ``sequ
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ironlaw.estimate.layer.context_methods import method_of
-from ironlaw.estimate.layer.kinds import kinds, sized
 from ironlaw.job import Job
 from ironlaw.law import masks
 from ironlaw.plan import Plan
@@ -58,20 +56,6 @@ def attended_span(job: Job, plan: Plan) -> Any:
 def mean_key_length(job: Job, plan: Plan) -> Any:
     """Keys that a causal query sees, mean of local and global layers; with an indexer the keys that it picked."""
     return _key_length(job, plan, 1.0)
-
-
-def model_key_length(job: Job, plan: Plan) -> Any:
-    """Keys that a causal query sees, mean of the attending layers by their width, as model FLOPs count them."""
-    if not job.model.layer_groups:
-        return mean_key_length(job, plan)
-    seen: Any = 0.0
-    width = 0.0
-    for kind in kinds(job.model):
-        if kind.mixer == "attention":
-            own = replace(job, model=sized(job.model, kind))
-            part = kind.count * own.model.num_attention_heads * own.model.head_dim
-            seen, width = seen + part * mean_key_length(own, plan), width + part
-    return seen / width if width else mean_key_length(job, plan)
 
 
 def slowest_key_length(job: Job, plan: Plan) -> Any:

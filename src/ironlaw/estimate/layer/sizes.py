@@ -7,16 +7,15 @@ record. Shapes are of one model-parallel rank: heads, the wide MLP dimension div
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Framework
 from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.layer.counts import core_head_dim
-from ironlaw.estimate.layer.kinds import Kind, sized
 from ironlaw.job import Job
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Plan
@@ -55,14 +54,6 @@ class Shapes:
     wide: Any  # columns of the MLP's first GEMM: gate and up together
 
     @classmethod
-    def of_kind(cls, job: Job, plan: Plan, s: Shapes, kind: Kind) -> tuple[Job, Shapes]:
-        """The job and the sizes for layers of a kind; ``job`` and ``s`` unchanged where all layers have one size."""
-        if not kind.sizes:
-            return job, s
-        job_of_kind = replace(job, model=sized(job.model, kind))
-        return job_of_kind, cls.of(job_of_kind, plan)
-
-    @classmethod
     def whole(cls, job: Job) -> Shapes:
         """The sizes of a layer that is not sharded, for one token."""
         model = job.model
@@ -86,6 +77,13 @@ class Shapes:
             ffn=ffn,
             wide=ffn * (2.0 if model.gated_mlp else 1.0),
         )
+
+
+def core_head_dim(model: Model) -> float:
+    """Mean of a head's query-key and value dimensions."""
+    if model.kv_lora_rank:
+        return (model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim) / 2.0
+    return float(model.head_dim)
 
 
 def kernel(

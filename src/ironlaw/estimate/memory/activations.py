@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate.layer import adapters, casts, experts, state_space
-from ironlaw.estimate.layer.counts import core_head_dim, expert_width, index_share, norms_of
-from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.layer import adapters, casts, experts
+from ironlaw.estimate.layer.counts import expert_width, norms_of
+from ironlaw.estimate.layer.kinds import Kind, layer_of_kind
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.job import Job
 from ironlaw.law import activations
@@ -27,15 +25,14 @@ def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]
     the attention kernel its output, the router its own input.
     """
     job = casts.job_of_kind(job, kind)
-    job, s = Shapes.of_kind(job, plan, s, kind)
+    job, s = layer_of_kind(job, plan, s, kind)
     model, e = job.model, job.precision.activation_bytes
     dropout = float(model.dropout)
-    scores_kept = 1.0 - plan.recompute_attention
     linear_kept = 1.0 - plan.recompute_linear
     cheap_kept = 1.0 - plan.recompute_elementwise
     inputs = input_bytes_kept(job, kind)
     norm_share = e / (e + inputs * 2.0 / kind.blocks)  # a norm's input is kept where its output is computed again
-    mixer = attention_activations(job, plan, s, scores_kept) if kind.mixer == "attention" else state_activations(job, s, kind)
+    mixer = kind.mixer.activations(job, plan, s, cast_share(job), 1.0 - plan.recompute_attention)
     if job.lora_rank:
         return [*activations_beside_frozen(job, plan, s, kind), *mixer, *mlp_activations(job, plan, s, kind, linear_kept, cheap_kept)]
     return [
@@ -66,8 +63,8 @@ def activations_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> li
     (``LinearWithFrozenWeight``) and Transformer Engine (``ln_out if weight.requires_grad else None``).
     """
     model, e = job.model, job.precision.activation_bytes
-    inputs = float(kind.mixer != "none" and adapters.keeps_input(job, kind, "qkv", "q", "k", "v"))
-    into_mlp = adapters.keeps_input(job, kind, "fc1", "gate", "up", "router") if kind.mlp != "none" else False
+    inputs = float(kind.mixer.blocks > 0.0 and adapters.keeps_input(job, kind, "qkv", "q", "k", "v"))
+    into_mlp = adapters.keeps_input(job, kind, "fc1", "gate", "up", "router") if kind.has_mlp else False
     masks = 2.0 * float(model.dropout) / e  # one byte each, in elements
     kept = norms_of(model, kind) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
     middle = adapters.elements_kept(job, s, kind)
@@ -94,9 +91,9 @@ def input_bytes_kept(job: Job, kind: Kind) -> float:
     keeps a cast input.
     """
     cast, wide = casts.input_bytes(job), job.precision.activation_bytes
-    mixer = 2.0 * cast if kind.mixer == "attention" and job.model.kv_lora_rank and casts.keeps_inputs(job) else cast
+    mixer = cast * (kind.mixer.cast_inputs(job.model) if casts.keeps_inputs(job) else 1.0)
     into_mlp = wide if kind.routed else cast
-    return (mixer * float(kind.mixer != "none") + into_mlp * float(kind.mlp != "none")) / 2.0
+    return (mixer * kind.mixer.blocks + into_mlp * float(kind.has_mlp)) / 2.0
 
 
 def with_source(job: Job, inputs: float) -> Any:
@@ -111,7 +108,7 @@ def cast_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
     """Cast copies of tensors that are also kept wide: the attention's output, and the input that router and shared experts share."""
     if not casts.keeps_cast_copies(job):
         return []
-    rows: Any = s.heads * s.head_dim * s.tokens if kind.mixer == "attention" and job.flash else 0.0
+    rows: Any = kind.mixer.kept_wide(job, s)
     if kind.routed and job.model.shared_expert_intermediate_size:
         rows = rows + s.hidden * s.sequence_tokens
     return [
@@ -124,101 +121,6 @@ def cast_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
             tp=1.0,
             sp=0.0,
             bytes_per_element=job.precision.operand_bytes,
-        )
-    ]
-
-
-def attention_activations(job: Job, plan: Plan, s: Shapes, scores_kept: Any) -> list[Term]:
-    """Queries, keys, values and output of attention; also the scores where attention is not flash."""
-    model, e = job.model, job.precision.activation_bytes
-    flash, dropout = float(job.flash), float(model.dropout)
-    return [
-        *latent_activations(job, plan, s),
-        leaf(
-            "attention",
-            activations.attention,
-            "B",
-            tokens=s.tokens,
-            num_attention_heads=model.num_attention_heads,
-            num_key_value_heads=model.num_attention_heads if model.kv_lora_rank else model.num_key_value_heads,
-            head_dim=core_head_dim(model),
-            flash=flash,
-            tp=plan.tp,
-            bytes_per_element=e,
-        ),
-        leaf(
-            "attention scores",
-            activations.attention_scores,
-            "B",
-            times=scores_kept,
-            tokens=s.tokens,
-            seq_len=plan.seq_len,
-            num_attention_heads=model.num_attention_heads,
-            flash=flash,
-            dropout=dropout,
-            tp=plan.tp,
-            bytes_per_element=e,
-        ),
-    ]
-
-
-def latent_activations(job: Job, plan: Plan, s: Shapes) -> list[Term]:
-    """Latent attention keeps each latent before its norm, after it as a linear layer's input, and the key's part with position."""
-    model, before_and_after = job.model, 1.0 + cast_share(job)
-    if not model.kv_lora_rank:
-        return []
-    return [
-        leaf(
-            "latents",
-            activations.checkpoint,
-            "B",
-            tokens=s.tokens,
-            hidden_size=before_and_after * (model.q_lora_rank + model.kv_lora_rank) + model.qk_rope_head_dim,
-            tp=plan.tp,
-            sp=plan.sp,
-            bytes_per_element=job.precision.activation_bytes,
-        ),
-        *indexer_activations(job, plan, s),
-    ]
-
-
-def indexer_activations(job: Job, plan: Plan, s: Shapes) -> list[Term]:
-    """An indexer keeps its queries, its key before and after the norm, one weight a head, and the keys it picked (4 bytes each)."""
-    model, e = job.model, job.precision.activation_bytes
-    if not model.index_topk:
-        return []
-    picked = np.minimum(plan.seq_len, model.index_topk) * 4.0 / e
-    return [
-        leaf(
-            "indexer",
-            activations.checkpoint,
-            "B",
-            times=index_share(model),
-            tokens=s.tokens,
-            hidden_size=model.index_n_heads * (model.index_head_dim + 1.0) + 2.0 * model.index_head_dim + picked,
-            tp=1.0,
-            sp=0.0,
-            bytes_per_element=e,
-        )
-    ]
-
-
-def state_activations(job: Job, s: Shapes, kind: Kind) -> list[Term]:
-    """A state layer keeps its projections before and after the convolution, and the scan's output."""
-    if kind.mixer == "none":
-        return []
-    into, mixed, out = state_space.widths(job, kind)
-    share = s.heads / job.model.num_attention_heads
-    return [
-        leaf(
-            "attention",
-            activations.mlp,
-            "B",
-            tokens=s.tokens,
-            intermediate_size=(into + mixed + (1.0 + cast_share(job)) * out) * share,
-            saved=1.0,
-            tp=1.0,
-            bytes_per_element=job.precision.activation_bytes,
         )
     ]
 
@@ -241,7 +143,7 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
             bytes_per_element=e,
         )
 
-    if kind.mlp == "none":
+    if not kind.has_mlp:
         return []
     if not kind.routed:
         return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]

@@ -8,7 +8,6 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
-from ironlaw.estimate.layer import passes, state_space
 from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.kinds import Kind, kinds
 from ironlaw.estimate.layer.sequence import head_ranks, sequence_ranks
@@ -29,8 +28,8 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
     """
     active = np.where(plan.cp > 1, 1.0, 0.0)
     trained = float(kind.trained)
-    if kind.mixer != "attention":  # a scan needs whole sequences: heads are exchanged for tokens and back
-        exchange = state_space.exchange(cluster, job, plan, s, kind)
+    if kind.mixer.exchanges:  # a scan needs whole sequences: heads are exchanged for tokens and back
+        exchange = kind.mixer.exchange(cluster, job, plan, s)
         times = active * (1.0 + (1.0 + plan.recompute_layers) * trained)
         return total("context parallel", [total("heads for tokens and back", [exchange], times=times)])
     rest = 1.0 - plan.recompute_layers
@@ -40,8 +39,8 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
         times = active * (1.0 + trained + recomputed)
         parts.append(total("heads for tokens and back", [exchange_heads(cluster, job, plan, s)], times=times))
     if method.passes_blocks:
-        core = fold(passes.attention(cluster, job, plan, s))
-        core_backward = fold(passes.attention(cluster, job, plan, s, backward=True))
+        core = fold(kind.mixer.core(cluster, job, plan, s))
+        core_backward = fold(kind.mixer.core(cluster, job, plan, s, backward=True))
         ring_forward, ring_backward = ring(cluster, job, plan, s), ring(cluster, job, plan, s, backward=True)
         parts += [
             exposed(
@@ -101,7 +100,7 @@ def attention_buffers(job: Job, plan: Plan, s: Shapes, stage: Stage, loss: Term)
     all-to-all a rank has as many bytes as before, in another order.
     """
     method = method_of(job)
-    attends = any(kind.mixer == "attention" for kind in kinds(job.model))
+    attends = any(kind.mixer.attends for kind in kinds(job.model))
     if not attends or not np.any(plan.cp > 1) or not (method.passes_blocks or method.gathers_keys):
         return []
     shape = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
+from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
 from ironlaw.law import flops, masks, traffic
 from ironlaw.measure.events import Shape
 from ironlaw.measure.read.toml import shipped

@@ -16,7 +16,7 @@ from ironlaw.catalog.sourced import sustain
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.bind.cluster import cluster_of
-from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP
+from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP
 from ironlaw.estimate.layer.sizes import sustained
 from ironlaw.law import kernels
 

@@ -14,12 +14,12 @@ from ironlaw.errors import ValueRangeError
 from ironlaw.estimate import wires
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question
+from ironlaw.estimate.layer.attention import index_share
 from ironlaw.estimate.layer.counts import (
     active_parameters,
     attending_layers,
     attention_width,
     cached_heads,
-    index_share,
     matmul_parameters,
     total_parameters,
     visited,

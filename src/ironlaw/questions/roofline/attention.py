@@ -8,7 +8,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.estimate.answer import estimate
-from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP, FLASH_KERNELS, UNFUSED_BACKWARD_FLOP, UNFUSED_KERNELS
+from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP, FLASH_KERNELS, UNFUSED_BACKWARD_FLOP, UNFUSED_KERNELS
 from ironlaw.job import PRECISIONS
 from ironlaw.law import traffic
 from ironlaw.questions.answer import Column, Table

@@ -14,7 +14,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
-from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP
+from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP
 from ironlaw.law import flops, parameters, traffic
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.question import defaults

@@ -1,0 +1,181 @@
+"""The table of mixers, and those that keep a state instead of attending: Mamba-2 and the gated delta rule (linear attention).
+
+Both project tokens to queries, keys, values and gates, convolve them over a few tokens, run a chunked scan whose cost
+grows with the sequence and not with its square, and project back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ironlaw.catalog.model import Model
+from ironlaw.cluster import Cluster
+from ironlaw.estimate import wires
+from ironlaw.estimate.layer.attention import Attention
+from ironlaw.estimate.layer.mixer import Mixer, Products
+from ironlaw.estimate.layer.sizes import Shapes, elementwise, kernel
+from ironlaw.job import Job
+from ironlaw.law import activations, flops, mixers, traffic
+from ironlaw.plan import Plan
+from ironlaw.terms import Term, leaf
+
+CHUNK = 128.0  # tokens Mamba-2 handles as one matrix product (chunk_size of the published configs)
+DELTA_CHUNK = 64.0  # tokens the gated delta rule handles as one (flash-linear-attention)
+BACKWARD_FLOP = 2.0
+MAMBA_BACKWARD_BYTES = 3.0  # of the forward bytes: states and scores computed again, then the gradients of x, B, C, states and scores
+
+
+class StateMixer(Mixer):
+    """A mixer that scans a state along the sequence. Tensor-parallel ranks split its heads as they split those of attention."""
+
+    blocks = 1.0
+    exchanges = True
+    layout_kernels = (0.0, 0.0)  # of convolution and gates: forward and backward
+    scan_kernels = (0.0, 0.0)
+
+    @property
+    def launches(self) -> float:  # type: ignore[override]
+        """Kernels the forward of a layer launches for its state."""
+        return self.layout_kernels[0] + self.scan_kernels[0]
+
+    def widths(self, model: Model) -> tuple[float, float, float]:
+        """Return (columns of the input projection, columns convolved, columns of the output projection's input)."""
+        raise NotImplementedError
+
+    def moved(self, job: Job, ratio: float, backward: bool) -> tuple[float, float]:
+        """Return (bytes of an element, elements of a token) that convolution, gates and copies read and write."""
+        raise NotImplementedError
+
+    def scan(self, job: Job, plan: Plan, share: Any, backward: bool) -> tuple[Any, Any]:
+        """Return (FLOPs of a forward pass, bytes moved in this pass) of the scan of a ``share`` of the heads."""
+        raise NotImplementedError
+
+    def products(self, job: Job, s: Shapes) -> Products:
+        """The two projections, sharded by heads."""
+        into, _, out = self.widths(job.model)
+        share = s.heads / job.model.num_attention_heads
+        return {"state in": (s.tokens, into * share, s.hidden), "state out": (s.tokens, s.hidden, out * share)}
+
+    def memory_bound(self, cluster: Cluster, job: Job, s: Shapes, ratio: float, backward: bool) -> list[Term]:
+        """The short convolution, its activation, the gates, and the copies into the scan's layout."""
+        size, elements = self.moved(job, ratio, backward)
+        moved = size * (s.heads / job.model.num_attention_heads) * s.tokens * elements
+        return [elementwise(cluster, "convolution and gates", moved, self.layout_kernels[1 if backward else 0])]
+
+    def core(self, cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> list[Term]:
+        """The chunked scan of the state. Context ranks scan whole sequences for their share of heads."""
+        flop, moved = self.scan(job, plan, s.heads / job.model.num_attention_heads, backward)
+        flop = flop * (BACKWARD_FLOP if backward else 1.0)
+        wide, launches = job.precision.wide, self.scan_kernels[1 if backward else 0]
+        return [kernel(cluster, "state scan", flop, moved, wide, cluster.gemm(wide), launches=launches)]
+
+    def exchange(self, cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
+        """Send the scan's inputs out by heads, and its output back by tokens."""
+        _, mixed, out = self.widths(job.model)
+        size = (mixed + 2.0 * out) * (s.heads / job.model.num_attention_heads) * s.tokens * job.precision.activation_bytes
+        return wires.all_to_all(cluster, plan, "heads for tokens", plan.cp, size, plan.tp)
+
+    def activations(self, job: Job, plan: Plan, s: Shapes, cast_share: float, core_kept: Any) -> list[Term]:
+        """The projections before and after the convolution, and the scan's output."""
+        into, mixed, out = self.widths(job.model)
+        share = s.heads / job.model.num_attention_heads
+        width = (into + mixed + (1.0 + cast_share) * out) * share
+        e = job.precision.activation_bytes
+        return [leaf("attention", activations.mlp, "B", tokens=s.tokens, intermediate_size=width, saved=1.0, tp=1.0, bytes_per_element=e)]
+
+
+class Mamba(StateMixer):
+    """Mamba-2. Its convolution and gates are fused: each tensor is read and written once."""
+
+    name, prefix = "mamba", "mamba "
+    layout_kernels, scan_kernels = (3.0, 3.0), (5.0, 14.0)
+    sizes = ("hidden_size", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "mamba_n_groups", "conv_kernel")
+
+    def parameters(self, model: Model) -> Any:
+        """The projections, the convolution, what each head has, and the gated norm."""
+        return mixers.mamba(*(getattr(model, size) for size in self.sizes))
+
+    def matmul(self, model: Model) -> Any:
+        """The projections."""
+        return mixers.mamba_matmul(*(getattr(model, size) for size in self.sizes[:-1]))
+
+    def widths(self, model: Model) -> tuple[float, float, float]:
+        """Gate, x, B, C and steps; x, B and C; the heads."""
+        inner = float(model.mamba_num_heads * model.mamba_head_dim)
+        mixed = inner + 2.0 * model.mamba_n_groups * model.ssm_state_size
+        return inner + mixed + model.mamba_num_heads, mixed, inner
+
+    def moved(self, job: Job, ratio: float, backward: bool) -> tuple[float, float]:
+        """All convolved columns and the gate."""
+        _, mixed, out = self.widths(job.model)
+        return ratio * 2.0, 3.0 * mixed + 4.0 * out
+
+    def scan(self, job: Job, plan: Plan, share: Any, backward: bool) -> tuple[Any, Any]:
+        """Chunks as matrix products, and the states between chunks."""
+        m = job.model
+        heads, groups = m.mamba_num_heads * share, np.maximum(m.mamba_n_groups * share, 1.0)
+        size = (plan.micro_batch_size, plan.seq_len / plan.cp, heads, float(m.mamba_head_dim), float(m.ssm_state_size), CHUNK, groups)
+        moved = traffic.mamba_scan(*size, job.precision.activation_bytes)
+        return flops.mamba_scan(*size), moved * (MAMBA_BACKWARD_BYTES if backward else 1.0)
+
+
+class LinearAttention(StateMixer):
+    """The gated delta rule."""
+
+    name, prefix = "linear", "linear-attention "
+    layout_kernels, scan_kernels = (12.0, 14.0), (6.0, 11.0)
+    sizes = (
+        "hidden_size",
+        "linear_num_key_heads",
+        "linear_num_value_heads",
+        "linear_key_head_dim",
+        "linear_value_head_dim",
+        "linear_conv_kernel_dim",
+    )
+
+    def parameters(self, model: Model) -> Any:
+        """The projections, the convolution, what each head has, and the gated norm."""
+        return mixers.linear_attention(*(getattr(model, size) for size in self.sizes))
+
+    def matmul(self, model: Model) -> Any:
+        """The projections."""
+        return mixers.linear_attention_matmul(*(getattr(model, size) for size in self.sizes[:-1]))
+
+    def widths(self, model: Model) -> tuple[float, float, float]:
+        """Queries, keys, values, gate, beta and decay; queries, keys and values; values."""
+        keys, values = _keys_and_values(model)
+        return 2.0 * keys + 2.0 * values + 2.0 * model.linear_num_value_heads, 2.0 * keys + values, values
+
+    def moved(self, job: Job, ratio: float, backward: bool) -> tuple[float, float]:
+        """Elements a layer reads and writes for a token between its projections and its scan.
+
+        Counted in Megatron Core's ssm/gated_delta_net.py. Forward, read and written each: all convolved columns transposed and convolved;
+        queries and keys made contiguous and normalised, then read once and written for every value head; values and gate made contiguous;
+        the norm of the output, and its product with the gate (two reads). Backward the same steps: a convolution reads its input and a
+        gradient, a norm likewise, the gate's product reads three and writes two.
+        """
+        m = job.model
+        keys, values = _keys_and_values(m)
+        mixed, copied = 2.0 * keys + values, (10.0 if backward else 8.0) * keys  # both, without what repeats them for the value heads
+        if m.linear_num_value_heads > m.linear_num_key_heads:
+            copied += 2.0 * keys + 2.0 * m.linear_num_value_heads * m.linear_key_head_dim
+        elements = 5.0 * mixed + copied + 12.0 * values if backward else 4.0 * mixed + copied + 9.0 * values
+        return job.precision.activation_bytes, elements
+
+    def scan(self, job: Job, plan: Plan, share: Any, backward: bool) -> tuple[Any, Any]:
+        """Chunks as matrix products, and the states between chunks."""
+        m = job.model
+        heads, dims = m.linear_num_value_heads * share, (float(m.linear_key_head_dim), float(m.linear_value_head_dim))
+        size, e = (plan.micro_batch_size, plan.seq_len / plan.cp, heads, *dims, DELTA_CHUNK), job.precision.activation_bytes
+        return flops.delta_rule_scan(*size), traffic.delta_rule_scan_backward(*size, e) if backward else traffic.delta_rule_scan(*size, e)
+
+
+def _keys_and_values(model: Model) -> tuple[float, float]:
+    """Columns of all keys, and of all values, of a gated delta rule."""
+    keys = float(model.linear_num_key_heads * model.linear_key_head_dim)
+    return keys, float(model.linear_num_value_heads * model.linear_value_head_dim)
+
+
+MIXERS = {row.name: row for row in (Attention(), LinearAttention(), Mamba(), Mixer())}
