@@ -57,6 +57,10 @@ class Term:
             node = found
         return node
 
+    def named(self, name: str) -> Term:
+        """The same term under another name."""
+        return Term(name, self.value, self.unit, self.law, self.inputs, self.parts, self.times, self.bound)
+
     def walk(self) -> Iterator[Term]:
         """This node and all below it, parents first."""
         yield self

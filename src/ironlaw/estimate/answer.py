@@ -21,9 +21,8 @@ from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
 from ironlaw.job import Job
 from ironlaw.plan import Plan
-from ironlaw.question.asked import Asked, asked_of
+from ironlaw.question.asked import Asked, asked_of, require
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.question.checks import require
 from ironlaw.question.options import read_options
 from ironlaw.terms import BOUNDS, Term, shares, total
 

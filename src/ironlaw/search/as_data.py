@@ -14,10 +14,9 @@ from ironlaw.search.advice import advise
 from ironlaw.search.answer import Choice, SearchResult
 from ironlaw.search.best import SIMPLEST, effort_of
 from ironlaw.search.misses import misses
-from ironlaw.search.sharing import compare_context_parallel
 from ironlaw.search.sizing import sizes
 from ironlaw.search.space import ENDS
-from ironlaw.search.why import difference
+from ironlaw.search.why import compare_context_parallel, difference
 
 PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", "zero")
 

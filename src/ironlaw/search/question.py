@@ -8,8 +8,7 @@ from typing import Any
 
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
 from ironlaw.question import defaults
-from ironlaw.question.asked import Asked, asked_of
-from ironlaw.question.checks import MEANING
+from ironlaw.question.asked import MEANING, Asked, asked_of
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.options import OPTIONS, Option, flag, is_column, one_of, positive, price, read_options, switch, text, whole
 from ironlaw.question.readers import amount, days, money
@@ -167,22 +166,18 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
         {**fixed, **(read_fixed(search_options["fix"]) if "fix" in search_options else {})},
         read_forbidden(search_options["forbid"]) if "forbid" in search_options else (),
     )
+    same = ("budget", "deadline", "pareto", "quota", "failures", "time_limit")  # options that are fields of the question
     question = Question(
         asked_of(options),
         search_options["on"],
         _bind_counts(search_options),
         space,
         given,
-        budget=search_options.get("budget"),
-        deadline=search_options.get("deadline"),
         target=search_options.get("target_tokens_per_second"),
         minimize=search_options.get("minimize") or _usual_goal(search_options),
-        pareto=search_options.get("pareto", Question.pareto),
         top=int(search_options["top"]) if "top" in search_options else None,
-        quota=search_options.get("quota"),
-        failures=search_options.get("failures", Question.failures),
-        time_limit=search_options.get("time_limit", Question.time_limit),
         prices=prices if isinstance(prices, dict) else None,
+        **{name: search_options[name] for name in same if name in search_options},
     )
     _refuse(question)
     return question

@@ -16,12 +16,13 @@ from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, w
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.job import Job
+from ironlaw.plan import plan_with
 from ironlaw.question import defaults
 from ironlaw.question.asked import with_options
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.search.best import sweep
 from ironlaw.search.grid import Task
-from ironlaw.search.mesh import mesh_rows, plan_of
+from ironlaw.search.mesh import mesh_rows
 from ironlaw.search.question import Question
 from ironlaw.search.space import VARIANTS, Space, context_ranks
 from ironlaw.terms import plain
@@ -125,8 +126,7 @@ class Setting:
         asked = self.bound.asked
         bound = replace(self.bound, asked=replace(asked, tokens=asked.tokens or self.batch * self.seq_len))
         ones = np.ones_like(seconds)
-        plan = plan_of(dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size"), ones)
-                       | {"gpus": self.gpus * ones}, self.batch, self.seq_len)  # fmt: skip
+        plan = plan_with(gpus=self.gpus * ones, global_batch_size=np.float64(self.batch), seq_len=np.float64(self.seq_len))
         with np.errstate(all="ignore"):
             return run_of(bound, plan, seconds, FORWARD_SHARE * ones)
 

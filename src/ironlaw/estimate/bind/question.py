@@ -20,9 +20,8 @@ from ironlaw.estimate.bind.money import Money, bind_money
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.job import PRECISIONS, Job
 from ironlaw.question import defaults
-from ironlaw.question.asked import Asked, Row
+from ironlaw.question.asked import Asked, Row, check
 from ironlaw.question.assumptions import Assumptions, assume, printed
-from ironlaw.question.checks import check
 
 if TYPE_CHECKING:
     from ironlaw.estimate.correction import Correction

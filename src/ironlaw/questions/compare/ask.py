@@ -208,9 +208,5 @@ def _rate_training(estimate: Estimate, name: str, price: Any, target: float | No
         cluster_hbm=gpus * plain(group.cluster.accelerator.hbm_bandwidth),
         meets_target=target is None or rate >= target,
     )
-    return trained, [token, hourly, *(_named_for(name, group.throughput[key]) for key in ("tokens_per_second", "mfu"))]
-
-
-def _named_for(accelerator: str, term: Term) -> Term:
-    """The same Term with the accelerator's name before its own."""
-    return Term(f"{accelerator} {term.name}", term.value, term.unit, term.law, term.inputs, term.parts, term.times, term.bound)
+    rates = (group.throughput[key] for key in ("tokens_per_second", "mfu"))
+    return trained, [token, hourly, *(term.named(f"{name} {term.name}") for term in rates)]

@@ -108,7 +108,7 @@ def compare_kernels(device: Device, points: list[RooflinePoint], values: Mapping
     memory = leaf("scores over inputs", _ratio, "1", standard=scores.value, flash=inputs.value)
     less = leaf("bytes, standard over flash", _ratio, "1", standard=standard.operator.traffic.value, flash=flash.operator.traffic.value)
     more = (1.0 + FLASH_BACKWARD_FLOP) / (1.0 + UNFUSED_BACKWARD_FLOP) - 1.0
-    terms = [_rename(term, point.operator.name) for point in (flash, standard) for term in (point.intensity, point.least)]
+    terms = [term.named(f"{term.name}, {point.operator.name}") for point in (flash, standard) for term in (point.intensity, point.least)]
     terms += [scores, inputs, memory, less]
     lines = [
         "; ".join(f"{p.operator.name}: {p.bound}-bound at {show(p.intensity)}, at least {show(p.least)}" for p in (flash, standard)),
@@ -129,10 +129,6 @@ def compare_kernels(device: Device, points: list[RooflinePoint], values: Mapping
         lines.append(f"flash measured {units.show(flash.operator.measured, 's', 4)}: {verdict.text}")
         terms += roofs.roof_fractions(flash, flash.operator.measured).values()
     return lines, terms, {"more_flop": more}
-
-
-def _rename(term: Term, operator: str) -> Term:
-    return Term(f"{term.name}, {operator}", term.value, term.unit, term.law, term.inputs)
 
 
 def _ratio(standard: Any, flash: Any) -> Any:

@@ -160,7 +160,7 @@ def _minimize_lifetime(size: Size, fit: float, inference: float) -> Section:
         f"least compute for that loss with {show(inference, 'token')} of inference: {show(least[0].value, 'parameter')} on "
         f"{show(least[1].value, 'token')}, {float(least[-1].value):.4g} FLOP in total; this run takes {float(asked.value):.4g}"
     )
-    return Section([text], [*least, _rename(asked, "lifetime compute of this run")])
+    return Section([text], [*least, asked.named("lifetime compute of this run")])
 
 
 def _lifetime_compute(parameters: Any, tokens: Any, inference: float) -> Term:
@@ -187,11 +187,7 @@ def _find_cheapest(what: str, size: Size, fit: float, inference: float) -> list[
         share = np.linspace(share[max(at - 1, 0)], share[min(at + 1, len(share) - 1)], 2001)
     parameters = leaf(f"{what} parameters", law.parameters_of_part, "1", loss_part=best * reducible, fit=fit)
     tokens = leaf(f"{what} tokens", law.tokens_of_part, "token", loss_part=(1.0 - best) * reducible, fit=fit)
-    return [parameters, tokens, _rename(_lifetime_compute(parameters.value, tokens.value, inference), f"{what} compute")]
-
-
-def _rename(term: Term, name: str) -> Term:
-    return Term(name, term.value, term.unit, term.law, term.inputs, term.parts)
+    return [parameters, tokens, _lifetime_compute(parameters.value, tokens.value, inference).named(f"{what} compute")]
 
 
 def _tabulate_optima(operations: float, fit: float, ratio: float) -> Table:

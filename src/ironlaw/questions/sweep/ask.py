@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +20,11 @@ from ironlaw.law import run as law
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
-from ironlaw.questions.sweep.exchange import tabulate_exchanges
+from ironlaw.questions.sites.ask import ask as ask_sites
+from ironlaw.questions.sites.options import OPTIONS as SITES
 from ironlaw.questions.sweep.options import EXCHANGE, LISTS, OPTIONS, PASSED, SIMPLIFIED
 from ironlaw.questions.textbook.sweep import run_tokens_of, sweep_by_hand
+from ironlaw.terms import scalar
 
 MOST_ROWS = 400  # a longer table is a search, which is ``ironlaw plan``
 ROWS = (
@@ -33,6 +35,17 @@ ROWS = (
     Column("mfu", "MFU", "%"), Column("steps", "steps", "1"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
     Column("energy", "energy", "J"), Column("why_not", ""),
 )  # fmt: skip
+EXCHANGES = (
+    Column("model", "model"), Column("batch", "batch", "token"), Column("seq_len", "sequence", "1"), Column("gpus", "GPUs", "1"),
+    Column("gradients", "sent", "B"), Column("exchange", "one exchange", "s"), Column("exposed", "waits per step", "s"),
+    Column("share", "waiting", "%"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
+    Column("idle", "USD for waiting", "USD"),
+    Column("why_not", ""),
+)  # fmt: skip
+RESULTS = {  # by key of the row, the name in the answer of sites
+    "exchange": "exchange", "exposed": "exposed", "share": "communication share", "seconds": "seconds", "usd": "cost",
+    "gradients": "gradients", "idle": "cost of waiting",
+}  # fmt: skip
 MESH = ("tp", "pp", "cp", "ep", "dp_replicate", "dp_shard", "zero", "global_batch_size", "seq_len")
 
 
@@ -43,7 +56,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     answer = sweep_by_hand(values, folders) if "mfu" in values else _sweep_estimates(values, folders)
     if "sites" not in values:
         return answer
-    return replace(answer, tables=[*answer.tables, tabulate_exchanges(values, answer["rows"], folders)])
+    return replace(answer, tables=[*answer.tables, _tabulate_exchanges(values, answer["rows"], folders)])
 
 
 def _refuse(values: dict[str, Any]) -> None:
@@ -167,3 +180,32 @@ def _memory_without_accumulation(asked: Mapping[str, Any], plan: Mapping[str, An
     except IronlawError:
         return None
     return None if data["step"]["seconds"] is None else float(data["memory"]["device"])
+
+
+def _tabulate_exchanges(values: dict[str, Any], rows: Sequence[Mapping[str, Any]], folders: tuple[str, ...]) -> Table:
+    """A row for each row of the sweep, on the next count that the sites share evenly."""
+    count = values["sites"]
+    passed = {name: values[name] for name in (*EXCHANGE, *PASSED, "on", "price", "pue", "mfu") if name in values and name in SITES}
+    models = values["model"]
+    exchanges = []
+    for index, row in enumerate(rows):
+        gpus = math.ceil((row["gpus"] or 1.0) / count) * count
+        asked = passed | {
+            "model": models[index * len(models) // len(rows)],  # rows are in the order of the models
+            "sites": int(count),
+            "gpus": str(int(gpus)),
+            "tokens": row["tokens"],
+            "global_batch_tokens": row["batch"],
+        }
+        if "mfu" not in values:
+            asked["seq_len"] = row["seq_len"]
+        start = {"model": row["model"], "batch": row["batch"], "seq_len": row["seq_len"], "gpus": gpus}
+        try:
+            answer = ask_sites(asked, folders)
+        except (UnknownNameError, UnitError):
+            raise  # the option is wrong for every row
+        except QuestionError as error:
+            exchanges.append({**start, "why_not": str(error)})
+            continue
+        exchanges.append({**start, **{key: scalar(answer[name]) for key, name in RESULTS.items()}, "why_not": ""})
+    return Table("exchanges", f"The same at {count:.0f} sites", filled_columns(EXCHANGES, exchanges), exchanges)
