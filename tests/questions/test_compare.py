@@ -208,7 +208,7 @@ def test_terms_of_one_name_have_one_value():
 
 def test_a_warning_names_accelerators_too_small_for_the_job(capsys):
     assert main(["compare", "llama-3-70b", "--on", "l4", "--gpus", "8"]) == 1
-    assert "do not hold the job" in capsys.readouterr().out
+    assert "does not fit on" in capsys.readouterr().out
 
 
 def test_the_command(capsys):

@@ -29,7 +29,7 @@ none_or_more = partial(units.parse_whole, least=0)
 
 
 def stage(value: Any, flag: str) -> float:
-    """A ZeRO stage."""
+    """Read a ZeRO stage."""
     number = units.parse_count(value, flag)
     if number not in (0, 1, 2, 3):
         raise ValueRangeError(f"{flag} is {value}, must be 0, 1, 2 or 3")
@@ -37,14 +37,14 @@ def stage(value: Any, flag: str) -> float:
 
 
 def text(value: Any, flag: str) -> str:
-    """A name."""
+    """Read a name."""
     if not isinstance(value, str) or not value.strip():
         raise ValueRangeError(f"{flag} is {value!r}, must be a name")
     return value.strip()
 
 
 def model(value: Any, flag: str) -> Any:
-    """A name, a path, ``field=value,...`` dimensions, or a table of them."""
+    """Read a model: a name, a path, ``field=value,...`` dimensions, or a table of them."""
     if isinstance(value, Mapping):
         return dict(value)
     return text(value, flag)
@@ -63,13 +63,13 @@ def one_of(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
 
 
 def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
-    """A comma list of layers per pipeline stage."""
+    """Read a comma list of layers per pipeline stage."""
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
     return tuple(int(none_or_more(item, flag)) for item in items)
 
 
 def tokens(value: Any, flag: str) -> float:
-    """A count of tokens such as 15T."""
+    """Read a count of tokens such as 15T."""
     number = units.parse_count(value, flag)
     if not 1 <= number <= 1e18:
         raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be at least 1 and at most 1e18")
@@ -77,7 +77,7 @@ def tokens(value: Any, flag: str) -> float:
 
 
 def price(value: Any, flag: str) -> Any:
-    """A number of USD per accelerator hour, or provider/term."""
+    """Read a price: USD per accelerator hour, or provider/term."""
     if isinstance(value, bool):
         raise ValueRangeError(f"{flag} is {value}, must be a price")
     try:
@@ -90,7 +90,7 @@ def price(value: Any, flag: str) -> Any:
 
 
 def grid(value: Any, flag: str) -> Any:
-    """A region's name, or grams per kWh."""
+    """Read a carbon intensity: a region's name, or grams per kWh."""
     if isinstance(value, bool):
         raise ValueRangeError(f"{flag} is {value}, must be a region or g/kWh")
     try:
@@ -108,7 +108,7 @@ LEAST, MOST = 1e-30, 1e60  # limits of a measured value: products of larger valu
 
 
 def positive(unit: str) -> Callable[[Any, str], float]:
-    """A reader of quantities in ``unit`` above zero."""
+    """Make a reader of quantities in ``unit`` above zero."""
 
     def read(value: Any, flag: str) -> float:
         number = units.parse(value, unit, flag)
@@ -125,7 +125,7 @@ LONGEST = 1e15  # seconds; a longer time is a typing error
 
 
 def share(value: Any, flag: str) -> float:
-    """A part of a whole: above 0, at most 1."""
+    """Read a part of a whole: above 0, at most 1."""
     number = units.parse(value, "1", flag)
     if not 0.0 < number <= 1.0:
         raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be above 0 and at most 1")
@@ -133,7 +133,7 @@ def share(value: Any, flag: str) -> float:
 
 
 def duration(value: Any, flag: str) -> float:
-    """A time with its unit, such as 50000h or 15min. A bare number is refused: it could be seconds or hours."""
+    """Read a time with its unit, such as 50000h or 15min. A bare number is refused: it could be seconds or hours."""
     if isinstance(value, (int, float)) or str(value).strip()[-1:].isdecimal():
         raise ValueRangeError(f"{flag} is {value}, which has no unit: give one of s, min, h, days, such as {value}h")
     number = units.parse(value, "s", flag)
@@ -143,7 +143,7 @@ def duration(value: Any, flag: str) -> float:
 
 
 def at_least_one(value: Any, flag: str) -> float:
-    """A number of at least 1."""
+    """Read a number of at least 1."""
     number = units.parse(value, "1", flag)
     if not 1 <= number <= units.LARGEST:
         raise ValueRangeError(

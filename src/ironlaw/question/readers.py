@@ -14,7 +14,7 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 
 def list_of(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], tuple[Any, ...]]:
-    """A reader of a comma list, or of a sequence, whose items ``reader`` reads."""
+    """Make a reader of a comma list, or of a sequence, whose items ``reader`` reads."""
 
     def read(value: Any, flag: str) -> tuple[Any, ...]:
         items = value if isinstance(value, (list, tuple)) else str(value).split(",") if isinstance(value, str) else [value]
@@ -29,7 +29,7 @@ names = list_of(text)
 
 
 def by_name(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
-    """A reader of ``A=..,B=..`` as values by name, or of one value for all names, whose key is ``""``."""
+    """Make a reader of ``A=..,B=..`` as values by name, or of one value for all names, whose key is ``""``."""
 
     def read(value: Any, flag: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -41,7 +41,7 @@ def by_name(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str,
 
 
 def zero_or_more(unit: str) -> Callable[[Any, str], float]:
-    """A reader of quantities in ``unit``, 0 for none."""
+    """Make a reader of quantities in ``unit``, 0 for none."""
 
     def read(value: Any, flag: str) -> float:
         return 0.0 if str(value).strip() in ("0", "0.0", "none") else positive(unit)(value, flag)
@@ -50,7 +50,7 @@ def zero_or_more(unit: str) -> Callable[[Any, str], float]:
 
 
 def with_unit(unit: str, example: str) -> Callable[[Any, str], float]:
-    """A reader of quantities whose unit must be written, because two units are usual."""
+    """Make a reader of quantities whose unit must be written, because two units are usual."""
 
     def read(value: Any, flag: str) -> float:
         if isinstance(value, (int, float)) or str(value).strip()[-1:].isdecimal():
@@ -64,7 +64,7 @@ def with_unit(unit: str, example: str) -> Callable[[Any, str], float]:
 
 
 def days(value: Any, flag: str) -> float:
-    """A time in seconds; a bare number is days."""
+    """Read a time; a bare number is days."""
     try:
         return duration(f"{float(value)} days", flag)
     except (TypeError, ValueError):
@@ -72,7 +72,7 @@ def days(value: Any, flag: str) -> float:
 
 
 def money(value: Any, flag: str) -> float:
-    """US dollars: a number, ``2M``, ``USD 2M``, ``2,000,000``."""
+    """Read US dollars: a number, ``2M``, ``USD 2M``, ``2,000,000``."""
     spelled = str(value).upper().replace("USD", "").replace("$", "")
     number = units.parse_count(_THOUSANDS.sub("", spelled).strip(), flag)
     if not 0 < number <= 1e15:
@@ -81,7 +81,7 @@ def money(value: Any, flag: str) -> float:
 
 
 def amount(value: Any, flag: str) -> float:
-    """A count above zero that need not be whole, such as 1.2M."""
+    """Read a count above zero that need not be whole, such as 1.2M."""
     number = units.parse_count(value, flag)
     if not 0 < number <= 1e15:
         raise ValueRangeError(f"{flag} is {value}, must be more than 0 and at most 1e15")

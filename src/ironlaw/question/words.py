@@ -12,7 +12,7 @@ RECOMPUTABLE = ("attention", "linear", "half-linear", "elementwise")
 
 
 def recompute(value: Any, flag: str) -> str:
-    """none, selective, selective:OPERATORS, full or every:K, checked and normalised."""
+    """Read none, selective, selective:OPERATORS, full or every:K."""
     name = str(value).strip().lower()
     if name in ("none", "selective", "full"):
         return name
@@ -41,7 +41,7 @@ ALWAYS = frozenset(OVERLAPS) - {"ep"}  # ep is a different schedule, which not e
 
 
 def overlap(value: Any, flag: str) -> frozenset[str]:
-    """A comma list of communication that overlaps computation; none; all (without ep, which pairs micro-batches)."""
+    """Read a comma list of communication that overlaps computation; none; all (without ep, which pairs micro-batches)."""
     _not_empty(value, flag)
     items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
     names = {str(i).strip() for i in items if str(i).strip()}
@@ -62,7 +62,7 @@ SPELLED = {"all-linear": "all", "o": "proj", "down": "fc2"}  # spellings of peft
 
 
 def adapter_targets(value: Any, flag: str) -> str:
-    """A comma list of operators with an adapter, in Megatron's, peft's or torchtune's spelling."""
+    """Read a comma list of operators with an adapter, in Megatron's, peft's or torchtune's spelling."""
     names = []
     for item in str(value).split(","):
         name = item.strip().lower().removeprefix("linear_").removesuffix("_proj")
@@ -74,7 +74,7 @@ def adapter_targets(value: Any, flag: str) -> str:
 
 
 def offload(value: Any, flag: str) -> frozenset[str]:
-    """A comma list of tensors that are stored in host memory; none."""
+    """Read a comma list of tensors that are stored in host memory; none."""
     _not_empty(value, flag)
     items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
     names = {str(i).strip() for i in items if str(i).strip()} - {"none"}

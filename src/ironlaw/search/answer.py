@@ -193,12 +193,12 @@ class SearchResult:
 def undominated(points: Any) -> Any:
     """Indices of the rows of (n, objectives) that no other row beats: nowhere worse and somewhere better. Equals all stay."""
     order = np.lexsort(points.T[::-1])
-    kept: list[int] = []
+    best: list[int] = []
     for i in order:
-        ahead = points[kept]
-        if not kept or not np.any(np.all(ahead <= points[i], axis=1) & np.any(ahead < points[i], axis=1)):
-            kept.append(int(i))
-    return np.array(sorted(kept), dtype=np.int64)
+        ahead = points[best]
+        if not best or not np.any(np.all(ahead <= points[i], axis=1) & np.any(ahead < points[i], axis=1)):
+            best.append(int(i))
+    return np.array(sorted(best), dtype=np.int64)
 
 
 def fastest_of_each_kind(setting: Setting) -> list[Choice]:

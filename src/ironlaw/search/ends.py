@@ -41,7 +41,7 @@ def loss_in_layers(model: Model, seq_len: float) -> float:
 
 
 def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
-    """The rule for all stages, and the layers of the first and last stage that give the slowest stage least work, where that is less.
+    """The splits to try: the rule for all stages, and the first and last stage that give the slowest stage least work, if that is less.
 
     Two changes are tried: the embedding and the loss count as one layer each (Megatron's
     ``--account-for-embedding-in-pipeline-split`` and ``--account-for-loss-in-pipeline-split``), and the last stage gets the number of

@@ -21,7 +21,7 @@ MOST_TOP = 1000.0
 
 
 def counts(value: Any, flag: str) -> tuple[float, ...] | tuple[float, float, str]:
-    """``1024``; ``256,512,1024``; or ``64..4096`` as its two ends and "range"."""
+    """Read ``1024``; ``256,512,1024``; or ``64..4096`` as its two ends and "range"."""
     if is_column(value):
         return tuple(dict.fromkeys(_check_count(v, flag) for v in value))
     low, dots, high = str(value).partition("..")
@@ -41,7 +41,7 @@ def _check_count(value: Any, flag: str) -> float:
 
 
 def several(choices: tuple[str, ...]) -> Any:
-    """A reader of a comma list of ``known`` names."""
+    """Make a reader of a comma list of names from ``choices``."""
 
     def read(value: Any, flag: str) -> tuple[str, ...]:
         items = value if isinstance(value, (list, tuple)) else str(value).split(",")
@@ -54,7 +54,7 @@ def several(choices: tuple[str, ...]) -> Any:
 
 
 def names(value: Any, flag: str) -> tuple[str, ...]:
-    """A comma list of names."""
+    """Read a comma list of names."""
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
     read = tuple(dict.fromkeys(text(item, flag) for item in items))
     if not read:
@@ -63,7 +63,7 @@ def names(value: Any, flag: str) -> tuple[str, ...]:
 
 
 def quotas(value: Any, flag: str) -> dict[str, float]:
-    """``h100-sxm=512,a100-sxm-80gb=2048`` as accelerators by name."""
+    """Read ``h100-sxm=512,a100-sxm-80gb=2048`` as accelerators by name."""
     if isinstance(value, Mapping):
         return {str(name): _check_count(number, flag) for name, number in value.items()}
     quota = {}
@@ -76,7 +76,7 @@ def quotas(value: Any, flag: str) -> dict[str, float]:
 
 
 def prices(value: Any, flag: str) -> Any:
-    """A price for all accelerators, or ``h100-sxm=2.5,a100-sxm-80gb=1.2``."""
+    """Read a price for all accelerators, or ``h100-sxm=2.5,a100-sxm-80gb=1.2``."""
     if isinstance(value, Mapping):
         return {str(name): price(item, flag) for name, item in value.items()}
     if "=" not in str(value):
@@ -86,12 +86,12 @@ def prices(value: Any, flag: str) -> Any:
 
 
 def clauses(value: Any, flag: str) -> str:
-    """``tp=8,zero=1``, or the same as a table."""
+    """Read ``tp=8,zero=1``, or the same as a table."""
     return ",".join(f"{axis}={item}" for axis, item in value.items()) if isinstance(value, Mapping) else text(value, flag)
 
 
 def how_many(value: Any, flag: str) -> float:
-    """Plans to list."""
+    """Read the number of plans to list."""
     number = whole(value, flag)
     if number > MOST_TOP:
         raise ValueRangeError(f"{flag} is {value}, must be at most {MOST_TOP:g}")
@@ -184,7 +184,7 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
 
 
 def _usual_goal(search_options: dict[str, Any]) -> str:
-    """Time; or the fewest accelerators, where their number is open and there is a deadline or a rate."""
+    """The objective by default: time; or the fewest accelerators, if their number is open and a deadline or a rate is given."""
     open_count = "gpus" not in search_options or search_options["gpus"][-1] == "range"
     return "gpus" if open_count and {"deadline", "target_tokens_per_second"} & set(search_options) else defaults.GOAL
 

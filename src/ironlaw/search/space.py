@@ -119,7 +119,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def _check_values(axis: str, value: Any, where: str) -> Any:
-    """The values of one axis of a file, checked."""
+    """Check the values of one axis of a file."""
     if axis not in AXES:
         raise UnknownNameError(f"axis of {where}", axis, AXES)
     if value in OPEN.values():
@@ -158,7 +158,7 @@ def axis_value(axis: str, value: Any, flag: str) -> Any:
 
 
 def read_fixed(text: str) -> dict[str, Any]:
-    """``tp=8,recompute=none`` as values by axis."""
+    """Read ``tp=8,recompute=none`` as values by axis."""
     fixed: dict[str, Any] = {}
     for axis, compare, value in _parse_clauses(text, "--fix"):
         if compare != "=":
@@ -170,7 +170,7 @@ def read_fixed(text: str) -> dict[str, Any]:
 
 
 def read_forbidden(text: str) -> tuple[Rule, ...]:
-    """``tp>8,recompute=full`` as rules."""
+    """Read ``tp>8,recompute=full`` as rules."""
     rules = []
     for axis, compare, value in _parse_clauses(text, "--forbid"):
         if compare != "=" and axis in ("recompute", *VARIANTS):

@@ -151,7 +151,7 @@ def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, trainin
                 trained, more_terms = _rate_training(estimate, name, price, values.get("target_tokens_per_second"))
                 terms += more_terms
             else:
-                warnings.append(f"{name}: {planned.gpus:,.0f} accelerators do not hold the job: give more, or a smaller batch")
+                warnings.append(f"{name}: the job does not fit on {planned.gpus:,.0f} accelerators: give more, or a smaller batch")
     return Candidate(name, prices, tuple(terms), numbers, real_ranks, fits, planned, trained, tuple(assumptions), tuple(warnings))
 
 

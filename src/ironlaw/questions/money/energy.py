@@ -41,7 +41,7 @@ class NodePower:
 class Power:
     """Power of a run's accelerators, and what turns it into energy and carbon."""
 
-    nodes: tuple[NodePower, ...]  # the best known first, the rated last
+    nodes: tuple[NodePower, ...]  # the most reliable first, the rated last
     network: float  # switches, for each accelerator [W]
     pue: Sourced
     intensity: Sourced
@@ -51,7 +51,7 @@ class Power:
 
     @property
     def drawn(self) -> float:
-        """Best known power of one accelerator with its share of node and network [W]."""
+        """Most reliable power of one accelerator with its share of node and network [W]."""
         return self.nodes[0].watts + self.network
 
     @property

@@ -57,7 +57,7 @@ class StepOperator:
     link: str = ""  # of a collective: scale-up, or nic where it leaves the domain
 
     def plus(self, other: StepOperator) -> StepOperator:
-        """The runs of both together."""
+        """Add the runs of another place in the step."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in ("count", "flop", "moved", "wire", "time")}
         return replace(self, **sums)
 

@@ -39,7 +39,7 @@ class OverlappedCollective:
     shown: float  # time the step waits [s]
 
     def plus(self, other: OverlappedCollective) -> OverlappedCollective:
-        """Both together; each block of a layer has one."""
+        """Add the same collective of another block of the layer."""
         both_known = self.wire_bytes is not None and other.wire_bytes is not None
         return replace(
             self,

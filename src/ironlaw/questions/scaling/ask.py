@@ -116,7 +116,7 @@ def _bind_size(given: dict[str, Any], folders: tuple[str, ...]) -> Size:
     if count == 1:
         assume(assumptions, "tokens_per_parameter", ratio, "given" if "tokens_per_parameter" in given else "default")
     elif "tokens_per_parameter" in given:
-        raise QuestionError("--tokens-per-parameter: parameters and tokens are both known already; leave one out")
+        raise QuestionError("--tokens-per-parameter: parameters and tokens are both given; leave one out")
     if active is None:
         if operations is None:
             active = float(tokens / ratio)

@@ -18,7 +18,7 @@ TRIED = 8  # up to this many sites every ring is tried; with more, each site is 
 
 @dataclass(frozen=True)
 class Place:
-    """One site. A site given by number has no coordinates; one given by coordinates has no known power."""
+    """One site. A site given by number has no coordinates; one given by coordinates has no recorded power."""
 
     name: str
     latitude: float | None = None

@@ -54,7 +54,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         workload.mfu(gpus, values["mfu"])  # adds a warning if it is above the predicted MFU
     if estimate is not None and estimate.legal[0]:
         if not estimate.fits[0]:
-            headline.insert(0, f"no: {gpus:,.0f} GPUs do not hold the job, see step 1")
+            headline.insert(0, f"no: the job does not fit on {gpus:,.0f} GPUs, see step 1")
             feasible = False
         plan = {"plan": describe_plan(estimate)}
         headline.append(f"plan: {plan['plan']}")
@@ -120,7 +120,7 @@ def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
 
 
 def _run_to_its_end(values: dict[str, Any], workload: Workload, gpus: float) -> tuple[float, float] | None:
-    """Seconds and USD where accelerators are rented until the run ends, not until the deadline; None: no MFU is known."""
+    """Seconds and USD where accelerators are rented until the run ends, not until the deadline; None without an MFU."""
     mfu = values.get("mfu") or workload.predicted_mfu(gpus)
     if not mfu:
         return None

@@ -1,7 +1,7 @@
 """The five steps of an estimate by hand with their numbers, and the four usual errors, each checked.
 
 By hand means short arithmetic: 16 bytes a parameter, 34 + 5 a s / h bytes of activations, 6 FLOP. The numbers of the
-estimate are in the column beside.
+estimate are in the next column.
 """
 
 from __future__ import annotations

@@ -131,11 +131,11 @@ class Workload:
         return self.compute(name, run.tokens_done, "token", **inputs)
 
     def mfu_for(self, name: str, work: float, gpus: float, seconds: float) -> float:
-        """The MFU that operations in a time need."""
+        """The MFU needed to finish the operations in a time."""
         return self.compute(name, run.mfu, "1", model_flop=work, seconds=seconds, gpus=gpus, peak=self.peak)
 
     def flop_rate(self, name: str, work: float, seconds: float) -> float:
-        """The operations per second that operations in a time need."""
+        """The FLOP/s needed to finish the operations in a time."""
         return self.compute(name, run.mfu, "FLOP/s", model_flop=work, seconds=seconds, gpus=1.0, peak=1.0)
 
     def fewest(self, tokens: float, seconds: float, mfu: float | None) -> float | None:
@@ -186,7 +186,7 @@ class Workload:
         predicted = self.predicted_mfu(gpus)
         if given is None:
             if predicted is None:
-                raise QuestionError(f"no plan of {gpus:,.0f} GPUs holds this job, so no MFU is predicted: give more --gpus, or --mfu")
+                raise QuestionError(f"no plan of {gpus:,.0f} GPUs fits in memory, so no MFU is predicted: give more --gpus, or --mfu")
             assume(self.assumptions, "mfu", round(predicted, 4), "chosen")
             return predicted
         if predicted is not None and given > predicted:

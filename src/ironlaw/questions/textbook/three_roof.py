@@ -112,7 +112,7 @@ def printed(knobs: Knobs, device: Device, ranks: float, target: float | None, gp
 
 
 def corrected(knobs: Knobs, device: Device, gpus_per_replica: float, target: float | None, gpus: float | None) -> Roofs:
-    """With what each rank really sends for its own tokens; ranks are as many as the answer's accelerators hold replicas.
+    """With the bytes that each rank really sends for its tokens; there are as many ranks as the answer's accelerators have replicas.
 
     The fixed point has a closed form: arithmetic and HBM need a least count, and more replicas only lower the network's limit for the
     cluster, so either that least count reaches the target or no count does.

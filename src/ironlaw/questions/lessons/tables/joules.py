@@ -68,8 +68,8 @@ def _count_step_energy(values: dict[str, Any], byte: dict[str, Sourced], folders
         if row["wire_bytes"]:
             sent[row["link"]] += row["wire_bytes"]
     node = load.record("nodes", values.get("node", device.usual_node), folders)
-    beside = "nic" if values["gpus"] > values.get("scale_up_size", node.scale_up_size.value) else "scale-up"
-    sent[beside] += float(step["hidden_wire_bytes"])  # their link is not recorded: the slower one that the job uses
+    link = "nic" if values["gpus"] > values.get("scale_up_size", node.scale_up_size.value) else "scale-up"
+    sent[link] += float(step["hidden_wire_bytes"])  # their link is not recorded: the slower one that the job uses
     flop, moved = float(step["FLOP of a step"]), float(step["HBM bytes of a step"])
     hbm = leaf("through HBM", energy.of_bytes, "J", size=moved, energy_per_byte=byte["hbm"])
     links = [leaf(f"over {name}", energy.of_bytes, "J", size=size, energy_per_byte=byte[name]) for name, size in sent.items() if size]
