@@ -1,7 +1,7 @@
 """The Plan: how a job is laid out over accelerators, as columns.
 
 Every field is a float64 array, and all broadcast together. One plan is a column of length one.
-``gpus = tp * pp * cp * dp_replicate * dp_shard``; ``AXES`` says what each axis shards.
+``gpus = tp * pp * cp * dp_replicate * dp_shard``; ``AXES`` lists what each axis shards.
 """
 
 from __future__ import annotations

@@ -53,13 +53,13 @@ def failures_of(rates: FailureRates, gpus: Any, useful: Any, steps: Any, paramet
         checkpoint_time=written.value, restart_time=rates.restart_time, mttf=mttf.value,
     )  # fmt: skip
     return Failures(
-        mttf,
-        size,
-        written,
-        interval,
-        seconds,
-        leaf("goodput", law.goodput, "1", useful=useful, wall=seconds.value),
-        leaf("failures", law.expected_failures, "1", wall=seconds.value, mttf=mttf.value),
+        mttf=mttf,
+        checkpoint_bytes=size,
+        checkpoint_time=written,
+        interval=interval,
+        seconds=seconds,
+        goodput=leaf("goodput", law.goodput, "1", useful=useful, wall=seconds.value),
+        count=leaf("failures", law.expected_failures, "1", wall=seconds.value, mttf=mttf.value),
     )
 
 

@@ -73,17 +73,17 @@ def run_of(bound: Bound, plan: Plan, step: Any, forward_share: Any) -> Run:
     joules = leaf("energy", energy.energy, "J", power=power.value, seconds=seconds.value)
     longer = leaf("energy with failures", energy.energy, "J", power=power.value, seconds=failing.seconds.value)
     return Run(
-        asked.tokens,
-        seconds,
-        leaf("gpu hours", cost.gpu_hours, "h", gpus=plan.gpus, seconds=seconds.value),
-        power,
-        leaf("cost", cost.rental, "USD", gpus=plan.gpus, seconds=seconds.value, price=money.price),
-        joules,
-        leaf("carbon", energy.carbon, "kg", energy=joules.value, intensity=money.intensity),
-        failing,
-        leaf("cost with failures", cost.rental, "USD", gpus=plan.gpus, seconds=failing.seconds.value, price=money.price),
-        longer,
-        leaf("carbon with failures", energy.carbon, "kg", energy=longer.value, intensity=money.intensity),
+        tokens=asked.tokens,
+        seconds=seconds,
+        gpu_hours=leaf("gpu hours", cost.gpu_hours, "h", gpus=plan.gpus, seconds=seconds.value),
+        power=power,
+        usd=leaf("cost", cost.rental, "USD", gpus=plan.gpus, seconds=seconds.value, price=money.price),
+        joules=joules,
+        kg_co2e=leaf("carbon", energy.carbon, "kg", energy=joules.value, intensity=money.intensity),
+        failures=failing,
+        usd_with_failures=leaf("cost with failures", cost.rental, "USD", gpus=plan.gpus, seconds=failing.seconds.value, price=money.price),
+        joules_with_failures=longer,
+        kg_co2e_with_failures=leaf("carbon with failures", energy.carbon, "kg", energy=longer.value, intensity=money.intensity),
     )
 
 

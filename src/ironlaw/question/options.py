@@ -284,7 +284,7 @@ OPTIONS: dict[str, Option] = {
         positive("B/s"), "total storage bandwidth for checkpoints, such as 100GB/s (default: BLOOM's per accelerator)", "RATE"
     ),
     "mttf": Option(duration, "mean time to failure of one accelerator, such as 50000h (default: Llama 3's)", "TIME"),
-    "restart_time": Option(duration, "failure to training again, such as 15min (default: at most Llama 3's)", "TIME"),
+    "restart_time": Option(duration, "time from failure to training again, such as 15min (default: at most Llama 3's)", "TIME"),
     "correction": Option(text, "factor on step time from your own runs, a file of ironlaw validate --mine (default: none)", "TOML"),
     "tokens": Option(tokens, "tokens of the whole run, such as 15T (default: one step is answered)", "TOKENS"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),

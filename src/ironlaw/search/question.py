@@ -168,11 +168,11 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
     )
     same = ("budget", "deadline", "pareto", "quota", "failures", "time_limit")  # options that are fields of the question
     question = Question(
-        asked_of(options),
-        search_options["on"],
-        _bind_counts(search_options),
-        space,
-        given,
+        asked=asked_of(options),
+        on=search_options["on"],
+        gpus=_bind_counts(search_options),
+        space=space,
+        given=given,
         target=search_options.get("target_tokens_per_second"),
         minimize=search_options.get("minimize") or _usual_goal(search_options),
         top=int(search_options["top"]) if "top" in search_options else None,

@@ -124,7 +124,7 @@ def test_a_pair_reuses_the_memory_of_the_logits():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"ep": 1}, "needs ep > 1, it is 1"),
+        ({"ep": 1}, "needs ep > 1, got 1"),
         ({"vpp": 1}, "with pp 4 needs vpp > 1"),
         ({"vpp": 1, "schedule": "zero-bubble"}, "schedule zero-bubble"),
         ({"vpp": 1, "schedule": "dualpipe"}, "schedule dualpipe"),

@@ -80,7 +80,7 @@ def _bind_wide(asked: Asked, framework: Framework, precision: Precision) -> tupl
 
 
 def _bind_narrow(asked: Asked, framework: Framework, precision: Precision, assumptions: Assumptions) -> tuple[str, bool]:
-    """How a narrow precision finds the scales of its tensors, and whether weights are formats and gathered narrow."""
+    """How a narrow precision finds the scales of its tensors, and whether weights are kept and gathered narrow."""
     scaling = asked.fp8_scaling or framework.fp8_scaling
     if not precision.one_scale:
         if asked.fp8_scaling is not None:

@@ -121,13 +121,13 @@ def _mean(a: Stage, b: Stage, count: Any, plan: Plan) -> Stage:
         return np.where(plan.pp > 1, 0.5 * (one + two), one)
 
     return Stage(
-        a.name if a.name == b.name else f"{a.name} and {b.name}",
-        a.index,
-        a.start,
-        half("layers"),
-        count,
-        half("embedding"),
-        half("head"),
+        name=a.name if a.name == b.name else f"{a.name} and {b.name}",
+        index=a.index,
+        start=a.start,
+        layers=half("layers"),
+        count=count,
+        embedding=half("embedding"),
+        head=half("head"),
         further=None if a.further is None else half("further"),
         halves=(a, other),
     )

@@ -120,11 +120,11 @@ def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, trainin
     accelerator = cluster.accelerator
     dense_peak = accelerator.peak[PRECISIONS[precision].peak]
     device = Device(
-        name,
-        values["peak"].get(name, dense_peak),
-        values["bandwidth"].get(name, accelerator.hbm_bandwidth),
-        values["nic"].get(name, nic_rate(cluster)),
-        accelerator.memory_capacity,
+        name=name,
+        peak=values["peak"].get(name, dense_peak),
+        bandwidth=values["bandwidth"].get(name, accelerator.hbm_bandwidth),
+        nic=values["nic"].get(name, nic_rate(cluster)),
+        capacity=accelerator.memory_capacity,
     )
     peak = plain(dense_peak)
     first_order.check_feasible(values, knobs, device, peak)

@@ -63,15 +63,15 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         tables.append(table)
     fetch = [pipeline.fetch] if math.isfinite(pipeline.storage_rate) else []  # storage that is not counted has no rate to explain
     return Answer(
-        step.title,
-        lines,
-        tables,
-        [supply.fed, supply.waiting, supply.time, *fetch, pipeline.transfer, pipeline.needed, memory, *pipeline.terms, *written],
-        {"step_seconds": step.seconds, "workers": pipeline.workers, "slowest": slowest["stage"]},
-        notes,
-        pipeline.warnings,
-        enough,
-        folders,
+        title=step.title,
+        headline=lines,
+        tables=tables,
+        terms=[supply.fed, supply.waiting, supply.time, *fetch, pipeline.transfer, pipeline.needed, memory, *pipeline.terms, *written],
+        values={"step_seconds": step.seconds, "workers": pipeline.workers, "slowest": slowest["stage"]},
+        assumptions=notes,
+        warnings=pipeline.warnings,
+        feasible=enough,
+        folders=folders,
     )
 
 
@@ -87,14 +87,14 @@ def _bind_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assum
     gpus = scalar(group.plan.gpus)
     device, node = group.cluster.accelerator, group.cluster.node
     return Step(
-        f"Input pipeline of {group.job.model.title} on {gpus:,.0f} {device.title}",
-        scalar(group.step.tree),
-        scalar(group.plan.global_batch_size) / gpus,
-        scalar(group.plan.seq_len),
-        gpus,
-        values.get("accelerators_per_node", min(node.accelerators.value, gpus)),
-        values.get("transfer_rate", device.c2c_bandwidth or device.pcie_bandwidth),
-        group,
+        title=f"Input pipeline of {group.job.model.title} on {gpus:,.0f} {device.title}",
+        seconds=scalar(group.step.tree),
+        samples=scalar(group.plan.global_batch_size) / gpus,
+        seq_len=scalar(group.plan.seq_len),
+        gpus=gpus,
+        per_node=values.get("accelerators_per_node", min(node.accelerators.value, gpus)),
+        link=values.get("transfer_rate", device.c2c_bandwidth or device.pcie_bandwidth),
+        group=group,
     )
 
 

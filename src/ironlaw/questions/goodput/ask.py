@@ -96,15 +96,14 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if not finishes:
         lines.insert(0, "no: at each of these sizes the run fails sooner than it restarts and writes a checkpoint")
     return Answer(
-        f"Failures of a run on {', '.join(f'{size.gpus:,.0f}' for size in run.sizes)} {run.cluster.accelerator.title}",
-        lines,
-        tables,
-        [*largest.failures.trees(), *(term for size in run.sizes[:-1] for term in _terms_with_size(size)), *spares],
-        {},
-        run.assumptions,
-        [*run.warnings, *_list_warnings(values, largest)],
-        fits and finishes,
-        folders,
+        title=f"Failures of a run on {', '.join(f'{size.gpus:,.0f}' for size in run.sizes)} {run.cluster.accelerator.title}",
+        headline=lines,
+        tables=tables,
+        terms=[*largest.failures.trees(), *(term for size in run.sizes[:-1] for term in _terms_with_size(size)), *spares],
+        assumptions=run.assumptions,
+        warnings=[*run.warnings, *_list_warnings(values, largest)],
+        feasible=fits and finishes,
+        folders=folders,
     )
 
 

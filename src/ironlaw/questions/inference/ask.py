@@ -96,16 +96,16 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         "most": max(room * shards // per_sequence, 0.0) if per_sequence else None,
     }
     return Answer(
-        f"{bound.model.name} served by {gpus:g} x {device.name}, to first order",
-        headline,
-        (Table("parts", "Times", TIMES, times), Table("cache_room", "The key-value cache", CACHE, [cache_row])),
-        serving.terms(),
-        {"tokens_per_second": rate, "usd_per_million_tokens": usd * 1e6, "fits": used <= capacity, "seconds": seconds},
-        [item for item in bound.assumptions if item["name"] not in OF_TRAINING],
-        [f"left out: {item}" for item in bound.left_out]
+        title=f"{bound.model.name} served by {gpus:g} x {device.name}, to first order",
+        headline=headline,
+        tables=(Table("parts", "Times", TIMES, times), Table("cache_room", "The key-value cache", CACHE, [cache_row])),
+        terms=serving.terms(),
+        values={"tokens_per_second": rate, "usd_per_million_tokens": usd * 1e6, "fits": used <= capacity, "seconds": seconds},
+        assumptions=[item for item in bound.assumptions if item["name"] not in OF_TRAINING],
+        warnings=[f"left out: {item}" for item in bound.left_out]
         + ["first order: no queueing, no paging, no speculative decoding; kernels are as fast as training kernels of their size"],
-        used <= capacity,
-        folders,
+        feasible=used <= capacity,
+        folders=folders,
     )
 
 
@@ -125,12 +125,12 @@ def serve(bound: Bound, values: Mapping[str, Any]) -> Serving:
     mean_cache = scalar(cache) * mean_length / length  # while tokens are generated
     token_bytes = read_parameters * weight_bytes / gpus + mean_cache / cache_shards(model, gpus)
     return Serving(
-        weights,
-        cache,
-        _time_pass(bound, "prompt", scalar(prompt_flop) / gpus, scalar(weights) / gpus, batch * prompt, gpus),
-        _time_pass(bound, "one token", scalar(token_flop) / gpus, token_bytes, batch, gpus),
-        prompt_flop,
-        token_flop,
+        weights=weights,
+        cache=cache,
+        prompt=_time_pass(bound, "prompt", scalar(prompt_flop) / gpus, scalar(weights) / gpus, batch * prompt, gpus),
+        token=_time_pass(bound, "one token", scalar(token_flop) / gpus, token_bytes, batch, gpus),
+        prompt_flop=prompt_flop,
+        token_flop=token_flop,
     )
 
 

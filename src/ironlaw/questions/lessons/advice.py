@@ -76,9 +76,9 @@ def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, .
         headline.append(f"by sizes alone (simplified): {scale}")
     steps = combine_techniques(options, row, trials, int(lesson.get("most", STEPS)), folders)
     return Answer(
-        f"What optimisations do to {row['plan']['model']} on {row['plan']['gpus']} x {row['plan']['accelerator']}",
-        headline,
-        (
+        title=f"What optimisations do to {row['plan']['model']} on {row['plan']['gpus']} x {row['plan']['accelerator']}",
+        headline=headline,
+        tables=(
             Table(
                 "techniques",
                 "Each technique alone (at best: if what it addresses cost nothing)",
@@ -88,12 +88,12 @@ def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, .
             Table("composed", "Profile, select, compose", STEP_COLUMNS, steps),
             Table("roofs", "Gain if a bound cost nothing", ROOF_COLUMNS, _roof_rows(shares)),
         ),
-        (group.step.tree,),
-        {"bound": bound, "dam": CLASSES[bound], "plan": row["plan"]},
-        row["assumptions"],
-        row["warnings"],
-        row["memory"]["fits"] or any(trial.fits for trial in trials),
-        folders,
+        terms=(group.step.tree,),
+        values={"bound": bound, "dam": CLASSES[bound], "plan": row["plan"]},
+        assumptions=row["assumptions"],
+        warnings=row["warnings"],
+        feasible=row["memory"]["fits"] or any(trial.fits for trial in trials),
+        folders=folders,
     )
 
 

@@ -47,15 +47,15 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if not fits:
         lines.insert(0, "no: the plan does not fit in memory; if it did, the run would take:")
     return Answer(
-        run.title,
-        lines,
-        tables,
-        [*time, hours, rent.on_demand, *rent.terms, *bought.terms, *energy_terms],
-        {"gpus": run.gpus, "seconds": seconds},
-        run.assumptions,
-        [*run.warnings, *rent.warnings, *bought.warnings, *power.warnings],
-        fits,
-        folders,
+        title=run.title,
+        headline=lines,
+        tables=tables,
+        terms=[*time, hours, rent.on_demand, *rent.terms, *bought.terms, *energy_terms],
+        values={"gpus": run.gpus, "seconds": seconds},
+        assumptions=run.assumptions,
+        warnings=[*run.warnings, *rent.warnings, *bought.warnings, *power.warnings],
+        feasible=fits,
+        folders=folders,
     )
 
 

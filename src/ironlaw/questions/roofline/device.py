@@ -43,4 +43,4 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     if device.dispatch is not None:
         headline.append(f"one launch takes the host {units.show(plain(device.dispatch), 's', 3)}")
     title = f"Roofs of {device.name}: a kernel below a ridge point (FLOP/B) is limited by that link"
-    return Answer(title, headline, [Table("ridges", "Ridge points", columns, rows)], terms, {}, notes, folders=folders)
+    return Answer(title, headline, [Table("ridges", "Ridge points", columns, rows)], terms, assumptions=notes, folders=folders)

@@ -193,15 +193,15 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
         Table("operators", "Operators of a step, longest first", filled_columns(OPERATORS, rows), rows),
     ]
     return Answer(
-        f"{job.model.name} on {scalar(group.plan.gpus, at):.0f} {accelerator.name}: the roofs of a step",
-        headline,
-        tables,
-        terms,
-        {"collectives": sent, "wire_bytes": links, "hidden_wire_bytes": overlapped_bytes},
-        group.assumptions,
-        warnings,
-        feasible,
-        folders,
+        title=f"{job.model.name} on {scalar(group.plan.gpus, at):.0f} {accelerator.name}: the roofs of a step",
+        headline=headline,
+        tables=tables,
+        terms=terms,
+        values={"collectives": sent, "wire_bytes": links, "hidden_wire_bytes": overlapped_bytes},
+        assumptions=group.assumptions,
+        warnings=warnings,
+        feasible=feasible,
+        folders=folders,
     )
 
 

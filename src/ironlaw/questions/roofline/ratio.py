@@ -64,15 +64,15 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         Column("off", "off by", "%"), Column("follows", "agrees"),
     )  # fmt: skip
     return Answer(
-        "What explains a speed ratio",
-        headline,
-        [Table("ratios", "Ratios", columns, rows)],
-        [*measured, *ratios, *moved],
-        {"ratio_low": low, "ratio_high": high, "follows": follows},
-        notes,
-        [NOT_ONLY_BANDWIDTH] if "HBM bandwidth" in follows else [],
-        bool(follows),
-        folders,
+        title="What explains a speed ratio",
+        headline=headline,
+        tables=[Table("ratios", "Ratios", columns, rows)],
+        terms=[*measured, *ratios, *moved],
+        values={"ratio_low": low, "ratio_high": high, "follows": follows},
+        assumptions=notes,
+        warnings=[NOT_ONLY_BANDWIDTH] if "HBM bandwidth" in follows else [],
+        feasible=bool(follows),
+        folders=folders,
     )
 
 

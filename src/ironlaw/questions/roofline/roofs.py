@@ -123,17 +123,17 @@ def roofline_point(device: Device, operator: Operator) -> RooflinePoint:
     intensity = leaf("intensity", kernels.intensity, "FLOP/B", flop=flop, traffic=moved)
     ideal = {"efficiency": 1.0, "bandwidth_fraction": 1.0, "fill": 0.0, "launch": 0.0}
     return RooflinePoint(
-        operator,
-        peak,
-        intensity,
-        leaf("ridge point", kernels.ridge_point, "FLOP/B", peak=peak, bandwidth=bandwidth),
-        leaf("attainable rate", kernels.attainable_rate, "FLOP/s", intensity=intensity.value, peak=peak, bandwidth=bandwidth),
-        leaf("time at the compute roof", kernels.compute_time, "s", "compute", flop=flop, peak=peak, efficiency=1.0),
-        leaf(
+        operator=operator,
+        peak=peak,
+        intensity=intensity,
+        ridge=leaf("ridge point", kernels.ridge_point, "FLOP/B", peak=peak, bandwidth=bandwidth),
+        attainable=leaf("attainable rate", kernels.attainable_rate, "FLOP/s", intensity=intensity.value, peak=peak, bandwidth=bandwidth),
+        compute=leaf("time at the compute roof", kernels.compute_time, "s", "compute", flop=flop, peak=peak, efficiency=1.0),
+        hbm=leaf(
             "time at the hbm roof", kernels.memory_time, "s", "hbm", traffic=moved, bandwidth=bandwidth, bandwidth_fraction=1.0, launch=0.0
         ),
-        leaf("least time", kernels.kernel_time, "s", flop=flop, traffic=moved, peak=peak, bandwidth=bandwidth, **ideal),
-        _expected_time(device, operator, flop, moved),
+        least=leaf("least time", kernels.kernel_time, "s", flop=flop, traffic=moved, peak=peak, bandwidth=bandwidth, **ideal),
+        expected=_expected_time(device, operator, flop, moved),
     )
 
 

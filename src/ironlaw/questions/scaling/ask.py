@@ -76,13 +76,13 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if "global_batch_tokens" in given:
         sections.append(_given_batch(given, size, float(batch.value), float(rate.value)))
     return Answer(
-        f"scaling of {size.name}",
-        [line for section in sections for line in section.headline],
-        [table for section in sections for table in section.tables],
-        [term for section in sections for term in section.terms],
-        {"fit": name, "total_parameters": size.total},
-        size.assumptions,
-        warnings,
+        title=f"scaling of {size.name}",
+        headline=[line for section in sections for line in section.headline],
+        tables=[table for section in sections for table in section.tables],
+        terms=[term for section in sections for term in section.terms],
+        values={"fit": name, "total_parameters": size.total},
+        assumptions=size.assumptions,
+        warnings=warnings,
         folders=folders,
     )
 

@@ -26,7 +26,7 @@ OPTIONS: dict[str, Option] = {
     "learning_rate": Option(positive("1"), "learning rate that is good at --base-batch-tokens", "X"),
     "base_batch_tokens": Option(tokens, "batch in tokens at which --learning-rate is good", "TOKENS"),
     "warmup_steps": Option(none_or_more, "warm-up steps: shows the learning-rate schedule", "STEPS"),
-    "final_share": Option(positive("1"), "last learning rate of the cosine over the highest (default: 0.1)", "X"),
+    "final_share": Option(positive("1"), "final learning rate of the cosine, as a share of the highest (default: 0.1)", "X"),
     "model_of": Option(study, "ten-sites: also the critical batch by the mistaken law of the study of ten sites", "NAME"),
 }
 EXAMPLES = """\

@@ -107,28 +107,29 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
         f"{units.show(scalar(power.power), 'W', 4)} (rated), {units.show(scalar(power.energy), 'J', 4)}, "
         f"{scalar(power.carbon) / 1e3:,.1f} t CO2e",
     ]  # fmt: skip
+    name = values["model"] if isinstance(values["model"], str) else "a model"
     short = [row["site"] for row in power.short]
     if short:
         headline.insert(0, f"no: {' and '.join(short)} cannot power {'its' if len(short) == 1 else 'their'} accelerators")
     if not step.fits:
         headline.insert(0, "no: the model does not fit a site's accelerators")
     return Answer(
-        f"{values['model'] if isinstance(values['model'], str) else 'a model'} on {all_gpus:,.0f} {values['on']} at {len(places)} sites",
-        headline,
-        (
+        title=f"{name} on {all_gpus:,.0f} {values['on']} at {len(places)} sites",
+        headline=headline,
+        tables=(
             Table("links", "Links of the ring", LINKS, network.links),
             Table("by_site", "Sites", SITES, power.rows),
             compare_exchanges(exchange, network, step.parameters, compute, scalar(time.steps), all_gpus, price),
         ),
-        [
+        terms=[
             *network.terms, time.tensor, time.exchange, time.exposed, time.share, time.steps, time.seconds, worth, usd, idle,
             power.power, power.energy, power.carbon,
         ],
-        {"mfu": step.mfu, "compute_seconds": compute, "traffic_reduction": saved_traffic},
-        notes,
-        _list_warnings(values, exchange, network, step, power),
-        step.fits and not short,
-        folders,
+        values={"mfu": step.mfu, "compute_seconds": compute, "traffic_reduction": saved_traffic},
+        assumptions=notes,
+        warnings=_list_warnings(values, exchange, network, step, power),
+        feasible=step.fits and not short,
+        folders=folders,
     )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ OPTIONS: dict[str, Option] = {
     "price": ESTIMATE["price"],
     "pue": ESTIMATE["pue"],
     "grid": Option(ESTIMATE["grid"].read, "grid of sites given without a name: region, or g/kWh (default: world)", "GRID"),
-    "model_of": Option(one_of(("ten-sites",)), "ten-sites: a published study of ten sites; takes no other option", "NAME"),
+    "model_of": Option(one_of(("ten-sites",)), "print a published study: ten-sites; takes no other option", "NAME"),
     **{name: ESTIMATE[name] for name in PLAN},
 }  # fmt: skip
 EXAMPLES = """\

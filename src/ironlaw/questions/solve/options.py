@@ -20,7 +20,7 @@ OPTIONS: dict[str, Option] = {
     "deadline": Option(days, "time the run may take, in days or with a unit", "DAYS"),
     "tokens": Option(tokens, "tokens of the whole run, such as 2T", "TOKENS"),
     "mfu": Option(share, "model FLOPs utilisation, such as 0.45 (default: predicted)", "X"),
-    "budget": Option(money, "what the run may cost, such as 2M", "USD"),
+    "budget": Option(money, "budget of the run, such as 2M", "USD"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
     "work": Option(one_of(("model", "6n")), "FLOP per token: model (with attention) or 6n, 6 per parameter (default: model)", "HOW"),
     "checkpoint_layers": Option(whole, "count by hand with an activation checkpoint every K layers (default: none)", "K"),

@@ -71,7 +71,7 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     ]
     last = list({term.name: term for term in terms}.values())
     title = f"A sweep of {len(rows)} runs on {values['on']} (simplified)"
-    return Answer(title, headline, tables, last, {}, assumptions, warnings, folders=folders)
+    return Answer(title, headline, tables, last, assumptions=assumptions, warnings=warnings, folders=folders)
 
 
 def run_tokens_of(run: tuple[float, bool], parameters: float) -> float:

@@ -65,7 +65,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
                 f"a scaling efficiency of {end.efficiency:.0%}{serial}"
             )
     warning = "Amdahl's curve has no model, no network and no overlap: ironlaw estimate MODEL counts all three"
-    return Answer("Communication tax", headline, tuple(tables), (curve, worth), {}, [], (warning,), folders=folders)
+    return Answer("Communication tax", headline, tuple(tables), (curve, worth), warnings=(warning,), folders=folders)
 
 
 def _estimate_counts(values: dict[str, Any], counts: tuple[float, ...], folders: tuple[str, ...]) -> list[Count]:

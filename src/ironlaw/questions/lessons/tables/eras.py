@@ -57,7 +57,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     ]
     warning = "USD then are published costs or estimates of rent, without people and failed runs; see the grade of each source"
     tables = (Table("eras", "Training runs, and what limited them", COLUMNS, rows),)
-    return Answer("Eras of training", headline, tables, terms, {}, notes, [warning], folders=folders)
+    return Answer("Eras of training", headline, tables, terms, assumptions=notes, warnings=[warning], folders=folders)
 
 
 def _published_row(item: dict[str, Any], parameters: float | None, sources: dict[str, Source]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     headline = [f"{len(rows)} fallacies, each with the numbers against it", f"{rows[0]['fallacy']}: {rows[0]['said']}"]
     terms = [term for fallacy in fallacies for term in fallacy.terms]
     tables = (Table("fallacies", "Fallacies and facts", COLUMNS, rows),)
-    return Answer("Fallacies and pitfalls", headline, tables, terms, {}, notes, folders=folders)
+    return Answer("Fallacies and pitfalls", headline, tables, terms, assumptions=notes, folders=folders)
 
 
 def _model_size() -> Fallacy:
@@ -65,24 +65,24 @@ def _model_size() -> Fallacy:
     )
     losses = [float(term.value) for term in pair]
     return Fallacy(
-        "size",
-        "a larger model is a better one",
-        f"for the compute of 7B on {tokens / 1e9:.0f}B tokens, 20B sees {fewer / 1e9:.0f}B, with loss {losses[1]:.3f}, not {losses[0]:.3f}",
-        f"ironlaw scaling --parameters 20B --tokens {fewer / 1e9:.0f}B",
-        {"small": losses[0], "large": losses[1]},
-        pair,
+        key="size",
+        belief="a larger model is a better one",
+        fact=f"for the compute of 7B on {tokens / 1e9:.0f}B tokens, 20B sees {fewer / 1e9:.0f}B: loss {losses[1]:.3f}, not {losses[0]:.3f}",
+        command=f"ironlaw scaling --parameters 20B --tokens {fewer / 1e9:.0f}B",
+        numbers={"small": losses[0], "large": losses[1]},
+        terms=pair,
     )
 
 
 def _static_memory() -> Fallacy:
     static = leaf("static memory of 20B", states.training_static, "B", parameters=20e9)
     return Fallacy(
-        "memory",
-        "20B take 200 GB",
-        f"{float(static.value) / 1e9:.0f} GB with gradients and master weights, before any activation",
-        "ironlaw solve --parameters 20B --on h100-sxm --tokens 400B --gpus 8 --mfu 0.4",
-        {"bytes": float(static.value)},
-        (static,),
+        key="memory",
+        belief="20B take 200 GB",
+        fact=f"{float(static.value) / 1e9:.0f} GB with gradients and master weights, before any activation",
+        command="ironlaw solve --parameters 20B --on h100-sxm --tokens 400B --gpus 8 --mfu 0.4",
+        numbers={"bytes": float(static.value)},
+        terms=(static,),
     )
 
 
@@ -94,11 +94,11 @@ def _accelerator_count(asked: dict[str, Any], folders: tuple[str, ...]) -> Falla
         speedups[batch] = rows[1]["throughput"]["tokens_per_second"] / rows[0]["throughput"]["tokens_per_second"]
     wide, narrow = speedups[asked["global_batch_size"]], speedups[8.0]
     return Fallacy(
-        "count",
-        "8 accelerators are 8 times as fast",
-        f"{_name(asked)}: {wide:.2f} times with {asked['global_batch_size']:g} sequences per step, {narrow:.2f} times with 8",
-        f"ironlaw lessons {_name(asked)} --on {asked['on']} --table communication-tax --gpus 8 --global-batch-size 8",
-        {"speedup": wide, "speedup_small": narrow},
+        key="count",
+        belief="8 accelerators are 8 times as fast",
+        fact=f"{_name(asked)}: {wide:.2f} times with {asked['global_batch_size']:g} sequences per step, {narrow:.2f} times with 8",
+        command=f"ironlaw lessons {_name(asked)} --on {asked['on']} --table communication-tax --gpus 8 --global-batch-size 8",
+        numbers={"speedup": wide, "speedup_small": narrow},
     )
 
 
@@ -107,12 +107,12 @@ def _learning_rate() -> Fallacy:
     linear = leaf("linear rule", batches.linear_learning_rate, "1", **sizes)
     root = leaf("square-root rule", batches.root_learning_rate, "1", **sizes)
     return Fallacy(
-        "learning_rate",
-        "a learning rate is right at any batch size",
-        f"0.1 at 512 is {float(linear.value):g} at 4096 by the linear rule, {float(root.value):.3g} by the square-root rule for Adam",
-        "ironlaw scaling --parameters 70B --tokens 1.4T --learning-rate 0.1 --base-batch-tokens 512 --global-batch-tokens 4096",
-        {"linear": float(linear.value), "root": float(root.value)},
-        (linear, root),
+        key="learning_rate",
+        belief="a learning rate is right at any batch size",
+        fact=f"0.1 at 512 is {float(linear.value):g} at 4096 by the linear rule, {float(root.value):.3g} by the square-root rule for Adam",
+        command="ironlaw scaling --parameters 70B --tokens 1.4T --learning-rate 0.1 --base-batch-tokens 512 --global-batch-tokens 4096",
+        numbers={"linear": float(linear.value), "root": float(root.value)},
+        terms=(linear, root),
     )
 
 
@@ -127,21 +127,21 @@ def _mixed_precision(asked: dict[str, Any], folders: tuple[str, ...]) -> list[Fa
     less = 1.0 - half["memory"]["allocated"] / full["memory"]["allocated"]
     return [
         Fallacy(
-            "precision",
-            "mixed precision is a switch",
-            f"{faster:.2f} times as fast as fp32 without tensor cores on {asked['on']}; fp16 loses "
+            key="precision",
+            belief="mixed precision is a switch",
+            fact=f"{faster:.2f} times as fast as fp32 without tensor cores on {asked['on']}; fp16 loses "
             f"gradients below {float(least.value):.2g} and overflows at {float(top.value):,.0f}: scale the loss, and check it",
-            "ironlaw lessons --table formats",
-            {"faster": faster},
-            (least, top),
+            command="ironlaw lessons --table formats",
+            numbers={"faster": faster},
+            terms=(least, top),
         ),
         Fallacy(
-            "half_memory",
-            "mixed precision halves memory",
-            f"weights, gradients and states are 16 bytes per parameter in both; activations shrink: {_name(asked)} saves {less:.0%} of all",
-            f"ironlaw estimate {_name(asked)} --on {asked['on']} --gpus 1 --precision fp32 "
+            key="half_memory",
+            belief="mixed precision halves memory",
+            fact=f"weights, gradients and states take 16 bytes per parameter in both; activations shrink: {_name(asked)} saves {less:.0%}",
+            command=f"ironlaw estimate {_name(asked)} --on {asked['on']} --gpus 1 --precision fp32 "
             f"--global-batch-size {asked['global_batch_size']:g}",
-            {"saved": less},
+            numbers={"saved": less},
         ),
     ]
 
@@ -154,12 +154,12 @@ def _accumulation(asked: dict[str, Any], folders: tuple[str, ...]) -> Fallacy:
     memory = wide["memory"]["allocated"] / narrow["memory"]["allocated"]
     longer = narrow["step"]["seconds"] / wide["step"]["seconds"] - 1.0
     return Fallacy(
-        "accumulation",
-        "accumulation saves money",
-        f"micro-batch {sizes[0]:g} to 1 takes {memory:.3g} times less memory ({units.show(wide['memory']['allocated'], 'B')} to "
+        key="accumulation",
+        belief="accumulation saves money",
+        fact=f"micro-batch {sizes[0]:g} to 1 takes {memory:.3g} times less memory ({units.show(wide['memory']['allocated'], 'B')} to "
         f"{units.show(narrow['memory']['allocated'], 'B')}) and {longer:+.0%} time, so {longer:+.0%} money",
-        f"ironlaw estimate {_name(asked)} --on {asked['on']} --gpus 1 --micro-batch-size 1 --global-batch-size {batch:g}",
-        {"memory_times": memory, "longer": longer},
+        command=f"ironlaw estimate {_name(asked)} --on {asked['on']} --gpus 1 --micro-batch-size 1 --global-batch-size {batch:g}",
+        numbers={"memory_times": memory, "longer": longer},
     )
 
 
@@ -174,13 +174,14 @@ def _input_pipeline() -> Fallacy:
     ]
     serial, overlapped = (55.0 + float(term.value) for term in waiting)
     return Fallacy(
-        "data",
-        "the input pipeline does not matter",
-        f"35 s of input before 55 s of training are {serial:g} s, overlapped {overlapped:g}: {1 - overlapped / serial:.1%} less time, "
-        f"{serial / overlapped:.2f} times the speed",
-        "ironlaw data --step-time 55s --batch 1 --sample-size 1MB --transform-time 35s --workers 1 --on a100-sxm-80gb --timeline on",
-        {"serial": serial, "overlapped": overlapped},
-        (*supply, *waiting),
+        key="data",
+        belief="the input pipeline does not matter",
+        fact=f"35 s of input before 55 s of training is {serial:g} s, overlapped {overlapped:g}: {1 - overlapped / serial:.1%} less"
+        f" time, {serial / overlapped:.2f} times the speed",
+        command="ironlaw data --step-time 55s --batch 1 --sample-size 1MB --transform-time 35s --workers 1 --on a100-sxm-80gb"
+        " --timeline on",
+        numbers={"serial": serial, "overlapped": overlapped},
+        terms=(*supply, *waiting),
     )
 
 

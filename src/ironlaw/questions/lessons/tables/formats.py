@@ -95,13 +95,11 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     columns = (Column("accelerator", "accelerator"), *(Column(peak, peak, "FLOP/s") for peak in peaks), *chosen_columns)
     warnings = [MI300_FP8] if {"mi300x", "mi325x"} & {device.name for device in devices} else []
     return Answer(
-        "Number formats",
-        headline,
-        (Table("formats", "Range and precision", shown, rows), Table("rates", "Dense rates", columns, rates)),
-        terms,
-        {},
-        [],
-        warnings,
+        title="Number formats",
+        headline=headline,
+        tables=(Table("formats", "Range and precision", shown, rows), Table("rates", "Dense rates", columns, rates)),
+        terms=terms,
+        warnings=warnings,
         folders=folders,
     )
 

@@ -54,7 +54,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         headline, terms = [*headline, *lines], [*terms, *nodes]
     warnings = ["on-chip and arithmetic numbers are of 45 nm chips: trust ratios more than values", NOT_PUBLISHED]
     warnings += [HBM2E] if "model" in values else []
-    return Answer("Energy of moving data", headline, tuple(tables), tuple(terms), {}, [], warnings, folders=folders)
+    return Answer("Energy of moving data", headline, tuple(tables), tuple(terms), warnings=warnings, folders=folders)
 
 
 def _count_step_energy(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, ...]) -> tuple[Table, list[str], list[Term]]:

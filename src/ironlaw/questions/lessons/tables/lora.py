@@ -73,15 +73,17 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     group = adapters.place_of(0)[0]
     rows = [asdict(method) for method in methods]
     return Answer(
-        f"Low-rank adapters of {group.job.model.name} on {group.cluster.accelerator.name}",
-        _write_headline(methods[0], first, group.plan.gpus[0]),
-        (Table("methods", "Full fine-tuning and adapters", filled_columns(METHODS, rows), rows), _memory_parts(full, adapters)),
-        _terms(full, adapters),
-        {},
-        group.assumptions,
-        [*group.warnings, "gradients pass through frozen weights: activations are stored, except inputs of layers without an adapter"],
-        first.fits,
-        folders,
+        title=f"Low-rank adapters of {group.job.model.name} on {group.cluster.accelerator.name}",
+        headline=_write_headline(methods[0], first, group.plan.gpus[0]),
+        tables=(Table("methods", "Full fine-tuning and adapters", filled_columns(METHODS, rows), rows), _memory_parts(full, adapters)),
+        terms=_terms(full, adapters),
+        assumptions=group.assumptions,
+        warnings=[
+            *group.warnings,
+            "gradients pass through frozen weights: activations are stored, except inputs of layers without an adapter",
+        ],
+        feasible=first.fits,
+        folders=folders,
     )
 
 
