@@ -37,8 +37,10 @@ def _wide(name: str, size: float, master: bool) -> Precision:
     return Precision(name, name, name, name, size, size, size, master)
 
 
-def _narrow(name: str, gemm: str, peak: str, operand: float, weight: float, scale_reads: float = 0.0, one_scale: bool = False) -> Precision:
-    """Linear layers in eight or four bits over a bf16 model."""
+def _narrow_precision(
+    name: str, gemm: str, peak: str, operand: float, weight: float, scale_reads: float = 0.0, one_scale: bool = False
+) -> Precision:
+    """A precision with linear layers in eight or four bits over a bf16 model."""
     return Precision(name, gemm, peak, "bf16", 2.0, 2.0, operand, True, True, weight, scale_reads, one_scale)
 
 
@@ -51,11 +53,11 @@ PRECISIONS = {
         _wide("bf16", 2.0, master=True),
         # Transformer Engine's recipes: a scale of the whole tensor needs its largest element first, that of a block comes with the cast;
         # weights by block have a scale for 128 x 128
-        _narrow("fp8", "fp8", "fp8", 1.0, 1.0, scale_reads=1.0, one_scale=True),
-        _narrow("fp8-row", "fp8", "fp8", 1.0, 1.0),
-        _narrow("fp8-block", "fp8-block", "fp8", 1.0 + 4.0 / 128.0, 1.0 + 4.0 / 128.0**2),
-        _narrow("mxfp8", "mxfp8", "fp8", 1.0 + 1.0 / 32.0, 1.0 + 1.0 / 32.0),
-        _narrow("nvfp4", "nvfp4", "nvfp4", 0.5 + 1.0 / 16.0, 0.5 + 1.0 / 16.0, scale_reads=1.0),
+        _narrow_precision("fp8", "fp8", "fp8", 1.0, 1.0, scale_reads=1.0, one_scale=True),
+        _narrow_precision("fp8-row", "fp8", "fp8", 1.0, 1.0),
+        _narrow_precision("fp8-block", "fp8-block", "fp8", 1.0 + 4.0 / 128.0, 1.0 + 4.0 / 128.0**2),
+        _narrow_precision("mxfp8", "mxfp8", "fp8", 1.0 + 1.0 / 32.0, 1.0 + 1.0 / 32.0),
+        _narrow_precision("nvfp4", "nvfp4", "nvfp4", 0.5 + 1.0 / 16.0, 0.5 + 1.0 / 16.0, scale_reads=1.0),
     )
 }
 

@@ -313,7 +313,7 @@ def settings_of(question: Question, folders: tuple[str, ...]) -> list[Setting]:
 
 
 def describe_space(question: Question, folders: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The axes of a question's space, their values, and the meshes and choices of every setting. Times nothing."""
+    """The axes of a question's space, their values, and the meshes and choices of every setting. Runs no estimate."""
     rows = []
     for setting in settings_of(question, folders):
         task = setting.task()

@@ -67,7 +67,7 @@ def _make_miss(
 
 
 def _missing_memory(result: SearchResult) -> list[dict[str, Any]]:
-    """The legal plan of every accelerator that needs least memory, and what it needs."""
+    """For every accelerator the legal plan that needs least memory, and how much it needs."""
     leanest: dict[str, Setting] = {}
     for setting in sorted((s for s in result.settings if np.isfinite(s.leanest)), key=lambda s: s.leanest / s.capacity):
         leanest.setdefault(setting.on, setting)
@@ -139,6 +139,6 @@ def _search_feasible(question: Question, folders: tuple[str, ...]) -> SearchResu
 
 
 def _fastest_feasible(question: Question, folders: tuple[str, ...]) -> Setting | None:
-    """The fastest setting of a changed question that has a plan that fits; None where none has."""
+    """The fastest setting of a changed question that has a plan that fits; None if there is none."""
     result = _search_feasible(question, folders)
     return None if result is None else min(result.settings, key=lambda s: s.best)

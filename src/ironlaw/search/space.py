@@ -150,7 +150,7 @@ def context_ranks(seq_len: float, gpus: float) -> tuple[float, ...]:
 
 
 def axis_value(axis: str, value: Any, flag: str) -> Any:
-    """One value of an axis, read as its option is: numbers and switches as floats, the rest as names."""
+    """Read one value of an axis by its option: numbers and switches as floats, the rest as names."""
     if axis in SWITCHES:
         return float(switch(value, flag))
     read = OPTIONS[axis].read(value, flag)

@@ -133,7 +133,7 @@ def _layers(model: Model, experts: float) -> Any:
 
 
 def total_parameters(model: Model) -> Any:
-    """Every parameter once; layers that predict further tokens are left out, as in published counts."""
+    """Every parameter once; multi-token-prediction layers are left out, as in published counts."""
     return _layers(model, float(model.num_experts)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
 
 

@@ -16,7 +16,7 @@ from ironlaw.plan import Plan
 def in_flight_per_layer(job: Job, plan: Plan, stage: Stage) -> Any:
     """Micro-batches that a layer of the stage holds on average: less where its short chunk, with the loss, holds the fewest.
 
-    Layers fill the chunks of a rank; what embedding or loss leave less is missing in its first or its last chunk.
+    Layers fill the chunks of a rank; the embedding or the loss takes the place of layers in its first or its last chunk.
     """
     schedule = schedule_of(job)
     mean = schedule.in_flight(job, plan, stage.index)

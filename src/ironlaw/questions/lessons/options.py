@@ -46,7 +46,7 @@ OWN: dict[str, Option] = {
     "memory_used": Option(percent, "measured: share of the memory in use", "SHARE"),
     "out_of_memory": Option(switch, "measured: the run ended out of memory (default: off)", "on|off"),
     "dataset": Option(positive("B"), "size of the data set, for a rule of thumb on scale", "SIZE"),
-    "table": Option(one_of(tuple(TABLES)), ", ".join(f"{name} ({table.shows})" for name, table in TABLES.items()), "NAME"),
+    "table": Option(one_of(tuple(TABLES)), "table: " + ", ".join(f"{name} ({table.shows})" for name, table in TABLES.items()), "NAME"),
     "shares": Option(list_of(percent), "with --table communication-tax: serial shares r (default: 0,0.05,0.15,0.4)", "LIST"),
 }
 WITHOUT_EFFECT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")

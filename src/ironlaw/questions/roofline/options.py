@@ -126,7 +126,7 @@ OPTIONS: dict[str, Option] = {
     "samples_per_second": Option(positive("1"), "with a MODEL or --census: measured samples per second of all accelerators", "X"),
     "baseline": Option(duration, "known-good time: exit status 1 if --measured is slower by more than --tolerance", "TIME"),
     "tolerance": Option(positive("1"), "share by which two equal numbers may differ (default: 5%)", "X"),
-    "collective": Option(one_of(COLLECTIVES), ", ".join(COLLECTIVES), "NAME"),
+    "collective": Option(one_of(COLLECTIVES), f"collective: {', '.join(COLLECTIVES)}", "NAME"),
     "size": Option(positive("B"), "bytes of a collective's whole tensor, such as 22.1MB", "SIZE"),
     "ranks": Option(whole, "ranks of a collective, next to each other"),
     "count": Option(whole, "runs of a collective: also prints the time of all (default: 1)"),

@@ -86,7 +86,7 @@ def _pick_unknown(values: dict[str, Any]) -> str:
 
 
 def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
-    """The fewest for the deadline, the most for the budget."""
+    """The fewest accelerators for the deadline, and the most for the budget."""
     need(values, "deadline")
     if "tokens" not in values and "budget" not in values:
         raise QuestionError("missing option --tokens (for the fewest GPUs) or --budget (for the most)")
@@ -129,7 +129,7 @@ def _run_to_its_end(values: dict[str, Any], workload: Workload, gpus: float) -> 
 
 
 def _solve_time(values: dict[str, Any], workload: Workload) -> Solution:
-    """The shortest by the MFU, the longest by the budget; without tokens, the rate alone."""
+    """The shortest run by the MFU, and the longest by the budget; without tokens, the rate alone."""
     need(values, "gpus")
     gpus, headline, numbers, feasible = values["gpus"], [], {}, True
     mfu = workload.mfu(gpus, values.get("mfu"))
