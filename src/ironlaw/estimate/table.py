@@ -179,7 +179,7 @@ def _use_compiled(named: dict[str, Any], cells: dict[str, str], folders: tuple[s
 
 
 def _translate_layers(named: dict[str, Any], cells: dict[str, str]) -> None:
-    """Read the share of recomputed layers, and count the embedding and the loss where the layers divide only with them."""
+    """Read the share of recomputed layers, and count embedding and loss as layers where pp divides the layers only with these two."""
     if named.get("recompute") in ("selective", "full") and (part := cells.get("recompute_fraction", "")) not in ("", "0", "1"):
         named["recompute"] = f"share:{part}"
     layers, pp = cells.get("layers", ""), str(named.get("pp") or "1")

@@ -28,7 +28,7 @@ class AskedRun:
     useful: float
     wall: float
     busy: float | None  # share of a step in which accelerators compute or move memory; None: unknown
-    group: Group | None  # of the estimate; None: hours were given
+    group: Group | None  # the estimate; None: hours were given
     assumptions: Assumptions
     warnings: list[str]
 
@@ -72,7 +72,10 @@ def run_of(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
     gpus = scalar(group.plan.gpus)
     title = f"{group.job.model.title}, {units.show(run.tokens, 'token')}, on {gpus:,.0f} {group.cluster.accelerator.title}"
     busy = scalar(group.shares["compute"]) + scalar(group.shares["hbm"])
-    return AskedRun(title, group.cluster, gpus, useful, wall, busy, group, list(group.assumptions), warnings)
+    return AskedRun(
+        title=title, cluster=group.cluster, gpus=gpus, useful=useful, wall=wall, busy=busy, group=group,
+        assumptions=list(group.assumptions), warnings=warnings,
+    )  # fmt: skip
 
 
 def _given_hours(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
@@ -84,4 +87,6 @@ def _given_hours(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRu
     seconds = hours * 3600.0 / gpus
     assume(assumptions, "failures", "inside the hours given", "default")
     title = f"{hours:,.0f} GPU-hours on {gpus:,.0f} {cluster.accelerator.title}"
-    return AskedRun(title, cluster, gpus, seconds, seconds, None, None, assumptions, [])
+    return AskedRun(
+        title=title, cluster=cluster, gpus=gpus, useful=seconds, wall=seconds, busy=None, group=None, assumptions=assumptions, warnings=[]
+    )

@@ -139,7 +139,7 @@ def _as_sort_key(name: str, column: Any) -> Any:
 
 
 def effort_of(name: str, value: Any) -> Any:
-    """A value of a choice as something to sort by: recomputation from none to full."""
+    """The sort key of a value of a choice: recomputation from none to full."""
     return (value != "none", value == "full", value) if name == "recompute" else value
 
 

@@ -50,8 +50,8 @@ class InputPipeline:
     fetch: Term
     transfer: Term
     one_worker: float  # time of one worker for a batch [s]
-    needed: Term  # workers that keep up
-    workers: float  # that are counted
+    needed: Term  # workers that keep up with the step
+    workers: float  # workers that are counted
     prefetch: float  # batches that a worker prefetches
     terms: list[Term]  # of tokenisation and storage
     warnings: list[str]
@@ -100,7 +100,10 @@ def bind_pipeline(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
     if "prefetch_factor" not in values:
         assume(notes, "prefetch_factor", "2 batches a worker", "default")
     prefetch = values.get("prefetch_factor", 2.0)
-    return InputPipeline(step, stored, batch, rate, fetch, transfer, one_worker, needed, float(workers), prefetch, terms, warnings)
+    return InputPipeline(
+        step=step, stored=stored, batch=batch, storage_rate=rate, fetch=fetch, transfer=transfer, one_worker=one_worker, needed=needed,
+        workers=float(workers), prefetch=prefetch, terms=terms, warnings=warnings,
+    )  # fmt: skip
 
 
 def _sample_sizes(values: Mapping[str, Any], step: Step, notes: Assumptions) -> tuple[float, float]:

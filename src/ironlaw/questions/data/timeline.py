@@ -32,7 +32,7 @@ def serial(times: Mapping[str, float], batches: int = BATCHES) -> list[Span]:
 
 
 def overlapped(times: Mapping[str, float], batches: int = BATCHES) -> list[Span]:
-    """All stages at once: a stage starts a batch when the stage before has finished it and it has finished its own batch before."""
+    """All stages at once: a stage starts a batch after the previous stage has finished this batch, and itself the previous batch."""
     spans, free = [], dict.fromkeys(times, 0.0)
     for batch in range(1, batches + 1):
         ready = 0.0

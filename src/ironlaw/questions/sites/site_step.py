@@ -50,7 +50,10 @@ def step_at_constant_mfu(given: dict[str, Any], gpus: list[float], folders: tupl
     work = flops.training(float(active_parameters(record)), given["global_batch_tokens"])
     compute = leaf("compute", run.iron_law, "s", operations=work, peak=peak.value * sum(gpus), efficiency=given["mfu"])
     warning = f"simplified: every step runs at {given['mfu']:.0%} MFU, whatever the plan; leave --mfu out for an estimate"
-    return SiteStep(cluster, float(total_parameters(record)), given["global_batch_tokens"], compute, given["mfu"], True, [warning])
+    return SiteStep(
+        cluster=cluster, parameters=float(total_parameters(record)), batch=given["global_batch_tokens"], compute=compute,
+        mfu=given["mfu"], fits=True, warnings=[warning],
+    )  # fmt: skip
 
 
 def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...], notes: Assumptions) -> SiteStep:
@@ -74,9 +77,14 @@ def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[
     batch = sum(float(groups[n].plan.global_batch_size[0]) for n in gpus)
     assume(notes, "global_batch_size", batch, "given" if sequences else "default")
     return SiteStep(
-        slowest.cluster, float(total_parameters(slowest.job.model)), batch * float(slowest.plan.seq_len[0]), slowest.step.tree,
-        float(slowest.throughput["mfu"].value[0]), all(bool(group.memory.fits[0]) for group in groups.values()), list(slowest.warnings),
-    )  # fmt: skip
+        cluster=slowest.cluster,
+        parameters=float(total_parameters(slowest.job.model)),
+        batch=batch * float(slowest.plan.seq_len[0]),
+        compute=slowest.step.tree,
+        mfu=float(slowest.throughput["mfu"].value[0]),
+        fits=all(bool(group.memory.fits[0]) for group in groups.values()),
+        warnings=list(slowest.warnings),
+    )
 
 
 def _batch_sequences(given: dict[str, Any], folders: tuple[str, ...]) -> float | None:

@@ -40,7 +40,7 @@ EXCHANGE = {  # passed to sites unchanged
 }
 OPTIONS: dict[str, Option] = {
     "model": Option(models, "comma list of models", "MODEL[,..]"),
-    "parameters": Option(list_of(tokens), "instead of MODEL, simplified: comma list of counts such as 7B,70B", "LIST"),
+    "parameters": Option(list_of(tokens), "simplified, instead of MODEL: comma list of parameters, such as 7B,70B", "LIST"),
     "on": ESTIMATE["on"],
     "gpus": Option(list_of(whole), "comma list of total accelerators; every row is an estimate", "LIST"),
     "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),

@@ -191,7 +191,7 @@ def _headline_terms(asked: Study, row: Training) -> list[Term]:
 
 
 def _latency_tables(asked: Study) -> list[Table]:
-    """The time of light, one way in each step: the lower bound that the study announces but never computed (E004-7), with each row's accelerators."""
+    """Time of light, one way each step: the lower bound that the study announces but never computed (E004-7), for each row."""
     coordinates = asked.latency
     tokens = float(scaling.rule_tokens(asked.parameters, coordinates["tokens_per_parameter"]))
     distances, light = [], {}
