@@ -139,7 +139,7 @@ class Estimate:
 def estimate(model: Any = None, on: str | None = None, *, catalog: Sequence[str] | str = (), where: str = "", **options: Any) -> Estimate:
     """Estimate one training run, or many at once: ``estimate("llama-3-70b", on="h100-sxm", gpus=512)``.
 
-    Options are those of the command line with underscores; those marked as columns in ``options.OPTIONS`` take arrays,
+    Options have the names of the command line with underscores; options marked as columns in ``options.OPTIONS`` take arrays,
     which broadcast together into rows. ``catalog`` names folders that override the catalogue that ships.
     Raises QuestionError for a question without an answer; an illegal plan is False in ``legal`` and nan in the columns.
     """

@@ -266,7 +266,7 @@ def search(
 ) -> SearchResult:
     """Search the plans of a question: ``search("gpt-3-175b", on="a100-sxm-80gb", gpus=1024, global_batch_size=1536)``.
 
-    Options are those of ``ironlaw plan`` with underscores. Raises QuestionError for a wrong question. Where no plan meets the question,
+    Options are named as in ``ironlaw plan``, with underscores. Raises QuestionError for a wrong question. Where no plan meets the question,
     ``ranked()`` of the result is empty, and ``ironlaw.search.misses.misses`` lists the limits to change.
     """
     from ironlaw.catalog import load

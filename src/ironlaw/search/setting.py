@@ -104,7 +104,7 @@ class Setting:
         return bool(self.swept.timed == task.mesh.rows)
 
     def objectives(self, seconds: Any) -> dict[str, Any]:
-        """Run time, cost, energy, carbon and rate of plans by their step times; without tokens, those of one step."""
+        """Run time, cost, energy, carbon and rate of plans from their step times; of one step where no tokens are given."""
         level = 1.0 if self.bound.correction is None else float(self.bound.correction.factor)
         times = np.asarray(seconds, dtype=np.float64) * level
         run, failing = self._bind_run(times), self.question.failures and self.bound.asked.tokens is not None
@@ -139,7 +139,9 @@ class Setting:
         if hows:
             possible = [how for how in hows if not how.startswith("every:") or int(how[6:]) <= self.bound.model.num_hidden_layers]
             if not possible:
-                raise ValueRangeError(f"--recompute {hows[0]}: {self.bound.model.name} has {self.bound.model.num_hidden_layers} layers")
+                raise ValueRangeError(
+                    f"--recompute {hows[0]}: {self.bound.model.name} has only {self.bound.model.num_hidden_layers} layers"
+                )
             values["recompute"] = tuple(possible)
         if values.get("cp") == "by length":
             values["cp"] = context_ranks(self.seq_len, self.gpus)

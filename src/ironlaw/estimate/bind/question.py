@@ -113,7 +113,9 @@ def _check_options(asked: Asked, model: Model, precision: str) -> None:
         raise QuestionError(f"--layers-per-stage adds up to {sum(layers)}, {model.name} has {model.num_hidden_layers} layers")
     for row in asked.rows:
         if row.recompute and row.recompute.startswith("every:") and int(row.recompute[6:]) > model.num_hidden_layers:
-            raise ValueRangeError(f"--recompute {row.recompute}: {model.name} has {model.num_hidden_layers} layers")
+            raise ValueRangeError(
+                f"--recompute {row.recompute}: {model.name} has only {model.num_hidden_layers} layers; give a smaller interval"
+            )
     how = asked.dispatch_precision
     if how != defaults.DISPATCH_PRECISION:
         if not model.num_experts:

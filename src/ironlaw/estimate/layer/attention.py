@@ -37,7 +37,7 @@ class Attention(Mixer):
     attends = True
 
     def parameters(self, model: Model) -> Any:
-        """All weights of one layer's attention."""
+        """Count all weights of one layer's attention."""
         if model.kv_lora_rank:
             return parameters.latent_attention(*(getattr(model, size) for size in _LATENT)) + index_parameters(model)
         count = parameters.attention(
@@ -57,7 +57,7 @@ class Attention(Mixer):
         return count + gate + (model.num_attention_heads if model.attention_sinks else 0.0)
 
     def matmul(self, model: Model) -> Any:
-        """The projections, and the indexer's."""
+        """Count the weights of the projections and of the indexer."""
         if model.kv_lora_rank:
             count = parameters.latent_attention_matmul(*(getattr(model, size) for size in _LATENT))
             indexer = parameters.indexer_matmul(*(getattr(model, size) for size in _INDEXER)) if model.index_topk else 0.0
@@ -67,18 +67,18 @@ class Attention(Mixer):
         return model.hidden_size * model.head_dim * (queries + model.num_attention_heads + keys)
 
     def replicated(self, model: Model) -> tuple[Any, ...]:
-        """The indexer, and the down-projections of latent attention with their norms."""
+        """Count the indexer, and the down-projections of latent attention with their norms."""
         if not model.kv_lora_rank:
             return ()
         down = (model.hidden_size + 1.0) * (model.q_lora_rank + model.kv_lora_rank)
         return index_parameters(model), down, model.hidden_size * model.qk_rope_head_dim
 
     def replicated_linear(self, model: Model) -> float:
-        """The down-projections of latent attention."""
+        """Count the down-projections of latent attention."""
         return model.hidden_size * (model.q_lora_rank + model.kv_lora_rank + model.qk_rope_head_dim) if model.kv_lora_rank else 0.0
 
     def products(self, job: Job, s: Shapes) -> Products:
-        """The projections; with an output gate or with keys that are also values the first is wider or narrower."""
+        """List the projections; with an output gate or with keys that are also values the first is wider or narrower."""
         if job.model.kv_lora_rank:
             return latent_shapes(job, s)
         made = head_shapes(s)
@@ -90,11 +90,11 @@ class Attention(Mixer):
         return made | {"query-key-value": (m, n, k)}
 
     def core(self, cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> list[Term]:
-        """One flash kernel, or batched GEMMs with the scores moved through HBM."""
+        """Time one flash kernel, or batched GEMMs with the scores moved through HBM."""
         return (flash if job.flash else unfused)(cluster, job, plan, s, backward)
 
     def memory_bound(self, cluster: Cluster, job: Job, s: Shapes, ratio: float, backward: bool) -> list[Term]:
-        """Rotary embedding, norms of queries and keys, and copies that a framework makes before and after flash attention."""
+        """Time rotary embedding, norms of queries and keys, and copies that a framework makes before and after flash attention."""
         model, f = job.model, job.framework
         unit = job.precision.activation_bytes / 2.0
         made = []
@@ -119,7 +119,7 @@ class Attention(Mixer):
         return s.heads * s.head_dim * s.tokens if job.flash else 0.0
 
     def activations(self, job: Job, plan: Plan, s: Shapes, cast_share: float, core_kept: Any) -> list[Term]:
-        """Latents, queries, keys, values and output of attention; also the scores where attention is not flash."""
+        """List latents, queries, keys, values and output of attention; also the scores where attention is not flash."""
         m, e, heads = job.model, job.precision.activation_bytes, job.model.num_attention_heads
         keys, flash, tp = heads if m.kv_lora_rank else m.num_key_value_heads, float(job.flash), plan.tp
         shared = {"tokens": s.tokens, "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": core_head_dim(m)}

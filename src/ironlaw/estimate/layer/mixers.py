@@ -28,7 +28,7 @@ MAMBA_BACKWARD_BYTES = 3.0  # of the forward bytes: states and scores computed a
 
 
 class StateMixer(Mixer):
-    """A mixer that scans a state along the sequence. Tensor-parallel ranks split its heads as they split those of attention."""
+    """A mixer that scans a state along the sequence. Tensor-parallel ranks split its heads as they split attention heads."""
 
     blocks = 1.0
     exchanges = True
@@ -37,7 +37,7 @@ class StateMixer(Mixer):
 
     @property
     def launches(self) -> float:  # type: ignore[override]
-        """Kernels the forward of a layer launches for its state."""
+        """Count the kernels that the forward of a layer launches for its state."""
         return self.layout_kernels[0] + self.scan_kernels[0]
 
     def widths(self, model: Model) -> tuple[float, float, float]:
@@ -53,19 +53,19 @@ class StateMixer(Mixer):
         raise NotImplementedError
 
     def products(self, job: Job, s: Shapes) -> Products:
-        """The two projections, sharded by heads."""
+        """List the two projections, sharded by heads."""
         into, _, out = self.widths(job.model)
         share = s.heads / job.model.num_attention_heads
         return {"state in": (s.tokens, into * share, s.hidden), "state out": (s.tokens, s.hidden, out * share)}
 
     def memory_bound(self, cluster: Cluster, job: Job, s: Shapes, ratio: float, backward: bool) -> list[Term]:
-        """The short convolution, its activation, the gates, and the copies into the scan's layout."""
+        """Time the short convolution, its activation, the gates, and the copies into the scan's layout."""
         size, elements = self.moved(job, ratio, backward)
         moved = size * (s.heads / job.model.num_attention_heads) * s.tokens * elements
         return [elementwise(cluster, "convolution and gates", moved, self.layout_kernels[1 if backward else 0])]
 
     def core(self, cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> list[Term]:
-        """The chunked scan of the state. Context ranks scan whole sequences for their share of heads."""
+        """Time the chunked scan of the state. Context ranks scan whole sequences for their share of heads."""
         flop, moved = self.scan(job, plan, s.heads / job.model.num_attention_heads, backward)
         flop = flop * (BACKWARD_FLOP if backward else 1.0)
         wide, launches = job.precision.wide, self.scan_kernels[1 if backward else 0]
@@ -78,7 +78,7 @@ class StateMixer(Mixer):
         return wires.all_to_all(cluster, plan, "heads for tokens", plan.cp, size, plan.tp)
 
     def activations(self, job: Job, plan: Plan, s: Shapes, cast_share: float, core_kept: Any) -> list[Term]:
-        """The projections before and after the convolution, and the scan's output."""
+        """List the projections before and after the convolution, and the scan's output."""
         into, mixed, out = self.widths(job.model)
         share = s.heads / job.model.num_attention_heads
         width = (into + mixed + (1.0 + cast_share) * out) * share
@@ -94,15 +94,15 @@ class Mamba(StateMixer):
     sizes = ("hidden_size", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "mamba_n_groups", "conv_kernel")
 
     def parameters(self, model: Model) -> Any:
-        """The projections, the convolution, what each head has, and the gated norm."""
+        """Count the projections, the convolution, the parameters of each head, and the gated norm."""
         return mixers.mamba(*(getattr(model, size) for size in self.sizes))
 
     def matmul(self, model: Model) -> Any:
-        """The projections."""
+        """Count the projections."""
         return mixers.mamba_matmul(*(getattr(model, size) for size in self.sizes[:-1]))
 
     def widths(self, model: Model) -> tuple[float, float, float]:
-        """Gate, x, B, C and steps; x, B and C; the heads."""
+        """Return the columns of (gate, x, B, C and steps; x, B and C; the heads)."""
         inner = float(model.mamba_num_heads * model.mamba_head_dim)
         mixed = inner + 2.0 * model.mamba_n_groups * model.ssm_state_size
         return inner + mixed + model.mamba_num_heads, mixed, inner
@@ -113,7 +113,7 @@ class Mamba(StateMixer):
         return ratio * 2.0, 3.0 * mixed + 4.0 * out
 
     def scan(self, job: Job, plan: Plan, share: Any, backward: bool) -> tuple[Any, Any]:
-        """Chunks as matrix products, and the states between chunks."""
+        """Count chunks as matrix products, and the states between chunks."""
         m = job.model
         heads, groups = m.mamba_num_heads * share, np.maximum(m.mamba_n_groups * share, 1.0)
         size = (plan.micro_batch_size, plan.seq_len / plan.cp, heads, float(m.mamba_head_dim), float(m.ssm_state_size), CHUNK, groups)
@@ -136,15 +136,15 @@ class LinearAttention(StateMixer):
     )
 
     def parameters(self, model: Model) -> Any:
-        """The projections, the convolution, what each head has, and the gated norm."""
+        """Count the projections, the convolution, the parameters of each head, and the gated norm."""
         return mixers.linear_attention(*(getattr(model, size) for size in self.sizes))
 
     def matmul(self, model: Model) -> Any:
-        """The projections."""
+        """Count the projections."""
         return mixers.linear_attention_matmul(*(getattr(model, size) for size in self.sizes[:-1]))
 
     def widths(self, model: Model) -> tuple[float, float, float]:
-        """Queries, keys, values, gate, beta and decay; queries, keys and values; values."""
+        """Return the columns of (queries, keys, values, gate, beta and decay; queries, keys and values; values)."""
         keys, values = _keys_and_values(model)
         return 2.0 * keys + 2.0 * values + 2.0 * model.linear_num_value_heads, 2.0 * keys + values, values
 
@@ -165,7 +165,7 @@ class LinearAttention(StateMixer):
         return job.precision.activation_bytes, elements
 
     def scan(self, job: Job, plan: Plan, share: Any, backward: bool) -> tuple[Any, Any]:
-        """Chunks as matrix products, and the states between chunks."""
+        """Count chunks as matrix products, and the states between chunks."""
         m = job.model
         heads, dims = m.linear_num_value_heads * share, (float(m.linear_key_head_dim), float(m.linear_value_head_dim))
         size, e = (plan.micro_batch_size, plan.seq_len / plan.cp, heads, *dims, DELTA_CHUNK), job.precision.activation_bytes

@@ -65,7 +65,7 @@ def _check(values: Mapping[str, Any]) -> None:
         if name in values and other not in values:
             raise QuestionError(f"--{name.replace('_', '-')} has no effect without --{other.replace('_', '-')}: give both")
     if "power" in values and "load" in values:
-        raise QuestionError("--power was measured at its own load: give --power or --load, not both")
+        raise QuestionError("--power already includes the load: give --power or --load, not both")
 
 
 def _show_usd(usd: float) -> str:

@@ -164,7 +164,7 @@ def _predict(estimate: Estimate) -> Predicted:
 
 
 def _list_steps(checks: Checks, gpus: float) -> Iterator[dict[str, Any]]:
-    """Memory, compute, communication, bottleneck, sanity."""
+    """List the five steps: memory, compute, communication, bottleneck, sanity."""
     predicted, mfu = checks.predicted, checks.mfu
     used, capacity = (predicted.device, predicted.capacity) if predicted else (checks.total, checks.capacity)
     fits = predicted.fits if predicted else used <= capacity

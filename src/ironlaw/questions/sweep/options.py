@@ -45,7 +45,7 @@ OPTIONS: dict[str, Option] = {
     "gpus": Option(list_of(whole), "comma list of total accelerators; every row is an estimate", "LIST"),
     "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),
     "global_batch_tokens": Option(list_of(tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
-    "seq_len": Option(list_of(whole), "comma list of tokens per sequence", "LIST"),
+    "seq_len": Option(list_of(whole), "comma list of tokens per sequence (default: the estimate's)", "LIST"),
     "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", "TIME"),
     "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
     "accumulate": Option(list_of(whole), "simplified: comma list of micro-batches per step (default: 1,5,10,100)", "LIST"),

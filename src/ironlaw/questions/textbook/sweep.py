@@ -35,7 +35,7 @@ ACCUMULATED = (
 
 
 def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
-    """The rows, and each again with its batch in k micro-batches."""
+    """The rows of the sweep, and every row again with its batch in k micro-batches."""
     if ("gpus" in values) == ("step_time" in values):
         raise QuestionError("--mfu: give either --gpus LIST or --step-time TIME, such as 1s")
     if unused := [name for name in PASSED if name in values and name not in ("precision", "node", "fabric")]:
