@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ironlaw.errors import InputError, PlanError, QuestionError
+from ironlaw import files
+from ironlaw.errors import PlanError, QuestionError
 from ironlaw.question.options import OPTIONS
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
 
 _SECTIONS = ("plan", "cluster", "run", "training")
-_MAX_TOML = 1_000_000
 
 _EXAMPLES = """
 \b
@@ -86,18 +86,8 @@ def read_launch_file(path: Path, given: dict[str, Any]) -> dict[str, Any] | None
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The options of a TOML question, at the top or in [plan], [cluster], [run], [training]; [model] holds dimensions."""
-    import tomllib
-
-    try:
-        if path.stat().st_size > _MAX_TOML:
-            raise InputError(f"{path}: {path.stat().st_size} bytes is no question (limit {_MAX_TOML})")
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     options: dict[str, Any] = {}
-    for key, value in table.items():
+    for key, value in files.read_toml(path, "question").items():
         items = value if isinstance(value, dict) and key in _SECTIONS else {key: value}
         for name, item in items.items():
             if name in options:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tomllib
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.errors import InputError, QuestionError
+from ironlaw.files import read_toml
 
 LEAST_ROWS = 3  # fewer runs do not determine a factor
 _MAX_BYTES = 100_000
@@ -76,14 +76,7 @@ def _replaceable(path: Path) -> bool:
 def read_correction(path: str) -> Correction:
     """The correction of a file; InputError names what is wrong with it."""
     file = Path(path)
-    try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise InputError(f"{file}: {file.stat().st_size} bytes is no correction")
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: not valid TOML: {error}") from None
+    table = read_toml(file, "correction", _MAX_BYTES)
     numbers = {}
     for name, low, high in (("factor", *_FACTOR), ("half_width", *_HALF_WIDTH)):
         value = table.get(name)

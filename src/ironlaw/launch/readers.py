@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ironlaw.errors import InputError, QuestionError
+from ironlaw.errors import QuestionError
+from ironlaw.files import read_text
 from ironlaw.launch.megatron.options import options_from_script
-
-MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -30,19 +29,10 @@ READERS = (Reader("Megatron-LM", (".sh", ".args"), "", options_from_script),)
 def read_launch_file(path: Path, gpus: int | None, on: str | None) -> tuple[dict[str, Any], list[str]] | None:
     """The options in a launch file and the rules applied to read them; None for a file of no known framework."""
     readers = [reader for reader in READERS if path.suffix in reader.suffixes]
-    text = _read_text(path) if readers else ""
+    text = read_text(path, "launch file") if readers else ""
     reader = next((reader for reader in readers if re.search(reader.mark, text, re.MULTILINE)), None)
     if reader is None:
         return None
     if on is None:
         raise QuestionError(f"{path.name} does not name the accelerator: give --on ACCELERATOR (and --gpus N)")
     return reader.read(text, gpus, on)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size:,} bytes is too large for a launch file (limit {MOST_BYTES:,})")
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw import units
-from ironlaw.errors import InputError, QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.files import read_toml
 from ironlaw.question.defaults import FEWEST_CONTEXT_TOKENS, OFFLOADS, OVERLAPS, USUAL_CONTEXT_RANKS
 from ironlaw.question.options import OPTIONS, switch
 
@@ -42,7 +43,6 @@ WORDS = {
     ("cp_method", "by length"): "ring; from sequences of 16,384 tokens on all of them",
 }
 _MOST_VALUES = 1000
-_MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -100,22 +100,9 @@ def read_space(path: str | None) -> Space:
     file = Path(path).expanduser() if path else Path(__file__).parent / "spaces" / "default.toml"
     if path and "/" not in path and not file.suffix and not file.exists():
         file = Path(__file__).parent / "spaces" / f"{path}.toml"
-    table = _read_toml(file)
+    table = read_toml(file, "space file")
     title = table.pop("title", file.stem)
     return Space(str(title), {axis: _check_values(axis, value, file.name) for axis, value in table.items()})
-
-
-def _read_toml(file: Path) -> dict[str, Any]:
-    import tomli
-
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{file}: {file.stat().st_size} bytes is no space file (limit {_MOST_BYTES})")
-        return tomli.loads(file.read_text(encoding="utf-8-sig"))
-    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: not valid TOML: {error}") from None
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def _check_values(axis: str, value: Any, where: str) -> Any:

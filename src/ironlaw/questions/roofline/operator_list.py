@@ -6,7 +6,6 @@ each operator; the batch multiplies every shape, and weights are read once a pas
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
 from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP
+from ironlaw.files import read_toml
 from ironlaw.law import flops, parameters, traffic
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.question import defaults
@@ -122,12 +122,7 @@ def read_list(name: str) -> dict[str, Any]:
     path = shipped if shipped.is_file() else Path(name).expanduser()
     if path.suffix != ".toml":
         raise UnknownNameError("--census", name, CENSUSES, more="or a TOML file of operators")
-    try:
-        listed = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not a text file'}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
+    listed = read_toml(path, "list of operators")
     where = path.name
     if not isinstance(listed.get("operators"), list) or not listed["operators"]:
         raise InputError(f"{where} lists no operators: operators = [{{ operator = ..., shape = [...] }}, ...]")
