@@ -32,9 +32,12 @@ def recompute(value: Any, flag: str) -> str:
     raise UnknownNameError(flag, str(value), ["none", "selective", "selective:attention,elementwise", "full", "every:2", "share:0.5"])
 
 
-def _not_empty(value: Any, flag: str) -> None:
+def _distinct_names(value: Any, flag: str) -> set[str]:
+    """The names in a comma list or a collection."""
     if isinstance(value, str) and not value.strip():
         raise ValueRangeError(f"{flag} is empty: give none, or a value")
+    items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
+    return {str(i).strip() for i in items if str(i).strip()}
 
 
 ALWAYS = frozenset(OVERLAPS) - {"ep"}  # ep is a different schedule, which not every plan can run
@@ -42,9 +45,7 @@ ALWAYS = frozenset(OVERLAPS) - {"ep"}  # ep is a different schedule, which not e
 
 def overlap(value: Any, flag: str) -> frozenset[str]:
     """Read a comma list of communication that overlaps computation; none; all (without ep, which pairs micro-batches)."""
-    _not_empty(value, flag)
-    items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
-    names = {str(i).strip() for i in items if str(i).strip()}
+    names = _distinct_names(value, flag)
     if names == {"none"} or not names:
         return frozenset()
     if names == {"all"}:
@@ -75,9 +76,7 @@ def adapter_targets(value: Any, flag: str) -> str:
 
 def offload(value: Any, flag: str) -> frozenset[str]:
     """Read a comma list of tensors that are stored in host memory; none."""
-    _not_empty(value, flag)
-    items = value if isinstance(value, (list, tuple, set, frozenset)) else str(value).lower().split(",")
-    names = {str(i).strip() for i in items if str(i).strip()} - {"none"}
+    names = _distinct_names(value, flag) - {"none"}
     for name in names:
         if name not in OFFLOADS:
             raise UnknownNameError(flag, name, [*OFFLOADS, "none"])

@@ -111,28 +111,25 @@ class SearchResult:
         return sorted(meeting, key=lambda s: tuple(float(value) for value in self.rank_key(s, s.best)))
 
     def first(self, number: int) -> list[Choice]:
-        """The first ``number`` plans, whatever their kind."""
-        keyed: list[tuple[Any, ...]] = []
-        for setting in self.ranked():
-            choices = to_choices(setting, fastest_plans(setting.swept, number))
-            seconds = np.array([c.seconds for c in choices])
-            keys, meets = self.rank_key(setting, seconds), meets_limits(self.question, setting.objectives(seconds))
-            keyed += [(*(float(key[i]) for key in keys), len(keyed) + i, c) for i, c in enumerate(choices) if meets[i]]
-        return [item[-1] for item in sorted(keyed, key=lambda item: item[:-1])[:number]]
+        """The first ``number`` plans, of any kind."""
+        return self._sort_choices(lambda setting: to_choices(setting, fastest_plans(setting.swept, number)))[:number]
 
     def of_kinds(self, number: int) -> list[Choice]:
         """The best plan, and the next that differ in kind: other accelerators, or other axes of the mesh."""
+        chosen: dict[Any, Choice] = {}
+        for choice in self._sort_choices(fastest_of_each_kind):
+            chosen.setdefault(choice.kind, choice)
+        return list(chosen.values())[:number]
+
+    def _sort_choices(self, choices_of: Callable[[Setting], list[Choice]]) -> list[Choice]:
+        """The choices of all settings that meet the question, best first; of equals the first of the first setting."""
         keyed: list[tuple[Any, ...]] = []
         for setting in self.ranked():
-            for choice in fastest_of_each_kind(setting):
-                if bool(meets_limits(self.question, setting.objectives(choice.seconds))):
-                    key = tuple(float(value) for value in self.rank_key(setting, choice.seconds))
-                    keyed.append((*key, len(keyed), choice))
-        chosen: dict[Any, Choice] = {}
-        for *_, choice in sorted(keyed, key=lambda item: item[:4]):
-            if len(chosen) < number:
-                chosen.setdefault(choice.kind, choice)
-        return list(chosen.values())
+            choices = choices_of(setting)
+            seconds = np.array([c.seconds for c in choices])
+            keys, meets = self.rank_key(setting, seconds), meets_limits(self.question, setting.objectives(seconds))
+            keyed += [(*(float(key[i]) for key in keys), len(keyed) + i, c) for i, c in enumerate(choices) if meets[i]]
+        return [item[-1] for item in sorted(keyed, key=lambda item: item[:-1])]
 
     def best_with_headroom(self, best: Choice) -> Choice | None:
         """The fastest plan of the best setting that leaves memory free, where the best plan does not."""
