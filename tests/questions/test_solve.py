@@ -131,7 +131,7 @@ def test_an_mfu_above_the_predicted_one_is_warned_of():
 
 def test_too_few_gpus_for_the_memory_are_not_feasible():
     answer = solve("llama-3-70b", "h100-sxm", gpus=4, tokens="1T", mfu=0.4)
-    assert not answer.feasible and "do not hold" in answer.headline[0]
+    assert not answer.feasible and "does not fit" in answer.headline[0]
 
 
 def test_every_number_of_the_headline_is_explained():

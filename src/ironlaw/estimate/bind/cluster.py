@@ -73,7 +73,7 @@ def _given_links(node: Node, asked: Asked) -> Node:
 def _assume_host(node: Node, systems: Systems, assumptions: Assumptions) -> None:
     """Note the rates and sizes of the host that optimizer states or activations move to."""
     bandwidth, usual = node.host_memory_bandwidth, systems.host_memory_bandwidth
-    text = f"{usual.text}, the value of a usual server: the catalogue has none for {node.name}" if bandwidth is None else bandwidth.text
+    text = f"{usual.text}, a usual server: the catalogue has none of {node.name}" if bandwidth is None else bandwidth.text
     assume(assumptions, "host memory bandwidth", text, "default")
     capacity = node.host_memory_capacity
     text = f"not in the catalogue for {node.name}, not checked" if capacity is None else capacity.text
