@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind.question import Bound, bind_question, with_batch
 from ironlaw.estimate.candidates import Placed, place
 from ironlaw.estimate.cautions import cautions
+from ironlaw.estimate.correction import Correction
 from ironlaw.estimate.memory.total import Memory, memory
 from ironlaw.estimate.rates import throughput
 from ironlaw.estimate.run import Run, run_of
@@ -25,9 +26,6 @@ from ironlaw.question.asked import Asked, asked_of, require
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.options import read_options
 from ironlaw.terms import BOUNDS, Term, shares, total
-
-if TYPE_CHECKING:
-    from ironlaw.estimate.correction import Correction
 
 
 @dataclass(frozen=True, eq=False, repr=False)

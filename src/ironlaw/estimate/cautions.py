@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.bind.failures import FAILURE_OPTIONS
 from ironlaw.job import Job
 from ironlaw.question.asked import Asked
 from ironlaw.question.defaults import MANY_ACCELERATORS, WARN_SEQUENCE
 
-_ONLY_IN_A_RUN = (
-    "price",
-    "grid",
-    "pue",
-    "evaluate_every",
-    "evaluation_tokens",
-    "checkpoint_every",
-    "checkpoint_bandwidth",
-    "mttf",
-    "restart_time",
-)
+_ONLY_IN_A_RUN = ("price", "grid", "pue", "evaluate_every", "evaluation_tokens", *FAILURE_OPTIONS)
 _ONLY_WITH_EXPERTS = ("expert_imbalance", "capacity_factor", "moe_dispatcher", "grouped_experts")
 
 

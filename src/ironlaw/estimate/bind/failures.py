@@ -10,7 +10,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume
 
-FAILURE_OPTIONS = ("mttf", "restart_time", "checkpoint_every", "checkpoint_bandwidth")
+FAILURE_OPTIONS = ("checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,8 +33,8 @@ class FailureRates:
 def bind_failures(asked: Asked, cluster: Cluster, assumptions: Assumptions) -> FailureRates:
     """The rates of a question: as given, or the catalogue's, which are added to ``assumptions``."""
     systems = cluster.systems
-    mttf = _given_or("mttf", asked.mttf, systems.accelerator_mttf, "of one accelerator", assumptions)
-    restart = _given_or("restart_time", asked.restart_time, systems.restart_time, "for each failure", assumptions)
+    mttf = given_or_default("mttf", asked.mttf, systems.accelerator_mttf, assumptions, " of one accelerator")
+    restart = given_or_default("restart_time", asked.restart_time, systems.restart_time, assumptions, " for each failure")
     if asked.checkpoint_bandwidth is None:
         assume(assumptions, "checkpoint_bandwidth", f"{systems.checkpoint_bandwidth.text} for each accelerator", "default")
     if asked.checkpoint_every is None:
@@ -42,8 +42,9 @@ def bind_failures(asked: Asked, cluster: Cluster, assumptions: Assumptions) -> F
     return FailureRates(mttf, restart, asked.checkpoint_every, asked.checkpoint_bandwidth, systems.checkpoint_bandwidth)
 
 
-def _given_or(name: str, given: float | None, default: Sourced, what: str, assumptions: Assumptions) -> Sourced:
+def given_or_default(name: str, given: float | None, default: Sourced, assumptions: Assumptions, what: str = "") -> Sourced:
+    """The given value, or the default; ``assumptions`` then lists the text of the default, followed by ``what``."""
     if given is not None:
         return Sourced(given, default.unit, f"{given:g} {default.unit}", ASKED)
-    assume(assumptions, name, f"{default.text} {what}", "default")
+    assume(assumptions, name, default.text + what, "default")
     return default

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, floor
-from typing import TYPE_CHECKING
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
@@ -17,14 +16,12 @@ from ironlaw.estimate.bind.failures import FailureRates, bind_failures
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
 from ironlaw.estimate.bind.money import Money, bind_money
+from ironlaw.estimate.correction import Correction, read_correction
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.job import PRECISIONS, Job
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, check
 from ironlaw.question.assumptions import Assumptions, assume, printed
-
-if TYPE_CHECKING:
-    from ironlaw.estimate.correction import Correction
 
 NOTED = ("optimizer", "count_embedding", "cp", "etp")  # constant defaults that an answer lists among its assumptions
 
@@ -91,16 +88,8 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         money=money,
         failure_rates=rates,
         run_assumptions=of_run,
-        correction=_read_correction(asked),
+        correction=None if asked.correction is None else read_correction(asked.correction),
     )
-
-
-def _read_correction(asked: Asked) -> Correction | None:
-    if asked.correction is None:
-        return None
-    from ironlaw.estimate.correction import read_correction
-
-    return read_correction(asked.correction)
 
 
 def _check_options(asked: Asked, model: Model, precision: str) -> None:

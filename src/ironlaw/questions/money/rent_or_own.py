@@ -9,7 +9,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
-from ironlaw.catalog.sourced import ASKED, Sourced
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.estimate.bind.failures import given_or_default
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.law import cost, goodput, ownership
 from ironlaw.question.assumptions import assume
@@ -136,8 +137,8 @@ def price_purchase(values: Mapping[str, Any], run: AskedRun, power: Power, rent:
     """The purchase price that breaks even with rent; with --purchase-price the cost of the run and the time to pay back."""
     record = load.record("ownership", "default", folders)
     life, power_price, room_price = (
-        _given_or_default(name, getattr(record, name), unit, values, run)
-        for name, unit in (("life", "s"), ("electricity_price", "USD/J"), ("hosting_price", "USD/J"))
+        given_or_default(name, values.get(name), getattr(record, name), run.assumptions)
+        for name in ("life", "electricity_price", "hosting_price")
     )
     used = values.get("utilisation", 1.0)
     if "utilisation" not in values:
@@ -193,13 +194,6 @@ def _time_to_break_even(bought: float, run: AskedRun, rent: Rent, running_rate: 
         runs = scalar(count)
         rows.append({"model": name, "runs": runs, "months": runs * rent.seconds / MONTH, "utilisation": None, "note": note})
     return rows, terms
-
-
-def _given_or_default(name: str, default: Sourced, unit: str, values: Mapping[str, Any], run: AskedRun) -> Sourced:
-    if name in values:
-        return Sourced(values[name], unit, f"{values[name]:g} {unit}", ASKED)
-    assume(run.assumptions, name, default.text, "default")
-    return default
 
 
 def _break_even_sentence(most: float, used: float, life: float) -> str:
