@@ -22,9 +22,9 @@ from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.memory import offloading
-from ironlaw.estimate.memory.host import optimizer_parameters
+from ironlaw.estimate.memory.offloading import optimizer_parameters
 from ironlaw.estimate.network import context, overlapped_experts, tensor
-from ironlaw.estimate.network.sharding import data_parallel, exposed, fully_sharded, parameter_bytes, shared_table_reduction
+from ironlaw.estimate.network.sharding import data_parallel, exposed, fully_sharded, shared_table_reduction
 from ironlaw.estimate.pipeline import hand_overs
 from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
@@ -252,7 +252,7 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     summed = [] if not trained else [gradients.accumulation(cluster, job, plan, job.model.vocab_size * job.model.hidden_size)]
     weights = job.model.vocab_size * job.model.hidden_size / plan.tp
     whole = weights * job.framework.gradient_reduce_bytes.value
-    gather = wires.collective(cluster, plan, "gather", "all_gather", plan.shard_ranks, weights * parameter_bytes(job), plan.tp)
+    gather = wires.collective(cluster, plan, "gather", "all_gather", plan.shard_ranks, weights * job.precision.parameter_bytes, plan.tp)
     scatter = wires.collective(cluster, plan, "scatter", "reduce_scatter", plan.shard_ranks, whole, plan.tp)
     sharded = np.where(plan.zero == 3, 1.0, 0.0)
     reduce = wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)

@@ -18,7 +18,7 @@ from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.counts import expert_width
 from ironlaw.estimate.layer.kinds import Kind, sized
 from ironlaw.estimate.layer.products import linear_shapes, product_key
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, elementwise, gemm
+from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Operator, Shapes, elementwise, gemm
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.terms import Term
@@ -116,55 +116,55 @@ def _routed(job: Job, plan: Plan, s: Shapes) -> Products:
     return {"experts in": (rows, wide, hidden), "experts out": (rows, hidden, job.model.moe_intermediate_size / plan.etp)}
 
 
+def _multiply(cluster: Cluster, job: Job, plan: Plan, name: str, mnk: tuple[Any, Any, Any], key: Operator, grouped: bool) -> Term:
+    """One product of an adapter, or (``grouped``) of all adapters of a rank's experts."""
+    if grouped:
+        return experts.grouped_gemm(cluster, job, plan, name, *mnk, key)
+    return gemm(cluster, job, name, *mnk, wide=True, key=key)
+
+
+def _all_adapted(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[tuple[str, tuple[Any, Any, Any], bool]]:
+    """The name and size of each product that has an adapter, and whether it is one of the routed experts."""
+    routed = _routed(job, plan, s) if on_experts(job, kind) else {}
+    return [
+        (name, mnk, grouped) for products, grouped in ((adapted(job, s, kind), False), (routed, True)) for name, mnk in products.items()
+    ]
+
+
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The pair of every adapter, forward."""
-    made, r, moved = [], job.lora_rank, _Moved(job)
-    for name, (m, n, k) in adapted(job, s, kind).items():
+    made, r, moved = [], job.lora_rank, []
+    for name, (m, n, k), grouped in _all_adapted(job, plan, s, kind):
         key = product_key(name, OUTPUT, of_adapter=True)
-        made.append(gemm(cluster, job, f"{name} adapter", m, r, k, wide=True, key=key))
-        made.append(gemm(cluster, job, f"{name} adapter up", m, n, r, wide=True, key=key))
-        moved.count((SCALED + ADDED) * m * n)
-    for name, (m, n, k) in (_routed(job, plan, s) if on_experts(job, kind) else {}).items():
-        key = product_key(name, OUTPUT, of_adapter=True)
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter", m, r, k, key))
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter up", m, n, r, key))
-        moved.count((SCALED + ADDED) * m * n)
-    return made + moved.terms(cluster)
+        made.append(_multiply(cluster, job, plan, f"{name} adapter", (m, r, k), key, grouped))
+        made.append(_multiply(cluster, job, plan, f"{name} adapter up", (m, n, r), key, grouped))
+        moved.append((SCALED + ADDED) * m * n)
+    return made + _scaled_and_added(cluster, job, moved)
 
 
 def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """Gradients of both matrices and of both inputs; the input gradient is added to the one through the frozen weight."""
-    made, r, moved = [], job.lora_rank, _Moved(job)
-    for name, (m, n, k) in adapted(job, s, kind).items():
+    made, r, moved = [], job.lora_rank, []
+    for name, (m, n, k), grouped in _all_adapted(job, plan, s, kind):
         dgrad, wgrad = (product_key(name, computes, of_adapter=True) for computes in (INPUT_GRADIENT, WEIGHT_GRADIENT))
-        made.append(gemm(cluster, job, f"{name} adapter dgrad up", m, r, n, wide=True, key=dgrad))
-        made.append(gemm(cluster, job, f"{name} adapter up wgrad", r, n, m, wide=True, key=wgrad))
-        made.append(gemm(cluster, job, f"{name} adapter dgrad", m, k, r, wide=True, key=dgrad))
-        made.append(gemm(cluster, job, f"{name} adapter wgrad", k, r, m, wide=True, key=wgrad))
-        moved.count(SCALED * m * n + ADDED * m * k)
-    for name, (m, n, k) in (_routed(job, plan, s) if on_experts(job, kind) else {}).items():
-        dgrad, wgrad = (product_key(name, computes, of_adapter=True) for computes in (INPUT_GRADIENT, WEIGHT_GRADIENT))
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter dgrad up", m, r, n, dgrad))
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter up wgrad", m, n, r, wgrad))
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter dgrad", m, k, r, dgrad))
-        made.append(experts.grouped_gemm(cluster, job, plan, f"{name} adapter wgrad", m, r, k, wgrad))
-        moved.count(SCALED * m * n + ADDED * m * k)
-    return made + moved.terms(cluster)
+        up, down = ((m, n, r), (m, r, k)) if grouped else ((r, n, m), (k, r, m))
+        for label, mnk, key in (
+            ("dgrad up", (m, r, n), dgrad),
+            ("up wgrad", up, wgrad),
+            ("dgrad", (m, k, r), dgrad),
+            ("wgrad", down, wgrad),
+        ):
+            made.append(_multiply(cluster, job, plan, f"{name} adapter {label}", mnk, key, grouped))
+        moved.append(SCALED * m * n + ADDED * m * k)
+    return made + _scaled_and_added(cluster, job, moved)
 
 
-class _Moved:
-    """Bytes that the scalings and additions of one pass over a layer move, and the number of their kernels."""
-
-    def __init__(self, job: Job) -> None:
-        self.wide, self.moved, self.kernels = job.precision.activation_bytes / 2.0, 0.0, 0.0
-
-    def count(self, size: Any) -> None:
-        """Count one more adapter."""
-        self.moved, self.kernels = self.moved + self.wide * size, self.kernels + 2.0
-
-    def terms(self, cluster: Cluster) -> list[Term]:
-        """One leaf for all scalings and additions; none without adapters."""
-        return [elementwise(cluster, "adapters scaled and added", self.moved, self.kernels)] if self.kernels else []
+def _scaled_and_added(cluster: Cluster, job: Job, sizes: list[Any]) -> list[Term]:
+    """One leaf for the scalings and additions of one pass, whose bytes in a 2-byte type are ``sizes``; none without adapters."""
+    moved: Any = 0.0
+    for size in sizes:
+        moved = moved + job.precision.activation_bytes / 2.0 * size
+    return [elementwise(cluster, "adapters scaled and added", moved, 2.0 * len(sizes))] if sizes else []
 
 
 def operators(job: Job, kind: Kind) -> float:

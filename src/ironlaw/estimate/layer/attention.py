@@ -256,7 +256,7 @@ def latent_activations(job: Job, plan: Plan, s: Shapes, cast_share: float) -> li
 
     def kept(name: str, times: float | None, width: Any, tp: Any, sp: Any) -> Term:
         sizes = {"tokens": s.tokens, "hidden_size": width, "tp": tp, "sp": sp, "bytes_per_element": e}
-        return leaf(name, activations.checkpoint, unit="B", times=times, **sizes)
+        return leaf(name, activations.checkpoint, "B", times=times, **sizes)
 
     made = [kept("latents", None, (1.0 + cast_share) * (m.q_lora_rank + m.kv_lora_rank) + m.qk_rope_head_dim, plan.tp, plan.sp)]
     if m.index_topk:

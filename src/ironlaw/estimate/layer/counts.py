@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -14,14 +15,9 @@ from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.law import parameters
 
 
-def norm_weights(model: Model) -> float:
-    """Vectors of weights in a norm: 2 with a bias, else 1, or none."""
-    return {"layernorm": 2.0, "no-weights": 0.0}.get(model.norm, 1.0)
-
-
 def norm_parameters(model: Model) -> Any:
-    """One norm of the hidden state."""
-    weights = norm_weights(model)
+    """One norm of the hidden state: two vectors of weights with a bias, else one, or none."""
+    weights = {"layernorm": 2.0, "no-weights": 0.0}.get(model.norm, 1.0)
     return parameters.norm(model.hidden_size, weights) if weights else 0.0
 
 
@@ -204,12 +200,21 @@ def cached_heads(model: Model) -> float:
     return width / (model.head_dim * max(attending_layers(model), 1.0))
 
 
+def _with_layers(count: Any, model: Model, stage: Stage, of_layer: Callable[[Model, Kind], Any]) -> Any:
+    """A count of a stage, to which ``of_layer`` of each of its layers is added."""
+    for kind in kinds(model):
+        count = count + layers_of(stage, kind, model) * of_layer(model, kind)
+    return count
+
+
 def stage_common(model: Model, stage: Stage) -> Any:
     """Parameters of a pipeline stage outside its experts; tied weights count once where first and last stage are one."""
-    count = stage_tables(model, stage)
-    for kind in kinds(model):
-        count = count + layers_of(stage, kind, model) * common_parameters(model, kind)
-    return count
+    return _with_layers(stage_tables(model, stage), model, stage, common_parameters)
+
+
+def stage_routed(model: Model, stage: Stage) -> Any:
+    """Parameters of the experts of a pipeline stage."""
+    return _with_layers(0.0 * stage.layers, model, stage, routed_parameters)
 
 
 @lru_cache(256)
@@ -263,9 +268,7 @@ def stage_replicated(model: Model, stage: Stage) -> Any:
     """Parameters of a stage that tensor parallelism does not split: of its layers, learned positions, and the last norm."""
     positions = embedding_parameters(model) - parameters.embedding(model.vocab_size, model.hidden_size)
     count = stage.embedding * positions + stage.head * norm_parameters(model)
-    for kind in kinds(model):
-        count = count + layers_of(stage, kind, model) * replicated_parameters(model, kind)
-    return count
+    return _with_layers(count, model, stage, replicated_parameters)
 
 
 def stage_tables(model: Model, stage: Stage) -> Any:
@@ -276,13 +279,4 @@ def stage_tables(model: Model, stage: Stage) -> Any:
         further = stage.head if stage.further is None else stage.further
         table = np.maximum(stage.embedding, stage.head) if model.tie_word_embeddings else stage.embedding
         count = count + np.maximum(further - table, 0.0) * parameters.embedding(model.vocab_size, model.hidden_size)
-    return count
-
-
-def stage_routed(model: Model, stage: Stage) -> Any:
-    """Parameters of the experts a pipeline stage holds."""
-    count: Any = 0.0 * stage.layers
-    for kind in kinds(model):
-        if kind.routed:
-            count = count + layers_of(stage, kind, model) * routed_parameters(model, kind)
     return count

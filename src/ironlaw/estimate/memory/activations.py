@@ -68,20 +68,18 @@ def activations_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> li
     masks = 2.0 * float(model.dropout) / e  # one byte each, in elements
     kept = norms_of(model, kind) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
     middle = adapters.elements_kept(job, s, kind)
-    return [
-        leaf(
-            "norms and residuals",
-            activations.checkpoint,
-            "B",
-            times=kept,
-            tokens=s.tokens,
-            hidden_size=model.hidden_size,
-            tp=plan.tp,
-            sp=plan.sp,
-            bytes_per_element=e,
-        ),
-        leaf("inside adapters", activations.checkpoint, "B", tokens=middle, hidden_size=1.0, tp=1.0, sp=0.0, bytes_per_element=e),
-    ]
+    return [hidden_state("norms and residuals", job, plan, s, kept), elements("inside adapters", middle, 1.0, e)]
+
+
+def hidden_state(name: str, job: Job, plan: Plan, s: Shapes, times: Any = None) -> Term:
+    """One hidden state of one micro-batch, ``times`` over."""
+    sizes = {"tokens": s.tokens, "hidden_size": job.model.hidden_size, "tp": plan.tp, "sp": plan.sp}
+    return leaf(name, activations.checkpoint, "B", times=times, **sizes, bytes_per_element=job.precision.activation_bytes)
+
+
+def elements(name: str, rows: Any, width: Any, size: float, times: Any = None) -> Term:
+    """A tensor of one rank: ``rows`` by ``width`` elements of ``size`` bytes, ``times`` over."""
+    return leaf(name, activations.checkpoint, "B", times=times, tokens=rows, hidden_size=width, tp=1.0, sp=0.0, bytes_per_element=size)
 
 
 def input_bytes_kept(job: Job, kind: Kind) -> float:
@@ -111,18 +109,7 @@ def cast_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
     rows: Any = kind.mixer.kept_wide(job, s)
     if kind.routed and job.model.shared_expert_intermediate_size:
         rows = rows + s.hidden * s.sequence_tokens
-    return [
-        leaf(
-            "cast copies beside wide tensors",
-            activations.checkpoint,
-            "B",
-            tokens=1.0,
-            hidden_size=rows,
-            tp=1.0,
-            sp=0.0,
-            bytes_per_element=job.precision.operand_bytes,
-        )
-    ]
+    return [elements("cast copies beside wide tensors", 1.0, rows, job.precision.operand_bytes)]
 
 
 def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: Any, cheap_kept: Any) -> list[Term]:
@@ -132,15 +119,7 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
 
     def wide(name: str, tokens: Any, size: float, tp: Any, saved: Any = kept) -> Term:
         return leaf(
-            name,
-            activations.mlp,
-            "B",
-            times=linear_kept,
-            tokens=tokens,
-            intermediate_size=size,
-            saved=saved,
-            tp=tp,
-            bytes_per_element=e,
+            name, activations.mlp, "B", times=linear_kept, tokens=tokens, intermediate_size=size, saved=saved, tp=tp, bytes_per_element=e
         )
 
     if not kind.has_mlp:
@@ -154,17 +133,7 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
         scaled = scaled + share * cheap_kept
     made = [
         wide("experts", rows, model.moe_intermediate_size, plan.etp, scaled),
-        leaf(
-            "rows of experts",
-            activations.checkpoint,
-            "B",
-            times=kept_rows(job, share) * linear_kept,
-            tokens=rows,
-            hidden_size=expert_width(model),
-            tp=1.0,
-            sp=0.0,
-            bytes_per_element=e,
-        ),
+        elements("rows of experts", rows, expert_width(model), e, kept_rows(job, share) * linear_kept),
     ]
     if model.moe_latent_size:  # before rows are sent to experts, and after they come back
         made.append(wide("latents of experts", s.tokens / plan.tp, model.moe_latent_size, 1.0, 2.0))

@@ -36,20 +36,15 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
             size = (2.0 * (wide if kind.wide else linear_bytes(job)) + gradient) * whole
         biggest = np.maximum(biggest, size)
     gathered = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0)
-    return leaf("gather buffers", _held, "B", size=biggest, fraction=gathered)
-
-
-def _held(size: Any, fraction: Any) -> Any:
-    """Buffers of the largest unit where weights are gathered: ``fraction size``."""
-    return size * fraction
+    return leaf("gather buffers", share_of, "B", size=biggest, fraction=gathered)
 
 
 def workspace(job: Job, cluster: Cluster) -> list[Term]:
     """Workspaces that libraries of matrix products allocate; their size depends on the device."""
     f, architecture = job.framework, cluster.accelerator.architecture
-    made = [leaf("library workspace", _as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
+    made = [leaf("library workspace", as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
     if job.model.num_experts and job.grouped_experts and architecture in f.grouped_workspaces:
-        made.append(leaf("workspace of grouped products", _as_is, "B", size=f.grouped_workspaces[architecture]))
+        made.append(leaf("workspace of grouped products", as_is, "B", size=f.grouped_workspaces[architecture]))
     return made
 
 
@@ -61,6 +56,11 @@ def dispatcher_buffers(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> lis
     return [allocate(f"buffers of {job.moe_dispatcher}", job, cluster, plan, s)]
 
 
-def _as_is(size: Any) -> Any:
+def as_is(size: Any) -> Any:
     """A size from the record, unchanged: ``size``."""
     return size
+
+
+def share_of(size: Any, fraction: Any) -> Any:
+    """A part or multiple of a size: ``fraction size``."""
+    return size * fraction

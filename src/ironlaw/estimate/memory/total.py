@@ -19,9 +19,9 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.kinds import kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
-from ironlaw.estimate.memory.activations import layer_activations
-from ironlaw.estimate.memory.buffers import dispatcher_buffers, gather_buffers, workspace
-from ironlaw.estimate.memory.host import host_capacity, host_memory, share_on_device
+from ironlaw.estimate.memory.activations import hidden_state, layer_activations
+from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_buffers, share_of, workspace
+from ironlaw.estimate.memory.offloading import host_capacity, host_memory, share_on_device
 from ironlaw.estimate.memory.states import model_states
 from ironlaw.estimate.network import overlapped_experts
 from ironlaw.estimate.network.context import attention_buffers
@@ -168,8 +168,8 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     )
     groups = 1.0 * (plan.tp > 1) + (plan.pp > 1) + (plan.expert_ways > 1) + (plan.cp > 1) + (plan.dp_shard > 1) + (plan.dp_replicate > 1)
     outside_allocator = [
-        leaf("driver context", _as_is, "B", size=f.context),
-        leaf("communicators", _share, "B", size=f.communicator, fraction=groups),
+        leaf("driver context", as_is, "B", size=f.context),
+        leaf("communicators", share_of, "B", size=f.communicator, fraction=groups),
         *dispatcher_buffers(job, cluster, plan, s),
     ]
     usable = cluster.accelerator.usable_memory
@@ -182,17 +182,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed layers, and the layer being recomputed."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
     saved = {kind: layer_activations(job, plan, s, kind) for kind in kinds(job.model)}
-    boundary = leaf(
-        "checkpoints",
-        activations.checkpoint,
-        "B",
-        times=trained_layers(job, stage) * in_flight * plan.recompute_layers,
-        tokens=s.tokens,
-        hidden_size=job.model.hidden_size,
-        tp=plan.tp,
-        sp=plan.sp,
-        bytes_per_element=job.precision.activation_bytes,
-    )
+    boundary = hidden_state("checkpoints", job, plan, s, trained_layers(job, stage) * in_flight * plan.recompute_layers)
     on_device = share_on_device(job, plan, stage)
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
     sizes = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in saved.items()}
@@ -212,7 +202,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
                 for kind, parts in saved.items()
             ),
             boundary,
-            leaf("layer being recomputed", _largest, "B", times=working, **sizes),
+            leaf("layer being recomputed", overlapped_experts.largest, "B", times=working, **sizes),
             *overlapped_experts.paired_layer_memory(plan, stage.layers, sizes, logits(job, plan, s, stage).value),
         ],
     )
@@ -230,17 +220,7 @@ def trained_layers(job: Job, stage: Stage) -> Any:
 def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     """On the stage that computes the loss: logits, their softmax and gradient, and the inputs of the last norm and the projection."""
     e = job.precision.activation_bytes
-    inputs = leaf(
-        "inputs of norm and projection",
-        activations.checkpoint,
-        "B",
-        times=2.0,
-        tokens=s.tokens,
-        hidden_size=job.model.hidden_size,
-        tp=plan.tp,
-        sp=plan.sp,
-        bytes_per_element=e,
-    )
+    inputs = hidden_state("inputs of norm and projection", job, plan, s, 2.0)
     scores = leaf(
         "logits",
         activations.logits,
@@ -269,13 +249,7 @@ def deferred_logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term]
     e = job.precision.activation_bytes
     waiting = np.ceil(stage.head) * np.where(plan.pp > 1, np.minimum(job.deferred_wgrad, plan.num_microbatches), 0.0)
     gradients = leaf(
-        "gradients of logits",
-        activations.logits,
-        "B",
-        tokens=s.tokens,
-        vocab_size=job.model.vocab_size,
-        tp=plan.tp,
-        bytes_per_logit=e,
+        "gradients of logits", activations.logits, "B", tokens=s.tokens, vocab_size=job.model.vocab_size, tp=plan.tp, bytes_per_logit=e
     )
     return [total("deferred weight gradient", [hidden_state("inputs of the projection", job, plan, s), gradients], times=waiting)]
 
@@ -285,38 +259,6 @@ def transit_buffers(job: Job, plan: Plan, s: Shapes) -> Term:
     return total("hidden states in transit", [hidden_state("hidden state", job, plan, s)], times=np.where(plan.pp > 1, 4.0, 0.0))
 
 
-def hidden_state(name: str, job: Job, plan: Plan, s: Shapes) -> Term:
-    """One hidden state of one micro-batch."""
-    return leaf(
-        name,
-        activations.checkpoint,
-        "B",
-        tokens=s.tokens,
-        hidden_size=job.model.hidden_size,
-        tp=plan.tp,
-        sp=plan.sp,
-        bytes_per_element=job.precision.activation_bytes,
-    )
-
-
-def _largest(**sizes: Any) -> Any:
-    """The largest of a layer of each kind: ``max(sizes)``."""
-    largest: Any = 0.0
-    for size in sizes.values():
-        largest = np.maximum(largest, size)
-    return largest
-
-
-def _as_is(size: Any) -> Any:
-    """A size from the record, unchanged: ``size``."""
-    return size
-
-
 def _slack(size: Any, fraction: Any, left: Any) -> Any:
     """Memory that the allocator keeps unused; it frees this memory when the device runs short: ``min(fraction size, left)``."""
     return np.minimum(size * fraction, left)
-
-
-def _share(size: Any, fraction: Any) -> Any:
-    """A part or multiple of a size: ``fraction size``."""
-    return size * fraction

@@ -39,22 +39,10 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
         times = active * (1.0 + trained + recomputed)
         parts.append(total("heads for tokens and back", [exchange_heads(cluster, job, plan, s)], times=times))
     if method.passes_blocks:
-        core = fold(kind.mixer.core(cluster, job, plan, s))
-        core_backward = fold(kind.mixer.core(cluster, job, plan, s, backward=True))
-        ring_forward, ring_backward = ring(cluster, job, plan, s), ring(cluster, job, plan, s, backward=True)
-        parts += [
-            exposed(
-                cluster, "exposed ring, forward", core, ring_forward.value, active * (1.0 + recomputed), Overlapped("context", ("forward",))
-            ),
-            exposed(
-                cluster,
-                "exposed ring, backward",
-                core_backward,
-                ring_backward.value,
-                active * trained,
-                Overlapped("context", ("backward",)),
-            ),
-        ]
+        for direction, times in (("forward", active * (1.0 + recomputed)), ("backward", active * trained)):
+            core = fold(kind.mixer.core(cluster, job, plan, s, direction == "backward"))
+            passed = ring(cluster, job, plan, s, direction == "backward").value
+            parts.append(exposed(cluster, f"exposed ring, {direction}", core, passed, times, Overlapped("context", (direction,))))
     if method.gathers_keys:  # attention waits for all keys; backward gathers them anew, and adds up their gradients
         gather, scatter = gather_keys(cluster, job, plan, s)
         parts.append(total("keys and values gathered", [gather], times=active * (1.0 + trained + recomputed)))

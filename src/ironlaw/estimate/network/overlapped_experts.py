@@ -168,9 +168,14 @@ def paired_layer_memory(plan: Plan, layers: Any, sizes: dict[str, Any], head: An
     return [leaf("layer of the paired micro-batch", _most, "B", times=times, freed=head, **sizes)]
 
 
+def largest(**sizes: Any) -> Any:
+    """The largest of a layer of each kind: ``max(sizes)``."""
+    most: Any = 0.0
+    for size in sizes.values():
+        most = np.maximum(most, size)
+    return most
+
+
 def _most(freed: Any, **sizes: Any) -> Any:
     """The largest of a layer of each kind, beyond what the loss has freed: ``max(0, max(sizes) - freed)``."""
-    largest: Any = 0.0
-    for size in sizes.values():
-        largest = np.maximum(largest, size)
-    return np.maximum(largest - freed, 0.0)
+    return np.maximum(largest(**sizes) - freed, 0.0)

@@ -54,16 +54,11 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     scatter = fold(scatters(job, cluster, plan, *layer_trained(job, kind)))
     all_three = np.where(plan.zero == 3, 1.0, 0.0)
     only_two = np.where(plan.zero == 2, 1.0, 0.0)
-    if not kind.trained:
-        return total("sharded data parallel", [exposed(cluster, "exposed gather, forward", forward, gather, all_three, _GATHER)])
-    return total(
-        "sharded data parallel",
-        [
-            exposed(cluster, "exposed gather, forward", forward, gather, all_three, _GATHER),
-            exposed(cluster, "exposed gather and scatter, backward", backward, gather + scatter, all_three, _BOTH),
-            exposed(cluster, "exposed scatter, backward", backward, scatter, only_two, _SCATTER),
-        ],
-    )
+    parts = [exposed(cluster, "exposed gather, forward", forward, gather, all_three, _GATHER)]
+    if kind.trained:
+        parts.append(exposed(cluster, "exposed gather and scatter, backward", backward, gather + scatter, all_three, _BOTH))
+        parts.append(exposed(cluster, "exposed scatter, backward", backward, scatter, only_two, _SCATTER))
+    return total("sharded data parallel", parts)
 
 
 def layer_weights(job: Job, kind: Kind) -> tuple[Any, Any]:
@@ -79,14 +74,15 @@ def stage_weights(job: Job, stage: Stage) -> tuple[Any, Any]:
     """Bytes of a stage's trained weights as they are gathered after the update: outside its experts, and in them."""
     common, routed = stage_trained(job, stage)
     if job.lora_rank:  # adapters are wide
-        return common * parameter_bytes(job), routed * parameter_bytes(job)
+        return common * job.precision.parameter_bytes, routed * job.precision.parameter_bytes
     linear, experts, _ = stage_linear(job.model, stage, trained=True)
     return weight_bytes(job, common, linear), weight_bytes(job, routed, experts)
 
 
 def weight_bytes(job: Job, parameters: Any, linear: Any) -> Any:
     """Bytes of ``parameters`` as they are gathered; ``linear`` of them are weights of narrow linear layers."""
-    return parameters * parameter_bytes(job) - linear * (parameter_bytes(job) - linear_bytes(job))
+    wide = job.precision.parameter_bytes
+    return parameters * wide - linear * (wide - linear_bytes(job))
 
 
 def linear_bytes(job: Job) -> float:
@@ -112,11 +108,6 @@ def scatters(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -
         name = "scatter experts' gradients"
         made.append(wires.collective(cluster, plan, name, "reduce_scatter", plan.expert_shard_ranks, own * size, ways))
     return made
-
-
-def parameter_bytes(job: Job) -> float:
-    """Bytes of a weight as it is gathered and multiplied."""
-    return job.precision.parameter_bytes
 
 
 def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: Any, backward: Any) -> tuple[Term, Term]:

@@ -128,23 +128,10 @@ def _beside(cluster: Cluster, job: Job, made: dict[str, Term], split: list[Produ
     """Whole collectives beside a product that does not need them; with no weight gradient no input is gathered again."""
     parts = []
     for block in split:
-        parts.append(
-            exposed(cluster, "all-reduce beside a weight gradient", block.first_wgrad, made["all-reduce"].value, off, _key("all-reduce"))
-        )
-        parts.append(
-            exposed(
-                cluster,
-                "reduce-scatter beside a weight gradient",
-                block.first_wgrad,
-                made["reduce-scatter"].value,
-                on,
-                _key("reduce-scatter"),
-            )
-        )
-        if not job.lora_rank:
-            parts.append(
-                exposed(cluster, "all-gather beside an input gradient", block.first_dgrad, made["all-gather"].value, on, _key("all-gather"))
-            )
+        rows = [("all-reduce", "a weight gradient", block.first_wgrad, off), ("reduce-scatter", "a weight gradient", block.first_wgrad, on)]
+        rows += [] if job.lora_rank else [("all-gather", "an input gradient", block.first_dgrad, on)]
+        for name, product, compute, times in rows:
+            parts.append(exposed(cluster, f"{name} beside {product}", compute, made[name].value, times, _key(name)))
     return parts
 
 
