@@ -228,9 +228,9 @@ def test_one_file_is_enough_for_a_search(unpriced, capsys):
     json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     for money in (["--minimize", "cost"], ["--budget", "1M", "--tokens", "1T"]):
         assert main([*ask, *money]) == 2
-        assert capsys.readouterr().err.startswith("ironlaw: no price of l40 is known: give --price")
+        assert capsys.readouterr().err.startswith("ironlaw: the catalogue has no price of l40: give --price")
 
 
 def test_a_price_that_is_named_must_be_there(unpriced):
-    with pytest.raises(QuestionError, match="no price of l40 is known"):
+    with pytest.raises(QuestionError, match="the catalogue has no price of l40"):
         ironlaw.estimate("llama-3-8b", on="l40", gpus=8, tokens="1B", price="lambda/on-demand", catalog=unpriced)

@@ -67,9 +67,9 @@ def model_key_length(job: Job, plan: Plan) -> Any:
     width = 0.0
     for kind in kinds(job.model):
         if kind.mixer.attends:
-            own = replace(job, model=sized(job.model, kind))
-            part = kind.count * own.model.num_attention_heads * own.model.head_dim
-            seen, width = seen + part * mean_key_length(own, plan), width + part
+            local = replace(job, model=sized(job.model, kind))
+            part = kind.count * local.model.num_attention_heads * local.model.head_dim
+            seen, width = seen + part * mean_key_length(local, plan), width + part
     return seen / width if width else mean_key_length(job, plan)
 
 

@@ -120,7 +120,7 @@ def plan_entries(
 
 
 def simplest(plans: list[dict[str, Any]]) -> int | None:
-    """The index of the simplest plan among the best and those that tie with it: least splitting of the model, then SIMPLEST."""
+    """The index of the simplest plan among the best and its ties: least splitting of the model, then SIMPLEST."""
     tied = [i for i, plan in enumerate(plans) if i == 0 or plan["tie"]]
 
     def effort(i: int) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from ironlaw.search.setting import Setting
 from ironlaw.search.sizing import meets_limits
 from ironlaw.search.space import read_space
 
-SECONDS = 5.0  # for each change that needs a search of its own
+SECONDS = 5.0  # for each change that needs a separate search
 NEAR = (0.0, 0.02, 0.05, 0.1, 0.25)  # how far from the asked number of accelerators others are tried
 LARGER = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 

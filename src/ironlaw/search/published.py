@@ -106,7 +106,7 @@ def _spaces_of_stack(space: Space, case: Mapping[str, Any]) -> list[Space]:
 
 
 def _values_of_stack(space: Space, case: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by axis: those the stack has, the plan's own, and only the switches that the plan shows; stages follow the rule."""
+    """Values by axis: the values of the stack, the value of the plan, and only switches that the plan shows; stages follow the rule."""
     group, plan = case["place"][0], case["plan"]
     values = {axis: usual for axis, usual in space.values.items() if axis not in ("last_stage_layers", "cp_method")}
     for axis, listed in case["axes"].items():

@@ -41,7 +41,9 @@ def bind_price(asked: float | str | None, cluster: Cluster, folders: tuple[str, 
         return Sourced(asked / 3600.0, "USD/s", f"{asked} USD/h", ASKED)
     name = cluster.accelerator.name
     if name not in load.names("prices", folders):
-        raise QuestionError(f"no price of {name} is known: give --price in USD per accelerator hour, or a record prices/{name}.toml")
+        raise QuestionError(
+            f"the catalogue has no price of {name}: give --price in USD per accelerator hour, or a record prices/{name}.toml"
+        )
     prices: PriceList = load.record("prices", name, folders)
     listed = {f"{p.provider}/{p.term}": p for p in prices.price}  # later dates win
     if asked:

@@ -24,7 +24,7 @@ class Mixer:
     prefix = "attention-free "  # of the name of its layers
     blocks = 0.0  # residual blocks of a layer that are mixers
     attends = False  # its computation grows with the square of the sequence, and it may be recomputed without the rest of the layer
-    launches = 0.0  # kernels of a forward pass beside those of any layer
+    launches = 0.0  # kernels of a forward pass beside the kernels of any layer
     exchanges = False  # context ranks trade tokens for whole sequences of some heads
 
     def parameters(self, model: Model) -> Any:
@@ -52,7 +52,7 @@ class Mixer:
         return []
 
     def memory_bound(self, cluster: Cluster, job: Job, s: Shapes, ratio: float, backward: bool) -> list[Term]:
-        """Time the operators between the products and the core; ``ratio``: of bytes in this pass to those that the record states."""
+        """Time the operators between the products and the core; ``ratio``: of bytes in this pass to the bytes in the record."""
         return []
 
     def exchange(self, cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:

@@ -1,4 +1,4 @@
-"""The table of mixers, and those that keep a state instead of attending: Mamba-2 and the gated delta rule (linear attention).
+"""The table of mixers, and the mixers that scan a state instead of attending: Mamba-2 and the gated delta rule (linear attention).
 
 Both project tokens to queries, keys, values and gates, convolve them over a few tokens, run a chunked scan whose cost
 grows with the sequence and not with its square, and project back.

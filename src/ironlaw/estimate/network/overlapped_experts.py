@@ -7,7 +7,7 @@ layer, on two streams (core/pipeline_parallel/combined_1f1b.py, core/models/comm
     computation     attention forward | experts backward | experts forward  | attention backward
 
 ``delay_wgrad_compute`` takes weight gradients out of the backward of a block: weight gradients of experts run beside dispatch backward,
-those of attention beside the next combine backward.
+weight gradients of attention beside the next combine backward.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def overlapped(times: Mapping[str, float], batches: int = BATCHES) -> list[Span]
 
 
 def draw_timeline(times: Mapping[str, float]) -> tuple[str, Table]:
-    """A sentence with both times, and bars at one scale; the shortest stage is one mark wide."""
+    """Write a sentence with the serial and the overlapped time, and draw bars at one scale; the shortest stage is one mark wide."""
     orders = {"serial": serial(times), "overlapped": overlapped(times)}
     ends = {order: max(span.end for span in spans) for order, spans in orders.items()}
     scale = WIDTH / max(ends.values())

@@ -59,12 +59,12 @@ def list_overlapped(group: Group, at: int) -> list[dict[str, Any]]:
         if not alone:
             continue
         sent = _sent_bytes(group, at, node, path)
-        one = OverlappedCollective(
+        entry = OverlappedCollective(
             node.name.removeprefix("exposed "), path[0].name if path else "step", runs * each,
             None if sent is None else sent * runs * each, alone, scalar(node.value, at) * runs,
         )  # fmt: skip
-        key = (one.collective, one.where)
-        by_place[key] = by_place[key].plus(one) if key in by_place else one
+        key = (entry.collective, entry.where)
+        by_place[key] = by_place[key].plus(entry) if key in by_place else entry
     hops = _hand_overs(group, at)
     rows = [asdict(collective) for collective in (*by_place.values(), *([hops] if hops else []))]
     return sorted(rows, key=lambda row: -row["alone"])

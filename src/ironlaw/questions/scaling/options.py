@@ -10,7 +10,7 @@ FITS = ("hoffmann", "besiroglu")  # in the order of the laws' fit: 0, 1
 
 
 def study(value: Any, flag: str) -> str:
-    """The name of a study; an earlier version called it document-004."""
+    """Read the name of a study; an earlier version called it document-004."""
     return one_of(("ten-sites",))("ten-sites" if value == "document-004" else value, flag)
 
 
