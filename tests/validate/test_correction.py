@@ -36,7 +36,7 @@ def test_a_correction_never_replaces_another_file(tmp_path):
 
 def test_a_correction_that_an_estimate_would_refuse_is_not_written(tmp_path):
     path = tmp_path / "ours.toml"
-    with pytest.raises(QuestionError, match="is a unit wrong"):
+    with pytest.raises(QuestionError, match="check the units"):
         write_correction(path, np.full(3, -0.999), path)
     assert not path.exists()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from collections.abc import Mapping
@@ -41,12 +40,12 @@ def question_command(verb: str, options: Mapping[str, Option], summary: str, exa
     """
 
     def run(explain: str | None, as_json: bool, how: str | None, catalog: tuple[str, ...], **flags: Any) -> int:
-        from ironlaw.catalog.load import given_folders
+        from ironlaw.questions.answer import answer_question
         from ironlaw.report import answer as report
 
         form, table = _form(how, as_json, explain)
         given = {name: value for name, value in flags.items() if value is not None and value != ()}
-        answer = importlib.import_module(f"ironlaw.questions.{verb}.ask").ask(given, given_folders(catalog))
+        answer = answer_question(verb, given, catalog)
         if form == "json":
             text = json.dumps(report.answer_data(answer, explain is not None), indent=1, allow_nan=False)
         elif explain is not None:
