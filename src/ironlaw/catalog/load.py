@@ -215,18 +215,18 @@ def _field(f: Field, item: Any, sources: dict[str, Source], where: str, at: str)
         return {k: _quantity(t, f.unit, sources, where, f"{at}.{k}") for k, t in _check_type(dict, item, where, at).items()}
     if f.unit:
         return _quantity(item, f.unit, sources, where, at)
-    return _plain(f, item, where, at)
+    return _read_plain(f, item, where, at)
 
 
-def _plain(f: Field, item: Any, where: str, at: str) -> Any:
+def _read_plain(f: Field, item: Any, where: str, at: str) -> Any:
     """A value without a unit, checked against the annotation."""
     if isinstance(item, list):
         return tuple(item)
-    wanted = _PLAIN.get(f.type)
-    if wanted is str and not isinstance(item, (dict, list)):
+    expected = _PLAIN.get(f.type)
+    if expected is str and not isinstance(item, (dict, list)):
         return str(item)
-    if wanted and (not isinstance(item, wanted) or (wanted is not bool and isinstance(item, bool))):
-        raise CatalogError(f"{where}: {at} is {item!r}, expected {wanted.__name__}")
+    if expected and (not isinstance(item, expected) or (expected is not bool and isinstance(item, bool))):
+        raise CatalogError(f"{where}: {at} is {item!r}, expected {expected.__name__}")
     return item
 
 

@@ -7,7 +7,7 @@ Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are
 from __future__ import annotations
 
 from ironlaw.catalog.model import Model, Record
-from ironlaw.catalog.schema import Schema, list_of, one, plain_table, quantities, quantity, table_of
+from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, table_of
 from ironlaw.catalog.sourced import Sourced
 
 
@@ -294,7 +294,7 @@ class Calibration(Record):
     gemm: dict[str, GemmConstants] = table_of(GemmConstants)
     experts: dict[str, GemmConstants] = table_of(GemmConstants)
     attention: dict[str, AttentionConstants] = table_of(AttentionConstants)
-    elementwise: ElementwiseConstants | None = one(ElementwiseConstants)
+    elementwise: ElementwiseConstants | None = optional_record(ElementwiseConstants)
     collective: dict[str, CollectiveConstants] = table_of(CollectiveConstants)
 
 

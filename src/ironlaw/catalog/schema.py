@@ -58,13 +58,15 @@ def list_of(cls: type) -> Any:
     return Field(factory=tuple, many=True, nested=cls)
 
 
-def one(cls: type) -> Any:
+def optional_record(cls: type) -> Any:
     """A table that is a record of ``cls``, None when absent."""
     return Field(None, nested=cls)
 
 
 @dataclass_transform(
-    kw_only_default=True, frozen_default=True, field_specifiers=(Field, quantity, plain_table, quantities, table_of, list_of, one)
+    kw_only_default=True,
+    frozen_default=True,
+    field_specifiers=(Field, quantity, plain_table, quantities, table_of, list_of, optional_record),
 )
 class Schema:
     """Base of all record classes."""
@@ -72,13 +74,13 @@ class Schema:
     fields: ClassVar[dict[str, Field]] = {}
 
     def __init_subclass__(cls) -> None:
-        known = dict(cls.fields)
+        fields = dict(cls.fields)
         for name, annotation in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - importing inspect costs start-up
-            given = cls.__dict__.get(name, MISSING)
-            field = given if isinstance(given, Field) else Field(given)
+            default = cls.__dict__.get(name, MISSING)
+            field = default if isinstance(default, Field) else Field(default)
             field.name, field.type = name, str(annotation)
-            known[name] = field
-        cls.fields = known
+            fields[name] = field
+        cls.fields = fields
 
     def __init__(self, **values: Any) -> None:
         for name in values:

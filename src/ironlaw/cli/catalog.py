@@ -15,7 +15,7 @@ from ironlaw.errors import UnknownNameError
 
 
 @click.group("catalog")
-@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override those that ship")
+@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 @click.pass_context
 def command(ctx: click.Context, catalog: tuple[str, ...]) -> None:
     """Print or check the records of accelerators, models, prices and so on, with their sources."""
@@ -39,13 +39,13 @@ def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool) -> int
     return 0
 
 
-def _read_kind(asked: str | None) -> str | None:
+def _read_kind(kind: str | None) -> str | None:
     """The kind of record with this plural or singular name."""
-    if asked is None or asked in KINDS:
-        return asked
-    plural = next((k for k, one in load.SINGULAR.items() if one == asked), None)
+    if kind is None or kind in KINDS:
+        return kind
+    plural = next((k for k, singular in load.SINGULAR.items() if singular == kind), None)
     if plural is None:
-        raise UnknownNameError("kind of record", asked, KINDS)
+        raise UnknownNameError("kind of record", kind, KINDS)
     return plural
 
 
@@ -57,18 +57,18 @@ def _read_kind(asked: str | None) -> str | None:
 def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool) -> int:
     """Print the values of the records called NAME, with their sources."""
     kind = _read_kind(kind)
-    found = []
+    records = []
     for k in [kind] if kind else KINDS:
         try:
-            found.append((k, load.record(k, name, folders)))
+            records.append((k, load.record(k, name, folders)))
         except UnknownNameError:
             continue
-    if not found:
+    if not records:
         raise UnknownNameError("record", name, [n for k in ([kind] if kind else KINDS) for n in load.names(k, folders)])
     if as_json:
-        sys.stdout.write(json.dumps({k: _plain_data(record) for k, record in found}, indent=1) + "\n")
+        sys.stdout.write(json.dumps({k: _plain_data(record) for k, record in records}, indent=1) + "\n")
         return 0
-    for k, record in found:
+    for k, record in records:
         click.echo(f"{load.SINGULAR[k]} {record.name}: {record.title}")
         for line in _describe(record, "  "):
             click.echo(line)

@@ -52,7 +52,7 @@ def _add_flags(command: click.Command) -> click.Command:
 @click.option("--store", metavar="FILE", help="with --keep: the store, an SQLite file (default: as in `ironlaw runs`)")
 @click.option("--redact", is_flag=True, help="print hashes in place of paths, private names and hosts")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-@click.option("--catalog", multiple=True, metavar="DIR", help="folder with your own records; they override the shipped ones")
+@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 def command(
     files: tuple[str, ...],
     unlinked: str,
@@ -80,9 +80,9 @@ def command(
     if (label is not None or store is not None) and not keep:
         raise QuestionError("--label and --store need --keep")
     folders = given_folders(catalog)
-    asked = {name: value for name, value in question.items() if value is not None}
+    options = {name: value for name, value in question.items() if value is not None}
     if model is not None:
-        asked = _read_question(model, asked)
+        options = _read_question(model, options)
     diagnosis = diagnose(
         files,
         unlinked=unlinked,
@@ -93,7 +93,7 @@ def command(
         patterns=patterns,
         kernel_names=kernel_names,
         untraced_step=untraced_step,
-        question=asked,
+        question=options,
         folders=folders,
     )
     data = diagnosis_data(diagnosis.data(), diagnosis.assumptions, diagnosis.warnings, folders)
@@ -108,12 +108,12 @@ def command(
     return diagnosis.exit_status
 
 
-def _read_question(model: str, given: dict[str, Any]) -> dict[str, Any]:
+def _read_question(model: str, flags: dict[str, Any]) -> dict[str, Any]:
     """Read the options of an estimate; MODEL may be a question file or a launch script, as for ``ironlaw estimate``."""
     from ironlaw.cli.estimate import question_of
 
-    asked, _ = question_of(model, given)
-    return {**asked, **given}
+    options, _ = question_of(model, flags)
+    return {**options, **flags}
 
 
 def _store(data: dict[str, Any], label: str | None, store: str | None) -> None:

@@ -44,41 +44,41 @@ def _options(command: click.Command) -> click.Command:
 @click.option("--rows", metavar="CSV", help="answer every line of a CSV whose header names options")
 @click.option("--explain", is_flag=False, flag_value="all", metavar="[TERM]", help="formula, inputs, sources of TERM (default: every term)")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-@click.option("--catalog", multiple=True, metavar="DIR", help="folder with your own records, which replace those that ship")
+@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 def command(model: str | None, rows: str | None, explain: str | None, as_json: bool, catalog: tuple[str, ...], **flags: Any) -> int:
     """Estimate a run of MODEL: a catalogue name, a config.json, dimensions, a run.toml with the question, a Megatron-LM script."""
     from ironlaw.catalog.load import given_folders
 
     catalog = given_folders(catalog)
-    given = {name: value for name, value in flags.items() if value is not None}
+    options = {name: value for name, value in flags.items() if value is not None}
     if rows is not None:
-        return _rows(Path(rows), {**given, **({"model": model} if model else {})}, catalog, as_json)
-    asked, where = question_of(model, given)
+        return _rows(Path(rows), {**options, **({"model": model} if model else {})}, catalog, as_json)
+    question, where = question_of(model, options)
     from ironlaw.estimate.answer import answer
     from ironlaw.question.options import read_options
 
-    estimate = answer({**read_options(asked, where), **read_options(given)}, catalog)
+    estimate = answer({**read_options(question, where), **read_options(options)}, catalog)
     return show(estimate, as_json, explain)
 
 
-def question_of(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def question_of(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The options that the positional argument gives, and the file they come from: a TOML question, a launch script, or a model."""
     if model is None:
         example = "ironlaw estimate llama-3-8b --on h100-sxm --gpus 8"
         raise QuestionError(f"missing MODEL: a catalogue name, config.json, dimensions or run.toml; try: {example}")
-    if (launched := read_launch_file(Path(model), given)) is not None:
+    if (launched := read_launch_file(Path(model), flags)) is not None:
         return launched, Path(model).name
     if not model.endswith(".toml"):
         return {"model": model}, ""
     return read_toml(Path(model)), Path(model).name
 
 
-def read_launch_file(path: Path, given: dict[str, Any]) -> dict[str, Any] | None:
+def read_launch_file(path: Path, flags: dict[str, Any]) -> dict[str, Any] | None:
     """The options of a launch script or configuration of another framework; None for any other file. Nothing in it is run."""
     from ironlaw.launch import readers
     from ironlaw.question.options import whole
 
-    launched = readers.read_launch_file(path, int(whole(given["gpus"], "--gpus")) if "gpus" in given else None, given.get("on"))
+    launched = readers.read_launch_file(path, int(whole(flags["gpus"], "--gpus")) if "gpus" in flags else None, flags.get("on"))
     for rule in launched[1] if launched else ():
         click.echo(f"ironlaw: {path.name}: {rule}", err=True)
     return launched[0] if launched else None
@@ -138,15 +138,15 @@ def wants_colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _rows(path: Path, given: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:
+def _rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:
     """Answer a CSV: one line (or JSON object) per row, in order; a wrong row prints its error and does not stop the others."""
     from ironlaw.estimate.table import answer_rows, strange_headers
     from ironlaw.report.estimate import row_line
 
     for word in strange_headers(path, folders):
         click.echo(f"ironlaw: {word}", err=True)
-    status, before = 0, "[\n "
-    for item in answer_rows(path, given, folders):
+    status, separator = 0, "[\n "
+    for item in answer_rows(path, flags, folders):
         if item.estimate is None:
             assert item.error is not None
             status = max(status, item.error.exit_status)
@@ -159,8 +159,8 @@ def _rows(path: Path, given: dict[str, Any], folders: tuple[str, ...], as_json: 
             text = row_line(item.estimate, item.index)
         if as_json:  # written as they come: ten thousand rows, each with its tree, do not fit into memory
             row = json.dumps({"id": item.label, "line": item.line, **data}, indent=1, allow_nan=False)
-            sys.stdout.write(before + row.replace("\n", "\n "))
-            before = ",\n "
+            sys.stdout.write(separator + row.replace("\n", "\n "))
+            separator = ",\n "
         else:
             click.echo(f"{item.label:<22} {text}")
     if as_json:

@@ -88,8 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal without block characters shows question marks, not a traceback
     try:
-        asked = sys.argv[1:] if arguments is None else arguments
-        status: Any = cli.main(asked or ["--help"], prog_name="ironlaw", standalone_mode=False)
+        words = sys.argv[1:] if arguments is None else arguments
+        status: Any = cli.main(words or ["--help"], prog_name="ironlaw", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except IronlawError as error:
@@ -97,8 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
     except click.UsageError as error:
         group = error.ctx.command if error.ctx else None
         if isinstance(group, click.Group) and error.ctx and error.message == error.ctx.get_help():  # a verb that needs an action came alone
-            known = ", ".join(group.list_commands(error.ctx))
-            return report_error(f"{error.ctx.command_path} needs an action: {known}; see {error.ctx.command_path} --help", 2)
+            actions = ", ".join(group.list_commands(error.ctx))
+            return report_error(f"{error.ctx.command_path} needs an action: {actions}; see {error.ctx.command_path} --help", 2)
         return report_error(error.format_message(), 2)
     except click.ClickException as error:
         return report_error(error.format_message(), 2)

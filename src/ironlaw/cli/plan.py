@@ -47,7 +47,7 @@ def _flags(command: click.Command) -> click.Command:
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--csv", "csv_file", is_flag=False, flag_value="-", metavar="[FILE]", help="write the listed plans as CSV, or print it")
 @click.option("--parquet", "parquet_file", metavar="FILE", help="write the listed plans as Parquet (needs pyarrow)")
-@click.option("--catalog", multiple=True, metavar="DIR", help="folder with your own records, which replace those that ship")
+@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 def command(
     model: str | None,
     describe_space: bool,
@@ -66,21 +66,21 @@ def command(
     from ironlaw.catalog.load import given_folders
     from ironlaw.search.question import read_question
 
-    given = {name: value for name, value in flags.items() if value is not None}
+    options = {name: value for name, value in flags.items() if value is not None}
     folders = given_folders(catalog)
-    question = read_question(*_asked(model, given))
+    question = read_question(*_read_options(model, options))
     if describe_space:
         return _describe(question, folders, as_json)
     return _search(question, folders, as_json, explain, csv_file, parquet_file)
 
 
-def _asked(model: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _read_options(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The options of a question file or a model's name, replaced by those of flags, and the name of the file."""
     if model is None:
         raise QuestionError("missing MODEL; try: ironlaw plan llama-3-8b --on h100-sxm --gpus 64 --global-batch-size 512")
     if not model.endswith(".toml"):
-        return {"model": model, **given}, ""
-    return {**read_toml(Path(model)), **given}, Path(model).name
+        return {"model": model, **flags}, ""
+    return {**read_toml(Path(model)), **flags}, Path(model).name
 
 
 def _search(
@@ -94,7 +94,7 @@ def _search(
         if name and name != "-" and not Path(name).resolve().parent.is_dir():
             raise InputError(f"{name}: no such folder to write to")
     tables = csv_file is not None or parquet_file is not None
-    progress = _progress()
+    progress = _progress_writer()
     result = run(question, folders, progress)
     if progress is not None:
         progress("")
@@ -127,19 +127,19 @@ def _stages(result: SearchResult, data: dict[str, Any]) -> str:
     return f"Stages in Megatron-LM: {join(stage_flags(plan['layers_per_stage'], plan['vpp'], further))}\n"
 
 
-def _progress() -> Any:
+def _progress_writer() -> Any:
     """A function that writes the progress on the terminal after the first second; None where standard error is no terminal."""
     if not sys.stderr.isatty():
         return None
     started, last = time.monotonic(), [0.0]
 
     def show(text: str) -> None:
-        now = time.monotonic()
+        seconds = time.monotonic()
         if not text:  # the search is over: clear the line
             sys.stderr.write("\r\x1b[K" if last[0] else "")
             return
-        if now - started > 1.0 and now - last[0] > 0.2:
-            last[0] = now
+        if seconds - started > 1.0 and seconds - last[0] > 0.2:
+            last[0] = seconds
             sys.stderr.write(f"\r\x1b[K{text} (Ctrl-C: the best so far)")
             sys.stderr.flush()
 

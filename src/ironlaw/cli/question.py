@@ -16,7 +16,7 @@ from ironlaw.question.options import Option
 FORMS = ("table", "json", "csv", "markdown")
 
 
-def _form(how: str | None, as_json: bool, explain: str | None) -> tuple[str, str]:
+def _parse_format(how: str | None, as_json: bool, explain: str | None) -> tuple[str, str]:
     """The form of the answer, and the name of the table to print ("" for all)."""
     form, _, table = (("json" if as_json else "table") if how is None else how.strip()).partition(":")
     if form not in FORMS:
@@ -43,9 +43,9 @@ def question_command(verb: str, options: Mapping[str, Option], summary: str, exa
         from ironlaw.questions.answer import answer_question
         from ironlaw.report import answer as report
 
-        form, table = _form(how, as_json, explain)
-        given = {name: value for name, value in flags.items() if value is not None and value != ()}
-        answer = answer_question(verb, given, catalog)
+        form, table = _parse_format(how, as_json, explain)
+        asked = {name: value for name, value in flags.items() if value is not None and value != ()}
+        answer = answer_question(verb, asked, catalog)
         if form == "json":
             text = json.dumps(report.answer_data(answer, explain is not None), indent=1, allow_nan=False)
         elif explain is not None:
@@ -77,6 +77,6 @@ def question_command(verb: str, options: Mapping[str, Option], summary: str, exa
             metavar="HOW",
             help="table, json, csv or markdown; csv:NAME prints one table, by its JSON key (default: table)",
         ),
-        click.Option(["--catalog"], multiple=True, metavar="DIR", help="folder with your own records, which replace those that ship"),
+        click.Option(["--catalog"], multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones"),
     ]
     return click.Command(verb, params=params, callback=run, help=summary, epilog="\b\nExamples:\n" + examples)

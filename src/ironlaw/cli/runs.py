@@ -27,7 +27,7 @@ def command() -> None:
     """Store measured runs on this machine: list, show, compare, gate."""
 
 
-def _common(verb: Callable[..., Any]) -> Callable[..., Any]:
+def _add_common_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every verb."""
     verb = click.option("--json", "as_json", is_flag=True, help="print JSON")(verb)
     return click.option(
@@ -49,7 +49,7 @@ def _print(as_json: bool, data: dict[str, Any], page: Callable[..., str]) -> Non
 @command.command("list")
 @click.option("--label", metavar="NAME", help="only runs with this label")
 @click.option("-n", "--most", type=click.IntRange(min=1), metavar="N", help="only the N newest")
-@_common
+@_add_common_options
 def list_runs(label: str | None, most: int | None, store: str | None, as_json: bool) -> int:
     """List the stored runs, the newest first."""
     from ironlaw.measure.runs import store as runs
@@ -61,7 +61,7 @@ def list_runs(label: str | None, most: int | None, store: str | None, as_json: b
 
 @command.command("show")
 @click.argument("run")
-@_common
+@_add_common_options
 def show(run: str, store: str | None, as_json: bool) -> int:
     """Show one run: origin, steps, window and verdict; with --json the whole diagnosis."""
     from ironlaw.measure.runs import store as runs
@@ -75,7 +75,7 @@ def show(run: str, store: str | None, as_json: bool) -> int:
 @command.command("compare")
 @click.argument("a")
 @click.argument("b")
-@_common
+@_add_common_options
 def compare(a: str, b: str, store: str | None, as_json: bool) -> int:
     """Compare run B with run A: steps and parts of the window, the largest difference first."""
     from ironlaw.measure.runs.differences import compare_runs
@@ -89,22 +89,22 @@ def compare(a: str, b: str, store: str | None, as_json: bool) -> int:
 @click.argument("baseline")
 @click.argument("run", default="latest")
 @click.option("--across", is_flag=True, help="compare even if the fingerprints differ or others used the machine")
-@_common
+@_add_common_options
 def gate(baseline: str, run: str, across: bool, store: str | None, as_json: bool) -> int:
     """Check RUN (default: latest) against BASELINE. Exit status: 0 not slower, 1 slower, 4 inconclusive."""
     from ironlaw.measure.runs import store as runs
     from ironlaw.report import runs as report
 
-    found = runs.gate_run(baseline, run, store, across)
-    _print(as_json, report.gate_data(found, across), report.gate_page)
-    return found.gate.exit_status
+    gated = runs.gate_run(baseline, run, store, across)
+    _print(as_json, report.gate_data(gated, across), report.gate_page)
+    return gated.gate.exit_status
 
 
 @command.command("add")
 @click.argument("diagnosis")
-@click.option("--label", metavar="NAME", help="a label for the run; several runs may share one, which then means the newest")
+@click.option("--label", metavar="NAME", help="a label for the run; a label of several runs means the newest")
 @click.option("--contended", is_flag=True, help="others used the machine: gate then needs --across")
-@_common
+@_add_common_options
 def add(diagnosis: str, label: str | None, contended: bool, store: str | None, as_json: bool) -> int:
     """Store a diagnosis from `ironlaw diagnose --json`."""
     from ironlaw.measure.runs import saved_diagnosis
@@ -117,7 +117,7 @@ def add(diagnosis: str, label: str | None, contended: bool, store: str | None, a
 @command.command("import")
 @click.argument("file")
 @click.option("--label", metavar="NAME", help="a label for the run (default: the label it was exported with)")
-@_common
+@_add_common_options
 def import_run(file: str, label: str | None, store: str | None, as_json: bool) -> int:
     """Store a run from `ironlaw runs export`."""
     from ironlaw.measure.runs.exchange import import_run
@@ -170,7 +170,7 @@ def _write(output: str, text: str) -> None:
 
 @command.command("forget")
 @click.argument("run")
-@_common
+@_add_common_options
 def forget(run: str, store: str | None, as_json: bool) -> int:
     """Delete a run from the store."""
     from ironlaw.measure.runs import store as runs
@@ -181,7 +181,7 @@ def forget(run: str, store: str | None, as_json: bool) -> int:
 @command.command("label")
 @click.argument("run")
 @click.argument("name")
-@_common
+@_add_common_options
 def label_run(run: str, name: str, store: str | None, as_json: bool) -> int:
     """Set the label of a run; an empty NAME removes it."""
     from ironlaw.measure.runs import store as runs

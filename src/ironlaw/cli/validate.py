@@ -43,7 +43,7 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--markdown", is_flag=True, help="print the page as Markdown")
-@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override those that ship")
+@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 def command(
     action: str | None,
     runs: str | None,
@@ -78,7 +78,7 @@ def command(
         if runs is not None or mine is not None or memory or peaks is not None or by != "family":
             raise QuestionError("--plans uses the runs that ship, and allows only --json, --markdown and --catalog")
         return _plans(folders, as_json, markdown)
-    path = Path(next((given for given in (mine, runs) if given is not None), RUNS))
+    path = Path(next((file for file in (mine, runs) if file is not None), RUNS))
     session.check_grouping(path, by)
     scores = session.validate(path, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None)
     if correction is not None:
@@ -86,14 +86,14 @@ def command(
     if as_json:
         from ironlaw.estimate.as_data import common_keys
 
-        whole = {**common_keys([], far_apart(scores.held_out), folders), **session.data(scores, by)}
-        sys.stdout.write(json.dumps(whole, indent=1, allow_nan=False, default=float) + "\n")
+        data = {**common_keys([], far_apart(scores.held_out), folders), **session.data(scores, by)}
+        sys.stdout.write(json.dumps(data, indent=1, allow_nan=False, default=float) + "\n")
     else:
         from ironlaw.report import validation
 
         sys.stdout.write((validation.markdown(scores) if markdown else validation.text(scores, by)) + "\n")
     if (mine or runs) and not as_json:
-        skipped = [f"line {one.line} ({one.id}): {one.reason}" for one in scores.held_out.skipped]
+        skipped = [f"line {row.line} ({row.id}): {row.reason}" for row in scores.held_out.skipped]
         for line in (*skipped, *far_apart(scores.held_out)):
             click.echo(f"ironlaw: {line}", err=True)
     return 0 if scores.held_out.prepared.runs else 1

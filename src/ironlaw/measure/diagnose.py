@@ -57,8 +57,8 @@ class Diagnosis:
     @property
     def exit_status(self) -> int:
         """0 with a verdict, or for files that need none (a benchmark of collectives, memory alone); 4 if the verdict is inconclusive."""
-        asked = self.profiles or any(log.exit_status == 4 for log in self.logs)
-        return 0 if self.verdict.roof is not None or not asked else 4
+        needs_verdict = self.profiles or any(log.exit_status == 4 for log in self.logs)
+        return 0 if self.verdict.roof is not None or not needs_verdict else 4
 
     def data(self) -> dict[str, Any]:
         """Plain data for the JSON, without the keys common to all answers."""
@@ -123,11 +123,11 @@ def diagnose(
     _check_choices(unlinked, last_step, time_unit)
     if against is not None and question and question.get("model"):
         raise QuestionError("--against and --model both name a prediction: give one of them")
-    asked = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
-    files, skipped = files_of(asked)
+    named = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
+    files, skipped = files_of(named)
     if not files:
         raise QuestionError("no file given; try: ironlaw diagnose trace.json.gz")
-    untraced = _seconds(untraced_step)
+    untraced = _read_untraced_step(untraced_step)
     policy = Policy(unlinked, last_step)
     names = read_names(kernel_names) if kernel_names else None
 
@@ -137,9 +137,9 @@ def diagnose(
     readings = _Readings()
     for file in files:
         try:
-            _add_file(readings, file, time_unit, analyse, lambda f: _log(f, on, question or {}, folders))
+            _add_file(readings, file, time_unit, analyse, lambda f: _interpret_log(f, on, question or {}, folders))
         except IronlawError as error:
-            if file in asked or len(files) == 1:
+            if file in named or len(files) == 1:
                 raise
             skipped.append(f"skipped over: {error}")  # in a folder, files that cannot be read are skipped with a warning
     if not (readings.profiles or readings.logs or readings.snapshots or readings.timelines):
@@ -200,40 +200,40 @@ def _add_file(
         readings.timelines.append(read_timeline(file))
     else:
         traces = read_nsys(file) if kind == "nsys" else read_chrome(str(file), time_unit)
-        readings.profiles += [analyse(trace) for trace in _with_events(traces)]
+        readings.profiles += [analyse(trace) for trace in _keep_with_events(traces)]
 
 
 def _warnings(readings: _Readings, comparison: Comparison | None, many: bool) -> Iterator[str]:
-    """The warnings of all files; those of traces begin with the path where there are ``many`` files."""
+    """The warnings of all files; with ``many`` files, a warning of a trace begins with its path."""
     yield from (f"{p.trace.path}: {w}" if many else w for p in readings.profiles for w in p.warnings)
     yield from (w for log in readings.logs for w in log.warnings)
     yield from (w for s in readings.snapshots for w in s.warnings)
     yield from comparison.warnings if comparison is not None else ()
 
 
-def _seconds(untraced_step: str | float | None) -> float | None:
+def _read_untraced_step(untraced_step: str | float | None) -> float | None:
     if untraced_step is None:
         return None
-    found = parse(untraced_step, "s", "--untraced-step")
-    if not 0 < found < float("inf"):
+    seconds = parse(untraced_step, "s", "--untraced-step")
+    if not 0 < seconds < float("inf"):
         raise QuestionError(f"--untraced-step {untraced_step}: give the step time without a profiler, more than 0")
-    return found
+    return seconds
 
 
-def _log(file: Path, on: str | None, question: Mapping[str, Any], folders: tuple[str, ...]) -> LogReading:
+def _interpret_log(file: Path, on: str | None, question: Mapping[str, Any], folders: tuple[str, ...]) -> LogReading:
     from ironlaw.measure.logs import read_log
     from ironlaw.measure.logs.reading import log_reading
 
-    given = read_options({name: question[name] for name in (*_WHOLE, "precision", "recompute") if name in question})
+    options = read_options({name: question[name] for name in (*_WHOLE, "precision", "recompute") if name in question})
     for name in _WHOLE:
-        if name in given:
-            if isinstance(given[name], list):
+        if name in options:
+            if isinstance(options[name], list):
                 raise QuestionError(f"--{name.replace('_', '-')} {question[name]}: a log has one run: give one value")
-            given[name] = int(given[name])
-    return log_reading(read_log(file), question.get("model"), on, folders=folders, **given)
+            options[name] = int(options[name])
+    return log_reading(read_log(file), question.get("model"), on, folders=folders, **options)
 
 
-def _with_events(traces: list[Trace]) -> list[Trace]:
+def _keep_with_events(traces: list[Trace]) -> list[Trace]:
     """Traces with device events; the first one if none has any, so that the error names the file."""
     return [t for t in traces if len(t.events)] or traces[:1]
 
@@ -243,14 +243,14 @@ def _join_ranks(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: li
         return None, _judge_logs(logs), []
     if len(profiles) == 1:
         return None, verdicts[0], []
-    if why := _not_one_job(profiles):
-        says = f"the files are not the ranks of one job ({why}): each has its own verdict"
-        return None, Verdict(None, None, None, None, says), [says]
+    if why := _why_not_one_job(profiles):
+        warning = f"the files are not the ranks of one job ({why}): each has its own verdict"
+        return None, Verdict(None, None, None, None, warning), [warning]
     ranks = align([p.trace for p in profiles], [p.classified for p in profiles], [p.counted for p in profiles])
     return ranks, judge_job(profiles, ranks), list(ranks.warnings)
 
 
-def _not_one_job(profiles: list[Profile]) -> str:
+def _why_not_one_job(profiles: list[Profile]) -> str:
     """Why the traces cannot be the ranks of one job; empty where they can."""
     talk = all(p.collectives for p in profiles)
     if len({p.trace.path for p in profiles}) == 1:  # merged ranks, or threads of one
@@ -260,14 +260,14 @@ def _not_one_job(profiles: list[Profile]) -> str:
     if len(worlds) > 1:
         return f"jobs of {' and '.join(map(str, sorted(worlds)[:4]))} ranks"
     if None not in numbers:
-        again = [n for n in dict.fromkeys(numbers) if numbers.count(n) > 1]
-        return f"rank {again[0]} occurs {numbers.count(again[0])} times" if again else ""
+        repeated = [n for n in dict.fromkeys(numbers) if numbers.count(n) > 1]
+        return f"rank {repeated[0]} occurs {numbers.count(repeated[0])} times" if repeated else ""
     if any(n is not None for n in numbers):
         return "some have a rank number and some do not"
-    return "" if talk and _at_once(profiles) else "none has a rank number"
+    return "" if talk and _overlap_in_time(profiles) else "none has a rank number"
 
 
-def _at_once(profiles: list[Profile]) -> bool:
+def _overlap_in_time(profiles: list[Profile]) -> bool:
     """Whether the windows overlap in time of day. Needed for profilers that record no rank number."""
     start = [p.trace.base + p.window.start for p in profiles]
     return min(start) > CLOCK_RUNS and max(start) < min(p.trace.base + p.window.end for p in profiles)
@@ -310,14 +310,14 @@ def _memory(readings: _Readings, question: Mapping[str, Any] | None, folders: tu
 
 
 def _assumptions(policy: Policy, profiles: list[Profile], on: str | None, untraced: float | None) -> tuple[Mapping[str, Any], ...]:
-    found: list[Mapping[str, Any]] = []
+    assumptions: list[Mapping[str, Any]] = []
     if profiles:
-        found += [
+        assumptions += [
             {"name": "unlinked", "value": policy.unlinked, "origin": "given" if policy.unlinked == "drop" else "default"},
             {"name": "last_step", "value": policy.last_step, "origin": "given" if policy.last_step == "drop" else "default"},
         ]
     names = sorted({p.accelerator.name for p in profiles if p.accelerator})
-    found += [{"name": "accelerator", "value": name, "origin": "given" if on else "chosen"} for name in names]
+    assumptions += [{"name": "accelerator", "value": name, "origin": "given" if on else "chosen"} for name in names]
     if untraced is not None:
-        found.append({"name": "untraced_step", "value": untraced, "origin": "given"})
-    return tuple(found)
+        assumptions.append({"name": "untraced_step", "value": untraced, "origin": "given"})
+    return tuple(assumptions)

@@ -27,7 +27,7 @@ from ironlaw.measure.window import COMMUNICATION, COMPUTE, COPY
 
 def find_roofs(profile: Profile) -> list[Roof]:
     """Find the roofs of one rank, ordered by recoverable time."""
-    found = [
+    roofs = [
         _data_roof(profile),
         _dispatch_roof(profile),
         *_link_roofs(profile),
@@ -35,12 +35,12 @@ def find_roofs(profile: Profile) -> list[Roof]:
         *_device_roofs(profile),
         _wait_roof(profile),
     ]
-    return rank_roofs([r for r in found if r is not None], profile.window.wall)
+    return rank_roofs([r for r in roofs if r is not None], profile.window.wall)
 
 
-def rank_roofs(found: list[Roof], wall: int) -> list[Roof]:
+def rank_roofs(roofs: list[Roof], wall: int) -> list[Roof]:
     """Order roofs by the middle of the interval of recoverable time, the largest first."""
-    return sorted(found, key=lambda r: -sum(r.recoverable(wall)))
+    return sorted(roofs, key=lambda r: -sum(r.recoverable(wall)))
 
 
 def find_roofs_of_job(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
@@ -50,40 +50,40 @@ def find_roofs_of_job(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
     is replayed. Waiting for a neighbouring pipeline stage is charged to the pipeline, because the late stage was only doing its work.
     """
     wall = sum(p.window.wall for p in profiles) / len(profiles)
-    own = _mean([_charged(p) for p in profiles])
-    assumed = _mean([_assumed(p) for p in profiles])
+    charged = _mean_of([_charge_roofs(p) for p in profiles])
+    assumed = _mean_of([_sum_unsized(p) for p in profiles])
     skew = sum(t.exposed_wait for t in ranks.totals) / len(ranks.totals)
-    between = skew * _share_between_stages(ranks)
-    caused = _causes(profiles, ranks)
-    own[roof.NETWORK] = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
+    stage_skew = skew * _share_between_stages(ranks)
+    caused = _find_causes(profiles, ranks)
+    charged[roof.NETWORK] = sum(t.exposed_transfer for t in ranks.totals) / len(ranks.totals)
     unmatched = sum(t.exposed_unmatched for t in ranks.totals) / len(ranks.totals)
     if ranks.partial:  # waiting for a late rank whose trace is missing looks like transfer
-        own[roof.NETWORK], unmatched = 0.0, unmatched + own[roof.NETWORK]
-    others = {roof.NETWORK: unmatched, roof.PIPELINE: between}
-    found = []
-    for name in dict.fromkeys([*own, *caused, *assumed, *others]):
-        alone, late = own.get(name, 0.0), (skew - between) * caused.get(name, 0.0) + others.get(name, 0.0)
-        open_ = assumed.get(name, 0.0)
+        charged[roof.NETWORK], unmatched = 0.0, unmatched + charged[roof.NETWORK]
+    extra = {roof.NETWORK: unmatched, roof.PIPELINE: stage_skew}
+    roofs = []
+    for name in dict.fromkeys([*charged, *caused, *assumed, *extra]):
+        alone, late = charged.get(name, 0.0), (skew - stage_skew) * caused.get(name, 0.0) + extra.get(name, 0.0)
+        unsized = assumed.get(name, 0.0)
         if name == roof.STREAM_WAIT:  # as on one rank: removing it may gain nothing
             alone, late = 0.0, alone + late
-        if not alone + late + open_:
+        if not alone + late + unsized:
             continue
-        says = f"{alone / 1e6:.2f} ms on each rank"
-        if open_:
-            says += f", up to {open_ / 1e6:.2f} ms in kernels without recorded sizes"
+        evidence = f"{alone / 1e6:.2f} ms on each rank"
+        if unsized:
+            evidence += f", up to {unsized / 1e6:.2f} ms in kernels without recorded sizes"
         if late:
-            says += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank that it delayed')}"
+            evidence += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank that it delayed')}"
         if name == roof.NETWORK and ranks.partial:
-            says += "; traces of some ranks are missing, so it may include waiting for one of them"
-        gain = _gain_without(int(wall), alone), _gain_without(int(wall), alone + late + open_)
-        found.append(Roof(name, round(alone + late + open_ / 2), gain, says, assumed=2 * open_ > alone + late + open_))
-    return rank_roofs(found, int(wall))
+            evidence += "; traces of some ranks are missing, so it may include waiting for one of them"
+        gain = _gain_without(int(wall), alone), _gain_without(int(wall), alone + late + unsized)
+        roofs.append(Roof(name, round(alone + late + unsized / 2), gain, evidence, assumed=2 * unsized > alone + late + unsized))
+    return rank_roofs(roofs, int(wall))
 
 
-def _charged(profile: Profile) -> dict[str, float]:
+def _charge_roofs(profile: Profile) -> dict[str, float]:
     """Nanoseconds of one rank by roof, from the split window and the kernels with known sizes; communication is counted over all ranks."""
     alone = profile.alone
-    found = {
+    ns_by_roof = {
         roof.DATA: float(profile.idle.by_reason[LOADING]),
         roof.DISPATCH: float(sum(profile.idle.by_reason[r] for r in HOST)),
         roof.COPY: float(profile.window.exposed_copy),
@@ -91,17 +91,17 @@ def _charged(profile: Profile) -> dict[str, float]:
     }
     for k in profile.kernels:
         if k.roof_ns is not None:
-            found[kernel_roof(k)] = found.get(kernel_roof(k), 0.0) + (k.total_ns - k.roof_ns) * alone
-    return found
+            ns_by_roof[kernel_roof(k)] = ns_by_roof.get(kernel_roof(k), 0.0) + (k.total_ns - k.roof_ns) * alone
+    return ns_by_roof
 
 
-def _assumed(profile: Profile) -> dict[str, float]:
+def _sum_unsized(profile: Profile) -> dict[str, float]:
     """Nanoseconds of kernels without sizes, whose roof follows from their class; any part of it may be above the roof."""
-    found: dict[str, float] = {}
+    ns_by_roof: dict[str, float] = {}
     for k in profile.kernels:
         if k.roof_ns is None:
-            found[kernel_roof(k)] = found.get(kernel_roof(k), 0.0) + k.total_ns * profile.alone
-    return found
+            ns_by_roof[kernel_roof(k)] = ns_by_roof.get(kernel_roof(k), 0.0) + k.total_ns * profile.alone
+    return ns_by_roof
 
 
 def _share_between_stages(ranks: Ranks) -> float:
@@ -110,21 +110,21 @@ def _share_between_stages(ranks: Ranks) -> float:
     return sum(m.skew for m in ranks.meetings if m.operation == "send_recv") / waited
 
 
-def _mean(charges: list[dict[str, float]]) -> dict[str, float]:
+def _mean_of(charges: list[dict[str, float]]) -> dict[str, float]:
     return {name: sum(c.get(name, 0.0) for c in charges) / len(charges) for name in dict.fromkeys(n for c in charges for n in c)}
 
 
-def _causes(profiles: Sequence[Profile], ranks: Ranks) -> dict[str, float]:
+def _find_causes(profiles: Sequence[Profile], ranks: Ranks) -> dict[str, float]:
     """Shares of the waiting by what the late ranks were doing: kernels, copies, or idle time by its reasons."""
     idle = {rank: profiles[place].idle.by_reason for rank, place in zip(ranks.ranks, ranks.places, strict=True)}
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for total in ranks.totals:
-        did = max(sum(total.while_late.values()), 1)
-        for what, ns in total.while_late.items():
-            for name, share in _roofs_of(what, idle.get(total.rank, {})).items():
-                found[name] = found.get(name, 0.0) + total.made_others_wait * ns / did * share
-    everything = sum(found.values())
-    return {name: part / everything for name, part in found.items()} if everything else {}
+        total_ns = max(sum(total.while_late.values()), 1)
+        for state, ns in total.while_late.items():
+            for name, share in _split_state(state, idle.get(total.rank, {})).items():
+                shares[name] = shares.get(name, 0.0) + total.made_others_wait * ns / total_ns * share
+    everything = sum(shares.values())
+    return {name: part / everything for name, part in shares.items()} if everything else {}
 
 
 _WAITING = {
@@ -136,14 +136,14 @@ _WAITING = {
 _STATES = {"compute": roof.COMPUTE, "copy": roof.COPY, "communication": roof.NETWORK, "before_its_trace": roof.SKEW}
 
 
-def _roofs_of(what: str, idle: Mapping[str, int]) -> dict[str, float]:
+def _split_state(state: str, idle: Mapping[str, int]) -> dict[str, float]:
     """The roofs behind one state of a late rank, as shares."""
-    if what != "idle":
-        return {_STATES[what]: 1.0}
+    if state != "idle":
+        return {_STATES[state]: 1.0}
     all_of_it = max(sum(idle.values()), 1)
     shares = {roof.DATA: idle.get(LOADING, 0), roof.DISPATCH: sum(idle.get(r, 0) for r in HOST), roof.STREAM_WAIT: idle.get(STREAM, 0)}
-    found = {name: ns / all_of_it for name, ns in shares.items()}
-    return found | {roof.UNKNOWN: max(0.0, 1 - sum(found.values()))}
+    by_roof = {name: ns / all_of_it for name, ns in shares.items()}
+    return by_roof | {roof.UNKNOWN: max(0.0, 1 - sum(by_roof.values()))}
 
 
 def step_noise(profile: Profile) -> float:
@@ -168,12 +168,12 @@ def _gain_without(wall: int, time: float) -> float:
     return wall / max(wall - time, 1.0)
 
 
-def _most_host_gain(profile: Profile) -> float:
+def _limit_host_gain(profile: Profile) -> float:
     """The limit of every gain on the host: the time of all steps over the time in which the device is busy."""
     return profile.span_with_gaps / max(profile.window.busy, 1)
 
 
-def _replayed(profile: Profile, removed: Instants = NOTHING, shorter: Column | None = None) -> Replay:
+def _replay_without(profile: Profile, removed: Instants = NOTHING, shorter: Column | None = None) -> Replay:
     events = profile.events
     since = min([int(events.start.min())] + [s.host_start for s in profile.steps[:1]])
     return replay(profile.trace, events, since, removed, shorter)
@@ -185,16 +185,16 @@ def _data_roof(profile: Profile) -> Roof | None:
         return None
     wall = profile.window.wall
     spent = find_loading(profile.trace)
-    gains = [_gain_without(wall, charged), _replayed(profile, removed=spent).gain]
-    inside = [(s.host_end - s.host_start, (spent & union(np.array([s.host_start]), np.array([s.host_end]))).length) for s in profile.steps]
-    if len(inside) > 1:  # Amdahl's law on the host's step times, without any fetching
-        step, load = (float(np.median([i[k] for i in inside])) for k in (0, 1))
+    gains = [_gain_without(wall, charged), _replay_without(profile, removed=spent).gain]
+    steps = [(s.host_end - s.host_start, (spent & union(np.array([s.host_start]), np.array([s.host_end]))).length) for s in profile.steps]
+    if len(steps) > 1:  # Amdahl's law on the host's step times, without any fetching
+        step, load = (float(np.median([times[k] for times in steps])) for k in (0, 1))
         gains.append(_gain_without(int(step), load))
     share = spent.length and charged / wall
     return Roof(
         roof.DATA,
         charged,
-        _gain_interval(profile, gains, _most_host_gain(profile)),
+        _gain_interval(profile, gains, _limit_host_gain(profile)),
         f"the device idled {charged / 1e6:.1f} ms ({share:.0%} of the window) while the host fetched batches",
     )
 
@@ -206,12 +206,12 @@ def _dispatch_roof(profile: Profile) -> Roof | None:
         return None
     wall = profile.window.wall
     host = profile.idle.host - profile.idle.starved
-    gains = [_gain_without(wall, charged), _replayed(profile, removed=host).gain]
+    gains = [_gain_without(wall, charged), _replay_without(profile, removed=host).gain]
     most = max(reasons, key=lambda r: reasons[r])
     return Roof(
         roof.DISPATCH,
         charged,
-        _gain_interval(profile, gains, _most_host_gain(profile)),
+        _gain_interval(profile, gains, _limit_host_gain(profile)),
         f"the device waited {charged / 1e6:.1f} ms ({charged / wall:.0%} of the window) for the host, mostly for {most}",
     )
 
@@ -222,26 +222,26 @@ def _link_roofs(profile: Profile) -> list[Roof]:
         return []
     passes = sum(c.duration for c in profile.collectives if c.operation == "send_recv")
     total = max(sum(c.duration for c in profile.collectives), 1)
-    found = []
+    roofs = []
     for name, share in ((roof.PIPELINE, passes / total), (roof.NETWORK, 1 - passes / total)):
         charged = round(profile.window.exposed_comm * share)
         if charged <= 0:
             continue
-        lasts = profile.events.end - profile.events.start
-        lasts = np.where(profile.event_classes == COMMUNICATION, (lasts * (1 - share)).astype(np.int64), lasts)
-        gains = [_gain_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
-        says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) of communication is exposed"
-        says += "; the trace of one rank cannot separate transfer from waiting for a late rank: give the traces of all ranks"
-        found.append(Roof(name, charged, _gain_interval(profile, gains), says))
-    return found
+        durations = profile.events.end - profile.events.start
+        durations = np.where(profile.event_classes == COMMUNICATION, (durations * (1 - share)).astype(np.int64), durations)
+        gains = [_gain_without(profile.window.wall, charged), _replay_without(profile, shorter=durations).gain]
+        evidence = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) of communication is exposed"
+        evidence += "; the trace of one rank cannot separate transfer from waiting for a late rank: give the traces of all ranks"
+        roofs.append(Roof(name, charged, _gain_interval(profile, gains), evidence))
+    return roofs
 
 
 def _copy_roof(profile: Profile) -> Roof | None:
     charged = profile.window.exposed_copy
     if not charged:
         return None
-    lasts = np.where(profile.event_classes == COPY, 0, profile.events.end - profile.events.start)
-    gains = [_gain_without(profile.window.wall, charged), _replayed(profile, shorter=lasts).gain]
+    durations = np.where(profile.event_classes == COPY, 0, profile.events.end - profile.events.start)
+    gains = [_gain_without(profile.window.wall, charged), _replay_without(profile, shorter=durations).gain]
     return Roof(roof.COPY, charged, _gain_interval(profile, gains), f"{charged / 1e6:.1f} ms of copies and memsets while no kernel runs")
 
 
@@ -250,36 +250,36 @@ def _wait_roof(profile: Profile) -> Roof | None:
     charged = profile.idle.by_reason[STREAM]
     if not charged:
         return None
-    says = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) in which launched work had not started:"
-    says += " it waited for an event, another stream, or the launch call itself"
-    return Roof(roof.STREAM_WAIT, charged, (1.0, _gain_without(profile.window.wall, charged)), says)
+    evidence = f"{charged / 1e6:.1f} ms ({charged / profile.window.wall:.0%}) in which launched work had not started:"
+    evidence += " it waited for an event, another stream, or the launch call itself"
+    return Roof(roof.STREAM_WAIT, charged, (1.0, _gain_without(profile.window.wall, charged)), evidence)
 
 
 def _device_roofs(profile: Profile) -> list[Roof]:
     """The compute and hbm roofs: kernels sped up to their roof. Kernels without sizes may gain anything from nothing to all their time."""
     wall, compute = profile.window.wall, profile.window.compute
     alone = profile.alone
-    lasts = profile.events.end - profile.events.start
-    found = []
+    durations = profile.events.end - profile.events.start
+    roofs = []
     for name in (roof.COMPUTE, roof.HBM):
-        mine = [k for k in profile.kernels if kernel_roof(k) == name]
-        spent = sum(k.total_ns for k in mine) * alone
+        kernels = [k for k in profile.kernels if kernel_roof(k) == name]
+        spent = sum(k.total_ns for k in kernels) * alone
         if not spent:
             continue
-        over = sum(k.total_ns - k.roof_ns for k in mine if k.roof_ns is not None) * alone
-        unknown = sum(k.total_ns for k in mine if k.roof_ns is None) * alone
+        excess = sum(k.total_ns - k.roof_ns for k in kernels if k.roof_ns is not None) * alone
+        unknown = sum(k.total_ns for k in kernels if k.roof_ns is None) * alone
         gains = []
-        for gone in (over, over + unknown):
-            left = 1 - gone / max(compute, 1)  # taken evenly from all compute kernels: which of them it is changes the replay little
-            shorter = np.where(profile.event_classes == COMPUTE, (lasts * left).astype(np.int64), lasts)
-            gains.append((_replayed(profile, shorter=shorter).gain, _gain_without(wall, gone)))
+        for removed in (excess, excess + unknown):
+            remaining = 1 - removed / max(compute, 1)  # taken evenly from all compute kernels: the choice changes the replay little
+            shorter = np.where(profile.event_classes == COMPUTE, (durations * remaining).astype(np.int64), durations)
+            gains.append((_replay_without(profile, shorter=shorter).gain, _gain_without(wall, removed)))
         gain = (max(1.0, min(gains[0])), max(1.0, *gains[1]))
-        says = f"{name}-bound kernels take {spent / 1e6:.1f} ms ({spent / wall:.0%} of the window), {over / 1e6:.1f} ms more than"
-        says += " at the rates measured for such sizes"
+        evidence = f"{name}-bound kernels take {spent / 1e6:.1f} ms ({spent / wall:.0%} of the window), {excess / 1e6:.1f} ms more than"
+        evidence += " at the rates measured for such sizes"
         if unknown:
-            says += f"; {unknown / 1e6:.1f} ms of them have no recorded sizes: their roof is assumed from their names"
-        found.append(Roof(name, round(spent), gain, says, assumed=2 * unknown > spent))
-    return found
+            evidence += f"; {unknown / 1e6:.1f} ms of them have no recorded sizes: their roof is assumed from their names"
+        roofs.append(Roof(name, round(spent), gain, evidence, assumed=2 * unknown > spent))
+    return roofs
 
 
 def kernel_roof(kernel: KernelGroup) -> str:

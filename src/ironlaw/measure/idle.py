@@ -58,62 +58,62 @@ def explain_idle(trace: Trace, events: DeviceEvents) -> Idle:
     """Split the idle time of the window of ``events`` by reason."""
     busy = union(events.start, events.end)
     # events without length may begin or end the window
-    between = gaps(busy, (int(events.start.min()), int(events.end.max()))) if len(events) else NOTHING
-    found = dict.fromkeys(REASONS, 0)
-    if not len(between.start):
-        return Idle(found, NOTHING, NOTHING)
-    ending = np.searchsorted(events.start, between.end, "left")  # the event each gap ends with
+    idle_gaps = gaps(busy, (int(events.start.min()), int(events.end.max()))) if len(events) else NOTHING
+    by_reason = dict.fromkeys(REASONS, 0)
+    if not len(idle_gaps.start):
+        return Idle(by_reason, NOTHING, NOTHING)
+    ending = np.searchsorted(events.start, idle_gaps.end, "left")  # the event each gap ends with
     launch = events.launch[ending]
     linked = launch >= 0
     if not len(trace.launches):
-        found[UNKNOWN] = between.length
-        return Idle(found, NOTHING, NOTHING)
-    called = np.where(linked, trace.launches.start[np.maximum(launch, 0)], between.start)
-    mine = np.clip(called, between.start, between.end)
-    rest = between.end - mine
-    found[UNKNOWN] += int(rest[~linked].sum())
-    found[ARRIVING] += int(rest[linked & (rest <= LATENCY)].sum())
-    found[STREAM] += int(rest[linked & (rest > LATENCY)].sum())
-    host = Instants(between.start[linked & (mine > between.start)], mine[linked & (mine > between.start)])
-    threads = trace.launches.thread[np.maximum(launch, 0)][linked & (mine > between.start)]
+        by_reason[UNKNOWN] = idle_gaps.length
+        return Idle(by_reason, NOTHING, NOTHING)
+    launched = np.where(linked, trace.launches.start[np.maximum(launch, 0)], idle_gaps.start)
+    host_end = np.clip(launched, idle_gaps.start, idle_gaps.end)
+    after_launch = idle_gaps.end - host_end
+    by_reason[UNKNOWN] += int(after_launch[~linked].sum())
+    by_reason[ARRIVING] += int(after_launch[linked & (after_launch <= LATENCY)].sum())
+    by_reason[STREAM] += int(after_launch[linked & (after_launch > LATENCY)].sum())
+    host = Instants(idle_gaps.start[linked & (host_end > idle_gaps.start)], host_end[linked & (host_end > idle_gaps.start)])
+    threads = trace.launches.thread[np.maximum(launch, 0)][linked & (host_end > idle_gaps.start)]
     launching, count = np.unique(threads, return_counts=True)
     launching = launching[np.argsort(-count, kind="stable")]
-    found[UNKNOWN] += int((host.end - host.start)[np.isin(threads, launching[MOST_THREADS:])].sum())
-    known: dict[int, dict[str, Instants]] = {}
+    by_reason[UNKNOWN] += int((host.end - host.start)[np.isin(threads, launching[MOST_THREADS:])].sum())
+    calls_by_thread: dict[int, dict[str, Instants]] = {}
     when: dict[str, Instants] = {}
     for thread in launching[:MOST_THREADS].tolist():
-        one = threads == thread
-        did = _what_it_did(trace, Instants(host.start[one], host.end[one]), thread, known)
-        for reason, idle in did.items():
-            found[reason] += idle.length
+        of_thread = threads == thread
+        explained = _explain_thread(trace, Instants(host.start[of_thread], host.end[of_thread]), thread, calls_by_thread)
+        for reason, idle in explained.items():
+            by_reason[reason] += idle.length
             when[reason] = when.get(reason, NOTHING) | idle
-    return Idle(found, when.get(LOADING, NOTHING), host, when)
+    return Idle(by_reason, when.get(LOADING, NOTHING), host, when)
 
 
-def _what_it_did(trace: Trace, when: Instants, thread: int, known: dict[int, dict[str, Instants]]) -> dict[str, Instants]:
+def _explain_thread(trace: Trace, when: Instants, thread: int, calls_by_thread: dict[int, dict[str, Instants]]) -> dict[str, Instants]:
     """What the launching thread did in these instants; where it did nothing, what the threads that mark steps did.
 
-    ``known`` is a cache of the calls of each thread.
+    ``calls_by_thread`` is a cache.
     """
-    found = dict.fromkeys(BY_CALLS, NOTHING)
+    by_reason = dict.fromkeys(BY_CALLS, NOTHING)
     others = [t for t in dict.fromkeys(trace.marks.thread.tolist()) if t != thread][:4]
-    for one in (thread, *others):
-        if one not in known:
-            known[one] = _calls(trace, one)
-        for reason, did in known[one].items():
-            now = when & did
-            found[reason] = found[reason] | now
-            when = when - now
-    return found | {UNKNOWN: when}
+    for candidate in (thread, *others):
+        if candidate not in calls_by_thread:
+            calls_by_thread[candidate] = _calls(trace, candidate)
+        for reason, did in calls_by_thread[candidate].items():
+            explained = when & did
+            by_reason[reason] = by_reason[reason] | explained
+            when = when - explained
+    return by_reason | {UNKNOWN: when}
 
 
 def _calls(trace: Trace, thread: int) -> dict[str, Instants]:
     loads, waits, allocates = (find_names(trace, host_calls()[reason]) for reason in (LOADING, WAITING, ALLOCATING))
     return {
-        LOADING: _spent(trace.marks, loads, thread) | _spent(trace.operators, loads, thread),
-        WAITING: _spent(trace.launches, waits, thread) | _spent(trace.operators, waits, thread),
-        ALLOCATING: _spent(trace.launches, allocates, thread),
-        LAUNCHING: _bridged([s.rows(s.thread == thread) for s in (trace.launches, trace.operators)]),
+        LOADING: _find_instants(trace.marks, loads, thread) | _find_instants(trace.operators, loads, thread),
+        WAITING: _find_instants(trace.launches, waits, thread) | _find_instants(trace.operators, waits, thread),
+        ALLOCATING: _find_instants(trace.launches, allocates, thread),
+        LAUNCHING: _bridge_gaps([s.rows(s.thread == thread) for s in (trace.launches, trace.operators)]),
     }
 
 
@@ -125,17 +125,17 @@ def find_names(trace: Trace, names: tuple[str, ...]) -> Column:
 def find_loading(trace: Trace) -> Instants:
     """When any thread was fetching a batch."""
     rows = find_names(trace, host_calls()[LOADING])
-    return _spent(trace.marks, rows) | _spent(trace.operators, rows)
+    return _find_instants(trace.marks, rows) | _find_instants(trace.operators, rows)
 
 
-def _spent(spans: Spans, names: Column, thread: int | None = None) -> Instants:
+def _find_instants(spans: Spans, names: Column, thread: int | None = None) -> Instants:
     rows = np.isin(spans.name, names)
     if thread is not None:
         rows &= spans.thread == thread
     return union(spans.start[rows], spans.end[rows])
 
 
-def _bridged(spans: list[Spans]) -> Instants:
+def _bridge_gaps(spans: list[Spans]) -> Instants:
     """When the thread was in a call, or in the short gap between two calls that Python takes."""
     start = np.concatenate([s.start for s in spans])
     end = np.concatenate([s.end for s in spans])

@@ -41,7 +41,7 @@ EARLY = 0.01  # of the linked events may begin before their launch by chance; mo
 
 @dataclass(frozen=True)
 class Profile:
-    """The analysis of one trace; ``events`` are those that the policy counts, ``rows`` their rows in the trace."""
+    """The analysis of one trace; ``events`` has the counted events, ``rows`` their rows in the trace."""
 
     trace: Trace
     policy: Policy
@@ -107,7 +107,7 @@ class Profile:
             "rank": self.trace.rank,
             "world_size": self.trace.world_size,
             "reader": self.trace.reader,
-            "software": _software(self.trace),
+            "software": _read_versions(self.trace),
             "policy": {"unlinked": self.policy.unlinked, "last_step": self.policy.last_step},
             "left_out": self.left_out,
             "events": len(self.events),
@@ -119,7 +119,7 @@ class Profile:
             "utilisation": self.utilisation.data(),
             "communication": {
                 "reasons": {self.trace.text(i): why for i, why in self.classified.reason.items()},
-                "unclassified": [_suspect(u) for u in self.classified.unclassified if u.suspect],
+                "unclassified": [_suspect_data(u) for u in self.classified.unclassified if u.suspect],
             },
         }
 
@@ -134,16 +134,16 @@ VERSIONS = (
 )
 
 
-def _software(trace: Trace) -> dict[str, Any]:
+def _read_versions(trace: Trace) -> dict[str, Any]:
     """Software versions in the file, which two runs must share to be compared."""
     info = trace.properties.get("distributedInfo")
     nccl = info.get("nccl_version") if isinstance(info, dict) else None
-    found = {name: trace.properties[name] for name in VERSIONS if isinstance(trace.properties.get(name), (int, float, str))}
-    return found | ({"nccl_version": nccl} if isinstance(nccl, str) else {})
+    versions = {name: trace.properties[name] for name in VERSIONS if isinstance(trace.properties.get(name), (int, float, str))}
+    return versions | ({"nccl_version": nccl} if isinstance(nccl, str) else {})
 
 
-def _suspect(one: Unclassified) -> dict[str, Any]:
-    return {"name": one.name, "count": one.count, "us": one.time / 1000, "suspect": one.suspect}
+def _suspect_data(kernel: Unclassified) -> dict[str, Any]:
+    return {"name": kernel.name, "count": kernel.count, "us": kernel.time / 1000, "suspect": kernel.suspect}
 
 
 def window_data(window: Window) -> dict[str, float]:
@@ -184,15 +184,15 @@ def profile(
     step = assign_steps(trace, marks)
     keep = choose_events(trace, policy, step, len(marks) - 1)
     if not keep.any():
-        raise QuestionError(_nothing_left(trace, policy, len(marks)))
+        raise QuestionError(_explain_no_events(trace, policy, len(marks)))
     classified = classify(trace, patterns)
     device = device_named(trace.device_name, trace.properties, on, folders)
     events, communicates = trace.events.rows(keep), classified.mask[keep]
     window = split_window(events, communicates)
     steps = _steps(marks, step[keep], events, communicates, policy)
-    mine = keep & ~classified.mask
-    linked = link(trace) if (mine & (trace.events.kind == KERNEL)).any() else None
-    kernels = kernel_table(trace, mine, device.record, folders, names, linked)
+    not_communication = keep & ~classified.mask
+    linked = link(trace) if (not_communication & (trace.events.kind == KERNEL)).any() else None
+    kernels = kernel_table(trace, not_communication, device.record, folders, names, linked)
     return Profile(
         trace=trace,
         policy=policy,
@@ -210,80 +210,81 @@ def profile(
         utilisation=mfu_of(kernels, span_with_gaps(window, steps, events), sum(s.device is not None for s in steps), device.record),
         folders=folders,
         names=names,
-        left_out=_left_out(trace, policy, keep),
+        left_out=_count_left_out(trace, policy, keep),
         warnings=(
             *trace.warnings,
             *([device.warning] if device.warning else []),
             *_policy_warnings(trace, policy),
-            *_cautions(trace, marks),
+            *_warn_of_marks(trace, marks),
         ),
     )
 
 
 def span_with_gaps(window: Window, steps: tuple[Step, ...], events: DeviceEvents) -> int:
     """The window plus the mean gap between steps, for the missing gap after the last one; with one step, the window alone."""
-    begins = np.array([s.device.start for s in steps if s.device is not None][1:], np.int64)
-    if not len(begins):
+    starts = np.array([s.device.start for s in steps if s.device is not None][1:], np.int64)
+    if not len(starts):
         return window.wall
-    reached = np.maximum.accumulate(events.end)[np.searchsorted(events.start, begins, "left") - 1]
-    return window.wall + int(np.maximum(begins - reached, 0).mean())
+    reached = np.maximum.accumulate(events.end)[np.searchsorted(events.start, starts, "left") - 1]
+    return window.wall + int(np.maximum(starts - reached, 0).mean())
 
 
 def _steps(
     marks: list[tuple[int, int, int]], step: NDArray[np.int64], events: DeviceEvents, communicates: NDArray[np.bool_], policy: Policy
 ) -> tuple[Step, ...]:
     """The steps. On the device, a step lasts from its first event to the first event of the next, so that steps sum to the window."""
-    which, place = np.unique(np.where(step >= 0, step, len(marks)), return_index=True)  # events are sorted, so the first is the earliest
-    which, since = which[which < len(marks)], events.start[place[which < len(marks)]]
-    begins = np.append(np.sort(since), events.end.max())
-    until = np.maximum(since, begins[np.minimum(np.searchsorted(begins, since, "right"), len(since))])
-    windows = dict(zip(which.tolist(), split_windows(events, communicates, since, until), strict=True))
-    found = []
+    # events are sorted, so the first of a step is the earliest
+    index, first_row = np.unique(np.where(step >= 0, step, len(marks)), return_index=True)
+    index, starts = index[index < len(marks)], events.start[first_row[index < len(marks)]]
+    edges = np.append(np.sort(starts), events.end.max())
+    until = np.maximum(starts, edges[np.minimum(np.searchsorted(edges, starts, "right"), len(starts))])
+    windows = dict(zip(index.tolist(), split_windows(events, communicates, starts, until), strict=True))
+    steps = []
     for at, (number, start, end) in enumerate(marks):
         if policy.last_step == "drop" and at == len(marks) - 1:
             continue
-        found.append(Step(number, start, end, windows.get(at)))
-    return tuple(found)
+        steps.append(Step(number, start, end, windows.get(at)))
+    return tuple(steps)
 
 
-def _left_out(trace: Trace, policy: Policy, keep: NDArray[np.bool_]) -> dict[str, int]:
+def _count_left_out(trace: Trace, policy: Policy, keep: NDArray[np.bool_]) -> dict[str, int]:
     unlinked = trace.events.launch < 0
-    found = {}
+    counts = {}
     if policy.unlinked == "drop":
-        found["unlinked"] = int((unlinked & ~keep).sum())
+        counts["unlinked"] = int((unlinked & ~keep).sum())
     if policy.last_step == "drop":
-        found["last_step"] = int((~unlinked & ~keep).sum())
-    return found
+        counts["last_step"] = int((~unlinked & ~keep).sum())
+    return counts
 
 
 def _policy_warnings(trace: Trace, policy: Policy) -> list[str]:
     count = int((trace.events.launch < 0).sum())
     if policy.unlinked == "keep" and count:
         share = count / len(trace.events)
-        said = f"{count} of {len(trace.events)} device events ({share:.0%}) have no launch in the file and are counted"
-        return [f"{said}; --unlinked drop leaves them out"]
+        message = f"{count} of {len(trace.events)} device events ({share:.0%}) have no launch in the file and are counted"
+        return [f"{message}; --unlinked drop leaves them out"]
     return []
 
 
-def _cautions(trace: Trace, marks: list[tuple[int, int, int]]) -> list[str]:
-    """Warnings about the steps, the clocks and the rank in a trace."""
-    found = []
+def _warn_of_marks(trace: Trace, marks: list[tuple[int, int, int]]) -> list[str]:
+    """Warn about the steps, the clocks and the rank in a trace."""
+    warnings = []
     if not marks:
-        found.append("the trace marks no ProfilerStep: it has no steps, and no last step to drop")
+        warnings.append("the trace marks no ProfilerStep: it has no steps, and no last step to drop")
     numbers = sorted(m[0] for m in marks)
     if len(set(numbers)) < len(numbers):
-        again = next(a for a, b in pairwise(numbers) if a == b)
-        found.append(f"ProfilerStep#{again} is marked twice at different times: each counts as a step")
-    gone = numbers[-1] - numbers[0] + 1 - len(set(numbers)) if numbers else 0
-    if gone:
-        found.append(f"{gone} of the steps between ProfilerStep#{numbers[0]} and #{numbers[-1]} are missing")
-    last = next(((a, b) for a, b in pairwise(marks) if b[1] < a[2]), None)
-    if last:
-        found.append(f"ProfilerStep#{last[1][0]} begins before #{last[0][0]} ends: a launch belongs to the step that began last")
-    return [*found, *_clock(trace), *_rank(trace)]
+        repeated = next(a for a, b in pairwise(numbers) if a == b)
+        warnings.append(f"ProfilerStep#{repeated} is marked twice at different times: each counts as a step")
+    missing = numbers[-1] - numbers[0] + 1 - len(set(numbers)) if numbers else 0
+    if missing:
+        warnings.append(f"{missing} of the steps between ProfilerStep#{numbers[0]} and #{numbers[-1]} are missing")
+    overlap = next(((a, b) for a, b in pairwise(marks) if b[1] < a[2]), None)
+    if overlap:
+        warnings.append(f"ProfilerStep#{overlap[1][0]} begins before #{overlap[0][0]} ends: a launch belongs to the step that began last")
+    return [*warnings, *_warn_of_clock(trace), *_warn_of_rank(trace)]
 
 
-def _clock(trace: Trace) -> list[str]:
+def _warn_of_clock(trace: Trace) -> list[str]:
     """Warn of device events that begin before they were launched."""
     rows = np.flatnonzero(trace.events.launch >= 0)
     ahead = trace.launches.start[trace.events.launch[rows]] - trace.events.start[rows] if len(rows) else rows
@@ -291,17 +292,17 @@ def _clock(trace: Trace) -> list[str]:
     if early <= EARLY * len(rows):
         return []
     most = int(ahead.max()) / 1000
-    says = f"{early} device events begin up to {most:,.0f} us before the call that launched them"
-    return [f"{says}: the clocks of host and device differ, so the reasons for idle time are uncertain"]
+    message = f"{early} device events begin up to {most:,.0f} us before the call that launched them"
+    return [f"{message}: the clocks of host and device differ, so the reasons for idle time are uncertain"]
 
 
-def _rank(trace: Trace) -> list[str]:
+def _warn_of_rank(trace: Trace) -> list[str]:
     if trace.rank is None or trace.world_size is None or 0 <= trace.rank < trace.world_size:
         return []
     return [f"the trace says rank {trace.rank} of {trace.world_size} ranks, which is impossible"]
 
 
-def _nothing_left(trace: Trace, policy: Policy, steps: int) -> str:
+def _explain_no_events(trace: Trace, policy: Policy, steps: int) -> str:
     if not len(trace.events):
         return f"{trace.path}: no kernel, copy or memset; profile with ProfilerActivity.CUDA (or that of your device) switched on"
     if policy.last_step == "drop" and steps == 1:

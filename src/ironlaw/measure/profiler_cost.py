@@ -50,22 +50,22 @@ def measure_profiler_cost(profile: Profile, untraced: float) -> ProfilerCost:
     return ProfilerCost(float(np.median(typical)) * 1e-9, untraced, len(walls))
 
 
-def check_profiler_cost(found: Sequence[ProfilerCost]) -> list[str]:
+def check_profiler_cost(costs: Sequence[ProfilerCost]) -> list[str]:
     """Warn where a traced step is faster than the untraced one."""
     return [
-        f"a traced step takes {one.traced * 1e3:.1f} ms, less than --untraced-step {one.untraced * 1e3:.1f} ms: are both from the same run?"
-        for one in found[:1]
-        if one.ratio * WARN < 1
+        f"a traced step takes {c.traced * 1e3:.1f} ms, less than --untraced-step {c.untraced * 1e3:.1f} ms: are both from the same run?"
+        for c in costs[:1]
+        if c.ratio * WARN < 1
     ]
 
 
-def refuse_dispatch(verdict: Verdict, found: Sequence[ProfilerCost]) -> Verdict:
+def refuse_dispatch(verdict: Verdict, costs: Sequence[ProfilerCost]) -> Verdict:
     """Withdraw a verdict of dispatch where the profiler slowed the host too much."""
-    ratio = float(np.median([one.ratio for one in found])) if found else 1.0
+    ratio = float(np.median([cost.ratio for cost in costs])) if costs else 1.0
     if verdict.roof != DISPATCH or ratio <= REFUSE:
         return verdict
-    says = (
+    reason = (
         f"no verdict: the trace is bound by {DISPATCH}, but its steps take {ratio:.2f} times as long as untraced ones (limit {REFUSE}):"
         " the profiler may cause the waiting for the host; record fewer options or fewer operators"
     )
-    return replace(verdict, roof=None, gain=None, next_roof=None, mixed=None, says=says)
+    return replace(verdict, roof=None, gain=None, next_roof=None, mixed=None, says=reason)

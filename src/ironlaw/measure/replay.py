@@ -38,74 +38,76 @@ def replay(trace: Trace, events: DeviceEvents, since: int, removed: Instants = N
     if len(events) > MOST:
         keep = np.arange(MOST)
         events, lengths = events.rows(keep), None if lengths is None else lengths[keep]
-    lasts = events.end - events.start if lengths is None else lengths
-    called = (
+    durations = events.end - events.start if lengths is None else lengths
+    launched = (
         np.where(events.launch >= 0, trace.launches.start[np.maximum(events.launch, 0)], since) if len(trace.launches) else events.start
     )
     end = int(events.end.max())
     host = _Host(trace, since, end, removed)
-    starts = _device(events, called, lasts, host)
-    last = int((starts + lasts).max())
+    starts = _device(events, launched, durations, host)
+    last = int((starts + durations).max())
     return Replay(end - since, max(last - since, 1))
 
 
 class _Host:
-    """The timeline of the host: how much earlier than measured it is."""
+    """How much earlier than measured the host is at each instant."""
 
     def __init__(self, trace: Trace, since: int, until: int, removed: Instants) -> None:
-        inside = Instants(np.clip(removed.start, since, until), np.clip(removed.end, since, until))
-        self._ends = inside.end
-        self._starts = inside.start
-        self._before = np.concatenate([[0], np.cumsum(inside.end - inside.start)])
+        clipped = Instants(np.clip(removed.start, since, until), np.clip(removed.end, since, until))
+        self._ends = clipped.end
+        self._starts = clipped.start
+        self._before = np.concatenate([[0], np.cumsum(clipped.end - clipped.start)])
         rows = np.isin(trace.launches.name, find_names(trace, host_calls()[WAITING])) & (trace.launches.start >= since)
         self.wait_start, self.wait_end = trace.launches.start[rows], trace.launches.end[rows]
 
-    def gone(self, times: Column) -> Column:
+    def removed_before(self, times: Column) -> Column:
         """How much host time is removed before each of ``times``."""
         at = np.searchsorted(self._starts, times, "right")
         part = np.where(at > 0, np.maximum(0, self._ends[np.maximum(at - 1, 0)] - times), 0) if len(self._starts) else 0
         return np.asarray(self._before[at] - part)
 
 
-def _device(events: DeviceEvents, called: Column, lasts: Column, host: _Host) -> Column:
+def _device(events: DeviceEvents, launched: Column, durations: Column, host: _Host) -> Column:
     """When each event starts in the replay, in one pass by measured start."""
-    start, end, length = events.start.tolist(), events.end.tolist(), lasts.tolist()
+    start, end, length = events.start.tolist(), events.end.tolist(), durations.tolist()
     stream = (events.device * 1_000_003 + events.stream).tolist()
-    calls, calls_now = called.tolist(), (called - host.gone(called)).tolist()
+    calls, calls_now = launched.tolist(), (launched - host.removed_before(launched)).tolist()
     waits = _Waits(host)
     by_end = np.argsort(events.end, kind="stable").tolist()
     on_stream: dict[int, tuple[int, int]] = {}  # the end of its last event: measured, replayed
     ended = _NEVER  # the end of the last event of any stream that has ended: measured, replayed
-    found: list[int | None] = [None] * len(start)
+    replayed: list[int | None] = [None] * len(start)
     at = 0
     for i, begun in enumerate(start):
-        while at < len(by_end) and end[by_end[at]] <= begun and (again := found[by_end[at]]) is not None:
-            ended = (end[by_end[at]], max(ended[1], again + length[by_end[at]]))
+        while at < len(by_end) and end[by_end[at]] <= begun and (replayed_start := replayed[by_end[at]]) is not None:
+            ended = (end[by_end[at]], max(ended[1], replayed_start + length[by_end[at]]))
             at += 1
-        back = waits.until(calls[i], ended)
-        before = on_stream.get(stream[i], _NEVER)
-        ready = max(calls[i], before[0], ended[0])
-        now = max(calls_now[i] + back, before[1], ended[1]) + max(0, begun - ready)
-        found[i] = now
-        on_stream[stream[i]] = (end[i], now + length[i])
-    return np.array(found, np.int64)
+        delay = waits.advance_to(calls[i], ended)
+        stream_end = on_stream.get(stream[i], _NEVER)
+        ready = max(calls[i], stream_end[0], ended[0])
+        new_start = max(calls_now[i] + delay, stream_end[1], ended[1]) + max(0, begun - ready)
+        replayed[i] = new_start
+        on_stream[stream[i]] = (end[i], new_start + length[i])
+    return np.array(replayed, np.int64)
 
 
 class _Waits:
     """The host's calls that wait for the device, in order; each delays the host as far as the device is late."""
 
     def __init__(self, host: _Host) -> None:
-        self._calls = list(zip(host.wait_start.tolist(), host.wait_end.tolist(), host.gone(host.wait_start).tolist(), strict=True))
+        self._calls = list(
+            zip(host.wait_start.tolist(), host.wait_end.tolist(), host.removed_before(host.wait_start).tolist(), strict=True)
+        )
         self._next = self._back = 0
 
-    def until(self, when: int, ended: tuple[int, int]) -> int:
+    def advance_to(self, when: int, ended: tuple[int, int]) -> int:
         """How much the device has delayed the host at ``when``; ``ended`` is the last end on the device, measured and replayed."""
         while self._next < len(self._calls) and self._calls[self._next][1] <= when:
-            called, returned, gone = self._calls[self._next]
-            reached = called - gone + self._back
-            if called < ended[0] <= returned:  # it waited for that event
+            begin, returned, removed = self._calls[self._next]
+            reached = begin - removed + self._back
+            if begin < ended[0] <= returned:  # it waited for that event
                 reached = max(reached, ended[1])
-                called = ended[0]
-            self._back = reached + (returned - called) - (returned - gone)
+                begin = ended[0]
+            self._back = reached + (returned - begin) - (returned - removed)
             self._next += 1
         return self._back

@@ -49,11 +49,11 @@ def judge_rank(profile: Profile) -> Verdict:
 
 def judge_job(profiles: Sequence[Profile], ranks: Ranks) -> Verdict:
     """Give the verdict on a job from all its ranks."""
-    found = find_roofs_of_job(profiles, ranks)
+    roofs = find_roofs_of_job(profiles, ranks)
     wall = sum(p.window.wall for p in profiles) // len(profiles)
-    unknown = sum(r.charged for r in found if r.name == UNKNOWN)
-    own = sum(map(_unattributed, profiles)) / len(profiles)
-    return judge_roofs([r for r in found if r.name != UNKNOWN], wall, (unknown + own) / max(wall, 1), _lost(profiles))
+    unknown = sum(r.charged for r in roofs if r.name == UNKNOWN)
+    unattributed = sum(map(_unattributed, profiles)) / len(profiles)
+    return judge_roofs([r for r in roofs if r.name != UNKNOWN], wall, (unknown + unattributed) / max(wall, 1), _lost(profiles))
 
 
 def _unattributed(profile: Profile) -> int:
@@ -71,11 +71,11 @@ def judge_roofs(ranked: Sequence[Roof], wall: int, unattributed: float, lost: fl
     """Give the verdict from bottlenecks ordered by recoverable time."""
     lines = tuple(r.data(wall) for r in ranked)
     if lost > ENOUGH:
-        says = f"no verdict: the times of {lost:.0%} of the device events cannot be read (limit {ENOUGH:.0%})"
-        return Verdict(None, None, None, unattributed, says, ranking=lines)
+        reason = f"no verdict: the times of {lost:.0%} of the device events cannot be read (limit {ENOUGH:.0%})"
+        return Verdict(None, None, None, unattributed, reason, ranking=lines)
     if unattributed > ENOUGH:
-        says = f"no verdict: {unattributed:.0%} of the window is unexplained (limit {ENOUGH:.0%})"
-        return Verdict(None, None, None, unattributed, says, ranking=lines)
+        reason = f"no verdict: {unattributed:.0%} of the window is unexplained (limit {ENOUGH:.0%})"
+        return Verdict(None, None, None, unattributed, reason, ranking=lines)
     if not ranked:
         return Verdict(None, None, None, unattributed, "no verdict: the window has no time that could be saved", ranking=lines)
     first = ranked[0]
@@ -85,5 +85,5 @@ def judge_roofs(ranked: Sequence[Roof], wall: int, unattributed: float, lost: fl
         mixed = others[0].name
     next_roof = others[0].name if others else None
     low, high = first.gain
-    says = f"{first.side}-bound ({first.name}): {first.says}; {low:.2f}x to {high:.2f}x faster without it"
-    return Verdict(first.name, first.gain, next_roof, unattributed, says, mixed, lines)
+    reason = f"{first.side}-bound ({first.name}): {first.says}; {low:.2f}x to {high:.2f}x faster without it"
+    return Verdict(first.name, first.gain, next_roof, unattributed, reason, mixed, lines)

@@ -91,15 +91,15 @@ def time_by_states(start: Column, end: Column, bits: Column, since: Column, unti
     # nothing runs before the first event or after the last, so the sweep starts with the earliest window
     early = min(int(times[0]), int(since.min()) if len(since) else int(times[0]))
     times, state = np.concatenate([[early], times]), np.concatenate([[0], state])
-    lasts = np.diff(times, append=times[-1])
-    found = np.empty((len(since), 8), np.int64)
+    durations = np.diff(times, append=times[-1])
+    totals = np.empty((len(since), 8), np.int64)
     at, last = np.searchsorted(times, since, "right") - 1, np.searchsorted(times, until, "right") - 1
     for one in range(8):
-        spent = np.cumsum(np.where(state == one, lasts, 0))
-        spent -= np.where(state == one, lasts, 0)  # before each time
-        found[:, one] = spent[last] - spent[at]
-        found[:, one] += np.where(state[last] == one, until - times[last], 0) - np.where(state[at] == one, since - times[at], 0)
-    return found
+        spent = np.cumsum(np.where(state == one, durations, 0))
+        spent -= np.where(state == one, durations, 0)  # before each time
+        totals[:, one] = spent[last] - spent[at]
+        totals[:, one] += np.where(state[last] == one, until - times[last], 0) - np.where(state[at] == one, since - times[at], 0)
+    return totals
 
 
 def split_window(events: DeviceEvents, communicates: NDArray[np.bool_], span: tuple[int, int] | None = None) -> Window:
@@ -136,8 +136,8 @@ def find_step_marks(trace: Trace) -> list[tuple[int, int, int]]:
     numbers = {i: int(n.split("#", 1)[1]) for i, n in enumerate(trace.names) if _is_step(n)}
     marks = trace.marks
     rows = np.flatnonzero(np.isin(marks.name, list(numbers)))
-    found = {(numbers[int(marks.name[r])], int(marks.start[r]), int(marks.end[r])) for r in rows}
-    return sorted(found, key=lambda step: step[1])
+    steps = {(numbers[int(marks.name[r])], int(marks.start[r]), int(marks.end[r])) for r in rows}
+    return sorted(steps, key=lambda step: step[1])
 
 
 def _is_step(name: str) -> bool:
@@ -147,17 +147,17 @@ def _is_step(name: str) -> bool:
 
 def assign_steps(trace: Trace, marks: list[tuple[int, int, int]]) -> Column:
     """For each device event, the index of the step in which the host launched it; NONE if there is none."""
-    found = np.full(len(trace.events), NONE, np.int64)
+    step_of_event = np.full(len(trace.events), NONE, np.int64)
     linked = trace.events.launch >= 0
     if not marks or not linked.any():
-        return found
+        return step_of_event
     starts = np.array([m[1] for m in marks], np.int64)
     ends = np.array([m[2] for m in marks], np.int64)
     when = trace.launches.start[trace.events.launch[linked]]
     at = np.searchsorted(starts, when, "right") - 1
-    inside = (at >= 0) & (when < ends[np.maximum(at, 0)])
-    found[linked] = np.where(inside, at, NONE)
-    return found
+    covered = (at >= 0) & (when < ends[np.maximum(at, 0)])
+    step_of_event[linked] = np.where(covered, at, NONE)
+    return step_of_event
 
 
 def choose_events(trace: Trace, policy: Policy, step: Column, last: int) -> NDArray[np.bool_]:

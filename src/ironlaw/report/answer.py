@@ -160,11 +160,11 @@ def _notes(answer: Answer, ink: Ink) -> Iterator[str]:
 
 def answer_explained(answer: Answer, term: str = "") -> str:
     """The terms of the answer, or those called ``term``, with formula, inputs and sources."""
-    wanted = term.lower().replace("_", " ")
+    folded = term.lower().replace("_", " ")
     everything = {node.name: node for tree in answer.terms for node in tree.walk()}
     trees = list(answer.terms)
-    if wanted and wanted != "all":
-        trees = [node for name, node in everything.items() if name.lower() == wanted]
+    if folded and folded != "all":
+        trees = [node for name, node in everything.items() if name.lower() == folded]
         if not trees:
             raise UnknownNameError("term", term, everything)
     return "\n\n".join("\n".join(node_lines(tree, 0)) for tree in trees)

@@ -65,12 +65,12 @@ def _printable(data: Any) -> Any:
 
 def _utilisation(file: Mapping[str, Any]) -> str | None:
     """MFU and HFU with their definition, or why there are none."""
-    found = file.get("utilisation")
-    if not found:
+    utilisation = file.get("utilisation")
+    if not utilisation:
         return None
-    if found["mfu"] is None:
-        return f"no MFU: {found['reason']}"
-    return f"MFU {found['mfu']:.1%}, HFU {found['hfu']:.1%} of {found['denominator']}: {found['numerator']}"
+    if utilisation["mfu"] is None:
+        return f"no MFU: {utilisation['reason']}"
+    return f"MFU {utilisation['mfu']:.1%}, HFU {utilisation['hfu']:.1%} of {utilisation['denominator']}: {utilisation['numerator']}"
 
 
 def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
@@ -129,15 +129,15 @@ def _window(file: Mapping[str, Any], ink: Ink) -> Iterator[str]:
             for reason, us in file["idle"].items():
                 if us:
                     yield line(reason.removesuffix("_us").replace("_", " "), us, 2)
-    if (said := _utilisation(file)) is not None:
-        yield f"  {said}"
+    if (utilisation := _utilisation(file)) is not None:
+        yield f"  {utilisation}"
     hidden = window["comm_us"] - window["exposed_comm_us"]
     if window["comm_us"]:
         yield ink.dim(f"  total communication {_time(window['comm_us'])}, of which {_time(hidden)} is hidden by compute")
     for name, why in list(file["communication"]["reasons"].items())[:3]:
         yield ink.dim(f"  communication: {_short(name)}, {why}")
-    for one in file["communication"]["unclassified"][:3]:
-        yield f"  not counted as communication, though the name contains {one['suspect']!r}: {_short(one['name'])} ({_time(one['us'])})"
+    for k in file["communication"]["unclassified"][:3]:
+        yield f"  not counted as communication, though the name contains {k['suspect']!r}: {_short(k['name'])} ({_time(k['us'])})"
 
 
 def _steps(steps: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
@@ -156,10 +156,10 @@ def _seconds(us: float | None) -> float | None:
     return None if us is None else us / 1e6
 
 
-def _collectives(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
-    if not found:
+def _collectives(collectives: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    if not collectives:
         return
-    rows = [_collective_row(c) for c in found[:MOST_ROWS]]
+    rows = [_collective_row(c) for c in collectives[:MOST_ROWS]]
     columns = (
         Column("operation", "collective"),
         Column("bytes", "bytes", "B"),
@@ -188,11 +188,11 @@ def _collective_row(c: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _kernels(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
-    if not found:
+def _kernels(kernels: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    if not kernels:
         return
     rows = []
-    for k in found[:MOST_ROWS]:
+    for k in kernels[:MOST_ROWS]:
         rows.append({**k, "name": _short(k["kernel"]), "total": k["total_ns"] * 1e-9, "roof": _roof(k)})
     columns = (
         Column("kind", "kind"),
@@ -276,18 +276,18 @@ def _roofs(verdict: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         yield from table_lines(Table("roofs", "Speed-up without each bottleneck", columns, rows), ink)
 
 
-def _findings(found: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+def _findings(findings: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     """Findings by name: the worst one in full, and the number of other files with the same."""
-    if found:
+    if findings:
         yield ink.bold("Findings")
     by_name: dict[str, list[Mapping[str, Any]]] = {}
-    for finding in found:
+    for finding in findings:
         by_name.setdefault(finding["name"], []).append(finding)
-    for name, same in by_name.items():
-        first = same[0]
+    for name, group in by_name.items():
+        first = group[0]
         lost = f" ({first['seconds_lost'] * 1e3:.1f} ms lost)" if first.get("seconds_lost") else ""
-        more = f"; the same in {len(same) - 1} more files" if len(same) > 1 else ""
-        yield f"  {ink.bold(name)}{lost}: {first['says']}{more}"
+        repeats = f"; the same in {len(group) - 1} more files" if len(group) > 1 else ""
+        yield f"  {ink.bold(name)}{lost}: {first['says']}{repeats}"
         yield f"    try: {first['advice']} ({first['docs']})"
 
 

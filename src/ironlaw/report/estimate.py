@@ -102,7 +102,7 @@ def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
         "pp": plan["vpp"] > 1,
         "ep": plan["ep"] > 1,
     }
-    ways = {
+    candidates = {
         "compute": {"less recomputation": plan["recompute"] != "none", "lower precision": narrower, "more GPUs": True},
         "hbm": {"flash attention": not job.flash, "compiled kernels": not compiled},
         "network": {
@@ -119,14 +119,14 @@ def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
         "dispatch": {"larger micro-batches": several, "CUDA graphs": job.cuda_graphs == "none", "compiled kernels": not compiled},
         "data": {"more loader workers": True, "faster storage": True},
     }
-    return [way for way, usable in ways[roof].items() if usable]
+    return [remedy for remedy, usable in candidates[roof].items() if usable]
 
 
 def ways_to_fit(group: Group, at: int, plan: dict[str, Any]) -> list[str]:
     """What may make a plan fit; leaves out what this plan has already, or cannot have."""
     device = group.cluster.accelerator
     has_link = (device.pcie_bandwidth or device.c2c_bandwidth) is not None
-    ways = {
+    candidates = {
         "higher zero": plan["zero"] < 3 and plan["dp"] > 1,
         "more tp or pp": True,
         "recompute": plan["recompute"] != "full",
@@ -134,7 +134,7 @@ def ways_to_fit(group: Group, at: int, plan: dict[str, Any]) -> list[str]:
         "--offload optimizer": has_link and not number(group.plan.offload_optimizer, at),
         "more GPUs": True,
     }
-    return [way for way, usable in ways.items() if usable]
+    return [remedy for remedy, usable in candidates.items() if usable]
 
 
 def _nan_term(tree: Term, at: int) -> str:

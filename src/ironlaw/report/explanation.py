@@ -20,30 +20,30 @@ def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
     group, at = estimate.place_of(index)
     trees = trees_of(group)
     if term and term != "all":
-        wanted = term.lower().replace("_", " ").replace("-", " ")
-        named = [t for tree in trees for t in _terms_named(tree, wanted, at)]
-        if not named:
+        folded = term.lower().replace("_", " ").replace("-", " ")
+        matches = [t for tree in trees for t in _terms_named(tree, folded, at)]
+        if not matches:
             raise UnknownNameError("term", term, {t.name for tree in trees for t in tree.walk()})
-        trees = named
+        trees = matches
     lines: list[str] = []
     for tree in trees:
         lines += [*node_lines(tree, at, 0), ""]
     return "\n".join(lines).rstrip()
 
 
-def _terms_named(tree: Term, wanted: str, at: int) -> list[Term]:
+def _terms_named(tree: Term, folded: str, at: int) -> list[Term]:
     """The topmost terms of a name. Terms that the row does not run (below a times of 0) count only where no other has the name."""
-    named: list[tuple[bool, Term]] = []
+    matches: list[tuple[bool, Term]] = []
 
     def visit(node: Term, runs: bool) -> None:
-        if node.name.lower().replace("-", " ") == wanted:
-            named.append((runs, node))
+        if node.name.lower().replace("-", " ") == folded:
+            matches.append((runs, node))
             return
         for part in node.parts:
             visit(part, runs and number(node.times, at) != 0.0)
 
     visit(tree, True)
-    return [node for runs, node in named if runs] or [node for _, node in named]
+    return [node for runs, node in matches if runs] or [node for _, node in matches]
 
 
 def node_lines(term: Term, at: int, depth: int = 0) -> Iterator[str]:

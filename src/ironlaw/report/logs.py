@@ -83,16 +83,16 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     for why in (log["why_no_rates"], log["why_no_mfu"]):
         if why:
             yield ink.dim(f"  {why}")
-    for out in log["excluded"]:
-        yield f"  ruled out: {out['roof']} ({out['why']})"
+    for excluded in log["excluded"]:
+        yield f"  ruled out: {excluded['roof']} ({excluded['why']})"
     if log["memory"]:
         yield f"  highest memory {log['memory'] / 2**30:.1f} GiB"
-    for said in log["said"]:
-        yield ink.dim(f"  {said}")
+    for source in log["said"]:
+        yield ink.dim(f"  {source}")
 
 
-def _collective(found: Mapping[str, Any], ink: Ink) -> Iterator[str]:
-    rows = [{**s, "where": "in place" if s["in_place"] else "out of place"} for s in found["sizes"][:MOST_ROWS]]
+def _collective(bench: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    rows = [{**s, "where": "in place" if s["in_place"] else "out of place"} for s in bench["sizes"][:MOST_ROWS]]
     columns = (
         Column("size", "bytes", "B"),
         Column("where", ""),
@@ -101,15 +101,11 @@ def _collective(found: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         Column("algorithm_bandwidth", "algbw", "B/s"),
         Column("bus_bandwidth", "busbw", "B/s"),
     )
-    yield from table_lines(
-        Table(
-            "sizes", f"{found['collective'] or 'collective'} over {found['ranks'] or 'an unknown number of'} ranks, medians", columns, rows
-        ),
-        ink,
-    )
-    for fit in found["fits"]:
+    title = f"{bench['collective'] or 'collective'} over {bench['ranks'] or 'an unknown number of'} ranks, medians"
+    yield from table_lines(Table("sizes", title, columns, rows), ink)
+    for fit in bench["fits"]:
         yield f"  {_fit(fit)}" + (f"; {fit['why']}" if fit["why"] else "")
-    for note in found["notes"]:
+    for note in bench["notes"]:
         yield ink.dim(f"  {note}")
 
 

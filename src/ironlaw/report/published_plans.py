@@ -71,8 +71,8 @@ def markdown(comparison: Mapping[str, Any]) -> str:
     return "\n".join([*_intro(comparison), *_plans(plans), *_beyond(plans), *_orders(comparison["orders"]), *_stacks(plans)]) + "\n"
 
 
-def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], left: int = 1) -> list[str]:
-    marks = tuple("---" if k < left else "---:" for k in range(len(header)))
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], text_columns: int = 1) -> list[str]:
+    marks = tuple("---" if k < text_columns else "---:" for k in range(len(header)))
     return [f"| {' | '.join(row)} |" for row in (header, marks, *rows)]
 
 

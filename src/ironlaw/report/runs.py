@@ -73,8 +73,8 @@ def list_page(data: Mapping[str, Any], colour: bool = False) -> str:
 
 
 def _setting(run: Mapping[str, Any], part: str, key: str) -> Any:
-    found = run["settings"].get(part)
-    return found.get(key, "") if isinstance(found, dict) else ""
+    settings = run["settings"].get(part)
+    return settings.get(key, "") if isinstance(settings, dict) else ""
 
 
 # One run
@@ -82,8 +82,8 @@ def _setting(run: Mapping[str, Any], part: str, key: str) -> Any:
 
 def show_data(run: StoredRun, diagnosis: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
     """A run with its diagnosis and the medians of its steps, as plain data."""
-    middle = {name: value * NS for name, value in medians(values_by_step(samples)).items()}
-    return {"run": run_data(run), "store": run.store, "step_medians": middle, "diagnosis": dict(diagnosis)}
+    step_medians = {name: value * NS for name, value in medians(values_by_step(samples)).items()}
+    return {"run": run_data(run), "store": run.store, "step_medians": step_medians, "diagnosis": dict(diagnosis)}
 
 
 def show_page(data: Mapping[str, Any], colour: bool = False) -> str:
@@ -146,14 +146,14 @@ def _parts(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 # Two runs
 
 
-def compare_data(found: Mapping[str, Any]) -> dict[str, Any]:
+def compare_data(comparison: Mapping[str, Any]) -> dict[str, Any]:
     """The comparison of two runs as plain data."""
     warnings = []
-    if found["settings_that_differ"]:
-        warnings.append(f"the fingerprints differ in {', '.join(found['settings_that_differ'])}: your change is not the only difference")
-    if any(run.contended for run in (found["a"], found["b"])):
+    if differing := comparison["settings_that_differ"]:
+        warnings.append(f"the fingerprints differ in {', '.join(differing)}: your change is not the only difference")
+    if any(run.contended for run in (comparison["a"], comparison["b"])):
         warnings.append("others used the machine during one of the runs")
-    return {**found, "a": run_data(found["a"]), "b": run_data(found["b"]), "warnings": warnings}
+    return {**comparison, "a": run_data(comparison["a"]), "b": run_data(comparison["b"]), "warnings": warnings}
 
 
 def compare_page(data: Mapping[str, Any], colour: bool = False) -> str:
@@ -211,7 +211,7 @@ def _term_lines(title: str, rows: Sequence[Mapping[str, Any]], ink: Ink) -> list
 # A gate
 
 
-def gate_data(found: GatedRun, across: bool) -> dict[str, Any]:
+def gate_data(gated: GatedRun, across: bool) -> dict[str, Any]:
     """The verdict of a gate, its reasons and its checks, as plain data."""
     checks = [
         {
@@ -227,17 +227,17 @@ def gate_data(found: GatedRun, across: bool) -> dict[str, Any]:
             "p_faster": c.p_faster,
             "verdict": c.verdict,
         }
-        for c in found.gate.checks
+        for c in gated.gate.checks
     ]
     return {
-        "verdict": found.gate.verdict,
-        "exit_status": found.gate.exit_status,
-        "reasons": list(found.gate.reasons),
+        "verdict": gated.gate.verdict,
+        "exit_status": gated.gate.exit_status,
+        "reasons": list(gated.gate.reasons),
         "across": across,
-        "baseline": run_data(found.baseline),
-        "run": run_data(found.run),
+        "baseline": run_data(gated.baseline),
+        "run": run_data(gated.run),
         "checks": checks,
-        "warnings": list(found.gate.warnings),
+        "warnings": list(gated.gate.warnings),
     }
 
 
@@ -276,8 +276,8 @@ def gate_page(data: Mapping[str, Any], colour: bool = False) -> str:
 
 def change_data(run: StoredRun, done: str) -> dict[str, Any]:
     """What was done to a run, as plain data."""
-    again = done == "kept" and not run.new
-    warnings = ["the store already has this diagnosis: nothing was added"] if again else []
+    is_repeat = done == "kept" and not run.new
+    warnings = ["the store already has this diagnosis: nothing was added"] if is_repeat else []
     if run.renamed:
         warnings[-1] += f"; its label was {plain(run.renamed)} and is now replaced"
     return {"done": done, "new": run.new, "store": run.store, "run": run_data(run), "warnings": warnings}

@@ -203,10 +203,10 @@ def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:
 def _range(rows: list[dict[str, Any]], end: dict[str, Any], meet: str) -> str:
     """The numbers of accelerators that meet the limits, and the largest below them that does not."""
     low, high = end["min_gpus"], end["max_gpus"]
-    mine = [r for r in rows if r["accelerator"] == end["accelerator"]]
+    same_device = [r for r in rows if r["accelerator"] == end["accelerator"]]
     numbers = f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
-    gaps = "" if all(r["answers"] for r in mine if low < r["gpus"] < high) else ", but not every number between"
-    below = max((r["gpus"] for r in mine if r["gpus"] < low), default=None)
+    gaps = "" if all(r["answers"] for r in same_device if low < r["gpus"] < high) else ", but not every number between"
+    below = max((r["gpus"] for r in same_device if r["gpus"] < low), default=None)
     return f"{numbers} {meet}{gaps}" + ("" if below is None else f"; {below:,.0f} do not")
 
 
@@ -221,16 +221,16 @@ def _first_eight(numbers: list[float]) -> str:
     return text if len(numbers) <= 8 else f"{text} and {len(numbers) - 8} more"
 
 
-def _thin_out(rows: list[Any], most: int) -> list[Any]:
-    """At most ``most`` rows: both ends, the rows on either side of every change of the answer, then evenly spaced ones."""
-    if len(rows) <= most:
+def _thin_out(rows: list[Any], limit: int) -> list[Any]:
+    """At most ``limit`` rows: both ends, the rows on either side of every change of the answer, then evenly spaced ones."""
+    if len(rows) <= limit:
         return rows
     keep = {0, len(rows) - 1}
     changes = [i for i in range(1, len(rows)) if rows[i]["answers"] != rows[i - 1]["answers"]]
     keep |= {i for change in changes for i in (change - 1, change)}
-    even = [round(i * (len(rows) - 1) / (most - 1)) for i in range(most)]
+    even = [round(i * (len(rows) - 1) / (limit - 1)) for i in range(limit)]
     for i in even:
-        if len(keep) < most:
+        if len(keep) < limit:
             keep.add(i)
     return [rows[i] for i in sorted(keep)]
 
@@ -279,9 +279,9 @@ def advice(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     for row in rows:
         if row["gain"] < _NO_GAIN:
             continue
-        most = f", at best {row['at_best']:.0%}" if row["at_best"] is not None and row["at_best"] < 1.0 else ""
-        saved = f", saves {row['usd']:,.0f} USD of the run" if row["usd"] and row["usd"] > 0 else ""
-        yield f"  {row['name']:<20}{row['change']:>5}  {row['gain']:+.1%} tokens/s{most}{saved}"
+        at_best = f", at best {row['at_best']:.0%}" if row["at_best"] is not None and row["at_best"] < 1.0 else ""
+        saving = f", saves {row['usd']:,.0f} USD of the run" if row["usd"] and row["usd"] > 0 else ""
+        yield f"  {row['name']:<20}{row['change']:>5}  {row['gain']:+.1%} tokens/s{at_best}{saving}"
     useless = [r["name"] for r in rows if r["gain"] < _NO_GAIN]
     if useless:
         yield ink.dim(f"  no gain from {', '.join(useless)}")
@@ -298,8 +298,8 @@ def _crossover(row: dict[str, Any], ink: Ink) -> str:
     axis = f"  {row['name']} {first['value']:,.0f} to {last['value']:,.0f}"
     if not row["changes"]:
         return ink.dim(f"{axis}: {first['by']}-bound throughout")
-    what = {"by": "bound", "lost_to": "largest loss"}
-    changes = [f"{what[c['what']]} changes from {c['was']} to {c['becomes']} at {c['from']:,.0f} to {c['to']:,.0f}" for c in row["changes"]]
+    name = {"by": "bound", "lost_to": "largest loss"}
+    changes = [f"{name[c['what']]} changes from {c['was']} to {c['becomes']} at {c['from']:,.0f} to {c['to']:,.0f}" for c in row["changes"]]
     return f"{axis}: {'; '.join(changes)}"
 
 
@@ -323,22 +323,22 @@ def no_plan(data: dict[str, Any], ink: Ink) -> Iterator[str]:
 
 def _miss(row: dict[str, Any]) -> str:
     """One limit, and the value that it needs."""
-    name, now, needs = row["constraint"], row["is"], row["needs"]
+    name, current, needs = row["constraint"], row["is"], row["needs"]
     where = f" (at {row['gpus']:,.0f} x {row['accelerator']})" if row["accelerator"] and name != "gpus" else ""
     if name == "memory":
-        more = f"{needs / now - 1.0:+.0%}"
-        return f"memory: the smallest plan needs {needs / 2**30:.1f} GiB per GPU, a GPU has {now / 2**30:.1f} GiB, {more}{where}"
+        shortage = f"{needs / current - 1.0:+.0%}"
+        return f"memory: the smallest plan needs {needs / 2**30:.1f} GiB per GPU, a GPU has {current / 2**30:.1f} GiB, {shortage}{where}"
     if name == "deadline":
-        return f"deadline: {now / 86400.0:g} days to {needs / 86400.0:,.1f}{where}"
+        return f"deadline: {current / 86400.0:g} days to {needs / 86400.0:,.1f}{where}"
     if name == "budget":
-        return f"budget: {now:,.0f} USD to {needs:,.0f} USD{where}"
+        return f"budget: {current:,.0f} USD to {needs:,.0f} USD{where}"
     if name == "target_tokens_per_second":
-        return f"rate: {now:,.0f} tokens/s to {needs:,.0f}{where}"
+        return f"rate: {current:,.0f} tokens/s to {needs:,.0f}{where}"
     if name == "gpus":
-        return f"number of accelerators: {now:,.0f} to {needs:,.0f}"
+        return f"number of accelerators: {current:,.0f} to {needs:,.0f}"
     if name == "global_batch_size":
-        return f"global batch: {now:,.0f} sequences to {needs:,.0f}{where}"
-    return f"{name}: only {now} is allowed; without that limit, {name} {needs} fits{where}"
+        return f"global batch: {current:,.0f} sequences to {needs:,.0f}{where}"
+    return f"{name}: only {current} is allowed; without that limit, {name} {needs} fits{where}"
 
 
 def notes(data: dict[str, Any], ink: Ink) -> Iterator[str]:

@@ -197,8 +197,8 @@ def _beaten(validation: Validation) -> Iterator[str]:
 def _constants(validation: Validation) -> Iterator[str]:
     rows = []
     for c in constants():
-        others = [v[c.name] for v in validation.fit.held_out.values()]
-        spread = f"{min(others):.3g} to {max(others):.3g}"
+        values = [v[c.name] for v in validation.fit.held_out.values()]
+        spread = f"{min(values):.3g} to {max(values):.3g}"
         rows.append(
             (f"`{c.name}`", f"{validation.fit.values[c.name]:.3g}", f"{c.first:.3g}", spread, f"{c.low:g} to {c.high:g}", c.meaning)
         )

@@ -139,9 +139,9 @@ _DIMENSIONS = ("layers", "hidden", "heads", "vocab", "kv_heads", "head_dim", "ff
 def fill_sizes(row: Row) -> None:
     """Dimensions of the model: the row's, else the catalogue's; a blank vocabulary is GPT-2's, padded."""
     cells = row.cells
-    asked = load.fold_name(cells.get("model_name", "").partition(" (")[0])
-    if asked in named_sizes() and not cells.get("hidden"):
-        sizes = named_sizes()[asked]
+    model = load.fold_name(cells.get("model_name", "").partition(" (")[0])
+    if model in named_sizes() and not cells.get("hidden"):
+        sizes = named_sizes()[model]
         cells.update({k: v for k, v in sizes.items() if k != "source"})
         row.rules.append(f"sizes by name: {sizes['source']}")
     for name in _DIMENSIONS:
@@ -149,7 +149,7 @@ def fill_sizes(row: Row) -> None:
     for name in ("moe_experts", "shared_experts"):
         if cells.get(name) and not (0 <= number(cells[name]) < 1e6 and number(cells[name]) == int(number(cells[name]))):
             raise SkipError(f"{name} is {short(cells[name])!r}, must be a whole number")
-    catalogued = asked in known_names("models", row.folders)
+    catalogued = model in known_names("models", row.folders)
     if cells.get("hidden") and cells.get("layers") and cells.get("heads"):
         if not cells.get("vocab") and not catalogued:
             unit = 128 * int(max(number(cells.get("tp", "")), 1.0))
@@ -173,9 +173,9 @@ _TRAITS = ("position_embedding", "dropout", "query_key_value_bias", "attention_o
 def fill_traits(row: Row) -> None:
     """Positions, dropout and biases of the model's family, from the catalogue: tables have columns for sizes only."""
     cells = row.cells
-    asked = cells.get("model_name", "")
-    relative = next((record for pattern, record in _RELATIVES.items() if re.match(pattern, asked.lower())), "")
-    released = load.fold_name(asked.partition(" (")[0])  # MosaicML measured other shapes than it released
+    model = cells.get("model_name", "")
+    relative = next((record for pattern, record in _RELATIVES.items() if re.match(pattern, model.lower())), "")
+    released = load.fold_name(model.partition(" (")[0])  # MosaicML measured other shapes than it released
     if released in known_names("models", row.folders) and load.fold_name(cells.get("framework", "")) != "llm-foundry":
         relative = released
     if not relative or not cells.get("hidden"):
@@ -242,8 +242,8 @@ def fill_stack(row: Row) -> None:
         if name[0] in known:
             cells["framework"] = cells["framework"].partition(" (")[0]
         else:
-            taken = stack_of(cells)
-            row.set("framework", taken, f"framework {cells.get('framework') or 'blank'!r} taken as {taken}")
+            framework = stack_of(cells)
+            row.set("framework", framework, f"framework {cells.get('framework') or 'blank'!r} taken as {framework}")
     if (
         not cells.get("sharding")
         and row.apart[:1] == [Apart.ADAPTERS]
@@ -253,13 +253,13 @@ def fill_stack(row: Row) -> None:
     if cells.get("flash_attention") not in ("y", "n", "", None):
         row.set("flash_attention", "", "flash attention not known: the framework's habit")
     stack = load.record("frameworks", cells["framework"], row.folders)
-    for item, what in (
+    for item, effect in (
         ("tp", "tensor-parallel communication overlapped"),
         ("ep", "all-to-all of experts overlapped with another micro-batch"),
     ):
         if cells.get(f"{item}_comm_overlap") == "y":
             overlap = (cells.get("overlap") or ",".join(stack.overlap)).split(",")
-            row.set("overlap", ",".join((*overlap, item)), f"{what}, as the row says")
+            row.set("overlap", ",".join((*overlap, item)), f"{effect}, as the row says")
     if Apart.MIXTURE in row.apart and not cells.get("cuda_graphs") and stack.operators_per_routed_layer.value > 0:
         row.apart.append(Apart.NO_CUDA_GRAPHS)  # without a graph, a routed layer waits for its host
         row.rules.append("blank CUDA graphs: none")
@@ -272,9 +272,9 @@ STACKS = (("deepspeed", "deepspeed"), ("megatron", "megatron"), ("nemo", "nemo")
 def stack_of(cells: Cells) -> str:
     """The framework record to use for an unknown name: by a word in it, else by the plan."""
     folded = cells.get("framework", "").lower()
-    for word, taken in STACKS:
+    for word, framework in STACKS:
         if word in folded:
-            return taken
+            return framework
     return "megatron" if number(cells.get("tp") or "1") * number(cells.get("pp") or "1") > 1 else "fsdp"
 
 
@@ -324,9 +324,9 @@ def fill_groups(row: Row) -> None:
     record = load.record("frameworks", cells["framework"], row.folders).name
     if record == "maxtext" and number(cells.get("tp", "")) > 1 and cells.get("micro_batch"):
         ranks = number(cells["gpus"]) / number(cells["tp"])
-        whole = number(cells["micro_batch"]) * number(cells["tp"])
-        if whole * ranks == number(cells["global_batch_seqs"]):
-            row.set("micro_batch", f"{whole:g}", "MaxText counts its micro-batch per device: times tp")
+        sequences = number(cells["micro_batch"]) * number(cells["tp"])
+        if sequences * ranks == number(cells["global_batch_seqs"]):
+            row.set("micro_batch", f"{sequences:g}", "MaxText counts its micro-batch per device: times tp")
     if record == "maxtext" and number(cells.get("moe_experts", "")) > 1 and not cells.get("ep"):
         row.set("ep", "1", "blank ep: MaxText shards experts over its fsdp axis")
         if number(cells.get("tp", "")) > 1:  # logical axes of layers/moe.py: "mlp" of an expert's weights lies on the tensor axis

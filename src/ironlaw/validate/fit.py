@@ -164,9 +164,9 @@ def subset(prepared: Prepared, rows: Any) -> Prepared:
     new_index = {int(old): new for new, old in enumerate(index)}
     batches = []
     for b in prepared.batches:
-        inside = np.flatnonzero(rows[b.owner])
-        if inside.size:
-            batches.append(replace(b, plan=b.plan.take(inside), owner=np.array([new_index[int(o)] for o in b.owner[inside]])))
+        chosen = np.flatnonzero(rows[b.owner])
+        if chosen.size:
+            batches.append(replace(b, plan=b.plan.take(chosen), owner=np.array([new_index[int(o)] for o in b.owner[chosen]])))
     pick = index.tolist()
     return replace(
         prepared,

@@ -171,14 +171,14 @@ def _is_incomplete(cells: Mapping[str, str], arguments: Mapping[str, Any]) -> bo
 def _ask_completed(
     cells: Mapping[str, str], arguments: Mapping[str, Any], on: str, folders: tuple[str, ...]
 ) -> tuple[Estimate, list[str], list[str]]:
-    """A release run, completed: vocabulary of the catalogue's model with these widths, accelerators by the memory between steps."""
+    """Complete a release run: vocabulary of the catalogue's model with these widths, accelerators by the memory between steps."""
     rules: list[str] = []
     resident = cells["mem_allocated_bytes_median"]
     if not resident:
         raise QuestionError("neither the number of accelerators nor the memory between steps is stated")
     smallest = math.prod(int(arguments.get(f"--{axis}-parallel-size", 1)) for axis in ("tensor-model", "pipeline-model", "context"))
     options = options_from_arguments(arguments, gpus=smallest, on=on)[0]
-    size, name = _vocabulary(_widths(options["model"]), folders)
+    size, name = _find_vocabulary(_read_widths(options["model"]), folders)
     if size:
         arguments = {**arguments, "--vocab-size": size}
         rules.append(f"blank vocabulary: that of {name}, which has these widths")
@@ -202,14 +202,14 @@ def _state_bytes(estimate: Estimate) -> float:
     return sum(float(np.ravel(part.value)[0]) for part in allocated.parts if part.key in STATES)
 
 
-def _widths(model: Any) -> tuple[int, ...]:
+def _read_widths(model: Any) -> tuple[int, ...]:
     """Widths and heads of a model, which identify it apart from its number of layers."""
     names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "moe_intermediate_size", "intermediate_size")
     *widths, experts, dense = (int((model.get(name) if isinstance(model, Mapping) else getattr(model, name)) or 0) for name in names)
     return (*widths, experts, 0 if experts else dense)
 
 
-def _vocabulary(widths: tuple[int, ...], folders: tuple[str, ...]) -> tuple[int, str]:
+def _find_vocabulary(widths: tuple[int, ...], folders: tuple[str, ...]) -> tuple[int, str]:
     """Vocabulary and name of the first catalogue model of these widths; 0 where there is none."""
     return _vocabularies(folders).get(widths, (0, ""))
 
@@ -219,7 +219,7 @@ def _vocabularies(folders: tuple[str, ...]) -> dict[tuple[int, ...], tuple[int, 
     by_widths: dict[tuple[int, ...], tuple[int, str]] = {}
     for name in sorted(load.names("models", folders)):
         model = load.record("models", name, folders)
-        by_widths.setdefault(_widths(model), (model.vocab_size, name))
+        by_widths.setdefault(_read_widths(model), (model.vocab_size, name))
     return by_widths
 
 

@@ -58,12 +58,12 @@ def published(prepared: Prepared) -> list[dict[str, Any]]:
     """The rows chosen by ``RULE``, in the order of the table, each with question, plan and estimate."""
     best: dict[tuple[Any, ...], tuple[tuple[float, ...], int]] = {}
     for i, run in enumerate(prepared.runs):
-        asked = run.asked[0]
-        if not plan_known(run) or asked["gpus"] < LEAST_GPUS:
+        options = run.asked[0]
+        if not plan_known(run) or options["gpus"] < LEAST_GPUS:
             continue
         group = _group_of(prepared, i)[0]
-        rate = asked["global_batch_size"] * asked["seq_len"] / float(prepared.measured[i])
-        order = (asked["gpus"], float(np.ravel(total_parameters(group.job.model))[0]), rate)
+        rate = options["global_batch_size"] * options["seq_len"] / float(prepared.measured[i])
+        order = (options["gpus"], float(np.ravel(total_parameters(group.job.model))[0]), rate)
         key = (run.family, group.cluster.accelerator.name, bool(run.apart))
         if key not in best or order > best[key][0]:
             best[key] = (order, i)
@@ -78,15 +78,15 @@ def _group_of(prepared: Prepared, i: int) -> tuple[Any, int]:
 def _describe_case(prepared: Prepared, i: int) -> dict[str, Any]:
     """One row as plain data for a search."""
     run, (group, at) = prepared.runs[i], _group_of(prepared, i)
-    asked = {**run.asked[0], "on": group.cluster.accelerator.name}
+    options = {**run.asked[0], "on": group.cluster.accelerator.name}
     stack = read_notes()["stack"].get(run.family, {})
     return {
         "id": run.id,
         "model": run.cells.get("model_name", ""),
-        "on": asked["on"],
-        "gpus": asked["gpus"],
-        "question": {name: value for name, value in asked.items() if name not in PLAN},
-        "plan": {name: asked[name] for name in PLAN if asked.get(name) is not None},
+        "on": options["on"],
+        "gpus": options["gpus"],
+        "question": {name: value for name, value in options.items() if name not in PLAN},
+        "plan": {name: options[name] for name in PLAN if options.get(name) is not None},
         "place": (group, at),
         "measured_s": float(prepared.measured[i]),
         "fits": bool(prepared.fits[i]),
@@ -129,7 +129,7 @@ def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]
             continue
         tally = families.setdefault(family, _Tally())
         tally.plans += len(members)
-        tally.regrets.append(_regret(prepared.measured[members], predicted[members]))
+        tally.regrets.append(_find_regret(prepared.measured[members], predicted[members]))
         for a, i in enumerate(members):
             for b, j in enumerate(members[:a]):
                 differ = [name for name in _LAYOUT if plans[a].get(name) != plans[b].get(name)]
@@ -179,14 +179,14 @@ class _Tally:
 
 def _describe_job(run: Run) -> str:
     """The options and columns that identify a job, without its plan."""
-    rest = {name: value for name, value in run.asked[0].items() if name not in _LAYOUT}
-    return repr((sorted(rest.items(), key=lambda item: item[0]), [run.cells.get(name, "") for name in _JOB_CELLS]))
+    options = {name: value for name, value in run.asked[0].items() if name not in _LAYOUT}
+    return repr((sorted(options.items(), key=lambda item: item[0]), [run.cells.get(name, "") for name in _JOB_CELLS]))
 
 
 def _plan_of(run: Run) -> dict[str, Any]:
     return {name: sorted(v) if isinstance(v := run.asked[0].get(name), frozenset) else v for name in _LAYOUT}
 
 
-def _regret(measured: Sequence[float], predicted: Sequence[float]) -> float:
+def _find_regret(measured: Sequence[float], predicted: Sequence[float]) -> float:
     """Measured time of the plan predicted fastest, over the fastest measured, - 1."""
     return float(measured[int(np.argmin(predicted))] / np.min(measured) - 1.0)

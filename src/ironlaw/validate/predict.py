@@ -71,7 +71,7 @@ class NoPlanError(IronlawError):
 def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepared, list[Skipped]]:
     """Bind every run; skip those without a legal plan or with a rate above the roof, with the reason."""
     answers = Answers([options for run in runs for options in run.asked], folders)
-    kept: list[Run] = []
+    usable: list[Run] = []
     skipped: list[Skipped] = []
     facts: list[tuple[float, float, bool]] = []
     names: list[tuple[str, str]] = []
@@ -88,19 +88,19 @@ def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepare
         except IronlawError as error:
             skipped.append(Skipped(run.id, run.line, run.family, short_reason(str(error))))
             continue
-        for one in legal:
-            if id(one.group) not in keys:
-                keys[id(one.group)] = repr((vars(one.group.job), vars(one.group.cluster)))
-            batch = batches.setdefault(keys[id(one.group)], (one.group.job, one.group.cluster, [], []))
-            batch[2].append(one.plan)
-            batch[3].append(len(kept))
+        for answer in legal:
+            if id(answer.group) not in keys:
+                keys[id(answer.group)] = repr((vars(answer.group.job), vars(answer.group.cluster)))
+            batch = batches.setdefault(keys[id(answer.group)], (answer.group.job, answer.group.cluster, [], []))
+            batch[2].append(answer.plan)
+            batch[3].append(len(usable))
         names.append((legal[0].hardware, legal[0].support))
         firsts.append((legal[0].estimate, legal[0].row))
-        kept.append(run)
+        usable.append(run)
     columns = np.array(facts, dtype=np.float64).reshape(-1, 3).T
     prepared_batches = tuple(Batch(job, cluster, _concatenate(plans), np.array(owner)) for job, cluster, plans, owner in batches.values())
     hardware, support = (tuple(n[k] for n in names) for k in (0, 1))
-    return Prepared(tuple(kept), prepared_batches, columns[0], columns[1], hardware, support, columns[2] > 0, tuple(firsts)), skipped
+    return Prepared(tuple(usable), prepared_batches, columns[0], columns[1], hardware, support, columns[2] > 0, tuple(firsts)), skipped
 
 
 @dataclass(frozen=True)
@@ -122,19 +122,19 @@ class Answered:
 class Answers:
     """Answers to the questions of many runs; equal questions are answered once, because tables repeat configurations."""
 
-    def __init__(self, asked: Sequence[dict[str, Any]], folders: tuple[str, ...]) -> None:
+    def __init__(self, questions: Sequence[dict[str, Any]], folders: tuple[str, ...]) -> None:
         distinct: dict[str, int] = {}
-        self.which = [distinct.setdefault(repr(sorted(options.items())), len(distinct)) for options in asked]
+        self.which = [distinct.setdefault(repr(sorted(options.items())), len(distinct)) for options in questions]
         first = {number: i for i, number in reversed(list(enumerate(self.which)))}
-        self.answered, self.wrong = answer_many([asked[first[n]] for n in range(len(distinct))], folders)
+        self.answered, self.wrong = answer_many([questions[first[n]] for n in range(len(distinct))], folders)
         self.by_number: dict[int, Answered | IronlawError] = {}
 
     def legal(self, indices: Iterable[int]) -> list[Answered]:
         """The variants of a run with a legal plan. Raises the reason if there is none."""
         answers = [self._answer(self.which[i]) for i in indices]
-        legal = [one for one in answers if isinstance(one, Answered)]
+        legal = [answer for answer in answers if isinstance(answer, Answered)]
         if not legal:
-            raise next(one for one in answers if isinstance(one, IronlawError))
+            raise next(answer for answer in answers if isinstance(answer, IronlawError))
         return legal
 
     def _answer(self, number: int) -> Answered | IronlawError:
@@ -156,14 +156,14 @@ def _read_answer(estimate: Estimate, row: int) -> Answered | IronlawError:
     return Answered(estimate, row, group, at, group.plan.take([at]), hardware, supports(group, at), ideal, least, fits)
 
 
-def _measure(run: Run, one: Answered) -> tuple[float, float, bool]:
+def _measure(run: Run, answer: Answered) -> tuple[float, float, bool]:
     """Measured step time, time at the peak, and whether the plan fits. Raises NoPlanError for a rate above the roof."""
-    measured = run.measured.step_seconds(one.group, one.at)
+    measured = run.measured.step_seconds(answer.group, answer.at)
     if not 0 < measured <= LONGEST:
         raise NoPlanError(f"measured step of {measured:.3g} s, must be above 0 and at most {LONGEST:.0e} s")
-    if one.least > measured:
-        raise NoPlanError(f"measured rate above the roof of {one.hardware.replace(' ', ' in ')}")
-    return measured, one.ideal, one.fits
+    if answer.least > measured:
+        raise NoPlanError(f"measured rate above the roof of {answer.hardware.replace(' ', ' in ')}")
+    return measured, answer.ideal, answer.fits
 
 
 def _at(column: Any, index: int) -> float:

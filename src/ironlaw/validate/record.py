@@ -40,8 +40,8 @@ def write_fit(prepared: Prepared, fit: Fit, memory: dict[str, float], systems: P
     record.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     text = systems.read_text(encoding="utf-8")
     for c in constants():
-        others = [v[c.name] for v in fit.held_out.values()]
-        text = _replace_line(text, c, fit.values[c.name], min(others), max(others))
+        values = [v[c.name] for v in fit.held_out.values()]
+        text = _replace_line(text, c, fit.values[c.name], min(values), max(values))
     systems.write_text(_with_source(text, "fit", f"{_TITLE}; {int(rows.sum())} rows of {len(fit.held_out)} families"), encoding="utf-8")
     write_bands(half_widths(prepared, predicted), memory)
 

@@ -88,14 +88,14 @@ def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str,
         for rule in FILLS:
             rule(row)
         measured = read_measurement(row)
-        asked = []
+        questions = []
         for variant in variants(row):
             options = options_of(variant, folders)
             options.pop("tokens", None)
-            asked.append(read_options(options, f"line {line}"))
+            questions.append(read_options(options, f"line {line}"))
     except IronlawError as error:
         raise SkipError(short_reason(str(error))) from None
-    return Run(name, line, family, row.cells, tuple(asked), measured, tuple(row.rules), tuple(row.apart))
+    return Run(name, line, family, row.cells, tuple(questions), measured, tuple(row.rules), tuple(row.apart))
 
 
 def as_columns(cells: Cells, folders: tuple[str, ...] = ()) -> Cells:
@@ -104,8 +104,8 @@ def as_columns(cells: Cells, folders: tuple[str, ...] = ()) -> Cells:
     for column, option in load.aliases(folders)["columns"].items():
         if not column.endswith("-filled"):
             columns.setdefault(option, column.replace("-", "_"))
-    given = {name: columns.get(name.replace("-", "_").lower(), name) for name in cells}
-    return {name if given[name] in cells else given[name]: cell for name, cell in cells.items()}
+    column_of = {name: columns.get(name.replace("-", "_").lower(), name) for name in cells}
+    return {name if column_of[name] in cells else column_of[name]: cell for name, cell in cells.items()}
 
 
 def short_reason(message: str) -> str:

@@ -57,7 +57,7 @@ class Scored:
             none = float("nan")
             return Summary(key, 0, none, none, none, none, None, None, None)
         banded = np.isfinite(w)
-        inside = np.abs(np.log1p(e[banded])) <= w[banded]
+        covered = np.abs(np.log1p(e[banded])) <= w[banded]
         return Summary(
             key,
             int(e.size),
@@ -65,7 +65,7 @@ class Scored:
             float(np.quantile(np.abs(e), 0.9)),
             float(e[np.argmax(np.abs(e))]),
             float(np.median(e)),
-            float(np.mean(inside)) if banded.any() else None,
+            float(np.mean(covered)) if banded.any() else None,
             float(np.median(2.0 * np.sinh(w[banded]))) if banded.any() else None,
             float(np.mean(interval_scores(e[banded], w[banded], 1.0 - self.coverage))) if banded.any() else None,
         )
@@ -183,9 +183,9 @@ def by_device(prepared: Prepared) -> Any:
         others = counts & (families != family)
         same = others & (hardware == device)
         use = same if same.any() else others
-        mine = (families == family) & (hardware == device)
+        of_family = (families == family) & (hardware == device)
         if use.any():
-            out[mine] = prepared.ideal[mine] / np.median(mfu[use])
+            out[of_family] = prepared.ideal[of_family] / np.median(mfu[use])
     return out
 
 

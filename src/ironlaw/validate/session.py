@@ -22,7 +22,7 @@ CALCULON = 0.0365  # mean error on these eight points, on which it was tuned (SC
 
 @dataclass(frozen=True)
 class Validation:
-    """Runs scored with constants fitted without their family, and with those that ship."""
+    """Runs scored with constants fitted without their family, and with the shipped ones."""
 
     held_out: Scored
     in_sample: Scored
@@ -56,7 +56,7 @@ def check_grouping(path: Path, by: str) -> None:
 
 
 def memory_summary(scored: Scored, measured: Any = None) -> dict[str, Any]:
-    """Errors of the measured peaks (None: those that ship) and of the runs' memory columns."""
+    """Errors of the measured peaks (None: the shipped table) and of the runs' memory columns."""
     peaks, skipped = peak_module.peaks(peak_module.read_peaks() if measured is None else measured)
     p = scored.prepared
     ran = peak_module.ran_and_fits((run.cells, e, row) for run, (e, row) in zip(p.runs, p.answers, strict=True))

@@ -189,10 +189,10 @@ def _layer_flags(f: Fields, name: str, listed: list[str], yes: str) -> list[bool
     """True or false for each layer: from a list of words where the file has one, else from ones and zeros under ``name``."""
     if listed:
         return [kind == yes for kind in listed]
-    layers, given = f.size("num_hidden_layers"), f.config.get(name)
-    if not isinstance(given, list) or len(given) != layers or any(item not in (0, 1) for item in given):
+    layers, flags = f.size("num_hidden_layers"), f.config.get(name)
+    if not isinstance(flags, list) or len(flags) != layers or any(item not in (0, 1) for item in flags):
         raise f.wrong(name, f"a list of {layers} zeros and ones")
-    return [bool(item) for item in given]
+    return [bool(item) for item in flags]
 
 
 def longcat(f: Fields) -> Kwargs:

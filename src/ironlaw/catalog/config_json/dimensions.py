@@ -39,9 +39,9 @@ WORDS = {
 }
 
 
-def model_from_dimensions(asked: str | Mapping[str, Any]) -> Model:
-    """The model with these dimensions; absent ones are those of GPT: plain MLP of width 4 h, as many key as query heads, tied embedding."""
-    table = _split_pairs(asked) if isinstance(asked, str) else asked
+def model_from_dimensions(dimensions: str | Mapping[str, Any]) -> Model:
+    """The model with these dimensions; defaults as in GPT: plain MLP of width 4 h, as many key as query heads, tied embedding."""
+    table = _split_pairs(dimensions) if isinstance(dimensions, str) else dimensions
     for key in table:
         if key not in Model.fields or key in NO_DIMENSIONS:
             alias = load.aliases()["columns"].get(load.fold_name(str(key)))

@@ -45,8 +45,8 @@ class Fields:
             if default is None:
                 raise self.missing(names[0])
             return default
-        whole = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
-        if isinstance(value, bool) or not whole or not 0 < value <= LARGEST_COUNT or value != int(value):
+        is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+        if isinstance(value, bool) or not is_number or not 0 < value <= LARGEST_COUNT or value != int(value):
             raise self.wrong(name, "a whole number above 0")
         if name in LAYER_COUNTS and value > MOST_LAYERS:
             raise self.wrong(name, f"at most {MOST_LAYERS:,} layers")

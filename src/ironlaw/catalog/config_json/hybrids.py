@@ -86,13 +86,13 @@ def _blocks(f: Fields) -> list[str]:
     """The kind of each layer, from a list of names or else from a pattern of one letter a layer."""
     f.ignore("layers_block_type", "hybrid_override_pattern")
     name, kind = ("layers_block_type", list) if f.config.get("layers_block_type") is not None else ("hybrid_override_pattern", str)
-    given: Any = f.config.get(name)
-    if given is None:
+    pattern: Any = f.config.get(name)
+    if pattern is None:
         raise f.missing("hybrid_override_pattern", instead="layers_block_type")
-    if not isinstance(given, kind) or not given:
+    if not isinstance(pattern, kind) or not pattern:
         raise f.wrong(name, "one entry for each layer")
-    refuse_other_kinds(f, name, given, BLOCKS)
-    return [BLOCKS[entry] for entry in given]
+    refuse_other_kinds(f, name, pattern, BLOCKS)
+    return [BLOCKS[entry] for entry in pattern]
 
 
 def _nemotron_mamba(f: Fields) -> Kwargs:

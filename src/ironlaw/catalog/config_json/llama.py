@@ -96,13 +96,13 @@ def jais2(f: Fields) -> Kwargs:
 
 def cohere(f: Fields) -> Kwargs:
     normed = f.flag("use_qk_norm", False)
-    one = {"norm": "layernorm-no-bias", "norms_per_layer": 1, "qk_norm": normed, "qk_norm_heads": normed}
-    return llama_fields(f, tie=True) | attention_bias(f) | one
+    norms = {"norm": "layernorm-no-bias", "norms_per_layer": 1, "qk_norm": normed, "qk_norm_heads": normed}
+    return llama_fields(f, tie=True) | attention_bias(f) | norms
 
 
 def cohere2(f: Fields) -> Kwargs:
-    one = {"norm": "layernorm-no-bias", "norms_per_layer": 1}
-    return llama_fields(f, tie=True) | attention_bias(f) | one | window_except_every(f, 4, "sliding_window_pattern")
+    norms = {"norm": "layernorm-no-bias", "norms_per_layer": 1}
+    return llama_fields(f, tie=True) | attention_bias(f) | norms | window_except_every(f, 4, "sliding_window_pattern")
 
 
 def ernie4_5(f: Fields) -> Kwargs:

@@ -72,13 +72,13 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
 
 def _refuse_type(config: dict[str, Any], where: str) -> None:
     """Refuse an architecture that no Model describes, by its ``model_type``."""
-    given = config.get("model_type")
-    model_type = given if isinstance(given, str) else ""
+    stated = config.get("model_type")
+    model_type = stated if isinstance(stated, str) else ""
     advice = "ironlaw models decoder-only transformers"
     if config.get("is_encoder_decoder") is True or model_type in ENCODER_DECODERS:
-        raise UnsupportedError(f"{where}: model_type {shown(given)} is an encoder-decoder, {advice}")
+        raise UnsupportedError(f"{where}: model_type {shown(stated)} is an encoder-decoder, {advice}")
     if model_type in ENCODERS:
-        raise UnsupportedError(f"{where}: model_type {shown(given)} is an encoder, {advice}")
+        raise UnsupportedError(f"{where}: model_type {shown(stated)} is an encoder, {advice}")
     if model_type in NOT_MODELLED:
         raise UnsupportedError(f"{where}: not modelled: {NOT_MODELLED[model_type]} (model_type {model_type!r})")
 

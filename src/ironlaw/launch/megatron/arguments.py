@@ -13,9 +13,9 @@ from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
 class Arguments:
     """Arguments by name, and the rules applied so far to turn them into options."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any]) -> None:
         self.given: dict[str, Any] = {}
-        for name, value in given.items():
+        for name, value in values.items():
             if value is not None and value is not False:
                 self.given["--" + str(name).lstrip("-").replace("_", "-")] = value
         self.rules: list[str] = []

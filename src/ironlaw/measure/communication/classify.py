@@ -65,11 +65,11 @@ def classify(trace: Trace, more: tuple[Path, ...] = ()) -> Classified:
     events = trace.events
     is_kernel = events.kind == KERNEL
     used = np.unique(events.name[is_kernel]).tolist()
-    known = {index: _first(kernels, function_of(trace.names[index])) for index in used}
+    pattern_by_name = {index: _first(kernels, function_of(trace.names[index])) for index in used}
     by_name, waiting = np.zeros(len(trace.names), bool), np.zeros(len(trace.names), bool)
     settled = np.zeros(len(trace.names), bool)
     reason, family, operation = {}, {}, {}
-    for index, pattern in known.items():
+    for index, pattern in pattern_by_name.items():
         if pattern is None:
             continue
         settled[index] = True
@@ -93,7 +93,7 @@ def classify(trace: Trace, more: tuple[Path, ...] = ()) -> Classified:
         reason.setdefault(index, f"its operator is {operator}")
         family.setdefault(index, "operator")
     waits = mask & waiting[events.name] if len(trace.names) else mask.copy()
-    return Classified(mask, waits, reason, family, operation, _left(trace, open_rows, mask))
+    return Classified(mask, waits, reason, family, operation, _count_unclassified(trace, open_rows, mask))
 
 
 @lru_cache(maxsize=8)
@@ -120,9 +120,9 @@ def _first(patterns: list[Pattern], function: str) -> Pattern | None:
 
 def _by_operator(trace: Trace, rows: Column, operators: list[Pattern]) -> dict[int, str]:
     """Rows that a communication operator launched, with the name of the operator."""
-    found: dict[int, str] = {}
+    operators_by_row: dict[int, str] = {}
     if not len(rows):
-        return found
+        return operators_by_row
     for spans in (trace.operators, trace.marks):
         names = np.array([i for i in np.unique(spans.name).tolist() if _communicates(operators, trace.names[i])], np.int64)
         chosen = np.flatnonzero(np.isin(spans.name, names))
@@ -130,10 +130,10 @@ def _by_operator(trace: Trace, rows: Column, operators: list[Pattern]) -> dict[i
             continue
         chosen_spans = spans.rows(chosen)
         for row, span in _of_external(external_of(trace)[rows], chosen_spans):
-            found.setdefault(int(rows[row]), trace.names[int(chosen_spans.name[span])])
+            operators_by_row.setdefault(int(rows[row]), trace.names[int(chosen_spans.name[span])])
         for row, span in _of_thread(trace, rows, chosen_spans):
-            found.setdefault(int(rows[row]), trace.names[int(chosen_spans.name[span])])
-    return found
+            operators_by_row.setdefault(int(rows[row]), trace.names[int(chosen_spans.name[span])])
+    return operators_by_row
 
 
 def _communicates(operators: list[Pattern], name: str) -> bool:
@@ -144,8 +144,8 @@ def _communicates(operators: list[Pattern], name: str) -> bool:
 def external_of(trace: Trace) -> Column:
     """External ids of the events; none if the file repeats the correlation id there, as older profilers do."""
     events = trace.events
-    said = events.external >= 0
-    if said.sum() > 1 and (events.external[said] == events.correlation[said]).all():
+    recorded = events.external >= 0
+    if recorded.sum() > 1 and (events.external[recorded] == events.correlation[recorded]).all():
         return np.full(len(events), NONE, np.int64)
     return events.external
 
@@ -164,31 +164,31 @@ def _of_thread(trace: Trace, rows: Column, spans: Spans) -> list[tuple[int, int]
     loose = np.flatnonzero((external_of(trace)[rows] < 0) & (events.launch[rows] != NONE))
     if not len(loose):
         return []
-    found = []
+    matches = []
     call = events.launch[rows[loose]]
     thread, when = launches.thread[call], launches.start[call]
-    for one in np.unique(thread).tolist():
-        mine = np.flatnonzero(spans.thread == one)
-        if not len(mine):
+    for number in np.unique(thread).tolist():
+        its_spans = np.flatnonzero(spans.thread == number)
+        if not len(its_spans):
             continue
-        here = np.flatnonzero(thread == one)
+        its_launches = np.flatnonzero(thread == number)
         # spans of one thread nest: an earlier span covers the time if the latest end so far is after it
-        reach = np.maximum.accumulate(spans.end[mine])
-        at = np.searchsorted(spans.start[mine], when[here], "right") - 1
-        inside = (at >= 0) & (when[here] < reach[np.maximum(at, 0)])
-        found += [(int(loose[here[i]]), int(mine[at[i]])) for i in np.flatnonzero(inside)]
-    return found
+        reach = np.maximum.accumulate(spans.end[its_spans])
+        at = np.searchsorted(spans.start[its_spans], when[its_launches], "right") - 1
+        covered = (at >= 0) & (when[its_launches] < reach[np.maximum(at, 0)])
+        matches += [(int(loose[its_launches[i]]), int(its_spans[at[i]])) for i in np.flatnonzero(covered)]
+    return matches
 
 
-def _left(trace: Trace, rows: Column, mask: Mask) -> tuple[Unclassified, ...]:
+def _count_unclassified(trace: Trace, rows: Column, mask: Mask) -> tuple[Unclassified, ...]:
     rows = rows[~mask[rows]]
     if not len(rows):
         return ()
-    names, place, count = np.unique(trace.events.name[rows], return_inverse=True, return_counts=True)
+    names, group, count = np.unique(trace.events.name[rows], return_inverse=True, return_counts=True)
     time = np.zeros(len(names), np.int64)
-    np.add.at(time, place, trace.events.end[rows] - trace.events.start[rows])
-    found = []
-    for index, many, long in zip(names.tolist(), count.tolist(), time.tolist(), strict=True):
+    np.add.at(time, group, trace.events.end[rows] - trace.events.start[rows])
+    unclassified = []
+    for index, count_, ns in zip(names.tolist(), count.tolist(), time.tolist(), strict=True):
         folded = function_of(trace.names[index]).lower().replace("_", "")
-        found.append(Unclassified(trace.names[index], many, long, next((w for w in _SUSPECT if w in folded), "")))
-    return tuple(sorted(found, key=lambda u: (-u.time, u.name)))
+        unclassified.append(Unclassified(trace.names[index], count_, ns, next((w for w in _SUSPECT if w in folded), "")))
+    return tuple(sorted(unclassified, key=lambda u: (-u.time, u.name)))

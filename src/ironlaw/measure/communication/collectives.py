@@ -97,11 +97,11 @@ class Link:
         factor = traffic_factor(operation, n)
         if factor is None:
             return None
-        known = self.constants.get(operation)
-        found = by_ranks(known, n) if known is not None else None
-        latency = float(found["latency"].value) if found else 0.0
+        constants = self.constants.get(operation)
+        of_group = by_ranks(constants, n) if constants is not None else None
+        latency = float(of_group["latency"].value) if of_group else 0.0
         # above 1 if the switch reduces: each byte then crosses a link once
-        rate = self.bandwidth * max(1.0, float(found["fraction"].value) if found else 1.0)
+        rate = self.bandwidth * max(1.0, float(of_group["fraction"].value) if of_group else 1.0)
         return latency + size * factor / rate
 
 
@@ -135,12 +135,12 @@ def rates(size: int | None, time: int, factor: float | None) -> tuple[float | No
     return float(algorithm_bandwidth(size, seconds)), bus
 
 
-def interval(one: Collective, link: Link | None) -> tuple[int, int]:
+def interval(call: Collective, link: Link | None) -> tuple[int, int]:
     """Bounds of the transfer of a collective on one rank, in ns: the least time of the link, and the time of the kernel."""
-    if link is None or one.bytes is None or one.n is None:
-        return 0, one.duration
-    ideal = link.ideal(one.operation, one.bytes, one.n)
-    return (0 if ideal is None else min(int(ideal * 1e9), one.duration)), one.duration
+    if link is None or call.bytes is None or call.n is None:
+        return 0, call.duration
+    ideal = link.ideal(call.operation, call.bytes, call.n)
+    return (0 if ideal is None else min(int(ideal * 1e9), call.duration)), call.duration
 
 
 def collectives(trace: Trace, classified: Classified, counted: NDArray[np.bool_] | None = None) -> list[Collective]:
@@ -149,9 +149,9 @@ def collectives(trace: Trace, classified: Classified, counted: NDArray[np.bool_]
     if counted is not None:
         chosen &= counted
     rows = np.flatnonzero(chosen)
-    messages, pairs = _messages(trace, rows)
-    names = {int(i): _from_name(trace.names[int(i)]) for i in np.unique(trace.events.name[rows])}
-    found = []
+    messages, pairs = _find_messages(trace, rows)
+    names = {int(i): _parse_name(trace.names[int(i)]) for i in np.unique(trace.events.name[rows])}
+    calls = []
     for row in rows.tolist():
         index = int(trace.events.name[row])
         named_operation, algorithm, protocol, named_dtype = names[index]
@@ -163,13 +163,13 @@ def collectives(trace: Trace, classified: Classified, counted: NDArray[np.bool_]
         n = message.group_size if message.group_size and message.group_size > 0 else len(message.ranks) or None
         if operation == "send_recv":
             n = 2
-        found.append(
+        calls.append(
             Collective(
                 row=row,
                 start=int(trace.events.start[row]),
                 end=int(trace.events.end[row]),
                 operation=operation,
-                bytes=_bytes(message),
+                bytes=_count_bytes(message),
                 n=n if n is not None or message.group is not None else trace.world_size,
                 group=message.group or "",
                 ranks=message.ranks,
@@ -181,7 +181,7 @@ def collectives(trace: Trace, classified: Classified, counted: NDArray[np.bool_]
                 said_by=message.said_by or BY_NAME,
             )
         )
-    return found
+    return calls
 
 
 @lru_cache(maxsize=4096)
@@ -206,21 +206,21 @@ def item_bytes(dtype: str) -> int | None:
     return 1 if folded.startswith("float8") else _SIZES.get(folded)
 
 
-def _bytes(message: Message) -> int | None:
+def _count_bytes(message: Message) -> int | None:
     size = item_bytes(message.dtype) if message.dtype else None
-    if size is None or not _sized(message):
+    if size is None or not _has_size(message):
         return None
     return max(message.elements_in or 0, message.elements_out or 0) * size
 
 
-def _sized(message: Message | None) -> bool:
+def _has_size(message: Message | None) -> bool:
     if message is None or message.dtype is None:
         return False
     counts = [e for e in (message.elements_in, message.elements_out) if e is not None]
     return bool(counts) and all(0 <= e < 2**50 for e in counts)
 
 
-def _from_name(name: str) -> tuple[str | None, str | None, str | None, str | None]:
+def _parse_name(name: str) -> tuple[str | None, str | None, str | None, str | None]:
     """Operation, algorithm, protocol and type in a kernel name; None where missing."""
     function = function_of(name)
     words = function.split("_")
@@ -230,40 +230,40 @@ def _from_name(name: str) -> tuple[str | None, str | None, str | None, str | Non
     return operation_of(function.rsplit("::", 1)[-1]), algorithm, protocol, dtype
 
 
-def _messages(trace: Trace, rows: NDArray[np.int64]) -> tuple[dict[int, Message], dict[int, tuple[int, int]]]:
+def _find_messages(trace: Trace, rows: NDArray[np.int64]) -> tuple[dict[int, Message], dict[int, tuple[int, int]]]:
     """The best message recorded for each row; and sender and receiver, where an annotation has them."""
-    found: dict[int, Message] = {}
+    message_by_row: dict[int, Message] = {}
     pairs: dict[int, tuple[int, int]] = {}
     external = external_of(trace)
-    asking = np.array([i for i, n in enumerate(trace.names) if n == "record_param_comms"], np.int64)
-    records = trace.operators.rows(np.isin(trace.operators.name, asking))
-    known = [_sized(trace.asked.get(int(e))) for e in records.external]
-    records = records.rows(np.array(known, bool))
-    noted = np.array([i for i, n in enumerate(trace.names) if n.startswith("nccl:")], np.int64)
-    notes = trace.marks.rows(np.isin(trace.marks.name, noted))
-    around_record, around_note = _around(trace, rows, records), _around(trace, rows, notes)
+    record_names = np.array([i for i, n in enumerate(trace.names) if n == "record_param_comms"], np.int64)
+    records = trace.operators.rows(np.isin(trace.operators.name, record_names))
+    has_size = [_has_size(trace.asked.get(int(e))) for e in records.external]
+    records = records.rows(np.array(has_size, bool))
+    note_names = np.array([i for i, n in enumerate(trace.names) if n.startswith("nccl:")], np.int64)
+    notes = trace.marks.rows(np.isin(trace.marks.name, note_names))
+    around_record, around_note = _find_enclosing(trace, rows, records), _find_enclosing(trace, rows, notes)
     for row in rows.tolist():
         note = around_note.get(row)
         message = trace.messages.get(row) or trace.asked.get(int(external[row]))
-        if not _sized(message) and row in around_record:
+        if not _has_size(message) and row in around_record:
             message = trace.asked[int(records.external[around_record[row]])]
-        if not _sized(message) and note is not None:
-            message = _of_note(trace, notes, note)
+        if not _has_size(message) and note is not None:
+            message = _read_note(trace, notes, note)
         if message is not None:
-            found[row] = message
+            message_by_row[row] = message
         if note is not None:
             match = _MESSAGE.match(trace.names[int(notes.name[note])])
             if match:
-                here, way, there = int(match[1]), match[2], int(match[3])
-                pairs[row] = (here, there) if way == "->" else (there, here)
-    return found, pairs
+                left, arrow, right = int(match[1]), match[2], int(match[3])
+                pairs[row] = (left, right) if arrow == "->" else (right, left)
+    return message_by_row, pairs
 
 
-def _around(trace: Trace, rows: NDArray[np.int64], spans: Spans) -> dict[int, int]:
+def _find_enclosing(trace: Trace, rows: NDArray[np.int64], spans: Spans) -> dict[int, int]:
     """For each row, the innermost of ``spans`` around its launch, on the same thread."""
-    found: dict[int, int] = {}
+    enclosing: dict[int, int] = {}
     if not len(spans):
-        return found
+        return enclosing
     order = np.lexsort((spans.start, spans.thread))
     starts, ends = spans.start[order], spans.end[order]
     threads = spans.thread[order]
@@ -276,12 +276,12 @@ def _around(trace: Trace, rows: NDArray[np.int64], spans: Spans) -> dict[int, in
         at = int(low + np.searchsorted(starts[low:high], when, "right")) - 1
         for back in range(at, max(int(low) - 1, at - _NESTED), -1):
             if ends[back] > when:
-                found[row] = int(order[back])
+                enclosing[row] = int(order[back])
                 break
-    return found
+    return enclosing
 
 
-def _of_note(trace: Trace, notes: Spans, note: int) -> Message:
+def _read_note(trace: Trace, notes: Spans, note: int) -> Message:
     """The message in an annotation such as ``nccl:all_reduce``: operation, sizes and type of the inputs."""
     name = trace.names[int(notes.name[note])]
     shape = trace.shapes[int(notes.shapes[note])] if notes.shapes[note] != NONE else None
@@ -345,13 +345,13 @@ class Sized:
 def by_size(calls: Iterable[Collective], link: Link | None = None) -> list[Sized]:
     """Group calls by operation, size and number of ranks, the longest total first."""
     groups: dict[tuple[Any, ...], list[Collective]] = {}
-    for one in calls:
-        key = (one.operation, one.bytes, one.n, one.dtype, one.algorithm, one.protocol)
-        groups.setdefault(key, []).append(one)
-    found = []
+    for call in calls:
+        key = (call.operation, call.bytes, call.n, call.dtype, call.algorithm, call.protocol)
+        groups.setdefault(key, []).append(call)
+    sized = []
     for key, same in groups.items():
         times = [c.duration for c in same]
         best = min(same, key=lambda c: c.duration)
         said_by = tuple(sorted({c.said_by for c in same}))
-        found.append(Sized(*key, len(same), min(times), median(times), sum(times), interval(best, link)[0], said_by))
-    return sorted(found, key=lambda s: (-s.total, s.operation, s.bytes or 0))
+        sized.append(Sized(*key, len(same), min(times), median(times), sum(times), interval(best, link)[0], said_by))
+    return sorted(sized, key=lambda s: (-s.total, s.operation, s.bytes or 0))

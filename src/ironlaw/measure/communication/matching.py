@@ -69,26 +69,26 @@ class Matching:
 def match(calls: dict[int, list[Collective]], clock: dict[int, int]) -> Matching:
     """Match the calls of all ranks; ``clock`` is the time to add on each rank to come near a common clock."""
     groups: dict[Key, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
-    for rank, mine in calls.items():
-        for call in mine:
+    for rank, rank_calls in calls.items():
+        for call in rank_calls:
             groups[_key(call)][rank].append(call)
     met: list[Matched] = []
     loose: dict[int, list[Collective]] = defaultdict(list)
     alone: dict[int, int] = defaultdict(int)
     warnings: list[str] = []
     for key, by_rank in groups.items():
-        here = dict(sorted(by_rank.items()))
-        plain, messages = _parted(key, here)
+        ordered = dict(sorted(by_rank.items()))
+        plain, messages = _separate_messages(key, ordered)
         for rank, some in messages.items():
             loose[rank] += some
-        found, said = _met(key, plain, clock)
-        met += found
-        warnings += said
-        used = {(rank, call.row) for one in found for rank, call in one.calls.items()}
-        for rank, mine in plain.items():
-            left = sum((rank, call.row) not in used for call in mine)
-            if left:
-                alone[rank] += left
+        matched, problems = _match_group(key, plain, clock)
+        met += matched
+        warnings += problems
+        used = {(rank, call.row) for collective in matched for rank, call in collective.calls.items()}
+        for rank, rank_calls in plain.items():
+            unmatched = sum((rank, call.row) not in used for call in rank_calls)
+            if unmatched:
+                alone[rank] += unmatched
     return Matching(tuple(met), dict(loose), dict(alone), tuple(warnings))
 
 
@@ -96,39 +96,39 @@ def _key(call: Collective) -> Key:
     return Key(call.group, tuple(sorted(call.ranks)) if call.pair is None else (), call.pair)
 
 
-def _parted(key: Key, by_rank: dict[int, list[Collective]]) -> tuple[dict[int, list[Collective]], dict[int, list[Collective]]]:
+def _separate_messages(key: Key, by_rank: dict[int, list[Collective]]) -> tuple[dict[int, list[Collective]], dict[int, list[Collective]]]:
     """Separate calls that can be matched by their order from messages inside a larger group, which cannot."""
     if key.pair is not None or len(key.ranks) == 2:
         return by_rank, {}
-    plain = {rank: [c for c in mine if c.operation != "send_recv"] for rank, mine in by_rank.items()}
-    messages = {rank: [c for c in mine if c.operation == "send_recv"] for rank, mine in by_rank.items()}
-    if len([rank for rank, mine in messages.items() if mine]) == 2 and len({len(m) for m in messages.values() if m}) == 1:
+    plain = {rank: [c for c in calls if c.operation != "send_recv"] for rank, calls in by_rank.items()}
+    messages = {rank: [c for c in calls if c.operation == "send_recv"] for rank, calls in by_rank.items()}
+    if len([rank for rank, calls in messages.items() if calls]) == 2 and len({len(m) for m in messages.values() if m}) == 1:
         return by_rank, {}  # only two ranks, so their messages match
     return {r: m for r, m in plain.items() if m}, {r: m for r, m in messages.items() if m}
 
 
-def _met(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int, int]) -> tuple[list[Matched], list[str]]:
+def _match_group(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int, int]) -> tuple[list[Matched], list[str]]:
     if len(by_rank) < 2:
         return [], []
-    what = f"process group {key.group!r}" if key.group else "the process group without a name"
-    size = max((c.n for mine in by_rank.values() for c in mine if c.n is not None), default=None)
+    group = f"process group {key.group!r}" if key.group else "the process group without a name"
+    size = max((c.n for calls in by_rank.values() for c in calls if c.n is not None), default=None)
     if size is not None and not key.ranks and key.pair is None and len(by_rank) > size:
-        return [], [f"{what} has {size} ranks and {len(by_rank)} traces call it: several groups have this name, so none is matched"]
-    if all(_numbered(mine) for mine in by_rank.values()):
+        return [], [f"{group} has {size} ranks and {len(by_rank)} traces call it: several groups have this name, so none is matched"]
+    if all(_have_numbers(calls) for calls in by_rank.values()):
         return _by_sequence(key, by_rank), []
     warnings = []
-    counts = {rank: len(mine) for rank, mine in by_rank.items()}
+    counts = {rank: len(calls) for rank, calls in by_rank.items()}
     if len(set(counts.values())) > 1:
-        listed = ", ".join(f"rank {rank}: {count}" for rank, count in list(counts.items())[:16])
-        warnings.append(f"{what}: the ranks made different numbers of calls ({listed}); those that agree are matched")
+        counted = ", ".join(f"rank {rank}: {count}" for rank, count in list(counts.items())[:16])
+        warnings.append(f"{group}: the ranks made different numbers of calls ({counted}); those that agree are matched")
     base = max(by_rank, key=lambda rank: (len(by_rank[rank]), -rank))
     rows: list[dict[int, Collective]] = [{base: call} for call in by_rank[base]]
     differ = 0
-    for rank, mine in by_rank.items():
+    for rank, calls in by_rank.items():
         if rank == base:
             continue
-        shift = _shift(by_rank[base], mine, clock[rank] - clock[base])
-        for i, call in enumerate(mine):
+        shift = _find_shift(by_rank[base], calls, clock[rank] - clock[base])
+        for i, call in enumerate(calls):
             at = i - shift
             if 0 <= at < len(rows):
                 if rows[at][base].operation == call.operation:
@@ -136,52 +136,52 @@ def _met(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int, int]) 
                 else:
                     differ += 1
     if differ:
-        warnings.append(f"{what}: {differ} calls differ in operation from rank {base} and are not matched")
+        warnings.append(f"{group}: {differ} calls differ in operation from rank {base} and are not matched")
     return [Matched(key, row[base].operation, row) for row in rows if len(row) > 1], warnings
 
 
-def _numbered(mine: list[Collective]) -> bool:
-    numbers = [c.sequence for c in mine]
+def _have_numbers(calls: list[Collective]) -> bool:
+    numbers = [c.sequence for c in calls]
     return None not in numbers and len(set(numbers)) == len(numbers)
 
 
 def _by_sequence(key: Key, by_rank: dict[int, list[Collective]]) -> list[Matched]:
     rows: dict[tuple[int, str], dict[int, Collective]] = defaultdict(dict)
-    for rank, mine in by_rank.items():
-        for call in mine:
+    for rank, calls in by_rank.items():
+        for call in calls:
             rows[(call.sequence or 0, call.operation)][rank] = call
     return [Matched(key, operation, row) for (_, operation), row in sorted(rows.items()) if len(row) > 1]
 
 
-def _shift(base: list[Collective], mine: list[Collective], clock: int) -> int:
-    """How many calls later than ``base`` the list ``mine`` begins; negative if it lacks the first calls.
+def _find_shift(base: list[Collective], other: list[Collective], clock: int) -> int:
+    """How many calls later than ``base`` the list ``other`` begins; negative if it lacks the first calls.
 
     The best shift has most calls that agree, then the steadiest difference of the ends, then the smallest difference.
     """
-    if len(base) == len(mine) and all(a.operation == b.operation for a, b in zip(base, mine, strict=True)):
+    if len(base) == len(other) and all(a.operation == b.operation for a, b in zip(base, other, strict=True)):
         return 0
     labels: dict[tuple[str, int | None], int] = {}
     sides = []
-    for side in (base, mine):
+    for side in (base, other):
         sides.append(np.array([labels.setdefault(_label(c), len(labels)) for c in side], np.int64))
     ends_base = np.array([c.end for c in base], np.int64)
-    ends_mine = np.array([c.end for c in mine], np.int64)
-    reach = min(max(abs(len(base) - len(mine)), 4), _MOST_SHIFTS)
-    best, found = None, 0
+    ends_other = np.array([c.end for c in other], np.int64)
+    reach = min(max(abs(len(base) - len(other)), 4), _MOST_SHIFTS)
+    best, best_shift = None, 0
     for shift in sorted(range(-reach, reach + 1), key=abs):
-        low, high = max(0, -shift), min(len(base), len(mine) - shift)
+        low, high = max(0, -shift), min(len(base), len(other) - shift)
         if high <= low:
             continue
         agree = sides[0][low:high] == sides[1][low + shift : high + shift]
         if not agree.any():
             continue
         # lower medians and Python integers, because the clocks of two files may be decades apart
-        apart = (ends_mine[low + shift : high + shift] - ends_base[low:high])[agree]
-        middle = _median(apart)
-        score = (-int(agree.sum()), _median(np.abs(apart - middle)), abs(middle + clock))
+        differences = (ends_other[low + shift : high + shift] - ends_base[low:high])[agree]
+        middle = _median(differences)
+        score = (-int(agree.sum()), _median(np.abs(differences - middle)), abs(middle + clock))
         if best is None or score < best:
-            best, found = score, shift
-    return found
+            best, best_shift = score, shift
+    return best_shift
 
 
 def _label(call: Collective) -> tuple[str, int | None]:
@@ -196,23 +196,23 @@ def _median(values: Times) -> int:
 
 def pairs_by_time(loose: dict[int, list[Collective]], clock: dict[int, int]) -> list[Matched]:
     """Pair messages without a recorded other side: same bytes, overlapping, ending together. Needs aligned clocks."""
-    calls = sorted(((c.end + clock[rank], rank, c) for rank, mine in loose.items() for c in mine), key=lambda item: item[:2])
+    calls = sorted(((c.end + clock[rank], rank, c) for rank, messages in loose.items() for c in messages), key=lambda item: item[:2])
     used: set[int] = set()
-    found = []
+    pairs = []
     for i, (end, rank, call) in enumerate(calls):
         if i in used:
             continue
         for j in range(i + 1, min(i + _LOOK_AHEAD, len(calls))):
-            late, other, there = calls[j]
-            if late - end > _ENDS_APART:
+            later_end, other_rank, other_call = calls[j]
+            if later_end - end > _ENDS_APART:
                 break
-            together = there.start + clock[other] < end and call.start + clock[rank] < late
-            if j not in used and other != rank and there.bytes == call.bytes and there.group == call.group and together:
+            together = other_call.start + clock[other_rank] < end and call.start + clock[rank] < later_end
+            if j not in used and other_rank != rank and other_call.bytes == call.bytes and other_call.group == call.group and together:
                 used |= {i, j}
-                key = Key(call.group, tuple(sorted(call.ranks)), (min(rank, other), max(rank, other)))
-                found.append(Matched(key, "send_recv", {rank: call, other: there}))
+                key = Key(call.group, tuple(sorted(call.ranks)), (min(rank, other_rank), max(rank, other_rank)))
+                pairs.append(Matched(key, "send_recv", {rank: call, other_rank: other_call}))
                 break
-    return found
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -221,32 +221,32 @@ class Table:
 
     start: Times
     end: Times
-    here: NDArray[np.bool_]  # whether the rank made the call
+    present: NDArray[np.bool_]  # whether the rank made the call
 
     @cached_property
     def last(self) -> Times:
         """The start on the last rank, by collective."""
-        return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).min).max(axis=1))
+        return np.asarray(np.where(self.present, self.start, np.iinfo(np.int64).min).max(axis=1))
 
     @cached_property
     def first(self) -> Times:
         """The start on the first rank, by collective."""
-        return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).max).min(axis=1))
+        return np.asarray(np.where(self.present, self.start, np.iinfo(np.int64).max).min(axis=1))
 
     @cached_property
     def final(self) -> Times:
         """The end on the last rank, by collective."""
-        return np.asarray(np.where(self.here, self.end, np.iinfo(np.int64).min).max(axis=1))
+        return np.asarray(np.where(self.present, self.end, np.iinfo(np.int64).min).max(axis=1))
 
     @cached_property
     def arrived(self) -> Times:
         """The starts in order, by collective; missing ranks come first."""
-        return np.sort(np.where(self.here, self.start, np.iinfo(np.int64).min), axis=1)
+        return np.sort(np.where(self.present, self.start, np.iinfo(np.int64).min), axis=1)
 
     @cached_property
     def late(self) -> Times:
         """The column of the rank that started last."""
-        return np.asarray(np.where(self.here, self.start, np.iinfo(np.int64).min).argmax(axis=1))
+        return np.asarray(np.where(self.present, self.start, np.iinfo(np.int64).min).argmax(axis=1))
 
     @cached_property
     def cut(self) -> Times:
@@ -256,17 +256,17 @@ class Table:
     @cached_property
     def waits(self) -> Times:
         """From each start to the cut; a call that ended before the last rank started (the root of a broadcast) waited only while it ran."""
-        return np.where(self.here, self.cut - self.start, 0)
+        return np.where(self.present, self.cut - self.start, 0)
 
 
 def table(met: Iterable[Matched], ranks: list[int], clock: dict[int, int]) -> Table:
     """Tabulate the calls of ``met`` on one clock."""
     met = list(met)
     start, end = np.zeros((len(met), len(ranks)), np.int64), np.zeros((len(met), len(ranks)), np.int64)
-    here = np.zeros((len(met), len(ranks)), bool)
+    present = np.zeros((len(met), len(ranks)), bool)
     column = {rank: i for i, rank in enumerate(ranks)}
-    for i, one in enumerate(met):
-        for rank, call in one.calls.items():
+    for i, collective in enumerate(met):
+        for rank, call in collective.calls.items():
             j = column[rank]
-            start[i, j], end[i, j], here[i, j] = call.start + clock[rank], call.end + clock[rank], True
-    return Table(start, end, here)
+            start[i, j], end[i, j], present[i, j] = call.start + clock[rank], call.end + clock[rank], True
+    return Table(start, end, present)

@@ -55,18 +55,18 @@ class Meeting:
 
 def meetings_of(met: list[Matched], ranks: list[int], times: Table) -> list[Meeting]:
     """The meetings of matched collectives, in order; ``times`` has them on one clock."""
-    found = []
-    for i, one in enumerate(met):
-        present = np.flatnonzero(times.here[i])
+    meetings = []
+    for i, collective in enumerate(met):
+        present = np.flatnonzero(times.present[i])
         ends = times.end[i, present]
-        found.append(
+        meetings.append(
             Meeting(
-                operation=one.operation,
-                bytes=one.bytes,
-                n=one.n,
-                group=one.key.group,
+                operation=collective.operation,
+                bytes=collective.bytes,
+                n=collective.n,
+                group=collective.key.group,
                 ranks=tuple(ranks[j] for j in present.tolist()),
-                complete=one.complete,
+                complete=collective.complete,
                 start=int(times.first[i]),
                 end=int(times.final[i]),
                 transfer=int(times.final[i] - times.last[i]),
@@ -76,7 +76,7 @@ def meetings_of(met: list[Matched], ranks: list[int], times: Table) -> list[Meet
                 spread=int(ends.max() - ends.min()),
             )
         )
-    return found
+    return meetings
 
 
 def by_size(meetings: Iterable[Meeting], link: Link | None = None) -> list[dict[str, Any]]:
@@ -85,17 +85,17 @@ def by_size(meetings: Iterable[Meeting], link: Link | None = None) -> list[dict[
     Times in ns, rates in B/s. ``ideal_ns`` is the least time on the link of the catalogue, at most the best; None if unknown.
     """
     groups: dict[tuple[str, int | None, int | None], list[Meeting]] = {}
-    for one in meetings:
-        if one.complete:
-            groups.setdefault((one.operation, one.bytes, one.n), []).append(one)
-    found = []
+    for meeting in meetings:
+        if meeting.complete:
+            groups.setdefault((meeting.operation, meeting.bytes, meeting.n), []).append(meeting)
+    rows = []
     for (operation, size, n), same in groups.items():
         times = sorted(m.transfer for m in same)
         middle = times[(len(times) - 1) // 2]
         ideal = link.ideal(operation, size, n) if link is not None and size is not None and n is not None else None
         factor = traffic_factor(operation, n)
         best, usual = rates(size, times[0], factor), rates(size, middle, factor)
-        found.append(
+        rows.append(
             {
                 "operation": operation,
                 "bytes": size,
@@ -108,4 +108,4 @@ def by_size(meetings: Iterable[Meeting], link: Link | None = None) -> list[dict[
                 "busbw": {"best": best[1], "median": usual[1]},
             }
         )
-    return sorted(found, key=lambda row: (-row["transfer_ns"]["total"], row["operation"], row["bytes"] or 0))
+    return sorted(rows, key=lambda row: (-row["transfer_ns"]["total"], row["operation"], row["bytes"] or 0))

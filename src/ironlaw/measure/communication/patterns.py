@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import InputError
-from ironlaw.measure.read.toml import DATA, given
+from ironlaw.measure.read.toml import DATA, read_user_file
 
 OWN = DATA / "communication.toml"
 LONGEST_NAME = 4096  # characters of a kernel name that are read; templates make names long, the function is at the front
@@ -84,19 +84,19 @@ def function_of(name: str) -> str:
         return _unmangled(name) or name
     for anonymous in ("(anonymous namespace)", "<unnamed>", "{anonymous}", "(anonymous class)"):
         name = name.replace(anonymous, "anonymous")
-    kept: list[str] = []
-    depth, before = 0, ""
+    letters: list[str] = []
+    depth, previous = 0, ""
     for letter in name:
         if letter == "<":
             depth += 1
-        elif letter == ">" and before != "-":
+        elif letter == ">" and previous != "-":
             depth = max(depth - 1, 0)
         elif depth == 0:
-            if letter == "(" and kept:
+            if letter == "(" and letters:
                 break
-            kept.append(letter)
-        before = letter
-    words = "".join(kept).split()
+            letters.append(letter)
+        previous = letter
+    words = "".join(letters).split()
     return words[-1] if words else name
 
 
@@ -123,19 +123,19 @@ def _unmangled(name: str) -> str:
 
 def read_patterns(path: Path) -> tuple[list[Pattern], list[Pattern]]:
     """Read the patterns of kernels and of operators in a file; InputError names a wrong entry."""
-    table = given(path)
+    table = read_user_file(path)
     unknown = set(table) - {"pattern", "operator"}
     if unknown:
         raise InputError(f"{path}: unknown table {min(unknown)!r}; write [[pattern]] or [[operator]]")
-    found = []
+    patterns = []
     for kind in ("pattern", "operator"):
         entries = table.get(kind, [])
         if not isinstance(entries, list) or len(entries) > _MOST_PATTERNS:
             raise InputError(f"{path}: {kind} must be up to {_MOST_PATTERNS} tables [[{kind}]]")
-        found.append([_pattern(e, f"{path}: {kind} {i + 1}", path) for i, e in enumerate(entries)])
-    if not found[0] and not found[1]:
+        patterns.append([_pattern(e, f"{path}: {kind} {i + 1}", path) for i, e in enumerate(entries)])
+    if not patterns[0] and not patterns[1]:
         raise InputError(f"{path}: no [[pattern]] or [[operator]]; write one, or leave the file out")
-    return found[0], found[1]
+    return patterns[0], patterns[1]
 
 
 def _pattern(entry: Any, where: str, path: Path) -> Pattern:

@@ -54,8 +54,8 @@ class RankTotal:
 
     def data(self, median: int) -> dict[str, Any]:
         """Plain data; ``median`` is the median compute time of the ranks."""
-        found = {name if name in ("rank", "late") else f"{name}_ns": value for name, value in self.__dict__.items()}
-        return found | {"compute_over_median": self.compute / median if median else None}
+        values = {name if name in ("rank", "late") else f"{name}_ns": value for name, value in self.__dict__.items()}
+        return values | {"compute_over_median": self.compute / median if median else None}
 
 
 @dataclass(frozen=True)
@@ -113,21 +113,24 @@ def align(
     counted: Sequence[Mask] | None = None,
 ) -> Ranks:
     """Align the traces of a job, one for each rank, on their collectives."""
-    said = list(classified) if classified is not None else [classify(t) for t in traces]
+    classifications = list(classified) if classified is not None else [classify(t) for t in traces]
     masks = list(counted) if counted is not None else [np.ones(len(t.events), bool) for t in traces]
-    place, warnings = _numbered(traces)
-    ranks = sorted(place)
-    calls = {rank: collectives(traces[place[rank]], said[place[rank]], masks[place[rank]]) for rank in ranks}
-    clock = _clocks({rank: traces[place[rank]] for rank in ranks})
+    trace_of_rank, warnings = _assign_ranks(traces)
+    ranks = sorted(trace_of_rank)
+    chosen = {rank: (traces[i], classifications[i], masks[i]) for rank, i in sorted(trace_of_rank.items())}
+    calls = {rank: collectives(*of_rank) for rank, of_rank in chosen.items()}
+    clock = _clocks({rank: trace for rank, (trace, _, _) in chosen.items()})
     matching = match(calls, clock)
     warnings += matching.warnings
-    offsets, more = _offsets(list(matching.met), ranks, clock, {rank: _host(traces[place[rank]]) for rank in ranks})
-    warnings += more
+    offsets, clock_warnings = _offsets(
+        list(matching.met), ranks, clock, {rank: _read_host(trace) for rank, (trace, _, _) in chosen.items()}
+    )
+    warnings += clock_warnings
     clock = {rank: clock[rank] - offsets[rank] for rank in ranks}
-    paired = pairs_by_time(matching.loose, clock)
-    for rank, count in _unpaired(matching.alone, matching.loose, paired).items():
+    pairs = pairs_by_time(matching.loose, clock)
+    for rank, count in _unpaired(matching.alone, matching.loose, pairs).items():
         warnings.append(f"rank {rank}: {count} of {len(calls[rank])} collectives have no matching call on another rank")
-    met = [*matching.met, *paired]
+    met = [*matching.met, *pairs]
     times = table(met, ranks, clock)
     meetings = meetings_of(met, ranks, times)
     spreads = np.array([m.spread for m in meetings if m.operation in _TOGETHER], np.int64)
@@ -136,11 +139,8 @@ def align(
     if p95 > _RESIDUAL:
         warnings.append(f"the ends of collectives are {p95} ns apart (p95) after alignment: transfer and waiting are uncertain by as much")
     joint = np.array([m.operation != "send_recv" for m in met], bool)  # a pipeline stage that waits for its neighbour is not late
-    totals = tuple(
-        _total(rank, column, traces[place[rank]], said[place[rank]], masks[place[rank]], times, joint, clock[rank])
-        for column, rank in enumerate(ranks)
-    )
-    world, missing, said_of_the_job = _absent(traces, ranks)
+    totals = tuple(_total_rank(rank, column, *chosen[rank], times, joint, clock[rank]) for column, rank in enumerate(ranks))
+    world, missing, job_warnings = _find_missing(traces, ranks)
     return Ranks(
         ranks=tuple(ranks),
         world_size=world,
@@ -150,12 +150,12 @@ def align(
         residual_p95=p95,
         meetings=tuple(sorted(meetings, key=lambda m: (m.start, m.end, m.ranks))),
         totals=totals,
-        warnings=(*warnings, *said_of_the_job),
-        places=tuple(place[rank] for rank in ranks),
+        warnings=(*warnings, *job_warnings),
+        places=tuple(trace_of_rank[rank] for rank in ranks),
     )
 
 
-def _absent(traces: Sequence[Trace], ranks: Sequence[int]) -> tuple[int | None, tuple[int, ...], list[str]]:
+def _find_missing(traces: Sequence[Trace], ranks: Sequence[int]) -> tuple[int | None, tuple[int, ...], list[str]]:
     """The number of ranks in the job, the missing ranks, and warnings."""
     warnings = []
     worlds = sorted({t.world_size for t in traces if t.world_size is not None})
@@ -169,36 +169,36 @@ def _absent(traces: Sequence[Trace], ranks: Sequence[int]) -> tuple[int | None, 
     return world, missing, warnings
 
 
-def _numbered(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
+def _assign_ranks(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
     """The trace of each rank, and warnings about the rank numbers in the files."""
-    once, warnings = _once(traces)
-    devices = Counter(_file(traces[i]) for i in once)
+    distinct, warnings = _drop_repeats(traces)
+    devices = Counter(_file_of(traces[i]) for i in distinct)
     for (path, _), count in devices.items():
         if count > 1:
             warnings.append(f"{path}: {count} devices in one file; they are numbered in order, not by the rank in the file")
-    place: dict[int, int] = {}
+    trace_of_rank: dict[int, int] = {}
     unnamed = []
-    for i in once:
+    for i in distinct:
         trace = traces[i]
-        if trace.rank is None or devices[_file(trace)] > 1:
+        if trace.rank is None or devices[_file_of(trace)] > 1:
             unnamed.append(i)
-        elif trace.rank in place:
+        elif trace.rank in trace_of_rank:
             warnings.append(
-                f"{trace.path}: a second trace of rank {trace.rank}, after {traces[place[trace.rank]].path}; the first one counts"
+                f"{trace.path}: a second trace of rank {trace.rank}, after {traces[trace_of_rank[trace.rank]].path}; the first one counts"
             )
         else:
-            place[trace.rank] = i
+            trace_of_rank[trace.rank] = i
     free = 0
     for i in unnamed:
-        while free in place:
+        while free in trace_of_rank:
             free += 1
-        place[free] = i
-        if devices[_file(traces[i])] == 1:
+        trace_of_rank[free] = i
+        if devices[_file_of(traces[i])] == 1:
             warnings.append(f"{traces[i].path}: no rank number; taken as rank {free}")
-    return place, warnings
+    return trace_of_rank, warnings
 
 
-def _once(traces: Sequence[Trace]) -> tuple[list[int], list[str]]:
+def _drop_repeats(traces: Sequence[Trace]) -> tuple[list[int], list[str]]:
     """Leave out traces that are given twice."""
     once: list[int] = []
     warnings = []
@@ -210,7 +210,7 @@ def _once(traces: Sequence[Trace]) -> tuple[list[int], list[str]]:
     return once, warnings
 
 
-def _file(trace: Trace) -> tuple[str, int | None]:
+def _file_of(trace: Trace) -> tuple[str, int | None]:
     return trace.path, trace.rank
 
 
@@ -227,11 +227,11 @@ def _clocks(traces: dict[int, Trace]) -> dict[int, int]:
     return {rank: t.base - base for rank, t in traces.items()}
 
 
-def _host(trace: Trace) -> str | None:
+def _read_host(trace: Trace) -> str | None:
     for name in ("HOSTNAME", "hostname", "host_name"):
-        found = trace.properties.get(name)
-        if isinstance(found, str) and found:
-            return found
+        host = trace.properties.get(name)
+        if isinstance(host, str) and host:
+            return host
     return None
 
 
@@ -240,28 +240,28 @@ def _offsets(met: list[Matched], ranks: list[int], clock: dict[int, int], hosts:
     offsets = dict.fromkeys(ranks, 0)
     together = [m for m in met if m.operation in _TOGETHER] or met
     times = table(together, ranks, clock)
-    end, here = times.end, times.here
+    end, present = times.end, times.present
     if not len(together):
         return offsets, [f"no collective is shared by the {len(ranks)} ranks: nothing can be compared"] if len(ranks) > 1 else []
-    known = np.zeros(len(ranks), bool)
-    known[int(np.argmax(here.sum(axis=0)))] = True
+    aligned = np.zeros(len(ranks), bool)
+    aligned[int(np.argmax(present.sum(axis=0)))] = True
     ahead = np.zeros(len(ranks), np.int64)
     while True:
-        placed = here & known
+        placed = present & aligned
         anchored = placed.any(axis=1)
         anchor = _row_median(end - ahead, placed)
-        fresh = [j for j in np.flatnonzero(~known).tolist() if (here[:, j] & anchored).any()]
+        fresh = [j for j in np.flatnonzero(~aligned).tolist() if (present[:, j] & anchored).any()]
         if not fresh:
             break
         for j in fresh:
-            shared = here[:, j] & anchored
-            apart = np.sort(end[shared, j] - anchor[shared])
-            ahead[j] = apart[(len(apart) - 1) // 2]
-        known[fresh] = True
+            shared = present[:, j] & anchored
+            differences = np.sort(end[shared, j] - anchor[shared])
+            ahead[j] = differences[(len(differences) - 1) // 2]
+        aligned[fresh] = True
     ahead = _by_host(ahead, [hosts[rank] for rank in ranks])
     warnings = []
     for j, rank in enumerate(ranks):
-        if not known[j]:
+        if not aligned[j]:
             warnings.append(f"rank {rank}: it shares no collective with the others; its clock is used unchanged")
         elif abs(int(ahead[j])) > SAME_CLOCK:
             offsets[rank] = int(ahead[j])
@@ -279,34 +279,36 @@ def _by_host(ahead: Times, hosts: list[str | None]) -> Times:
     """One offset for all ranks of a host, which share its clock, where the files have host names."""
     result = ahead.copy()
     for host in {h for h in hosts if h is not None}:
-        mine = [j for j, h in enumerate(hosts) if h == host]
-        result[mine] = np.sort(ahead[mine])[(len(mine) - 1) // 2]
+        columns = [j for j, h in enumerate(hosts) if h == host]
+        result[columns] = np.sort(ahead[columns])[(len(columns) - 1) // 2]
     return result
 
 
-def _unpaired(alone: dict[int, int], loose: dict[int, list[Collective]], paired: list[Matched]) -> dict[int, int]:
-    left = dict(alone)
-    for rank, mine in loose.items():
-        left[rank] = left.get(rank, 0) + len(mine) - sum(rank in m.calls for m in paired)
-    return {rank: count for rank, count in sorted(left.items()) if count}
+def _unpaired(alone: dict[int, int], loose: dict[int, list[Collective]], pairs: list[Matched]) -> dict[int, int]:
+    counts = dict(alone)
+    for rank, messages in loose.items():
+        counts[rank] = counts.get(rank, 0) + len(messages) - sum(rank in m.calls for m in pairs)
+    return {rank: count for rank, count in sorted(counts.items()) if count}
 
 
-def _total(rank: int, column: int, trace: Trace, classified: Classified, counted: Mask, times: Table, joint: Mask, clock: int) -> RankTotal:
+def _total_rank(
+    rank: int, column: int, trace: Trace, classified: Classified, counted: Mask, times: Table, joint: Mask, clock: int
+) -> RankTotal:
     events, mask, spins = trace.events.rows(counted), classified.mask[counted], classified.waits[counted]
     window = split_window(events, mask)
-    mine = times.here[:, column]
-    late = mine & (times.late == column) & joint
-    begin, finish, middle = (t[mine, column] - clock for t in (times.start, times.end, times.cut))
+    took_part = times.present[:, column]
+    late = took_part & (times.late == column) & joint
+    begin, finish, middle = (t[took_part, column] - clock for t in (times.start, times.end, times.cut))
     waiting = np.concatenate([begin, events.start[spins]]), np.concatenate([middle, events.end[spins]])
-    exposed_transfer, exposed_wait = _exposed(events.start, events.end, classify_events(events, mask), waiting, (middle, finish))
+    exposed_transfer, exposed_wait = _sum_exposed(events.start, events.end, classify_events(events, mask), waiting, (middle, finish))
     return RankTotal(
         rank=rank,
         span=window.wall,
         compute=window.compute,
         idle=window.idle,
         communication=window.comm,
-        transfer=int((times.final - times.last)[mine].sum()),
-        wait=int(times.waits[mine, column].sum()),
+        transfer=int((times.final - times.last)[took_part].sum()),
+        wait=int(times.waits[took_part, column].sum()),
         spin=int((events.end - events.start)[spins].sum()),
         exposed_transfer=exposed_transfer,
         exposed_wait=exposed_wait,
@@ -314,24 +316,24 @@ def _total(rank: int, column: int, trace: Trace, classified: Classified, counted
         late=int(late.sum()),
         made_others_wait=int(times.waits[late].sum()),
         ahead=int((times.last[late] - times.arrived[late, -2]).sum()),
-        while_late=_doing(trace, events, mask, union(times.first[late] - clock, times.last[late] - clock)),
+        while_late=_split_by_activity(trace, events, mask, union(times.first[late] - clock, times.last[late] - clock)),
     )
 
 
-def _doing(trace: Trace, events: DeviceEvents, communicates: Mask, when: Instants) -> dict[str, int]:
+def _split_by_activity(trace: Trace, events: DeviceEvents, communicates: Mask, when: Instants) -> dict[str, int]:
     """What a rank did while others waited for it; time before its trace is unknown."""
-    begin = _begins(trace)
-    seen = split_windows(events, communicates, np.maximum(when.start, begin), np.maximum(when.end, begin))
+    begin = _find_begin(trace)
+    windows = split_windows(events, communicates, np.maximum(when.start, begin), np.maximum(when.end, begin))
     return {
-        "compute": sum(w.compute for w in seen),
-        "communication": sum(w.exposed_comm for w in seen),
-        "copy": sum(w.exposed_copy for w in seen),
-        "idle": sum(w.idle for w in seen),
-        "before_its_trace": when.length - sum(w.wall for w in seen),
+        "compute": sum(w.compute for w in windows),
+        "communication": sum(w.exposed_comm for w in windows),
+        "copy": sum(w.exposed_copy for w in windows),
+        "idle": sum(w.idle for w in windows),
+        "before_its_trace": when.length - sum(w.wall for w in windows),
     }
 
 
-def _begins(trace: Trace) -> int:
+def _find_begin(trace: Trace) -> int:
     """When the trace of a rank begins; only its own threads count, because ranks in one file share the calls."""
     launch = trace.events.launch[trace.events.launch >= 0]
     threads = np.unique(trace.launches.thread[launch])
@@ -339,7 +341,7 @@ def _begins(trace: Trace) -> int:
     return min((int(start.min()) for start in (trace.events.start, *host) if len(start)), default=0)
 
 
-def _exposed(start: Times, end: Times, bits: Times, waits: tuple[Times, Times], transfers: tuple[Times, Times]) -> tuple[int, int]:
+def _sum_exposed(start: Times, end: Times, bits: Times, waits: tuple[Times, Times], transfers: tuple[Times, Times]) -> tuple[int, int]:
     """Exposed nanoseconds of transfer and of waiting, in which no compute kernel ran."""
     compute = bits == COMPUTE
     starts = np.concatenate([start[compute], transfers[0], waits[0]])

@@ -47,6 +47,6 @@ def findings_of(
 ) -> tuple[Finding, ...]:
     """Collect all findings, the one with most seconds lost first; those without seconds last."""
     facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots), tuple(profiler_costs))
-    found = [finding for name, look in FINDINGS.items() for finding in look(name, facts)]
-    found += [finding for name in OF_LOGS for finding in from_logs.of_logs(name, facts)]
-    return tuple(sorted(found, key=lambda f: -(f.seconds_lost or 0.0)))
+    findings = [finding for name, look in FINDINGS.items() for finding in look(name, facts)]
+    findings += [finding for name in OF_LOGS for finding in from_logs.of_logs(name, facts)]
+    return tuple(sorted(findings, key=lambda f: -(f.seconds_lost or 0.0)))

@@ -34,18 +34,18 @@ GROWN = 1.01  # the last third of copies over the first: batches of fixed shape 
 def unfused_chains(name: str, facts: Facts) -> Iterator[Finding]:
     """Pointwise kernels in a row, each reading the result of the one before."""
     for p in facts.profiles:
-        found = _chains(p)
-        if found.saved <= WORTH * p.window.wall:
+        chains = _find_chains(p)
+        if chains.saved <= WORTH * p.window.wall:
             continue
-        sizes = "" if found.sized else "; sizes are not recorded, so one tensor is assumed for each chain (record_shapes=True shows them)"
+        sizes = "" if chains.sized else "; sizes are not recorded, so one tensor is assumed for each chain (record_shapes=True shows them)"
         yield Finding(
             name,
-            f"{found.count} chains of {CHAIN} or more pointwise kernels take {ms(found.time)}; fusing each chain would save"
-            f" up to {ms(found.saved)}{sizes}",
+            f"{chains.count} chains of {CHAIN} or more pointwise kernels take {ms(chains.time)}; fusing each chain would save"
+            f" up to {ms(chains.saved)}{sizes}",
             "torch.compile; Megatron: keep the fusions of bias, activation and dropout (no --no-bias-*-fusion); optimizer(fused=True)",
-            found.saved / 1e9,
+            chains.saved / 1e9,
             p.trace.path,
-            {"chains": found.count, "kernels": found.kernels, "kernel_us": found.time / 1000, "sizes_known": found.sized},
+            {"chains": chains.count, "kernels": chains.kernels, "kernel_us": chains.time / 1000, "sizes_known": chains.sized},
         )
 
 
@@ -60,7 +60,7 @@ class _Chains:
     sized: bool
 
 
-def _chains(p: Profile) -> _Chains:
+def _find_chains(p: Profile) -> _Chains:
     """Find runs of pointwise kernels on one stream, close in time and of one size where sizes are known; optimizers are left out.
 
     A fused kernel still makes the longest pass. It saves at most the other passes, and no more than their bytes take at HBM bandwidth.
@@ -72,11 +72,11 @@ def _chains(p: Profile) -> _Chains:
     pointwise = np.zeros(len(p.trace.names), bool)
     for i in np.unique(p.events.name[rows]).tolist():
         pointwise[i] = p.names.named(p.trace.text(i)).kind.name in POINTWISE
-    one = pointwise[p.events.name[rows]] & ~_in_an_optimizer(p, rows)
-    elements, floor = _sizes(p, rows)
+    fusible = pointwise[p.events.name[rows]] & ~_in_an_optimizer(p, rows)
+    elements, floor = _read_sizes(p, rows)
     start, end, stream = p.events.start[rows], p.events.end[rows], p.events.stream[rows]
     differ = (elements[1:] != elements[:-1]) & (elements[1:] >= 0) & (elements[:-1] >= 0)
-    joined = one[1:] & one[:-1] & (stream[1:] == stream[:-1]) & (start[1:] - end[:-1] <= CLOSE) & ~differ
+    joined = fusible[1:] & fusible[:-1] & (stream[1:] == stream[:-1]) & (start[1:] - end[:-1] <= CLOSE) & ~differ
     first = np.flatnonzero(np.concatenate([[True], ~joined]))
     length = np.diff(np.append(first, len(rows)))
     chain = length >= CHAIN
@@ -85,8 +85,8 @@ def _chains(p: Profile) -> _Chains:
     time, longest = np.add.reduceat(end - start, first)[chain], np.maximum.reduceat(end - start, first)[chain]
     at_roof = np.minimum(floor, end - start)  # nan where bytes or bandwidth are not known: the time it took
     at_roof = np.where(np.isfinite(at_roof), at_roof, end - start)
-    passes, most = np.add.reduceat(at_roof, first)[chain], np.maximum.reduceat(at_roof, first)[chain]
-    saved = np.minimum(time - longest, passes - most)
+    passes, longest_pass = np.add.reduceat(at_roof, first)[chain], np.maximum.reduceat(at_roof, first)[chain]
+    saved = np.minimum(time - longest, passes - longest_pass)
     member = np.repeat(chain, length)
     return _Chains(
         int(chain.sum()), int(member.sum()), int(time.sum()), float(saved.sum()) * p.alone, bool((elements[member] >= 0).mean() > 0.5)
@@ -96,25 +96,25 @@ def _chains(p: Profile) -> _Chains:
 def _in_an_optimizer(p: Profile, rows: Column) -> NDArray[np.bool_]:
     """Whether a kernel was launched while an optimizer stepped."""
     marks = p.trace.marks
-    mine = np.isin(marks.name, [i for i, n in enumerate(p.trace.names) if n.startswith(OPTIMIZER)])
+    chosen = np.isin(marks.name, [i for i, n in enumerate(p.trace.names) if n.startswith(OPTIMIZER)])
     launch = p.events.launch[rows]
-    if not mine.any() or not len(p.trace.launches):
+    if not chosen.any() or not len(p.trace.launches):
         return np.zeros(len(rows), bool)
-    return (launch >= 0) & union(marks.start[mine], marks.end[mine]).covers(p.trace.launches.start[np.maximum(launch, 0)])
+    return (launch >= 0) & union(marks.start[chosen], marks.end[chosen]).covers(p.trace.launches.start[np.maximum(launch, 0)])
 
 
-def _sizes(p: Profile, rows: Column) -> tuple[Column, NDArray[np.float64]]:
+def _read_sizes(p: Profile, rows: Column) -> tuple[Column, NDArray[np.float64]]:
     """For each kernel: elements of its operator's largest input, and nanoseconds at HBM bandwidth; -1 and nan if unknown."""
     if p.linked is None:
         return np.full(len(rows), -1, np.int64), np.full(len(rows), np.nan)
     pair = p.linked.pair[p.rows[rows]]
-    elements = np.array([_elements(p, int(s)) for s in p.linked.shapes] + [-1], np.int64)
+    elements = np.array([_count_elements(p, int(s)) for s in p.linked.shapes] + [-1], np.int64)
     traffic = np.array([np.nan if c is None or c.traffic is None else c.traffic for c in p.linked.costs] + [np.nan])
     bandwidth = p.accelerator.hbm_bandwidth.value if p.accelerator else np.nan
     return elements[pair], traffic[pair] / bandwidth * 1e9
 
 
-def _elements(p: Profile, shape: int) -> int:
+def _count_elements(p: Profile, shape: int) -> int:
     """Elements of the largest input tensor of an operator, -1 if there is none or sizes are not recorded."""
     dims = p.trace.shapes[shape].dims if shape >= 0 else ()
     sizes = [d for d in dims if isinstance(d, list) and d and all(type(n) is int and 0 <= n < 2**31 for n in d)]
@@ -126,13 +126,13 @@ def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
     """Matrix products run in fp32 or fp64 on a device that is faster in a narrower format."""
     for p in facts.profiles:
         products = [k for k in p.kernels if k.kind in COMPUTE_CLASSES]
-        wide = [(k, faster) for k in products if k.precision in ("fp32", "fp64") and (faster := _faster(p, k)) is not None]
+        wide = [(k, faster) for k in products if k.precision in ("fp32", "fp64") and (faster := _find_faster_format(p, k)) is not None]
         time = sum(k.total_ns for k, _ in wide)
         if time <= WORTH * p.window.wall:
             continue
         total = sum(k.total_ns for k in products)
         worst, (narrow, ratio) = max(wide, key=lambda item: item[0].total_ns)
-        lost = sum(_saved(p, k, faster) for k, (_, faster) in wide) * p.alone if p.accelerator else None
+        lost = sum(_estimate_saving(p, k, faster) for k, (_, faster) in wide) * p.alone if p.accelerator else None
         peaks = (
             ""
             if lost is None or not p.accelerator
@@ -163,7 +163,7 @@ _NARROW = {
 }
 
 
-def _faster(p: Profile, kernel: KernelGroup) -> tuple[str, float] | None:
+def _find_faster_format(p: Profile, kernel: KernelGroup) -> tuple[str, float] | None:
     """The faster format for training and the ratio of its peak; None if the device has none, or the format of the kernel is uncertain.
 
     A device with TF32 may multiply fp32 operands as TF32; only the name of the kernel shows which.
@@ -180,7 +180,7 @@ def _faster(p: Profile, kernel: KernelGroup) -> tuple[str, float] | None:
     return next(((n, peaks[n].value / wide) for n in narrower if n in peaks and peaks[n].value > FASTER * wide), None)
 
 
-def _saved(p: Profile, kernel: KernelGroup, ratio: float) -> float:
+def _estimate_saving(p: Profile, kernel: KernelGroup, ratio: float) -> float:
     """Time saved at the same share of the narrower peak; the kernel still takes at least the time of half its bytes."""
     least = kernel.total_ns / ratio
     if kernel.traffic is not None and p.accelerator is not None:
@@ -191,18 +191,18 @@ def _saved(p: Profile, kernel: KernelGroup, ratio: float) -> float:
 def throttling(name: str, facts: Facts) -> Iterator[Finding]:
     """The same kernels get slower as the run goes on, because clocks fall."""
     for p in facts.profiles:
-        found = _drift(p)
-        if found is None or found.slower <= SLOWER or found.share < MOST:
+        drift = _find_drift(p)
+        if drift is None or drift.slower <= SLOWER or drift.share < MOST:
             continue
-        sizes = "" if found.sized else "; sizes are not recorded, so growing inputs would look the same"
+        sizes = "" if drift.sized else "; sizes are not recorded, so growing inputs would look the same"
         yield Finding(
             name,
-            f"repeated kernels take {found.slower - 1:.1%} longer in the last third of their runs than in the first"
-            f" (seen in {found.share:.0%} of {ms(found.time)}){sizes}",
+            f"repeated kernels take {drift.slower - 1:.1%} longer in the last third of their runs than in the first"
+            f" (seen in {drift.share:.0%} of {ms(drift.time)}){sizes}",
             "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE (rocm-smi -a); nvidia-smi -pl for the power cap, or cool the node",
-            found.lost / 1e9,
+            drift.lost / 1e9,
             p.trace.path,
-            {"slower": found.slower, "share_slower": found.share, "compared_us": found.time / 1000, "sizes_known": found.sized},
+            {"slower": drift.slower, "share_slower": drift.share, "compared_us": drift.time / 1000, "sizes_known": drift.sized},
         )
 
 
@@ -217,7 +217,7 @@ class _Drift:
     sized: bool
 
 
-def _drift(p: Profile) -> _Drift | None:
+def _find_drift(p: Profile) -> _Drift | None:
     """Compare repeated compute kernels of one name and, where recorded, one set of sizes; None if they are too small a part."""
     rows = np.flatnonzero((p.events.kind == KERNEL) & ~p.communicates)
     if len(rows) < RUNS:

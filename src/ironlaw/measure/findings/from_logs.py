@@ -21,6 +21,6 @@ NAMES = {  # code of the remark in a log -> name of the finding
 def of_logs(name: str, facts: Facts) -> Iterator[Finding]:
     """Yield the remarks of all logs under this name."""
     for log in facts.logs:
-        for found in log.findings:
-            if NAMES[found.code] == name:
-                yield Finding(name, found.text, found.advice, None, log.path, found.evidence)
+        for remark in log.findings:
+            if NAMES[remark.code] == name:
+                yield Finding(name, remark.text, remark.advice, None, log.path, remark.evidence)

@@ -124,7 +124,7 @@ def _after_a_wait(p: Profile) -> tuple[Column, Instants]:
     """Calls that waited until the queue of the device was empty, and the idle time that the host took after them.
 
     A call that began when the device was already idle does not count: the idle time after it is launching. Time in the loader or the
-    allocator is theirs.
+    allocator belongs to their findings.
     """
     launches = p.trace.launches
     feeds = np.unique(launches.thread[p.events.launch[p.events.launch >= 0]]) if len(launches) else launches.thread
@@ -151,11 +151,11 @@ def _driver_memory_calls(p: Profile) -> tuple[Column, int, int]:
     launches = p.trace.launches
     named = [i for i in find_names(p.trace, host_calls()[ALLOCATING]).tolist() if not p.trace.text(i).endswith(ASYNCHRONOUS)]
     rows = np.flatnonzero(np.isin(launches.name, named))
-    begins = np.array(sorted(s.host_start for s in p.steps), np.int64)
-    if len(begins) >= 2:
-        since = int(begins[1])
+    starts = np.array(sorted(s.host_start for s in p.steps), np.int64)
+    if len(starts) >= 2:
+        since = int(starts[1])
         rows = rows[launches.start[rows] >= since]
-        each = np.bincount(np.searchsorted(begins, launches.start[rows], "right"), minlength=len(begins) + 1)[2:]
+        each = np.bincount(np.searchsorted(starts, launches.start[rows], "right"), minlength=len(starts) + 1)[2:]
         return (rows if (each >= CHURN).mean() > MOSTLY else rows[:0]), since, len(each)
     frees = np.isin(launches.name[rows], find_names(p.trace, FREES)).sum()
     return (rows if frees >= CHURN and len(rows) - frees >= CHURN else rows[:0]), p.window.start, 1

@@ -103,7 +103,7 @@ def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
             continue
         chosen = np.isin(p.rows, [c.row for c in small])
         exposed = (p.ran(chosen) - p.ran(p.event_classes == COMPUTE)).length
-        latencies = [_latency(c, link) for c in small]
+        latencies = [_find_latency(c, link) for c in small]
         latency = sum(latencies) if all(latencies) else None
         lost = exposed if latency is None else min(float(exposed), latency)
         if lost <= WORTH * p.window.wall:
@@ -132,15 +132,15 @@ def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _latency(c: Collective, link: Link | None) -> float:
+def _find_latency(c: Collective, link: Link | None) -> float:
     """Latency of the collective on the link [ns], 0 if unknown."""
-    found = link.ideal(c.operation, 0, c.n) if link is not None and c.n else None
-    return (found or 0.0) * 1e9
+    seconds = link.ideal(c.operation, 0, c.n) if link is not None and c.n else None
+    return (seconds or 0.0) * 1e9
 
 
 def _is_small(c: Collective, link: Link | None) -> bool:
     """Whether latency is more than half of the transfer."""
-    latency = _latency(c, link)
+    latency = _find_latency(c, link)
     if link is None or not latency or c.n is None:
         return (c.bytes or 0) < SMALL
     return (link.ideal(c.operation, c.bytes or 0, c.n) or 0.0) * 1e9 < 2 * latency

@@ -44,12 +44,12 @@ def warm_up_steps(name: str, facts: Facts) -> Iterator[Finding]:
 def profiler_overhead(name: str, facts: Facts) -> Iterator[Finding]:
     """The profiler cost time, so the trace looks more host-bound than the run is."""
     for i, p in enumerate(facts.profiles):
-        found = _with_untraced_step(name, p, facts.profiler_costs[i]) if facts.profiler_costs else _from_the_trace(name, p)
-        if found is not None:
-            yield found
+        finding = _compare_with_untraced_step(name, p, facts.profiler_costs[i]) if facts.profiler_costs else _read_from_trace(name, p)
+        if finding is not None:
+            yield finding
 
 
-def _with_untraced_step(name: str, p: Profile, cost: ProfilerCost) -> Finding | None:
+def _compare_with_untraced_step(name: str, p: Profile, cost: ProfilerCost) -> Finding | None:
     """Compare traced steps with the step time without a profiler."""
     if cost.ratio <= WARN:
         return None
@@ -64,11 +64,11 @@ def _with_untraced_step(name: str, p: Profile, cost: ProfilerCost) -> Finding | 
     )
 
 
-def _from_the_trace(name: str, p: Profile) -> Finding | None:
+def _read_from_trace(name: str, p: Profile) -> Finding | None:
     """Without an untraced step time: idle time while the profiler worked, or slow recording options in a host-bound trace."""
     marks = p.trace.marks
-    own = np.isin(marks.name, find_names(p.trace, OWN))
-    worked = union(marks.start[own], marks.end[own])
+    of_profiler = np.isin(marks.name, find_names(p.trace, OWN))
+    worked = union(marks.start[of_profiler], marks.end[of_profiler])
     idle = gaps(union(p.events.start, p.events.end))
     lost = (worked & idle & Instants(np.array([p.window.start]), np.array([p.window.end]))).length
     recorded = [option for option in OPTIONS if p.trace.properties.get(option)]

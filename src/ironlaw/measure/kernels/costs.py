@@ -98,18 +98,19 @@ class Rule:
     parent: bool = False  # take the sizes from the enclosing operator
 
 
-Outputs = dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None]  # of convolutions: input and weight -> output
+Dims = tuple[int, ...]
+Outputs = dict[tuple[Dims, Dims], Dims | None]  # of convolutions: input and weight -> output
 
 
 @cache
 def rules() -> dict[str, Rule]:
     """The rules by name of operator."""
     table = shipped("operators.toml")
-    found = {}
+    by_operator = {}
     for item in table["operator"]:
-        rest = {k: v for k, v in item.items() if k not in ("cost", "names", "parent")}
-        found.update({name: Rule(item["cost"], rest, item.get("parent", False)) for name in item["names"]})
-    return found
+        arguments = {k: v for k, v in item.items() if k not in ("cost", "names", "parent")}
+        by_operator.update({name: Rule(item["cost"], arguments, item.get("parent", False)) for name in item["names"]})
+    return by_operator
 
 
 @cache
@@ -129,11 +130,11 @@ def cost_of(name: str, shape: Shape, outputs: Outputs | None = None) -> Cost | N
         return None
     try:
         with np.errstate(all="ignore"):
-            found = _COSTS[rule.cost](Sizes(shape), outputs or {}, **rule.arguments)
+            cost = _COSTS[rule.cost](Sizes(shape), outputs or {}, **rule.arguments)
     except (_UnknownSizesError, IndexError, KeyError, ValueError, TypeError, OverflowError, ZeroDivisionError):
         return None
-    numbers = (found.flop, found.model_flop, found.traffic or 0.0)
-    return found if all(math.isfinite(n) and 0.0 <= n < _MOST for n in numbers) else None
+    numbers = (cost.flop, cost.model_flop, cost.traffic or 0.0)
+    return cost if all(math.isfinite(n) and 0.0 <= n < _MOST for n in numbers) else None
 
 
 def outputs_of_convolutions(calls: list[tuple[str, Shape]]) -> Outputs:
@@ -141,22 +142,22 @@ def outputs_of_convolutions(calls: list[tuple[str, Shape]]) -> Outputs:
 
     A pair of input and weight with two different outputs maps to None.
     """
-    found: Outputs = {}
+    outputs: Outputs = {}
     for name, shape in calls:
         rule = rules().get(name)
         if rule is None or rule.cost != "convolution_backward":
             continue
         try:
             s = Sizes(shape)
-            gradient, given = (0, 1) if rule.arguments["first"] == "gradient" else (1, 0)
-            key, output = (s.dims(given), s.dims(2)), s.dims(gradient)
+            gradient, source = (0, 1) if rule.arguments["first"] == "gradient" else (1, 0)
+            key, output = (s.dims(source), s.dims(2)), s.dims(gradient)
         except (_UnknownSizesError, IndexError):
             continue
-        found[key] = output if found.get(key, output) == output else None
-    return found
+        outputs[key] = output if outputs.get(key, output) == output else None
+    return outputs
 
 
-def _product(s: Sizes, a: int, b: int, m: int, n: int, k: int, batch: float = 1.0, result: float | None = None) -> Cost:
+def _count_product(s: Sizes, a: int, b: int, m: int, n: int, k: int, batch: float = 1.0, result: float | None = None) -> Cost:
     """The cost of ``batch`` products (m, k) x (k, n)."""
     flop = batch * float(flops.gemm(m, n, k))
     moved = batch * float(traffic.gemm(m, n, k, s.element(a), s.element(b), s.element(a) if result is None else result))
@@ -170,21 +171,21 @@ def _mm(s: Sizes, _: Outputs) -> Cost:
     if len(a) < 2 or a[-1] != b[-2]:
         raise _UnknownSizesError
     if len(b) == 2:
-        return _product(s, 0, 1, math.prod(a[:-1]), b[1], a[-1])
-    batch = math.prod(max(x, y) for x, y in zip(_padded(a[:-2], len(b) - 2), _padded(b[:-2], len(a) - 2), strict=True))
-    return _product(s, 0, 1, a[-2], b[-1], a[-1], batch)
+        return _count_product(s, 0, 1, math.prod(a[:-1]), b[1], a[-1])
+    batch = math.prod(max(x, y) for x, y in zip(_pad(a[:-2], len(b) - 2), _pad(b[:-2], len(a) - 2), strict=True))
+    return _count_product(s, 0, 1, a[-2], b[-1], a[-1], batch)
 
 
-def _padded(dims: tuple[int, ...], to: int) -> tuple[int, ...]:
+def _pad(dims: Dims, to: int) -> Dims:
     return (1,) * (to - len(dims)) + dims
 
 
 def _addmm(s: Sizes, outputs: Outputs) -> Cost:
-    found = _mm(Sizes(Shape(s.shape.dims[1:3], s.shape.types[1:3])), outputs)
-    return _also(found, s.bytes(0))
+    product = _mm(Sizes(Shape(s.shape.dims[1:3], s.shape.types[1:3])), outputs)
+    return _add_bytes(product, s.bytes(0))
 
 
-def _also(cost: Cost, moved: float) -> Cost:
+def _add_bytes(cost: Cost, moved: float) -> Cost:
     """Add bytes that are read besides the operands, such as a bias."""
     return Cost(cost.flop, (cost.traffic or 0.0) + moved, cost.kind, cost.model_flop, cost.precision)
 
@@ -193,26 +194,26 @@ def _bmm(s: Sizes, _: Outputs) -> Cost:
     (batch, m, k), (other, inner, n) = s.dims(0), s.dims(1)
     if batch != other or k != inner:
         raise _UnknownSizesError
-    return _product(s, 0, 1, m, n, k, batch)
+    return _count_product(s, 0, 1, m, n, k, batch)
 
 
 def _baddbmm(s: Sizes, outputs: Outputs) -> Cost:
-    return _also(_bmm(Sizes(Shape(s.shape.dims[1:3], s.shape.types[1:3])), outputs), s.bytes(0))
+    return _add_bytes(_bmm(Sizes(Shape(s.shape.dims[1:3], s.shape.types[1:3])), outputs), s.bytes(0))
 
 
 def _linear(s: Sizes, _: Outputs) -> Cost:
     a, b = s.dims(0), s.dims(1)
     if len(b) != 2 or a[-1] != b[1]:
         raise _UnknownSizesError
-    found = _product(s, 0, 1, math.prod(a[:-1]), b[0], b[1])
-    return _also(found, s.bytes(2)) if s.has(2) else found
+    product = _count_product(s, 0, 1, math.prod(a[:-1]), b[0], b[1])
+    return _add_bytes(product, s.bytes(2)) if s.has(2) else product
 
 
 def _scaled_mm(s: Sizes, _: Outputs) -> Cost:
     (m, k), (inner, n) = s.dims(0), s.dims(1)
     if k != inner:
         raise _UnknownSizesError
-    return _product(s, 0, 1, m, n, k, result=2.0)  # 8-bit operands, a 16-bit result
+    return _count_product(s, 0, 1, m, n, k, result=2.0)  # 8-bit operands, a 16-bit result
 
 
 def _grouped_mm(s: Sizes, _: Outputs, offsets: int) -> Cost:
@@ -220,65 +221,65 @@ def _grouped_mm(s: Sizes, _: Outputs, offsets: int) -> Cost:
     a, b = s.dims(0), s.dims(1)
     if len(a) != 2 or len(b) not in (2, 3) or a[1] != b[-2]:
         raise _UnknownSizesError
-    wide = max(s.element(0), 2.0)  # 8-bit operands, a 16-bit result
-    one = _product(s, 0, 1, a[0], b[-1], a[1], result=wide)
+    result_bytes = max(s.element(0), 2.0)  # 8-bit operands, a 16-bit result
+    product = _count_product(s, 0, 1, a[0], b[-1], a[1], result=result_bytes)
     groups = b[0] if len(b) == 3 else s.dims(offsets)[0]
-    more = b[1] * b[2] * s.element(1) if len(b) == 3 else a[0] * b[1] * wide
-    return _also(one, (groups - 1) * more)
+    bytes_per_group = b[1] * b[2] * s.element(1) if len(b) == 3 else a[0] * b[1] * result_bytes
+    return _add_bytes(product, (groups - 1) * bytes_per_group)
 
 
-def _convolved(s: Sizes, given: tuple[int, ...], weight: tuple[int, ...], output: tuple[int, ...], i: int, transposed: bool) -> Cost:
+def _count_convolution(s: Sizes, inputs: Dims, weight: Dims, output: Dims, i: int, transposed: bool) -> Cost:
     """A forward convolution: the whole kernel at each position of the output (of the input if transposed)."""
-    at = given if transposed else output
+    at = inputs if transposed else output
     channels = math.prod(weight[1:]) if not transposed else weight[1] * math.prod(weight[2:])
     flop = float(flops.gemm(at[0] * math.prod(at[2:]), weight[0], channels))
-    elements = math.prod(given) + math.prod(weight) + math.prod(output)
+    elements = math.prod(inputs) + math.prod(weight) + math.prod(output)
     return Cost(flop, float(traffic.elementwise(elements, s.element(i), 1.0)), "conv", flop, s.precision(i))
 
 
 def _convolution(s: Sizes, outputs: Outputs) -> Cost:
     """Arguments: input, weight, bias, stride, padding, dilation, transposed, output padding, groups."""
     transposed = s.value(6).lower() in ("true", "1")
-    return _forward(s, outputs, s.numbers(3), s.numbers(4), s.numbers(5), transposed, s.numbers(7))
+    return _convolve_forward(s, outputs, s.numbers(3), s.numbers(4), s.numbers(5), transposed, s.numbers(7))
 
 
 def _convolution_of_kind(s: Sizes, outputs: Outputs, order: str) -> Cost:
     """Arguments: input, weight, (bias,) stride and padding in one of two orders, dilation."""
     if order == "stride-padding":
-        return _forward(s, outputs, s.numbers(3), s.numbers(4), s.numbers(5))
+        return _convolve_forward(s, outputs, s.numbers(3), s.numbers(4), s.numbers(5))
     first = 3 if len(s.shape.values) > 2 and not s.value(2) else 2  # miopen has a bias before these arguments, cudnn has none
-    return _forward(s, outputs, s.numbers(first + 1), s.numbers(first), s.numbers(first + 2))
+    return _convolve_forward(s, outputs, s.numbers(first + 1), s.numbers(first), s.numbers(first + 2))
 
 
-def _forward(
+def _convolve_forward(
     s: Sizes,
     outputs: Outputs,
-    stride: tuple[int, ...] | None,
-    padding: tuple[int, ...] | None,
-    dilation: tuple[int, ...] | None,
+    stride: Dims | None,
+    padding: Dims | None,
+    dilation: Dims | None,
     transposed: bool = False,
-    more: tuple[int, ...] | None = None,
+    output_padding: Dims | None = None,
 ) -> Cost:
-    given, weight = s.dims(0), s.dims(1)
-    sides = len(given) - 2
-    if stride is None or padding is None or sides < 1 or len(weight) != len(given):
-        output = outputs.get((given, weight))
+    inputs, weight = s.dims(0), s.dims(1)
+    sides = len(inputs) - 2
+    if stride is None or padding is None or sides < 1 or len(weight) != len(inputs):
+        output = outputs.get((inputs, weight))
         if output is None:
             raise _UnknownSizesError
-        return _convolved(s, given, weight, output, 0, False)
-    step, pad, gap, extra = (_each(x, sides, d) for x, d in ((stride, 1), (padding, 0), (dilation, 1), (more, 0)))
+        return _count_convolution(s, inputs, weight, output, 0, False)
+    step, pad, gap, extra = (_per_dimension(x, sides, d) for x, d in ((stride, 1), (padding, 0), (dilation, 1), (output_padding, 0)))
     reach = [gap[i] * (weight[2 + i] - 1) + 1 for i in range(sides)]
     if transposed:
         groups = s.numbers(8) or (1,)
-        output = (given[0], weight[1] * groups[0])
-        output += tuple((given[2 + i] - 1) * step[i] - 2 * pad[i] + reach[i] + extra[i] for i in range(sides))
+        output = (inputs[0], weight[1] * groups[0])
+        output += tuple((inputs[2 + i] - 1) * step[i] - 2 * pad[i] + reach[i] + extra[i] for i in range(sides))
     else:
-        output = (given[0], weight[0])
-        output += tuple(int(flops.convolved_extent(given[2 + i], reach[i], step[i], pad[i])) for i in range(sides))
-    return _convolved(s, given, weight, output, 0, transposed)
+        output = (inputs[0], weight[0])
+        output += tuple(int(flops.convolved_extent(inputs[2 + i], reach[i], step[i], pad[i])) for i in range(sides))
+    return _count_convolution(s, inputs, weight, output, 0, transposed)
 
 
-def _each(numbers: tuple[int, ...] | None, sides: int, default: int) -> tuple[int, ...]:
+def _per_dimension(numbers: Dims | None, sides: int, default: int) -> Dims:
     if numbers is None:
         return (default,) * sides
     return numbers * sides if len(numbers) == 1 else numbers
@@ -286,19 +287,19 @@ def _each(numbers: tuple[int, ...] | None, sides: int, default: int) -> tuple[in
 
 def _convolution_backward(s: Sizes, _: Outputs, first: str) -> Cost:
     """Gradients of input and weight; each takes as many FLOPs as the forward pass."""
-    gradient, given = (0, 1) if first == "gradient" else (1, 0)
+    gradient, source = (0, 1) if first == "gradient" else (1, 0)
     transposed = s.value(7).lower() in ("true", "1") if first == "gradient" else False
-    one = _convolved(s, s.dims(given), s.dims(2), s.dims(gradient), gradient, transposed)
-    wanted = s.value(10).strip("[] ").lower().split(",") if first == "gradient" else []
-    asked = [w.strip() in ("true", "1") for w in wanted[:2]] or [True, True]
-    count = float(sum(asked))
-    return Cost(one.flop * count, (one.traffic or 0.0) * count, "conv", one.flop * count, one.precision)
+    per_gradient = _count_convolution(s, s.dims(source), s.dims(2), s.dims(gradient), gradient, transposed)
+    words = s.value(10).strip("[] ").lower().split(",") if first == "gradient" else []
+    computed = [w.strip() in ("true", "1") for w in words[:2]] or [True, True]
+    count = float(sum(computed))
+    return Cost(per_gradient.flop * count, (per_gradient.traffic or 0.0) * count, "conv", per_gradient.flop * count, per_gradient.precision)
 
 
 def _convolution_gradient(s: Sizes, outputs: Outputs) -> Cost:
     """One of the two gradients; the enclosing operator has the sizes of input, output gradient and weight."""
-    both = _convolution_backward(s, outputs, "input")
-    return Cost(both.flop / 2.0, (both.traffic or 0.0) / 2.0, "conv", both.flop / 2.0, both.precision)
+    gradients = _convolution_backward(s, outputs, "input")
+    return Cost(gradients.flop / 2.0, (gradients.traffic or 0.0) / 2.0, "conv", gradients.flop / 2.0, gradients.precision)
 
 
 def _attention(s: Sizes, _: Outputs, layout: str, mask: int, backward: bool = False) -> Cost:
@@ -308,12 +309,12 @@ def _attention(s: Sizes, _: Outputs, layout: str, mask: int, backward: bool = Fa
     if not len(queries) == len(keys) == len(values) == 4:  # packed sequences: the sizes do not contain their lengths
         raise _UnknownSizesError
     sequence, head = (2, 1) if layout == "bhsd" else (1, 2)
-    batch, length, heads, seen = queries[0], queries[sequence], queries[head], keys[sequence]
+    batch, length, heads, key_length = queries[0], queries[sequence], queries[head], keys[sequence]
     width = (queries[3] + values[3]) / 2.0
-    causal = _set(s, mask)
-    reached = float(masks.attended_length(seen, 0)) if causal else float(seen)
+    causal = _is_causal_mask(s, mask)
+    reached = float(masks.attended_length(key_length, 0)) if causal else float(key_length)
     flop = float(flops.attention_core(batch, length, reached, heads, width))
-    if seen == length and queries[3] == values[3]:
+    if key_length == length and queries[3] == values[3]:
         moved = float(traffic.flash_attention(batch, length, heads, keys[head], queries[3], s.element(at)))
     else:
         moved = 2.0 * s.bytes(at) + s.bytes(at + 1) + s.bytes(at + 2)
@@ -323,7 +324,7 @@ def _attention(s: Sizes, _: Outputs, layout: str, mask: int, backward: bool = Fa
     return Cost(flop, moved, "attention", model, s.precision(at), rows, reached * (2.0 if causal else 1.0), backward)
 
 
-def _set(s: Sizes, mask: int) -> bool:
+def _is_causal_mask(s: Sizes, mask: int) -> bool:
     return s.value(mask).lower() in ("true", "1", "2")
 
 
@@ -334,7 +335,7 @@ def is_causal(name: str, shape: Shape) -> bool | None:
     (True, None)
     """
     rule = rules().get(name)
-    return _set(Sizes(shape), rule.arguments["mask"]) if rule is not None and rule.cost == "attention" else None
+    return _is_causal_mask(Sizes(shape), rule.arguments["mask"]) if rule is not None and rule.cost == "attention" else None
 
 
 def _pointwise(s: Sizes, _: Outputs, operations: str | float, passes: float) -> Cost:
@@ -350,7 +351,7 @@ def _arithmetic(s: Sizes, _: Outputs, inputs: int) -> Cost:
     tensors = [i for i in range(min(inputs, len(s.shape.dims))) if s.has(i)]
     sizes = [s.dims(i) for i in tensors]
     longest = max(len(d) for d in sizes)
-    result = math.prod(max(column) for column in zip(*(_padded(d, longest) for d in sizes), strict=True))
+    result = math.prod(max(column) for column in zip(*(_pad(d, longest) for d in sizes), strict=True))
     flop = float(flops.elementwise(result, len(tensors) - 1 or 1))
     moved = sum(s.bytes(i) for i in tensors) + float(traffic.elementwise(result, s.element(tensors[0]), 1.0))
     return Cost(flop, moved, "", flop, s.precision(tensors[0]))
@@ -381,8 +382,8 @@ def _rows(s: Sizes, _: Outputs) -> Cost:
     if at == 2 and s.value(1) not in ("0", ""):
         raise _UnknownSizesError
     table = s.dims(0)
-    taken = math.prod(s.dims(at)) * math.prod(table[1:])
-    return Cost(0.0, float(traffic.elementwise(taken, s.element(0), 2.0)) + s.bytes(at), "", 0.0, s.precision(0))
+    looked_up = math.prod(s.dims(at)) * math.prod(table[1:])
+    return Cost(0.0, float(traffic.elementwise(looked_up, s.element(0), 2.0)) + s.bytes(at), "", 0.0, s.precision(0))
 
 
 def _foreach(s: Sizes, _: Outputs) -> Cost:
@@ -400,8 +401,8 @@ def _fused_optimizer(s: Sizes, _: Outputs, optimizer: str) -> Cost:
 
 def _pooling_backward(s: Sizes, _: Outputs) -> Cost:
     """Read output gradients and indices, write the input gradient."""
-    given = s.bytes(1)
-    moved = s.bytes(0) + given + math.prod(s.dims(0)) * ELEMENT_BYTES["long int"]
+    input_bytes = s.bytes(1)
+    moved = s.bytes(0) + input_bytes + math.prod(s.dims(0)) * ELEMENT_BYTES["long int"]
     return Cost(0.0, moved, "", 0.0, s.precision(0))
 
 

@@ -29,47 +29,49 @@ class Device:
 def device_named(name: str, properties: Mapping[str, Any], on: str | None = None, folders: tuple[str, ...] = ()) -> Device:
     """The accelerator of a trace: ``on`` if given (an unknown name is refused), else from the trace.
 
-    ``properties`` are those of the device as recorded (totalGlobalMem, numSms), or those of a trace with them under "device".
+    ``properties`` are the recorded properties of the device (totalGlobalMem, numSms), or of a trace that has them under "device".
     """
     inner = properties.get("device", properties)
-    found: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {}
+    recorded: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {}
     if on is not None:
-        return Device(load.record("accelerators", on, folders), f"--on {on}", _another(on, name, found, folders))
-    record, why = _of_trace(name, found, folders)
+        return Device(load.record("accelerators", on, folders), f"--on {on}", _warn_of_other_device(on, name, recorded, folders))
+    record, why = _find_in_catalogue(name, recorded, folders)
     if record is None:
         return Device(None, "", f"{why}: its peak and bandwidth are unknown; name the device with --on{_nearest(name, folders)}")
-    count, known = _number(found, "numSms"), load.record("accelerators", record, folders)
-    if count and known.sm_count and abs(count - known.sm_count.value) > _OTHER_PART * known.sm_count.value:
-        mismatch = f"the trace calls its device {name!r}, which has {known.sm_count.value:.0f} multiprocessors; this one has {count:.0f}"
+    count, accelerator = _number(recorded, "numSms"), load.record("accelerators", record, folders)
+    expected = accelerator.sm_count
+    if count and expected and abs(count - expected.value) > _OTHER_PART * expected.value:
+        mismatch = f"the trace calls its device {name!r}, which has {expected.value:.0f} multiprocessors; this one has {count:.0f}"
         return Device(None, "", f"{mismatch}: a slice or another product; name the device with --on")
-    return Device(known, why)
+    return Device(accelerator, why)
 
 
-def _of_trace(name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[str | None, str]:
+def _find_in_catalogue(name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[str | None, str]:
     """The name of the record and how it was found, or None and the reason."""
     if not name.strip():
         return None, "the trace has no device name"
     for pattern, rule in _rules():
-        if pattern.search(name[:200]) and _holds(rule, properties):
+        if pattern.search(name[:200]) and _applies(rule, properties):
             if "unknown" in rule:
                 return None, f"device {name[:200]!r}: {rule['unknown']}"
             return str(rule["is"]), f"the trace names {name[:200]!r}"
     plain = _VENDORS.sub("", name[:200])
     for spelling in (name[:200], plain):  # records and spellings of the user's catalogue
         try:
-            return load.resolve("accelerators", spelling, folders) if _own(spelling, folders) else None, f"the trace names {name[:200]!r}"
+            record = load.resolve("accelerators", spelling, folders)
+            return record if _is_exact_name(spelling, folders) else None, f"the trace names {name[:200]!r}"
         except UnknownNameError:
             continue
     return None, f"device {name[:200]!r} is not in the catalogue"
 
 
-def _own(spelling: str, folders: tuple[str, ...]) -> bool:
+def _is_exact_name(spelling: str, folders: tuple[str, ...]) -> bool:
     """Whether a spelling is exactly the name of a record or one of its aliases."""
     folded = load.fold_name(spelling)
     return folded in load.names("accelerators", folders) or folded in load.aliases(folders)["accelerators"]
 
 
-def _holds(rule: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
+def _applies(rule: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
     memory, count = _number(properties, "totalGlobalMem"), _number(properties, "numSms")
     if "memory_over" in rule and not (memory and memory > rule["memory_over"]):
         return False
@@ -78,9 +80,9 @@ def _holds(rule: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
     return "multiprocessors" not in rule or count == rule["multiprocessors"]
 
 
-def _another(on: str, name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> str:
+def _warn_of_other_device(on: str, name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> str:
     """A warning if the trace names another device than --on."""
-    record, _ = _of_trace(name, properties, folders)
+    record, _ = _find_in_catalogue(name, properties, folders)
     chosen = load.resolve("accelerators", on, folders)
     return f"--on {on}, but the trace names {name!r} ({record})" if record is not None and record != chosen else ""
 

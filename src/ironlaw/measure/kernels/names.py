@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import InputError
-from ironlaw.measure.read.toml import given, shipped
+from ironlaw.measure.read.toml import read_user_file, shipped
 
 SHIPPED = "kernels.toml"
 UNKNOWN = "unclassified"
@@ -65,7 +65,7 @@ class KernelNames:
         'bf16'
         """
         text = name[:_LONGEST].lower()
-        return next((found for pattern, found in self.precisions if pattern.search(text)), "")
+        return next((number_format for pattern, number_format in self.precisions if pattern.search(text)), "")
 
 
 @cache
@@ -76,7 +76,7 @@ def shipped_names() -> KernelNames:
 
 def read_names(files: Iterable[str | Path] = ()) -> KernelNames:
     """Read the rules of the user's files, in order, then the shipped ones."""
-    tables = [*((str(path), given(path)) for path in files), (SHIPPED, shipped(SHIPPED))]
+    tables = [*((str(path), read_user_file(path)) for path in files), (SHIPPED, shipped(SHIPPED))]
     classes: dict[str, KernelClass] = {}
     for where, table in reversed(tables):
         for name, item in _of(dict, table.get("class", {}), where, "class").items():
@@ -127,16 +127,16 @@ def short_name(name: str) -> str:
     inner = re.match(r"(?:\w+::)*(?:Kernel2?|device_kernel)<([\w:]+)", text)
     if inner:  # CUTLASS: the template argument names the kernel
         return inner.group(1)[:80]
-    whole = text
+    full_name = text
     text = text.split("(", 1)[0]
     head = text.split("<", 1)[0]
     parts = head.split("::")
     last = "::".join(parts[-2:]) if parts[-1] == "kernel" else parts[-1]
     if last.endswith(_WRAPPERS):  # ATen: the functor in the wrapper names the operation
-        inside = _LAMBDAS.sub("", whole[len(head) :])
-        found = _FUNCTOR.search(inside)
-        if found:
-            return f"{last}<{found.group(1) or found.group(2)}>"[:80]
+        arguments = _LAMBDAS.sub("", full_name[len(head) :])
+        functor = _FUNCTOR.search(arguments)
+        if functor:
+            return f"{last}<{functor.group(1) or functor.group(2)}>"[:80]
     return last[:80] or name[:80]
 
 

@@ -50,18 +50,18 @@ class Nesting:
 
     def innermost(self, thread: Column, time: Column, outside: int = 0) -> Column:
         """The row of the innermost span at each instant of a thread, or of the span ``outside`` levels around it; NONE if there is none."""
-        found = np.full(len(time), NONE, np.int64)
+        none = np.full(len(time), NONE, np.int64)
         if not len(self.rows):
-            return found
+            return none
         at = np.minimum(np.searchsorted(self.threads, thread), len(self.threads) - 1)
         key = self._key(at, time)
         open_now = np.searchsorted(self.start, key, "right") - np.searchsorted(self.end, key, "right") - self.offset[at]
         depth = open_now - 1 - outside
         valid = (self.threads[at] == thread) & (depth >= 0) & (depth < self.deepest)
-        place = np.searchsorted(self.sorted, np.where(valid, depth, 0) * self._span() + key, "right") - 1
-        row = self.rows[self.by_depth[np.maximum(place, 0)]]
+        position = np.searchsorted(self.sorted, np.where(valid, depth, 0) * self._span() + key, "right") - 1
+        row = self.rows[self.by_depth[np.maximum(position, 0)]]
         covers = (self.spans.thread[row] == thread) & (self.spans.start[row] <= time) & (time <= self.spans.end[row])
-        return np.where(valid & (place >= 0) & covers, row, found)
+        return np.where(valid & (position >= 0) & covers, row, none)
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,17 @@ def link(trace: Trace) -> Linked:
     """Link the device events of a trace to operators."""
     operator = operator_of(trace)
     rows, back = np.unique(operator, return_inverse=True)
-    has = rows >= 0
-    used = rows[has]
+    has_operator = rows >= 0
+    used = rows[has_operator]
     shape = _sizes_from_parent(trace, used)
     code = trace.operators.name[used] * (len(trace.shapes) + 1) + shape + 1
     pairs, index = np.unique(code, return_inverse=True)
     of_row = np.full(len(rows), NONE, np.int64)
-    of_row[has] = index
-    again = np.zeros(len(rows), bool)
-    again[has] = recomputed(trace)[used]
+    of_row[has_operator] = index
+    is_recomputed = np.zeros(len(rows), bool)
+    is_recomputed[has_operator] = recomputed(trace)[used]
     names, shapes = pairs // (len(trace.shapes) + 1), pairs % (len(trace.shapes) + 1) - 1
-    return Linked(operator, of_row[back], _costs(trace, names, shapes), names, shapes, again[back])
+    return Linked(operator, of_row[back], _costs(trace, names, shapes), names, shapes, is_recomputed[back])
 
 
 def operator_of(trace: Trace) -> Column:
@@ -100,21 +100,21 @@ def operator_of(trace: Trace) -> Column:
     ignored.
     """
     events, operators, launches = trace.events, trace.operators, trace.launches
-    found = np.full(len(events), NONE, np.int64)
+    operator_row = np.full(len(events), NONE, np.int64)
     if not len(operators) or not len(events):
-        return found
+        return operator_row
     order = np.argsort(operators.external, kind="stable")
-    place = np.minimum(np.searchsorted(operators.external[order], events.external), len(order) - 1)
-    row = order[place]
+    position = np.minimum(np.searchsorted(operators.external[order], events.external), len(order) - 1)
+    row = order[position]
     same = (operators.external[row] == events.external) & (events.external >= 0)
     linked = events.launch >= 0
-    called = np.where(linked, launches.start[np.maximum(events.launch, 0)] if len(launches) else 0, 0)
-    during = (operators.start[row] <= called) & (called <= operators.end[row])
-    found = np.where(same & (during | ~linked), row, found)
-    rest = np.flatnonzero((found < 0) & linked)
-    if len(rest):
-        found[rest] = Nesting(operators).innermost(launches.thread[events.launch[rest]], called[rest])
-    return found
+    launched = np.where(linked, launches.start[np.maximum(events.launch, 0)] if len(launches) else 0, 0)
+    during = (operators.start[row] <= launched) & (launched <= operators.end[row])
+    operator_row = np.where(same & (during | ~linked), row, operator_row)
+    unassigned = np.flatnonzero((operator_row < 0) & linked)
+    if len(unassigned):
+        operator_row[unassigned] = Nesting(operators).innermost(launches.thread[events.launch[unassigned]], launched[unassigned])
+    return operator_row
 
 
 def _sizes_from_parent(trace: Trace, rows: Column) -> Column:
@@ -149,27 +149,27 @@ def recomputed(trace: Trace) -> NDArray[np.bool_]:
     belong to the gradient. The kernels of a reentrant checkpoint run directly in its backward span.
     """
     operators = trace.operators
-    found = np.zeros(len(operators), bool)
+    is_recomputed = np.zeros(len(operators), bool)
     backward = [i for i, n in enumerate(trace.names) if n.startswith(BACKWARD)]
     evaluations = np.isin(operators.name, backward)
     if not evaluations.any():
-        return found
-    inside = Nesting(operators, evaluations).innermost(operators.thread, operators.start)
+        return is_recomputed
+    evaluation = Nesting(operators, evaluations).innermost(operators.thread, operators.start)
     forward = np.isin(operators.name, [i for i, n in enumerate(trace.names) if n in forward_only()])
-    inner, outer = forward & (inside >= 0) & ~evaluations, forward & (inside < 0)
+    inner, outer = forward & (evaluation >= 0) & ~evaluations, forward & (evaluation < 0)
     code = operators.name * (len(trace.shapes) + 1) + _same_sizes(trace)[operators.shapes]
     seen_outside = np.isin(code, code[outer]) | (operators.shapes < 0)
     twice = inner & seen_outside
     first = np.full(len(operators), np.iinfo(np.int64).max)
     last = np.full(len(operators), np.iinfo(np.int64).min)
-    np.minimum.at(first, inside[twice], operators.start[twice])
-    np.maximum.at(last, inside[twice], operators.end[twice])
-    around = np.maximum(inside, 0)
-    found = (inside >= 0) & (operators.start >= first[around]) & (operators.end <= last[around])
-    return np.asarray(found & ~evaluations)
+    np.minimum.at(first, evaluation[twice], operators.start[twice])
+    np.maximum.at(last, evaluation[twice], operators.end[twice])
+    evaluation_row = np.maximum(evaluation, 0)
+    is_recomputed = (evaluation >= 0) & (operators.start >= first[evaluation_row]) & (operators.end <= last[evaluation_row])
+    return np.asarray(is_recomputed & ~evaluations)
 
 
 def _same_sizes(trace: Trace) -> Column:
     """For each shape, the first one with the same sizes (strides and values may differ); the last entry stands for no shape."""
-    seen: dict[str, int] = {}
-    return np.array([seen.setdefault(repr(s.dims), i) for i, s in enumerate(trace.shapes)] + [len(trace.shapes)], np.int64)
+    first_index: dict[str, int] = {}
+    return np.array([first_index.setdefault(repr(s.dims), i) for i, s in enumerate(trace.shapes)] + [len(trace.shapes)], np.int64)

@@ -58,8 +58,8 @@ class Roofs:
 
     def peak(self, precision: str) -> float:
         """The dense peak of a precision [FLOP/s], nan if the device has none."""
-        found = self.cluster.accelerator.peak.get(precision)
-        return float(found.value) if found is not None else float("nan")
+        value = self.cluster.accelerator.peak.get(precision)
+        return float(value.value) if value is not None else float("nan")
 
     def memory(self, moved: Numbers) -> Times:
         """Times of memory-bound kernels."""

@@ -80,12 +80,12 @@ def kernel_table(
     ``names`` are the rules for classes (default: the shipped ones); ``linked`` is the result of `link`, if already computed.
     """
     events = trace.events
-    mine = events.kind == KERNEL
-    mine = np.flatnonzero(mine if counted is None else mine & counted)
-    if not len(mine):
+    rows = events.kind == KERNEL
+    rows = np.flatnonzero(rows if counted is None else rows & counted)
+    if not len(rows):
         return []
     linked = linked or link(trace)
-    columns = _Columns.of(trace, linked, mine, names or shipped_names())
+    columns = _Columns.of(trace, linked, rows, names or shipped_names())
     roofs = None if accelerator is None else Roofs.of(accelerator, folders)
     return columns.groups(roofs)
 
@@ -106,28 +106,28 @@ class _Columns:
     recompute: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, trace: Trace, linked: Linked, mine: Column, names: KernelNames) -> _Columns:
+    def of(cls, trace: Trace, linked: Linked, rows: Column, names: KernelNames) -> _Columns:
         events = trace.events
-        name, time = events.name[mine], events.end[mine] - events.start[mine]
-        pair, operator = linked.pair[mine], linked.operator[mine]
+        name, time = events.name[rows], events.end[rows] - events.start[rows]
+        pair, operator = linked.pair[rows], linked.operator[rows]
         named = {int(i): names.named(trace.names[i]) for i in np.unique(name)}
         by_name = dict(names.classes)
         by_name[UNKNOWN] = KernelClass(UNKNOWN, "", "no pattern matches its name")
         kinds = tuple(by_name.values())
         number = {k.name: i for i, k in enumerate(kinds)}
         of_name = np.zeros(len(trace.names), np.int64)
-        for i, what in named.items():
-            of_name[i] = number[what.kind.name]
+        for i, kernel in named.items():
+            of_name[i] = number[kernel.kind.name]
         kind = of_name[name]
         works = np.zeros((len(linked.costs) + 1, len(kinds)), bool)
         for i, cost in enumerate(linked.costs):
             if cost is not None:
                 works[i] = [not cost.kind or k.name in WORKS[cost.kind] for k in kinds]
-        does = works[pair, kind]
-        share = _shares(operator, time, does)
-        asked = np.array([number.get(c.kind, -1) if c is not None and c.kind else -1 for c in linked.costs] + [-1], np.int64)[pair]
-        unknown = (kind == number[UNKNOWN]) & (share > 0) & (asked >= 0)
-        return cls(trace, linked, named, kinds, name, time, pair, np.where(unknown, asked, kind), share, linked.recompute[mine])
+        does_work = works[pair, kind]
+        share = _share_calls(operator, time, does_work)
+        operator_kind = np.array([number.get(c.kind, -1) if c is not None and c.kind else -1 for c in linked.costs] + [-1], np.int64)[pair]
+        unknown = (kind == number[UNKNOWN]) & (share > 0) & (operator_kind >= 0)
+        return cls(trace, linked, named, kinds, name, time, pair, np.where(unknown, operator_kind, kind), share, linked.recompute[rows])
 
     def groups(self, roofs: Roofs | None) -> list[KernelGroup]:
         """Make one KernelGroup for each class, name, operator, sizes and recomputation."""
@@ -136,46 +136,46 @@ class _Columns:
         short = np.zeros(len(self.trace.names), np.int64)
         for i, text in shorts.items():
             short[i] = numbers[text]
-        formats = {text: n for n, text in enumerate({what.precision for what in self.named.values()})}
-        for i, what in self.named.items():  # equal short names may differ in number format
-            short[i] = short[i] * len(formats) + formats[what.precision]
+        formats = {text: n for n, text in enumerate({kernel.precision for kernel in self.named.values()})}
+        for i, kernel in self.named.items():  # equal short names may differ in number format
+            short[i] = short[i] * len(formats) + formats[kernel.precision]
         code = short[self.name] * (len(self.linked.costs) + 1) + self.pair + 1
         code = (code * len(self.kinds) + self.kind) * 4 + self.recompute * 2 + (self.share > 0)
         _, first, group, count = np.unique(code, return_index=True, return_inverse=True, return_counts=True)
         order = np.lexsort((self.time, group))
         middle = np.concatenate([[0], np.cumsum(count)[:-1]]) + (count - 1) // 2
         median = self.time[order][middle]
-        total = _sums(group, self.time, len(first))
+        total = _sum_by_group(group, self.time, len(first))
         calls = np.bincount(group, self.share)
         rows = [
             _Row(self, int(i), int(n), int(t), int(m), float(c)) for i, n, t, m, c in zip(first, count, total, median, calls, strict=True)
         ]
         times = _Timed.of(rows, roofs)
-        ideal = np.minimum(_capped(group, self.time, times.ideal), total)
-        reached = np.minimum(_capped(group, self.time, times.achievable), total)
-        found = [row.group(times, g, ideal[g], reached[g]) for g, row in enumerate(rows)]
-        return sorted(found, key=lambda g: (-g.total_ns, g.kernel, g.operator, g.shapes))
+        ideal = np.minimum(_sum_capped(group, self.time, times.ideal), total)
+        reached = np.minimum(_sum_capped(group, self.time, times.achievable), total)
+        kernel_groups = [row.group(times, g, ideal[g], reached[g]) for g, row in enumerate(rows)]
+        return sorted(kernel_groups, key=lambda g: (-g.total_ns, g.kernel, g.operator, g.shapes))
 
 
-def _sums(group: Column, time: Column, groups: int) -> Column:
+def _sum_by_group(group: Column, time: Column, groups: int) -> Column:
     """Nanoseconds of each group, as integers."""
-    found = np.zeros(groups, np.int64)
-    np.add.at(found, group, time)
-    return found
+    sums = np.zeros(groups, np.int64)
+    np.add.at(sums, group, time)
+    return sums
 
 
-def _shares(operator: Column, time: Column, does: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _share_calls(operator: Column, time: Column, does_work: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The share of each kernel in its operator's call, by time: among kernels that do the work, or among all if none is known to."""
     _, call = np.unique(operator, return_inverse=True)
     length = np.maximum(time, 1)  # a kernel of no length still ran
-    working = np.bincount(call, length * does)
+    working = np.bincount(call, length * does_work)
     every = np.bincount(call, length)
     some = working[call] > 0
-    share = np.where(some, length * does / np.maximum(working[call], 1), length / every[call])
+    share = np.where(some, length * does_work / np.maximum(working[call], 1), length / every[call])
     return np.where(operator >= 0, share, 0.0)
 
 
-def _capped(group: Column, time: Column, seconds: NDArray[np.float64]) -> Column:
+def _sum_capped(group: Column, time: Column, seconds: NDArray[np.float64]) -> Column:
     """Nanoseconds of each group if every kernel took ``seconds`` of its group, but no longer than measured."""
     limit = np.where(np.isfinite(seconds), seconds * 1e9, 9e18)[group]
     return np.rint(np.bincount(group, np.minimum(time, limit))).astype(np.int64)
@@ -216,10 +216,10 @@ class _Row:
         columns, cost, pair = self.columns, self.cost, int(self.columns.pair[self.example])
         flop, moved = times.flop[g], times.moved[g]
         counts = cost is not None and self.kind.name in COMPUTE_CLASSES
-        again = bool(columns.recompute[self.example])
-        known = bool(np.isfinite(times.achievable[g])) and self.total > 0
+        recompute = bool(columns.recompute[self.example])
+        has_roof = bool(np.isfinite(times.achievable[g])) and self.total > 0
         seconds = self.total * 1e-9
-        roof, assumed = self._roof(times, g, known)
+        roof, assumed = self._roof(times, g, has_roof)
         named = columns.named[int(columns.name[self.example])]
         precision, by = self.precision
         return KernelGroup(
@@ -227,32 +227,32 @@ class _Row:
             kernel=short_name(columns.trace.names[columns.name[self.example]]),
             operator=columns.trace.names[columns.linked.names[pair]] if pair >= 0 else "",
             shapes=_format_sizes(columns.trace, int(columns.linked.shapes[pair])) if pair >= 0 else "",
-            recompute=again,
+            recompute=recompute,
             count=self.count,
             total_ns=self.total,
             median_ns=self.median,
             precision=precision,
             precision_by=by,
             flop=_number(flop * self.count),
-            model_flop=_number(0.0 if again else cost.model_flop * self.calls) if counts and cost is not None else None,
+            model_flop=_number(0.0 if recompute else cost.model_flop * self.calls) if counts and cost is not None else None,
             traffic=_number(moved * self.count),
             intensity=_number(flop / moved) if moved > 0 else None,
             flop_per_second=_number(flop * self.count / seconds) if seconds else None,
             bytes_per_second=_number(moved * self.count / seconds) if seconds else None,
             peak=_number(times.peak[g]),
-            of_peak=_number(times.ideal[g] * self.count / seconds) if known else None,
-            of_achievable=_number(times.achievable[g] * self.count / seconds) if known else None,
+            of_peak=_number(times.ideal[g] * self.count / seconds) if has_roof else None,
+            of_achievable=_number(times.achievable[g] * self.count / seconds) if has_roof else None,
             roof=roof,
-            ideal_ns=int(ideal) if known else None,
-            roof_ns=int(reached) if known else None,
+            ideal_ns=int(ideal) if has_roof else None,
+            roof_ns=int(reached) if has_roof else None,
             assumed=assumed,
-            doubt=times.doubt(g, seconds / self.count) if known else "",
+            doubt=times.doubt(g, seconds / self.count) if has_roof else "",
             why=named.why if self.kind.name == named.kind.name else "the class follows from its operator",
         )
 
-    def _roof(self, times: _Timed, g: int, known: bool) -> tuple[str, bool]:
+    def _roof(self, times: _Timed, g: int, has_roof: bool) -> tuple[str, bool]:
         """The roof that limits the group, and whether it is assumed from the class."""
-        if not known:
+        if not has_roof:
             if self.median < SHORT:
                 return LAUNCH, True
             return {COMPUTE: COMPUTE, "memory": HBM}.get(self.kind.roof, ""), True

@@ -50,16 +50,16 @@ def mfu_of(groups: Sequence[KernelGroup], wall_ns: int, steps: int = 1, accelera
     time = sum(g.total_ns for g in matrix)
     covered = sum(g.total_ns for g in counted) / time if time else 0.0
     model, hardware = sum(g.model_flop or 0.0 for g in counted), sum(g.flop or 0.0 for g in counted)
-    by: dict[str, float] = {}
+    by_precision: dict[str, float] = {}
     for g in counted:
-        by[g.precision] = by.get(g.precision, 0.0) + (g.flop or 0.0)
-    precision = max(by, key=lambda p: (by[p], p)) if by else ""
-    found = accelerator.peak.get(precision) if accelerator is not None else None
+        by_precision[g.precision] = by_precision.get(g.precision, 0.0) + (g.flop or 0.0)
+    precision = max(by_precision, key=lambda p: (by_precision[p], p)) if by_precision else ""
+    peak = accelerator.peak.get(precision) if accelerator is not None else None
     reason = _reason(covered, time, wall_ns, precision, accelerator)
     mfu = hfu = None
-    if not reason and found is not None:
-        mfu, hfu = (float(run.mfu(flop, wall_ns * 1e-9, 1.0, found.value)) for flop in (model, hardware))
-    others = ", ".join(f"{by[p] / hardware:.0%} in {p or 'an unknown format'}" for p in sorted(by) if p != precision and hardware)
+    if not reason and peak is not None:
+        mfu, hfu = (float(run.mfu(flop, wall_ns * 1e-9, 1.0, peak.value)) for flop in (model, hardware))
+    others = ", ".join(f"{flop / hardware:.0%} in {p or 'an unknown format'}" for p, flop in sorted(by_precision.items()) if p != precision)
     steps = max(steps, 1)
     return Utilisation(
         mfu,
@@ -68,12 +68,12 @@ def mfu_of(groups: Sequence[KernelGroup], wall_ns: int, steps: int = 1, accelera
         hardware / steps,
         steps,
         wall_ns,
-        float(found.value) if found is not None else None,
+        float(peak.value) if peak is not None else None,
         precision,
         covered,
         "FLOPs of matrix products, convolutions and attention from recorded sizes; causal attention counts half; "
         "HFU includes recomputation, MFU does not",
-        f"{found.text} dense {precision} of {accelerator.name}" + (f" ({others})" if others else "") if found and accelerator else "",
+        f"{peak.text} dense {precision} of {accelerator.name}" + (f" ({others})" if others else "") if peak and accelerator else "",
         reason,
     )
 

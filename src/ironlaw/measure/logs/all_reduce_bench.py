@@ -30,7 +30,7 @@ _SCALE = {"sec": 1.0, "bps": 1 / 8, "Gbps": 1e9 / 8}
 
 
 @dataclass
-class _Found:
+class _Blocks:
     ranks: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     rows: list[tuple[float, float, float]] = field(default_factory=list)  # seconds, algorithm, bus
@@ -38,7 +38,7 @@ class _Found:
 
 def read(text: Iterable[str], notes: Notes) -> Log:
     """Read the lines of the benchmark."""
-    found, size, rank = _Found(), 0.0, -1
+    blocks, size, rank = _Blocks(), 0.0, -1
     headers = defaultdict[int, int](int)  # blocks that a rank began: a cut block is a call too
     block: dict[str, float] = {}
     for line in text:
@@ -49,41 +49,41 @@ def read(text: Iterable[str], notes: Notes) -> Log:
             headers[rank] += 1
         elif part := _LINE.match(line):
             block[part[1]] = (number(part[2]) or 0.0) * _SCALE[part[3]]
-            if len(block) == 3 and len(found.rows) < ROWS:
-                _close(found, (rank, headers[rank] - 1), block, size, notes)
+            if len(block) == 3 and len(blocks.rows) < ROWS:
+                _add_block(blocks, rank, headers[rank] - 1, block, size, notes)
                 block = {}
-        elif said := _SIZE.match(line):
-            size = (number(said[1]) or 0.0) * 1e9  # the script divides by 1e9
+        elif size_line := _SIZE.match(line):
+            size = (number(size_line[1]) or 0.0) * 1e9  # the script divides by 1e9
         else:
             notes.device(line)
-    return _log(found, size, notes)
+    return _log(blocks, size, notes)
 
 
-def _close(found: _Found, of: tuple[int, int], block: dict[str, float], size: float, notes: Notes) -> None:
+def _add_block(blocks: _Blocks, rank: int, call: int, block: dict[str, float], size: float, notes: Notes) -> None:
     seconds, both_ways, bus = block["duration"], block["algo throughput"], block["busbw"]
-    if min(seconds, both_ways, bus) <= 0 or of[0] < 0:
+    if min(seconds, both_ways, bus) <= 0 or rank < 0:
         notes.skipped["a block with a zero or without a rank"] += 1
     elif size and abs(seconds * both_ways / (2.0 * size) - 1.0) > _SAME:
         notes.skipped["a block with lines of two ranks"] += 1
     else:
-        found.ranks.append(of[0])
-        found.numbers.append(of[1])
-        found.rows.append((seconds, both_ways / 2.0, bus))
+        blocks.ranks.append(rank)
+        blocks.numbers.append(call)
+        blocks.rows.append((seconds, both_ways / 2.0, bus))
 
 
-def _log(found: _Found, size: float, notes: Notes) -> Log:
-    table = np.array(found.rows, np.float64).reshape(-1, 3)
+def _log(blocks: _Blocks, size: float, notes: Notes) -> Log:
+    table = np.array(blocks.rows, np.float64).reshape(-1, 3)
     sizes = np.full(len(table), size) if size else table[:, 0] * table[:, 1]
     if len(table) and not size:
         notes.warn("the output has no size; it is computed as throughput times duration")
     if len(table):
-        ranks = max(found.ranks) + 1
+        ranks = max(blocks.ranks) + 1
         notes.argument("world_size", str(ranks))
         notes.warn("'algo throughput' is printed in Gbit/s and counts both directions: algbw here is half of it")
     calls = Calls(
         collective="all_reduce",
-        rank=np.array(found.ranks, np.int64),
-        number=np.array(found.numbers, np.int64),
+        rank=np.array(blocks.ranks, np.int64),
+        number=np.array(blocks.numbers, np.int64),
         size=sizes,
         seconds=table[:, 0],
         algorithm_bandwidth=table[:, 1],

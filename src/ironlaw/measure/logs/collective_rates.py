@@ -61,48 +61,48 @@ class CollectiveReading:
 
 def collective_reading(calls: Calls, ranks: int | None) -> CollectiveReading:
     """Summarise ``calls`` on ``ranks``; a size with fewer than two calls per rank includes the first call."""
-    read = [
+    summaries = [
         _by_size(calls, float(size), in_place) for in_place in (False, True) for size in np.unique(calls.size[calls.in_place == in_place])
     ]
-    sizes, notes = [size for size, _ in read], [note for _, note in read if note]
+    sizes, notes = [size for size, _ in summaries], [note for _, note in summaries if note]
     factor = traffic_factor(operation_of(calls.collective) or "", ranks) if ranks and ranks > 1 else None
     fits = []
     for in_place in (False, True):
-        mine = [s for s in sizes if s.in_place == in_place and s.size > 0]
-        if len(mine) >= FEW:
-            fits.append(fit(np.array([s.size for s in mine]), np.array([s.seconds for s in mine]), in_place, factor))
-        elif mine:
-            notes.append(f"{len(mine)} sizes: a fit of latency and bandwidth needs {FEW}")
+        measured = [s for s in sizes if s.in_place == in_place and s.size > 0]
+        if len(measured) >= FEW:
+            fits.append(fit(np.array([s.size for s in measured]), np.array([s.seconds for s in measured]), in_place, factor))
+        elif measured:
+            notes.append(f"{len(measured)} sizes: a fit of latency and bandwidth needs {FEW}")
     notes += _disagree(calls)
     return CollectiveReading(calls.collective, ranks, tuple(sizes), tuple(fits), tuple(notes))
 
 
 def _by_size(calls: Calls, size: float, in_place: bool) -> tuple[BySize, str]:
     """Summarise the calls of one size; the note says what was left out as warm-up."""
-    mine = (calls.size == size) & (calls.in_place == in_place)
-    first = mine & (calls.number == 0) & (calls.rank >= 0)
-    rest = mine & ~first
-    warm = bool(rest.any() and first.any())
+    of_size = (calls.size == size) & (calls.in_place == in_place)
+    first = of_size & (calls.number == 0) & (calls.rank >= 0)
+    counted = of_size & ~first
+    warm = bool(counted.any() and first.any())
     if not warm:
-        rest = mine
-    bus = calls.bus_bandwidth[rest]
+        counted = of_size
+    bus = calls.bus_bandwidth[counted]
     cold = float(np.median(calls.bus_bandwidth[first])) if warm else None
     note = ""
     if cold:
         times = float(np.median(bus)) / cold
         note = f"the first call of each rank is warm-up ({times:.3g} times slower) and left out: {int(first.sum())} calls"
-    found = BySize(
+    summary = BySize(
         size=size,
         in_place=in_place,
-        calls=int(rest.sum()),
-        seconds=float(np.median(calls.seconds[rest])),
-        algorithm_bandwidth=float(np.median(calls.algorithm_bandwidth[rest])),
+        calls=int(counted.sum()),
+        seconds=float(np.median(calls.seconds[counted])),
+        algorithm_bandwidth=float(np.median(calls.algorithm_bandwidth[counted])),
         bus_bandwidth=float(np.median(bus)),
         lowest=float(bus.min()),
         highest=float(bus.max()),
         first_call=cold,
     )
-    return found, note
+    return summary, note
 
 
 def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool = False, factor: float | None = None) -> Fit:
@@ -141,10 +141,10 @@ def _least_squares(design: NDArray[np.float64]) -> tuple[NDArray[np.float64], ND
     scale[scale == 0] = 1.0
     scaled = design / scale
     solution = np.linalg.lstsq(scaled, np.ones(len(design)), rcond=None)[0]
-    left = scaled @ solution - 1.0
+    residual = scaled @ solution - 1.0
     freedom = max(1, len(design) - design.shape[1])
     inverse = np.linalg.pinv(scaled.T @ scaled)
-    covariance = inverse * float(left @ left) / freedom / np.outer(scale, scale)
+    covariance = inverse * float(residual @ residual) / freedom / np.outer(scale, scale)
     return solution / scale, covariance
 
 

@@ -38,19 +38,19 @@ def read(text: Iterable[str], notes: Notes) -> Log:
     rows, profiled, overflows = Rows(notes), 0, -1
     for whole_line in text:
         rank, line = ranked(whole_line)
-        if "SamplesPerSec=" in line and (found := _TIMER.search(line)):
-            _timer(int(found[1]), found[2], line, rank, rows)
-        elif "skipped=" in line and (found := _SKIPPED.search(line)):
-            now = int(found[2])
-            if 0 <= overflows < now:
-                notes.claims["skipped_steps"] = float(now)
-            overflows = max(overflows, now)
-        elif "config.py" in line and (found := _CONFIG.search(line)):
-            notes.argument(found[1], found[2])
-        elif "Profile Summary" in line and (found := _PROFILE.search(line)):
-            profiled = int(found[1])
-        elif profiled and (found := _BLOCK.match(line.rstrip())):
-            _block(found, notes)
+        if "SamplesPerSec=" in line and (match := _TIMER.search(line)):
+            _timer(int(match[1]), match[2], line, rank, rows)
+        elif "skipped=" in line and (match := _SKIPPED.search(line)):
+            count = int(match[2])
+            if 0 <= overflows < count:
+                notes.claims["skipped_steps"] = float(count)
+            overflows = max(overflows, count)
+        elif "config.py" in line and (match := _CONFIG.search(line)):
+            notes.argument(match[1], match[2])
+        elif "Profile Summary" in line and (match := _PROFILE.search(line)):
+            profiled = int(match[1])
+        elif profiled and (match := _BLOCK.match(line.rstrip())):
+            _add_profile_line(match, notes)
         elif profiled and "Aggregated Profile" in line:
             _profile(profiled, rows)
             profiled = 0
@@ -70,12 +70,12 @@ def _timer(step: int, text: str, line: str, rank: int | None, rows: Rows) -> Non
         rows.notes.claims["samples_per_second"] = rate
 
 
-def _block(found: re.Match[str], notes: Notes) -> None:
-    name, value = found[1].strip(), number(found[2])  # "flops" are a count and "FLOPS" a rate
+def _add_profile_line(match: re.Match[str], notes: Notes) -> None:
+    name, value = match[1].strip(), number(match[2])  # "flops" are a count and "FLOPS" a rate
     if name.lower() in _ARGUMENTS:
-        notes.argument(_ARGUMENTS[name.lower()], found[2])
-    elif value is not None and found[3] in _UNIT:
-        notes.claims[f"profiler: {name}"] = value * _UNIT[found[3]]
+        notes.argument(_ARGUMENTS[name.lower()], match[2])
+    elif value is not None and match[3] in _UNIT:
+        notes.claims[f"profiler: {name}"] = value * _UNIT[match[3]]
 
 
 def _profile(step: int, rows: Rows) -> None:

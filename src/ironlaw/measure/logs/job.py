@@ -43,39 +43,39 @@ def logged_job(
 ) -> LoggedJob:
     """The job of ``log``; given values override its arguments."""
     if model is None:
-        named, said = _model(log.arguments)
+        job_model, sources = _read_model(log.arguments)
     else:
-        named = bind_model(model, folders)[0] if isinstance(model, (str, Mapping)) else model
-        said = [f"model: {named.name} (given)"]
-    length = seq_len or _whole(log, "seq_length")
-    batch = global_batch_size or _whole(log, "global_batch_size") or _whole(log, "train_batch_size")
+        job_model = bind_model(model, folders)[0] if isinstance(model, (str, Mapping)) else model
+        sources = [f"model: {job_model.name} (given)"]
+    length = seq_len or _read_whole(log, "seq_length")
+    batch = global_batch_size or _read_whole(log, "global_batch_size") or _read_whole(log, "train_batch_size")
     if log.batch is not None and global_batch_size is None:
         batch = int(log.batch[-1]) if log.batch[-1] > 0 else batch
     tokens = float(batch * length) if batch and length else None
     if global_batch_size is None and "tokens_per_iteration" in log.arguments:
         tokens = number(log.arguments["tokens_per_iteration"])
-    shares, source = (_given_recompute(recompute), "") if recompute else _recompute(log.arguments)
+    shares, source = (_parse_recompute(recompute), "") if recompute else _read_recompute(log.arguments)
     return LoggedJob(
-        model=named,
+        model=job_model,
         gpus=gpus or log.world_size,
         seq_len=length,
         batch=batch,
         tokens=tokens,
-        precision=_precision(log.arguments, precision),
+        precision=_read_precision(log.arguments, precision),
         recompute=shares,
-        said=(*said, source) if source else tuple(said),
+        said=(*sources, source) if source else tuple(sources),
     )
 
 
-def _whole(log: Log, name: str) -> int | None:
+def _read_whole(log: Log, name: str) -> int | None:
     return whole(log.arguments.get(name, "")) or None
 
 
-def _precision(arguments: dict[str, str], given: str | None) -> str | None:
-    if given is not None:
-        if given not in PRECISIONS:
-            raise UnknownNameError("precision", given, PRECISIONS)
-        return given
+def _read_precision(arguments: dict[str, str], option: str | None) -> str | None:
+    if option is not None:
+        if option not in PRECISIONS:
+            raise UnknownNameError("precision", option, PRECISIONS)
+        return option
     if any(arguments.get(name, "None") not in ("None", "False", "") for name in ("fp8", "fp8_format")):
         return "fp8"
     for name in ("bf16", "fp16"):
@@ -85,7 +85,7 @@ def _precision(arguments: dict[str, str], given: str | None) -> str | None:
     return MEANT.get(dtype, dtype if dtype in PRECISIONS else None)
 
 
-def _given_recompute(text: str) -> tuple[float, float, float]:
+def _parse_recompute(text: str) -> tuple[float, float, float]:
     try:
         layers, attention, linear, _ = recompute_columns(text, ("attention",))
     except (ValueError, ZeroDivisionError):
@@ -93,7 +93,7 @@ def _given_recompute(text: str) -> tuple[float, float, float]:
     return layers, attention, linear
 
 
-def _recompute(arguments: dict[str, str]) -> tuple[tuple[float, float, float], str]:
+def _read_recompute(arguments: dict[str, str]) -> tuple[tuple[float, float, float], str]:
     """Shares of recomputed layers and their source: Megatron's old arguments (checkpoint_activations) or new ones."""
     if arguments.get("checkpoint_activations") == "True" or arguments.get("deepspeed_activation_checkpointing") == "True":
         return (1.0, 0.0, 0.0), "recompute: whole layers (checkpoint_activations)"
@@ -113,22 +113,22 @@ def _recompute(arguments: dict[str, str]) -> tuple[tuple[float, float, float], s
     return (0.0, 0.0, 0.0), ""
 
 
-def _model(arguments: dict[str, str]) -> tuple[Model | None, list[str]]:
+def _read_model(arguments: dict[str, str]) -> tuple[Model | None, list[str]]:
     """The model in the arguments and its source, or None and the reason."""
-    why = _not_ours(arguments)
+    why = _why_not_described(arguments)
     if why:
         return None, [f"model: {why}; give --model"]
-    of = {name: whole(arguments.get(name, "")) for name in ("num_layers", "hidden_size", "num_attention_heads", "padded_vocab_size")}
-    if of["padded_vocab_size"] is None:
-        of["padded_vocab_size"] = whole(arguments.get("vocab_size", ""))
-    missing = [name for name, value in of.items() if not value]
+    sizes = {name: whole(arguments.get(name, "")) for name in ("num_layers", "hidden_size", "num_attention_heads", "padded_vocab_size")}
+    if sizes["padded_vocab_size"] is None:
+        sizes["padded_vocab_size"] = whole(arguments.get("vocab_size", ""))
+    missing = [name for name, value in sizes.items() if not value]
     if missing:
         return None, [f"model: the log lacks {', '.join(missing)}; give --model"]
-    layers, hidden, heads, vocabulary = (int(v or 0) for v in of.values())
-    width, gated, said = _mlp(arguments, hidden)
+    layers, hidden, heads, vocabulary = (int(v or 0) for v in sizes.values())
+    width, gated, sources = _read_mlp(arguments, hidden)
     grouped = arguments.get("group_query_attention", "True") == "True"
     groups = whole(arguments.get("num_query_groups", "")) if grouped else None
-    said.append(f"model: {layers} layers of {hidden}, MLP {width}, {heads} heads, vocabulary {vocabulary}, from the log's arguments")
+    sources.append(f"model: {layers} layers of {hidden}, MLP {width}, {heads} heads, vocabulary {vocabulary}, from the log's arguments")
     experts = whole(arguments.get("num_experts", "")) or 0
     values: dict[str, Any] = {
         "name": "of-the-log",
@@ -148,10 +148,10 @@ def _model(arguments: dict[str, str]) -> tuple[Model | None, list[str]]:
         values["num_experts"] = experts
         values["num_experts_per_tok"] = whole(arguments.get("moe_router_topk", "")) or 1
         values["moe_intermediate_size"] = whole(arguments.get("moe_ffn_hidden_size", "")) or width
-    return Model(**values), said
+    return Model(**values), sources
 
 
-def _not_ours(arguments: dict[str, str]) -> str:
+def _why_not_described(arguments: dict[str, str]) -> str:
     """Why the arguments do not fully describe the model; "" if they do."""
     if arguments.get("multi_latent_attention") == "True":
         return "the arguments do not describe latent attention"
@@ -164,15 +164,15 @@ def _not_ours(arguments: dict[str, str]) -> str:
     return ""
 
 
-def _mlp(arguments: dict[str, str], hidden: int) -> tuple[int, bool, list[str]]:
+def _read_mlp(arguments: dict[str, str], hidden: int) -> tuple[int, bool, list[str]]:
     """Width of the MLP, whether it is gated, and what was assumed."""
-    given = whole(arguments.get("ffn_hidden_size", ""))
+    width = whole(arguments.get("ffn_hidden_size", ""))
     gated = arguments.get("swiglu") == "True"
-    if given:
-        return given, gated, []
+    if width:
+        return width, gated, []
     multiple = whole(arguments.get("model.multiple_of", ""))
     if multiple:  # Llama's rule: two thirds of four widths, times a factor, up to a multiple
-        wanted = int((number(arguments.get("model.ffn_dim_multiplier")) or 1.0) * int(8 * hidden / 3))
-        return multiple * -(-wanted // multiple), True, []
+        computed = int((number(arguments.get("model.ffn_dim_multiplier")) or 1.0) * int(8 * hidden / 3))
+        return multiple * -(-computed // multiple), True, []
     assumed = f"model: the width of the MLP is not in the log; four times hidden_size is assumed ({4 * hidden})"
     return 4 * hidden, gated, [assumed]

@@ -29,13 +29,13 @@ def read(text: Iterable[str], notes: Notes) -> Log:
     rows = Rows(notes)
     for whole_line in text:
         rank, line = ranked(whole_line)
-        if found := _STEP.search(line):
-            _step(found, rank, rows)
+        if match := _STEP.search(line):
+            _step(match, rank, rows)
         elif line.startswith("| "):
             _table(line, notes)
-        elif found := _BATCH.search(line):
-            notes.argument("world_size", found[1])
-            notes.argument("tokens_per_iteration", found[2])
+        elif match := _BATCH.search(line):
+            notes.argument("world_size", match[1])
+            notes.argument("tokens_per_iteration", match[2])
     return rows.log(NAME, tokens_of="job")
 
 
@@ -54,17 +54,17 @@ def _table(line: str, notes: Notes) -> None:
         notes.argument(_NAMES.get(name, name), value)
 
 
-def _step(found: re.Match[str], rank: int | None, rows: Rows) -> None:
-    seconds = number(found[3])
+def _step(match: re.Match[str], rank: int | None, rows: Rows) -> None:
+    seconds = number(match[3])
     if seconds is None or seconds <= 0:
         rows.notes.skipped["a step line without its time"] += 1
         return
-    aside = "loss is nan" if "nan" in found[2].lower() else ""
-    rows.add(int(found[1]), seconds / 1e3, rank=rank, aside=aside, loss=number(found[2]), tokens_per_second=number(found[6]))
-    mfu = number(found[4])
+    aside = "loss is nan" if "nan" in match[2].lower() else ""
+    rows.add(int(match[1]), seconds / 1e3, rank=rank, aside=aside, loss=number(match[2]), tokens_per_second=number(match[6]))
+    mfu = number(match[4])
     if mfu is not None and mfu > 0:
         rows.notes.claims["mfu"] = mfu / 100.0
     elif mfu is not None:
         rows.notes.warn("llm.c does not know this device and prints no MFU")
-    if found[5]:
-        rows.notes.argument("dtype", found[5])
+    if match[5]:
+        rows.notes.argument("dtype", match[5])

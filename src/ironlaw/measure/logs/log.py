@@ -114,11 +114,11 @@ class Notes:
 
     def device(self, line: str) -> bool:
         """Whether ``line`` is a device row of nvidia-smi; if so, count it and store its name."""
-        found = _SMI.match(line)
-        if found:
-            self.device_name = self.device_name or found[1].strip()
+        match = _SMI.match(line)
+        if match:
+            self.device_name = self.device_name or match[1].strip()
             self.devices += 1
-        return found is not None
+        return match is not None
 
     def world_size(self) -> int | None:
         """Number of ranks from the arguments, None if they do not contain it."""
@@ -150,13 +150,13 @@ class Rows:
         """Add a line. Without ``seconds``, its time is measured by ``clock`` from the previous line of the same rank."""
         if len(self.rows) >= ROWS:
             raise InputError(f"{self.notes.path}: more than {ROWS} iteration lines; cut the log")
-        known = {k: v for k, v in values.items() if v is not None}
-        self.rows.append(_Row(iteration, seconds, rank, aside, math.nan if clock is None else clock, known))
+        present = {k: v for k, v in values.items() if v is not None}
+        self.rows.append(_Row(iteration, seconds, rank, aside, math.nan if clock is None else clock, present))
 
-    def log(self, form: str, averages: bool = False, **more: object) -> Log:
+    def log(self, form: str, averages: bool = False, **extra: object) -> Log:
         """Make the log. ``averages``: a line is the mean over the iterations since the previous line."""
-        rows = self._once(self._one_rank())
-        _spread(rows, averages)
+        rows = self._drop_repeats(self._keep_one_rank())
+        _fill_times(rows, averages)
         for row in rows:
             if not row.aside and not math.isfinite(row.seconds):
                 row.aside = "no time: there is no earlier line to measure from"
@@ -172,30 +172,30 @@ class Rows:
             "world_size": notes.world_size(),
             "arguments": notes.arguments,
             "claims": notes.claims,
-            "timers": {name: float(np.median(found[1:] or found)) for name, found in notes.timers.items()},  # the first is warm-up
+            "timers": {name: float(np.median(times[1:] or times)) for name, times in notes.timers.items()},  # the first is warm-up
             "device_name": notes.device_name,
             "devices": notes.devices or None,
             "skipped": dict(notes.skipped),
             "warnings": tuple(notes.warnings),
             **columns,
-            **more,
+            **extra,
         }
         return Log(notes.path, form, **fields)  # type: ignore[arg-type]
 
-    def _one_rank(self) -> list[_Row]:
+    def _keep_one_rank(self) -> list[_Row]:
         ranks = {row.rank for row in self.rows if row.rank is not None}
         if len(ranks) < 2:
             return self.rows
-        kept = min(ranks)
-        rows = [row for row in self.rows if row.rank == kept]
+        lowest = min(ranks)
+        rows = [row for row in self.rows if row.rank == lowest]
         self.notes.skipped["an iteration line of another rank"] += len(self.rows) - len(rows)
         return rows
 
-    def _once(self, rows: list[_Row]) -> list[_Row]:
+    def _drop_repeats(self, rows: list[_Row]) -> list[_Row]:
         """Take each iteration once per attempt. A log has restarted if it goes back further than ranks can drift apart."""
-        kept, seen, top = list[_Row](), set[int](), -1
+        distinct, seen, top = list[_Row](), set[int](), -1
         for row in rows:
-            if kept and row.iteration < top - JITTER:
+            if distinct and row.iteration < top - JITTER:
                 self.notes.warn(f"the run restarted: the log goes back from iteration {top} to {row.iteration}")
                 seen, top = set(), -1
                 row.aside = row.aside or "first iteration after a restart"
@@ -205,11 +205,11 @@ class Rows:
                 continue
             seen.add(row.iteration)
             top = max(top, row.iteration)
-            kept.append(row)
-        return kept
+            distinct.append(row)
+        return distinct
 
 
-def _spread(rows: list[_Row], averages: bool) -> None:
+def _fill_times(rows: list[_Row], averages: bool) -> None:
     """Set the number of iterations of each row, and take missing times from the clock."""
     before: _Row | None = None
     for row in rows:
@@ -264,11 +264,11 @@ def ranked(line: str) -> tuple[int | None, str]:
     >>> ranked("[default3]: iteration 5"), ranked("[1,0]<stdout>:# nThread"), ranked("12: loss"), ranked("loss: 3")
     ((3, ' iteration 5'), (0, '# nThread'), (12, 'loss'), (None, 'loss: 3'))
     """
-    found = _PREFIX.match(line)
-    if found is None:
+    match = _PREFIX.match(line)
+    if match is None:
         return None, line
-    rank = next((v for v in found.groups() if v is not None), None)
-    return (None if rank is None else int(rank)), line[found.end() :]
+    rank = next((v for v in match.groups() if v is not None), None)
+    return (None if rank is None else int(rank)), line[match.end() :]
 
 
 def clock(line: str) -> float | None:
@@ -277,15 +277,15 @@ def clock(line: str) -> float | None:
     >>> clock("[titan] 2026-02-24 19:46:19,145 - root") - clock("[titan] 2026-02-24 19:46:17,145 - root")
     2.0
     """
-    found = _CLOCK.search(line)
-    if found is None:
+    match = _CLOCK.search(line)
+    if match is None:
         return None
-    year, month, day, hour, minute, second = (int(v) for v in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(v) for v in match.groups()[:6])
     try:
         whole_seconds = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC).timestamp()
     except ValueError:
         return None
-    return max(0.0, whole_seconds) + max(0, second - 59) + float(f"0.{found[7] or 0}")
+    return max(0.0, whole_seconds) + max(0, second - 59) + float(f"0.{match[7] or 0}")
 
 
 def number(text: str | None) -> float | None:

@@ -45,17 +45,17 @@ def read(text: Iterable[str], notes: Notes) -> Log:
     rows, peak = Rows(notes), 0.0
     for whole_line in text:
         rank, line = ranked(whole_line)
-        if "elapsed time per iteration" in line and (found := _ITERATION.search(line)):
-            _iteration(int(found[1]), line[found.start() :], rank, rows)
-        elif ".." in line and (found := _ARGUMENT.match(line)):
-            notes.argument(found[1], found[2])
-        elif "padded vocab" in line and (found := _VOCABULARY.search(line)):
-            notes.argument("vocab_size", found[1])
-            notes.argument("padded_vocab_size", found[2])
+        if "elapsed time per iteration" in line and (match := _ITERATION.search(line)):
+            _iteration(int(match[1]), line[match.start() :], rank, rows)
+        elif ".." in line and (match := _ARGUMENT.match(line)):
+            notes.argument(match[1], match[2])
+        elif "padded vocab" in line and (match := _VOCABULARY.search(line)):
+            notes.argument("vocab_size", match[1])
+            notes.argument("padded_vocab_size", match[2])
         elif "max allocated" in line:
             peak = max([peak, *((number(v) or 0.0) for v in _MEMORY.findall(line))])
-        elif "world size" in line and (found := _WORLD.search(line)):
-            notes.argument("world_size", found[1])
+        elif "world size" in line and (match := _WORLD.search(line)):
+            notes.argument("world_size", match[1])
         elif line.startswith("time (ms) |") and "forward" in line and "backward" in line:
             _timers(line, notes)
         else:
@@ -66,16 +66,16 @@ def read(text: Iterable[str], notes: Notes) -> Log:
 
 
 def _iteration(iteration: int, line: str, rank: int | None, rows: Rows) -> None:
-    fields = dict(_named(part) for part in line.split("|")[1:] if ":" in part)
-    seconds = number(_current(fields.get(_TIME, "")))
+    fields = dict(_split_name(part) for part in line.split("|")[1:] if ":" in part)
+    seconds = number(_read_current(fields.get(_TIME, "")))
     if seconds is None or seconds <= 0:
         rows.notes.skipped["an iteration line without its time (cut or interleaved)"] += 1
         return
     values: dict[str, float | None] = {}
     for name, column in _FIELDS.items():
         if name in fields:
-            values[column] = number(_current(fields[name]))
-    skips, nans = (whole(fields.get(f"number of {what} iterations", "")) or 0 for what in ("skipped", "nan"))
+            values[column] = number(_read_current(fields[name]))
+    skips, nans = (whole(fields.get(f"number of {state} iterations", "")) or 0 for state in ("skipped", "nan"))
     lost = "nan" in fields.get("lm loss", "").lower()
     rows.add(iteration, seconds / 1e3, rank=rank, aside=_aside(skips, nans, lost), **values)
 
@@ -98,15 +98,15 @@ def _aside(skips: int, nans: int, lost: bool) -> str:
     return ""
 
 
-def _named(part: str) -> tuple[str, str]:
+def _split_name(part: str) -> tuple[str, str]:
     name, value = part.rsplit(":", 1)
     return name.strip().lower(), value.strip()
 
 
-def _current(text: str) -> str:
+def _read_current(text: str) -> str:
     """The current value: Primus prints current/mean, GPT-NeoX prints the unit after the number.
 
-    >>> _current("13100.0/13240.9"), _current("112.9TFLOPS")
+    >>> _read_current("13100.0/13240.9"), _read_current("112.9TFLOPS")
     ('13100.0', '112.9')
     """
     return text.split("/", 1)[0].removesuffix("TFLOPS").strip()

@@ -74,8 +74,8 @@ class _Blocks:
     def event(self, event: dict[str, Any], rank: int | None) -> None:
         key, when = event.get("key"), _milliseconds(event.get("time_ms"))
         metadata = event.get("metadata")
-        said = metadata if isinstance(metadata, dict) else {}
-        samples = _milliseconds(said.get("samples_count"))
+        fields = metadata if isinstance(metadata, dict) else {}
+        samples = _milliseconds(fields.get("samples_count"))
         if key in _SAID:
             self.notes.argument(_NAMES.get(str(key), str(key)), str(event.get("value"))[:200])
         elif when is None:
@@ -88,8 +88,8 @@ class _Blocks:
             self.run = when
         elif key == "run_stop" and self.run is not None and when > self.run:
             self.notes.claims["run_seconds"] = (when - self.run) / 1e3
-            if said.get("status") not in (None, "success"):
-                self.notes.warn(f"the run ended with status {str(said.get('status'))[:40]!r}")
+            if fields.get("status") not in (None, "success"):
+                self.notes.warn(f"the run ended with status {str(fields.get('status'))[:40]!r}")
         elif key == "tracked_stats":
             self._stats(event.get("value"))
 

@@ -31,13 +31,13 @@ def read(text: Iterable[str], notes: Notes) -> Log:
     for whole_line in text:
         rank, line = ranked(whole_line)
         if line.startswith("step:"):
-            found = _STEP.match(line)
-            if found is None:
+            match = _STEP.match(line)
+            if match is None:
                 notes.skipped["a step line that is cut"] += 1
             else:
-                timer.line(found, rank)
-        elif found := _MEMORY.match(line):
-            notes.claims["memory_allocated_max"] = float(found[1][:15]) * 2.0**20
+                timer.line(match, rank)
+        elif match := _MEMORY.match(line):
+            notes.claims["memory_allocated_max"] = float(match[1][:15]) * 2.0**20
         else:
             notes.device(line)
     if notes.devices:
@@ -53,22 +53,22 @@ class _Timer:
         self.before = 0.0  # the timer on the previous line
         self.start = 0  # the step of the last restart
 
-    def line(self, found: re.Match[str], rank: int | None) -> None:
-        step = int(found[1])
-        now = float(found[3]) / (1e3 if found[4] == "ms" else 1.0)
-        loss, average = number(found[2]), number(found[5])
-        kept = self.rows.rows
-        if found[2] is not None:  # a validation: the device has finished all steps up to this one
-            if kept and kept[-1].iteration == step and now >= self.before:
-                kept[-1].seconds += now - self.before
+    def line(self, match: re.Match[str], rank: int | None) -> None:
+        step = int(match[1])
+        elapsed = float(match[3]) / (1e3 if match[4] == "ms" else 1.0)
+        loss, average = number(match[2]), number(match[5])
+        rows = self.rows.rows
+        if match[2] is not None:  # a validation: the device has finished all steps up to this one
+            if rows and rows[-1].iteration == step and elapsed >= self.before:
+                rows[-1].seconds += elapsed - self.before
                 if loss is not None:
-                    kept[-1].values["loss"] = loss
-            self._claim(step, now)
+                    rows[-1].values["loss"] = loss
+            self._claim(step, elapsed)
         else:
-            if now < self.before:
+            if elapsed < self.before:
                 self._restart(step - 1)
-            self.rows.add(step, now - self.before, rank=rank, aside="" if average is not None or self.start else _FIRST)
-        self.before = now
+            self.rows.add(step, elapsed - self.before, rank=rank, aside="" if average is not None or self.start else _FIRST)
+        self.before = elapsed
 
     def _restart(self, step: int) -> None:
         """The timer restarted: the log counts all earlier steps as warm-up."""
@@ -76,7 +76,7 @@ class _Timer:
             row.aside = row.aside or _FIRST
         self.before, self.start = 0.0, step
 
-    def _claim(self, step: int, now: float) -> None:
-        if step > self.start and now > 0:
-            self.notes.claims["mean_step"] = now / (step - self.start)
+    def _claim(self, step: int, elapsed: float) -> None:
+        if step > self.start and elapsed > 0:
+            self.notes.claims["mean_step"] = elapsed / (step - self.start)
             self.notes.claims["mean_of_steps"] = float(step - self.start)

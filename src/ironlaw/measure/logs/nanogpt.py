@@ -32,33 +32,33 @@ def read(text: Iterable[str], notes: Notes) -> Log:
     rows, evaluated = Rows(notes), -1
     for whole_line in text:
         rank, line = ranked(whole_line)
-        if found := _ITER.search(line):
-            iteration = int(found[1])
-            _iteration(iteration, found, rank, iteration == evaluated, rows)
-        elif found := _EVALUATION.search(line):
-            evaluated = int(found[1])
-        elif found := _TOKENS.search(line):
-            notes.argument("tokens_per_iteration", str(whole(found[1]) or ""))
-        elif found := _PARAMETERS.search(line):
-            notes.claims["parameters"] = (number(found[1]) or 0.0) * 1e6
-        elif found := _CONFIG.match(line.strip()):
-            notes.argument(_NAMES.get(found[1], found[1]), found[2])
+        if match := _ITER.search(line):
+            iteration = int(match[1])
+            _iteration(iteration, match, rank, iteration == evaluated, rows)
+        elif match := _EVALUATION.search(line):
+            evaluated = int(match[1])
+        elif match := _TOKENS.search(line):
+            notes.argument("tokens_per_iteration", str(whole(match[1]) or ""))
+        elif match := _PARAMETERS.search(line):
+            notes.claims["parameters"] = (number(match[1]) or 0.0) * 1e6
+        elif match := _CONFIG.match(line.strip()):
+            notes.argument(_NAMES.get(match[1], match[1]), match[2])
     if "mfu" in notes.claims:
         notes.claims["peak"] = A100_PEAK
         notes.warn("the MFU that nanoGPT prints divides by the bf16 peak of an A100 (312 TFLOP/s) on every device")
     return rows.log(NAME)
 
 
-def _iteration(iteration: int, found: re.Match[str], rank: int | None, evaluated: bool, rows: Rows) -> None:
-    seconds, loss = number(found[3]), number(found[2])
+def _iteration(iteration: int, match: re.Match[str], rank: int | None, evaluated: bool, rows: Rows) -> None:
+    seconds, loss = number(match[3]), number(match[2])
     if seconds is None or seconds <= 0:
         rows.notes.skipped["an iteration line without its time"] += 1
         return
     if evaluated:
         aside = "includes an evaluation"
     else:
-        aside = "loss is nan" if "nan" in found[2].lower() else ""
+        aside = "loss is nan" if "nan" in match[2].lower() else ""
     rows.add(iteration, seconds / 1e3, rank=rank, aside=aside, loss=loss)
-    mfu = number(found[4])
+    mfu = number(match[4])
     if mfu is not None and mfu > 0:  # -100 before it has an average
         rows.notes.claims["mfu"] = mfu / 100.0

@@ -30,34 +30,34 @@ _WARM_UP = re.compile(r"warmup iters: *(\d+) +iters: *(\d+)")
 
 def read(text: Iterable[str], notes: Notes) -> Log:
     """Read the lines of the test."""
-    found: list[tuple[float, float, float, float, bool]] = []  # size, seconds, algorithm, bus, in place
+    measurements: list[tuple[float, float, float, float, bool]] = []  # size, seconds, algorithm, bus, in place
     collective, ranks = "", 0
     for whole_line in text:
         line = ranked(whole_line)[1]
         if row := _ROW.match(line):
-            _row(row, found, notes)
+            _row(row, measurements, notes)
         elif device := _DEVICE.match(line.rstrip()):
             ranks = max(ranks, int(device[1]) + 1)
             notes.device_name = notes.device_name or device[2][:200]
         else:
             if test := _TEST.search(line):
                 collective = collective or test[1]
-            if said := _WARM_UP.search(line):
-                notes.argument("warmup_iters", said[1])
-                notes.argument("iters", said[2])
+            if warm_up := _WARM_UP.search(line):
+                notes.argument("warmup_iters", warm_up[1])
+                notes.argument("iters", warm_up[2])
     if ranks:
         notes.argument("world_size", str(ranks))
-    return Rows(notes).log(NAME, calls=_calls(collective, found))
+    return Rows(notes).log(NAME, calls=_calls(collective, measurements))
 
 
-def _row(row: re.Match[str], found: list[tuple[float, float, float, float, bool]], notes: Notes) -> None:
-    rest = row[5].split()
-    if len(rest) in (5, 9) and whole(rest[0].removeprefix("-")) is not None:  # a column with the root precedes the times
-        rest = rest[1:]
-    if len(rest) not in (4, 8) or len(found) >= ROWS:
+def _row(row: re.Match[str], measurements: list[tuple[float, float, float, float, bool]], notes: Notes) -> None:
+    cells = row[5].split()
+    if len(cells) in (5, 9) and whole(cells[0].removeprefix("-")) is not None:  # a column with the root precedes the times
+        cells = cells[1:]
+    if len(cells) not in (4, 8) or len(measurements) >= ROWS:
         notes.skipped["a row that is cut or interleaved"] += 1
         return
-    for in_place, part in ((False, rest[:4]), (True, rest[4:])):
+    for in_place, part in ((False, cells[:4]), (True, cells[4:])):
         values = [number(v) for v in part[:3]]
         if not part:
             continue
@@ -67,11 +67,11 @@ def _row(row: re.Match[str], found: list[tuple[float, float, float, float, bool]
         if part[3] not in ("0", "N/A") and (number(part[3]) or 0.0) > 1e-3:
             notes.warn(f"size {row[1]}: the test counted {part[3]} wrong values; the result is wrong, so its time means nothing")
         time, algorithm, bus = (float(v or 0.0) for v in values)
-        found.append((float(row[1]), time * 1e-6, algorithm * 1e9, bus * 1e9, in_place))
+        measurements.append((float(row[1]), time * 1e-6, algorithm * 1e9, bus * 1e9, in_place))
 
 
-def _calls(collective: str, found: list[tuple[float, float, float, float, bool]]) -> Calls:
-    table = np.array([f[:4] for f in found], np.float64).reshape(-1, 4)
+def _calls(collective: str, measurements: list[tuple[float, float, float, float, bool]]) -> Calls:
+    table = np.array([f[:4] for f in measurements], np.float64).reshape(-1, 4)
     return Calls(
         collective=collective,
         rank=np.full(len(table), -1, np.int64),
@@ -80,5 +80,5 @@ def _calls(collective: str, found: list[tuple[float, float, float, float, bool]]
         seconds=table[:, 1],
         algorithm_bandwidth=table[:, 2],
         bus_bandwidth=table[:, 3],
-        in_place=np.array([f[4] for f in found], np.bool_),
+        in_place=np.array([f[4] for f in measurements], np.bool_),
     )

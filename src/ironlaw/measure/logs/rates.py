@@ -45,15 +45,15 @@ class Rates:
 def device_of(log: Log, on: str | None, folders: tuple[str, ...]) -> tuple[Accelerator | None, str]:
     """The given accelerator, or the one in the log if the catalogue has exactly that name, and its source; else None and the reason."""
     if on is not None:
-        given: Accelerator = record("accelerators", on, folders)
-        return given, f"device: {given.name} (given)"
+        named: Accelerator = record("accelerators", on, folders)
+        return named, f"device: {named.name} (given)"
     if not log.device_name:
         return None, "no MFU: the log names no device; give --on"
     try:
-        found: Accelerator = record("accelerators", log.device_name, folders)
+        logged: Accelerator = record("accelerators", log.device_name, folders)
     except QuestionError as error:
         return None, f"no MFU: {error}; give --on"
-    return found, f"device: {found.name} (the log says {log.device_name!r})"
+    return logged, f"device: {logged.name} (the log says {log.device_name!r})"
 
 
 def rates_of(log: Log, job: LoggedJob, steps: Steps | None, aside: list[str], device: Accelerator | None) -> tuple[Rates | None, str]:
@@ -68,20 +68,20 @@ def rates_of(log: Log, job: LoggedJob, steps: Steps | None, aside: list[str], de
     if job.model is None or job.seq_len is None:
         return None, f"no FLOP/s: give {'--model' if job.model is None else '--seq-len'}"
     model = job.model
-    given = (matmul_parameters(model), attending_layers(model), attention_width(model), float(job.seq_len))
-    per_token, causal = (float(flop) for flop in (flops.model_per_token(*given), flops.model_per_token_causal(*given)))
-    again = float(recomputed(model, float(job.seq_len), *job.recompute))
-    claimed = _claimed(log, aside)
+    dimensions = (matmul_parameters(model), attending_layers(model), attention_width(model), float(job.seq_len))
+    per_token, causal = (float(flop) for flop in (flops.model_per_token(*dimensions), flops.model_per_token_causal(*dimensions)))
+    recomputed_flop = float(recomputed(model, float(job.seq_len), *job.recompute))
+    claimed = _read_claim(log, aside)
     rates = Rates(
         formula=formula(flops.model_per_token),
         flop_per_token=per_token,
         recompute_formula=formula(recomputed),
-        recomputed_per_token=again,
+        recomputed_per_token=recomputed_flop,
         tokens_per_second=rate,
         model_flops=per_token * rate,
-        hardware_flops=(per_token + again) * rate,
+        hardware_flops=(per_token + recomputed_flop) * rate,
         claimed_flops=claimed,
-        claim=_agreement(claimed, per_token * rate, (per_token + again) * rate),
+        claim=_describe_agreement(claimed, per_token * rate, (per_token + recomputed_flop) * rate),
     )
     return _against_peak(rates, device, job, causal), ""
 
@@ -143,11 +143,11 @@ def formula(law: Any) -> str:
     >>> formula(flops.model_per_token)
     '6 P + 12 L w s'
     """
-    found = re.findall(r"``(.+?)``", (law.__doc__ or "").split("\n", 1)[0])
-    return found[-1] if found else ""
+    formulas = re.findall(r"``(.+?)``", (law.__doc__ or "").split("\n", 1)[0])
+    return formulas[-1] if formulas else ""
 
 
-def _claimed(log: Log, aside: list[str]) -> float | None:
+def _read_claim(log: Log, aside: list[str]) -> float | None:
     """FLOP/s per GPU that the log prints, or its MFU times the peak it divides by."""
     tflops = median_of(log.tflops, aside)
     if tflops is not None and tflops > 0:
@@ -156,10 +156,10 @@ def _claimed(log: Log, aside: list[str]) -> float | None:
     return mfu * peak if mfu and peak else None
 
 
-def _agreement(claimed: float | None, model: float, hardware: float) -> str:
+def _describe_agreement(claimed: float | None, model: float, hardware: float) -> str:
     if claimed is None:
         return ""
-    for ours, what in ((model, "model FLOP/s"), (hardware, "hardware FLOP/s, recompute included")):
-        if abs(claimed / ours - 1.0) <= AGREE:
-            return f"agrees with {what}"
+    for computed, meaning in ((model, "model FLOP/s"), (hardware, "hardware FLOP/s, recompute included")):
+        if abs(claimed / computed - 1.0) <= AGREE:
+            return f"agrees with {meaning}"
     return f"is {claimed / model:.3g} times the model FLOP/s and {claimed / hardware:.3g} times the hardware FLOP/s computed here"

@@ -94,14 +94,14 @@ def log_reading(
     steps = ordinary_steps(log, aside)
     device, device_source = device_of(log, on, folders)
     rates, why = rates_of(log, job, steps, aside, device)
-    said = [*job.said, *([device_source] if device else [])]
+    sources = [*job.said, *([device_source] if device else [])]
     if rates is not None and device is not None and job.precision is None:
-        said.append(f"precision: not in the log; {assumed_precision(device)} is assumed")
+        sources.append(f"precision: not in the log; {assumed_precision(device)} is assumed")
     timers = timers_of(log, steps)
     share = loader_share(log, aside, timers)
     excluded = tuple(excluded_roofs(steps, rates, share))
-    found = remarks(log, job, steps, rates, aside, share, device)
-    verdict, status = _verdict(log, steps, excluded, found)
+    findings = remarks(log, job, steps, rates, aside, share, device)
+    verdict, status = _verdict(log, steps, excluded, findings)
     return LogReading(
         path=log.path,
         format=log.format,
@@ -114,15 +114,15 @@ def log_reading(
         why_no_mfu="" if device else device_source,
         timers=timers,
         data_share=share,
-        memory=_highest(log),
+        memory=_find_highest_memory(log),
         power=median_of(log.power, aside),
         collectives=None if log.calls is None else collective_reading(log.calls, job.gpus),
-        gain=_gain(rates),
+        gain=_bound_gain(rates),
         excluded=excluded,
-        findings=found,
+        findings=findings,
         verdict=verdict,
         exit_status=status,
-        said=tuple(said),
+        said=tuple(sources),
         arguments=log.arguments,
         claims=log.claims,
         skipped=log.skipped,
@@ -130,13 +130,13 @@ def log_reading(
     )
 
 
-def _highest(log: Log) -> float | None:
-    found = [] if log.memory is None else [float(v) for v in log.memory if math.isfinite(v)]
-    found += [log.claims["memory_allocated_max"]] if "memory_allocated_max" in log.claims else []
-    return max(found) if found else None
+def _find_highest_memory(log: Log) -> float | None:
+    peaks = [] if log.memory is None else [float(v) for v in log.memory if math.isfinite(v)]
+    peaks += [log.claims["memory_allocated_max"]] if "memory_allocated_max" in log.claims else []
+    return max(peaks) if peaks else None
 
 
-def _gain(rates: Rates | None) -> tuple[float, float] | None:
+def _bound_gain(rates: Rates | None) -> tuple[float, float] | None:
     """Bounds of the speed-up by any change other than fewer or cheaper matrix products."""
     if rates is None or rates.hfu is None or not 0.0 < rates.hfu <= 1.0:
         return None
@@ -151,8 +151,8 @@ def _verdict(log: Log, steps: Steps | None, excluded: Sequence[Excluded], findin
         return f"{NOT_IDENTIFIABLE}: this one has no time of an ordinary step", UNDECIDED
     if any(f.code == "mfu-above-100" for f in findings):
         return f"{NOT_IDENTIFIABLE}: an MFU above 100 % is impossible; check model, batch, GPUs and device", UNDECIDED
-    gone = ", ".join("data loading" if e.roof == DATA else e.roof for e in excluded)
-    return NOT_IDENTIFIABLE + (f"; ruled out: {gone}" if gone else ""), UNDECIDED
+    ruled_out = ", ".join("data loading" if e.roof == DATA else e.roof for e in excluded)
+    return NOT_IDENTIFIABLE + (f"; ruled out: {ruled_out}" if ruled_out else ""), UNDECIDED
 
 
 @dataclass(frozen=True)

@@ -41,27 +41,28 @@ class Remark:
 
 def excluded_roofs(steps: Steps | None, rates: Rates | None, share: float | None) -> list[Excluded]:
     """Bottlenecks that cannot be the larger part of the step."""
-    found = []
+    excluded = []
     if share is not None and share < QUIET:
-        found.append(Excluded(DATA, f"waiting for the loader takes {share:.2%} of a step"))
+        excluded.append(Excluded(DATA, f"waiting for the loader takes {share:.2%} of a step"))
     if rates is not None and rates.hfu is not None and rates.hfu <= 1.0:
-        rest = 1.0 - rates.hfu
+        remainder = 1.0 - rates.hfu
         if rates.hfu > MAJORITY:
             for roof in (NETWORK, PIPELINE, DISPATCH, DATA):
-                if all(e.roof != roof for e in found):
-                    found.append(
-                        Excluded(roof, f"takes at most {rest:.1%} of the step: matrix products need {rates.hfu:.1%} of it at peak")
+                if all(e.roof != roof for e in excluded):
+                    excluded.append(
+                        Excluded(roof, f"takes at most {remainder:.1%} of the step: matrix products need {rates.hfu:.1%} of it at peak")
                     )
         else:
-            found.append(
-                Excluded("compute at peak", f"matrix products need {rates.hfu:.1%} of the step at peak; {rest:.1%} is something else")
+            excluded.append(
+                Excluded("compute at peak", f"matrix products need {rates.hfu:.1%} of the step at peak; {remainder:.1%} is something else")
             )
     if steps is not None and steps.lines >= SPREAD_OVER and steps.p95 / steps.median - 1.0 < QUIET:
-        found.append(Excluded("occasional stalls", f"95 % of the lines are at most {steps.p95 / steps.median - 1.0:.2%} above the median"))
-    return found
+        above = steps.p95 / steps.median - 1.0
+        excluded.append(Excluded("occasional stalls", f"95 % of the lines are at most {above:.2%} above the median"))
+    return excluded
 
 
-def _above_peak(rates: Rates | None) -> Remark | None:
+def _check_mfu(rates: Rates | None) -> Remark | None:
     if rates is None or rates.hfu is None or rates.mfu is None or max(rates.mfu, rates.hfu) <= 1.0:
         return None
     return Remark(
@@ -72,7 +73,7 @@ def _above_peak(rates: Rates | None) -> Remark | None:
     )
 
 
-def _claim_above_peak(log: Log) -> Remark | None:
+def _check_claimed_mfu(log: Log) -> Remark | None:
     claimed = log.claims.get("mfu", 0.0)
     if claimed <= 1.0:
         return None
@@ -84,7 +85,7 @@ def _claim_above_peak(log: Log) -> Remark | None:
     )
 
 
-def _wrong_peak(log: Log, job: LoggedJob, device: Accelerator | None) -> Remark | None:
+def _check_peak(log: Log, job: LoggedJob, device: Accelerator | None) -> Remark | None:
     """Compare the peak that a log divides by with the dense peak in the catalogue."""
     claimed = log.claims.get("peak")
     if not claimed or device is None:
@@ -102,7 +103,7 @@ def _wrong_peak(log: Log, job: LoggedJob, device: Accelerator | None) -> Remark 
     )
 
 
-def _claim(rates: Rates | None) -> Remark | None:
+def _check_claim(rates: Rates | None) -> Remark | None:
     if rates is None or rates.claimed_flops is None or rates.claim.startswith("agrees"):
         return None
     return Remark(
@@ -113,7 +114,7 @@ def _claim(rates: Rates | None) -> Remark | None:
     )
 
 
-def _loader(share: float | None) -> Remark | None:
+def _check_loader(share: float | None) -> Remark | None:
     if share is None or share < WAITED:
         return None
     return Remark(
@@ -124,7 +125,7 @@ def _loader(share: float | None) -> Remark | None:
     )
 
 
-def _drift(steps: Steps | None) -> Remark | None:
+def _check_drift(steps: Steps | None) -> Remark | None:
     if steps is None or steps.drift is None:
         return None
     error = (
@@ -141,7 +142,7 @@ def _drift(steps: Steps | None) -> Remark | None:
     )
 
 
-def _start(log: Log, aside: list[str], steps: Steps | None) -> Remark | None:
+def _check_start(log: Log, aside: list[str], steps: Steps | None) -> Remark | None:
     if steps is None or not aside or "warm-up" not in aside[0] or not math.isfinite(log.seconds[0]):
         return None
     times = float(log.seconds[0]) / steps.median
@@ -159,13 +160,13 @@ def remarks(
     log: Log, job: LoggedJob, steps: Steps | None, rates: Rates | None, aside: list[str], share: float | None, device: Accelerator | None
 ) -> tuple[Remark, ...]:
     """All remarks that apply; impossible figures first."""
-    found = (
-        _above_peak(rates),
-        _claim_above_peak(log),
-        _wrong_peak(log, job, device),
-        _claim(rates),
-        _loader(share),
-        _drift(steps),
-        _start(log, aside, steps),
+    candidates = (
+        _check_mfu(rates),
+        _check_claimed_mfu(log),
+        _check_peak(log, job, device),
+        _check_claim(rates),
+        _check_loader(share),
+        _check_drift(steps),
+        _check_start(log, aside, steps),
     )
-    return tuple(f for f in found if f is not None)
+    return tuple(f for f in candidates if f is not None)

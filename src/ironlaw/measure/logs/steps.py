@@ -54,14 +54,14 @@ def timers_of(log: Log, steps: Steps | None) -> tuple[Timer, ...]:
     """The timers of the log as shares of a step, largest first."""
     if steps is None or log.per != "iteration":
         return ()
-    found = [Timer(name, seconds, seconds / steps.median) for name, seconds in log.timers.items()]
-    return tuple(sorted(found, key=lambda t: (-t.share, t.name)))
+    timers = [Timer(name, seconds, seconds / steps.median) for name, seconds in log.timers.items()]
+    return tuple(sorted(timers, key=lambda t: (-t.share, t.name)))
 
 
 def loader_share(log: Log, aside: list[str], timers: tuple[Timer, ...]) -> float | None:
     """The share of a step spent waiting for the loader: as printed, or from its timer."""
-    own = median_of(log.data_share, aside)
-    return own if own is not None else next((t.share for t in timers if t.name in LOADER), None)
+    printed = median_of(log.data_share, aside)
+    return printed if printed is not None else next((t.share for t in timers if t.name in LOADER), None)
 
 
 def set_aside(log: Log) -> list[str]:
@@ -85,10 +85,10 @@ def set_aside(log: Log) -> list[str]:
 
 def ordinary_steps(log: Log, aside: list[str]) -> Steps | None:
     """Statistics of the ordinary lines, None if there are none."""
-    kept = np.array([not why for why in aside], np.bool_)
-    if not kept.any():
+    ordinary = np.array([not why for why in aside], np.bool_)
+    if not ordinary.any():
         return None
-    seconds, weight = log.seconds[kept], log.averaged[kept]
+    seconds, weight = log.seconds[ordinary], log.averaged[ordinary]
     median = float(np.median(seconds))
     half = len(seconds) // 2
     drift = float(np.median(seconds[-half:]) / np.median(seconds[:half]) - 1.0) if half >= HALF else None
@@ -99,12 +99,12 @@ def ordinary_steps(log: Log, aside: list[str]) -> Steps | None:
 
 def asides(log: Log, aside: list[str]) -> tuple[Aside, ...]:
     """The lines left out, by reason."""
-    found = []
+    groups = []
     for reason in dict.fromkeys(why for why in aside if why):
         rows = [i for i, why in enumerate(aside) if why == reason]
         times = [float(log.seconds[i]) for i in rows if math.isfinite(log.seconds[i])]
-        found.append(Aside(reason, tuple(int(log.iteration[i]) for i in rows[:10]), len(rows), float(np.median(times)) if times else None))
-    return tuple(found)
+        groups.append(Aside(reason, tuple(int(log.iteration[i]) for i in rows[:10]), len(rows), float(np.median(times)) if times else None))
+    return tuple(groups)
 
 
 def median_of(column: Floats | None, aside: list[str]) -> float | None:

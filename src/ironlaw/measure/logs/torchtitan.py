@@ -35,10 +35,10 @@ def read(text: Iterable[str], notes: Notes) -> Log:
     rows = Rows(notes)
     for whole_line in text:
         rank, line = ranked(whole_line)
-        if "tps:" in line and (found := _STEP.search(line)):
-            _step(int(found[1]), line, rank, rows)
+        if "tps:" in line and (match := _STEP.search(line)):
+            _step(int(match[1]), line, rank, rows)
         elif " - INFO - " in line or " - WARNING - " in line:
-            _said(line, notes)
+            _read_info(line, notes)
     return rows.log(NAME)
 
 
@@ -71,20 +71,20 @@ def _bytes(text: str) -> float | None:
     return None if value is None else value * 2.0**30
 
 
-def _said(line: str, notes: Notes) -> None:
-    if found := _DEVICE.search(line):
-        notes.device_name = notes.device_name or found[1][:200]
-    elif found := _UNKNOWN.search(line):
-        notes.warn(f"torchtitan does not know {found[1][:100]!r}: the MFU it prints divides by the peak of {found[2][:20]}")
-    elif found := _PEAK.search(line):
-        peak = number(found[1])
+def _read_info(line: str, notes: Notes) -> None:
+    if match := _DEVICE.search(line):
+        notes.device_name = notes.device_name or match[1][:200]
+    elif match := _UNKNOWN.search(line):
+        notes.warn(f"torchtitan does not know {match[1][:100]!r}: the MFU it prints divides by the peak of {match[2][:20]}")
+    elif match := _PEAK.search(line):
+        peak = number(match[1])
         if peak:
             notes.claims["peak"] = peak
-    elif found := _BUILD.search(line):
-        _arguments(found[3], notes)
-    elif found := _SIZE.search(line):
-        notes.argument("model", f"{found[1]} {found[2]}")
-        notes.claims["parameters"] = float(whole(found[3]) or 0)
+    elif match := _BUILD.search(line):
+        _arguments(match[3], notes)
+    elif match := _SIZE.search(line):
+        notes.argument("model", f"{match[1]} {match[2]}")
+        notes.claims["parameters"] = float(whole(match[3]) or 0)
     for name, value in _TRAINING.findall(line):
         notes.argument({"local batch size": "micro_batch_size", "global batch size": "global_batch_size"}.get(name, "seq_length"), value)
 

@@ -95,12 +95,12 @@ def nanoseconds(text: bytes, unit: int = 1_000) -> int:
     """
     if text[:1] == b'"':
         text = text.strip(b'"')
-    whole, _, part = text.partition(b".")
+    integer, _, fraction = text.partition(b".")
     digits = _DIGITS[unit]
     try:
-        if len(part) > digits or not whole[-1:].isdigit():
+        if len(fraction) > digits or not integer[-1:].isdigit():
             raise ValueError(text)
-        value = int(whole + part.ljust(digits, b"0"))
+        value = int(integer + fraction.ljust(digits, b"0"))
     except ValueError:  # an exponent, or parts of a nanosecond
         exact = Decimal(text.decode("ascii"))
         if exact.adjusted() > 20:  # its integer would have as many digits
@@ -160,7 +160,7 @@ class _Reader:
         if self.text > MOST_TEXT:
             raise InputError(f"{self.path}: its events have more than {MOST_TEXT >> 20} MiB of different names; is it a Chrome trace?")
 
-    def _lose(self, kind: int, why: str) -> None:
+    def _count_lost(self, kind: int, why: str) -> None:
         self.left_out[why] += 1
         self.lost += kind <= MEMSET
 
@@ -169,10 +169,10 @@ class _Reader:
             start = nanoseconds(bytes(event.ts), self.unit)
             length = nanoseconds(bytes(event.dur), self.unit) if len(event.dur) else 0
         except (ValueError, ArithmeticError):
-            self._lose(kind, "the time is not a number")
+            self._count_lost(kind, "the time is not a number")
             return
         if length < 0:
-            self._lose(kind, "the duration is negative")
+            self._count_lost(kind, "the duration is negative")
             return
         name = self.names.get(event.name)
         if name is None:
@@ -181,66 +181,66 @@ class _Reader:
         if kind <= MEMSET:
             self._add_device(event, kind, start, start + length, name)
         elif kind == LAUNCH:
-            a = self._decoded(_DEVICE, event.args) or _NOTHING
+            a = self._decode(_DEVICE, event.args) or _NOTHING
             external = a.external if a.external is not None else a.external_old
             self.launches.extend(
-                (start, start + length, name, self._number(event.tid), self._number(a.correlation), self._number(external), NONE)
+                (start, start + length, name, self._number_of(event.tid), self._number_of(a.correlation), self._number_of(external), NONE)
             )
         else:
             self._add_operator(event, kind, start, start + length, name)
 
     def _add_device(self, event: Event, kind: int, start: int, end: int, name: int) -> None:
-        a = self._decoded(_DEVICE, event.args) or _NOTHING
+        a = self._decode(_DEVICE, event.args) or _NOTHING
         external = a.external if a.external is not None else a.external_old
         device = a.device if a.device is not None else event.pid
         stream = a.stream if a.stream is not None else event.tid
         if a.collective is not None:
             self.messages[len(self.device) // _DEVICE_COLUMNS] = self._message(a, "kernel arguments")
         identifiers = (device, stream, a.correlation, external, a.bytes, event.pid)
-        self.device.extend((start, end, kind, name, *map(self._number, identifiers)))
+        self.device.extend((start, end, kind, name, *map(self._number_of, identifiers)))
 
     def _add_operator(self, event: Event, kind: int, start: int, end: int, name: int) -> None:
-        a = self._decoded(_OPERATOR, event.args) or _NO_SHAPE
-        external = self._number(a.external if a.external is not None else a.external_old)
+        a = self._decode(_OPERATOR, event.args) or _NO_SHAPE
+        external = self._number_of(a.external if a.external is not None else a.external_old)
         if event.name == "record_param_comms":
-            asked = self._decoded(_DEVICE, event.args)
-            if asked is not None:
-                self.asked[external] = self._message(asked, "record_param_comms")
-        row = (start, end, name, self._number(event.tid), NONE, external, self._shaped(a))
+            arguments = self._decode(_DEVICE, event.args)
+            if arguments is not None:
+                self.asked[external] = self._message(arguments, "record_param_comms")
+        row = (start, end, name, self._number_of(event.tid), NONE, external, self._number_shape(a))
         if kind == MARK or event.name.startswith(_MARKS):
             self.marks.extend(row)
         if kind == OPERATOR:
             self.operators.extend(row)
 
-    def _shaped(self, a: OperatorArguments) -> int:
+    def _number_shape(self, a: OperatorArguments) -> int:
         dims = a.dims or a.dims_old
         if not len(dims):
             return NONE
         key = (bytes(dims), bytes(a.types), bytes(a.values), bytes(a.strides))
-        found = self.shapes.get(key)
-        if found is None:
+        index = self.shapes.get(key)
+        if index is None:
             self.shape_text += sum(map(len, key))
             if self.shape_text > MOST_SHAPES:
                 self.left_out["too many different shapes of operators (only the shapes are left out)"] += 1
                 return NONE
-            found = self.shapes[key] = len(self.shapes)
-        return found
+            index = self.shapes[key] = len(self.shapes)
+        return index
 
-    def _number(self, value: Any) -> int:
+    def _number_of(self, value: Any) -> int:
         """An identifier as an integer: its value, its digits, or a new number for its text."""
         if type(value) is int:
             return value if -_FARTHEST < value < _FARTHEST else NONE
         if type(value) is not str:
             return NONE
-        found = self.numbers.get(value)
-        if found is None:
+        number = self.numbers.get(value)
+        if number is None:
             digits = value.removeprefix("stream ")
-            found = int(digits) if digits.isdecimal() and len(digits) < 18 else -2 - len(self.numbers)
-            self.numbers[value] = found
+            number = int(digits) if digits.isdecimal() and len(digits) < 18 else -2 - len(self.numbers)
+            self.numbers[value] = number
             self.text += len(value)
-        return found
+        return number
 
-    def _decoded(self, decoder: Any, raw: msgspec.Raw) -> Any:
+    def _decode(self, decoder: Any, raw: msgspec.Raw) -> Any:
         if not len(raw):
             return None
         try:
@@ -275,18 +275,18 @@ class _Reader:
 
     def _traces(self, header: dict[str, Any]) -> list[Trace]:
         names, shapes = tuple(self.names), tuple(_shape(key) for key in self.shapes)
-        launches, operators, marks = (Spans(*_sorted(a, _SPAN_COLUMNS)[0]) for a in (self.launches, self.operators, self.marks))
-        columns, order = _sorted(self.device, _DEVICE_COLUMNS)
-        messages = self._by_row(order)
+        launches, operators, marks = (Spans(*_sort_columns(a, _SPAN_COLUMNS)[0]) for a in (self.launches, self.operators, self.marks))
+        columns, order = _sort_columns(self.device, _DEVICE_COLUMNS)
+        messages = self._index_messages(order)
         info = header.get("distributedInfo")
         info = info if isinstance(info, dict) else {}
         process = columns.pop()
         events = DeviceEvents(*columns, *[_launch_rows(columns[0], columns[6], launches)])
         # single values only: some tools add whole environments, which may be private
         single = {k: v for k, v in header.items() if isinstance(v, (str, int, float))}
-        found = []
-        for device, mine in self._places(process, events.device):
-            found.append(
+        traces = []
+        for device, rows in self._split_devices(process, events.device):
+            traces.append(
                 Trace(
                     path=self.path,
                     reader="chrome",
@@ -296,20 +296,20 @@ class _Reader:
                     base=_integer(header.get("baseTimeNanoseconds")) or 0,
                     names=names,
                     shapes=shapes,
-                    events=events if mine is None else events.rows(mine),
+                    events=events if rows is None else events.rows(rows),
                     launches=launches,
                     operators=operators,
                     marks=marks,
-                    messages=messages if mine is None else _among(messages, mine),
+                    messages=messages if rows is None else _select_messages(messages, rows),
                     asked=self.asked,
                     properties=single | _device(header, device),
                     warnings=tuple(f"{count} events left out: {why}" for why, count in self.left_out.items()),
                     lost=self.lost,
                 )
             )
-        return found
+        return traces
 
-    def _by_row(self, order: Column) -> dict[int, Message]:
+    def _index_messages(self, order: Column) -> dict[int, Message]:
         """The messages by row in the sorted events."""
         if not self.messages:
             return {}
@@ -317,21 +317,21 @@ class _Reader:
         row[order] = np.arange(len(order))
         return dict(sorted((int(row[old]), message) for old, message in self.messages.items()))
 
-    def _places(self, process: Column, device: Column) -> list[tuple[int, Column | None]]:
+    def _split_devices(self, process: Column, device: Column) -> list[tuple[int, Column | None]]:
         """Each device of each process with its rows in order; None stands for all rows."""
         if not len(device):
             return [(NONE, None)]
         order = np.lexsort((device, process))
-        other = (np.diff(process[order]) != 0) | (np.diff(device[order]) != 0)
-        first = np.concatenate(([0], 1 + np.flatnonzero(other)))
+        changes = (np.diff(process[order]) != 0) | (np.diff(device[order]) != 0)
+        first = np.concatenate(([0], 1 + np.flatnonzero(changes)))
         if len(first) > MOST_DEVICES:
             raise InputError(f"{self.path}: events of {len(first):,} devices, and at most {MOST_DEVICES} are read; is it a Chrome trace?")
         if len(first) == 1:
             return [(int(device[0]), None)]
-        return [(int(device[mine[0]]), mine) for mine in np.split(order, first[1:])]
+        return [(int(device[rows[0]]), rows) for rows in np.split(order, first[1:])]
 
 
-def _sorted(flat: array[int], count: int) -> tuple[list[Column], Column]:
+def _sort_columns(flat: array[int], count: int) -> tuple[list[Column], Column]:
     """The columns of a table, sorted by the first, and the order. Empties ``flat``."""
     values = (np.frombuffer(flat, dtype=np.int64) if len(flat) else np.empty(0, np.int64)).reshape(-1, count)
     order = np.argsort(values[:, 0], kind="stable")
@@ -341,11 +341,11 @@ def _sorted(flat: array[int], count: int) -> tuple[list[Column], Column]:
     return columns, order
 
 
-def _among(messages: dict[int, Message], mine: Column) -> dict[int, Message]:
-    """The messages of these rows, by position among them."""
+def _select_messages(messages: dict[int, Message], chosen: Column) -> dict[int, Message]:
+    """The messages of the rows ``chosen``, by position in ``chosen``."""
     rows = np.fromiter(messages, np.int64, len(messages))
-    at = np.minimum(np.searchsorted(mine, rows), len(mine) - 1)
-    return {int(i): messages[int(row)] for i, row, here in zip(at, rows, mine[at] == rows, strict=True) if here}
+    at = np.minimum(np.searchsorted(chosen, rows), len(chosen) - 1)
+    return {int(i): messages[int(row)] for i, row, present in zip(at, rows, chosen[at] == rows, strict=True) if present}
 
 
 def _launch_rows(start: Column, correlation: Column, launches: Spans) -> Column:
@@ -353,25 +353,25 @@ def _launch_rows(start: Column, correlation: Column, launches: Spans) -> Column:
 
     A correlation may occur several times, in repeated traces or merged processes, so the time decides.
     """
-    known = np.flatnonzero(launches.correlation >= 0)
-    found = np.full(len(start), NONE, np.int64)
-    if not len(known) or not len(start):
-        return found
-    order = known[np.lexsort((launches.start[known], launches.correlation[known]))]
+    correlated = np.flatnonzero(launches.correlation >= 0)
+    launch_row = np.full(len(start), NONE, np.int64)
+    if not len(correlated) or not len(start):
+        return launch_row
+    order = correlated[np.lexsort((launches.start[correlated], launches.correlation[correlated]))]
     keys = launches.correlation[order]
     low, high = np.searchsorted(keys, correlation, "left"), np.searchsorted(keys, correlation, "right")
-    one = (high > low) & (correlation >= 0)
-    found[one] = order[low[one]]
-    several = np.flatnonzero(one & (high - low > 1))
+    has_call = (high > low) & (correlation >= 0)
+    launch_row[has_call] = order[low[has_call]]
+    several = np.flatnonzero(has_call & (high - low > 1))
     # (correlation, time) as one integer: the start of the correlation, and the number of calls that had begun by then
     times = np.sort(launches.start[order])
     span = len(times) + 1
-    begins = np.searchsorted(keys, keys, "left")
-    places = begins * span + np.searchsorted(times, launches.start[order], "left")
+    key_start = np.searchsorted(keys, keys, "left")
+    places = key_start * span + np.searchsorted(times, launches.start[order], "left")
     begun = low[several] * span + np.searchsorted(times, start[several], "right")
     last = np.searchsorted(places, begun, "left") - 1
-    found[several] = order[np.maximum(last, low[several])]
-    return found
+    launch_row[several] = order[np.maximum(last, low[several])]
+    return launch_row
 
 
 def _shape(key: tuple[bytes, ...]) -> Shape:
@@ -407,5 +407,5 @@ def _device(header: dict[str, Any], device: int) -> dict[str, object]:
 
 
 def _device_name(header: dict[str, Any], device: int) -> str:
-    found = _device(header, device).get("device")
-    return str(found.get("name", "")) if isinstance(found, dict) else ""
+    properties = _device(header, device).get("device")
+    return str(properties.get("name", "")) if isinstance(properties, dict) else ""

@@ -63,29 +63,29 @@ class EventStream:
         self._comma = False  # whether a comma must come before the next event
 
     def __iter__(self) -> Iterator[list[Event]]:
-        rest, least, more = self._to_first_event(), 0, True
+        unread, least_bytes, more = self._to_first_event(), 0, True
         while more:
-            text, more = self._more(rest, least)
+            text, more = self._read_more(unread, least_bytes)
             text = self._after_comma(text)
-            events, rest, ended = self._whole(text) if more else self._counted(text)
+            events, unread, ended = self._parse_whole(text) if more else self._parse_counted(text)
             if events:
                 yield events
             if ended:
-                self._finish(self._to_the_end(rest))
+                self._finish(self._read_to_end(unread))
                 return
-            if len(rest) > LARGEST_EVENT:
-                raise InputError(f"{self.path}: no whole event in {len(rest) >> 20} MiB; is it a Chrome trace?")
-            least = 2 * len(text) if len(rest) == len(text) else 0
-        if self._before or rest.strip(b" \t\r\n,"):  # the format allows an array alone to lack its end
+            if len(unread) > LARGEST_EVENT:
+                raise InputError(f"{self.path}: no whole event in {len(unread) >> 20} MiB; is it a Chrome trace?")
+            least_bytes = 2 * len(text) if len(unread) == len(text) else 0
+        if self._before or unread.strip(b" \t\r\n,"):  # the format allows an array alone to lack its end
             raise InputError(f"{self.path}: the file ends inside its events: it is cut; copy it again or profile again")
 
-    def _more(self, rest: bytes, least: int) -> tuple[bytes, bool]:
-        """``rest`` extended to ``least`` bytes, and False if the file has ended."""
-        parts, size = [rest], len(rest)
+    def _read_more(self, unread: bytes, least_bytes: int) -> tuple[bytes, bool]:
+        """``unread`` extended to ``least_bytes``, and False if the file has ended."""
+        parts, size = [unread], len(unread)
         for block in self._blocks:
             parts.append(block)
             size += len(block)
-            if size >= least:
+            if size >= least_bytes:
                 return b"".join(parts), True
         return b"".join(parts), False
 
@@ -93,7 +93,7 @@ class EventStream:
         """Read up to the array; store the text before it for the header."""
         text, more = b"", True
         while more and len(text) <= LARGEST_HEADER:
-            text, more = self._more(text, 2 * len(text))
+            text, more = self._read_more(text, 2 * len(text))
             text = text.lstrip(b" \t\r\n\xef\xbb\xbf")
             if text.startswith(b"["):
                 return text[1:]
@@ -114,7 +114,7 @@ class EventStream:
         self._comma = not text.startswith(b",")
         return text.removeprefix(b",")
 
-    def _whole(self, text: bytes) -> tuple[list[Event], bytes, bool]:
+    def _parse_whole(self, text: bytes) -> tuple[list[Event], bytes, bool]:
         """The whole events at the front of ``text``, the rest of it, and whether the array ended."""
         cut = _last_cut(text)
         if cut is not None:
@@ -122,15 +122,15 @@ class EventStream:
                 return _EVENTS.decode(b"[%b]" % text[: cut[0]]), text[cut[1] :], False
             except REFUSED:
                 pass
-        return self._counted(text)
+        return self._parse_counted(text)
 
-    def _counted(self, text: bytes) -> tuple[list[Event], bytes, bool]:
-        """``_whole`` by counting brackets, which is right for any cut and any text."""
-        whole, ended = _whole_elements(text)
-        body = text[:whole].strip()
+    def _parse_counted(self, text: bytes) -> tuple[list[Event], bytes, bool]:
+        """``_parse_whole`` by counting brackets, which is right for any cut and any text."""
+        end, ended = _whole_elements(text)
+        body = text[:end].strip()
         self._comma = self._comma or bool(body)
         events = self._parsed(body.removesuffix(b",")) if body else []
-        return events, text[whole:], ended
+        return events, text[end:], ended
 
     def _parsed(self, body: bytes) -> list[Event]:
         text = b"[%b]" % body
@@ -148,8 +148,8 @@ class EventStream:
             raise InputError(f"{self.path}: its events are not JSON: {error}") from None
         return [event for item in items if (event := _tolerant(item)) is not None]
 
-    def _to_the_end(self, rest: bytes) -> bytes:
-        parts, size = [rest], len(rest)
+    def _read_to_end(self, unread: bytes) -> bytes:
+        parts, size = [unread], len(unread)
         for block in self._blocks:
             size += len(block)
             if size > LARGEST_HEADER:
@@ -176,12 +176,12 @@ class EventStream:
 def _first_key(text: bytes) -> int | None:
     """The start of the array of events: after the first ``"traceEvents": [`` that is a key of the outermost object."""
     scan = None
-    for found in _KEY.finditer(text):
+    for match in _KEY.finditer(text):
         if scan is None:
             scan = _Scan()
             depths, quoted = scan.feed(text)
-        if depths[found.start() - 1] == 1 and not quoted[found.start() - 1]:
-            return found.end()
+        if depths[match.start() - 1] == 1 and not quoted[match.start() - 1]:
+            return match.end()
     return None
 
 
@@ -190,11 +190,11 @@ def _last_cut(text: bytes) -> tuple[int, int] | None:
     reach = 4096
     while True:
         start = max(0, len(text) - reach)
-        found = None
-        for found in _CUT.finditer(text, start):  # noqa: B007 - the last one is wanted
+        match = None
+        for match in _CUT.finditer(text, start):  # noqa: B007 - the last one is wanted
             pass
-        if found is not None:
-            return found.start() + 1, found.end()
+        if match is not None:
+            return match.start() + 1, match.end()
         if start == 0:
             return None
         reach *= 16
@@ -213,15 +213,15 @@ class _Scan:
         quote = byte == 34
         if b"\\" in text or self._slashes:
             self._spare_escaped(byte, quote)
-        inside = (np.cumsum(quote, dtype=np.uint8) & 1) != self._inside
+        in_string = (np.cumsum(quote, dtype=np.uint8) & 1) != self._inside
         folded = byte | 32  # [ and { are one bit apart, and so are ] and }
         change = (folded == 123).astype(np.int8) - (folded == 125)
-        change[inside] = 0
+        change[in_string] = 0
         depths = np.cumsum(change, dtype=np.int32)
         depths += self._depth
         if text:
-            self._depth, self._inside = int(depths[-1]), bool(inside[-1])
-        return depths, inside
+            self._depth, self._inside = int(depths[-1]), bool(in_string[-1])
+        return depths, in_string
 
     def _spare_escaped(self, byte: NDArray[np.uint8], quote: NDArray[np.bool_]) -> None:
         """Ignore quotes after an odd number of backslashes."""
@@ -235,16 +235,16 @@ class _Scan:
 
 def _whole_elements(text: bytes) -> tuple[int, bool]:
     """The end of the whole elements in ``text``, which begins inside the array, and whether the array ends there."""
-    scan, whole, before = _Scan(), 0, 0
+    scan, end, depth = _Scan(), 0, 0
     for start in range(0, len(text), _SLICE):
         depths, _ = scan.feed(text[start : start + _SLICE])
         if depths.min() < 0:
             return start + int(np.argmax(depths < 0)), True
-        closes = np.flatnonzero((depths == 0) & (np.concatenate(([before], depths[:-1])) > 0))
+        closes = np.flatnonzero((depths == 0) & (np.concatenate(([depth], depths[:-1])) > 0))
         if len(closes):
-            whole = start + int(closes[-1]) + 1
-        before = int(depths[-1])
-    return whole, False
+            end = start + int(closes[-1]) + 1
+        depth = int(depths[-1])
+    return end, False
 
 
 def as_json(text: bytes) -> bytes:
@@ -254,13 +254,13 @@ def as_json(text: bytes) -> bytes:
     except UnicodeDecodeError:
         text = text.decode("utf-8", "replace").encode()
     if b"\\ud" in text or b"\\uD" in text:
-        text = _ESCAPE.sub(lambda one: b"\\ufffd" if one[2] else one[0], text)
-    found = [one.span() for one in _NO_NUMBER.finditer(text.lower()) if text[one.start() - 1] in b" \t\r\n:,[+-"]
-    if not found:
+        text = _ESCAPE.sub(lambda match: b"\\ufffd" if match[2] else match[0], text)
+    spans = [match.span() for match in _NO_NUMBER.finditer(text.lower()) if text[match.start() - 1] in b" \t\r\n:,[+-"]
+    if not spans:
         return text
     _, quoted = _Scan().feed(text)
     parts, at = [], 0
-    for start, end in found:
+    for start, end in spans:
         if not quoted[start]:
             parts += [text[at : start - (text[start - 1] in b"+-")], b"null"]
             at = end

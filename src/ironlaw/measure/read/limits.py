@@ -141,7 +141,7 @@ class _Gzip:
         return self._inner.eof
 
     @property
-    def held(self) -> bool:
+    def has_output(self) -> bool:
         """Whether more output may come without input; used only when there is no input left."""
         return False
 
@@ -173,7 +173,7 @@ def _zstd_of(module: Any) -> type[Any]:
             return bool(self._inner.eof)
 
         @property
-        def held(self) -> bool:
+        def has_output(self) -> bool:
             return not self._inner.needs_input and not self._inner.eof
 
     return Frame
@@ -198,14 +198,14 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, target: Any) -> int:
         view = memoryview(target).cast("B")
         while True:
-            if not self._left and not self._now.held and not self._more():
+            if not self._left and not self._now.has_output and not self._read_more():
                 return 0
             out = self._unpack(len(view))
             if out:
                 view[: len(out)] = out
                 return len(out)
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         """Read more input; False at the end of the file, which may come only between members."""
         self._left = self._file.read(PIECE)
         self._taken += len(self._left)

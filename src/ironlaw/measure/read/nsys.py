@@ -98,14 +98,14 @@ class _Export:
             raise InputError(f"{self.path}: more than {TRACES} devices and processes; export fewer ranks")
         order = np.lexsort((events["start"], inverse.reshape(-1)))
         edges = np.searchsorted(inverse.reshape(-1)[order], np.arange(len(keys) + 1))
-        made: list[Trace] = []
+        traces: list[Trace] = []
         for i, (process, device) in enumerate(keys.tolist()):
             rows = order[edges[i] : edges[i + 1]]
-            own = {name: column[rows] for name, column in events.items()}
-            made.append(self._trace((process, device), own, (calls, marks, operators), spans))
+            columns = {name: column[rows] for name, column in events.items()}
+            traces.append(self._trace((process, device), columns, (calls, marks, operators), spans))
         names = tuple(self.names.index)
         shapes = tuple(Shape(dims) for dims in (tuple(json.loads(text)) for text in self.shapes))
-        return [_with(trace, names, shapes, tuple(self.warnings)) for trace in made]
+        return [_add_shared(trace, names, shapes, tuple(self.warnings)) for trace in traces]
 
     def _refuse_others(self) -> None:
         if KERNELS in self.database.refused or self.database.columns(KERNELS) or self.database.columns(GRAPHS):
@@ -117,32 +117,32 @@ class _Export:
 
     # tables
 
-    def _table(self, table: str, wanted: tuple[str, ...], needed: tuple[str, ...] = ("start", "end")) -> Columns:
+    def _table(self, table: str, columns: tuple[str, ...], needed: tuple[str, ...] = ("start", "end")) -> Columns:
         """Columns of a table, filled with NONE if missing; rows that end before they start are left out."""
         have = self.database.columns(table)
         if not have:
-            return {name: np.empty(0, np.int64) for name in wanted}
+            return {name: np.empty(0, np.int64) for name in columns}
         if lacking := [name for name in needed if name not in have]:
             raise InputError(f"{self.path}: {table} has no column {', '.join(lacking)}{self._version()}")
-        found, _ = self.database.integers(table, wanted)
-        self._missing(table, [name for name in wanted if name not in found])
-        return self._sane(table, self._filled(found, wanted))
+        values, _ = self.database.integers(table, columns)
+        self._missing(table, [name for name in columns if name not in values])
+        return self._drop_untimed(table, self._filled(values, columns))
 
-    def _filled(self, found: Columns, wanted: tuple[str, ...]) -> Columns:
-        count = len(found["start"])
-        return {name: found[name] if name in found else np.full(count, NONE, np.int64) for name in wanted}
+    def _filled(self, values: Columns, columns: tuple[str, ...]) -> Columns:
+        count = len(values["start"])
+        return {name: values[name] if name in values else np.full(count, NONE, np.int64) for name in columns}
 
-    def _sane(self, table: str, found: Columns) -> Columns:
-        keep = self._keep(table, found)
-        return found if keep.all() else {name: column[keep] for name, column in found.items()}
+    def _drop_untimed(self, table: str, columns: Columns) -> Columns:
+        keep = self._keep(table, columns)
+        return columns if keep.all() else {name: column[keep] for name, column in columns.items()}
 
-    def _keep(self, table: str, found: Columns) -> NDArray[np.bool_]:
-        start, end = found["start"], found["end"]
+    def _keep(self, table: str, columns: Columns) -> NDArray[np.bool_]:
+        start, end = columns["start"], columns["end"]
         untimed = (start == 0) & (end == 0)
         backwards = (end < start) | (start < -(1 << 62)) | (end > 1 << 62)
-        for rows, what in ((untimed, "have no times"), (backwards & ~untimed, "end before they start")):
+        for rows, fault in ((untimed, "have no times"), (backwards & ~untimed, "end before they start")):
             if count := int(rows.sum()):
-                self.warnings.append(f"{table}: {count} rows {what} and are left out")
+                self.warnings.append(f"{table}: {count} rows {fault} and are left out")
         keep: NDArray[np.bool_] = ~(untimed | backwards)
         return keep
 
@@ -162,17 +162,17 @@ class _Export:
             (PREFIX + "MEMCPY", MEMCPY, (*_EVENT, "bytes", "copyKind")),
             (PREFIX + "MEMSET", MEMSET, (*_EVENT, "bytes")),
         )
-        parts = [self._part(*one) for one in tables]
+        parts = [self._part(*row) for row in tables]
         events = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if not len(events["start"]):
             raise InputError(f"{self.path}: no device events; was the GPU used while profiling?")
         events["deviceId"] = np.where(events["deviceId"] == NONE, 0, events["deviceId"])
         return events
 
-    def _part(self, table: str, kind: int, wanted: tuple[str, ...]) -> Columns:
+    def _part(self, table: str, kind: int, columns: tuple[str, ...]) -> Columns:
         """The device events of one table."""
-        found = self._table(table, wanted)
-        count = len(found["start"])
+        values = self._table(table, columns)
+        count = len(values["start"])
         none = np.full(count, NONE, np.int64)
         if table == KERNELS and count and not any(n in self.database.columns(table) for n in _NAMES):
             raise InputError(f"{self.path}: {table} has none of the columns {', '.join(_NAMES)}{self._version()}")
@@ -180,15 +180,15 @@ class _Export:
             self.warnings.append(
                 f"{count} CUDA graphs are recorded without their kernels; profile with --cuda-graph-trace=node to see them"
             )
-        naming = found.get("graphId", found.get("copyKind", none))
+        naming = values.get("graphId", values.get("copyKind", none))
         for name in _NAMES if table == KERNELS else ():  # a name that is NULL in one column may be in the next
-            naming = np.where(naming == NONE, found[name], naming)
-        return {name: found[name] for name in _EVENT} | {
-            "size": found.get("bytes", none),
+            naming = np.where(naming == NONE, values[name], naming)
+        return {name: values[name] for name in _EVENT} | {
+            "size": values.get("bytes", none),
             "naming": naming,
             "kind": np.full(count, kind, np.int64),
             "graph": np.full(count, table == GRAPHS, np.int64),
-            "node": found.get("graphNodeId", none),
+            "node": values.get("graphNodeId", none),
         }
 
     def _host(self) -> tuple[Columns, Columns, list[str | None], list[str | None]]:
@@ -196,18 +196,18 @@ class _Export:
         if not self.database.columns(CALLS):
             self.warnings.append(f"no table {CALLS}: events cannot be linked to their launch")
         calls = self._table(CALLS, ("start", "end", "globalTid", "correlationId", "nameId"))
-        wanted = ("start", "end", "eventType", "globalTid", "textId", "domainId", "jsonTextId")
+        names = ("start", "end", "eventType", "globalTid", "textId", "domainId", "jsonTextId")
         if not self.database.columns(RANGES):
             self.warnings.append("no NVTX ranges in the file: no steps and no operators")
-            return calls, {name: np.empty(0, np.int64) for name in wanted}, [], []
+            return calls, {name: np.empty(0, np.int64) for name in names}, [], []
         if "start" not in self.database.columns(RANGES) or "end" not in self.database.columns(RANGES):
             raise InputError(f"{self.path}: {RANGES} has no columns start and end{self._version()}")
-        found, words = self.database.integers(RANGES, wanted, ("text", "jsonText"))
-        ranges = self._filled(found, wanted)
+        values, words = self.database.integers(RANGES, names, ("text", "jsonText"))
+        ranges = self._filled(values, names)
         texts = words.get("text", [None] * len(ranges["start"]))
         payloads = words.get("jsonText", [None] * len(ranges["start"]))
         closed = ranges["end"] != NONE
-        if "eventType" in found:
+        if "eventType" in values:
             spans = np.isin(ranges["eventType"], RANGE_TYPES)
             if count := int((spans & ~closed).sum()):
                 self.warnings.append(f"{RANGES}: {count} ranges never end and are left out")
@@ -221,16 +221,16 @@ class _Export:
     def _strings(self, events: Columns, calls: Columns, ranges: Columns) -> None:
         """Read the texts of StringIds that are used."""
         kernels = (events["kind"] == KERNEL) & (events["graph"] == 0)
-        named = (events["naming"][kernels], calls["nameId"], ranges["textId"], ranges["jsonTextId"])
-        wanted = set(np.unique(np.concatenate(named)).tolist())
+        text_numbers = (events["naming"][kernels], calls["nameId"], ranges["textId"], ranges["jsonTextId"])
+        used = set(np.unique(np.concatenate(text_numbers)).tolist())
         if not {"id", "value"} <= set(self.database.columns("StringIds")):
-            if wanted - {NONE}:
+            if used - {NONE}:
                 self.warnings.append("StringIds is missing: kernels and calls have numbers instead of names")
             return
         same: dict[str, str] = {}
         for rows in self.database.chunks("StringIds", ("id", "value")):
             for number, value in rows:
-                if number in wanted and (text := self.database.kept(value, same)) is not None:
+                if number in used and (text := self.database.kept(value, same)) is not None:
                     self.strings[number] = text
 
     def _string(self, number: int) -> str:
@@ -259,10 +259,10 @@ class _Export:
 
     def _marks(self, ranges: Columns, labels: list[str]) -> tuple[Columns, Columns]:
         """Separate torch's operators from annotations, by name."""
-        found = [_OPERATOR.match(label) for label in labels]
-        operator = np.fromiter((m is not None for m in found), np.bool_, len(found))
-        ranges["name"] = self.names.column(m.group(1) if m else label for m, label in zip(found, labels, strict=True))
-        sizes = (_SIZES.search(label) if m else None for m, label in zip(found, labels, strict=True))
+        matches = [_OPERATOR.match(label) for label in labels]
+        operator = np.fromiter((m is not None for m in matches), np.bool_, len(matches))
+        ranges["name"] = self.names.column(m.group(1) if m else label for m, label in zip(matches, labels, strict=True))
+        sizes = (_SIZES.search(label) if m else None for m, label in zip(matches, labels, strict=True))
         ranges["shapes"] = np.fromiter((self._shape(m.group(1)) if m else NONE for m in sizes), np.int64, len(labels))
         columns = ("start", "end", "name", "globalTid", "shapes")
         return tuple({n: ranges[n][rows] for n in columns} for rows in (~operator, operator))  # type: ignore[return-value]
@@ -278,20 +278,23 @@ class _Export:
 
     # one trace
 
-    def _trace(self, key: tuple[int, int], own: Columns, host: tuple[Columns, Columns, Columns], payloads: list[tuple[int, Span]]) -> Trace:
+    def _trace(
+        self, key: tuple[int, int], rows: Columns, host: tuple[Columns, Columns, Columns], payloads: list[tuple[int, Span]]
+    ) -> Trace:
         self.database.deadline.check()
         process, device = key
         launches, marks, operators = (self._spans(columns, process) for columns in host)
-        correlation = np.where(own["correlationId"] == 0, NONE, own["correlationId"])
+        correlation = np.where(rows["correlationId"] == 0, NONE, rows["correlationId"])
         launch = link(correlation, launches.correlation)
         none = np.full(len(correlation), NONE, np.int64)
         events = DeviceEvents(
-            own["start"], own["end"], own["kind"], own["name"], np.full(len(none), device, np.int64),
-            own["streamId"], correlation, none, own["size"], launch,
+            rows["start"], rows["end"], rows["kind"], rows["name"], np.full(len(none), device, np.int64),
+            rows["streamId"], correlation, none, rows["size"], launch,
         )  # fmt: skip
         messages = self._messages(events, launches, process, payloads)
-        nodes = int(np.sum((own["node"] != NONE) & (own["node"] != 0)))
-        properties = self._properties(process, device) | {"kernels of graph nodes": nodes, "graphs recorded whole": int(own["graph"].sum())}
+        nodes = int(np.sum((rows["node"] != NONE) & (rows["node"] != 0)))
+        graphs = int(rows["graph"].sum())
+        properties = self._properties(process, device) | {"kernels of graph nodes": nodes, "graphs recorded whole": graphs}
         rank = self._pairs("MPI_RANKS", "globalPid", "rank").get(process)
         return Trace(
             path=str(self.path),
@@ -313,8 +316,8 @@ class _Export:
     def _spans(self, columns: Columns, process: int) -> Spans:
         """The rows of one process, and rows without a process."""
         known = columns["globalTid"] != NONE
-        mine = ~known | (process == NONE) | (columns["globalTid"] & ~THREAD == process & ~THREAD)
-        rows = np.flatnonzero(mine)
+        of_process = ~known | (process == NONE) | (columns["globalTid"] & ~THREAD == process & ~THREAD)
+        rows = np.flatnonzero(of_process)
         rows = rows[np.argsort(columns["start"][rows], kind="stable")]
         none = np.full(len(rows), NONE, np.int64)
         thread = np.where(known, columns["globalTid"] & THREAD, NONE)[rows]
@@ -324,13 +327,13 @@ class _Export:
 
     def _payloads(self, ranges: Columns, labels: list[str], payloads: list[str | None]) -> list[tuple[int, Span]]:
         """The NCCL ranges with a payload, each with its globalTid."""
-        found = []
+        spans = []
         numbers = ranges["jsonTextId"].tolist()
         for i, label in enumerate(labels):
             if label.startswith("nccl") and (text := payloads[i] or self._string(numbers[i])):
                 whose = int(ranges["globalTid"][i])
-                found.append((whose, (int(ranges["start"][i]), int(ranges["end"][i]), whose & THREAD, label, text)))
-        return found
+                spans.append((whose, (int(ranges["start"][i]), int(ranges["end"][i]), whose & THREAD, label, text)))
+        return spans
 
     def _messages(self, events: DeviceEvents, launches: Spans, process: int, payloads: list[tuple[int, Span]]) -> dict[int, Message]:
         spans = [span for whose, span in payloads if process == NONE or whose & ~THREAD == process & ~THREAD]
@@ -357,17 +360,17 @@ class _Export:
         numbers, _ = self.database.integers("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
         gpu = device
         if "gpuId" in numbers and "cudaId" in numbers:
-            mine = numbers["cudaId"] == device
+            is_device = numbers["cudaId"] == device
             if "pid" in numbers and process != NONE:
-                mine &= numbers["pid"] == properties["pid"]
-            gpu = int(numbers["gpuId"][mine][0]) if mine.any() else device
+                is_device &= numbers["pid"] == properties["pid"]
+            gpu = int(numbers["gpuId"][is_device][0]) if is_device.any() else device
         have = self.database.columns("TARGET_INFO_GPU")
-        wanted = [name for name in ("id", "name", *GPU) if name in have]
+        columns = [name for name in ("id", "name", *GPU) if name in have]
         if "id" in have and "name" in have:
-            for rows in self.database.chunks("TARGET_INFO_GPU", wanted):
+            for rows in self.database.chunks("TARGET_INFO_GPU", columns):
                 for row in rows:
                     if row[0] == gpu:
-                        values = zip(wanted[1:], row[1:], strict=True)
+                        values = zip(columns[1:], row[1:], strict=True)
                         properties |= {k: printable(v) if isinstance(v, str) else v for k, v in values if isinstance(v, (str, int))}
         return properties
 
@@ -382,11 +385,11 @@ def link(correlation: Column, launches: Column) -> Column:
     if not len(order):
         return np.full(len(correlation), NONE, np.int64)
     at = np.minimum(np.searchsorted(launches[order], correlation), len(order) - 1)
-    found = (launches[order][at] == correlation) & (correlation != NONE)
-    return np.where(found, order[at], NONE).astype(np.int64)
+    matches = (launches[order][at] == correlation) & (correlation != NONE)
+    return np.where(matches, order[at], NONE).astype(np.int64)
 
 
-def _with(trace: Trace, names: tuple[str, ...], shapes: tuple[Shape, ...], warnings: tuple[str, ...]) -> Trace:
+def _add_shared(trace: Trace, names: tuple[str, ...], shapes: tuple[Shape, ...], warnings: tuple[str, ...]) -> Trace:
     """Add to ``trace`` what all traces of a file share."""
     from dataclasses import replace
 

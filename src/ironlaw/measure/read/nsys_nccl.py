@@ -35,31 +35,31 @@ def payload_messages(spans: list[Span], events: DeviceEvents, launches: Spans, i
     for row in np.flatnonzero(is_nccl & (events.launch != NONE)).tolist():
         launch = int(events.launch[row])
         by_thread.setdefault(int(launches.thread[launch]), []).append((int(launches.start[launch]), row))
-    for called in by_thread.values():
-        called.sort()
+    for nccl_launches in by_thread.values():
+        nccl_launches.sort()
     messages: dict[int, Message] = {}
-    alone = 0
+    without_kernel = 0
     for start, end, thread, name, payload in parsed:
         if not 0 < payload.get(SIZE, 0) < LIMIT:
             continue
-        called = by_thread.get(thread, [])
-        inside = called[bisect_left(called, (start, 0)) : bisect_right(called, (end, len(events)))]
-        if len(inside) == 1:
-            messages[inside[0][1]] = _message(name, payload, ranks)
+        nccl_launches = by_thread.get(thread, [])
+        in_range = nccl_launches[bisect_left(nccl_launches, (start, 0)) : bisect_right(nccl_launches, (end, len(events)))]
+        if len(in_range) == 1:
+            messages[in_range[0][1]] = _message(name, payload, ranks)
         else:
-            alone += 1
-    return messages, alone
+            without_kernel += 1
+    return messages, without_kernel
 
 
 def _payload(text: str) -> dict[str, int]:
     """The whole numbers in a payload; empty if it is not JSON."""
     try:
-        found = json.loads(text) if len(text) < 4096 else None
+        payload = json.loads(text) if len(text) < 4096 else None
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(payload, dict):
         return {}
-    return {key: number for key, value in found.items() if (number := _whole(value)) is not None}
+    return {key: number for key, value in payload.items() if (number := _whole(value)) is not None}
 
 
 def _whole(value: Any) -> int | None:

@@ -100,14 +100,14 @@ class _Machine:
         if name is None:
             return self._broken(f"{code:#04x} is not an operation of a pickle")
         if name in _RUNS:
-            called = self._called(name)
+            callee = self._callee(name)
             return InputError(
-                f"{self.path}: the pickle would import, call or restore an object ({name}{called} at byte {at}): refused, nothing was run; "
+                f"{self.path}: the pickle would import, call or restore an object ({name}{callee} at byte {at}): refused, nothing was run; "
                 "a memory snapshot has lists, dicts, text and numbers only"
             )
         return InputError(f"{self.path}: {name} at byte {at} of the pickle, which a memory snapshot never has: refused")
 
-    def _called(self, name: str) -> str:
+    def _callee(self, name: str) -> str:
         """The name that would have been called, for the message."""
         if name in ("GLOBAL", "INST"):
             words = self.data[self.at : self.at + 200].split(b"\n")[:2]
@@ -152,7 +152,7 @@ class _Machine:
         self.charged += charge
         self.stack.append(value)
 
-    def _taken(self) -> list[Any]:
+    def _pop_to_mark(self) -> list[Any]:
         """Pop the objects above the last mark."""
         start = self.marks.pop()
         items = self.stack[start:]
@@ -216,7 +216,7 @@ class _Machine:
             self._pop()
 
     def pop_mark(self) -> None:
-        self._taken()
+        self._pop_to_mark()
 
     def dup(self) -> None:
         self._push(self._top(), 8)
@@ -289,17 +289,17 @@ class _Machine:
         self._push((), 8)
 
     def list_of(self) -> None:
-        items = self._taken()
+        items = self._pop_to_mark()
         self._push(items, 72 + 8 * len(items))
 
     def dict_of(self) -> None:
-        items = self._taken()
-        made: dict[str, Any] = {}
-        self._fill(made, items)
-        self._push(made, 80)
+        items = self._pop_to_mark()
+        result: dict[str, Any] = {}
+        self._fill(result, items)
+        self._push(result, 80)
 
     def tuple_of(self) -> None:
-        items = self._taken()
+        items = self._pop_to_mark()
         self._push(tuple(items), 56 + 8 * len(items))
 
     def tuple1(self) -> None:
@@ -316,7 +316,7 @@ class _Machine:
         self._extend(target, [item])
 
     def appends(self) -> None:
-        items = self._taken()
+        items = self._pop_to_mark()
         self._extend(self._top(), items)
 
     def _extend(self, target: Any, items: list[Any]) -> None:
@@ -330,7 +330,7 @@ class _Machine:
         self._fill(self._top(), [key, value])
 
     def set_items(self) -> None:
-        items = self._taken()
+        items = self._pop_to_mark()
         self._fill(self._top(), items)
 
     def put_line(self) -> None:

@@ -118,10 +118,10 @@ class Snapshot:
     def data(self) -> dict[str, Any]:
         """Plain data for JSON."""
         devices = []
-        for one in self.devices:
-            row = asdict(one) | {"fragmentation": one.fragmentation, "unused": one.unused, "active": one.active}
-            if one.churn is not None:
-                row["churn"] |= {"per_second": one.churn.per_second, "ooms": [{"size": s, "free": f} for s, f in one.churn.ooms]}
+        for device in self.devices:
+            row = asdict(device) | {"fragmentation": device.fragmentation, "unused": device.unused, "active": device.active}
+            if device.churn is not None:
+                row["churn"] |= {"per_second": device.churn.per_second, "ooms": [{"size": s, "free": f} for s, f in device.churn.ooms]}
             devices.append(row)
         return {"path": self.path, "form": self.form, "devices": devices, "settings": self.settings, "warnings": list(self.warnings)}
 
@@ -246,22 +246,22 @@ class _Reader:
         self.lines[id(frames)] = text
         return text
 
-    def settings(self, given: Any) -> dict[str, Any]:
+    def settings(self, recorded: Any) -> dict[str, Any]:
         """The settings of the allocator that are plain values, at most one dict deep."""
-        if not isinstance(given, dict):
+        if not isinstance(recorded, dict):
             return {}
 
         def plain(value: Any) -> bool:
             number = isinstance(value, (bool, int, float)) and abs(value) < SIZE
             return value is None or number or (isinstance(value, str) and len(value) < 4096)
 
-        kept: dict[str, Any] = {}
-        for key, value in list(given.items())[:100]:
+        plain_settings: dict[str, Any] = {}
+        for key, value in list(recorded.items())[:100]:
             if plain(value):
-                kept[key] = value
+                plain_settings[key] = value
             elif isinstance(value, dict):
-                kept[key] = {k: v for k, v in list(value.items())[:100] if plain(v)}
-        return kept
+                plain_settings[key] = {k: v for k, v in list(value.items())[:100] if plain(v)}
+        return plain_settings
 
     # checks of values
 
@@ -327,24 +327,24 @@ class _Trace:
 
     def peak_holders(self, peak: Peak, last: dict[int, tuple[int, str]]) -> tuple[Holder, ...]:
         """The holders of memory at the peak: allocations of the trace not yet freed, and those from before it."""
-        held: dict[int, tuple[int, str]] = {}
-        seen: set[int] = set()
+        allocated: dict[int, tuple[int, str]] = {}
+        addresses: set[int] = set()
         for i, row in enumerate(self.rows):
             action = row.get("action")
             if action not in ("alloc", "free_requested"):
                 continue
             address = self.reader.whole(row, "addr", "device_traces")
-            seen.add(address)
+            addresses.add(address)
             if i >= peak.entry:
                 continue
             if action == "alloc":
-                held[address] = self._size(row), self.reader.line(row.get("frames"))
+                allocated[address] = self._size(row), self.reader.line(row.get("frames"))
             else:
-                held.pop(address, None)
-        rows = list(held.values()) + [row for address, row in last.items() if address not in seen]
-        rest = peak.size - sum(size for size, _ in rows)
-        if rest > 0:
-            rows.append((rest, EARLIER))
+                allocated.pop(address, None)
+        rows = list(allocated.values()) + [row for address, row in last.items() if address not in addresses]
+        remainder = peak.size - sum(size for size, _ in rows)
+        if remainder > 0:
+            rows.append((remainder, EARLIER))
         return largest(rows)
 
     def churn(self) -> Churn:

@@ -57,27 +57,27 @@ def _kind(start: bytes) -> str | None:
 
 def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
     """List the files to read, folders expanded and sorted; and a warning for each file in a folder that is skipped."""
-    found: list[Path] = []
+    files: list[Path] = []
     skipped: list[str] = []
     for path in map(Path, paths):
         if not path.is_dir():
-            found.append(path)
+            files.append(path)
             continue
-        inside = sorted(Path(root) / name for root, _, names in os.walk(path) for name in names if not name.startswith("."))
-        if len(inside) > MOST_FILES:
-            raise InputError(f"{path}: {len(inside)} files in this folder; at most {MOST_FILES} are read: give the files themselves")
-        known = []
-        for file in inside:
+        candidates = sorted(Path(root) / name for root, _, names in os.walk(path) for name in names if not name.startswith("."))
+        if len(candidates) > MOST_FILES:
+            raise InputError(f"{path}: {len(candidates)} files in this folder; at most {MOST_FILES} are read: give the files themselves")
+        readable = []
+        for file in candidates:
             try:
                 kind_of(file, sure=True)
             except InputError as error:
                 skipped.append(f"skipped: {error}")
             else:
-                known.append(file)
-        if not known:
-            first = f"; the first: {skipped[-len(inside)].removeprefix('skipped: ')}" if inside else f"; ironlaw reads {READS}"
-            raise InputError(f"{path}: no trace or log among {len(inside)} files{first}")
-        found += known
-    return list({os.path.realpath(file): file for file in reversed(found)}.values())[
+                readable.append(file)
+        if not readable:
+            first = f"; the first: {skipped[-len(candidates)].removeprefix('skipped: ')}" if candidates else f"; ironlaw reads {READS}"
+            raise InputError(f"{path}: no trace or log among {len(candidates)} files{first}")
+        files += readable
+    return list({os.path.realpath(file): file for file in reversed(files)}.values())[
         ::-1
     ], skipped  # each file once, also if it has several names

@@ -55,7 +55,7 @@ class Database:
             self.tables = self._plain_tables()
         except FAILS as error:
             self.close()
-            raise self._wrong(error) from None
+            raise self._explain(error) from None
         except InputError:
             self.close()
             raise
@@ -95,18 +95,18 @@ class Database:
         if hasattr(self, "connection"):
             self.connection.close()
 
-    def _wrong(self, error: Exception) -> InputError:
+    def _explain(self, error: Exception) -> InputError:
         if self.deadline.passed:
             return InputError(f"{self.path}: not read within {self.deadline.seconds:g} s; export fewer steps")
         return InputError(f"{self.path}: the SQLite database cannot be read: {printable(error)}; export it again")
 
     def _plain_tables(self) -> dict[str, tuple[str, ...]]:
         """The real tables; views and virtual tables are left out, because they would run code."""
-        found = self.connection.execute("SELECT type, name, sql FROM sqlite_master").fetchmany(TABLES + 1)
-        if len(found) > TABLES:
+        entries = self.connection.execute("SELECT type, name, sql FROM sqlite_master").fetchmany(TABLES + 1)
+        if len(entries) > TABLES:
             raise InputError(f"{self.path}: more than {TABLES} tables and views; not an export of Nsight Systems")
-        plain = [n for t, n, sql in found if t == "table" and isinstance(n, str) and isinstance(sql, str) and _PLAIN_TABLE.match(sql)]
-        self.refused = {n for t, n, _ in found if isinstance(n, str) and t in ("table", "view")} - set(plain)
+        plain = [n for t, n, sql in entries if t == "table" and isinstance(n, str) and isinstance(sql, str) and _PLAIN_TABLE.match(sql)]
+        self.refused = {n for t, n, _ in entries if isinstance(n, str) and t in ("table", "view")} - set(plain)
         return dict.fromkeys(plain, ())
 
     def columns(self, table: str) -> tuple[str, ...]:
@@ -119,15 +119,15 @@ class Database:
             try:
                 rows = self.connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
             except FAILS as error:
-                raise self._wrong(error) from None
+                raise self._explain(error) from None
             self.tables[table] = tuple(str(row[1]) for row in rows)
         return self.tables[table]
 
-    def chunks(self, table: str, wanted: Sequence[str], numbers: Sequence[str] = ()) -> Iterator[list[tuple[Any, ...]]]:
+    def chunks(self, table: str, texts: Sequence[str], numbers: Sequence[str] = ()) -> Iterator[list[tuple[Any, ...]]]:
         """Yield rows of ``table`` in chunks, in stored order; in the columns ``numbers``, which come first, NULL is NONE."""
         self.allowed.add(table)
         try:
-            columns = [f"CASE WHEN {_quoted(n)} IS NULL THEN {NONE} ELSE {_quoted(n)} END" for n in numbers] + list(map(_quoted, wanted))
+            columns = [f"CASE WHEN {_quoted(n)} IS NULL THEN {NONE} ELSE {_quoted(n)} END" for n in numbers] + list(map(_quoted, texts))
             cursor = self.connection.execute(f"SELECT {', '.join(columns)} FROM {_quoted(table)} NOT INDEXED")
             while rows := cursor.fetchmany(CHUNK):
                 self.rows += len(rows)
@@ -136,24 +136,24 @@ class Database:
                 self.deadline.check()
                 yield rows
         except FAILS as error:
-            raise self._wrong(error) from None
+            raise self._explain(error) from None
 
-    def integers(self, table: str, wanted: Sequence[str], texts: Sequence[str] = ()) -> tuple[Columns, Texts]:
+    def integers(self, table: str, names: Sequence[str], texts: Sequence[str] = ()) -> tuple[Columns, Texts]:
         """Read columns of whole numbers as int64 (NULL as NONE) and columns of text as lists; missing columns are left out."""
         have = self.columns(table)
-        numbers, words = [c for c in wanted if c in have], [c for c in texts if c in have]
+        numbers, words = [c for c in names if c in have], [c for c in texts if c in have]
         pieces: list[NDArray[np.int64]] = []
-        kept: Texts = {c: [] for c in words}
+        text_values: Texts = {c: [] for c in words}
         same: dict[str, str] = {}  # most texts of a column repeat
         if numbers or words:
             for rows in self.chunks(table, words, numbers):
-                pieces.append(self._whole(table, numbers, [row[: len(numbers)] for row in rows] if words else rows))
+                pieces.append(self._to_integers(table, numbers, [row[: len(numbers)] for row in rows] if words else rows))
                 for i, name in enumerate(words, len(numbers)):
-                    kept[name].extend(self.kept(row[i], same) for row in rows)
+                    text_values[name].extend(self.kept(row[i], same) for row in rows)
         cells = np.concatenate(pieces) if pieces else np.empty((0, len(numbers)), np.int64)
-        return {name: np.ascontiguousarray(cells[:, i]) for i, name in enumerate(numbers)}, kept
+        return {name: np.ascontiguousarray(cells[:, i]) for i, name in enumerate(numbers)}, text_values
 
-    def _whole(self, table: str, names: list[str], rows: list[tuple[Any, ...]]) -> NDArray[np.int64]:
+    def _to_integers(self, table: str, names: list[str], rows: list[tuple[Any, ...]]) -> NDArray[np.int64]:
         if set(map(type, chain.from_iterable(rows))) - {int}:
             column, value = next((n, v) for row in rows for n, v in zip(names, row, strict=True) if type(v) is not int)
             raise InputError(f"{self.path}: {column} of {table} is {value!r:.40}, not a whole number")

@@ -21,7 +21,7 @@ def shipped(name: str) -> dict[str, Any]:
     return tomli.loads((DATA / name).read_text(encoding="utf-8"))
 
 
-def given(path: str | Path) -> dict[str, Any]:
+def read_user_file(path: str | Path) -> dict[str, Any]:
     """The table of a user's file; InputError if it cannot be read or is not TOML."""
     with open_bytes(path, MOST) as stream:
         data = stream.read(MOST + 1)

@@ -26,7 +26,7 @@ def compare_runs(a: str, b: str, path: str | Path | None = None) -> dict[str, An
     return {
         "a": run_a,
         "b": run_b,
-        "step": {"a": _spread(values[0]), "b": _spread(values[1]), "difference": _step_difference(values)},
+        "step": {"a": _summarise_steps(values[0]), "b": _summarise_steps(values[1]), "difference": _step_difference(values)},
         "window": {
             "of": "one step, mean over ranks" if by_step else "the whole window, mean over ranks",
             "wall": total,
@@ -42,13 +42,13 @@ def compare_runs(a: str, b: str, path: str | Path | None = None) -> dict[str, An
 def window_parts(diagnosis: Mapping[str, Any]) -> tuple[dict[str, float], float]:
     """The mean over files of each part of the window [s], and of the number of steps in it (0 where a file marks no steps)."""
     entries = [e for e in diagnosis["files"] if e.get("window")]
-    found = {}
+    parts = {}
     for name in (WALL, *TERMS, *BESIDE):
         values = [e["window"].get(f"{name}_us") for e in entries]
         if values and None not in values:
-            found[name] = fmean(saved_diagnosis.nanoseconds(v, "us", name) for v in values) * NS
+            parts[name] = fmean(saved_diagnosis.nanoseconds(v, "us", name) for v in values) * NS
     counts = [len(e.get("steps") or ()) for e in entries]
-    return found, fmean(counts) if counts and all(counts) else 0.0
+    return parts, fmean(counts) if counts and all(counts) else 0.0
 
 
 def _difference_row(name: str, pair: Sequence[float | None], per: Sequence[float]) -> dict[str, Any] | None:
@@ -65,7 +65,7 @@ def _step_rows(values: list[dict[str, list[float]]]) -> list[dict[str, Any]]:
     return sorted((r for r in rows if r is not None), key=lambda r: -abs(r["difference"]))
 
 
-def _spread(pace: Mapping[str, list[float]]) -> dict[str, Any] | None:
+def _summarise_steps(pace: Mapping[str, list[float]]) -> dict[str, Any] | None:
     """The number of steps of a run, and the median, quartiles, least and most of their times [s]."""
     walls = pace.get(WALL, [])
     if not walls:

@@ -138,12 +138,12 @@ def _verdict(checks: Sequence[Check]) -> tuple[str, list[str]]:
 
 def _warnings(checks: Sequence[Check]) -> list[str]:
     """Warn where the noise is not known, and where the parts of a step are not compared."""
-    step, found = checks[0], []
+    step, warnings = checks[0], []
     if step.noise is None:
-        found.append(
+        warnings.append(
             f"noise not known: the store has {step.learned_from} other runs of this fingerprint, {LEARNED_FROM} are needed;"
             f" the limit is {LEAST_SHIFT:.0%}"
         )
     if len(checks) == 1:
-        found.append("only the step time is checked: the parts of a step are not in both runs")
-    return found
+        warnings.append("only the step time is checked: the parts of a step are not in both runs")
+    return warnings

@@ -52,10 +52,11 @@ def _count_orders(first: Sequence[float], second: Sequence[float]) -> RankTest:
     # twice the rank of each value, ties at their mean rank: whole numbers
     ranks = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1
     n, m = len(first), len(second)
-    seen = int(ranks[n:].sum())
+    total = int(ranks[n:].sum())
     counts = np.zeros((m + 1, int(ranks.sum()) + 1), np.int64)  # of choices of so many ranks with this sum
     counts[0, 0] = 1
     for rank in ranks.tolist():
         counts[1:, rank:] += counts[:-1, :-rank].copy()
     every = math.comb(n + m, m)
-    return RankTest(seen / 2 - m * (m + 1) / 2, int(counts[m, seen:].sum()) / every, int(counts[m, : seen + 1].sum()) / every, True)
+    of_sum = counts[m]
+    return RankTest(total / 2 - m * (m + 1) / 2, int(of_sum[total:].sum()) / every, int(of_sum[: total + 1].sum()) / every, True)

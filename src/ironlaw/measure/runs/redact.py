@@ -89,8 +89,8 @@ class Redactor:
 
     def is_device(self, text: str) -> bool:
         """Whether ``text`` is the name of a product."""
-        whole = text.startswith(tuple(public()["devices"])) and re.fullmatch(r"[\w .()-]{1,60}", text) is not None
-        return whole and not (self._extra and self._extra.search(text))
+        is_product = text.startswith(tuple(public()["devices"])) and re.fullmatch(r"[\w .()-]{1,60}", text) is not None
+        return is_product and not (self._extra and self._extra.search(text))
 
     def _pathlike(self, text: str) -> str:
         """Leave a unit like GB/s or a file of a public library as it is; hash anything else."""
@@ -108,10 +108,10 @@ class Redactor:
         return re.sub(r"\w+", lambda m: m[0] if m[0] in self._issued or is_public(m[0]) else self.hashed(m[0]), text)
 
 
-def _any_of(names: Iterable[str], around: str) -> re.Pattern[str] | None:
+def _any_of(names: Iterable[str], template: str) -> re.Pattern[str] | None:
     """A pattern that finds any of ``names``, the longest first, in upper or lower case."""
-    wanted = sorted({name for name in names if name.strip()}, key=lambda name: (-len(name), name))
-    return re.compile("|".join(around.replace("{}", re.escape(name)) for name in wanted), re.IGNORECASE) if wanted else None
+    ordered = sorted({name for name in names if name.strip()}, key=lambda name: (-len(name), name))
+    return re.compile("|".join(template.replace("{}", re.escape(name)) for name in ordered), re.IGNORECASE) if ordered else None
 
 
 def redact_diagnosis(diagnosis: Mapping[str, Any], names: Sequence[str] = ()) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def redact_diagnosis(diagnosis: Mapping[str, Any], names: Sequence[str] = ()) ->
     The sha256 of a file is left out, because whoever has the file could recognise it.
     """
     paths = {text for key, text in _strings(diagnosis, "") if key in PATH_KEYS}
-    found = _walk(dict(diagnosis), "", Redactor(names, paths, _components(diagnosis, paths)))
-    return {**found, "redacted": True}
+    redacted = _walk(dict(diagnosis), "", Redactor(names, paths, _components(diagnosis, paths)))
+    return {**redacted, "redacted": True}
 
 
 def _walk(item: Any, key: str, redactor: Redactor) -> Any:
@@ -146,38 +146,38 @@ def _key(name: str, redactor: Redactor) -> str:
     """Leave a key of the format as it is; hash a key that is a private name."""
     unit = re.search(r"_(us|ns|seconds|bytes)$", name)
     base = name[: unit.start()] if unit else name
-    ours = base in public()["keys"] or (unit is not None and all(is_public(part) for part in base.split("_")))
-    return name if ours or is_public(name) else redactor.text(name)
+    is_format_key = base in public()["keys"] or (unit is not None and all(is_public(part) for part in base.split("_")))
+    return name if is_format_key or is_public(name) else redactor.text(name)
 
 
 def _components(diagnosis: Mapping[str, Any], paths: Iterable[str]) -> set[str]:
     """Names of folders and files in the diagnosis, and values under hidden keys: sentences may repeat them."""
-    found = {text for key, text in _strings(diagnosis, "") if key in HIDDEN_KEYS and text not in literals()}
-    found |= {part for path in paths for part in re.split(r"[/\\]", path)}
-    return {name for name in found if len(name) > 2 and not is_public(name)}
+    texts = {text for key, text in _strings(diagnosis, "") if key in HIDDEN_KEYS and text not in literals()}
+    texts |= {part for path in paths for part in re.split(r"[/\\]", path)}
+    return {name for name in texts if len(name) > 2 and not is_public(name)}
 
 
 def _strings(item: Any, key: str) -> Iterator[tuple[str, str]]:
-    left = [(key, item)]
-    while left:
-        name, value = left.pop()
+    stack = [(key, item)]
+    while stack:
+        name, value = stack.pop()
         if isinstance(value, dict):
-            left += list(value.items())
+            stack += list(value.items())
         elif isinstance(value, (list, tuple)):
-            left += [(name, one) for one in value]
+            stack += [(name, element) for element in value]
         elif isinstance(value, str):
             yield name, value
 
 
 def _of_this_machine() -> list[str]:
     """The names of this host and of its user; they are hidden even where they are common words."""
-    found = []
+    names = []
     for ask in (getpass.getuser, socket.gethostname, lambda: Path.home().name):
         try:
-            found.append(ask())
+            names.append(ask())
         except (OSError, KeyError, RuntimeError, ImportError):  # no such user, no home
             continue
-    return [name for name in {*found, *(n.split(".")[0] for n in found)} if len(name) > 2 and name != "root"]
+    return [name for name in {*names, *(n.split(".")[0] for n in names)} if len(name) > 2 and name != "root"]
 
 
 @functools.lru_cache(1 << 16)
@@ -186,8 +186,8 @@ def is_public(word: str) -> bool:
     if word in words() or _NUMBER.fullmatch(word) or _public_name().fullmatch(word):
         return True
     for family in public()["built"]:  # names that libraries build from known parts
-        if found := re.match(family["prefix"], word):
-            allowed, pieces = set(family["parts"]), word[found.end() :].split("_")
+        if match := re.match(family["prefix"], word):
+            allowed, pieces = set(family["parts"]), word[match.end() :].split("_")
             return all(p in allowed or not p or re.fullmatch(family["pattern"], p) is not None for p in pieces)
     return False
 
@@ -206,26 +206,26 @@ def _public_name() -> re.Pattern[str]:
 @functools.cache
 def words() -> frozenset[str]:
     """All words of the strings in ironlaw's code and of the names in its catalogue."""
-    found = {*public()["words"], *public()["namespaces"], *public()["packages"]}
-    found |= {word for text in literals() for word in re.findall(r"\w+", text)}
+    vocabulary = {*public()["words"], *public()["namespaces"], *public()["packages"]}
+    vocabulary |= {word for text in literals() for word in re.findall(r"\w+", text)}
     for path in (HERE.parent / "catalog" / "data").rglob("*.toml"):
-        found |= {path.stem, *path.stem.replace(".", "-").split("-")}
-    return frozenset(found)
+        vocabulary |= {path.stem, *path.stem.replace(".", "-").split("-")}
+    return frozenset(vocabulary)
 
 
 @functools.cache
 def literals() -> frozenset[str]:
     """All strings in ironlaw's code and data from which a diagnosis is written."""
-    found: set[str] = set()
+    texts: set[str] = set()
     for room in ROOMS:
         for path in sorted((HERE.parent / room).rglob("*.py")):
             tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
             for node in tree:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    found.add(node.value)
+                    texts.add(node.value)
                 elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    found.add(node.target.id)  # a field of a record is a key of its JSON
+                    texts.add(node.target.id)  # a field of a record is a key of its JSON
     for path in sorted(DATA.glob("*.toml")):
         if path.name != PUBLIC:
-            found |= {text for _, text in _strings(shipped(path.name), "")}
-    return frozenset(found)
+            texts |= {text for _, text in _strings(shipped(path.name), "")}
+    return frozenset(texts)

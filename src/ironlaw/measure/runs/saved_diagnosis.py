@@ -58,26 +58,26 @@ def parse_object(data: bytes | str, where: str) -> dict[str, Any]:
         raise ValueError(f"{word} is not a JSON number")
 
     try:
-        found = json.loads(data, parse_constant=constant)
+        tree = json.loads(data, parse_constant=constant)
     except RecursionError:
         raise InputError(f"{where}: nested deeper than {MOST_DEPTH} levels; not a diagnosis") from None
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, an integer of thousands of digits
         raise InputError(f"{where}: not JSON: {error}; give a file from `ironlaw diagnose --json` or `ironlaw runs export`") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{where}: a JSON {_kind(found)}, not an object; give a file from `ironlaw diagnose --json`")
-    _check_tree(found, where)
-    return found
+    if not isinstance(tree, dict):
+        raise InputError(f"{where}: a JSON {_kind_of(tree)}, not an object; give a file from `ironlaw diagnose --json`")
+    _check_tree(tree, where)
+    return tree
 
 
 def check_diagnosis(diagnosis: Any, where: str) -> dict[str, Any]:
     """Check the parts of ``diagnosis`` that the store reads, and return it unchanged."""
     if not isinstance(diagnosis, dict):
-        raise InputError(f"{where}: the diagnosis is a {_kind(diagnosis)}, not an object")
+        raise InputError(f"{where}: the diagnosis is a {_kind_of(diagnosis)}, not an object")
     if "ironlaw_run" in diagnosis:
         raise InputError(f"{where}: an exported run, not a diagnosis: store it with `ironlaw runs import`")
     version = diagnosis.get("schema_version")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise InputError(f"{where}: schema_version is {_brief(version)}, not a whole number; give a file from `ironlaw diagnose --json`")
+        raise InputError(f"{where}: schema_version is {_quote(version)}, not a whole number; give a file from `ironlaw diagnose --json`")
     _require(diagnosis, "tool_version", str, where)
     files = _require(diagnosis, "files", list, where)
     if not files:
@@ -99,13 +99,13 @@ def check_diagnosis(diagnosis: Any, where: str) -> dict[str, Any]:
 
 def _check_file(entry: Any, where: str) -> None:
     if not isinstance(entry, dict):
-        raise InputError(f"{where} is a {_kind(entry)}, not an object")
+        raise InputError(f"{where} is a {_kind_of(entry)}, not an object")
     _require(entry, "path", str, where)
     for key, kind in (("device", str), ("rank", int), ("policy", dict), ("window", dict), ("steps", list), ("log", dict)):
         if entry.get(key) is not None:
             _require(entry, key, kind, where)
     if (entry.get("rank") or 0) not in range(1 << 32):
-        raise InputError(f"{where}: rank is {_brief(entry['rank'])}, not the number of a rank")
+        raise InputError(f"{where}: rank is {_quote(entry['rank'])}, not the number of a rank")
     for quantity in QUANTITIES:
         value = (entry.get("window") or {}).get(f"{quantity}_us")
         if value is not None:
@@ -116,24 +116,24 @@ def _require(owner: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
     value = owner.get(key)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         names = {str: "text", list: "a list", dict: "an object", int: "a whole number"}
-        raise InputError(f"{where}: {key} is {_brief(value)}, not {names[kind]}")
+        raise InputError(f"{where}: {key} is {_quote(value)}, not {names[kind]}")
     return value
 
 
 def _check_tree(data: Any, where: str) -> None:
     """Check depth, finite numbers and text keys; without recursion, so that depth cannot crash the process."""
-    left = [(data, 0)]
-    while left:
-        item, depth = left.pop()
+    stack = [(data, 0)]
+    while stack:
+        item, depth = stack.pop()
         if depth > MOST_DEPTH:
             raise InputError(f"{where}: nested deeper than {MOST_DEPTH} levels; not a diagnosis")
         if isinstance(item, dict):
             strange = next((k for k in item if not isinstance(k, str)), None)
             if strange is not None:
-                raise InputError(f"{where}: a key is {_brief(strange)}, not text")
-            left += [(value, depth + 1) for value in item.values()]
+                raise InputError(f"{where}: a key is {_quote(strange)}, not text")
+            stack += [(value, depth + 1) for value in item.values()]
         elif isinstance(item, (list, tuple)):
-            left += [(value, depth + 1) for value in item]
+            stack += [(value, depth + 1) for value in item]
         elif isinstance(item, float):
             if not math.isfinite(item):
                 raise InputError(f"{where}: a number is {item}, which JSON does not allow")
@@ -150,12 +150,12 @@ def nanoseconds(value: Any, unit: str, where: str) -> int:
     (1, 126640000000, 9007199254740992)
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"{where} is {_brief(value)}, not a number of {unit}")
+        raise InputError(f"{where} is {_quote(value)}, not a number of {unit}")
     exact = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
-    found = int((exact * _NS[unit]).to_integral_value(ROUND_HALF_EVEN))
-    if not 0 <= found < 1 << 63:
-        raise InputError(f"{where} is {_brief(value)} {unit}, not a length of time")
-    return found
+    ns = int((exact * _NS[unit]).to_integral_value(ROUND_HALF_EVEN))
+    if not 0 <= ns < 1 << 63:
+        raise InputError(f"{where} is {_quote(value)} {unit}, not a length of time")
+    return ns
 
 
 def step_samples(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> Iterator[Sample]:
@@ -164,17 +164,17 @@ def step_samples(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> 
         rank, at = entry.get("rank"), f"{where}: files[{i}]"
         for k, step in enumerate(entry.get("steps") or ()):
             if not isinstance(step, dict):
-                raise InputError(f"{at}.steps[{k}] is a {_kind(step)}, not an object")
+                raise InputError(f"{at}.steps[{k}] is a {_kind_of(step)}, not an object")
             number = step.get("number", k)
             if isinstance(number, bool) or not isinstance(number, int) or abs(number) >= 1 << 63:
-                raise InputError(f"{at}.steps[{k}].number is {_brief(number)}, not a whole number")
+                raise InputError(f"{at}.steps[{k}].number is {_quote(number)}, not a whole number")
             for quantity in STEP_QUANTITIES:
                 value = step.get(f"{quantity}_us")
                 if value is not None:
                     yield Sample(i, rank, "trace", quantity, number, nanoseconds(value, "us", f"{at}.steps[{k}].{quantity}_us"))
         times = (entry.get("log") or {}).get("samples_seconds")
         if times is not None and not isinstance(times, list):
-            raise InputError(f"{at}.log.samples_seconds is {_brief(times)}, not a list")
+            raise InputError(f"{at}.log.samples_seconds is {_quote(times)}, not a list")
         for k, value in enumerate(times or ()):
             if value is not None:
                 yield Sample(i, rank, "log", WALL, k, nanoseconds(value, "seconds", f"{at}.log.samples_seconds[{k}]"))
@@ -191,13 +191,13 @@ def values_by_step(samples: Sequence[Sample]) -> dict[str, list[float]]:
     groups: dict[str, dict[tuple[Any, int], list[int]]] = defaultdict(lambda: defaultdict(list))
     source = "log" if any(s.source == "log" for s in samples) else "trace"
     ranks = {s.file: s.rank for s in samples}
-    seen: Counter[int] = Counter()
+    copies: Counter[int] = Counter()
     owner: dict[int, Any] = {}
     for file in sorted(ranks):
         rank = ranks[file]
-        owner[file] = ("file", file) if rank is None else ("job", seen[rank])
+        owner[file] = ("file", file) if rank is None else ("job", copies[rank])
         if rank is not None:
-            seen[rank] += 1
+            copies[rank] += 1
     for s in samples:
         name = WALL if s.quantity == DEVICE else s.quantity
         if name != WALL or s.source == source:
@@ -217,8 +217,8 @@ def comparable_settings(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
     """
     files = diagnosis["files"]
     ranks = {entry["rank"] for entry in files if entry.get("rank") is not None}
-    said = [e.get("world_size") or (e.get("log") or {}).get("world_size") for e in files]
-    sizes = [size for size in said if isinstance(size, int)]
+    recorded = [e.get("world_size") or (e.get("log") or {}).get("world_size") for e in files]
+    sizes = [size for size in recorded if isinstance(size, int)]
     return {
         "hardware": {
             "devices": sorted({entry.get("device") or "" for entry in files}),
@@ -251,8 +251,8 @@ def is_contended(diagnosis: Mapping[str, Any]) -> bool:
 
 def verdict_roof(diagnosis: Mapping[str, Any]) -> str | None:
     """The bottleneck of the verdict, None where there is no verdict."""
-    found = (diagnosis.get("verdict") or {}).get("roof")
-    return found if isinstance(found, str) else None
+    roof = (diagnosis.get("verdict") or {}).get("roof")
+    return roof if isinstance(roof, str) else None
 
 
 def canonical_json(data: Any) -> str:
@@ -271,8 +271,8 @@ def file_digests(diagnosis: Mapping[str, Any], from_disk: bool) -> list[str | No
 
 
 def _valid_digest(text: Any) -> str | None:
-    whole = isinstance(text, str) and len(text) == 64 and set(text) <= set("0123456789abcdef")
-    return text if whole else None
+    valid = isinstance(text, str) and len(text) == 64 and set(text) <= set("0123456789abcdef")
+    return text if valid else None
 
 
 def _file_digest(path: str) -> str | None:
@@ -285,12 +285,12 @@ def _file_digest(path: str) -> str | None:
         return None
 
 
-def _kind(value: Any) -> str:
+def _kind_of(value: Any) -> str:
     names = {dict: "object", list: "list", str: "text", bool: "truth value", int: "number", float: "number", type(None): "null"}
     return names.get(type(value), type(value).__name__)
 
 
-def _brief(value: Any) -> str:
+def _quote(value: Any) -> str:
     """A value for a message, cut to 60 characters."""
     try:
         text = repr(value)

@@ -75,8 +75,8 @@ _COLUMNS = "number, id, label, kept_at, tool_version, origin, fingerprint, setti
 
 def default_path() -> Path:
     """The default store: $IRONLAW_STORE, else the platform's folder for user data."""
-    if given := os.environ.get("IRONLAW_STORE"):
-        return Path(given)
+    if configured := os.environ.get("IRONLAW_STORE"):
+        return Path(configured)
     try:
         if sys.platform == "win32":
             folder = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
@@ -152,8 +152,8 @@ def list_runs(store: str | Path | None = None, label: str | None = None, most: i
         if db is None:
             return []
         where = "WHERE label = ?" if label is not None else ""
-        given = ([label] if label is not None else []) + [-1 if most is None else most]
-        rows = db.execute(f"SELECT {_COLUMNS} FROM run {where} ORDER BY number DESC LIMIT ?", given).fetchall()
+        parameters = ([label] if label is not None else []) + [-1 if most is None else most]
+        rows = db.execute(f"SELECT {_COLUMNS} FROM run {where} ORDER BY number DESC LIMIT ?", parameters).fetchall()
         return [_run_from_row(row, db.path) for row in rows]
 
 
@@ -211,21 +211,21 @@ def gate_run(baseline: str, run: str = "latest", store: str | Path | None = None
         ).fetchall()
         numbers = sorted({content: number for number, content in reversed(rows)}.values())  # each recording once
         history = [saved_diagnosis.medians(saved_diagnosis.values_by_step(_select_samples(db, number))) for number in numbers]
-        before, after = (saved_diagnosis.values_by_step(_select_samples(db, kept.number)) for kept in (a, b))
+        before, after = (saved_diagnosis.values_by_step(_select_samples(db, stored.number)) for stored in (a, b))
     doubts = ["both runs are the same recording: there is nothing to compare"] if a.content == b.content else []
     return GatedRun(a, b, gate(before, after, history, doubts + ([] if across else _reasons_not_to_compare(a, b))))
 
 
 def _reasons_not_to_compare(a: StoredRun, b: StoredRun) -> list[str]:
     """Why two runs should not be compared without --across."""
-    found = []
+    reasons = []
     if a.fingerprint != b.fingerprint:
         parts = [part for part in a.settings if a.settings[part] != b.settings.get(part)]
-        found.append(f"the fingerprints differ in {', '.join(parts)}: give --across to compare them anyway")
+        reasons.append(f"the fingerprints differ in {', '.join(parts)}: give --across to compare them anyway")
     shared = [name for name, stored in (("the baseline", a), ("the run", b)) if stored.contended]
     if shared:
-        found.append(f"others used the machine during {' and '.join(shared)}: give --across to compare them anyway")
-    return found
+        reasons.append(f"others used the machine during {' and '.join(shared)}: give --across to compare them anyway")
+    return reasons
 
 
 def check_label(label: str | None) -> None:
@@ -342,28 +342,28 @@ def _explain(error: sqlite3.Error, path: Path) -> InputError:
     return InputError(f"{path}: {reason}" if reason else f"{path}: SQLite failed on the store ({' '.join(str(error).split())})")
 
 
-def _find_id(db: _Database | None, asked: str, store: str | Path | None) -> str:
-    """The id of the run that ``asked`` names: an id, a label (its newest run), the start of one id, or ``latest``."""
+def _find_id(db: _Database | None, run: str, store: str | Path | None) -> str:
+    """The id of the run that ``run`` names: an id, a label (its newest run), the start of one id, or ``latest``."""
     if db is None:
         path = store or default_path()
         raise QuestionError(f"no runs in {path}: store one with `ironlaw diagnose FILE --keep` or `ironlaw runs add`")
-    if asked == "latest":
+    if run == "latest":
         rows = db.execute("SELECT id FROM run ORDER BY number DESC LIMIT 1").fetchall()
         if not rows:
             raise QuestionError(f"no runs in {db.path}")
         return str(rows[0][0])
-    asked = _as_utf8(asked) or ""
+    run = _as_utf8(run) or ""
     for query in ("SELECT id FROM run WHERE id = ?", "SELECT id FROM run WHERE label = ? ORDER BY number DESC LIMIT 1"):
-        row = db.execute(query, (asked,)).fetchone()
+        row = db.execute(query, (run,)).fetchone()
         if row:
             return str(row[0])
-    starts = db.execute("SELECT id FROM run WHERE substr(id, 1, ?) = ? ORDER BY id", (len(asked), asked)).fetchall() if asked else []
+    starts = db.execute("SELECT id FROM run WHERE substr(id, 1, ?) = ? ORDER BY id", (len(run), run)).fetchall() if run else []
     if len(starts) == 1:
         return str(starts[0][0])
     if starts:
-        raise QuestionError(f"{asked!r} is the start of {len(starts)} ids ({', '.join(r[0] for r in starts[:4])}): give more digits")
+        raise QuestionError(f"{run!r} is the start of {len(starts)} ids ({', '.join(r[0] for r in starts[:4])}): give more digits")
     known = [name for row in db.execute("SELECT id, label FROM run") for name in row if name]
-    raise UnknownNameError("run", asked, [*known, "latest"] if known else [], db.path)
+    raise UnknownNameError("run", run, [*known, "latest"] if known else [], db.path)
 
 
 def _select_run(db: _Database, run: str, new: bool = False) -> StoredRun:
@@ -380,7 +380,7 @@ def _run_from_row(row: tuple[Any, ...], path: str, new: bool = False) -> StoredR
 
 def _select_samples(db: _Database, number: int) -> list[Sample]:
     rows = db.execute("SELECT file, rank, source, quantity, step, ns FROM sample WHERE run = ? ORDER BY rowid", (number,))
-    found = [Sample(*row) for row in rows]
-    if any(not isinstance(s.ns, int) or not isinstance(s.quantity, str) for s in found):
+    samples = [Sample(*row) for row in rows]
+    if any(not isinstance(s.ns, int) or not isinstance(s.quantity, str) for s in samples):
         raise InputError(f"{db.path}: the samples of run {number} are damaged: restore a copy, or move the store away")
-    return found
+    return samples

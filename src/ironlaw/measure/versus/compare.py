@@ -148,7 +148,7 @@ def compare(measured: Measured, estimate: Estimate | Predicted) -> Comparison:
 
 @dataclass(frozen=True)
 class Entry:
-    """The measured parts of the leaves whose name matches, under plans with these values."""
+    """An entry of ``data/terms.toml``: the measured parts that contain the time of leaves of this name, and the plans it applies to."""
 
     name: re.Pattern[str]
     parts: tuple[str, ...]
@@ -166,10 +166,10 @@ class Entry:
 @cache
 def term_table() -> tuple[dict[str, tuple[str, bool]], tuple[Entry, ...]]:
     """The rows by part, as (name, whether its time is unexplained), and the entries of terms."""
-    found = shipped("terms.toml")
-    rows = {row["part"]: (name, row.get("nobody", False)) for name, row in found["row"].items()}
+    table = shipped("terms.toml")
+    rows = {row["part"]: (name, row.get("nobody", False)) for name, row in table["row"].items()}
     entries = []
-    for term in found["term"]:
+    for term in table["term"]:
         where = tuple(term["parts"])
         shares = tuple(term.get("shares", [1.0] + [0.0] * (len(where) - 1)))
         entries.append(Entry(re.compile(term["name"]), where, shares, tuple(term.get("zero", ())), term.get("sp")))
@@ -197,10 +197,10 @@ def find_entries(name: str, plan: Mapping[str, Any]) -> list[Entry]:
 
 
 def _find_entry(name: str, predicted: Predicted) -> Entry:
-    found = find_entries(name, predicted.plan)
-    if not found:
+    entries = find_entries(name, predicted.plan)
+    if not entries:
         raise InputError(f"{predicted.where}: unknown term {name!r} in the step; run ironlaw estimate again with this version")
-    return found[0]
+    return entries[0]
 
 
 # booking
@@ -230,11 +230,11 @@ def book(terms: Sequence[tuple[str, float, Entry]], measured: Mapping[str, float
         if len(entry.parts) == 1:
             put(name, entry, [seconds])
     several = [term for term in terms if len(term[2].parts) > 1]
-    left = [seconds - put(name, entry, by_shares(seconds, entry.shares, room(entry))) for name, seconds, entry in several]
-    for (name, seconds, entry), rest in zip(several, left, strict=True):
-        if abs(rest) <= ROUNDING * seconds:
+    remainders = [seconds - put(name, entry, by_shares(seconds, entry.shares, room(entry))) for name, seconds, entry in several]
+    for (name, seconds, entry), remainder in zip(several, remainders, strict=True):
+        if abs(remainder) <= ROUNDING * seconds:
             continue
-        unplaced = rest - put(name, entry, in_proportion(rest, room(entry)))
+        unplaced = remainder - put(name, entry, in_proportion(remainder, room(entry)))
         put(name, entry, [share * unplaced for share in entry.shares])
     return booked
 
@@ -254,8 +254,8 @@ def in_proportion(seconds: float, room: Sequence[float]) -> list[float]:
     >>> in_proportion(2.0, [3.0, 1.0]), in_proportion(8.0, [3.0, 1.0])
     ([1.5, 0.5], [3.0, 1.0])
     """
-    whole = sum(room)
-    filled = min(max(seconds, 0.0) / whole, 1.0) if whole > 0.0 else 0.0
+    total = sum(room)
+    filled = min(max(seconds, 0.0) / total, 1.0) if total > 0.0 else 0.0
     return [free * filled for free in room]
 
 
@@ -264,27 +264,24 @@ def _rows(measured: Measured, predicted: Predicted) -> tuple[Row, ...]:
     terms = [(name, s, _find_entry(name, predicted)) for name, s in predicted.leaves.items() if s]
     booked = book(terms, measured.parts)
     expected = {entry.parts[0] for _, _, entry in terms}
-    named: list[Row] = []
+    rows: list[Row] = []
     unnamed_parts: dict[str, float] = {}
     unnamed_terms: dict[str, float] = {}
-    for part, (row, nobody) in term_table()[0].items():
-        seen = measured.parts.get(part, 0.0)
+    step = predicted.seconds
+    for part, (name, nobody) in term_table()[0].items():
+        seconds, of_terms = measured.parts.get(part, 0.0), booked[part]
         if nobody and part not in expected:  # no term has its main part here: kernels or gaps without a name
-            unnamed_parts |= {part: seen} if seen else {}
-            for name, seconds in booked[part].items():
-                unnamed_terms[name] = unnamed_terms.get(name, 0.0) + seconds
-        elif seen or booked[part]:
-            named.append(_row(row, seen, math.fsum(booked[part].values()), predicted.seconds, {part: seen}, booked[part]))
-    rest = predicted.seconds - math.fsum(row.predicted for row in named)
-    seen = measured.step_seconds - math.fsum(row.measured for row in named)
-    whole = measured.step_seconds - predicted.seconds
-    open_ = whole - math.fsum(row.difference for row in named)
-    named.append(Row(UNEXPLAINED, seen, rest, open_, open_ / predicted.seconds, unnamed_parts, unnamed_terms))
-    return tuple(sorted(named, key=lambda row: -abs(row.difference)))
-
-
-def _row(name: str, seen: float, expected: float, step: float, measured: dict[str, float], terms: dict[str, float]) -> Row:
-    return Row(name, seen, expected, seen - expected, (seen - expected) / step, measured, terms)
+            unnamed_parts |= {part: seconds} if seconds else {}
+            for term, value in of_terms.items():
+                unnamed_terms[term] = unnamed_terms.get(term, 0.0) + value
+        elif seconds or of_terms:
+            total = math.fsum(of_terms.values())
+            rows.append(Row(name, seconds, total, seconds - total, (seconds - total) / step, {part: seconds}, of_terms))
+    remainder = step - math.fsum(row.predicted for row in rows)
+    seconds = measured.step_seconds - math.fsum(row.measured for row in rows)
+    unexplained = measured.step_seconds - step - math.fsum(row.difference for row in rows)
+    rows.append(Row(UNEXPLAINED, seconds, remainder, unexplained, unexplained / step, unnamed_parts, unnamed_terms))
+    return tuple(sorted(rows, key=lambda row: -abs(row.difference)))
 
 
 # words
@@ -297,10 +294,10 @@ def describe(measured: Measured, predicted: Predicted, rows: Sequence[Row]) -> s
     if not rows:
         return f"{head}; {NOT_FROM_A_LOG}"
     towards = -1.0 if share < 0 and not head.startswith("as") else 1.0
-    known = [row for row in rows if row.term != UNEXPLAINED]
-    listed = [row for row in known if abs(row.share) >= NAMED][:MOST_NAMED]
-    small = [row for row in known if row not in listed]
-    items = [(row.term, towards * row.share) for row in listed]
+    explained = [row for row in rows if row.term != UNEXPLAINED]
+    largest = [row for row in explained if abs(row.share) >= NAMED][:MOST_NAMED]
+    small = [row for row in explained if row not in largest]
+    items = [(row.term, towards * row.share) for row in largest]
     items.append((f"{len(small)} smaller terms" if len(small) != 1 else small[0].term, towards * math.fsum(row.share for row in small)))
     items += [(UNEXPLAINED, towards * row.share) for row in rows if row.term == UNEXPLAINED]
     words = [("" if amount > 0 else "less ") + f"{_percent(amount)} {name}" for name, amount in items if _percent(amount) != "0 %"]
@@ -327,17 +324,17 @@ def compare_utilisation(measured: Measured, predicted: Predicted) -> dict[str, A
 
     comparable = same_work(measured, predicted)
     slower = predicted.seconds / measured.step_seconds
-    given: dict[str, float | None] = {"mfu": None, "mfu_causal": None, "hfu": measured.hfu}
-    given[matching_mfu(measured, predicted)] = measured.mfu
-    found: dict[str, Any] = {}
-    for name, value in given.items():
+    measured_rates: dict[str, float | None] = {"mfu": None, "mfu_causal": None, "hfu": measured.hfu}
+    measured_rates[matching_mfu(measured, predicted)] = measured.mfu
+    rows: dict[str, Any] = {}
+    for name, value in measured_rates.items():
         expected = predicted.rates.get(name)
         same = expected * slower if comparable and expected is not None else None
         traced = "the trace" if predicted.stage in (None, "only") else "the trace, for one pipeline stage"
         by = traced if value is not None else None if same is None else "FLOPs of the estimate over the measured step"
-        found[name] = {"measured": same if value is None else value, "predicted": expected, "measured_by": by, "from_same_flop": same}
+        rows[name] = {"measured": same if value is None else value, "predicted": expected, "measured_by": by, "from_same_flop": same}
     peak = predicted.peak
-    return found | {
+    return rows | {
         "numerator": "model FLOPs of forward and backward pass: mfu counts attention as the full square, mfu_causal under the causal mask; "
         "hfu adds recomputation, and in a trace counts attention as it ran, with the scores that flash attention computes again in the "
         "backward pass",

@@ -56,8 +56,8 @@ def compare_memory(snapshot: Snapshot | None, estimate: Estimate, timeline: Time
     if not bool(np.broadcast_to(group.legal, group.index.shape)[at]):
         raise QuestionError("the plan cannot run, so its memory is not compared; ironlaw estimate names the rule that it breaks")
     tree = group.memory.tree
-    rows = _totals(snapshot, tree, at) if snapshot is not None else []
-    return rows + (_by_category(timeline, tree["allocated"], at) if timeline is not None else [])
+    rows = _compare_totals(snapshot, tree, at) if snapshot is not None else []
+    return rows + (_compare_categories(timeline, tree["allocated"], at) if timeline is not None else [])
 
 
 def _value(term: Term, at: int) -> float:
@@ -65,29 +65,29 @@ def _value(term: Term, at: int) -> float:
     return float(values[at] if values.size > 1 else values[0])
 
 
-def _totals(snapshot: Snapshot, tree: Term, at: int) -> list[MemoryRow]:
-    fullest = max(snapshot.devices, key=_reserved)
+def _compare_totals(snapshot: Snapshot, tree: Term, at: int) -> list[MemoryRow]:
+    fullest = max(snapshot.devices, key=_find_reserved)
     note = f"device {fullest.device}: " + (FROM_TRACE if fullest.peak else FROM_END)
     allocated = fullest.peak.size if fullest.peak else fullest.allocated
-    reserved = _reserved(fullest)
-    seen = f"device {fullest.device}: " + ("highest level in the trace" if fullest.reserved_peak else FROM_END)
+    reserved = _find_reserved(fullest)
+    reserved_note = f"device {fullest.device}: " + ("highest level in the trace" if fullest.reserved_peak else FROM_END)
     return [
         MemoryRow("allocated", allocated, _value(tree["allocated"], at), note),
         MemoryRow(
             "allocator slack", max(reserved - allocated, 0), _value(tree["allocator slack"], at), "peak reserved less peak allocated"
         ),
-        MemoryRow("reserved", reserved, _value(tree["reserved"], at), seen),
+        MemoryRow("reserved", reserved, _value(tree["reserved"], at), reserved_note),
         MemoryRow(
             "device", None, _value(tree, at), "a snapshot lacks the CUDA context and communication buffers; nvidia-smi includes them"
         ),
     ]
 
 
-def _reserved(device: DeviceMemory) -> int:
+def _find_reserved(device: DeviceMemory) -> int:
     return device.reserved_peak.size if device.reserved_peak else device.reserved
 
 
-def _by_category(timeline: Timeline, allocated: Term, at: int) -> list[MemoryRow]:
+def _compare_categories(timeline: Timeline, allocated: Term, at: int) -> list[MemoryRow]:
     """Compare the peak of a timeline by category; the predicted parts sum to ``allocated``."""
     parts = {part.name: _value(part, at) for part in allocated.parts}
     rows = []
@@ -95,7 +95,7 @@ def _by_category(timeline: Timeline, allocated: Term, at: int) -> list[MemoryRow
         predicted = math.fsum(parts.pop(name, 0.0) for name in names)
         note = "master weights outside the optimizer are counted as unknown" if term == "optimizer states" else ""
         rows.append(MemoryRow(term, sum(timeline.at_peak[c] for c in categories), predicted, note))
-    rest = sum(timeline.at_peak[c] for c in REST)
-    rows.append(MemoryRow("activations, logits and temporaries", rest, math.fsum(parts.values()), f"profiler: {', '.join(REST)}"))
+    other_bytes = sum(timeline.at_peak[c] for c in REST)
+    rows.append(MemoryRow("activations, logits and temporaries", other_bytes, math.fsum(parts.values()), f"profiler: {', '.join(REST)}"))
     rows.append(MemoryRow("tensors", timeline.peak, _value(allocated, at), "highest level in the timeline"))
     return rows

@@ -27,15 +27,15 @@ def measure_step(profile: Profile) -> Measured:
     Kernels that overlap share the time; communication counts only where no compute kernel ran.
     """
     start, end, steps = find_whole_steps(profile)
-    inside = (profile.events.start < end) & (profile.events.end > start)
+    in_steps = (profile.events.start < end) & (profile.events.end > start)
     window = split_window(profile.events, profile.communicates, (start, end))
     kernels, idle, used = profile.kernels, profile.idle, profile.utilisation
-    if not inside.all():
+    if not in_steps.all():
         counted = np.zeros(len(profile.trace.events), bool)
-        counted[profile.rows[inside & ~profile.communicates]] = True
+        counted[profile.rows[in_steps & ~profile.communicates]] = True
         kernels = tuple(kernel_table(profile.trace, counted, profile.accelerator, profile.folders, profile.names, profile.linked))
         # the event at the end of the last whole step explains the gap before it
-        idle = explain_idle(profile.trace, profile.events.rows(inside | (profile.events.start == end)))
+        idle = explain_idle(profile.trace, profile.events.rows(in_steps | (profile.events.start == end)))
         used = mfu_of(kernels, window.wall, steps, profile.accelerator)
     scale = 1e-9 / steps
     parts: dict[str, float] = {}
@@ -52,11 +52,11 @@ def measure_step(profile: Profile) -> Measured:
     add("exposed copy", window.exposed_copy)
     for reason, ns in idle.by_reason.items():
         add(f"idle: {reason}", ns)
-    again = sum(k.total_ns for k in kernels if k.recompute) / total * window.compute
+    recompute_ns = sum(k.total_ns for k in kernels if k.recompute) / total * window.compute
     return Measured(
         step_seconds=window.wall * scale,
         parts=parts,
-        recompute_seconds=again * scale,
+        recompute_seconds=recompute_ns * scale,
         mfu=used.mfu,
         hfu=used.hfu,
         causal=is_attention_causal(profile),
@@ -93,29 +93,29 @@ def find_whole_steps(profile: Profile) -> tuple[int, int, int]:
 
     The last step has no end, because the trace does not show the next one. It counts only if it is the only step, with its window.
     """
-    begins = [step.device.start for step in profile.steps if step.device is not None]
-    if len(begins) < 2 or begins[-1] <= begins[0]:
-        return profile.window.start, profile.window.end, max(1, len(begins))
-    return begins[0], begins[-1], len(begins) - 1
+    starts = [step.device.start for step in profile.steps if step.device is not None]
+    if len(starts) < 2 or starts[-1] <= starts[0]:
+        return profile.window.start, profile.window.end, max(1, len(starts))
+    return starts[0], starts[-1], len(starts) - 1
 
 
 def exposed_by_operation(profile: Profile, span: tuple[int, int] | None = None) -> dict[str, int]:
     """Nanoseconds of exposed communication by operation, in the window or in ``span``; an overlap counts for the first by name."""
     kinds = profile.event_classes
-    left = profile.ran(kinds == COMMUNICATION) - profile.ran(kinds == COMPUTE)
+    exposed = profile.ran(kinds == COMMUNICATION) - profile.ran(kinds == COMPUTE)
     if span is not None:
-        left = left & union(*(np.array([at], np.int64) for at in span))
-    named = np.full(len(profile.trace.events), -1, np.int64)
+        exposed = exposed & union(*(np.array([at], np.int64) for at in span))
+    operation_of_row = np.full(len(profile.trace.events), -1, np.int64)
     operations = sorted({c.operation for c in profile.collectives})
     for c in profile.collectives:
-        named[c.row] = operations.index(c.operation)
-    mine: Column = named[profile.rows]
-    found: dict[str, int] = {}
+        operation_of_row[c.row] = operations.index(c.operation)
+    operation_of_event: Column = operation_of_row[profile.rows]
+    by_operation: dict[str, int] = {}
     for at, operation in enumerate(operations):
-        now = left & profile.ran(mine == at)
-        left = left - now
-        if now.length:
-            found[operation] = now.length
-    if left.length:
-        found["other communication"] = left.length
-    return found
+        of_operation = exposed & profile.ran(operation_of_event == at)
+        exposed = exposed - of_operation
+        if of_operation.length:
+            by_operation[operation] = of_operation.length
+    if exposed.length:
+        by_operation["other communication"] = exposed.length
+    return by_operation

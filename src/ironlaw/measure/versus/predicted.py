@@ -52,13 +52,13 @@ class Predicted:
 
 def load_prediction(options: Mapping[str, Any], against: str | Path | None = None, folders: tuple[str, ...] = ()) -> Predicted | None:
     """Load the prediction to compare with: from options of an estimate or from a saved one; None if neither is given."""
-    given = {name: value for name, value in options.items() if value is not None}
+    given_options = {name: value for name, value in options.items() if value is not None}
     if against is not None:
-        if given:
-            named = ", ".join(f"--{name.replace('_', '-')}" for name in list(given)[:4])
-            raise QuestionError(f"--against {against} and {named} both describe the prediction: give one of them")
+        if given_options:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in list(given_options)[:4])
+            raise QuestionError(f"--against {against} and {flags} both describe the prediction: give one of them")
         return read_saved_estimate(against)
-    return read_estimate(run_estimate(given, folders)) if given else None
+    return read_estimate(run_estimate(given_options, folders)) if given_options else None
 
 
 def run_estimate(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
@@ -97,16 +97,16 @@ def read_saved_estimate(path: str | Path) -> Predicted:
     with open_bytes(path, LARGEST) as stream:
         text = stream.read()
     try:
-        found = json.loads(text.decode("utf-8-sig"), parse_constant=_no_number)
+        estimate = json.loads(text.decode("utf-8-sig"), parse_constant=_no_number)
     except RecursionError:
         raise InputError(f"{path}: nested deeper than any estimate; give a file from ironlaw estimate --json") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8; give a file from ironlaw estimate --json") from None
     except ValueError as error:
         raise InputError(f"{path}: not JSON ({error}); give a file from ironlaw estimate --json") from None
-    if isinstance(found, list):
-        raise InputError(f"{path}: a list of {len(found)} estimates; save only that of the measured run")
-    return _read(found, str(path))
+    if isinstance(estimate, list):
+        raise InputError(f"{path}: a list of {len(estimate)} estimates; save only that of the measured run")
+    return _read(estimate, str(path))
 
 
 def _no_number(text: str) -> Any:
@@ -118,33 +118,37 @@ def _read(data: Any, where: str) -> Predicted:
     if not isinstance(data, dict) or not {"schema_version", "step", "plan"} <= set(data):
         raise InputError(f"{where}: not an estimate: schema_version, step or plan is missing; give a file from ironlaw estimate --json")
     if data["schema_version"] != SCHEMA or isinstance(data["schema_version"], bool):
-        version = _brief(data["schema_version"])
+        version = _quote(data["schema_version"])
         raise InputError(
             f"{where}: an estimate with schema version {version}, this version reads {SCHEMA}: run ironlaw estimate --json again"
         )
-    step, plan = _table(data, "step", where), _table(data, "plan", where)
+    step, plan = _read_table(data, "step", where), _read_table(data, "plan", where)
     if step.get("seconds") is None:
         raise InputError(f"{where}: the estimate has no step time, because its plan cannot run: estimate a plan that can")
-    seconds = _number(step["seconds"], "step.seconds", where)
+    seconds = _check_number(step["seconds"], "step.seconds", where)
     if seconds <= 0:
         raise InputError(f"{where}: step.seconds is {seconds:g}, must be more than 0")
-    leaves, again = _leaves(step.get("tree"), where)
+    leaves, recomputed = _sum_leaves(step.get("tree"), where)
     _check_terms(leaves, seconds, where)
-    rates = _table(data, "throughput", where)
-    peak = _table(rates, "peak", where)
+    rates = _read_table(data, "throughput", where)
+    peak = _read_table(rates, "peak", where)
     return Predicted(
         where=where,
         seconds=seconds,
         leaves=leaves,
-        recompute_seconds=again,
-        band=_band(step.get("band"), where),
-        plan=_plan(plan, where),
+        recompute_seconds=recomputed,
+        band=_read_band(step.get("band"), where),
+        plan=_read_plan(plan, where),
         stage=step["stage"] if isinstance(step.get("stage"), str) else None,
-        layers=_layers(step["tree"]),
-        rates={name: _rate(rates, name, where) for name in ("mfu", "mfu_causal", "hfu", "model_flop_per_second_per_gpu")},
-        peak={"flop_per_second": _rate(peak, "flop_per_second", where), "precision": _text(peak, "precision", where), "dense": True},
-        assumed=_assumed(data.get("assumptions"), where),
-        unfit=_unfit(data, where),
+        layers=_count_layers(step["tree"]),
+        rates={name: _read_rate(rates, name, where) for name in ("mfu", "mfu_causal", "hfu", "model_flop_per_second_per_gpu")},
+        peak={
+            "flop_per_second": _read_rate(peak, "flop_per_second", where),
+            "precision": _read_text(peak, "precision", where),
+            "dense": True,
+        },
+        assumed=_read_assumed(data.get("assumptions"), where),
+        unfit=_warn_if_unfit(data, where),
     )
 
 
@@ -153,31 +157,31 @@ def _check_terms(leaves: dict[str, float], seconds: float, where: str) -> None:
     below = next((name for name, value in leaves.items() if value < -CLOSES * seconds), None)
     if below is not None:
         raise InputError(f"{where}: {below!r} takes {leaves[below]:g} s, must be at least 0")
-    whole = sum(leaves.values())
-    if not abs(whole - seconds) <= CLOSES * seconds:
-        raise InputError(f"{where}: the terms sum to {whole:g} s, but the step is {seconds:g} s: the file was changed by hand")
+    total = sum(leaves.values())
+    if not abs(total - seconds) <= CLOSES * seconds:
+        raise InputError(f"{where}: the terms sum to {total:g} s, but the step is {seconds:g} s: the file was changed by hand")
 
 
-def _unfit(data: dict[str, Any], where: str) -> str:
+def _warn_if_unfit(data: dict[str, Any], where: str) -> str:
     """A warning if the estimate says that the measured run does not fit in memory."""
     memory = data.get("memory")
     if not isinstance(memory, dict) or memory.get("fits") is not False:
         return ""
-    size, room = (_number(memory.get(key), f"memory.{key}", where) for key in ("device", "capacity_bytes"))
+    size, room = (_check_number(memory.get(key), f"memory.{key}", where) for key in ("device", "capacity_bytes"))
     return f"the estimate needs {size / 2**30:.1f} GiB of {room / 2**30:.1f} GiB, but the run fitted: another plan, or a wrong estimate"
 
 
-def _table(data: dict[str, Any], key: str, where: str) -> dict[str, Any]:
-    found = data.get(key)
-    if not isinstance(found, dict):
-        raise InputError(f"{where}: {key} is {_brief(found)}, expected a table; give a file from ironlaw estimate --json")
-    return found
+def _read_table(data: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    value = data.get(key)
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {key} is {_quote(value)}, expected a table; give a file from ironlaw estimate --json")
+    return value
 
 
-def _number(value: Any, key: str, where: str) -> float:
+def _check_number(value: Any, key: str, where: str) -> float:
     """Check that ``value`` is a finite number; True and False are not."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{where}: {key} is {_brief(value)}, expected a number")
+        raise InputError(f"{where}: {key} is {_quote(value)}, expected a number")
     try:
         number = float(value)
     except OverflowError:
@@ -187,22 +191,22 @@ def _number(value: Any, key: str, where: str) -> float:
     return number
 
 
-def _rate(data: dict[str, Any], key: str, where: str) -> float | None:
-    return None if data.get(key) is None else _number(data[key], key, where)
+def _read_rate(data: dict[str, Any], key: str, where: str) -> float | None:
+    return None if data.get(key) is None else _check_number(data[key], key, where)
 
 
-def _text(data: dict[str, Any], key: str, where: str) -> str:
-    found = data.get(key)
-    if not isinstance(found, str) or not 0 < len(found) <= LONGEST_NAME:
-        raise InputError(f"{where}: {key} is {_brief(found)}, expected a name")
-    return found
+def _read_text(data: dict[str, Any], key: str, where: str) -> str:
+    value = data.get(key)
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
+        raise InputError(f"{where}: {key} is {_quote(value)}, expected a name")
+    return value
 
 
 def _bare(value: Any) -> str:
-    return value[:40] if isinstance(value, str) else _brief(value)
+    return value[:40] if isinstance(value, str) else _quote(value)
 
 
-def _brief(value: Any) -> str:
+def _quote(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "a table" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and abs(value) >= 10**18:
@@ -210,65 +214,69 @@ def _brief(value: Any) -> str:
     return repr(value)[:40]
 
 
-def _band(value: Any, where: str) -> tuple[float, float, float] | None:
+def _read_band(value: Any, where: str) -> tuple[float, float, float] | None:
     if value is None:
         return None
     if not isinstance(value, list) or len(value) != 3:
-        raise InputError(f"{where}: step.band is {_brief(value)}, expected low, high and coverage")
-    low, high, coverage = (_number(v, "step.band", where) for v in value)
+        raise InputError(f"{where}: step.band is {_quote(value)}, expected low, high and coverage")
+    low, high, coverage = (_check_number(v, "step.band", where) for v in value)
     return low, high, coverage
 
 
 _COUNTS = ("gpus", "tp", "pp", "zero", "num_microbatches")
 
 
-def _plan(plan: dict[str, Any], where: str) -> dict[str, Any]:
+def _read_plan(plan: dict[str, Any], where: str) -> dict[str, Any]:
     """The values of the plan that the comparison needs."""
-    found: dict[str, Any] = {name: _number(plan.get(name), f"plan.{name}", where) for name in _COUNTS}
-    return found | {"sp": plan.get("sp") is True, "model": _text(plan, "model", where), "accelerator": _text(plan, "accelerator", where)}
+    counts: dict[str, Any] = {name: _check_number(plan.get(name), f"plan.{name}", where) for name in _COUNTS}
+    return counts | {
+        "sp": plan.get("sp") is True,
+        "model": _read_text(plan, "model", where),
+        "accelerator": _read_text(plan, "accelerator", where),
+    }
 
 
-def _assumed(items: Any, where: str) -> tuple[str, ...]:
+def _read_assumed(items: Any, where: str) -> tuple[str, ...]:
     """Axes that the estimate chose itself, as ``name=value``."""
     if not isinstance(items, list):
-        raise InputError(f"{where}: assumptions is {_brief(items)}, expected a list")
+        raise InputError(f"{where}: assumptions is {_quote(items)}, expected a list")
     chosen = [i for i in items[:1000] if isinstance(i, dict) and i.get("origin") == "chosen"]
     return tuple(f"{_bare(i.get('name'))}={_bare(i.get('value'))}" for i in chosen)
 
 
-def _leaves(tree: Any, where: str) -> tuple[dict[str, float], float]:
+def _sum_leaves(tree: Any, where: str) -> tuple[dict[str, float], float]:
     """Exclusive seconds by name of leaf, and the seconds of recomputation among them."""
-    found: dict[str, list[float]] = {}
-    again: list[float] = []
+    by_name: dict[str, list[float]] = {}
+    recomputed_seconds: list[float] = []
     for name, seconds, recomputed in _walk(tree, where):
-        found.setdefault(name, []).append(seconds)
+        by_name.setdefault(name, []).append(seconds)
         if recomputed:
-            again.append(seconds)
-    return {name: sum(values) for name, values in found.items()}, sum(again)
+            recomputed_seconds.append(seconds)
+    return {name: sum(values) for name, values in by_name.items()}, sum(recomputed_seconds)
 
 
 def _walk(tree: Any, where: str) -> Iterator[tuple[str, float, bool]]:
     """The leaves of a step tree, multiplied by the repetitions of the nodes above them."""
-    left: list[tuple[Any, float, int, bool]] = [(tree, 1.0, 0, False)]
+    stack: list[tuple[Any, float, int, bool]] = [(tree, 1.0, 0, False)]
     count = 0
-    while left:
-        node, factor, depth, again = left.pop()
+    while stack:
+        node, factor, depth, recomputed = stack.pop()
         count += 1
         if depth > DEEPEST or count > MOST_NODES:
             raise InputError(f"{where}: the step tree is too large (over {DEEPEST} levels or {MOST_NODES} terms)")
         if not isinstance(node, dict):
-            raise InputError(f"{where}: a term of the step is {_brief(node)}, expected a table")
-        name, parts = _text(node, "name", where), node.get("parts")
+            raise InputError(f"{where}: a term of the step is {_quote(node)}, expected a table")
+        name, parts = _read_text(node, "name", where), node.get("parts")
         if not isinstance(parts, list):
-            raise InputError(f"{where}: parts of {name!r} is {_brief(parts)}, expected a list")
+            raise InputError(f"{where}: parts of {name!r} is {_quote(parts)}, expected a list")
         if not parts:  # the value of a leaf already includes its own repetitions
-            value = _number(node.get("value"), f"the value of {name!r}", where)
-            yield name, _number(value * factor, f"{name!r} in all", where), again
-        times = _number(_number(node.get("times", 1.0), f"times of {name!r}", where) * factor, f"times of {name!r}", where)
-        left += [(part, times, depth + 1, again or name == "recompute") for part in reversed(parts)]
+            value = _check_number(node.get("value"), f"the value of {name!r}", where)
+            yield name, _check_number(value * factor, f"{name!r} in all", where), recomputed
+        times = _check_number(_check_number(node.get("times", 1.0), f"times of {name!r}", where) * factor, f"times of {name!r}", where)
+        stack += [(part, times, depth + 1, recomputed or name == "recompute") for part in reversed(parts)]
 
 
-def _layers(tree: dict[str, Any]) -> float:
+def _count_layers(tree: dict[str, Any]) -> float:
     """The number of layers in the slowest stage: every node with a forward pass is a kind of layer."""
     for part in tree["parts"]:
         if part["name"] == "micro-batches":

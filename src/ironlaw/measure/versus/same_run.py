@@ -21,20 +21,20 @@ STAGES_AGREE = 0.5  # between one pipeline stage and the mean of all: with few l
 
 def find_mismatches(measured: Measured, predicted: Predicted, expected: float) -> list[str]:
     """Warnings that the two differ, or that the comparison rests on assumptions; ``expected`` is the predicted compute time [s]."""
-    found = [
-        _device(measured, predicted),
-        _world(measured, predicted),
-        _layers(measured, predicted),
-        _microbatches(measured, predicted),
-        _transformer(measured, predicted),
-        _recompute(measured, predicted, expected),
-        _utilisation(measured, predicted),
-        _steps(measured),
-        _stage(measured, predicted),
-        _chosen(predicted),
+    warnings = [
+        _check_device(measured, predicted),
+        _check_world(measured, predicted),
+        _check_layers(measured, predicted),
+        _check_microbatches(measured, predicted),
+        _check_transformer(measured, predicted),
+        _check_recompute(measured, predicted, expected),
+        _check_utilisation(measured, predicted),
+        _check_steps(measured),
+        _check_stage(measured, predicted),
+        _check_assumptions(predicted),
         predicted.unfit,
     ]
-    return [line for line in found if line]
+    return [line for line in warnings if line]
 
 
 def same_device(name: str, accelerator: str) -> bool | None:
@@ -50,22 +50,22 @@ def same_device(name: str, accelerator: str) -> bool | None:
     try:
         return load.resolve("accelerators", name) == accelerator
     except UnknownNameError:
-        words, known = load.fold_name(name).split("-"), load.fold_name(accelerator).split("-")
-    family = next((word for word in known if re.search(r"\d", word)), known[0])
-    sizes, room = ({w for w in one if re.fullmatch(r"\d+gb", w)} for one in (words, known))
+        words, accelerator_words = load.fold_name(name).split("-"), load.fold_name(accelerator).split("-")
+    family = next((word for word in accelerator_words if re.search(r"\d", word)), accelerator_words[0])
+    sizes, room = ({w for w in name_words if re.fullmatch(r"\d+gb", w)} for name_words in (words, accelerator_words))
     if family == "gh200":  # its name includes the memory of the CPU
         sizes = set()
-    if {"sxm", "pcie"} & set(known) and ("pcie" in words) != ("pcie" in known):
+    if {"sxm", "pcie"} & set(accelerator_words) and ("pcie" in words) != ("pcie" in accelerator_words):
         return False
     return family in words and not (sizes and room and sizes != room)
 
 
 def same_work(measured: Measured, predicted: Predicted) -> bool:
     """Whether the device and the number of accelerators agree, as far as known."""
-    return same_device(measured.device, predicted.plan["accelerator"]) is not False and not _world(measured, predicted)
+    return same_device(measured.device, predicted.plan["accelerator"]) is not False and not _check_world(measured, predicted)
 
 
-def _device(measured: Measured, predicted: Predicted) -> str:
+def _check_device(measured: Measured, predicted: Predicted) -> str:
     accelerator = predicted.plan["accelerator"]
     same = same_device(measured.device, accelerator)
     if same is None:
@@ -73,14 +73,14 @@ def _device(measured: Measured, predicted: Predicted) -> str:
     return "" if same else f"not the same device: measured on {measured.device[:80]!r}, predicted for {accelerator}"
 
 
-def _world(measured: Measured, predicted: Predicted) -> str:
+def _check_world(measured: Measured, predicted: Predicted) -> str:
     gpus = int(predicted.plan["gpus"])
     if measured.world_size is None or measured.world_size == gpus:
         return ""
     return f"not the same number of accelerators: measured on {measured.world_size}, predicted for {gpus}"
 
 
-def _layers(measured: Measured, predicted: Predicted) -> str:
+def _check_layers(measured: Measured, predicted: Predicted) -> str:
     """Warn if the layers differ. Pipeline stages may differ by one layer."""
     allowed = 0.0 if predicted.stage == "only" else 1.0
     if measured.layers is None or not predicted.layers or abs(measured.layers - predicted.layers) <= allowed:
@@ -88,33 +88,35 @@ def _layers(measured: Measured, predicted: Predicted) -> str:
     return f"not the same layers: {measured.layers:g} on the measured rank, {predicted.layers:g} on the predicted stage"
 
 
-def _microbatches(measured: Measured, predicted: Predicted) -> str:
+def _check_microbatches(measured: Measured, predicted: Predicted) -> str:
     count = predicted.plan["num_microbatches"]
     if measured.microbatches is None or measured.microbatches == count:
         return ""
-    return f"not the same micro-batches: {measured.microbatches:g} a step measured, {count:g} predicted"
+    return f"not the same micro-batches: {measured.microbatches:g} per step measured, {count:g} predicted"
 
 
-def _transformer(measured: Measured, predicted: Predicted) -> str:
-    seen = measured.parts.get("convolution", 0.0) / measured.step_seconds
-    if seen < OF_CONVOLUTION or "convolution and gates" in predicted.leaves:
+def _check_transformer(measured: Measured, predicted: Predicted) -> str:
+    convolution_share = measured.parts.get("convolution", 0.0) / measured.step_seconds
+    if convolution_share < OF_CONVOLUTION or "convolution and gates" in predicted.leaves:
         return ""
-    return f"not a transformer: convolutions take {seen:.0%} of the measured step, and ironlaw estimates transformers only"
+    return f"not a transformer: convolutions take {convolution_share:.0%} of the measured step, and ironlaw estimates transformers only"
 
 
-def _recompute(measured: Measured, predicted: Predicted, expected: float) -> str:
+def _check_recompute(measured: Measured, predicted: Predicted, expected: float) -> str:
     """Warn if the shares of recomputation in compute time differ; shares, so that slow kernels and waiting do not matter."""
     computed = measured.compute_seconds
     if measured.recompute_seconds is None or not (computed and expected):
         return ""
-    seen, share = measured.recompute_seconds / computed, predicted.recompute_seconds / expected
-    if abs(seen - share) < OF_RECOMPUTE:
+    share, predicted_share = measured.recompute_seconds / computed, predicted.recompute_seconds / expected
+    if abs(share - predicted_share) < OF_RECOMPUTE:
         return ""
-    line = f"not the same recomputation: {seen:.1%} of the computation measured, {share:.1%} predicted; give the run's --recompute"
-    return line if seen > share else f"{line} (a trace does not show products that compiled code recomputes)"
+    line = (
+        f"not the same recomputation: {share:.1%} of the computation measured, {predicted_share:.1%} predicted; give the run's --recompute"
+    )
+    return line if share > predicted_share else f"{line} (a trace does not show products that compiled code recomputes)"
 
 
-def _utilisation(measured: Measured, predicted: Predicted) -> str:
+def _check_utilisation(measured: Measured, predicted: Predicted) -> str:
     """Warn if the MFUs differ. A pipeline stage and the whole plan agree less closely, so the limit is larger."""
     if measured.mfu is None or not predicted.rates.get("mfu"):
         return ""
@@ -137,20 +139,20 @@ def matching_mfu(measured: Measured, predicted: Predicted) -> str:
     If the trace does not show this, the nearer of the two is taken.
     """
     slower = predicted.seconds / measured.step_seconds
-    known = {name: rate * slower for name in ("mfu_causal", "mfu") if (rate := predicted.rates.get(name))}
+    candidates = {name: rate * slower for name in ("mfu_causal", "mfu") if (rate := predicted.rates.get(name))}
     if measured.causal is not None:
         return "mfu_causal" if measured.causal else "mfu"
-    seen = measured.mfu
-    return min(known, key=lambda name: abs(known[name] - seen)) if seen is not None and known else "mfu"
+    traced = measured.mfu
+    return min(candidates, key=lambda name: abs(candidates[name] - traced)) if traced is not None and candidates else "mfu"
 
 
-def _steps(measured: Measured) -> str:
+def _check_steps(measured: Measured) -> str:
     if measured.steps is None or measured.steps >= FEWEST_STEPS:
         return ""
     return f"{measured.steps} measured step{'s' if measured.steps != 1 else ''}: too few to tell a difference from noise; profile 3 or more"
 
 
-def _stage(measured: Measured, predicted: Predicted) -> str:
+def _check_stage(measured: Measured, predicted: Predicted) -> str:
     if not measured.parts or predicted.stage in (None, "only"):
         return ""
     pace = f"the slowest pipeline stage ({predicted.stage})"
@@ -158,7 +160,7 @@ def _stage(measured: Measured, predicted: Predicted) -> str:
     return f"the estimate describes {pace}: {which}a rank of another stage computes less and waits more"
 
 
-def _chosen(predicted: Predicted) -> str:
+def _check_assumptions(predicted: Predicted) -> str:
     if not predicted.assumed:
         return ""
     return f"the estimate chose {', '.join(predicted.assumed[:12])}; give the values of the run"
