@@ -92,6 +92,15 @@ class CatalogError(InputError):
     code = "catalog"
 
 
+def quote(value: object) -> str:
+    """``value`` as an error message quotes it, at most 60 characters."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or a deep tree
+        text = "a value too large to print"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def nearest_names(name: str, known: Iterable[str], count: int = 4) -> list[str]:
     """The ``count`` known names nearest to ``name``, best first.
 

@@ -94,7 +94,7 @@ def resolve(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
     """The catalogue name for a spelling; UnknownNameError with the nearest names otherwise."""
     folded = fold_name(name)
     for candidate in (str(name), folded, aliases(folders)[kind].get(folded, "")):
-        if candidate and "/" not in candidate and _path(kind, candidate, folders):
+        if candidate and "/" not in candidate and _find_path(kind, candidate, folders):
             return candidate
     known = names(kind, folders)
     raise UnknownNameError(
@@ -109,14 +109,14 @@ def resolve(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
 def record(kind: str, name: str, folders: tuple[str, ...] = ()) -> Any:
     """The record of ``kind`` called ``name`` (or an alias of it), an instance of ``KINDS[kind]``."""
     name = resolve(kind, name, folders)
-    path = _path(kind, name, folders)
+    path = _find_path(kind, name, folders)
     assert path is not None
     return decode(kind, name, _parse(path), str(path))
 
 
 def overrides(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
     """The user's file that overrides ``name``; empty where the shipped file is used."""
-    path = _path(kind, name, folders)
+    path = _find_path(kind, name, folders)
     return "" if path is None or SHIPPED in path.parents else str(path)
 
 
@@ -124,7 +124,7 @@ def decode(kind: str, name: str, table: dict[str, Any], where: str) -> Any:
     """The record in a parsed TOML table; a CatalogError names the file and the wrong key."""
     table = dict(table)
     declared = _check_type(dict, table.pop("sources", {}), where, "sources")
-    sources = {key: _source(key, item, where) for key, item in declared.items()}
+    sources = {key: _read_source(key, item, where) for key, item in declared.items()}
     if table.get("name", name) != name:
         raise CatalogError(f"{where}: name is {table['name']!r}, but the file is called {name!r}")
     table["name"] = name
@@ -157,7 +157,7 @@ def _hash_of(folders: tuple[Path, ...]) -> str:
     return digest.hexdigest()[:12]
 
 
-def _path(kind: str, name: str, folders: tuple[str, ...]) -> Path | None:
+def _find_path(kind: str, name: str, folders: tuple[str, ...]) -> Path | None:
     return next((p for root in roots(folders) if (p := root / kind / f"{name}.toml").is_file()), None)
 
 
@@ -172,7 +172,7 @@ def _parse(path: Path) -> dict[str, Any]:
         raise CatalogError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _source(key: str, item: Any, where: str) -> Source:
+def _read_source(key: str, item: Any, where: str) -> Source:
     try:
         source = Source(key, str(item["title"]), str(item["url"]), str(item["read"]), str(item["grade"]))
     except (KeyError, TypeError) as error:
@@ -194,7 +194,7 @@ def _decode(cls: type[Schema], table: dict[str, Any], sources: dict[str, Source]
         if key == "source":
             values[key] = _look_up(item, sources, where, f"{at}source")
         else:
-            values[key] = _field(known[key], item, sources, where, at + key)
+            values[key] = _read_field(known[key], item, sources, where, at + key)
     if "source" not in known:
         values.pop("source", None)
     missing = [f.name for f in known.values() if f.required and f.name not in values]
@@ -203,7 +203,7 @@ def _decode(cls: type[Schema], table: dict[str, Any], sources: dict[str, Source]
     return cls(**values)
 
 
-def _field(f: Field, item: Any, sources: dict[str, Source], where: str, at: str) -> Any:
+def _read_field(f: Field, item: Any, sources: dict[str, Source], where: str, at: str) -> Any:
     """The value of one key: nested records, sourced quantities, or a plain value."""
     if f.nested is not None and f.many:
         return tuple(_decode(f.nested, t, sources, where, f"{at}[{i}].") for i, t in enumerate(_check_type(list, item, where, at)))
@@ -212,9 +212,9 @@ def _field(f: Field, item: Any, sources: dict[str, Source], where: str, at: str)
     if f.nested is not None:
         return _decode(f.nested, _check_type(dict, item, where, at), sources, where, f"{at}.")
     if f.unit and f.table:
-        return {k: _quantity(t, f.unit, sources, where, f"{at}.{k}") for k, t in _check_type(dict, item, where, at).items()}
+        return {k: _read_quantity(t, f.unit, sources, where, f"{at}.{k}") for k, t in _check_type(dict, item, where, at).items()}
     if f.unit:
-        return _quantity(item, f.unit, sources, where, at)
+        return _read_quantity(item, f.unit, sources, where, at)
     return _read_plain(f, item, where, at)
 
 
@@ -230,7 +230,7 @@ def _read_plain(f: Field, item: Any, where: str, at: str) -> Any:
     return item
 
 
-def _quantity(item: Any, unit: str, sources: dict[str, Source], where: str, at: str) -> Sourced:
+def _read_quantity(item: Any, unit: str, sources: dict[str, Source], where: str, at: str) -> Sourced:
     if not isinstance(item, dict) or "value" not in item:
         raise CatalogError(f'{where}: {at} has no source: write {at} = {{ value = "{item}", source = "KEY" }}')
     if unknown := set(item) - {"value", "source", "note"}:

@@ -31,7 +31,7 @@ Examples:
 """
 
 
-def _options(command: click.Command) -> click.Command:
+def _add_options(command: click.Command) -> click.Command:
     """Add one flag for every option of an estimate."""
     for name, option in OPTIONS.items():
         if name != "model":
@@ -52,7 +52,7 @@ def command(model: str | None, rows: str | None, explain: str | None, as_json: b
     catalog = given_folders(catalog)
     options = {name: value for name, value in flags.items() if value is not None}
     if rows is not None:
-        return _rows(Path(rows), {**options, **({"model": model} if model else {})}, catalog, as_json)
+        return _answer_rows(Path(rows), {**options, **({"model": model} if model else {})}, catalog, as_json)
     question, where = question_of(model, options)
     from ironlaw.estimate.answer import answer
     from ironlaw.question.options import read_options
@@ -138,7 +138,7 @@ def wants_colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:
+def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:
     """Answer a CSV: one line (or JSON object) per row, in order; a wrong row prints its error and does not stop the others."""
     from ironlaw.estimate.table import answer_rows, strange_headers
     from ironlaw.report.estimate import row_line
@@ -168,4 +168,4 @@ def _rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], as_json: 
     return status
 
 
-_options(command)
+_add_options(command)

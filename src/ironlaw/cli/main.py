@@ -125,10 +125,10 @@ def report_error(message: str, status: int) -> int:
 def run() -> None:
     """Entry point of the installed command."""
     gc.set_threshold(100_000)  # early collections free nothing: objects of an answer live as long as the process
-    leave(main())
+    exit_at_once(main())
 
 
-def leave(status: int) -> None:
+def exit_at_once(status: int) -> None:
     """End the process at once, without freeing its objects, which would take a tenth of a cold start."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # no stream, or nobody reads it any more

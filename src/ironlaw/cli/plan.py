@@ -31,8 +31,8 @@ Examples:
 """
 
 
-def _flags(command: click.Command) -> click.Command:
-    """Add one flag for every option of a search, then those of an estimate."""
+def _add_flags(command: click.Command) -> click.Command:
+    """Add one flag for every option of a search and of an estimate."""
     for name, option in {**OWN, **OPTIONS}.items():
         if name != "model":
             shown = OWN.get(name, option)
@@ -108,13 +108,13 @@ def _search(
     elif not tables:
         from ironlaw.report.search import page
 
-        sys.stdout.write(page(data, colour=wants_colour()) + "\n" + _stages(result, data))
+        sys.stdout.write(page(data, colour=wants_colour()) + "\n" + _stage_arguments(result, data))
     elif not data["plans"]:
         click.echo("ironlaw: no plan meets the question; run it without --csv and --parquet to see why", err=True)
     return 0 if data["plans"] else 1
 
 
-def _stages(result: SearchResult, data: dict[str, Any]) -> str:
+def _stage_arguments(result: SearchResult, data: dict[str, Any]) -> str:
     """Megatron-LM's arguments for the stages of the best plan, where they differ in length."""
     from shlex import join
 
@@ -206,4 +206,4 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
     return 0
 
 
-_flags(command)
+_add_flags(command)

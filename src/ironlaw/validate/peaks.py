@@ -103,7 +103,7 @@ def peak(line: int, cells: Mapping[str, str], folders: tuple[str, ...] = ()) -> 
         gpus, rules = _count_accelerators(cells, line)
         estimate, applied = _ask(arguments, gpus, _DEVICES[platform], folders)
     else:
-        estimate, applied, rules = _ask_completed(cells, arguments, _DEVICES[platform], folders)
+        estimate, applied, rules = _complete_and_ask(cells, arguments, _DEVICES[platform], folders)
     group = estimate.groups[0]
     if not bool(estimate.legal[0]):
         raise QuestionError("illegal plan: " + ", ".join(name for name, passed in group.rules.items() if not bool(np.all(passed))))
@@ -168,7 +168,7 @@ def _is_incomplete(cells: Mapping[str, str], arguments: Mapping[str, Any]) -> bo
     return bool(unknown) and not cells["gpus"]
 
 
-def _ask_completed(
+def _complete_and_ask(
     cells: Mapping[str, str], arguments: Mapping[str, Any], on: str, folders: tuple[str, ...]
 ) -> tuple[Estimate, list[str], list[str]]:
     """Complete a release run: vocabulary of the catalogue's model with these widths, accelerators by the memory between steps."""

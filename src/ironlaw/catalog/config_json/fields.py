@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ironlaw.errors import InputError, UnsupportedError
+from ironlaw.errors import InputError, UnsupportedError, quote
 
 LARGEST_COUNT = 10**12
 LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_transformer_layers")
@@ -112,15 +112,15 @@ class Fields:
 
     def wrong(self, name: str, expected: str) -> InputError:
         """The error for a field whose value has the wrong type or size."""
-        return InputError(f"{self.where}: field '{self.prefix}{name}' is {shown(self.config.get(name))}, expected {expected}")
+        return InputError(f"{self.where}: field '{self.prefix}{name}' is {quote(self.config.get(name))}, expected {expected}")
 
     def refuse(self, name: str, what: str) -> UnsupportedError:
         """The error for a field that describes something a Model cannot describe."""
-        return UnsupportedError(f"{self.where}: not modelled: {what} (field '{self.prefix}{name}' = {shown(self.config.get(name))})")
+        return UnsupportedError(f"{self.where}: not modelled: {what} (field '{self.prefix}{name}' = {quote(self.config.get(name))})")
 
     def contradict(self, name: str, because: str) -> UnsupportedError:
         """The error for a field that contradicts another."""
-        return UnsupportedError(f"{self.where}: field '{self.prefix}{name}' is {shown(self.config.get(name))}, but {because}")
+        return UnsupportedError(f"{self.where}: field '{self.prefix}{name}' is {quote(self.config.get(name))}, but {because}")
 
     def _find(self, names: tuple[str, ...]) -> tuple[str, Any]:
         self.read.update(names)
@@ -139,11 +139,3 @@ def _is_positive(value: Any, whole: bool = False) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return 0.0 < value < 1e6 and not (whole and value != int(value))
-
-
-def shown(value: Any) -> str:
-    """A value as an error quotes it, at most 60 characters."""
-    if isinstance(value, int) and abs(value) > LARGEST_COUNT**2:
-        return "a number of astronomical size"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -9,11 +9,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ironlaw.catalog.config_json.fields import Fields, shown
+from ironlaw.catalog.config_json.fields import Fields
 from ironlaw.catalog.config_json.model_types import DENSE, ENCODER_DECODERS, ENCODERS, NOT_MODELLED, READERS
 from ironlaw.catalog.config_json.unread import refuse_unread
 from ironlaw.catalog.model import Model
-from ironlaw.errors import InputError, UnsupportedError, nearest_names
+from ironlaw.errors import InputError, UnsupportedError, nearest_names, quote
 
 SIZE_LIMIT = 5_000_000  # bytes; real configs have a few kilobytes
 STORAGE = ("quantization_config", "compression_config")  # how released weights are stored, not how they are trained
@@ -76,9 +76,9 @@ def _refuse_type(config: dict[str, Any], where: str) -> None:
     model_type = stated if isinstance(stated, str) else ""
     advice = "ironlaw models decoder-only transformers"
     if config.get("is_encoder_decoder") is True or model_type in ENCODER_DECODERS:
-        raise UnsupportedError(f"{where}: model_type {shown(stated)} is an encoder-decoder, {advice}")
+        raise UnsupportedError(f"{where}: model_type {quote(stated)} is an encoder-decoder, {advice}")
     if model_type in ENCODERS:
-        raise UnsupportedError(f"{where}: model_type {shown(stated)} is an encoder, {advice}")
+        raise UnsupportedError(f"{where}: model_type {quote(stated)} is an encoder, {advice}")
     if model_type in NOT_MODELLED:
         raise UnsupportedError(f"{where}: not modelled: {NOT_MODELLED[model_type]} (model_type {model_type!r})")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ironlaw.catalog.config_json.fields import Fields, shown
+from ironlaw.catalog.config_json.fields import Fields
 from ironlaw.catalog.model import LayerGroup
-from ironlaw.errors import InputError, UnsupportedError
+from ironlaw.errors import InputError, UnsupportedError, quote
 
 Kwargs = dict[str, Any]  # keywords of a Model
 
@@ -136,7 +136,7 @@ def refuse_other_kinds(f: Fields, name: str, listed: Any, known: Any) -> None:
     """Refuse a list of layers or a pattern that has an entry outside ``known``."""
     for kind in listed:
         if not isinstance(kind, str) or kind not in known:
-            raise UnsupportedError(f"{f.where}: not modelled: a layer of kind {shown(kind)} (field '{f.prefix}{name}')")
+            raise UnsupportedError(f"{f.where}: not modelled: a layer of kind {quote(kind)} (field '{f.prefix}{name}')")
 
 
 def group_layers(layers: list[dict[str, Any]]) -> tuple[LayerGroup, ...]:

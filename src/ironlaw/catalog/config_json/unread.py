@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ironlaw.catalog.config_json.fields import Fields, shown
-from ironlaw.errors import UnsupportedError
+from ironlaw.catalog.config_json.fields import Fields
+from ironlaw.errors import UnsupportedError, quote
 
 # part of a field name -> what the model then has: RARE features first, then COMMON ones
 RARE = {
@@ -102,7 +102,7 @@ def refuse_unread(f: Fields, rare_only: bool = False) -> None:
                 raise f.refuse(key, feature)
     for key in () if rare_only else unread:
         if not key.startswith("_") and not key.endswith(ENDINGS) and _concerns_size(key, f.config[key]):
-            value = shown(f.config[key])
+            value = quote(f.config[key])
             raise UnsupportedError(f"{f.where}: unknown field '{f.prefix}{key}' = {value}: its name concerns sizes or parts of the model")
 
 

@@ -69,21 +69,21 @@ def uneven_stages(name: str, facts: Facts) -> Iterator[Finding]:
     """Pipeline stages have different amounts of work, so all wait for the slowest."""
     if facts.ranks is None:
         return
-    staged = {i if p.trace.rank is None else p.trace.rank: p.window.compute for i, p in enumerate(facts.profiles) if _is_stage(p)}
-    if len(staged) < 2:
+    compute = {i if p.trace.rank is None else p.trace.rank: p.window.compute for i, p in enumerate(facts.profiles) if _is_stage(p)}
+    if len(compute) < 2:
         return
-    mean = sum(staged.values()) / len(staged)
-    most = max(staged, key=lambda rank: staged[rank])
-    if staged[most] > UNEVEN * mean:
+    mean = sum(compute.values()) / len(compute)
+    longest = max(compute, key=lambda rank: compute[rank])
+    if compute[longest] > UNEVEN * mean:
         yield Finding(
             name,
-            f"rank {most} computes for {ms(staged[most])}, {staged[most] / mean:.2f} times the mean of the {len(staged)} ranks of the"
-            f" pipeline ({ms(mean)})",
+            f"rank {longest} computes for {ms(compute[longest])}, {compute[longest] / mean:.2f} times the mean of the {len(compute)} ranks"
+            f" of the pipeline ({ms(mean)})",
             "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split,"
             " --account-for-loss-in-pipeline-split, or smaller chunks: --num-layers-per-virtual-pipeline-stage",
-            (staged[most] - mean) / 1e9,
+            (compute[longest] - mean) / 1e9,
             None,
-            {"compute_us": {str(rank): ns / 1000 for rank, ns in staged.items()}, "mean_us": mean / 1000},
+            {"compute_us": {str(rank): ns / 1000 for rank, ns in compute.items()}, "mean_us": mean / 1000},
         )
 
 

@@ -90,7 +90,7 @@ def link(trace: Trace) -> Linked:
     is_recomputed = np.zeros(len(rows), bool)
     is_recomputed[has_operator] = recomputed(trace)[used]
     names, shapes = pairs // (len(trace.shapes) + 1), pairs % (len(trace.shapes) + 1) - 1
-    return Linked(operator, of_row[back], _costs(trace, names, shapes), names, shapes, is_recomputed[back])
+    return Linked(operator, of_row[back], _count_costs(trace, names, shapes), names, shapes, is_recomputed[back])
 
 
 def operator_of(trace: Trace) -> Column:
@@ -129,7 +129,7 @@ def _sizes_from_parent(trace: Trace, rows: Column) -> Column:
     return shape
 
 
-def _costs(trace: Trace, names: Column, shapes: Column) -> tuple[Cost | None, ...]:
+def _count_costs(trace: Trace, names: Column, shapes: Column) -> tuple[Cost | None, ...]:
     """The cost of each pair of name and shape; convolutions without strides get their output size from the backward pass."""
     kinds = [i for i, n in enumerate(trace.names) if (rule := rules().get(n)) is not None and rule.cost == "convolution_backward"]
     calls = np.isin(trace.operators.name, kinds) & (trace.operators.shapes >= 0)
@@ -157,7 +157,7 @@ def recomputed(trace: Trace) -> NDArray[np.bool_]:
     evaluation = Nesting(operators, evaluations).innermost(operators.thread, operators.start)
     forward = np.isin(operators.name, [i for i, n in enumerate(trace.names) if n in forward_only()])
     inner, outer = forward & (evaluation >= 0) & ~evaluations, forward & (evaluation < 0)
-    code = operators.name * (len(trace.shapes) + 1) + _same_sizes(trace)[operators.shapes]
+    code = operators.name * (len(trace.shapes) + 1) + _find_same_sizes(trace)[operators.shapes]
     seen_outside = np.isin(code, code[outer]) | (operators.shapes < 0)
     twice = inner & seen_outside
     first = np.full(len(operators), np.iinfo(np.int64).max)
@@ -169,7 +169,7 @@ def recomputed(trace: Trace) -> NDArray[np.bool_]:
     return np.asarray(is_recomputed & ~evaluations)
 
 
-def _same_sizes(trace: Trace) -> Column:
-    """For each shape, the first one with the same sizes (strides and values may differ); the last entry stands for no shape."""
+def _find_same_sizes(trace: Trace) -> Column:
+    """For each shape, the first one with the same sizes (strides and values may differ); the last entry means no shape."""
     first_index: dict[str, int] = {}
     return np.array([first_index.setdefault(repr(s.dims), i) for i, s in enumerate(trace.shapes)] + [len(trace.shapes)], np.int64)

@@ -129,10 +129,10 @@ class EventStream:
         end, ended = _whole_elements(text)
         body = text[:end].strip()
         self._comma = self._comma or bool(body)
-        events = self._parsed(body.removesuffix(b",")) if body else []
+        events = self._parse(body.removesuffix(b",")) if body else []
         return events, text[end:], ended
 
-    def _parsed(self, body: bytes) -> list[Event]:
+    def _parse(self, body: bytes) -> list[Event]:
         text = b"[%b]" % body
         for mended in (False, True):
             text = as_json(text) if mended else text
@@ -146,7 +146,7 @@ class EventStream:
             raise InputError(f"{self.path}: an event is nested thousands of levels deep; is it a Chrome trace?") from None
         except REFUSED as error:
             raise InputError(f"{self.path}: its events are not JSON: {error}") from None
-        return [event for item in items if (event := _tolerant(item)) is not None]
+        return [event for item in items if (event := _read_tolerantly(item)) is not None]
 
     def _read_to_end(self, unread: bytes) -> bytes:
         parts, size = [unread], len(unread)
@@ -267,7 +267,7 @@ def as_json(text: bytes) -> bytes:
     return b"".join([*parts, text[at:]])
 
 
-def _tolerant(item: msgspec.Raw) -> Event | None:
+def _read_tolerantly(item: msgspec.Raw) -> Event | None:
     """Read the usable fields of an event with unexpected types, None if there are none."""
     try:
         return _EVENT.decode(item)

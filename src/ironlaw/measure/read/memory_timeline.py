@@ -79,16 +79,16 @@ def read_levels(path: str | Path) -> tuple[str, Column, Column]:
         raise InputError(f"{path}: JSON nested too deeply for a memory timeline; export it again") from None
     except ValueError as error:
         raise InputError(f"{path}: not JSON: {error}; export the timeline again") from None
-    if isinstance(rows, list) and len(rows) == 2 and all(isinstance(part, list) for part in rows) and _nested(rows[1]):
-        return "plotted", *_plotted(path, rows[0], rows[1])
-    return "raw", *_raw(path, rows)
+    if isinstance(rows, list) and len(rows) == 2 and all(isinstance(part, list) for part in rows) and _is_nested(rows[1]):
+        return "plotted", *_read_plotted(path, rows[0], rows[1])
+    return "raw", *_read_raw(path, rows)
 
 
-def _nested(part: list[Any]) -> bool:
+def _is_nested(part: list[Any]) -> bool:
     return bool(part) and isinstance(part[0], list)
 
 
-def _numbers(path: str | Path, rows: Any, width: int, what: str) -> Column:
+def _read_numbers(path: str | Path, rows: Any, width: int, what: str) -> Column:
     """``rows`` as int64; InputError unless each is a list of ``width`` whole numbers."""
     if not isinstance(rows, list) or not rows:
         raise InputError(f"{path}: not a memory timeline: no list of {what}; give a file from export_memory_timeline")
@@ -98,32 +98,32 @@ def _numbers(path: str | Path, rows: Any, width: int, what: str) -> Column:
     return np.array(rows, np.int64)
 
 
-def _raw(path: str | Path, rows: Any) -> tuple[Column, Column]:
-    table = _numbers(path, rows, 4, "[time, action, bytes, category]")
+def _read_raw(path: str | Path, rows: Any) -> tuple[Column, Column]:
+    table = _read_numbers(path, rows, 4, "[time, action, bytes, category]")
     times, sizes, categories = table[:, 0], table[:, 2], table[:, 3]
     known = (categories >= 0) & (categories < len(CATEGORIES))
     if not known.all():
         first = int(np.flatnonzero(~known)[0])
         raise InputError(f"{path}: category {categories[first]} in entry {first} of the memory timeline; known: 0 to {len(CATEGORIES) - 1}")
-    _sums_fit(path, sizes)
+    _check_sums(path, sizes)
     levels = np.zeros((len(table), len(CATEGORIES)), np.int64)
     levels[np.arange(len(table)), categories] = sizes
     np.cumsum(levels, axis=0, out=levels)
     return times, levels
 
 
-def _plotted(path: str | Path, times: list[Any], sizes: list[Any]) -> tuple[Column, Column]:
-    levels = _numbers(path, sizes, len(CATEGORIES) + 1, f"bytes of {len(CATEGORIES)} categories after a zero")[:, 1:]
+def _read_plotted(path: str | Path, times: list[Any], sizes: list[Any]) -> tuple[Column, Column]:
+    levels = _read_numbers(path, sizes, len(CATEGORIES) + 1, f"bytes of {len(CATEGORIES)} categories after a zero")[:, 1:]
     if len(times) != len(levels):
         raise InputError(f"{path}: {len(times)} times and {len(levels)} rows of bytes in the memory timeline; export it again")
-    _sums_fit(path, levels)
-    at = _numbers(path, [[t] for t in times], 1, "times in us")[:, 0]
+    _check_sums(path, levels)
+    at = _read_numbers(path, [[t] for t in times], 1, "times in us")[:, 0]
     if np.any(np.abs(at) > (1 << 62) // 1000):
         raise InputError(f"{path}: a time of the memory timeline is out of range; export it again")
     return np.where(at < 0, at, at * 1000), levels
 
 
-def _sums_fit(path: str | Path, sizes: Column) -> None:
+def _check_sums(path: str | Path, sizes: Column) -> None:
     """Refuse sizes whose sums could overflow int64; the sum in float is exact enough to decide."""
     if float(np.sum(np.abs(sizes), dtype=np.float64, axis=-1).max() if sizes.ndim > 1 else np.abs(sizes).sum(dtype=np.float64)) > 2.0**62:
         raise InputError(f"{path}: bytes of the memory timeline are out of range; export it again")

@@ -80,19 +80,19 @@ class _Export:
         self.warnings: list[str] = []
         self.strings: dict[int, str] = {}
         self.shapes: dict[str, int] = {}
-        self.schema = self._pairs("META_DATA_EXPORT", "name", "value").get("EXPORT_SCHEMA_VERSION", "")
+        self.schema = self._read_pairs("META_DATA_EXPORT", "name", "value").get("EXPORT_SCHEMA_VERSION", "")
 
     def traces(self) -> list[Trace]:
         self._refuse_others()
-        events = self._events()
-        calls, ranges, texts, payloads = self._host()
-        self._strings(events, calls, ranges)
+        events = self._read_events()
+        calls, ranges, texts, payloads = self._read_host()
+        self._read_strings(events, calls, ranges)
         self._name_events(events)
         numbers, where = np.unique(calls.pop("nameId"), return_inverse=True)
         calls["name"] = self.names.column(_VERSION.sub("", self._string(i)) for i in numbers.tolist())[where]
         labels = [t if t is not None else self._string(i) for t, i in zip(texts, ranges["textId"].tolist(), strict=True)]
-        spans = self._payloads(ranges, labels, payloads)
-        marks, operators = self._marks(ranges, labels)
+        spans = self._read_payloads(ranges, labels, payloads)
+        marks, operators = self._split_marks(ranges, labels)
         keys, inverse = np.unique(np.stack([events["globalPid"], events["deviceId"]], axis=1), axis=0, return_inverse=True)
         if len(keys) > TRACES:
             raise InputError(f"{self.path}: more than {TRACES} devices and processes; export fewer ranks")
@@ -102,7 +102,7 @@ class _Export:
         for i, (process, device) in enumerate(keys.tolist()):
             rows = order[edges[i] : edges[i + 1]]
             columns = {name: column[rows] for name, column in events.items()}
-            traces.append(self._trace((process, device), columns, (calls, marks, operators), spans))
+            traces.append(self._make_trace((process, device), columns, (calls, marks, operators), spans))
         names = tuple(self.names.index)
         shapes = tuple(Shape(dims) for dims in (tuple(json.loads(text)) for text in self.shapes))
         return [_add_shared(trace, names, shapes, tuple(self.warnings)) for trace in traces]
@@ -117,7 +117,7 @@ class _Export:
 
     # tables
 
-    def _table(self, table: str, columns: tuple[str, ...], needed: tuple[str, ...] = ("start", "end")) -> Columns:
+    def _read_table(self, table: str, columns: tuple[str, ...], needed: tuple[str, ...] = ("start", "end")) -> Columns:
         """Columns of a table, filled with NONE if missing; rows that end before they start are left out."""
         have = self.database.columns(table)
         if not have:
@@ -125,18 +125,18 @@ class _Export:
         if lacking := [name for name in needed if name not in have]:
             raise InputError(f"{self.path}: {table} has no column {', '.join(lacking)}{self._version()}")
         values, _ = self.database.integers(table, columns)
-        self._missing(table, [name for name in columns if name not in values])
-        return self._drop_untimed(table, self._filled(values, columns))
+        self._warn_of_missing(table, [name for name in columns if name not in values])
+        return self._drop_untimed(table, self._fill_missing(values, columns))
 
-    def _filled(self, values: Columns, columns: tuple[str, ...]) -> Columns:
+    def _fill_missing(self, values: Columns, columns: tuple[str, ...]) -> Columns:
         count = len(values["start"])
         return {name: values[name] if name in values else np.full(count, NONE, np.int64) for name in columns}
 
     def _drop_untimed(self, table: str, columns: Columns) -> Columns:
-        keep = self._keep(table, columns)
+        keep = self._find_sane(table, columns)
         return columns if keep.all() else {name: column[keep] for name, column in columns.items()}
 
-    def _keep(self, table: str, columns: Columns) -> NDArray[np.bool_]:
+    def _find_sane(self, table: str, columns: Columns) -> NDArray[np.bool_]:
         start, end = columns["start"], columns["end"]
         untimed = (start == 0) & (end == 0)
         backwards = (end < start) | (start < -(1 << 62)) | (end > 1 << 62)
@@ -149,12 +149,12 @@ class _Export:
     def _version(self) -> str:
         return f" (export schema {printable(self.schema, 40)})" if self.schema else ""
 
-    def _missing(self, table: str, names: list[str]) -> None:
+    def _warn_of_missing(self, table: str, names: list[str]) -> None:
         names = [n for n in names if n not in _NAMES and n not in ("jsonTextId", "graphNodeId")]
         if names:
             self.warnings.append(f"{table} has no column {', '.join(names)}{self._version()}")
 
-    def _events(self) -> Columns:
+    def _read_events(self) -> Columns:
         """All device events, with their kind and the number of their name."""
         tables = (
             (KERNELS, KERNEL, (*_EVENT, *_NAMES, "graphNodeId")),
@@ -162,16 +162,16 @@ class _Export:
             (PREFIX + "MEMCPY", MEMCPY, (*_EVENT, "bytes", "copyKind")),
             (PREFIX + "MEMSET", MEMSET, (*_EVENT, "bytes")),
         )
-        parts = [self._part(*row) for row in tables]
+        parts = [self._read_part(*row) for row in tables]
         events = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if not len(events["start"]):
             raise InputError(f"{self.path}: no device events; was the GPU used while profiling?")
         events["deviceId"] = np.where(events["deviceId"] == NONE, 0, events["deviceId"])
         return events
 
-    def _part(self, table: str, kind: int, columns: tuple[str, ...]) -> Columns:
+    def _read_part(self, table: str, kind: int, columns: tuple[str, ...]) -> Columns:
         """The device events of one table."""
-        values = self._table(table, columns)
+        values = self._read_table(table, columns)
         count = len(values["start"])
         none = np.full(count, NONE, np.int64)
         if table == KERNELS and count and not any(n in self.database.columns(table) for n in _NAMES):
@@ -191,11 +191,11 @@ class _Export:
             "node": values.get("graphNodeId", none),
         }
 
-    def _host(self) -> tuple[Columns, Columns, list[str | None], list[str | None]]:
+    def _read_host(self) -> tuple[Columns, Columns, list[str | None], list[str | None]]:
         """API calls; NVTX ranges with their texts and payloads."""
         if not self.database.columns(CALLS):
             self.warnings.append(f"no table {CALLS}: events cannot be linked to their launch")
-        calls = self._table(CALLS, ("start", "end", "globalTid", "correlationId", "nameId"))
+        calls = self._read_table(CALLS, ("start", "end", "globalTid", "correlationId", "nameId"))
         names = ("start", "end", "eventType", "globalTid", "textId", "domainId", "jsonTextId")
         if not self.database.columns(RANGES):
             self.warnings.append("no NVTX ranges in the file: no steps and no operators")
@@ -203,7 +203,7 @@ class _Export:
         if "start" not in self.database.columns(RANGES) or "end" not in self.database.columns(RANGES):
             raise InputError(f"{self.path}: {RANGES} has no columns start and end{self._version()}")
         values, words = self.database.integers(RANGES, names, ("text", "jsonText"))
-        ranges = self._filled(values, names)
+        ranges = self._fill_missing(values, names)
         texts = words.get("text", [None] * len(ranges["start"]))
         payloads = words.get("jsonText", [None] * len(ranges["start"]))
         closed = ranges["end"] != NONE
@@ -214,11 +214,11 @@ class _Export:
             closed &= spans
         keep = np.flatnonzero(closed)
         ranges = {name: column[keep] for name, column in ranges.items()}
-        sane = self._keep(RANGES, ranges)
+        sane = self._find_sane(RANGES, ranges)
         keep, ranges = keep[sane], {name: column[sane] for name, column in ranges.items()}
         return calls, ranges, [texts[i] for i in keep.tolist()], [payloads[i] for i in keep.tolist()]
 
-    def _strings(self, events: Columns, calls: Columns, ranges: Columns) -> None:
+    def _read_strings(self, events: Columns, calls: Columns, ranges: Columns) -> None:
         """Read the texts of StringIds that are used."""
         kernels = (events["kind"] == KERNEL) & (events["graph"] == 0)
         text_numbers = (events["naming"][kernels], calls["nameId"], ranges["textId"], ranges["jsonTextId"])
@@ -236,7 +236,7 @@ class _Export:
     def _string(self, number: int) -> str:
         return self.strings.get(number, "" if number == NONE else f"string {number}")
 
-    def _pairs(self, table: str, key: str, value: str) -> dict[Any, Any]:
+    def _read_pairs(self, table: str, key: str, value: str) -> dict[Any, Any]:
         if not {key, value} <= set(self.database.columns(table)):
             return {}
         return {k: v for rows in self.database.chunks(table, (key, value)) for k, v in rows}
@@ -257,17 +257,17 @@ class _Export:
             name[rows] = self.names.column(text(i) for i in numbers.tolist())[where]
         events["name"] = name
 
-    def _marks(self, ranges: Columns, labels: list[str]) -> tuple[Columns, Columns]:
+    def _split_marks(self, ranges: Columns, labels: list[str]) -> tuple[Columns, Columns]:
         """Separate torch's operators from annotations, by name."""
         matches = [_OPERATOR.match(label) for label in labels]
         operator = np.fromiter((m is not None for m in matches), np.bool_, len(matches))
         ranges["name"] = self.names.column(m.group(1) if m else label for m, label in zip(matches, labels, strict=True))
         sizes = (_SIZES.search(label) if m else None for m, label in zip(matches, labels, strict=True))
-        ranges["shapes"] = np.fromiter((self._shape(m.group(1)) if m else NONE for m in sizes), np.int64, len(labels))
+        ranges["shapes"] = np.fromiter((self._number_shape(m.group(1)) if m else NONE for m in sizes), np.int64, len(labels))
         columns = ("start", "end", "name", "globalTid", "shapes")
         return tuple({n: ranges[n][rows] for n in columns} for rows in (~operator, operator))  # type: ignore[return-value]
 
-    def _shape(self, text: str) -> int:
+    def _number_shape(self, text: str) -> int:
         if (known := self.shapes.get(text)) is not None:
             return known
         try:
@@ -278,12 +278,12 @@ class _Export:
 
     # one trace
 
-    def _trace(
+    def _make_trace(
         self, key: tuple[int, int], rows: Columns, host: tuple[Columns, Columns, Columns], payloads: list[tuple[int, Span]]
     ) -> Trace:
         self.database.deadline.check()
         process, device = key
-        launches, marks, operators = (self._spans(columns, process) for columns in host)
+        launches, marks, operators = (self._select_spans(columns, process) for columns in host)
         correlation = np.where(rows["correlationId"] == 0, NONE, rows["correlationId"])
         launch = link(correlation, launches.correlation)
         none = np.full(len(correlation), NONE, np.int64)
@@ -291,18 +291,18 @@ class _Export:
             rows["start"], rows["end"], rows["kind"], rows["name"], np.full(len(none), device, np.int64),
             rows["streamId"], correlation, none, rows["size"], launch,
         )  # fmt: skip
-        messages = self._messages(events, launches, process, payloads)
+        messages = self._find_messages(events, launches, process, payloads)
         nodes = int(np.sum((rows["node"] != NONE) & (rows["node"] != 0)))
         graphs = int(rows["graph"].sum())
-        properties = self._properties(process, device) | {"kernels of graph nodes": nodes, "graphs recorded whole": graphs}
-        rank = self._pairs("MPI_RANKS", "globalPid", "rank").get(process)
+        properties = self._read_properties(process, device) | {"kernels of graph nodes": nodes, "graphs recorded whole": graphs}
+        rank = self._read_pairs("MPI_RANKS", "globalPid", "rank").get(process)
         return Trace(
             path=str(self.path),
             reader="nsys",
             device_name=str(properties.pop("name", "")),
             rank=rank if isinstance(rank, int) else None,
             world_size=None,
-            base=self._base(),
+            base=self._read_base(),
             names=(),
             shapes=(),
             events=events,
@@ -313,7 +313,7 @@ class _Export:
             properties=properties,
         )
 
-    def _spans(self, columns: Columns, process: int) -> Spans:
+    def _select_spans(self, columns: Columns, process: int) -> Spans:
         """The rows of one process, and rows without a process."""
         known = columns["globalTid"] != NONE
         of_process = ~known | (process == NONE) | (columns["globalTid"] & ~THREAD == process & ~THREAD)
@@ -325,7 +325,7 @@ class _Export:
         shapes = columns["shapes"][rows] if "shapes" in columns else none
         return Spans(columns["start"][rows], columns["end"][rows], columns["name"][rows], thread, correlation, none, shapes)
 
-    def _payloads(self, ranges: Columns, labels: list[str], payloads: list[str | None]) -> list[tuple[int, Span]]:
+    def _read_payloads(self, ranges: Columns, labels: list[str], payloads: list[str | None]) -> list[tuple[int, Span]]:
         """The NCCL ranges with a payload, each with its globalTid."""
         spans = []
         numbers = ranges["jsonTextId"].tolist()
@@ -335,7 +335,7 @@ class _Export:
                 spans.append((whose, (int(ranges["start"][i]), int(ranges["end"][i]), whose & THREAD, label, text)))
         return spans
 
-    def _messages(self, events: DeviceEvents, launches: Spans, process: int, payloads: list[tuple[int, Span]]) -> dict[int, Message]:
+    def _find_messages(self, events: DeviceEvents, launches: Spans, process: int, payloads: list[tuple[int, Span]]) -> dict[int, Message]:
         spans = [span for whose, span in payloads if process == NONE or whose & ~THREAD == process & ~THREAD]
         if not spans:
             return {}
@@ -345,14 +345,14 @@ class _Export:
             self.warnings.append(f"{alone} NCCL ranges with a size belong to grouped calls: their kernels have no size")
         return messages
 
-    def _base(self) -> int:
+    def _read_base(self) -> int:
         columns = self.database.columns("TARGET_INFO_SESSION_START_TIME")
         if "utcEpochNs" not in columns:
             return 0
         values, _ = self.database.integers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
         return int(values["utcEpochNs"][0]) if len(values["utcEpochNs"]) else 0
 
-    def _properties(self, process: int, device: int) -> dict[str, object]:
+    def _read_properties(self, process: int, device: int) -> dict[str, object]:
         """Properties of the GPU, the process and the file."""
         properties: dict[str, object] = {"schema": printable(self.schema, 40)} if self.schema else {}
         if process != NONE:

@@ -294,15 +294,15 @@ class _Trace:
     def __init__(self, reader: _Reader, entries: list[Any]) -> None:
         self.reader = reader
         self.rows = list(reader.each(entries, "device_traces"))
-        self.times = [self._time(row) for row in self.rows]
+        self.times = [self._read_time(row) for row in self.rows]
 
-    def _time(self, row: dict[str, Any]) -> int | None:
+    def _read_time(self, row: dict[str, Any]) -> int | None:
         return self.reader.whole(row, "time_us", "device_traces") if "time_us" in row else None
 
-    def _size(self, row: dict[str, Any]) -> int:
+    def _read_size(self, row: dict[str, Any]) -> int:
         return self.reader.whole(row, "size", "device_traces")
 
-    def _levels(self, up: tuple[str, ...], down: tuple[str, ...], last: int) -> Peak:
+    def _find_peak(self, up: tuple[str, ...], down: tuple[str, ...], last: int) -> Peak:
         """The highest level, if the level after the last entry is ``last``."""
         level = best = last
         at = len(self.rows)
@@ -310,20 +310,20 @@ class _Trace:
             row = self.rows[i]
             action = row.get("action")
             if action in up:
-                level -= self._size(row)
+                level -= self._read_size(row)
             elif action in down:
-                level += self._size(row)
+                level += self._read_size(row)
             if level > best:
                 best, at = level, i
         return Peak(best, self.times[at - 1] if at else self.times[0], at)
 
     def peak(self, requested: int) -> Peak:
         """The peak of requested bytes, if ``requested`` are allocated at the end."""
-        return self._levels(("alloc",), ("free_requested",), requested)
+        return self._find_peak(("alloc",), ("free_requested",), requested)
 
     def reserved_peak(self, reserved: int) -> Peak:
         """The peak of reserved bytes, if ``reserved`` are reserved at the end."""
-        return self._levels(("segment_alloc", "segment_map"), ("segment_free", "segment_unmap"), reserved)
+        return self._find_peak(("segment_alloc", "segment_map"), ("segment_free", "segment_unmap"), reserved)
 
     def peak_holders(self, peak: Peak, last: dict[int, tuple[int, str]]) -> tuple[Holder, ...]:
         """The holders of memory at the peak: allocations of the trace not yet freed, and those from before it."""
@@ -338,7 +338,7 @@ class _Trace:
             if i >= peak.entry:
                 continue
             if action == "alloc":
-                allocated[address] = self._size(row), self.reader.line(row.get("frames"))
+                allocated[address] = self._read_size(row), self.reader.line(row.get("frames"))
             else:
                 allocated.pop(address, None)
         rows = list(allocated.values()) + [row for address, row in last.items() if address not in addresses]
@@ -354,11 +354,11 @@ class _Trace:
         for row in self.rows:
             action = row.get("action")
             if action in ("segment_alloc", "segment_map"):
-                allocs, size, refills, freed = allocs + 1, size + self._size(row), refills + freed, False
+                allocs, size, refills, freed = allocs + 1, size + self._read_size(row), refills + freed, False
             elif action in ("segment_free", "segment_unmap"):
                 frees, freed = frees + 1, True
             elif action == "oom":
-                ooms.append((self._size(row), self.reader.whole(row, "device_free", "device_traces", 0)))
+                ooms.append((self._read_size(row), self.reader.whole(row, "device_free", "device_traces", 0)))
             elif action == "alloc":
                 freed = False
         times = [t for t in self.times if t is not None]

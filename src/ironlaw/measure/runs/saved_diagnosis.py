@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from ironlaw.errors import InputError
+from ironlaw.errors import InputError, quote
 from ironlaw.measure.read.limits import blocks, open_bytes
 
 MOST_BYTES = 64 << 20  # of a diagnosis; 64 ranks and 1000 steps take a tenth of it
@@ -77,7 +77,7 @@ def check_diagnosis(diagnosis: Any, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: an exported run, not a diagnosis: store it with `ironlaw runs import`")
     version = diagnosis.get("schema_version")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise InputError(f"{where}: schema_version is {_quote(version)}, not a whole number; give a file from `ironlaw diagnose --json`")
+        raise InputError(f"{where}: schema_version is {quote(version)}, not a whole number; give a file from `ironlaw diagnose --json`")
     _require(diagnosis, "tool_version", str, where)
     files = _require(diagnosis, "files", list, where)
     if not files:
@@ -105,7 +105,7 @@ def _check_file(entry: Any, where: str) -> None:
         if entry.get(key) is not None:
             _require(entry, key, kind, where)
     if (entry.get("rank") or 0) not in range(1 << 32):
-        raise InputError(f"{where}: rank is {_quote(entry['rank'])}, not the number of a rank")
+        raise InputError(f"{where}: rank is {quote(entry['rank'])}, not the number of a rank")
     for quantity in QUANTITIES:
         value = (entry.get("window") or {}).get(f"{quantity}_us")
         if value is not None:
@@ -116,7 +116,7 @@ def _require(owner: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
     value = owner.get(key)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         names = {str: "text", list: "a list", dict: "an object", int: "a whole number"}
-        raise InputError(f"{where}: {key} is {_quote(value)}, not {names[kind]}")
+        raise InputError(f"{where}: {key} is {quote(value)}, not {names[kind]}")
     return value
 
 
@@ -130,7 +130,7 @@ def _check_tree(data: Any, where: str) -> None:
         if isinstance(item, dict):
             strange = next((k for k in item if not isinstance(k, str)), None)
             if strange is not None:
-                raise InputError(f"{where}: a key is {_quote(strange)}, not text")
+                raise InputError(f"{where}: a key is {quote(strange)}, not text")
             stack += [(value, depth + 1) for value in item.values()]
         elif isinstance(item, (list, tuple)):
             stack += [(value, depth + 1) for value in item]
@@ -150,11 +150,11 @@ def nanoseconds(value: Any, unit: str, where: str) -> int:
     (1, 126640000000, 9007199254740992)
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"{where} is {_quote(value)}, not a number of {unit}")
+        raise InputError(f"{where} is {quote(value)}, not a number of {unit}")
     exact = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
     ns = int((exact * _NS[unit]).to_integral_value(ROUND_HALF_EVEN))
     if not 0 <= ns < 1 << 63:
-        raise InputError(f"{where} is {_quote(value)} {unit}, not a length of time")
+        raise InputError(f"{where} is {quote(value)} {unit}, not a length of time")
     return ns
 
 
@@ -167,14 +167,14 @@ def step_samples(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> 
                 raise InputError(f"{at}.steps[{k}] is a {_kind_of(step)}, not an object")
             number = step.get("number", k)
             if isinstance(number, bool) or not isinstance(number, int) or abs(number) >= 1 << 63:
-                raise InputError(f"{at}.steps[{k}].number is {_quote(number)}, not a whole number")
+                raise InputError(f"{at}.steps[{k}].number is {quote(number)}, not a whole number")
             for quantity in STEP_QUANTITIES:
                 value = step.get(f"{quantity}_us")
                 if value is not None:
                     yield Sample(i, rank, "trace", quantity, number, nanoseconds(value, "us", f"{at}.steps[{k}].{quantity}_us"))
         times = (entry.get("log") or {}).get("samples_seconds")
         if times is not None and not isinstance(times, list):
-            raise InputError(f"{at}.log.samples_seconds is {_quote(times)}, not a list")
+            raise InputError(f"{at}.log.samples_seconds is {quote(times)}, not a list")
         for k, value in enumerate(times or ()):
             if value is not None:
                 yield Sample(i, rank, "log", WALL, k, nanoseconds(value, "seconds", f"{at}.log.samples_seconds[{k}]"))
@@ -288,12 +288,3 @@ def _file_digest(path: str) -> str | None:
 def _kind_of(value: Any) -> str:
     names = {dict: "object", list: "list", str: "text", bool: "truth value", int: "number", float: "number", type(None): "null"}
     return names.get(type(value), type(value).__name__)
-
-
-def _quote(value: Any) -> str:
-    """A value for a message, cut to 60 characters."""
-    try:
-        text = repr(value)
-    except ValueError:  # an integer too long to print
-        text = "a number of thousands of digits"
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ironlaw.errors import InputError, PlanError, QuestionError
+from ironlaw.errors import InputError, PlanError, QuestionError, quote
 from ironlaw.measure.read.limits import open_bytes
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _read(data: Any, where: str) -> Predicted:
     if not isinstance(data, dict) or not {"schema_version", "step", "plan"} <= set(data):
         raise InputError(f"{where}: not an estimate: schema_version, step or plan is missing; give a file from ironlaw estimate --json")
     if data["schema_version"] != SCHEMA or isinstance(data["schema_version"], bool):
-        version = _quote(data["schema_version"])
+        version = quote(data["schema_version"])
         raise InputError(
             f"{where}: an estimate with schema version {version}, this version reads {SCHEMA}: run ironlaw estimate --json again"
         )
@@ -174,14 +174,14 @@ def _warn_if_unfit(data: dict[str, Any], where: str) -> str:
 def _read_table(data: dict[str, Any], key: str, where: str) -> dict[str, Any]:
     value = data.get(key)
     if not isinstance(value, dict):
-        raise InputError(f"{where}: {key} is {_quote(value)}, expected a table; give a file from ironlaw estimate --json")
+        raise InputError(f"{where}: {key} is {quote(value)}, expected a table; give a file from ironlaw estimate --json")
     return value
 
 
 def _check_number(value: Any, key: str, where: str) -> float:
     """Check that ``value`` is a finite number; True and False are not."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{where}: {key} is {_quote(value)}, expected a number")
+        raise InputError(f"{where}: {key} is {quote(value)}, expected a number")
     try:
         number = float(value)
     except OverflowError:
@@ -198,27 +198,19 @@ def _read_rate(data: dict[str, Any], key: str, where: str) -> float | None:
 def _read_text(data: dict[str, Any], key: str, where: str) -> str:
     value = data.get(key)
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
-        raise InputError(f"{where}: {key} is {_quote(value)}, expected a name")
+        raise InputError(f"{where}: {key} is {quote(value)}, expected a name")
     return value
 
 
 def _bare(value: Any) -> str:
-    return value[:40] if isinstance(value, str) else _quote(value)
-
-
-def _quote(value: Any) -> str:
-    if isinstance(value, (dict, list)):
-        return "a table" if isinstance(value, dict) else "a list"
-    if isinstance(value, int) and abs(value) >= 10**18:
-        return "astronomical"
-    return repr(value)[:40]
+    return value[:40] if isinstance(value, str) else quote(value)
 
 
 def _read_band(value: Any, where: str) -> tuple[float, float, float] | None:
     if value is None:
         return None
     if not isinstance(value, list) or len(value) != 3:
-        raise InputError(f"{where}: step.band is {_quote(value)}, expected low, high and coverage")
+        raise InputError(f"{where}: step.band is {quote(value)}, expected low, high and coverage")
     low, high, coverage = (_check_number(v, "step.band", where) for v in value)
     return low, high, coverage
 
@@ -239,7 +231,7 @@ def _read_plan(plan: dict[str, Any], where: str) -> dict[str, Any]:
 def _read_assumed(items: Any, where: str) -> tuple[str, ...]:
     """Axes that the estimate chose itself, as ``name=value``."""
     if not isinstance(items, list):
-        raise InputError(f"{where}: assumptions is {_quote(items)}, expected a list")
+        raise InputError(f"{where}: assumptions is {quote(items)}, expected a list")
     chosen = [i for i in items[:1000] if isinstance(i, dict) and i.get("origin") == "chosen"]
     return tuple(f"{_bare(i.get('name'))}={_bare(i.get('value'))}" for i in chosen)
 
@@ -265,10 +257,10 @@ def _walk(tree: Any, where: str) -> Iterator[tuple[str, float, bool]]:
         if depth > DEEPEST or count > MOST_NODES:
             raise InputError(f"{where}: the step tree is too large (over {DEEPEST} levels or {MOST_NODES} terms)")
         if not isinstance(node, dict):
-            raise InputError(f"{where}: a term of the step is {_quote(node)}, expected a table")
+            raise InputError(f"{where}: a term of the step is {quote(node)}, expected a table")
         name, parts = _read_text(node, "name", where), node.get("parts")
         if not isinstance(parts, list):
-            raise InputError(f"{where}: parts of {name!r} is {_quote(parts)}, expected a list")
+            raise InputError(f"{where}: parts of {name!r} is {quote(parts)}, expected a list")
         if not parts:  # the value of a leaf already includes its own repetitions
             value = _check_number(node.get("value"), f"the value of {name!r}", where)
             yield name, _check_number(value * factor, f"{name!r} in all", where), recomputed
