@@ -93,9 +93,9 @@ class CatalogError(InputError):
 
 
 def quote(value: object) -> str:
-    """``value`` as an error message quotes it, at most 60 characters."""
+    """A value of a JSON file as an error message quotes it, at most 60 characters."""
     try:
-        text = repr(value)
+        text = "null" if value is None else repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits, or a deep tree
         text = "a value too large to print"
     return text if len(text) <= 60 else text[:57] + "..."

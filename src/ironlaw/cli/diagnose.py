@@ -35,16 +35,16 @@ def _add_flags(command: click.Command) -> click.Command:
 @click.command("diagnose", epilog=_EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...")
 @click.option(
-    "--unlinked", default="keep", metavar="keep|drop", help="keep or drop device events whose launch is not in the file (default keep)"
+    "--unlinked", default="keep", metavar="keep|drop", help="keep or drop device events whose launch is not in the file (default: keep)"
 )
-@click.option("--last-step", default="keep", metavar="keep|drop", help="keep or drop kernels that the last step launched (default keep)")
+@click.option("--last-step", default="keep", metavar="keep|drop", help="keep or drop kernels that the last step launched (default: keep)")
 @click.option("--against", metavar="FILE", help="compare with a saved `ironlaw estimate --json` of the same run")
 @click.option("--patterns", multiple=True, metavar="FILE", help="TOML file with more names of communication kernels")
 @click.option(
     "--kernel-names", multiple=True, metavar="FILE", help="TOML file with more names, classes and number formats of other kernels"
 )
 @click.option(
-    "--time-unit", default="us", metavar="us|ms|ns", help="unit of ts and dur in a Chrome trace (default us, as the format specifies)"
+    "--time-unit", default="us", metavar="us|ms|ns", help="unit of ts and dur in a Chrome trace (default: us, as the format specifies)"
 )
 @click.option("--untraced-step", metavar="TIME", help="step time without a profiler; shows what the profiler cost")
 @click.option("--keep", is_flag=True, help="store the diagnosis for `ironlaw runs`")

@@ -85,7 +85,7 @@ def read_launch_file(path: Path, flags: dict[str, Any]) -> dict[str, Any] | None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The options of a TOML question, at the top or in [plan], [cluster], [run], [training]; [model] holds dimensions."""
+    """The options of a TOML question, at the top or in [plan], [cluster], [run], [training]; [model] has dimensions."""
     options: dict[str, Any] = {}
     for key, value in files.read_toml(path, "question").items():
         items = value if isinstance(value, dict) and key in _SECTIONS else {key: value}

@@ -131,6 +131,6 @@ def run() -> None:
 def exit_at_once(status: int) -> None:
     """End the process at once, without freeing its objects, which would take a tenth of a cold start."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # no stream, or nobody reads it any more
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # no stream, or a closed one
             stream.flush()
     os._exit(status)

@@ -73,7 +73,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Message:
-    """What a file records about one collective, in the arguments of the kernel or of the operator that called it."""
+    """The record of one collective in a file: the arguments of its kernel or of the operator that called it."""
 
     collective: str | None = None
     elements_in: int | None = None  # of this rank's buffers
@@ -105,7 +105,7 @@ class Trace:
     operators: Spans  # framework operators
     marks: Spans  # annotations: steps, loaders, collectives as the framework names them
     messages: dict[int, Message] = field(default_factory=dict)  # by row of events, from the arguments of the kernel
-    asked: dict[int, Message] = field(default_factory=dict)  # from record_param_comms, by external id
+    call_messages: dict[int, Message] = field(default_factory=dict)  # from record_param_comms, by external id
     properties: dict[str, object] = field(default_factory=dict)  # of the device and the run, as recorded
     warnings: tuple[str, ...] = ()
     lost: int = 0  # device events in the file whose times cannot be read

@@ -91,7 +91,7 @@ def explain_idle(trace: Trace, events: DeviceEvents) -> Idle:
 
 
 def _explain_thread(trace: Trace, when: Instants, thread: int, calls_by_thread: dict[int, dict[str, Instants]]) -> dict[str, Instants]:
-    """What the launching thread did in these instants; where it did nothing, what the threads that mark steps did.
+    """Split the instants ``when`` by the calls of the launching thread; where it had none, by calls of the threads that mark steps.
 
     ``calls_by_thread`` is a cache.
     """

@@ -146,7 +146,7 @@ def _tables(answer: Answer, name: str) -> list[Table]:
 
 
 def _is_text(table: Table, column: Column) -> bool:
-    """True where a column holds no number."""
+    """True where a column has no number."""
     return all(not isinstance(row.get(column.key), (int, float)) or isinstance(row.get(column.key), bool) for row in table.rows)
 
 

@@ -91,7 +91,7 @@ def bound_line(group: Group, at: int, plan: dict[str, Any], fits: bool, ink: Ink
 
 
 def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
-    """What may shorten the time under a roof; leaves out what this plan has already, or cannot have."""
+    """Changes that may shorten the time under a roof; without those that this plan has already, or cannot have."""
     job, several, tp = group.job, plan["num_microbatches"] > 1, plan["tp"]
     compiled, peaks = job.framework.compiled_recompute, group.cluster.accelerator.peak
     narrower = any(p.operand_bytes < job.precision.operand_bytes and p.peak in peaks for p in PRECISIONS.values())
@@ -123,7 +123,7 @@ def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
 
 
 def ways_to_fit(group: Group, at: int, plan: dict[str, Any]) -> list[str]:
-    """What may make a plan fit; leaves out what this plan has already, or cannot have."""
+    """Changes that may make a plan fit; without those that this plan has already, or cannot have."""
     device = group.cluster.accelerator
     has_link = (device.pcie_bandwidth or device.c2c_bandwidth) is not None
     candidates = {

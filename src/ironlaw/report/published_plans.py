@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ironlaw.report.terminal import markdown_table
+
 _AXES = (("tp", "tp"), ("pp", "pp"), ("vpp", "vpp"), ("cp", "cp"), ("ep", "ep"))
 _WORDS = {"sp": "sequence parallelism", "micro_batch_size": "micro-batch", "dp_replicate": "replicas", "dp_shard": "shards",
           "zero": "ZeRO", "recompute": "recomputation", "overlap": "overlap", "moe_dispatcher": "dispatcher"}  # fmt: skip
@@ -71,11 +73,6 @@ def markdown(comparison: Mapping[str, Any]) -> str:
     return "\n".join([*_intro(comparison), *_plans(plans), *_beyond(plans), *_orders(comparison["orders"]), *_stacks(plans)]) + "\n"
 
 
-def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], text_columns: int = 1) -> list[str]:
-    marks = tuple("---" if k < text_columns else "---:" for k in range(len(header)))
-    return [f"| {' | '.join(row)} |" for row in (header, marks, *rows)]
-
-
 def _intro(comparison: Mapping[str, Any]) -> Iterator[str]:
     plans = comparison["plans"]
     close = [row for row in plans if row["verdict"] == "within 10 %"]
@@ -116,9 +113,9 @@ def _plans(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for row in plans:
         cells = _cells(row)
         rows.append((cells[0], f"{row['model']} on {row['gpus']:g} x {row['on']}", *cells[1:]))
-    yield from _table(header, rows, 2)
+    yield from markdown_table(header, rows, 2)
     yield ""
-    yield from _table(
+    yield from markdown_table(
         ("row", "published", "our best", "best with the same stack"),
         [(r["id"], plan_words(r["plan"]), *(plan_words(r[k]["plan"]) if r[k] else "-" for k in ("best", "own"))) for r in plans],
         4,
@@ -152,10 +149,10 @@ def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
         numbers = (f["jobs"], f["plans"], f["pairs"], f["right"])
         loss = (f"{f['median_regret']:.0%}", f"{f['worst_regret']:.0%}")
         rows.append((f["family"], *map(str, numbers), kendall, f"{f['fastest_chosen']} of {f['jobs']}", *loss))
-    yield from _table(("family", "jobs", "plans", "pairs", "in order", "Kendall", "fastest chosen", "loss", "worst"), rows)
+    yield from markdown_table(("family", "jobs", "plans", "pairs", "in order", "Kendall", "fastest chosen", "loss", "worst"), rows)
     yield "\nBy the axes in which the two plans of a pair differ:\n"
     rows = [(_name_axes(a["axes"]), a["family"], str(a["pairs"]), str(a["right"])) for a in orders["axes"]]
-    yield from _table(("differ in", "family", "pairs", "in order"), rows, 2)
+    yield from markdown_table(("differ in", "family", "pairs", "in order"), rows, 2)
     yield (
         "\nBy the predicted difference, for all measured differences. A search treats plans predicted within 5 % of each other as equal,"
         " because about half of such pairs are in order:\n"
@@ -163,7 +160,7 @@ def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
     bins = orders["apart"]
     ends = [f"below {b['from']:.0%}" for b in bins[1:]] + [""]
     rows = [(f"from {b['from']:.0%} {end}".strip(), str(b["pairs"]), str(b["right"])) for b, end in zip(bins, ends, strict=True)]
-    yield from _table(("predicted apart", "pairs", "in order"), rows)
+    yield from markdown_table(("predicted apart", "pairs", "in order"), rows)
     yield ""
 
 

@@ -275,7 +275,7 @@ def gate_page(data: Mapping[str, Any], colour: bool = False) -> str:
 
 
 def change_data(run: StoredRun, done: str) -> dict[str, Any]:
-    """What was done to a run, as plain data."""
+    """A change to a stored run, as plain data."""
     is_repeat = done == "kept" and not run.new
     warnings = ["the store already has this diagnosis: nothing was added"] if is_repeat else []
     if run.renamed:

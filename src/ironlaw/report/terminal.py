@@ -1,8 +1,9 @@
-"""What every page in a terminal uses: emphasis, bars, and short forms of values."""
+"""Parts that pages share: emphasis, bars, short forms of values, and tables in Markdown."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -58,5 +59,11 @@ def short(value: Any) -> str:
 
 
 def dollars(usd: float | None) -> str:
-    """A sum of money; None says that no price is known."""
+    """A sum of money; None means that no price is known."""
     return "no price known" if usd is None else f"{usd:,.0f} USD"
+
+
+def markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], text_columns: int = 1) -> list[str]:
+    """A table in Markdown; numbers, after the first ``text_columns``, are aligned to the right."""
+    marks = tuple("---" if k < text_columns else "---:" for k in range(len(header)))
+    return [f"| {' | '.join(row)} |" for row in (header, marks, *rows)]

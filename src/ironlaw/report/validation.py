@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
+from ironlaw.report.terminal import markdown_table
 from ironlaw.validate.fit import constants
 from ironlaw.validate.runs import DATA
 from ironlaw.validate.score import Scored, Summary, baseline_data, headline, mixtures, skip_counts
@@ -129,11 +130,7 @@ def _figures(f: dict[str, Any]) -> str:
 
 def markdown(validation: Validation) -> str:
     """The page ``docs/validation.md``."""
-    return "\n".join([*_intro(validation), "", *_table(HEADER, group_rows(validation, "family")), "", *_rest(validation)]) + "\n"
-
-
-def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (header, ("---", *["---:"] * (len(header) - 1)), *rows)]
+    return "\n".join([*_intro(validation), "", *markdown_table(HEADER, group_rows(validation, "family")), "", *_rest(validation)]) + "\n"
 
 
 def _intro(validation: Validation) -> Iterator[str]:
@@ -172,15 +169,15 @@ def _rest(validation: Validation) -> Iterator[str]:
     yield "Held-out errors with one effect switched off and the other constants fitted again.\n"
     yield from _ablation(record)
     yield "\n## By device\n"
-    yield from _table(HEADER[:9], [row[:9] for row in group_rows(validation, "device")])
+    yield from markdown_table(HEADER[:9], [row[:9] for row in group_rows(validation, "device")])
     yield "\n## By kind of band\n"
-    yield from _table(HEADER[:9], [row[:9] for row in group_rows(validation, "support")])
+    yield from markdown_table(HEADER[:9], [row[:9] for row in group_rows(validation, "support")])
     if validation.memory is not None:
         yield "\n## Memory\n"
         for line in memory_lines(validation.memory):
             yield f"- {line.strip()}"
     yield "\n## Skipped rows\n"
-    yield from _table(("rows", "reason"), [(str(n), reason) for reason, n in skip_counts(validation.held_out.skipped).items()])
+    yield from markdown_table(("rows", "reason"), [(str(n), reason) for reason, n in skip_counts(validation.held_out.skipped).items()])
 
 
 def causes() -> dict[str, str]:
@@ -202,11 +199,11 @@ def _constants(validation: Validation) -> Iterator[str]:
         rows.append(
             (f"`{c.name}`", f"{validation.fit.values[c.name]:.3g}", f"{c.first:.3g}", spread, f"{c.low:g} to {c.high:g}", c.meaning)
         )
-    yield from _table(("constant", "value", "first value", "families left out", "bounds", "meaning"), rows)
+    yield from markdown_table(("constant", "value", "first value", "families left out", "bounds", "meaning"), rows)
 
 
 def _ablation(record: dict[str, Any]) -> Iterator[str]:
     names = ("family_median_abs_error", "pooled_median_abs_error", "p90_abs_error")
     rows = [("all effects", *(percent(record["headline"][n]) for n in names))]
     rows += [(f"without `{name}`", *(percent(figures[n]) for n in names)) for name, figures in record["ablation"].items()]
-    yield from _table(("", "median over families", "all rows", "p90"), rows)
+    yield from markdown_table(("", "median over families", "all rows", "p90"), rows)

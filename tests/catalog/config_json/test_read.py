@@ -254,9 +254,9 @@ def test_a_truncated_file_names_line_and_column():
     ("content", "says"),
     [
         (b"", "not valid JSON"),
-        (b"[1, 2]", "a list"),
-        (b"null", "null"),
-        (b"12", "a number"),
+        (b"[1, 2]", "is [1, 2], expected a JSON object"),
+        (b"null", "is null, expected a JSON object"),
+        (b"12", "is 12, expected a JSON object"),
         (b"\xff\xfe\x00", "UTF-8"),
         (b"[" * 100_000, "config.json"),
         (b'{"hidden_size": ' + b"9" * 5000 + b"}", "config.json"),

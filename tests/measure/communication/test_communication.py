@@ -394,7 +394,7 @@ def asking_trace(shape=None):
 
 def test_bytes_are_joined_through_the_thread_where_the_kernel_has_no_identifier():
     said = Message("allreduce", 500, 500, "Float", 4, "0", said_by="record_param_comms")
-    trace = replace(asking_trace(), asked={7: said, 8: said})
+    trace = replace(asking_trace(), call_messages={7: said, 8: said})
     first, second = collectives(trace, classify(trace))
     assert (first.bytes, first.n, first.said_by) == (2000, 4, "record_param_comms")
     assert second.bytes is None and second.said_by == "the kernel's name"  # launched on a thread that asked for nothing

@@ -677,7 +677,7 @@ def _with(**more):
     [
         (b"", "empty"),
         (b"{", "not JSON"),
-        (b"[]", "list"),
+        (b"[]", "[] is not an object"),
         (b'{"a": NaN}', "NaN"),
         (b'{"a": 1e999}', "inf"),
         (b"[" * 100_000, "nested deeper"),

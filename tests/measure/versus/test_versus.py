@@ -456,7 +456,7 @@ def changed(row, **fields):
         ({"step__seconds": "1"}, "expected a number"),
         ({"step__seconds": 1e6}, "changed by hand"),
         ({"step__seconds": 10**400}, "not finite"),
-        ({"step__tree": []}, "a term of the step is [], expected a table"),
+        ({"step__tree": []}, r"a term of the step is \[\], expected a table"),
         ({"step__tree__parts": None}, "parts of 'step' is None"),
         ({"step__tree__parts": []}, "unknown term 'step'|changed by hand"),
         ({"step__tree__times": 1e308}, "not finite|changed by hand"),
@@ -467,7 +467,7 @@ def changed(row, **fields):
         ({"throughput__mfu": "high"}, "mfu is 'high'"),
         ({"plan__gpus": None}, "plan.gpus is None"),
         ({"plan__model": 7}, "model is 7"),
-        ({"assumptions": {}}, "assumptions is {}, expected a list"),
+        ({"assumptions": {}}, r"assumptions is {}, expected a list"),
     ],
 )
 def test_a_changed_saved_estimate_is_refused(fields, word, saved, rows):

@@ -38,7 +38,7 @@ def nemotron_nas(f: Fields) -> Kwargs:
 
 
 def _block(f: Fields, hidden: int, heads: int) -> dict[str, Any]:
-    """What one block of a Puzzle model has that differs."""
+    """The fields of one Puzzle block that differ from those of the model."""
     attention, ffn = f.inner("attention"), f.inner("ffn")
     for part in (attention, ffn):
         for name in ("replace_with_linear", "sparsify", "num_sink_tokens", "window_length", "moe", "mamba"):

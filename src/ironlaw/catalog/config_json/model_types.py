@@ -1,4 +1,4 @@
-"""What each ``model_type`` of a ``config.json`` is: read by a function, or refused by name. A new architecture is one row here."""
+"""The reader of each ``model_type``, and the types that are refused by name. A new architecture is one row here."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def load_config(path: str | Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: not a usable JSON file: {error}") from None
     if not isinstance(config, dict):
-        raise InputError(f"{file}: is {_describe_kind(config)}, expected a JSON object")
+        raise InputError(f"{file}: is {quote(config)}, expected a JSON object")
     return config
 
 
@@ -51,7 +51,7 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
     (3072, [])
     """
     if not isinstance(config, dict):
-        raise InputError(f"{where}: is {_describe_kind(config)}, expected a JSON object")
+        raise InputError(f"{where}: is {quote(config)}, expected a JSON object")
     _refuse_type(config, where)
     text, left_out = _find_language_model(config, where)
     _refuse_type(text.config, where)
@@ -122,8 +122,3 @@ def _read_text(file: Path) -> str:
         raise InputError(f"{file}: not a text file in UTF-8") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read: {error}") from None
-
-
-def _describe_kind(value: Any) -> str:
-    names = {list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number", type(None): "null"}
-    return names.get(type(value), type(value).__name__)

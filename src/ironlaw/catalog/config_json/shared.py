@@ -1,4 +1,4 @@
-"""What readers of ``config.json`` share: fields that many model types spell alike, and how experts and windows are spelled."""
+"""Fields of ``config.json`` that many model types spell alike: attention, experts, windows."""
 
 from __future__ import annotations
 

@@ -237,16 +237,16 @@ def _find_messages(trace: Trace, rows: NDArray[np.int64]) -> tuple[dict[int, Mes
     external = external_of(trace)
     record_names = np.array([i for i, n in enumerate(trace.names) if n == "record_param_comms"], np.int64)
     records = trace.operators.rows(np.isin(trace.operators.name, record_names))
-    has_size = [_has_size(trace.asked.get(int(e))) for e in records.external]
+    has_size = [_has_size(trace.call_messages.get(int(e))) for e in records.external]
     records = records.rows(np.array(has_size, bool))
     note_names = np.array([i for i, n in enumerate(trace.names) if n.startswith("nccl:")], np.int64)
     notes = trace.marks.rows(np.isin(trace.marks.name, note_names))
     around_record, around_note = _find_enclosing(trace, rows, records), _find_enclosing(trace, rows, notes)
     for row in rows.tolist():
         note = around_note.get(row)
-        message = trace.messages.get(row) or trace.asked.get(int(external[row]))
+        message = trace.messages.get(row) or trace.call_messages.get(int(external[row]))
         if not _has_size(message) and row in around_record:
-            message = trace.asked[int(records.external[around_record[row]])]
+            message = trace.call_messages[int(records.external[around_record[row]])]
         if not _has_size(message) and note is not None:
             message = _read_note(trace, notes, note)
         if message is not None:

@@ -321,7 +321,7 @@ def _total_rank(
 
 
 def _split_by_activity(trace: Trace, events: DeviceEvents, communicates: Mask, when: Instants) -> dict[str, int]:
-    """What a rank did while others waited for it; time before its trace is unknown."""
+    """Time of a rank by activity while others waited for it; time before its trace is unknown."""
     begin = _find_begin(trace)
     windows = split_windows(events, communicates, np.maximum(when.start, begin), np.maximum(when.end, begin))
     return {

@@ -78,7 +78,7 @@ def collective_reading(calls: Calls, ranks: int | None) -> CollectiveReading:
 
 
 def _by_size(calls: Calls, size: float, in_place: bool) -> tuple[BySize, str]:
-    """Summarise the calls of one size; the note says what was left out as warm-up."""
+    """Summarise the calls of one size; the note names the calls left out as warm-up."""
     of_size = (calls.size == size) & (calls.in_place == in_place)
     first = of_size & (calls.number == 0) & (calls.rank >= 0)
     counted = of_size & ~first

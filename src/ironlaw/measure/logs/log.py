@@ -91,7 +91,7 @@ class Log:
 
 @dataclass
 class Notes:
-    """What a reader collects besides rows."""
+    """The content of a log besides rows: arguments, claims, timers, devices, warnings."""
 
     path: str
     arguments: dict[str, str] = field(default_factory=dict)

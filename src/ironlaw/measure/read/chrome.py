@@ -127,7 +127,7 @@ class _Reader:
         self.numbers: dict[Any, int] = {}  # of threads and processes that have names
         self.kinds: dict[str | None, int | None] = {None: None}
         self.messages: dict[int, Message] = {}  # by row of device events
-        self.asked: dict[int, Message] = {}  # of record_param_comms, by external id
+        self.call_messages: dict[int, Message] = {}  # of record_param_comms, by external id
         self.ranks: dict[bytes, tuple[int, ...]] = {}
         self.left_out: Counter[str] = Counter()
         self.lost = 0  # device events among those left out
@@ -205,7 +205,7 @@ class _Reader:
         if event.name == "record_param_comms":
             arguments = self._decode(_DEVICE, event.args)
             if arguments is not None:
-                self.asked[external] = self._message(arguments, "record_param_comms")
+                self.call_messages[external] = self._message(arguments, "record_param_comms")
         row = (start, end, name, self._number_of(event.tid), NONE, external, self._number_shape(a))
         if kind == MARK or event.name.startswith(_MARKS):
             self.marks.extend(row)
@@ -301,7 +301,7 @@ class _Reader:
                     operators=operators,
                     marks=marks,
                     messages=messages if rows is None else _select_messages(messages, rows),
-                    asked=self.asked,
+                    call_messages=self.call_messages,
                     properties=single | _device(header, device),
                     warnings=tuple(f"{count} events left out: {why}" for why, count in self.left_out.items()),
                     lost=self.lost,
@@ -318,7 +318,7 @@ class _Reader:
         return dict(sorted((int(row[old]), message) for old, message in self.messages.items()))
 
     def _split_devices(self, process: Column, device: Column) -> list[tuple[int, Column | None]]:
-        """Each device of each process with its rows in order; None stands for all rows."""
+        """Each device of each process with its rows in order; None means all rows."""
         if not len(device):
             return [(NONE, None)]
         order = np.lexsort((device, process))

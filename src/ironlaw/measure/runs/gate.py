@@ -119,7 +119,7 @@ def _check(name: str, before: Sequence[float], after: Sequence[float], step: flo
 
 
 def _verdict(checks: Sequence[Check]) -> tuple[str, list[str]]:
-    """The step decides. Unless it got faster, a part that got slower fails the run too."""
+    """The step time decides; a slower part fails the run too, unless the step got faster."""
     step, parts = checks[0], [c for c in checks[1:] if c.verdict == SLOWER]
     if step.verdict == SLOWER:
         return SLOWER, [

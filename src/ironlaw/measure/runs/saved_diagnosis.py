@@ -1,6 +1,6 @@
 """Read and check a saved diagnosis; extract the settings that identify its run, and the times of its steps.
 
-The file may come from anybody, so every value is checked. Times become int64 nanoseconds by their decimal digits: a diagnosis has them in
+The file may come from anywhere, so every value is checked. Times become int64 nanoseconds by their decimal digits: a diagnosis has them in
 microseconds or seconds, and three digits after the point of a microsecond survive.
 """
 
@@ -64,7 +64,7 @@ def parse_object(data: bytes | str, where: str) -> dict[str, Any]:
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, an integer of thousands of digits
         raise InputError(f"{where}: not JSON: {error}; give a file from `ironlaw diagnose --json` or `ironlaw runs export`") from None
     if not isinstance(tree, dict):
-        raise InputError(f"{where}: a JSON {_kind_of(tree)}, not an object; give a file from `ironlaw diagnose --json`")
+        raise InputError(f"{where}: {quote(tree)} is not an object; give a file from `ironlaw diagnose --json`")
     _check_tree(tree, where)
     return tree
 
@@ -72,7 +72,7 @@ def parse_object(data: bytes | str, where: str) -> dict[str, Any]:
 def check_diagnosis(diagnosis: Any, where: str) -> dict[str, Any]:
     """Check the parts of ``diagnosis`` that the store reads, and return it unchanged."""
     if not isinstance(diagnosis, dict):
-        raise InputError(f"{where}: the diagnosis is a {_kind_of(diagnosis)}, not an object")
+        raise InputError(f"{where}: the diagnosis is {quote(diagnosis)}, not an object")
     if "ironlaw_run" in diagnosis:
         raise InputError(f"{where}: an exported run, not a diagnosis: store it with `ironlaw runs import`")
     version = diagnosis.get("schema_version")
@@ -99,7 +99,7 @@ def check_diagnosis(diagnosis: Any, where: str) -> dict[str, Any]:
 
 def _check_file(entry: Any, where: str) -> None:
     if not isinstance(entry, dict):
-        raise InputError(f"{where} is a {_kind_of(entry)}, not an object")
+        raise InputError(f"{where} is {quote(entry)}, not an object")
     _require(entry, "path", str, where)
     for key, kind in (("device", str), ("rank", int), ("policy", dict), ("window", dict), ("steps", list), ("log", dict)):
         if entry.get(key) is not None:
@@ -164,7 +164,7 @@ def step_samples(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> 
         rank, at = entry.get("rank"), f"{where}: files[{i}]"
         for k, step in enumerate(entry.get("steps") or ()):
             if not isinstance(step, dict):
-                raise InputError(f"{at}.steps[{k}] is a {_kind_of(step)}, not an object")
+                raise InputError(f"{at}.steps[{k}] is {quote(step)}, not an object")
             number = step.get("number", k)
             if isinstance(number, bool) or not isinstance(number, int) or abs(number) >= 1 << 63:
                 raise InputError(f"{at}.steps[{k}].number is {quote(number)}, not a whole number")
@@ -283,8 +283,3 @@ def _file_digest(path: str) -> str | None:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError):
         return None
-
-
-def _kind_of(value: Any) -> str:
-    names = {dict: "object", list: "list", str: "text", bool: "truth value", int: "number", float: "number", type(None): "null"}
-    return names.get(type(value), type(value).__name__)

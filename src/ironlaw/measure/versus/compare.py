@@ -167,7 +167,7 @@ class Entry:
 def term_table() -> tuple[dict[str, tuple[str, bool]], tuple[Entry, ...]]:
     """The rows by part, as (name, whether its time is unexplained), and the entries of terms."""
     table = shipped("terms.toml")
-    rows = {row["part"]: (name, row.get("nobody", False)) for name, row in table["row"].items()}
+    rows = {row["part"]: (name, row.get("unexplained", False)) for name, row in table["row"].items()}
     entries = []
     for term in table["term"]:
         where = tuple(term["parts"])
@@ -268,9 +268,9 @@ def _rows(measured: Measured, predicted: Predicted) -> tuple[Row, ...]:
     unnamed_parts: dict[str, float] = {}
     unnamed_terms: dict[str, float] = {}
     step = predicted.seconds
-    for part, (name, nobody) in term_table()[0].items():
+    for part, (name, no_cause) in term_table()[0].items():
         seconds, of_terms = measured.parts.get(part, 0.0), booked[part]
-        if nobody and part not in expected:  # no term has its main part here: kernels or gaps without a name
+        if no_cause and part not in expected:  # no term has its main part here: kernels or gaps without a name
             unnamed_parts |= {part: seconds} if seconds else {}
             for term, value in of_terms.items():
                 unnamed_terms[term] = unnamed_terms.get(term, 0.0) + value

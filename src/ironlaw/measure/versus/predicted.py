@@ -1,6 +1,6 @@
 """The predicted step, from an estimate computed now or saved by ``ironlaw estimate --json``.
 
-One reader reads both. A saved file may come from anybody, so its size, its depth and every number in it are checked.
+One reader reads both. A saved file may come from anywhere, so its size, its depth and every number in it are checked.
 """
 
 from __future__ import annotations
