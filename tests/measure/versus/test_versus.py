@@ -457,7 +457,7 @@ def changed(row, **fields):
         ({"step__seconds": 1e6}, "changed by hand"),
         ({"step__seconds": 10**400}, "not finite"),
         ({"step__tree": []}, r"a term of the step is \[\], expected a table"),
-        ({"step__tree__parts": None}, "parts of 'step' is None"),
+        ({"step__tree__parts": None}, "parts of 'step' is null"),
         ({"step__tree__parts": []}, "unknown term 'step'|changed by hand"),
         ({"step__tree__times": 1e308}, "not finite|changed by hand"),
         ({"step__tree__name": "x" * 5000}, "expected a name"),
