@@ -105,7 +105,7 @@ def test_forbidden_values_are_not_tried():
 
 
 def test_a_word_that_an_axis_does_not_take_is_refused(tmp_path):
-    with pytest.raises(ValueRangeError, match="only cp, cp_method may be"):
+    with pytest.raises(ValueRangeError, match="only cp, cp_method can be"):
         path = tmp_path / "space.toml"
         path.write_text('tp = "by length"', encoding="utf-8")
         ironlaw.search(**LONG, space=str(path))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,12 +11,14 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FailureRates
 from ironlaw.estimate.bind.question import Bound
-from ironlaw.estimate.failures import Failures, checkpoint_size, failures_of
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import cost, energy, run
 from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked
 from ironlaw.terms import Term, fold, leaf, total
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.failures import Failures
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +55,8 @@ def power_of(cluster: Cluster, gpus: Any, pue: Sourced, name: str = "power") -> 
 
 def run_of(bound: Bound, plan: Plan, step: Any, forward_share: Any) -> Run:
     """The run of every plan of a question with ``tokens``. Power is rated power times PUE: an upper estimate."""
+    from ironlaw.estimate.failures import failures_of  # only a question with a run pays for the import
+
     asked, cluster, money, rates = bound.asked, bound.cluster, bound.money, bound.failure_rates
     assert asked.tokens is not None
     assert money is not None
@@ -96,6 +100,8 @@ def _checkpoints(rates: FailureRates, plan: Plan, parameters: Any, steps: Any) -
     """Checkpoints of the failure-free run, where they were asked for."""
     if rates.checkpoint_every is None:
         return []
+    from ironlaw.estimate.failures import checkpoint_size
+
     seconds = checkpoint_size(parameters) / rates.storage_bandwidth(plan.gpus)
     return [leaf("checkpoints", _product, "s", steps=np.floor(steps / rates.checkpoint_every), step=seconds)]
 

@@ -56,7 +56,7 @@ def describe_plan(estimate: Estimate) -> str:
 
     >>> import ironlaw
     >>> describe_plan(ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, dp_shard=8, zero=3, micro_batch_size=1, recompute="none"))
-    'dp_shard 8, zero 3, micro-batch 1, recompute none, fsdp'
+    'dp_shard 8, zero 3, micro-batch 1, recompute none, megatron'
     """
     group, at = estimate.place_of(0)
 
