@@ -13,10 +13,7 @@ import pytest
 from ironlaw.cli.main import main
 
 # Examples are the same in every run, and no clock decides: `--hypothesis-profile random` draws new ones.
-SHARED = {
-    "deadline": None,
-    "suppress_health_check": [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],
-}
+SHARED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture]}
 hypothesis.settings.register_profile("random", **SHARED)
 hypothesis.settings.register_profile("repeatable", **SHARED, derandomize=True)
 hypothesis.settings.load_profile("repeatable")

@@ -699,14 +699,7 @@ def fit_device(out: Path, device: str, tables: dict) -> dict:
         + [("attention", attention), *collective.items(), ("p2p", p2p)]
     ):
         print(device, name, {k: float(f"{v:.3g}") for k, v in values.items() if not isinstance(v, (str, dict))}, flush=True)
-    return dict(
-        gemm=gemm,
-        experts=experts,
-        attention=attention,
-        collective=collective,
-        point_to_point=p2p,
-        software=software,
-    )
+    return dict(gemm=gemm, experts=experts, attention=attention, collective=collective, point_to_point=p2p, software=software)
 
 
 def main() -> None:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ironlaw.catalog.records import (
-    Accelerator,
-    Calibration,
-    ElementwiseConstants,
-    Fabric,
-    GemmConstants,
-    Node,
-    Systems,
-)
+from ironlaw.catalog.records import Accelerator, Calibration, ElementwiseConstants, Fabric, GemmConstants, Node, Systems
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError
 

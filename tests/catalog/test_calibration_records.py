@@ -94,7 +94,7 @@ MEASURED = DEVICES[:8]
 BLACKWELL = ("b200-sxm", "b300-sxm", "gb200", "gb300")
 # a record above its bound stands here with the reason
 ABOVE = {
-    ("b200-sxm", "gemm", "bf16"): (0.055, "GEMMs with long inner extents run 2 to 6 % slower than short ones, as no constant here says"),
+    ("b200-sxm", "gemm", "bf16"): (0.055, "GEMMs with long inner extents run 2 to 6 % slower than short ones, as no constant here says")
 }
 
 

@@ -229,12 +229,7 @@ def test_all_reduce_is_reduce_scatter_and_all_gather():
 
 def test_one_rank_does_not_communicate():
     size = real(0.0, 1e11)
-    for law in (
-        collectives.ring_all_reduce,
-        collectives.ring_all_gather,
-        collectives.ring_reduce_scatter,
-        collectives.all_to_all,
-    ):
+    for law in (collectives.ring_all_reduce, collectives.ring_all_gather, collectives.ring_reduce_scatter, collectives.all_to_all):
         np.testing.assert_array_equal(law(1, size, 1e11, 1e-5), 0.0)
     factor = collectives.all_reduce_factor(1)
     np.testing.assert_array_equal(collectives.measured(1, size, factor, 1e11, 0.8, 1e6, 1e-5), 0.0)
@@ -359,9 +354,7 @@ def test_rent_by_the_hour_is_rent_by_the_second():
     np.testing.assert_allclose(cost.rental(gpus, seconds, hourly / 3600.0), cost.gpu_hours(gpus, seconds) * hourly, rtol=1e-13)
     tokens = real(1e9, 1e13)
     np.testing.assert_allclose(
-        cost.per_token(gpus, hourly / 3600.0, tokens / seconds) * tokens,
-        cost.rental(gpus, seconds, hourly / 3600.0),
-        rtol=1e-13,
+        cost.per_token(gpus, hourly / 3600.0, tokens / seconds) * tokens, cost.rental(gpus, seconds, hourly / 3600.0), rtol=1e-13
     )
 
 

@@ -15,20 +15,7 @@ from typing import Any
 import pytest
 
 import paths
-from ironlaw.law import (
-    activations,
-    collectives,
-    cost,
-    energy,
-    flops,
-    kernels,
-    overlap,
-    parameters,
-    pipeline,
-    run,
-    states,
-    traffic,
-)
+from ironlaw.law import activations, collectives, cost, energy, flops, kernels, overlap, parameters, pipeline, run, states, traffic
 from ironlaw.terms import Term, fold
 
 FOLDER = paths.DATA
@@ -136,10 +123,7 @@ def s000_12(i):
 def s000_13(i):
     weights = traffic.elementwise(i["N"], 2, 3) / i["tokens_per_microbatch"]
     document = states.training_static(i["N"]) / 512000 + traffic.elementwise(80 * 8192, 2, 5)
-    return {
-        "weight_bytes_per_token": weights,
-        "intensity": kernels.intensity(1.2 * flops.per_token(i["N"]), document + weights),
-    }
+    return {"weight_bytes_per_token": weights, "intensity": kernels.intensity(1.2 * flops.per_token(i["N"]), document + weights)}
 
 
 def s000_14(i):
@@ -170,11 +154,7 @@ def s001_03(i):
 
 
 def s001_04(i):
-    return {
-        "fwd": flops.forward_per_token(i["psi"]),
-        "bwd": flops.backward_per_token(i["psi"]),
-        "total": flops.per_token(i["psi"]),
-    }
+    return {"fwd": flops.forward_per_token(i["psi"]), "bwd": flops.backward_per_token(i["psi"]), "total": flops.per_token(i["psi"])}
 
 
 def s001_05(i):
@@ -295,13 +275,7 @@ def s002_01(i):
     seconds = i["t_ms"] / 1e3
     algorithm = collectives.algorithm_bandwidth(size, seconds)
     bus = collectives.bus_bandwidth(size, seconds, collectives.all_reduce_factor(i["ranks"]))
-    return {
-        "bytes": size,
-        "MiB": size / 2**20,
-        "algbw_GBs": algorithm / 1e9,
-        "algbw_GiBs": algorithm / 2**30,
-        "busbw_GBs": bus / 1e9,
-    }
+    return {"bytes": size, "MiB": size / 2**20, "algbw_GBs": algorithm / 1e9, "algbw_GiBs": algorithm / 2**30, "busbw_GBs": bus / 1e9}
 
 
 def s002_02(i):
@@ -417,11 +391,7 @@ def s003_15b(i):
 def s003_25(i):
     gradients = states.state(i["params"], i["bytes"], 1)
     sent = traffic.elementwise(i["params"], i["bytes"], 2)
-    return {
-        "grad_gb": gradients / GB,
-        "allreduce_gb": sent / GB,
-        "t_s": collectives.point_to_point(sent, i["bw"], 0.0),
-    }
+    return {"grad_gb": gradients / GB, "allreduce_gb": sent / GB, "t_s": collectives.point_to_point(sent, i["bw"], 0.0)}
 
 
 def s003_26(i):
@@ -509,11 +479,7 @@ def s003_41(i):
 
 def s003_44(i):
     one = activations.attention_scores(i["n"], i["n"], 1, 0, 0, 1, 4)
-    return {
-        "mb": one / 1e6,
-        "mib": one / 2**20,
-        "total_gb": activations.attention_scores(i["n"], i["n"], i["heads"], 0, 0, 1, 4) / GB,
-    }
+    return {"mb": one / 1e6, "mib": one / 2**20, "total_gb": activations.attention_scores(i["n"], i["n"], i["heads"], 0, 0, 1, 4) / GB}
 
 
 def s003_45(i):
@@ -538,12 +504,7 @@ def s003_50(i):
     """32 GPUs for 14 days against 8 GPUs doing the same work, at the document's 16 USD an hour."""
     many, few = 14 * DAY, 14 * DAY * 4 * (1 + i["overhead"])
     dear, cheap = cost.rental(32, many, 16 / HOUR), cost.rental(8, few, 16 / HOUR)
-    return {
-        "hours_8": cost.gpu_hours(1, few),
-        "cost_8_k": cheap / 1e3,
-        "cost_32_k": dear / 1e3,
-        "saving_pct": 100 * (1 - cheap / dear),
-    }
+    return {"hours_8": cost.gpu_hours(1, few), "cost_8_k": cheap / 1e3, "cost_32_k": dear / 1e3, "saving_pct": 100 * (1 - cheap / dear)}
 
 
 def s003_51(i):
@@ -602,10 +563,7 @@ def s003_73(i):
 
 
 def s003_77(i):
-    return {
-        "dp_bytes": states.state(i["psi"], 2, 1),
-        "mp_bytes": traffic.elementwise(i["B"] * i["S"] * i["H"], 2, 2 * i["boundaries"]),
-    }
+    return {"dp_bytes": states.state(i["psi"], 2, 1), "mp_bytes": traffic.elementwise(i["B"] * i["S"] * i["H"], 2, 2 * i["boundaries"])}
 
 
 def s003_79(i):
@@ -659,19 +617,11 @@ def s004_11(i):
     power = energy.cluster_power(gpus, 700, i["watt"] - 700, 1.0)
     seconds = run.iron_law(work, gpus * 395.6e12, 1.0) * (i["D"] // i["gbs"])  # the document drops the last, partial step
     drawn = energy.energy(power, seconds)
-    return {
-        "power_MW": power / 1e6,
-        "energy_TJ": drawn / 1e12,
-        "energy_MWh": drawn / 3.6e9,
-        "cost_at_0p12": drawn / 3.6e6 * 0.12,
-    }
+    return {"power_MW": power / 1e6, "energy_TJ": drawn / 1e12, "energy_MWh": drawn / 3.6e9, "cost_at_0p12": drawn / 3.6e6 * 0.12}
 
 
 def s004_12(i):
-    return {
-        "mw": energy.cluster_power(i["gpus"], 700, 575, 1.0) / 1e6,
-        "gpus_for_150MW": 150e6 / energy.cluster_power(1, 700, 575, 1.0),
-    }
+    return {"mw": energy.cluster_power(i["gpus"], 700, 575, 1.0) / 1e6, "gpus_for_150MW": 150e6 / energy.cluster_power(1, 700, 575, 1.0)}
 
 
 def s004_13(i):

@@ -63,14 +63,7 @@ def s003_24(i):
     return {"total": dataloading.supply_time(*i["ms"], 0)}
 
 
-ANSWERS = {
-    "S003-16": s003_16,
-    "S003-17": s003_17,
-    "S003-18": s003_18,
-    "S003-19": s003_19,
-    "S003-22": s003_22,
-    "S003-24": s003_24,
-}
+ANSWERS = {"S003-16": s003_16, "S003-17": s003_17, "S003-18": s003_18, "S003-19": s003_19, "S003-22": s003_22, "S003-24": s003_24}
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

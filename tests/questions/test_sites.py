@@ -224,8 +224,7 @@ def test_joliot_curie_is_not_in_lyon():
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
-    [("latitude = 95.0", "not on Earth"), ('grid = "atlantis"', "unknown grid"), ("power = 5.0", "has no source")],
+    ("line", "said"), [("latitude = 95.0", "not on Earth"), ('grid = "atlantis"', "unknown grid"), ("power = 5.0", "has no source")]
 )
 def test_the_audit_finds_a_wrong_site(tmp_path, line, said):
     lines = ["latitude = 1.0", "longitude = 2.0", 'grid = "france"']

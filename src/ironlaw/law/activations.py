@@ -68,14 +68,7 @@ def attention(tokens, num_attention_heads, num_key_value_heads, head_dim, flash,
     rows = 1.0 * bytes_per_element * head_dim * (2.0 * num_attention_heads + 2.0 * num_key_value_heads)
     kept = ratio(1.0 * tokens * (rows + 4.0 * num_attention_heads * flash), 1.0 * tp)
     return inside(
-        kept,
-        tokens >= 0,
-        num_attention_heads >= 0,
-        num_key_value_heads >= 0,
-        head_dim >= 0,
-        flag(flash),
-        tp >= 1,
-        bytes_per_element >= 0,
+        kept, tokens >= 0, num_attention_heads >= 0, num_key_value_heads >= 0, head_dim >= 0, flag(flash), tp >= 1, bytes_per_element >= 0
     )
 
 

@@ -228,14 +228,7 @@ def measured(n, size, factor, line_rate, bandwidth_fraction, half_size, latency)
     time = latency + ratio(1.0 * size * factor, 1.0 * bandwidth_fraction * line_rate * share)
     something = np.logical_and(np.greater(n, 1), np.greater(size, 0))
     return inside(
-        np.where(something, time, 0.0),
-        n >= 1,
-        size >= 0,
-        factor >= 0,
-        line_rate > 0,
-        bandwidth_fraction > 0,
-        half_size >= 0,
-        latency >= 0,
+        np.where(something, time, 0.0), n >= 1, size >= 0, factor >= 0, line_rate > 0, bandwidth_fraction > 0, half_size >= 0, latency >= 0
     )
 
 

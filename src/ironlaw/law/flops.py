@@ -206,15 +206,7 @@ def delta_rule_scan(batch, seq_len, linear_num_value_heads, linear_key_head_dim,
 
 
 def dense_layer_forward(
-    batch,
-    seq_len,
-    key_length,
-    hidden_size,
-    intermediate_size,
-    num_attention_heads,
-    num_key_value_heads,
-    head_dim,
-    gated_mlp,
+    batch, seq_len, key_length, hidden_size, intermediate_size, num_attention_heads, num_key_value_heads, head_dim, gated_mlp
 ):
     """Forward pass of one dense layer: ``2 b s (2 h d (a + kv) + (2 + gated) h f) + 4 b s key_length a d``.
 

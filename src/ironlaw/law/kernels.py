@@ -68,15 +68,7 @@ def kernel_time(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, 
     compute = ratio(1.0 * flop, 1.0 * efficiency * peak) + fill
     time = np.maximum(compute, ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth))
     return inside(
-        time + launch,
-        flop >= 0,
-        traffic >= 0,
-        peak > 0,
-        bandwidth > 0,
-        efficiency > 0,
-        bandwidth_fraction > 0,
-        fill >= 0,
-        launch >= 0,
+        time + launch, flop >= 0, traffic >= 0, peak > 0, bandwidth > 0, efficiency > 0, bandwidth_fraction > 0, fill >= 0, launch >= 0
     )
 
 

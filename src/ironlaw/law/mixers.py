@@ -59,12 +59,7 @@ def mamba_matmul(hidden_size, mamba_num_heads, mamba_head_dim, ssm_state_size, m
 
 
 def linear_attention(
-    hidden_size,
-    linear_num_key_heads,
-    linear_num_value_heads,
-    linear_key_head_dim,
-    linear_value_head_dim,
-    linear_conv_kernel_dim,
+    hidden_size, linear_num_key_heads, linear_num_value_heads, linear_key_head_dim, linear_value_head_dim, linear_conv_kernel_dim
 ):
     """Gated delta rule of one layer: ``linear_attention_matmul + (2 k d + v e) c + 2 v + e``, without the norm in front of it.
 
@@ -95,13 +90,7 @@ def linear_attention(
     return on_domain(matrices + convolution + 2.0 * value_heads + value_dim, (kernel,), ())
 
 
-def linear_attention_matmul(
-    hidden_size,
-    linear_num_key_heads,
-    linear_num_value_heads,
-    linear_key_head_dim,
-    linear_value_head_dim,
-):
+def linear_attention_matmul(hidden_size, linear_num_key_heads, linear_num_value_heads, linear_key_head_dim, linear_value_head_dim):
     """Projections of a gated delta rule: ``h (2 k d + 2 v e + 2 v) + v e h``, to q, k, v, gate, beta and decay, and back.
 
     With h = hidden_size; k, v = linear_num_key_heads, linear_num_value_heads; d, e = linear_key_head_dim, linear_value_head_dim.

@@ -16,15 +16,7 @@ mamba, mamba_matmul = mixers.mamba, mixers.mamba_matmul
 linear_attention, linear_attention_matmul = mixers.linear_attention, mixers.linear_attention_matmul
 
 
-def attention(
-    hidden_size,
-    num_attention_heads,
-    num_key_value_heads,
-    head_dim,
-    query_key_value_bias,
-    attention_output_bias,
-    qk_norm,
-):
+def attention(hidden_size, num_attention_heads, num_key_value_heads, head_dim, query_key_value_bias, attention_output_bias, qk_norm):
     """Query, key, value and output projections of one layer: ``2 h d (a + k)``, their biases, and the norms of q and k.
 
     With h = hidden_size, d = head_dim, a = num_attention_heads, k = num_key_value_heads:
@@ -163,15 +155,7 @@ def matmul_per_layer(hidden_size, num_attention_heads, num_key_value_heads, head
     return projections + mlp(hidden_size, intermediate_size, gated_mlp, 0)
 
 
-def latent_attention(
-    hidden_size,
-    num_attention_heads,
-    q_lora_rank,
-    kv_lora_rank,
-    qk_nope_head_dim,
-    qk_rope_head_dim,
-    v_head_dim,
-):
+def latent_attention(hidden_size, num_attention_heads, q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim):
     """Multi-head latent attention (MLA) of one layer: ``latent_attention_matmul`` and the norms of both latents, ``q + c``.
 
     With q = q_lora_rank, c = kv_lora_rank.
@@ -197,15 +181,7 @@ def latent_attention(
     return matrices + q_rank + kv_rank
 
 
-def latent_attention_matmul(
-    hidden_size,
-    num_attention_heads,
-    q_lora_rank,
-    kv_lora_rank,
-    qk_nope_head_dim,
-    qk_rope_head_dim,
-    v_head_dim,
-):
+def latent_attention_matmul(hidden_size, num_attention_heads, q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim):
     """Matrices of latent attention: ``h q + q a (n + r) + h (c + r) + c a (n + v) + a v h``, the first two ``h a (n + r)`` at q = 0.
 
     With h = hidden_size, a = num_attention_heads, q = q_lora_rank, c = kv_lora_rank, n = qk_nope_head_dim,
@@ -388,15 +364,7 @@ def decoder(
     )
     one_norm = norm(hidden_size, norm_weights)
     layer = (
-        attention(
-            hidden_size,
-            num_attention_heads,
-            num_key_value_heads,
-            head_dim,
-            query_key_value_bias,
-            attention_output_bias,
-            qk_norm,
-        )
+        attention(hidden_size, num_attention_heads, num_key_value_heads, head_dim, query_key_value_bias, attention_output_bias, qk_norm)
         + mlp(hidden_size, intermediate_size, gated_mlp, mlp_bias)
         + norms * one_norm
     )

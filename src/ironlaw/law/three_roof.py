@@ -253,13 +253,7 @@ def data_parallel_cap(line_rate, tokens_per_step, parameters, bytes_per_element,
     """
     least = ratio(1.0 * efficiency * gpus_per_replica * line_rate * tokens_per_step, 2.0 * parameters * bytes_per_element)
     return inside(
-        least,
-        line_rate >= 0,
-        tokens_per_step >= 0,
-        parameters > 0,
-        bytes_per_element > 0,
-        gpus_per_replica >= 1,
-        efficiency >= 0,
+        least, line_rate >= 0, tokens_per_step >= 0, parameters > 0, bytes_per_element > 0, gpus_per_replica >= 1, efficiency >= 0
     )
 
 
@@ -282,13 +276,7 @@ def batch_for_rate(tokens_per_second, line_rate, parameters, bytes_per_element, 
     """
     tokens = ratio(2.0 * tokens_per_second * parameters * bytes_per_element, 1.0 * efficiency * gpus_per_replica * line_rate)
     return inside(
-        tokens,
-        tokens_per_second >= 0,
-        line_rate > 0,
-        parameters >= 0,
-        bytes_per_element >= 0,
-        gpus_per_replica >= 1,
-        efficiency > 0,
+        tokens, tokens_per_second >= 0, line_rate > 0, parameters >= 0, bytes_per_element >= 0, gpus_per_replica >= 1, efficiency > 0
     )
 
 

@@ -76,15 +76,7 @@ def unfused_attention(batch, seq_len, num_attention_heads, head_dim, bytes_per_e
     31.50769230769231
     """
     moved = 1.0 * batch * seq_len * num_attention_heads * bytes_per_element * (1.0 * seq_len * passes + 4.0 * head_dim)
-    return inside(
-        moved,
-        batch >= 0,
-        seq_len >= 0,
-        num_attention_heads >= 0,
-        head_dim >= 0,
-        bytes_per_element >= 0,
-        passes >= 0,
-    )
+    return inside(moved, batch >= 0, seq_len >= 0, num_attention_heads >= 0, head_dim >= 0, bytes_per_element >= 0, passes >= 0)
 
 
 def tiled_attention(seq_len, head_dim, on_chip_elements):

@@ -169,9 +169,7 @@ OPTIONS: dict[str, Option] = {
     "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s (default: the node's)", "RATE"),
     # --- the batch and the mesh
     "framework": Option(
-        text,
-        "training framework (default: the accelerator's usual one, else fsdp with --gpus 1 or --tp 1 --pp 1, else megatron)",
-        "NAME",
+        text, "training framework (default: the accelerator's usual one, else fsdp with --gpus 1 or --tp 1 --pp 1, else megatron)", "NAME"
     ),
     "global_batch_size": Option(
         whole, f"sequences per optimizer step (default: about {defaults.BATCH_TOKENS / 2**20:g} Mi tokens)", column=True
@@ -223,11 +221,7 @@ OPTIONS: dict[str, Option] = {
     "bf16_layers_at_end": Option(none_or_more, "last layers kept in bf16 under a narrow precision (default: 0)", "N"),
     "optimizer": Option(one_of(defaults.OPTIMIZERS), f"optimizer: {_names(defaults.OPTIMIZERS, defaults.OPTIMIZER)}", "NAME"),
     # --- pipeline
-    "schedule": Option(
-        one_of(defaults.SCHEDULES),
-        f"pipeline schedule: {_names(defaults.SCHEDULES, defaults.SCHEDULE_RULE)}",
-        "NAME",
-    ),
+    "schedule": Option(one_of(defaults.SCHEDULES), f"pipeline schedule: {_names(defaults.SCHEDULES, defaults.SCHEDULE_RULE)}", "NAME"),
     "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule (default: pp)"),
     "deferred_wgrad": Option(whole, "micro-batches whose output-layer weight gradient waits for the end of the pipeline (default: 0)"),
     "fused_loss": Option(switch, "compiled loss, which stores one more fp32 copy of the logits (default: off)", "on|off"),

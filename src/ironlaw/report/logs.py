@@ -48,11 +48,7 @@ def logs_lines(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
 
 def efficiency_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     """Parallel efficiency of one model on several numbers of GPUs."""
-    columns = (
-        Column("gpus", "GPUs"),
-        Column("per_gpu", "tokens/s/GPU"),
-        Column("efficiency", "efficiency", "%"),
-    )
+    columns = (Column("gpus", "GPUs"), Column("per_gpu", "tokens/s/GPU"), Column("efficiency", "efficiency", "%"))
     if rows:
         yield from table_lines(Table("efficiency", "Parallel efficiency", columns, rows), ink)
 

@@ -17,11 +17,7 @@ from ironlaw.question.options import OPTIONS, switch
 
 ENDS = ("first_stage_layers", "last_stage_layers")
 MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", *ENDS)
-SWITCHES = (
-    "sp",
-    *(f"overlap_{name.replace('-', '_')}" for name in OVERLAPS),
-    *(f"offload_{name}" for name in OFFLOADS),
-)
+SWITCHES = ("sp", *(f"overlap_{name.replace('-', '_')}" for name in OVERLAPS), *(f"offload_{name}" for name in OFFLOADS))
 CHOICES = ("recompute", "zero", *SWITCHES)
 # each value needs another job or another cluster
 VARIANTS = ("schedule", "precision", "framework", "count_embedding", "cp_method", "moe_dispatcher", "attention_kernel", "node", "fabric")

@@ -280,10 +280,7 @@ def figures(errors: Iterable[float]) -> dict[str, float | int | None]:
 
 
 def summary(
-    predicted: Sequence[Peak],
-    skipped: Mapping[str, int],
-    runs: Iterable[RunMemory] = (),
-    ran: Iterable[tuple[str, bool]] = (),
+    predicted: Sequence[Peak], skipped: Mapping[str, int], runs: Iterable[RunMemory] = (), ran: Iterable[tuple[str, bool]] = ()
 ) -> dict[str, Any]:
     """Figures over complete peaks of at least 2 GiB, then by group; ``fits_false`` is over all that ran."""
     runs, ran = list(runs), [*((p.id, p.fits) for p in predicted), *ran]

@@ -66,13 +66,7 @@ def counted(model, experts=None):
     """All parameters with ``experts`` of each routed layer, every one by default; further-token layers are not among them."""
     experts, layers = model.num_experts if experts is None else experts, model.num_hidden_layers
     if model.one_block_layers:
-        mamba, attending, dense, routed, norms = (
-            model.mamba_layers,
-            model.attention_layers,
-            model.mlp_layers,
-            model.routed_layers,
-            1,
-        )
+        mamba, attending, dense, routed, norms = (model.mamba_layers, model.attention_layers, model.mlp_layers, model.routed_layers, 1)
         assert mamba + attending + dense + routed == layers
     else:
         mamba, attending, norms = 0, layers - model.linear_attention_layers, 2

@@ -123,12 +123,7 @@ def test_a_catalogued_model_has_its_published_active_count(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "total"),
-    [
-        ("mixtral-8x7b", 46_702_792_704),
-        ("qwen-3-30b-a3b", 30_532_122_624),
-        ("qwen-3-235b-a22b", 235_093_634_560),
-    ],
+    ("name", "total"), [("mixtral-8x7b", 46_702_792_704), ("qwen-3-30b-a3b", 30_532_122_624), ("qwen-3-235b-a22b", 235_093_634_560)]
 )
 def test_counts_of_loaded_checkpoints_are_exact(name, total):
     assert counted(load.record("models", name)) == total

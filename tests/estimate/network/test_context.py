@@ -199,10 +199,7 @@ def test_a_million_tokens_are_answered_and_explained():
     [
         ({"cp_comm_type": "p2p"}, {}),
         ({"cp_comm_type": "allgather"}, {"cp_method": "all-gather"}),
-        (
-            {"cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": ["2", "4"]},
-            {"cp_method": "all-to-all+ring", "cp_inner": 2},
-        ),
+        ({"cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": ["2", "4"]}, {"cp_method": "all-to-all+ring", "cp_inner": 2}),
     ],
 )
 def test_megatron_arguments_of_context_methods_are_read(more, wanted):

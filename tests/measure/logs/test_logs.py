@@ -246,10 +246,7 @@ def test_nanogpt():
     assert reading.steps.median == pytest.approx(0.89409)
     assert any("A100" in w for w in reading.warnings)
     v100 = log_reading(log("nanogpt_v100.log"))
-    assert {a.reason: a.iterations for a in v100.aside} == {
-        "includes an evaluation": (3000,),
-        "loss is nan": (3010, 3020),
-    }
+    assert {a.reason: a.iterations for a in v100.aside} == {"includes an evaluation": (3000,), "loss is nan": (3010, 3020)}
 
 
 def test_llm_c(tmp_path):

@@ -44,10 +44,7 @@ def test_sums_done_by_hand(tmp_path):
     assert d.requested == 8388000 + 8388608 and d.unused == 8 * MIB and d.active == 18 * MIB
     assert (d.largest_free, d.inactive_split) == (4 * MIB, 4 * MIB)  # the 2 MiB of B are a whole segment: they can go back
     assert d.fragmentation == pytest.approx(1 / 3)
-    assert [(h.frame, h.size, h.blocks) for h in d.holders] == [
-        (IN_STEP, 8388608, 1),
-        (IN_FORWARD, 8388000, 1),
-    ]
+    assert [(h.frame, h.size, h.blocks) for h in d.holders] == [(IN_STEP, 8388608, 1), (IN_FORWARD, 8388000, 1)]
     assert (d.peak.size, d.peak.time_us, d.peak.entry) == (8388000 + 4_000_000 + 8388608, 1_000_120, 4)
     assert [(h.frame, h.size) for h in d.peak_holders] == [(IN_STEP, 12388608), (IN_FORWARD, 8388000)]
     assert d.reserved_peak.size == 24 * MIB
@@ -83,11 +80,7 @@ def test_memory_from_before_the_trace_counts_at_the_peak(tmp_path):
     }  # fmt: skip
     (d,) = read_snapshot(put(tmp_path / "a", tree)).devices
     assert (d.peak.size, d.peak.time_us) == (5 * MIB, 10)
-    assert {(h.frame, h.size) for h in d.peak_holders} == {
-        (EARLIER, 3 * MIB),
-        (IN_FORWARD, MIB),
-        (IN_STEP, MIB),
-    }
+    assert {(h.frame, h.size) for h in d.peak_holders} == {(EARLIER, 3 * MIB), (IN_FORWARD, MIB), (IN_STEP, MIB)}
     assert d.reserved_peak.size == 18 * MIB
 
 

@@ -6,12 +6,7 @@ A field that is absent takes the default that ``transformers`` documents for tha
 from __future__ import annotations
 
 from ironlaw.catalog.config_json.fields import Fields
-from ironlaw.catalog.config_json.shared import (
-    Kwargs,
-    activation,
-    llama_fields,
-    multi_head,
-)
+from ironlaw.catalog.config_json.shared import Kwargs, activation, llama_fields, multi_head
 
 
 def _gpt(f: Fields, hidden: int, heads: int, layers: int, inner: int, positions: int, tie: bool = True, bias: bool = True) -> Kwargs:

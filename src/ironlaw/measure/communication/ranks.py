@@ -107,11 +107,7 @@ class Ranks:
         }
 
 
-def align(
-    traces: Sequence[Trace],
-    classified: Sequence[Classified] | None = None,
-    counted: Sequence[Mask] | None = None,
-) -> Ranks:
+def align(traces: Sequence[Trace], classified: Sequence[Classified] | None = None, counted: Sequence[Mask] | None = None) -> Ranks:
     """Align the traces of a job, one for each rank, on their collectives."""
     classifications = list(classified) if classified is not None else [classify(t) for t in traces]
     masks = list(counted) if counted is not None else [np.ones(len(t.events), bool) for t in traces]

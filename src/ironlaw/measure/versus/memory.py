@@ -18,11 +18,7 @@ from ironlaw.terms import Term
 TERMS = (
     ("weights", ("parameter",), ("weights", "low-precision copies of weights")),
     ("gradients", ("gradient",), ("gradients",)),
-    (
-        "optimizer states",
-        ("optimizer state",),
-        ("master weights", "optimizer states", "optimizer states, embedding and output layer"),
-    ),
+    ("optimizer states", ("optimizer state",), ("master weights", "optimizer states", "optimizer states, embedding and output layer")),
 )
 REST = ("input", "temporary", "activation", "autograd detail", "unknown")
 FROM_TRACE = "highest level in the trace, in requested bytes; allocated blocks are a little larger"
