@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from blocks import Block, Decoder, Size, block_input, counted_flop, numel, token_ids
 
-from ironlaw.estimate.layer.attention import head_shapes
-from ironlaw.estimate.layer.passes import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
+from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP, head_shapes
 from ironlaw.estimate.layer.products import dense_shapes
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.law import flops, parameters
