@@ -10,7 +10,6 @@ from typing import Any
 
 from ironlaw.errors import QuestionError
 from ironlaw.files import read_text
-from ironlaw.launch.megatron.options import options_from_script
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,14 @@ class Reader:
     read: Callable[[str, int | None, str], tuple[dict[str, Any], list[str]]]  # (text, gpus, on) -> options, rules applied
 
 
-READERS = (Reader("Megatron-LM", (".sh", ".args"), "", options_from_script),)
+def read_megatron(text: str, gpus: int | None, on: str) -> tuple[dict[str, Any], list[str]]:
+    """Read a launch script of Megatron-LM; only a question with such a file pays for the import."""
+    from ironlaw.launch.megatron.options import options_from_script
+
+    return options_from_script(text, gpus, on)
+
+
+READERS = (Reader("Megatron-LM", (".sh", ".args"), "", read_megatron),)
 
 
 def read_launch_file(path: Path, gpus: int | None, on: str | None) -> tuple[dict[str, Any], list[str]] | None:

@@ -36,7 +36,7 @@ class Row(NamedTuple):
     offload: frozenset[str] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Asked:
     """The options of an estimate. None: not given; a catalogue record, a rule or the search for a plan sets the value."""
 
