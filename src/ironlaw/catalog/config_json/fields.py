@@ -35,7 +35,7 @@ class Fields:
         return other
 
     def ignore(self, *names: str) -> None:
-        """Accept the fields ``names`` with any value: they have no parameters of their own."""
+        """Accept the fields ``names`` with any value, because they add no parameters."""
         self.read.update(names)
 
     def size(self, *names: str, default: int | None = None) -> int:
