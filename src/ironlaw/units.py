@@ -18,6 +18,14 @@ _BINARY = {"Ki": 1024.0, "Mi": 1024.0**2, "Gi": 1024.0**3, "Ti": 1024.0**4, "Pi"
 _SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _YEAR = 365.25 * 86400.0
 _LARGE_WATT = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+_TIMES = {
+    "min minute minutes": 60.0,
+    "h hour hours": 3600.0,
+    "d day days": 86400.0,
+    "w week weeks": 604800.0,
+    "month months": _YEAR / 12.0,
+    "year years": _YEAR,
+}
 
 
 def _list_units() -> dict[str, tuple[float, str]]:
@@ -39,13 +47,14 @@ def _list_units() -> dict[str, tuple[float, str]]:
         units[f"{prefix}W"] = (factor, "W")
         units[f"{prefix}J"] = (factor, "J")
         units[f"{prefix}Wh"] = (factor * 3600.0, "J")
-    units |= {"min": (60.0, "s"), "h": (3600.0, "s"), "d": (86400.0, "s"), "days": (86400.0, "s")}
+    for names, seconds in _TIMES.items():
+        units |= dict.fromkeys(names.split(), (seconds, "s"))
     units |= {"m": (1.0, "m"), "km": (1e3, "m")}
     units |= {"USD": (1.0, "USD"), "USD/h": (1.0 / 3600.0, "USD/s"), "USD/s": (1.0, "USD/s")}
-    units |= {"months": (_YEAR / 12.0, "s"), "years": (_YEAR, "s"), "USD/year": (1.0 / _YEAR, "USD/s")}
+    units |= {"USD/year": (1.0 / _YEAR, "USD/s")}
     units |= {"USD/kW/month": (12.0 / (1e3 * _YEAR), "USD/J")}
     units |= {"USD/kWh": (1.0 / 3.6e6, "USD/J")}
-    units |= {"g/kWh": (1e-3 / 3.6e6, "kg/J"), "kg/kWh": (1.0 / 3.6e6, "kg/J"), "kg": (1.0, "kg"), "t": (1e3, "kg")}
+    units |= {"g/kWh": (1e-3 / 3.6e6, "kg/J"), "kg/kWh": (1.0 / 3.6e6, "kg/J"), "g": (1e-3, "kg"), "kg": (1.0, "kg"), "t": (1e3, "kg")}
     for prefix, factor in {"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.items():
         units[f"{prefix} tokens".strip()] = (factor, "token")
     units |= {
@@ -59,8 +68,28 @@ def _list_units() -> dict[str, tuple[float, str]]:
 
 
 UNITS = _list_units()
-_QUANTITY = re.compile(r"^\s*([-+]?(?:\d[\d_ ]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*$")
-_COUNT_SUFFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+_NUMBER = re.compile(r"-?(?:\d[\d_ ]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+_COUNT_SUFFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12} | {name: _BINARY[name] for name in ("Ki", "Mi", "Gi", "Ti")}
+_USUAL = {"s": ["s", "min", "h", "d", "w"]}  # units offered for every unit that is not known
+
+
+def _split(text: str) -> tuple[float, str] | None:
+    """A number in ASCII digits, without a plus sign, and the text behind it; None for any other text."""
+    text = text.strip()
+    match = _NUMBER.match(text)
+    return (float(match[0].replace("_", "").replace(" ", "")), text[match.end() :].strip()) if match else None
+
+
+def bare_number(value: Any) -> float | None:
+    """A number that has no unit; None for anything else.
+
+    >>> bare_number("2.5"), bare_number("2.5h"), bare_number("+2.5")
+    (2.5, None, None)
+    """
+    if isinstance(value, (int, float)):
+        return float(value)
+    found = _split(str(value))
+    return found[0] if found and not found[1] else None
 
 
 def parse(text: str | float, unit: str, what: str = "quantity") -> float:
@@ -77,16 +106,16 @@ def parse(text: str | float, unit: str, what: str = "quantity") -> float:
     """
     if isinstance(text, (int, float)) and not isinstance(text, bool):
         return float(text)
-    match = _QUANTITY.match(str(text))
-    if not match:
-        raise UnitError(f"{what}: {text!r} is not a number with a unit (expected a quantity in {unit})")
-    number, suffix = float(match[1].replace("_", "").replace(" ", "")), match[2]
+    found = _split(str(text))
+    if not found:
+        raise UnitError(f"{what}: {shorten(text)!r} is not a number with a unit (expected a quantity in {unit})")
+    number, suffix = found
     if not suffix:
         return number
     if suffix not in UNITS:
         known = [u for u, (_, si) in UNITS.items() if si == unit and u]
-        near = nearest_names(suffix, known) or known[:6]
-        raise UnitError(f"{what}: unknown unit {suffix!r} in {text!r}; nearest: {', '.join(near)}")
+        near = dict.fromkeys([*nearest_names(suffix, known), *_USUAL.get(unit, [])]) or known[:6]
+        raise UnitError(f"{what}: unknown unit {shorten(suffix)!r} in {shorten(text)!r}; nearest: {', '.join(near)}")
     factor, dimension = UNITS[suffix]
     if dimension != unit:
         known = [u for u, (_, si) in UNITS.items() if si == unit and u]
@@ -95,20 +124,20 @@ def parse(text: str | float, unit: str, what: str = "quantity") -> float:
 
 
 def parse_count(text: str | float, what: str = "count") -> float:
-    """A count with an optional magnitude: ``15T``, ``300B``, ``4M``, ``1.5e12``.
+    """A count with an optional magnitude: ``15T``, ``300B``, ``4M``, ``1.5e12``; ``128Ki`` and ``1Mi`` are binary.
 
-    >>> parse_count("15T")
-    15000000000000.0
+    >>> parse_count("15T"), parse_count("128Ki")
+    (15000000000000.0, 131072.0)
     """
     if isinstance(text, (int, float)) and not isinstance(text, bool):
         try:
             return float(text)
         except OverflowError:
             return math.inf
-    match = _QUANTITY.match(str(text))
-    if not match or match[2] not in _COUNT_SUFFIX:
-        raise UnitError(f"{what}: {text!r} is not a count (examples: 300B, 15T, 1.5e12)")
-    return float(match[1].replace("_", "").replace(" ", "")) * _COUNT_SUFFIX[match[2]]
+    found = _split(str(text))
+    if not found or found[1] not in _COUNT_SUFFIX:
+        raise UnitError(f"{what}: {shorten(text)!r} is not a count (examples: 300B, 15T, 128Ki, 1.5e12)")
+    return found[0] * _COUNT_SUFFIX[found[1]]
 
 
 LARGEST = 1e12  # a larger count is a typing error
@@ -156,7 +185,8 @@ _SCALES = {
     "s": [(86400.0 * 2, "days"), (3600.0 * 2, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
     "m": [(1e3, "km"), (1.0, "m")],
     "W": [(1e6, "MW"), (1e3, "kW"), (1.0, "W")],
-    "J": [(3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh"), (1.0, "J")],
+    "J": [(3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh"), (3.6e3, "Wh"), (1.0, "J")],
+    "kg": [(1e3, "t"), (1.0, "kg"), (1e-3, "g")],
     "token": [(1e12, "T tokens"), (1e9, "B tokens"), (1e6, "M tokens"), (1.0, "tokens")],
     "parameter": [(1e12, "T parameters"), (1e9, "B parameters"), (1e6, "M parameters"), (1.0, "parameters")],
     "1": [(1.0, "")],

@@ -68,7 +68,7 @@ def command(
 
     options = {name: value for name, value in flags.items() if value is not None}
     folders = given_folders(catalog)
-    question = read_question(*_read_options(model, options))
+    question = read_question(*_read_options(model, options), folders)
     if describe_space:
         return _describe(question, folders, as_json)
     return _search(question, folders, as_json, explain, csv_file, parquet_file)

@@ -12,6 +12,7 @@ import numpy as np
 from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import rules as rule_module
+from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.question import Bound, bind_question, with_batch
 from ironlaw.estimate.candidates import Placed, place
 from ironlaw.estimate.cautions import cautions
@@ -148,7 +149,7 @@ def estimate(model: Any = None, on: str | None = None, *, catalog: Sequence[str]
 
 def answer(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
     """The Estimate of options that ``read_options`` has checked."""
-    return answer_asked(asked_of(options), folders)
+    return answer_asked(asked_of(with_tokens(options, folders)), folders)
 
 
 def answer_asked(asked: Asked, folders: tuple[str, ...] = ()) -> Estimate:

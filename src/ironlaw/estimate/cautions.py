@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ironlaw import units
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS
 from ironlaw.job import Job
 from ironlaw.question.asked import Asked
-from ironlaw.question.defaults import MANY_ACCELERATORS, WARN_SEQUENCE
+from ironlaw.question.defaults import LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
 
 _ONLY_IN_A_RUN = ("price", "grid", "pue", "evaluate_every", "evaluation_tokens", *FAILURE_OPTIONS)
 _ONLY_WITH_EXPERTS = ("expert_imbalance", "capacity_factor", "moe_dispatcher", "grouped_experts")
@@ -25,6 +26,7 @@ def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
     if longest > model.max_position_embeddings:
         kind = "table of learned positions" if model.position_embedding == "learned" else "stated range"
         warnings.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
+    warnings += _large_batch(asked)
     if longest >= WARN_SEQUENCE and "cp" not in given and most > 1:
         warnings.append(
             f"cp is not searched: at seq_len {longest:g} context parallel (--cp, or ironlaw plan, which searches it) may be faster"
@@ -36,6 +38,16 @@ def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
             " failures where the rate of its nodes says 28.8 h; give --mttf measured in jobs of this size"
         )
     return warnings
+
+
+def _large_batch(asked: Asked) -> list[str]:
+    """A batch of so many sequences that tokens were probably meant."""
+    if "global_batch_size" not in asked.given:
+        return []
+    batch, tokens = max((row.global_batch_size or 0.0, (row.global_batch_size or 0.0) * (row.seq_len or 0.0)) for row in asked.rows)
+    if tokens <= LARGEST_BATCH:
+        return []
+    return [f"global_batch_size {batch:,.0f} counts sequences: {units.show(tokens, 'token')} a step; for tokens give --global-batch-tokens"]
 
 
 def _list_idle(asked: Asked, job: Job) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from ironlaw.errors import QuestionError
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import printed
 from ironlaw.question.options import flat, is_column
+from ironlaw.question.words import Interpreted
 
 
 class Row(NamedTuple):
@@ -42,6 +43,7 @@ class Asked:
 
     rows: tuple[Row, ...] = (Row(),)
     given: Mapping[str, Any] = field(default_factory=dict)  # options the user gave, as the assumptions print them
+    readings: tuple[tuple[str, str], ...] = ()  # of values with two readings: what was written, and how it was read
 
     model: Any = None  # a name, a path, or a table of dimensions
     on: str = ""
@@ -107,7 +109,7 @@ class Asked:
     pue: float | None = None
 
 
-SCALARS = frozenset(f.name for f in fields(Asked)) - {"rows", "given"}
+SCALARS = frozenset(f.name for f in fields(Asked)) - {"rows", "given", "readings"}
 
 
 def asked_of(options: Mapping[str, Any], only: Collection[str] = ()) -> Asked:
@@ -136,8 +138,15 @@ def with_options(asked: Asked, options: Mapping[str, Any]) -> Asked:
             for i in range(rows)
         ),
         given={name: value for name, value in given.items() if value is not None},
+        readings=tuple(dict.fromkeys([*asked.readings, *readings_of(options)])),
         **{name: value for name, value in options.items() if name in SCALARS},
     )
+
+
+def readings_of(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was written, and how it was read, of all values that have two readings."""
+    values = (item for value in options.values() for item in (flat(value) if is_column(value) else [value]))
+    return [(value.written, value.reading) for value in values if isinstance(value, Interpreted)]
 
 
 def _summary(value: Any) -> Any:

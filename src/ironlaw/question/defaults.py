@@ -66,6 +66,7 @@ WARN_SEQUENCE = 65536.0  # tokens from which an estimate without context paralle
 # --- warnings
 
 USUAL_MFU = (0.40, 0.50)  # MFU of tuned runs
+LARGEST_BATCH = 2.0**28  # tokens; four times the largest batch of published runs
 MANY_ACCELERATORS = 512.0  # accelerators from which failures that are not independent are worth a warning
 
 

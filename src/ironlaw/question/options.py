@@ -10,7 +10,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
 from ironlaw.question import defaults
-from ironlaw.question.words import adapter_targets, offload, overlap, recompute
+from ironlaw.question.words import adapter_targets, length, offload, overlap, recompute, run_tokens, tokens
 
 
 @dataclass(frozen=True)
@@ -68,21 +68,12 @@ def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
     return tuple(int(none_or_more(item, flag)) for item in items)
 
 
-def tokens(value: Any, flag: str) -> float:
-    """Read a count of tokens such as 15T."""
-    number = units.parse_count(value, flag)
-    if not 1 <= number <= 1e18:
-        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be at least 1 and at most 1e18")
-    return number
-
-
 def price(value: Any, flag: str) -> Any:
     """Read a price: USD per accelerator hour, or provider/term."""
     if isinstance(value, bool):
         raise ValueRangeError(f"{flag} is {value}, must be a price")
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
+    number = _to_float(value)
+    if number is None:
         return text(value, flag)
     if not 0 <= number <= 1e6:
         raise ValueRangeError(f"{flag} is {value}, must be from 0 to 1e6 USD per accelerator hour")
@@ -93,15 +84,24 @@ def grid(value: Any, flag: str) -> Any:
     """Read a carbon intensity: a region's name, or grams per kWh."""
     if isinstance(value, bool):
         raise ValueRangeError(f"{flag} is {value}, must be a region or g/kWh")
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
+    number = _to_float(value)
+    if number is None:
         if str(value).strip().endswith("/kWh"):
             return units.parse(value, "kg/J", flag) * 3.6e9
         return text(value, flag)
     if not 0 <= number <= 1e4:
         raise ValueRangeError(f"{flag} is {value}, must be from 0 to 10000 g/kWh")
     return number
+
+
+def _to_float(value: Any) -> float | None:
+    """A number, nan and infinity included, so that the message is about its size; None for a name."""
+    if isinstance(value, str) and (not value.isascii() or value.strip().startswith("+")):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
 
 
 LEAST, MOST = 1e-30, 1e60  # limits of a measured value: products of larger values overflow
@@ -134,8 +134,8 @@ def share(value: Any, flag: str) -> float:
 
 def duration(value: Any, flag: str) -> float:
     """Read a time with its unit, such as 50000h or 15min. A bare number is refused: it could be seconds or hours."""
-    if isinstance(value, (int, float)) or str(value).strip()[-1:].isdecimal():
-        raise ValueRangeError(f"{flag} is {value}, which has no unit: give one of s, min, h, days, such as {value}h")
+    if units.bare_number(value) is not None:
+        raise ValueRangeError(f"{flag} is {value}, which has no unit: give one of s, min, h, d, w, such as {value}h")
     number = units.parse(value, "s", flag)
     if not LEAST <= number <= LONGEST:
         raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be more than 0 and at most {LONGEST:g} s")
@@ -174,8 +174,10 @@ OPTIONS: dict[str, Option] = {
     "global_batch_size": Option(
         whole, f"sequences per optimizer step (default: about {defaults.BATCH_TOKENS / 2**20:g} Mi tokens)", column=True
     ),
-    "global_batch_tokens": Option(tokens, "tokens per optimizer step, instead of --global-batch-size", "TOKENS"),
-    "seq_len": Option(whole, f"tokens per sequence (default: the model's maximum, at most {defaults.SEQ_LEN:g})", column=True),
+    "global_batch_tokens": Option(tokens, "tokens per optimizer step, in whole sequences, instead of --global-batch-size", "TOKENS"),
+    "seq_len": Option(
+        length, f"tokens per sequence, such as 4096 or 128k (default: the model's maximum, at most {defaults.SEQ_LEN:g})", column=True
+    ),
     "micro_batch_size": Option(whole, "sequences per micro-batch on one data-parallel rank (default: searched)", column=True),
     "tp": Option(whole, "tensor-parallel size (default: searched)", column=True),
     "sp": Option(switch, "sequence parallelism (default: on where tp > 1)", "on|off", column=True),
@@ -251,7 +253,7 @@ OPTIONS: dict[str, Option] = {
     "cp_method": Option(one_of(defaults.CP_METHODS), f"context-parallel method: {_names(defaults.CP_METHODS, defaults.CP_METHOD)}", "HOW"),
     "cp_inner": Option(whole, "all-to-all ranks inside all-to-all+ring (default: the most that divide the key heads in a scale-up domain)"),
     "cp_balance": Option(switch, "each context rank takes one chunk from either end of the sequence (default: on)", "on|off"),
-    "document_length": Option(whole, "mean length of packed documents, weighted by length (default: seq_len)"),
+    "document_length": Option(length, "mean length of packed documents, weighted by length (default: seq_len)"),
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "format of stored and reduced gradients (default: the framework's)", "NAME"),
     # --- offloading
     "offload": Option(offload, f"move to host memory: {_names(defaults.OFFLOADS)}; none (default: none)", "LIST", column=True, names=True),
@@ -280,7 +282,7 @@ OPTIONS: dict[str, Option] = {
     "mttf": Option(duration, "mean time to failure of one accelerator, such as 50000h (default: Llama 3's)", "TIME"),
     "restart_time": Option(duration, "time from failure to training again, such as 15min (default: at most Llama 3's)", "TIME"),
     "correction": Option(text, "factor on step time from your own runs, a file of ironlaw validate --mine (default: none)", "TOML"),
-    "tokens": Option(tokens, "tokens of the whole run, such as 15T (default: one step is answered)", "TOKENS"),
+    "tokens": Option(run_tokens, "tokens of the whole run, such as 15T, or per parameter: 20x (default: one step is answered)", "TOKENS"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
     "grid": Option(grid, "carbon intensity: a region, or g/kWh (default: world average)", "GRID"),
     "pue": Option(at_least_one, "power usage effectiveness of the data centre (default: the catalogue's)", "X"),

@@ -53,7 +53,7 @@ def with_unit(unit: str, example: str) -> Callable[[Any, str], float]:
     """Make a reader of quantities whose unit must be written, because two units are usual."""
 
     def read(value: Any, flag: str) -> float:
-        if isinstance(value, (int, float)) or str(value).strip()[-1:].isdecimal():
+        if units.bare_number(value) is not None:
             raise ValueRangeError(f"{flag} is {value}, which has no unit: write it as {example}")
         number = units.parse(value, unit, flag)
         if not 0 <= number <= 1e15:
@@ -65,10 +65,8 @@ def with_unit(unit: str, example: str) -> Callable[[Any, str], float]:
 
 def days(value: Any, flag: str) -> float:
     """Read a time; a bare number is days."""
-    try:
-        return duration(f"{float(value)} days", flag)
-    except (TypeError, ValueError):
-        return duration(value, flag)
+    number = units.bare_number(value)
+    return duration(value if number is None else f"{number} days", flag)
 
 
 def money(value: Any, flag: str) -> float:

@@ -1,12 +1,72 @@
-"""Options whose value is words: recomputation, overlap, offloading, operators with adapters."""
+"""Options whose value is words: lengths and tokens, recomputation, overlap, offloading, operators with adapters."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 from ironlaw import units
-from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.errors import QuestionError, UnitError, UnknownNameError, ValueRangeError
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
+
+_BINARY_LENGTH = re.compile(r"([1-9][0-9]*)\s*([kKM])")
+
+
+class Interpreted(float):
+    """A number that can be read in two ways, with the text that was written and how it was read."""
+
+    written: str
+    reading: str
+
+    @classmethod
+    def of(cls, number: float, written: str, reading: str) -> Interpreted:
+        """The number, with what was written and how it was read."""
+        made = cls(number)
+        made.written, made.reading = written, reading
+        return made
+
+
+class PerParameter(NamedTuple):
+    """Tokens of a run as a multiple of the model's parameters."""
+
+    tokens: float
+    written: str
+
+
+def length(value: Any, flag: str) -> float:
+    """Read a length in tokens. k and M are binary where that makes a power of two, as the names of context lengths have it.
+
+    >>> length("128k", "--seq-len"), length("10k", "--seq-len"), length("1M", "--seq-len")
+    (131072.0, 10000.0, 1048576.0)
+    """
+    number = units.parse_whole(value, flag)
+    match = _BINARY_LENGTH.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not match or int(match[1]) & (int(match[1]) - 1):
+        return number
+    tokens = int(match[1]) * 1024 ** (2 if match[2] == "M" else 1)
+    return Interpreted.of(units.parse_whole(tokens, flag), f"{flag} {value.strip()}", f"read as {tokens:,} tokens")
+
+
+def tokens(value: Any, flag: str) -> float:
+    """Read a count of tokens such as 15T."""
+    number = units.parse_count(value.strip().removesuffix("tokens") if isinstance(value, str) else value, flag)
+    if not 1 <= number <= 1e18:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be at least 1 and at most 1e18")
+    return number
+
+
+def run_tokens(value: Any, flag: str) -> float | PerParameter:
+    """Read the tokens of a run: a count, or tokens per parameter such as 20x."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not text.endswith(("x", "X")):
+        return tokens(value, flag)
+    number = units.bare_number(text[:-1])
+    if number is None:
+        raise UnitError(f"{flag}: {units.shorten(value)!r} is neither tokens (1.4T) nor tokens per parameter (20x)")
+    if not 0.0 < number <= 1e6:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be more than 0 and at most 1e6 tokens per parameter")
+    return PerParameter(number, f"{flag} {text}")
+
 
 RECOMPUTABLE = ("attention", "linear", "half-linear", "elementwise")
 

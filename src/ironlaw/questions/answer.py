@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import QuestionError, nearest_names
+from ironlaw.question.asked import readings_of
 from ironlaw.question.options import Option
+from ironlaw.question.words import PerParameter
 
 if TYPE_CHECKING:  # a question's --help loads no numpy
     from ironlaw.question.assumptions import Assumptions
@@ -89,5 +91,22 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
     """Answer the question of a verb; its module is imported here, so that importing the verb stays light."""
     from ironlaw.catalog.load import given_folders
 
-    answer: Answer = import_module(f"ironlaw.questions.{verb}.ask").ask(options, given_folders(catalog))
-    return answer
+    folders = given_folders(catalog)
+    options, readings = _resolve_words(verb, options, folders)
+    answer: Answer = import_module(f"ironlaw.questions.{verb}.ask").ask(options, folders)
+    known = {(item["name"], item["value"]) for item in answer.assumptions}
+    added = [{"name": name, "value": value, "origin": "default"} for name, value in readings if (name, value) not in known]
+    return replace(answer, assumptions=[*added, *answer.assumptions])
+
+
+def _resolve_words(verb: str, given: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Options whose tokens are a count where they were tokens per parameter; and how values with two readings were read."""
+    table = import_module(f"ironlaw.questions.{verb}.options").OPTIONS
+    options = {raw.replace("-", "_"): value for raw, value in given.items() if value is not None}
+    values = {name: table[name].read(value, f"--{name.replace('_', '-')}") for name, value in options.items() if name in table}
+    if isinstance(values.get("tokens"), PerParameter):
+        from ironlaw.estimate.bind.model import with_tokens
+
+        values = with_tokens(values, folders)
+        options["tokens"] = values["tokens"]
+    return options, readings_of(values)

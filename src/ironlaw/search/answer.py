@@ -73,7 +73,7 @@ class SearchResult:
             if name not in AGAIN:
                 raise QuestionError(f"--{name.replace('_', '-')} changes the plans: start a new search (again takes {', '.join(AGAIN)})")
         options = {**self.question.given, **changed}
-        question = read_question({name: value for name, value in options.items() if value is not None})
+        question = read_question({name: value for name, value in options.items() if value is not None}, folders=self.folders)
         bounds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
         settings = [replace(s, question=question, bound=bounds[s.bound.asked.on, tuple(s.variant.items())]) for s in self.settings]
         return SearchResult(question, settings, self.seconds, self.partial, self.folders, self.cache)
@@ -269,7 +269,7 @@ def search(
     from ironlaw.catalog import load
 
     folders = load.given_folders(catalog)
-    return run(read_question({"model": model, "on": on, **options}, where), folders, progress)
+    return run(read_question({"model": model, "on": on, **options}, where, folders), folders, progress)
 
 
 def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | None = None) -> SearchResult:

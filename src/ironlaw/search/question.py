@@ -12,6 +12,7 @@ from ironlaw.question.asked import MEANING, Asked, asked_of
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.options import OPTIONS, Option, flag, is_column, one_of, positive, price, read_options, switch, text, whole
 from ironlaw.question.readers import amount, days, money
+from ironlaw.question.words import PerParameter
 from ironlaw.search.space import MESH, VARIANTS, Space, axis_value, read_fixed, read_forbidden, read_space
 
 GOALS = ("time", "cost", "energy", "carbon", "gpus")
@@ -140,7 +141,7 @@ class Question:
     prices: Mapping[str, Any] | None = None  # by accelerator
 
 
-def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
+def read_question(asked: Mapping[str, Any], where: str = "", folders: tuple[str, ...] = ()) -> Question:
     """Read the options of a search. Unknown names and wrong values are errors that name the option and the file."""
     search_options, estimate_options, given = {}, {}, {}
     for raw, value in asked.items():
@@ -159,6 +160,10 @@ def read_question(asked: Mapping[str, Any], where: str = "") -> Question:
         if name not in given:
             raise QuestionError(f"missing {MEANING[name]}")
     options, fixed = _split_options(read_options(estimate_options, where))
+    if isinstance(options.get("tokens"), PerParameter):
+        from ironlaw.estimate.bind.model import with_tokens  # numpy, which the help of the verb does without
+
+        options = with_tokens(options, folders)
     prices = search_options.get("price")
     if prices is not None and not isinstance(prices, dict):
         options["price"] = prices

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.config_json.dimensions import model_from_dimensions
 from ironlaw.catalog.model import Model
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnsupportedError, ValueRangeError
+from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.job import PRECISIONS
+from ironlaw.law import scaling
 from ironlaw.question.asked import Asked
+from ironlaw.question.words import Interpreted, PerParameter
 
 
 def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[str]]:
@@ -38,6 +42,27 @@ def plain_model(model: Model) -> Model:
     if model.num_experts != 1 or model.shared_expert_intermediate_size:
         return model
     return model.replace(num_experts=0, num_experts_per_tok=0, intermediate_size=model.moe_intermediate_size)
+
+
+def with_tokens(options: Mapping[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
+    """Options whose tokens of a run are a count: tokens per parameter are multiplied by the parameters of the question."""
+    asked = options.get("tokens")
+    if not isinstance(asked, PerParameter):
+        return dict(options)
+    if "parameters" in options:
+        return {**options, "tokens": count_tokens(asked, float(options["parameters"]))}
+    if "model" not in options:
+        raise QuestionError(f"{asked.written} is tokens per parameter: give MODEL, or tokens such as 1.4T")
+    return {**options, "tokens": count_tokens(asked, float(total_parameters(plain_model(bind_model(options["model"], folders)[0]))))}
+
+
+def count_tokens(asked: float | PerParameter, parameters: float) -> float:
+    """Tokens of a run: as asked, or the tokens per parameter times the parameters."""
+    if not isinstance(asked, PerParameter):
+        return asked
+    count = float(scaling.rule_tokens(parameters, asked.tokens))
+    shown = units.show(count, "token"), units.show(parameters, "parameter")
+    return Interpreted.of(count, asked.written, f"read as {shown[0]}, {asked.tokens:g} for each of {shown[1]}")
 
 
 def trained_model(asked: Asked, model: Model, precision: str) -> Model:

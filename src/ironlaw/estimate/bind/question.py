@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from math import ceil, floor
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
@@ -52,6 +51,8 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     notes: Assumptions = []
     for name, value in asked.given.items():
         assume(notes, name, value, "given")
+    for written, reading in asked.readings:
+        assume(notes, written, reading, "default")
     for name in NOTED:
         if name not in asked.given:
             assume(notes, name, printed(getattr(asked.rows[0] if name in Row._fields else asked, name)), "default")
@@ -129,6 +130,9 @@ def with_batch(bound: Bound, shared: str = "") -> Bound:
     asked, notes = bound.asked, list(bound.assumptions)
     length = defaults.seq_len(bound.model.max_position_embeddings)
     rows = tuple(_with_batch(asked, row, length) for row in asked.rows)
+    if asked.global_batch_tokens is not None:
+        for taken in dict.fromkeys(batch_taken(asked.global_batch_tokens, row.seq_len or length) for row in rows):
+            notes += [{"name": "--global-batch-tokens", "value": taken, "origin": "default"}] * bool(taken)
     if "seq_len" not in asked.given:
         assume(notes, "seq_len", rows[0].seq_len, "default")
     if "global_batch_size" not in asked.given and asked.global_batch_tokens is None:
@@ -148,10 +152,24 @@ def _with_batch(asked: Asked, row: Row, default_length: float) -> Row:
     return row._replace(seq_len=length, global_batch_size=batch)
 
 
-def sequences_of(tokens: float, seq_len: float) -> float:
-    """A batch in sequences, which must be whole."""
+def sequences_of(tokens: float, seq_len: float, multiple: float = 1.0) -> float:
+    """The sequences of a batch in tokens: the nearest whole number, or the nearest multiple of a number.
+
+    >>> sequences_of(1e6, 8192.0)
+    122.0
+    """
     count = tokens / seq_len
-    if count != int(count) or count < 1:
-        near = " or ".join(f"{n * seq_len:.0f}" for n in (floor(count), ceil(count)) if n)
-        raise ValueRangeError(f"--global-batch-tokens {tokens:.0f} is {count:.2f} sequences of seq_len {seq_len:g}: give {near}")
-    return count
+    if count < 1.0:
+        raise ValueRangeError(f"--global-batch-tokens {tokens:.0f} is less than one sequence of {seq_len:.0f} tokens")
+    return max(float(round(count / multiple)), 1.0) * multiple
+
+
+def batch_taken(tokens: float, seq_len: float, multiple: float = 1.0) -> str:
+    """What was taken for a batch in tokens that is no whole number of sequences; nothing where it is one.
+
+    >>> batch_taken(1e6, 8192.0)
+    '1,000,000 tokens asked, 122 sequences of 8,192 = 999,424 tokens taken'
+    """
+    count = sequences_of(tokens, seq_len, multiple)
+    taken = count * seq_len
+    return "" if taken == tokens else f"{tokens:,.0f} tokens asked, {count:,.0f} sequences of {seq_len:,.0f} = {taken:,.0f} tokens taken"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, at_least_one, one_of, positive, price, share, tokens, whole
+from ironlaw.question.options import Option, at_least_one, one_of, positive, price, share, whole
 from ironlaw.question.readers import amount, by_name, names, zero_or_more
+from ironlaw.question.words import tokens
 
 PASSED = (  # passed to estimate unchanged
     "precision", "global_batch_size", "global_batch_tokens", "seq_len", "micro_batch_size", "optimizer", "framework", "recompute",

@@ -11,6 +11,7 @@ from ironlaw.question import defaults
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, duration, one_of, positive, switch, text, whole
 from ironlaw.question.readers import list_of
+from ironlaw.question.words import length
 
 ACTIVATIONS = ("relu", "relu2", "tanh", "sigmoid", "silu", "gelu", "gelu-tanh", "swiglu", "geglu")
 NORMS = ("rmsnorm", "layernorm")
@@ -113,7 +114,7 @@ OPTIONS: dict[str, Option] = {
     "dtype": Option(dtypes, "format of the operands (default: bf16, or fp16 on devices without it), or three: of A, B and C", "NAME[,B,C]"),
     "beta": Option(switch, "add the product to C, which is read too (default: off)", "on|off"),
     "causal": Option(switch, "causal mask (default: on)", "on|off"),
-    "lengths": Option(list_of(whole), "sequence lengths of attention to compare, instead of S", "LIST"),
+    "lengths": Option(list_of(length), "sequence lengths of attention to compare, instead of S", "LIST"),
     "kv_heads": Option(whole, "heads of keys and values (default: as many as of queries)"),
     "on_chip": Option(positive("B"), "on-chip memory of a flash block: prints the published bound of its traffic", "SIZE"),
     "passes": Option(positive("1"), "times a tensor crosses HBM (default: read once and written once, fused)", "X"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ironlaw.question.options import Option, model, none_or_more, one_of, positive, tokens, whole
+from ironlaw.question.options import Option, model, none_or_more, one_of, positive, whole
+from ironlaw.question.words import run_tokens, tokens
 
 FITS = ("hoffmann", "besiroglu")  # in the order of the laws' fit: 0, 1
 
@@ -17,7 +18,7 @@ def study(value: Any, flag: str) -> str:
 OPTIONS: dict[str, Option] = {
     "model": Option(model, "catalogue name, config.json, or dimensions: sets the parameters, total and active", "MODEL"),
     "parameters": Option(whole, "parameters, such as 70B, instead of MODEL"),
-    "tokens": Option(tokens, "tokens of the run, such as 1.4T", "TOKENS"),
+    "tokens": Option(run_tokens, "tokens of the run, such as 1.4T, or per parameter: 20x", "TOKENS"),
     "compute": Option(positive("FLOP"), "training compute, such as 5.88e23", "FLOP"),
     "fit": Option(one_of(FITS), "published fit of the loss: besiroglu or hoffmann (default: besiroglu)", "NAME"),
     "tokens_per_parameter": Option(positive("1"), "tokens per parameter if neither tokens nor compute is given (default: 20)", "X"),

@@ -21,20 +21,20 @@ PLAN = (  # options of an estimate that set the plan inside a site
 def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] | int:
     """Read a comma list of site names and LAT,LON pairs, or a count of sites at unknown places."""
     items = list(value) if isinstance(value, (list, tuple)) else [i.strip() for i in str(value).split(",") if i.strip()]
-    if len(items) == 1 and str(items[0]).isdecimal():
+    if len(items) == 1 and str(items[0]).isascii() and str(items[0]).isdecimal():
         return int(str(items[0])[:9])
     places: list[str | tuple[float, float]] = []
     while items:
         item = items.pop(0)
         if isinstance(item, (list, tuple)):
-            pair = [_parse_number(part) for part in item]
+            pair = [units.bare_number(part) for part in item]
             if len(pair) != 2 or None in pair:
                 raise QuestionError(f"{flag}: {item} is not a LAT,LON pair of degrees")
-        elif (latitude := _parse_number(item)) is None:
+        elif (latitude := units.bare_number(item)) is None:
             places.append(str(item))
             continue
         else:
-            pair = [latitude, _parse_number(items.pop(0)) if items else None]
+            pair = [latitude, units.bare_number(items.pop(0)) if items else None]
         north, east = pair
         assert north is not None
         if east is None:
@@ -43,13 +43,6 @@ def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] 
             raise ValueRangeError(f"{flag}: {north:g},{east:g} is out of range: LAT is -90 to 90 degrees north, LON -180 to 180 east")
         places.append((north, east))
     return tuple(places)
-
-
-def _parse_number(item: Any) -> float | None:
-    try:
-        return float(item)
-    except (TypeError, ValueError):
-        return None
 
 
 def window(value: Any, flag: str) -> float:
@@ -65,7 +58,7 @@ OPTIONS: dict[str, Option] = {
     "sites": Option(read_places, "comma list of catalogue names and LAT,LON pairs in degrees; or a count of unknown places", "SITES"),
     "on": ESTIMATE["on"],
     "gpus": Option(list_of(whole), "total accelerators, split evenly; or a comma list, one count per site"),
-    "tokens": replace(ESTIMATE["tokens"], help="tokens of the whole run, such as 15T"),
+    "tokens": replace(ESTIMATE["tokens"], help="tokens of the whole run, such as 15T, or per parameter: 20x"),
     "global_batch_size": ESTIMATE["global_batch_size"],
     "global_batch_tokens": ESTIMATE["global_batch_tokens"],
     "seq_len": ESTIMATE["seq_len"],

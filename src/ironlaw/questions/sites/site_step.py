@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from ironlaw.errors import PlanError, QuestionError, ValueRangeError
 from ironlaw.estimate.answer import estimate
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model, plain_model
-from ironlaw.estimate.bind.question import sequences_of
+from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, run
@@ -59,7 +60,7 @@ def step_at_constant_mfu(given: dict[str, Any], gpus: list[float], folders: tupl
 def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...], notes: Assumptions) -> SiteStep:
     """The step of the slowest site, from one estimate per size of site; sites split the batch by accelerators."""
     options = {name: given[name] for name in (*PLAN, "seq_len") if name in given}
-    sequences = _batch_sequences(given, folders)
+    sequences = _batch_sequences(given, gpus, folders, notes)
     groups = {}
     for n in dict.fromkeys(gpus):
         share = None if sequences is None else sequences * n / sum(gpus)
@@ -87,11 +88,17 @@ def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[
     )
 
 
-def _batch_sequences(given: dict[str, Any], folders: tuple[str, ...]) -> float | None:
-    """Sequences in the batch of all sites; None where no batch is given, so that every site has the default batch of an estimate."""
+def _batch_sequences(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...], notes: Assumptions) -> float | None:
+    """Sequences in the batch of all sites; None where no batch is given, so that every site has the default batch of an estimate.
+
+    A batch in tokens is the nearest number of sequences that the sites share by their accelerators.
+    """
     if "global_batch_tokens" not in given:
         return given.get("global_batch_size")
     if "global_batch_size" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
     seq_len = given.get("seq_len") or defaults.seq_len(bind_model(given["model"], folders)[0].max_position_embeddings)
-    return sequences_of(given["global_batch_tokens"], seq_len)
+    tokens, multiple = given["global_batch_tokens"], sum(gpus) / math.gcd(*(int(n) for n in gpus))
+    if taken := batch_taken(tokens, seq_len, multiple):
+        assume(notes, "--global-batch-tokens", taken, "default")
+    return sequences_of(tokens, seq_len, multiple)

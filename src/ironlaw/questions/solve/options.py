@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, one_of, price, share, tokens, whole
+from ironlaw.question.options import Option, one_of, price, share, whole
 from ironlaw.question.readers import days, money
+from ironlaw.question.words import run_tokens, tokens
 
 UNKNOWNS = ("gpus", "time", "tokens", "mfu", "budget")
 PASSED = (  # passed to estimate unchanged
@@ -18,7 +19,7 @@ OPTIONS: dict[str, Option] = {
     "solve_for": Option(one_of(UNKNOWNS), "the unknown: gpus, time, tokens, mfu, budget (default: the first that is not given)", "WHAT"),
     "gpus": Option(whole, "total accelerators"),
     "deadline": Option(days, "time the run may take, in days or with a unit", "DAYS"),
-    "tokens": Option(tokens, "tokens of the whole run, such as 2T", "TOKENS"),
+    "tokens": Option(run_tokens, "tokens of the whole run, such as 2T, or per parameter: 20x", "TOKENS"),
     "mfu": Option(share, "model FLOPs utilisation, such as 0.45 (default: predicted)", "X"),
     "budget": Option(money, "budget of the run, such as 2M", "USD"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),

@@ -13,6 +13,7 @@ from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.bind.money import bind_price
+from ironlaw.estimate.bind.question import sequences_of
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters, total_parameters
 from ironlaw.job import PRECISIONS
 from ironlaw.law import cost, flops, run
@@ -59,6 +60,8 @@ class Workload:
         if "seq_len" not in values:
             assume(assumptions, "seq_len", seq_len, "default")
         sequences = values.get("global_batch_size")
+        if "global_batch_tokens" in values:
+            sequences = sequences_of(values["global_batch_tokens"], seq_len)
         flop = _flop_per_token(model, parameters, seq_len, values.get("work") == "6n" or "parameters" in values)
         return cls(
             title=model.title if "model" in values else f"{parameters / 1e9:g} B parameters",
@@ -71,7 +74,7 @@ class Workload:
             node=int(cluster.node.accelerators.value),
             capacity=cluster.accelerator.memory_capacity.value,
             seq_len=seq_len,
-            batch=values.get("global_batch_tokens") or (sequences * seq_len if sequences else None),
+            batch=sequences * seq_len if sequences else None,
             folders=folders,
             assumptions=assumptions,
             warnings=[f"left out: {item}" for item in left_out],

@@ -14,16 +14,18 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import IronlawError, QuestionError, SpaceError, UnitError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.answer import Estimate, answer
-from ironlaw.estimate.bind.model import bind_model, plain_model
+from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
+from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import run as law
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.question.words import PerParameter
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
 from ironlaw.questions.sites.ask import ask as ask_sites
 from ironlaw.questions.sites.options import OPTIONS as SITES
 from ironlaw.questions.sweep.options import EXCHANGE, LISTS, OPTIONS, PASSED, SIMPLIFIED
-from ironlaw.questions.textbook.sweep import run_tokens_of, sweep_by_hand
+from ironlaw.questions.textbook.sweep import sweep_by_hand
 from ironlaw.terms import scalar
 
 MOST_ROWS = 400  # a longer table is a search, which is ``ironlaw plan``
@@ -92,8 +94,9 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     ]
     rows = [row for row, _ in estimates]
     assumptions: Assumptions = []
-    if any(batch % row["seq_len"] for row in rows for batch in values.get("global_batch_tokens", ())):
-        assume(assumptions, "batches", "rounded to a power of two of sequences", "default")
+    for taken in dict.fromkeys(batch_taken(batch, row["seq_len"]) for row in rows for batch in values.get("global_batch_tokens", ())):
+        if taken:
+            assume(assumptions, "--global-batch-tokens", taken, "default")
     warnings = [line for _, estimate in estimates if estimate for line in estimate.groups[0].warnings]
     fitting = [(row, estimate) for row, estimate in estimates if estimate and row["fits"]]
     headline, terms = ["no row has a plan that fits"], []
@@ -116,12 +119,12 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
 
 
 def _estimate_row(
-    asked: dict[str, Any], run: tuple[float, bool], batch: float | None, folders: tuple[str, ...]
+    asked: dict[str, Any], run: float | PerParameter, batch: float | None, folders: tuple[str, ...]
 ) -> tuple[dict[str, Any], Estimate | None]:
     """One row and its estimate; a row without a plan says why."""
     model = plain_model(bind_model(asked["model"], folders)[0])
     asked.setdefault("seq_len", defaults.seq_len(model.max_position_embeddings))
-    tokens = run_tokens_of(run, float(total_parameters(model)))
+    tokens = count_tokens(run, float(total_parameters(model)))
     start: dict[str, Any] = {
         "model": model.name,
         "tokens": tokens,
@@ -131,7 +134,7 @@ def _estimate_row(
         "fits": None,
     }
     if batch:
-        asked["global_batch_size"] = _whole_sequences(batch, asked["seq_len"])
+        asked["global_batch_size"] = sequences_of(batch, asked["seq_len"])
         start["batch"] = asked["global_batch_size"] * asked["seq_len"]
     try:
         estimate = answer({**asked, "tokens": tokens}, folders)
@@ -160,12 +163,6 @@ def _estimate_row(
         "energy": None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6,
         "why_not": "" if memory["fits"] else "does not fit",
     }, estimate
-
-
-def _whole_sequences(batch: float, seq_len: float) -> float:
-    """Sequences of a batch; the nearest power of two where they are not whole."""
-    count = batch / seq_len
-    return count if count == int(count) else float(2.0 ** max(round(math.log2(count)), 0))
 
 
 def _memory_without_accumulation(asked: Mapping[str, Any], plan: Mapping[str, Any], folders: tuple[str, ...]) -> float | None:

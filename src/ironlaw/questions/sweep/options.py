@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ironlaw.errors import UnitError
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, duration, model, positive, share, text, tokens, whole
+from ironlaw.question.options import Option, duration, model, share, text, whole
 from ironlaw.question.readers import list_of
+from ironlaw.question.words import length, run_tokens, tokens
 
 
 def models(value: Any, flag: str) -> tuple[Any, ...]:
@@ -16,16 +16,6 @@ def models(value: Any, flag: str) -> tuple[Any, ...]:
     if isinstance(value, Mapping) or (isinstance(value, str) and "=" in value):
         return (model(value, flag),)
     return list_of(model)(value, flag)
-
-
-def run_tokens(value: Any, flag: str) -> tuple[float, bool]:
-    """Tokens of a run, or tokens per parameter, such as ``20x``, and whether it is the latter."""
-    if isinstance(value, str) and value.endswith("x"):
-        try:
-            return positive("1")(value[:-1], flag), True
-        except UnitError:
-            raise UnitError(f"{flag}: {value!r} is neither tokens (1.4T) nor tokens per parameter (20x)") from None
-    return tokens(value, flag), False
 
 
 PASSED = (  # passed to estimate unchanged
@@ -45,7 +35,7 @@ OPTIONS: dict[str, Option] = {
     "gpus": Option(list_of(whole), "comma list of total accelerators; every row is an estimate", "LIST"),
     "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),
     "global_batch_tokens": Option(list_of(tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
-    "seq_len": Option(list_of(whole), "comma list of tokens per sequence (default: the estimate's)", "LIST"),
+    "seq_len": Option(list_of(length), "comma list of tokens per sequence (default: the estimate's)", "LIST"),
     "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", "TIME"),
     "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
     "accumulate": Option(list_of(whole), "simplified: comma list of micro-batches per step (default: 1,5,10,100)", "LIST"),
@@ -58,7 +48,7 @@ OPTIONS: dict[str, Option] = {
 LISTS = ("model", "parameters", "gpus", "tokens", "global_batch_tokens", "seq_len")  # every combination is a row
 SIMPLIFIED = ("parameters", "step_time", "accumulate")
 EXAMPLES = """\
-  ironlaw sweep llama-3-8b,llama-3-70b --on h100-sxm --gpus 256 --tokens 20x --global-batch-tokens 1M,4M,16M
-  ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --seq-len 4096,8192,32768 --global-batch-tokens 4M
+  ironlaw sweep llama-3-8b,llama-3-70b --on h100-sxm --gpus 256 --tokens 20x --global-batch-tokens 1Mi,4Mi,16Mi
+  ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --seq-len 4k,8k,32k --global-batch-tokens 4Mi
   ironlaw sweep --parameters 70B --on h100-sxm --tokens 20x,20T --global-batch-tokens 8192,1M,32M --step-time 1s --mfu 0.4 --price 2
 """

@@ -10,10 +10,11 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.model import count_tokens
 from ironlaw.estimate.bind.money import bind_pue
 from ironlaw.estimate.layer.counts import active_parameters
 from ironlaw.estimate.run import power_of
-from ironlaw.law import activations, cost, energy, flops, run, scaling, states
+from ironlaw.law import activations, cost, energy, flops, run, states
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
 from ironlaw.questions.solve.workload import Workload
@@ -74,12 +75,6 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     return Answer(title, headline, tables, last, assumptions=assumptions, warnings=warnings, folders=folders)
 
 
-def run_tokens_of(run: tuple[float, bool], parameters: float) -> float:
-    """Tokens of a run that ``options.run_tokens`` has read."""
-    tokens, per_parameter = run
-    return float(scaling.rule_tokens(parameters, tokens)) if per_parameter else tokens
-
-
 def _bind_workload(values: dict[str, Any], asked: Any, seq_len: float | None, folders: tuple[str, ...]) -> Workload:
     """The workload of a model or of a count of parameters; 6 FLOP per active parameter."""
     options: dict[str, Any] = {name: values[name] for name in ("on", "price", "precision") if name in values}
@@ -99,7 +94,7 @@ def _make_rows(values: dict[str, Any], workload: Workload, folders: tuple[str, .
     peak, per_token = plain(workload.peak), float(workload.flop.value)
     name = workload.model.name if "model" in values else workload.title
     for asked, batch, gpus in itertools.product(values["tokens"], values["global_batch_tokens"], values.get("gpus", (None,))):
-        tokens = run_tokens_of(asked, workload.parameters)
+        tokens = count_tokens(asked, workload.parameters)
         if batch > tokens:
             raise ValueRangeError(f"--global-batch-tokens {batch:g} is more than the {tokens:g} tokens of the run")
         work = per_token * batch
