@@ -331,7 +331,8 @@ class Bands(Record):
 
     coverage: Sourced = quantity("1")
     step: dict[str, Sourced] = quantities("1")
-    memory: dict[str, Sourced] = quantities("1")
+    memory: dict[str, Sourced] = quantities("1")  # half-widths by framework, by "framework on accelerator", and "any"
+    memory_centre: dict[str, Sourced] = quantities("1")  # median of log(measured / predicted), by the same names
     told_apart: Sourced = quantity("1")  # least predicted difference of two plans of one job whose order is trusted
 
 

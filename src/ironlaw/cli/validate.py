@@ -117,7 +117,7 @@ def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
 
 def _fit() -> int:
     """Fit on the runs that ship; write constants, bands and the record of the fit."""
-    from ironlaw.validate import fit, peaks, record, runs, session
+    from ironlaw.validate import fit, record, runs, session
     from ironlaw.validate.predict import prepare
 
     listed, _ = runs.read_runs()
@@ -125,8 +125,7 @@ def _fit() -> int:
     fitted = fit.solve_all(prepared)
     for c in fit.constants():
         click.echo(f"{c.name:<22} {fitted.values[c.name]:.4g}   (first {c.first:.4g})")
-    predicted, _skipped = peaks.peaks(peaks.read_peaks())
-    record.write_fit(prepared, fitted, fit.memory_half_widths(predicted, session.run_memories(prepared)))
+    record.write_fit(prepared, fitted, fit.memory_spreads(session.run_memories(prepared)))
     click.echo(f"wrote {record.SYSTEMS}, {record.BANDS}, {fit.RECORD}")
     return 0
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Bands
+from ironlaw.estimate.memory.errors import memory_spread
 from ironlaw.estimate.pipeline.schedules import schedule_of
 
 if TYPE_CHECKING:
@@ -91,9 +92,8 @@ def told_apart(folders: tuple[str, ...] = ()) -> float:
 
 def memory_band(group: Group, size: float | None) -> list[float] | None:
     """``[lo, hi, coverage]`` of what a device holds [B], or None."""
-    record: Bands = load.record("bands", "default", group.folders)
-    half = record.memory.get("mixture" if group.job.model.num_experts else "dense")
-    return None if half is None or size is None else banded(size, half.value, record.coverage.value)
+    spread = memory_spread(group.job.framework.name, group.cluster.accelerator.name, group.folders)
+    return None if spread is None or size is None else banded(size * float(np.exp(spread.centre)), spread.half_width, spread.coverage)
 
 
 def banded(value: float, half_width: float, coverage: float) -> list[float]:

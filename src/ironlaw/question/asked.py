@@ -90,6 +90,7 @@ class Asked:
     offload_layers: float = 0.0  # 0: all
     offload_fraction: float = defaults.OFFLOAD_FRACTION
     offload_overlap: bool = False
+    margin: float | None = None  # of device memory; None: bands.memory_margin of the framework
     # fine-tuning
     lora_rank: float = 0.0  # 0: everything is trained
     lora_targets: str = defaults.LORA_TARGETS

@@ -132,6 +132,14 @@ def share(value: Any, flag: str) -> float:
     return number
 
 
+def margin(value: Any, flag: str) -> float:
+    """Read a part of a whole that may be none: from 0, below 1."""
+    number = units.parse(value, "1", flag)
+    if not 0.0 <= number < 1.0:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be from 0 to less than 1, such as 0.05 or 5%")
+    return number
+
+
 def duration(value: Any, flag: str) -> float:
     """Read a time with its unit, such as 50000h or 15min. A bare number is refused: it could be seconds or hours."""
     if units.bare_number(value) is not None:
@@ -262,6 +270,12 @@ OPTIONS: dict[str, Option] = {
         share, f"share of optimizer states that --offload optimizer moves (default: {defaults.OFFLOAD_FRACTION:g})", "X"
     ),
     "offload_overlap": Option(switch, "the host updates one tensor while others are copied (default: off)", "on|off"),
+    "margin": Option(
+        margin,
+        "share of device memory that must stay free, such as 5% or 0.05: a plan that leaves less is not called best, and has exit status 1"
+        " (default: as much as makes the plan fit with a probability of 80 %, by published runs; a given plan is only warned of)",
+        "SHARE",
+    ),
     # --- fine-tuning
     "lora_rank": Option(whole, "rank of LoRA adapters; all other weights are frozen (default: no adapters)"),
     "lora_targets": Option(

@@ -22,9 +22,9 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Systems
+from ironlaw.estimate.memory.errors import ANY
 from ironlaw.units import parse
 from ironlaw.validate.fill import Apart
-from ironlaw.validate.peaks import LARGE
 from ironlaw.validate.predict import Prepared, times
 from ironlaw.validate.runs import DATA
 
@@ -184,6 +184,7 @@ def subset(prepared: Prepared, rows: Any) -> Prepared:
 # --- bands ---------------------------------------------------------------------------------------------------------------
 
 COVERAGE = 0.8
+POOLED = 10.0  # rows as which all runs of the next wider group count in the spread of a group's memory
 ONE_FAMILY = 1.5  # least width, over that of dense runs, of a kind with runs of a single family
 BANDED_APART = {"mixture": {Apart.MIXTURE}, "launch-bound": {Apart.NO_PRECISION}}  # rows a band uses though set apart
 
@@ -212,24 +213,38 @@ def half_widths(prepared: Prepared, predicted: Any, without: str = "") -> dict[s
     return {kind: (max(w, least[kind]), n, f) for kind, (w, n, f) in widths.items()}
 
 
-def memory_half_widths(peaks: Sequence[Any], runs: Sequence[tuple[str, Any]]) -> dict[str, float]:
-    """For each kind of model: the COVERAGE quantile of |log error| of complete peaks of at least 2 GiB and of runs (family, memory).
+def memory_spreads(runs: Sequence[tuple[str, Any]], without: str = "") -> dict[str, tuple[float, float, int, int]]:
+    """For each group of runs (family, memory): median of log(measured / predicted), half-width around it, rows, families.
 
-    All peaks are from one project and count as one family; runs count with reserved or device memory. No mixture reports
-    those, so the band of mixtures is at least as wide as that of dense models.
+    Only runs with measured device or reserved memory: allocated peaks lack the allocator's error, which is the larger part. In ANY the
+    families weigh the same. The runs of a framework, and of a framework on an accelerator, each weigh one, all runs of the next wider
+    group POOLED together. A group of one family is at least as wide as ANY. ``without`` is a family to leave out.
     """
-    large = [p for p in peaks if p.complete and p.measured_bytes >= LARGE]
-    measured = [("peaks", p, p.moe) for p in large] + [(family, m, False) for family, m in runs if m.kind in ("reserved", "device")]
-    widths = {}
-    for name, moe in (("dense", False), ("mixture", True)):
-        errors = [(family, abs(float(np.log(m.predicted_bytes / m.measured_bytes)))) for family, m, mixed in measured if mixed == moe]
-        if errors:
-            size = Counter(family for family, _ in errors)
-            weights = np.array([1.0 / size[family] for family, _ in errors])
-            widths[name] = weighted_quantile(np.array([error for _, error in errors]), weights, COVERAGE)
-    if "mixture" in widths:
-        widths["mixture"] = max(widths["mixture"], widths.get("dense", 0.0))
-    return widths
+    measured = [(family, m) for family, m in runs if m.kind in ("reserved", "device") and family != without]
+    families = np.array([family for family, _ in measured])
+    size = Counter(families.tolist())
+    error = np.array([float(np.log(m.measured_bytes / m.predicted_bytes)) for _, m in measured])
+    framework = np.array([m.framework for _, m in measured])
+    device = np.array([m.accelerator for _, m in measured])
+    every = np.ones(error.size, dtype=bool)
+    weights = {ANY: (np.array([1.0 / size[f] for f in families.tolist()]), every)} if measured else {}
+    for name in dict.fromkeys(framework.tolist()):
+        of_it = framework == name
+        weights[name] = (_pool(weights[ANY][0], of_it), of_it)
+        devices = dict.fromkeys(device[of_it].tolist())
+        for on in devices if len(devices) > 1 else ():
+            weights[f"{name} on {on}"] = (_pool(weights[name][0], of_it & (device == on)), of_it & (device == on))
+    spreads: dict[str, tuple[float, float, int, int]] = {}
+    for name, (w, rows) in weights.items():
+        centre, of_families = weighted_quantile(error, w, 0.5), len(set(families[rows].tolist()))
+        half = weighted_quantile(np.abs(error - centre), w, COVERAGE)
+        spreads[name] = (centre, max(half, spreads[ANY][1]) if ANY in spreads and of_families == 1 else half, int(rows.sum()), of_families)
+    return spreads
+
+
+def _pool(wider: Any, own: Any) -> Any:
+    """Weights of a group: one for each of its own runs, POOLED for all runs of the wider group together."""
+    return POOLED * wider / wider.sum() + own
 
 
 def weighted_quantile(values: Any, weights: Any, level: float) -> float:

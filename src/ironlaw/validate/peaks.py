@@ -64,6 +64,8 @@ class RunMemory:
     kind: str
     predicted_bytes: float
     measured_bytes: float
+    framework: str = ""
+    accelerator: str = ""
 
     @property
     def error(self) -> float:
@@ -245,7 +247,14 @@ def run_memory(cells: Mapping[str, str], estimate: Estimate, row: int = 0) -> Ru
         raise QuestionError("illegal plan")
     column = getattr(group.memory, "allocated" if kind == "analytic" else kind)
     label = cells.get("id") or cells.get("name") or ""
-    return RunMemory(label, kind, float(np.ravel(column)[at]), float(cells["memory_gb_per_gpu"].replace(",", "")) * UNITS[unit])
+    return RunMemory(
+        label,
+        kind,
+        float(np.ravel(column)[at]),
+        float(cells["memory_gb_per_gpu"].replace(",", "")) * UNITS[unit],
+        group.job.framework.name,
+        group.cluster.accelerator.name,
+    )
 
 
 def fine_tuned(cells: Mapping[str, str]) -> bool:

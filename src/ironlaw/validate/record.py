@@ -21,7 +21,9 @@ _TITLE = "ironlaw validate fit on the published runs that ship, each family weig
 _URL = "https://github.com/ironlaw/ironlaw/blob/main/docs/validation.md"
 
 
-def write_fit(prepared: Prepared, fit: Fit, memory: dict[str, float], systems: Path = SYSTEMS, record: Path = RECORD) -> None:
+def write_fit(
+    prepared: Prepared, fit: Fit, memory: dict[str, tuple[float, float, int, int]], systems: Path = SYSTEMS, record: Path = RECORD
+) -> None:
     """Write the constants into the systems record, and beside the runs a record of the fit, with and without each effect."""
     predicted = held_out_times(prepared, fit)
     rows = fitted_rows(prepared)
@@ -70,7 +72,7 @@ def _with_source(text: str, key: str, title: str) -> str:
     )
 
 
-def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float], path: Path = BANDS) -> None:
+def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, tuple[float, float, int, int]], path: Path = BANDS) -> None:
     """Write the half-widths of bands, with the rows behind each."""
     shipped = load.record("bands", "default", ()).told_apart
     lines = [
@@ -83,14 +85,19 @@ def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, float
             for kind, (w, n, f) in step.items()
         ),
         "\n[memory]",
-        *(f'"{kind}" = {{ value = "{w:.3f}", source = "peaks" }}' for kind, w in memory.items()),
+        *(
+            f'"{group}" = {{ value = "{w:.3f}", source = "memory", note = "half-width in log; {n} rows of {f} families" }}'
+            for group, (_, w, n, f) in memory.items()
+        ),
+        "\n[memory_centre]",
+        *(f'"{group}" = {{ value = "{centre:.3f}", source = "memory" }}' for group, (centre, *_) in memory.items()),
     ]
     sources = {
         "choice": ("A choice: bands of 80 %", "guess"),
         "held-out": ("Held-out errors of ironlaw validate, families weighing the same, at the 80 % quantile", "measured"),
         "pairs": (shipped.source.title, shipped.source.grade),  # from pairs of plans, not fitted
-        "peaks": (
-            "Errors of ironlaw validate --memory and of the runs' own memory columns, families weighing the same, at the 80 % quantile",
+        "memory": (
+            "Device and reserved memory of published runs over its prediction (ironlaw validate --memory), families weighing the same",
             "measured",
         ),
     }

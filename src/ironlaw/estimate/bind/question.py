@@ -16,6 +16,7 @@ from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
 from ironlaw.estimate.bind.money import Money, bind_money
 from ironlaw.estimate.correction import Correction, read_correction
+from ironlaw.estimate.memory.errors import memory_margin
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.job import PRECISIONS, Job
 from ironlaw.question import defaults
@@ -44,6 +45,15 @@ class Bound:
     def job(self, framework: str) -> Job:
         """The job as a framework runs it."""
         return self.job_of(framework)[0]
+
+    def margin(self, framework: str) -> float:
+        """The share of device memory that a plan must leave free to be called best: as given, or learned from published runs."""
+        given = self.asked.margin
+        return memory_margin(framework, self.cluster.accelerator.name, self.folders) if given is None else given
+
+    def room(self, framework: str) -> float:
+        """Bytes of device memory that a plan may use and keep the margin [B]."""
+        return self.cluster.accelerator.usable_memory * (1.0 - self.margin(framework))
 
 
 def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | None = None) -> Bound:

@@ -88,6 +88,11 @@ class Memory:
         """Bytes the caching allocator holds."""
         return self.tree["reserved"].value * np.ones_like(self.device)
 
+    @property
+    def needed(self) -> Any:
+        """Bytes without the memory that the allocator gives back when the device runs short."""
+        return self.device - self.tree["allocator slack"].value
+
 
 def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     """The memory of every plan of a batch at its fullest stage."""
