@@ -1,4 +1,4 @@
-"""Read a user's text and TOML files; an error names the file and what is wrong with it."""
+"""Read a user's text, TOML and JSON files; an error names the file and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -27,3 +27,30 @@ def read_toml(path: Path, kind: str, limit: int = 1_000_000) -> dict[str, Any]:
         return tomli.loads(text)
     except (tomli.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not valid TOML: {error}") from None
+
+
+def read_json(path: Path, kind: str, limit: int, deepest: int = 64) -> Any:
+    """The values of a JSON file of at most ``limit`` bytes and ``deepest`` levels; InputError where it cannot be read or is not JSON."""
+    import json
+
+    def refuse(word: str) -> Any:
+        raise ValueError(f"{word} is not a JSON number")
+
+    try:
+        with path.open("rb") as file:  # a pipe has no size before it is read
+            text = file.read(limit + 1)
+        if len(text) > limit:
+            raise InputError(f"{path}: more than {limit:,} bytes, too large for {kind}")
+        tree = json.loads(text.decode("utf-8-sig"), parse_constant=refuse)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested deeper than {deepest} levels, not {kind}") from None
+    except ValueError as error:  # not UTF-8, not JSON, or a number of thousands of digits
+        raise InputError(f"{path}: not JSON: {error}") from None
+    level = [tree]
+    for _ in range(deepest):
+        level = [item for node in level for item in (node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())]
+        if not level:
+            return tree
+    raise InputError(f"{path}: nested deeper than {deepest} levels, not {kind}")

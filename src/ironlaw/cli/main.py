@@ -28,6 +28,7 @@ VERBS = {  # module in the package, and summary
     "sites": ("questions.sites.options", "Train across data centres: distance, data exchange, waiting, cost, power and carbon."),
     "scaling": ("questions.scaling.options", "Find the parameters and tokens of least loss for a compute; batch size and learning rate."),
     "inference": ("questions.inference.options", "Estimate serving to first order: cache, prompt time, tokens per second, what binds."),
+    "diff": ("questions.diff.options", "Compare two answers: what changed in inputs, catalogue or version, and which term moved."),
     "diagnose": ("cli.diagnose", "Diagnose a trace or log: the roof that binds, what to try, how it differs from the estimate."),
     "validate": ("cli.validate", "Measure the error of estimates on published runs, or on your own."),
     "runs": ("cli.runs", "Store measured runs: list, show, compare, gate."),
@@ -68,7 +69,7 @@ def command_of(verb: str) -> click.Command:
         return command
     from ironlaw.cli.question import question_command
 
-    return question_command(verb, module.OPTIONS, summary, module.EXAMPLES)
+    return question_command(verb, module.OPTIONS, summary, module.EXAMPLES, getattr(module, "ARGUMENTS", ("model",)))
 
 
 @click.group(

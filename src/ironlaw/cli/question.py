@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -33,8 +33,10 @@ def _parse_format(how: str | None, as_json: bool, explain: str | None) -> tuple[
     return form, table
 
 
-def question_command(verb: str, options: Mapping[str, Option], summary: str, examples: str) -> click.Command:
-    """The click command of ``ironlaw.questions.VERB``; MODEL needs no flag.
+def question_command(
+    verb: str, options: Mapping[str, Option], summary: str, examples: str, arguments: Sequence[str] = ("model",)
+) -> click.Command:
+    """The click command of ``ironlaw.questions.VERB``; ``arguments``, such as MODEL, need no flag.
 
     ``options`` come from ``ironlaw.questions.VERB.options``, which is light; ``ironlaw.questions.VERB.ask`` is imported when it runs.
     """
@@ -59,9 +61,11 @@ def question_command(verb: str, options: Mapping[str, Option], summary: str, exa
         sys.stdout.write(text + "\n")
         return 0 if answer.feasible else 1
 
-    params: list[click.Parameter] = [click.Argument(["model"], required=False)]
+    params: list[click.Parameter] = [
+        click.Argument([name], required=False, metavar=None if name == "model" else options[name].metavar) for name in arguments
+    ]
     for name, option in options.items():
-        if name != "model":
+        if name not in arguments:
             params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help))
     params += [
         click.Option(

@@ -48,6 +48,7 @@ class Group:
     warnings: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     correction: Correction | None = None
+    asked: Asked | None = None
 
     @cached_property
     def shares(self) -> Mapping[str, Any]:
@@ -200,7 +201,7 @@ def with_run(group: Group, bound: Bound) -> Group:
         run = run_of(bound, group.plan, group.step.tree.value, group.step.forward_share)
         notes += bound.run_assumptions
     warnings = (*(f"left out: {item}" for item in bound.left_out), *cautions(asked, group.job, group.cluster))
-    return replace(group, run=run, assumptions=notes, warnings=warnings)
+    return replace(group, run=run, assumptions=notes, warnings=warnings, asked=asked)
 
 
 __all__ = ["Estimate", "Group", "answer", "answer_asked", "estimate"]

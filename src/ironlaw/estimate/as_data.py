@@ -11,6 +11,7 @@ import numpy as np
 from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.estimate.again import asked_data, records_data
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, plain
@@ -78,6 +79,8 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
         "plan": plan_data(group, at),
         "sources": sources(group),
+        "asked": asked_data(group, at),
+        "records": records_data(group),
     }
 
 

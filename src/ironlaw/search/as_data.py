@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.bands import step_band, told_apart
 from ironlaw.question.defaults import HEADROOM, PLANS
+from ironlaw.question.options import OPTIONS
 from ironlaw.search.advice import advise
 from ironlaw.search.answer import Choice, SearchResult
 from ironlaw.search.best import SIMPLEST, effort_of
 from ironlaw.search.misses import misses
+from ironlaw.search.question import OWN, Question
 from ironlaw.search.sizing import sizes
 from ironlaw.search.space import ENDS
 from ironlaw.search.why import compare_context_parallel, difference
@@ -104,7 +107,8 @@ def plan_entries(
     apart = 1.0 + told_apart(result.folders)
     return [
         {
-            **estimate.row(row, explain),
+            **(data := estimate.row(row, explain)),
+            "asked": {**data["asked"], "given": given_of(result.question, choice)},
             "goal": goals[i],
             "worth": _finite_values(totals[i]) if choice.setting.bound.asked.tokens is not None else None,
             "headroom": 1.0 - choice.device / choice.setting.capacity,
@@ -117,6 +121,14 @@ def plan_entries(
         }
         for i, (choice, (estimate, row)) in enumerate(zip(choices, estimates, strict=True))
     ]
+
+
+def given_of(question: Question, choice: Choice) -> dict[str, Any]:
+    """The options of an estimate that the user of a search gave; accelerator, count and price are those of the plan."""
+    own = {"on": choice.setting.on, "gpus": choice.setting.gpus, "price": choice.setting.bound.asked.price}
+    read = {name: OPTIONS[name].read(value, name) for name, value in question.given.items() if name in OPTIONS and name not in OWN}
+    given = {**read, **{name: value for name, value in own.items() if value is not None}}
+    return {name: as_option(name, given[name]) for name in OPTIONS if name in given}
 
 
 def simplest(plans: list[dict[str, Any]]) -> int | None:

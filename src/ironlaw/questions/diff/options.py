@@ -1,0 +1,16 @@
+"""Arguments of ``ironlaw diff``."""
+
+from __future__ import annotations
+
+from ironlaw.question.options import Option, text
+
+ARGUMENTS = ("a", "b")  # arguments instead of MODEL
+
+OPTIONS: dict[str, Option] = {
+    "a": Option(text, "answer of ironlaw estimate --json, or of ironlaw plan --json (its best plan)", "A.json"),
+    "b": Option(text, "the answer to compare with it", "B.json"),
+}
+EXAMPLES = """\
+  ironlaw diff before.json after.json
+  ironlaw diff before.json after.json --format csv:time
+"""
