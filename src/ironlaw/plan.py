@@ -83,7 +83,7 @@ class Plan:
         return self._where_sharded(self.dp_shard * self.cp)
 
     def _where_sharded(self, ranks: Any) -> Any:
-        """``ranks`` where a ZeRO stage is on, else 1; without the axis of stages where all of them are on."""
+        """``ranks`` where ZeRO is on, else 1. Where it is on in every row, the result does not have the axis of ZeRO stages."""
         return ranks if np.all(self.zero > 0) else np.where(self.zero > 0, ranks, 1.0)
 
     @cached_property
@@ -123,7 +123,7 @@ class Plan:
 
     @property
     def rows(self) -> int:
-        """How many plans these columns are."""
+        """The number of plans in these columns."""
         return int(np.broadcast(*(getattr(self, f.name) for f in fields(self))).size)
 
     def take(self, index: Any) -> Plan:

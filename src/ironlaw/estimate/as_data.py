@@ -108,7 +108,7 @@ def warnings(group: Group, at: int) -> list[str]:
 
 
 def _rate_warning(group: Group, at: int) -> list[str]:
-    """An MFU above 1 comes from counting causal attention as the full square."""
+    """Warn where the MFU is above 1, because causal attention is counted as the full square."""
     mfu, causal = (number(group.throughput[n].value, at) or 0.0 for n in ("mfu", "mfu_causal"))
     if mfu <= 1.0:
         return []
@@ -116,7 +116,7 @@ def _rate_warning(group: Group, at: int) -> list[str]:
 
 
 def _batch_warning(group: Group, at: int) -> list[str]:
-    """A default batch with too few micro-batches to fill the pipeline."""
+    """Warn where the default batch has too few micro-batches to fill the pipeline."""
     by_default = any(a["name"] == "global_batch_size" and a["origin"] == "default" for a in group.assumptions)
     idle = number(group.shares["pipeline"], at) or 0.0
     if not by_default or idle < 0.2:
@@ -125,7 +125,7 @@ def _batch_warning(group: Group, at: int) -> list[str]:
 
 
 def _failure_warning(group: Group, at: int) -> list[str]:
-    """A run that fails before it can restart or save a checkpoint has no estimate with failures."""
+    """Warn where the run fails so often that it cannot restart or save a checkpoint; it then has no estimate with failures."""
     if group.run is None or number(group.run.seconds.value, at) is None or number(group.run.failures.seconds.value, at) is not None:
         return []
     asked = group.run.failures.seconds.inputs

@@ -43,7 +43,7 @@ def write_correction(path: Path, errors: Any, source: Path) -> float:
             f" too far for a correction: check the units; a factor must be from {_FACTOR[0]:g} to {_FACTOR[1]:g}"
         )
     if path.is_file() and not _replaceable(path):
-        raise QuestionError(f"--correction {path}: the file exists and is no correction: give another name")
+        raise QuestionError(f"--correction {path}: the file exists and is not a correction file: give another name")
     label = "".join(c if c.isprintable() else "?" for c in source.name)
     text = (
         "# Written by ironlaw validate --mine: measured over predicted step time of your own runs.\n"

@@ -54,7 +54,7 @@ def read_table(path: Path) -> list[tuple[int, dict[str, str]]]:
             _check_header(path, [h.strip() for h in reader.fieldnames or []])
             lines = [(reader.line_num, {k.strip(): _text(v) for k, v in cells.items()}) for cells in reader]
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: cannot be read as CSV: byte {error.start} is no UTF-8: save it as CSV UTF-8") from None
+        raise InputError(f"{path}: cannot be read as CSV: byte {error.start} is not UTF-8: save it as CSV UTF-8") from None
     except csv.Error as error:
         raise InputError(f"{path}: cannot be read as CSV: line {reader.line_num}: {error} (a quote that is not closed?)") from None
     except OSError as error:

@@ -259,7 +259,7 @@ OPTIONS: dict[str, Option] = {
     "mtp_layers": Option(none_or_more, "multi-token-prediction layers (default: the model's)", "N"),
     # --- context parallel
     "cp_method": Option(one_of(defaults.CP_METHODS), f"context-parallel method: {_names(defaults.CP_METHODS, defaults.CP_METHOD)}", "HOW"),
-    "cp_inner": Option(whole, "all-to-all ranks inside all-to-all+ring (default: the most that divide the key heads in a scale-up domain)"),
+    "cp_inner": Option(whole, "ranks of one all-to-all group of all-to-all+ring (default: the largest in a scale-up domain that divides the key heads)"),
     "cp_balance": Option(switch, "each context rank takes one chunk from either end of the sequence (default: on)", "on|off"),
     "document_length": Option(length, "mean length of packed documents, weighted by length (default: seq_len)"),
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "format of stored and reduced gradients (default: the framework's)", "NAME"),
@@ -296,7 +296,7 @@ OPTIONS: dict[str, Option] = {
     "mttf": Option(duration, "mean time to failure of one accelerator, such as 50000h (default: Llama 3's)", "TIME"),
     "restart_time": Option(duration, "time from failure to training again, such as 15min (default: at most Llama 3's)", "TIME"),
     "correction": Option(text, "factor on step time from your own runs, a file of ironlaw validate --mine (default: none)", "TOML"),
-    "tokens": Option(run_tokens, "tokens of the whole run, such as 15T, or per parameter: 20x (default: one step is answered)", "TOKENS"),
+    "tokens": Option(run_tokens, "tokens of the whole run, such as 15T, or per parameter: 20x (default: one step only)", "TOKENS"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
     "grid": Option(grid, "carbon intensity: a region, or g/kWh (default: world average)", "GRID"),
     "pue": Option(at_least_one, "power usage effectiveness of the data centre (default: the catalogue's)", "X"),

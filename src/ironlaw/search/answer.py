@@ -305,7 +305,7 @@ def settings_of(question: Question, folders: tuple[str, ...]) -> list[Setting]:
         Setting(question, bound, gpus, variant) for bound, variant in bounds_of(question, folders) for gpus in counts_of(question, bound)
     ]
     if not settings:
-        raise QuestionError("--quota is below every number of --gpus")
+        raise QuestionError("--quota is below every number of --gpus: raise the quota, or give a smaller number")
     return settings
 
 

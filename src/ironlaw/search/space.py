@@ -157,7 +157,7 @@ def read_forbidden(text: str) -> tuple[Rule, ...]:
     rules = []
     for axis, compare, value in _parse_clauses(text, "--forbid"):
         if compare != "=" and axis in ("recompute", *VARIANTS):
-            raise QuestionError(f"--forbid {axis}{compare}{value}: {axis} has names, only = compares them")
+            raise QuestionError(f"--forbid {axis}{compare}{value}: the values of {axis} are names; compare them with =")
         bound = axis_value(axis, value, f"--forbid {axis}") if compare == "=" else units.parse_count(value, f"--forbid {axis}")
         rules.append(Rule(axis, compare, bound))
     return tuple(rules)

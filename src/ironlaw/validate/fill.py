@@ -54,7 +54,7 @@ class Row:
 
 
 class SkipError(Exception):
-    """The row cannot be asked; the text is the reason that is counted."""
+    """Raised for a row that cannot become a question; its text is the reason, which the report counts."""
 
 
 def number(cell: str | None) -> float:

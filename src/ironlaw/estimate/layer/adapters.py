@@ -47,7 +47,7 @@ def targets(asked: str, model: Model, framework: Framework) -> tuple[str, ...]:
         raise QuestionError(f"--lora-targets {asked}: {model.name} has no experts")
     for whole_name, parts in SLICES.items():
         if not set(parts).isdisjoint(operators) and whole_name in operators:
-            raise QuestionError(f"--lora-targets {asked}: {whole_name} is {', '.join(parts)} in one: give {whole_name}, or its parts")
+            raise QuestionError(f"--lora-targets {asked}: {whole_name} already contains {', '.join(parts)}: give {whole_name}, or its parts")
         if not set(parts).isdisjoint(operators) and not sliced(whole_name, model):
             raise UnsupportedError(
                 f"--lora-targets {asked}: {model.name} has no {' or '.join(parts)} as a separate matrix: use {whole_name}"

@@ -111,11 +111,11 @@ class Attention(Mixer):
         return made
 
     def cast_inputs(self, model: Model) -> float:
-        """Each of the two down-projections of latent attention keeps a cast input."""
+        """Count the cast inputs that are kept: one for each of the two down-projections of latent attention."""
         return 2.0 if model.kv_lora_rank else 1.0
 
     def kept_wide(self, job: Job, s: Shapes) -> Any:
-        """The flash kernel keeps its output."""
+        """Count the elements that are kept wide: the output of the flash kernel."""
         return s.heads * s.head_dim * s.tokens if job.flash else 0.0
 
     def activations(self, job: Job, plan: Plan, s: Shapes, cast_share: float, core_kept: Any) -> list[Term]:
@@ -224,7 +224,7 @@ def picked_head_dim(model: Model) -> float:
 
 
 def index_scores(cluster: Cluster, job: Job, plan: Plan, backward: bool) -> list[Term]:
-    """An indexer scores every earlier key of a query; its gradients come from the picked keys alone (DeepSeek-V3.2, section 2.1.1)."""
+    """Time the indexer: it scores every earlier key of a query; gradients come only from the picked keys (DeepSeek-V3.2, section 2.1.1)."""
     m = job.model
     if not m.index_topk:
         return []

@@ -201,7 +201,7 @@ def cached_heads(model: Model) -> float:
 
 
 def _with_layers(count: Any, model: Model, stage: Stage, of_layer: Callable[[Model, Kind], Any]) -> Any:
-    """A count of a stage, to which ``of_layer`` of each of its layers is added."""
+    """Add ``of_layer`` of every layer of a stage to ``count``."""
     for kind in kinds(model):
         count = count + layers_of(stage, kind, model) * of_layer(model, kind)
     return count

@@ -26,11 +26,11 @@ def refuse(stored: str, lora_rank: float, precision: Precision) -> None:
     if not stored:
         return
     if not lora_rank:
-        raise QuestionError(f"--frozen-weights {stored}: only what adapters leave frozen is stored so, give --lora-rank")
+        raise QuestionError(f"--frozen-weights {stored}: the format applies to weights that adapters leave frozen; give --lora-rank")
     if stored == "fp8" and precision.name != "fp8":
-        raise QuestionError(f"--frozen-weights fp8: weights are multiplied as they are stored, give --precision fp8, not {precision.name}")
+        raise QuestionError(f"--frozen-weights fp8: products read the stored fp8 weights; give --precision fp8, not {precision.name}")
     if stored == "nf4" and precision.narrow:
-        raise QuestionError(f"--frozen-weights nf4: weights are unpacked to 16 bits, give --precision bf16 or fp16, not {precision.name}")
+        raise QuestionError(f"--frozen-weights nf4: products read weights unpacked to 16 bits; give --precision bf16 or fp16, not {precision.name}")
 
 
 def stored_bytes(job: Job) -> float:
@@ -50,7 +50,7 @@ def weights(job: Job, plan: Plan, s: Shapes, kind: Kind) -> Any:
 
 
 def dequantised(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """Four-bit weights read and written as 16 bits before each product, forward and again backward (bitsandbytes, MatMul4Bit)."""
+    """Time to unpack four-bit weights to 16 bits before each product, forward and again backward (bitsandbytes, MatMul4Bit)."""
     if job.frozen_weights != "nf4":
         return []
     size = STORED["nf4"] + job.precision.parameter_bytes
@@ -58,7 +58,7 @@ def dequantised(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -
 
 
 def transposed(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """fp8 weights stored in one orientation are transposed before each backward product where the device needs it."""
+    """Time to transpose fp8 weights, stored in one orientation, before each backward product where the device needs it."""
     if job.frozen_weights != "fp8" or cluster.accelerator.architecture not in ONE_LAYOUT:
         return []
     return [elementwise(cluster, "frozen weights transposed", 2.0 * weights(job, plan, s, kind), len(linear_shapes(job, s, kind)))]

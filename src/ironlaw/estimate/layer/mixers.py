@@ -108,7 +108,7 @@ class Mamba(StateMixer):
         return inner + mixed + model.mamba_num_heads, mixed, inner
 
     def moved(self, job: Job, ratio: float, backward: bool) -> tuple[float, float]:
-        """All convolved columns and the gate."""
+        """Return the bytes of an element, and the elements of all convolved columns and the gate."""
         _, mixed, out = self.widths(job.model)
         return ratio * 2.0, 3.0 * mixed + 4.0 * out
 

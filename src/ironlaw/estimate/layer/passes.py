@@ -25,7 +25,7 @@ def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind
 
 
 def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """dgrad is (m, n) by (n, k); wgrad (k, m) by (m, n)."""
+    """The layer's GEMMs, backward: the input gradient is (m, n) by (n, k), the weight gradient (k, m) by (m, n)."""
     made = []
     for name, (m, n, k) in linear_shapes(job, s, kind).items():
         made.append(gemm(cluster, job, f"{name} dgrad", m, k, n, key=product_key(name, INPUT_GRADIENT)))
@@ -56,12 +56,12 @@ def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> T
 
 
 def weight_gradients(backward: Term) -> Any:
-    """Of a backward pass, the time of weight gradients."""
+    """The time of the weight gradients in a backward pass."""
     return backward.times * sum(part.value for part in backward.parts if operator_of(part).computes == WEIGHT_GRADIENT)
 
 
 def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
-    """Computation that is repeated: of whole layers, and in other layers of the operators that the plan names."""
+    """The time of recomputation: of whole layers, and in the other layers of the operators that the plan names."""
     rest = 1.0 - plan.recompute_layers
     linear = plan.recompute_layers + rest * plan.recompute_linear
     core = plan.recompute_layers + (rest * plan.recompute_attention if kind.mixer.attends else 0.0)  # a scan saves its tensors

@@ -21,7 +21,7 @@ from ironlaw.terms import Term, fold, leaf, total
 
 
 class Overlapped(NamedTuple):
-    """The key of communication that runs beside computation: which collectives it is."""
+    """The key of a term of communication that overlaps computation; it names the collectives."""
 
     group: str  # tensor | context | layer (weights and gradients of one) | gradients | weights (of a step)
     collectives: tuple[str, ...] = ()

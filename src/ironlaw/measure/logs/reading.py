@@ -173,7 +173,7 @@ def parallel_efficiency(readings: Sequence[LogReading]) -> tuple[Efficiency, ...
             raise QuestionError(f"{reading.path}: no tokens per second and GPU: {reading.why_no_rates or 'the number of GPUs is missing'}")
         rows.append((reading.world_size, reading.rates, reading.path))
     if len({row[0] for row in rows}) < 2:
-        raise QuestionError("parallel efficiency needs logs of at least two numbers of GPUs")
+        raise QuestionError("parallel efficiency compares different numbers of GPUs, and all these logs have one: give logs of at least two")
     rows.sort(key=lambda row: row[0])
     _, base, path = rows[0]
     for _, rates, other in rows[1:]:

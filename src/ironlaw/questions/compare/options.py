@@ -29,7 +29,7 @@ OPTIONS: dict[str, Option] = {
     "task": Option(one_of(("training", "inference")), "three-roof: training, or inference (default: training)", "WHAT"),
     "peak": Option(by_name(positive("FLOP/s")), "three-roof: peak rate of all, or A=900TFLOP/s,... (default: dense peak)", "RATE"),
     "bandwidth": Option(by_name(positive("B/s")), "three-roof: HBM bandwidth (default: the catalogue's)", "RATE"),
-    "nic": Option(by_name(zero_or_more("B/s")), "three-roof: network of one accelerator, 0 for none (default: its fabric's)", "RATE"),
+    "nic": Option(by_name(zero_or_more("B/s")), "three-roof: network bandwidth of one accelerator, 0 for none (default: its fabric's)", "RATE"),
     "utilization": Option(
         by_name(share), "three-roof: share of the binding roof that is reached, or compute=U,hbm=U,network=U (default: 0.75)", "U"
     ),
@@ -42,7 +42,7 @@ OPTIONS: dict[str, Option] = {
     "dp": Option(whole, "three-roof, as-printed: data-parallel ranks (default: 8)"),
     "gpus_per_replica": Option(whole, "three-roof: accelerators per replica (default: the fewest that hold it)"),
     "roofs": Option(
-        one_of(("overlap", "serial")), "three-roof: overlap, or serial: one resource after the other (default: overlap)", "HOW"
+        one_of(("overlap", "serial")), "three-roof: how compute, HBM and network run: overlap, or serial (default: overlap)", "HOW"
     ),
 }
 EXAMPLES = """\

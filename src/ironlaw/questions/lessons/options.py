@@ -45,7 +45,7 @@ OWN: dict[str, Option] = {
     "gpu_utilization": Option(percent, "measured: share of the time the accelerator was busy", "SHARE"),
     "memory_used": Option(percent, "measured: share of the memory in use", "SHARE"),
     "out_of_memory": Option(switch, "measured: the run ended out of memory (default: off)", "on|off"),
-    "dataset": Option(positive("B"), "size of the data set, for a rule of thumb on scale", "SIZE"),
+    "dataset": Option(positive("B"), "size of the data set; a rule of thumb then gives the number of machines", "SIZE"),
     "table": Option(one_of(tuple(TABLES)), "table: " + ", ".join(f"{name} ({table.shows})" for name, table in TABLES.items()), "NAME"),
     "shares": Option(list_of(percent), "with --table communication-tax: serial shares r (default: 0,0.05,0.15,0.4)", "LIST"),
 }

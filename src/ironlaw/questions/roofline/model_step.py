@@ -62,7 +62,7 @@ class StepOperator:
         return replace(self, **sums)
 
     def row(self, step: float) -> dict[str, Any]:
-        """The row of the table, in a step of so many seconds."""
+        """The operator's row of the table; its share is of a step of ``step`` seconds."""
         return {
             "operator": self.operator,
             "where": self.where,
@@ -86,7 +86,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     asked = {name: value for name, value in values.items() if name not in NOT_OF_ESTIMATE}
     if "optimizer" in values:
         if len(values["optimizer"]) > 1:
-            raise QuestionError("with a MODEL --optimizer is a name alone: the model has the number of parameters")
+            raise QuestionError("with MODEL, --optimizer takes a name without a number: MODEL sets the parameters")
         asked["optimizer"] = values["optimizer"][0]
     if "batch" in values:
         asked = _pin_plan(asked, values["batch"], folders)

@@ -100,7 +100,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     batches = values.get("batch", (BATCH,))
     optimizer = values["optimizer"][0] if "optimizer" in values else listed["optimizer"]
     if len(values.get("optimizer", ())) > 1:
-        raise QuestionError("with --census --optimizer is a name alone: the list has the number of parameters")
+        raise QuestionError("with --census, --optimizer takes a name without a number: the list sets the parameters")
     networks = [_evaluate_network(device, listed, dtype, batch, optimizer) for batch in batches]
     last = networks[-1]
     headline, terms, feasible = _write_headline(device, listed, last, values, optimizer)

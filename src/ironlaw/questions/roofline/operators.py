@@ -156,7 +156,7 @@ def _read_line(line: Mapping[Any, Any], values: Mapping[str, Any], where: str) -
     if kind not in OPERATORS:
         raise UnknownNameError("operator", kind, OPERATORS, where)
     if "shape" not in given:
-        raise QuestionError(f"{where} has no shape")
+        raise QuestionError(f"{where}: missing shape: fill the column, such as 4096x4096x4096")
     shape = OPTIONS[kind].read(given["shape"], f"shape in {where}")
     if "dtype" in given:
         values = {**values, "dtype": OPTIONS["dtype"].read(given["dtype"], f"dtype in {where}")}

@@ -126,7 +126,7 @@ OPTIONS: dict[str, Option] = {
     "measured": Option(duration, "measured time of the operator, collective or step: names the roof it is near", "TIME"),
     "samples_per_second": Option(positive("1"), "with a MODEL or --census: measured samples per second of all accelerators", "X"),
     "baseline": Option(duration, "known-good time: exit status 1 if --measured is slower by more than --tolerance", "TIME"),
-    "tolerance": Option(positive("1"), "share by which two equal numbers may differ (default: 5%)", "X"),
+    "tolerance": Option(positive("1"), "largest relative difference of two numbers that count as equal (default: 5%)", "X"),
     "collective": Option(one_of(COLLECTIVES), f"collective: {', '.join(COLLECTIVES)}", "NAME"),
     "size": Option(positive("B"), "bytes of a collective's whole tensor, such as 22.1MB", "SIZE"),
     "ranks": Option(whole, "ranks of a collective, next to each other"),

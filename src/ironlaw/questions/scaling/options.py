@@ -28,7 +28,7 @@ OPTIONS: dict[str, Option] = {
     "base_batch_tokens": Option(tokens, "batch in tokens at which --learning-rate is good", "TOKENS"),
     "warmup_steps": Option(none_or_more, "warm-up steps: shows the learning-rate schedule", "STEPS"),
     "final_share": Option(positive("1"), "final learning rate of the cosine, as a share of the highest (default: 0.1)", "X"),
-    "model_of": Option(study, "ten-sites: also the critical batch by the mistaken law of the study of ten sites", "NAME"),
+    "model_of": Option(study, "also print the critical batch of a published study, whose law is wrong: ten-sites", "NAME"),
 }
 EXAMPLES = """\
   ironlaw scaling --compute 5.88e23

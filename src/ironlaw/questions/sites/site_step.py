@@ -65,7 +65,7 @@ def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[
     for n in dict.fromkeys(gpus):
         share = None if sequences is None else sequences * n / sum(gpus)
         if share is not None and (share != int(share) or share < 1):
-            raise QuestionError(f"a batch of {sequences:g} sequences gives {share:.2f} to a site of {n:g} of {sum(gpus):g}: must be whole")
+            raise QuestionError(f"a batch of {sequences:g} sequences gives {share:.2f} to a site with {n:g} of {sum(gpus):g} GPUs, must be whole: change the batch or --gpus")
         group = estimate(given["model"], given["on"], gpus=n, catalog=folders, global_batch_size=share, **options).groups[0]
         if not bool(group.legal[0]):
             broken = next(name for name, column in group.rules.items() if name != "fits" and not bool(column[0]))

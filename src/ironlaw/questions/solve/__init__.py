@@ -8,5 +8,5 @@ from ironlaw.questions.answer import Answer, answer_question
 
 
 def solve(model: Any = None, on: str | None = None, *, catalog: tuple[str, ...] = (), **options: Any) -> Answer:
-    """Any one of GPUs, time, tokens, MFU and budget: ``solve("llama-3-70b", on="h100-sxm", tokens="2T", deadline=60)``."""
+    """Solve for GPUs, time, tokens, MFU or budget: ``solve("llama-3-70b", on="h100-sxm", tokens="2T", deadline=60)``."""
     return answer_question("solve", {"model": model, "on": on, **options}, catalog)

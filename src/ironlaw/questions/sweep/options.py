@@ -32,7 +32,7 @@ OPTIONS: dict[str, Option] = {
     "model": Option(models, "comma list of models", "MODEL[,..]"),
     "parameters": Option(list_of(tokens), "simplified, instead of MODEL: comma list of parameters, such as 7B,70B", "LIST"),
     "on": ESTIMATE["on"],
-    "gpus": Option(list_of(whole), "comma list of total accelerators; every row is an estimate", "LIST"),
+    "gpus": Option(list_of(whole), "comma list of accelerator counts, such as 64,128; every row is then an estimate", "LIST"),
     "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),
     "global_batch_tokens": Option(list_of(tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
     "seq_len": Option(list_of(length), "comma list of tokens per sequence (default: the estimate's)", "LIST"),
@@ -41,7 +41,7 @@ OPTIONS: dict[str, Option] = {
     "accumulate": Option(list_of(whole), "simplified: comma list of micro-batches per step (default: 1,5,10,100)", "LIST"),
     "price": ESTIMATE["price"],
     "pue": ESTIMATE["pue"],
-    "sites": Option(whole, "spread the accelerators over this many sites: adds the table of their exchange", "N"),
+    "sites": Option(whole, "number of sites that share the accelerators; adds a table of the exchange between them", "N"),
     **{name: Option(text, f"with --sites: {meaning}, as for the verb sites", "X") for name, meaning in EXCHANGE.items()},
     **{name: ESTIMATE[name] for name in PASSED},
 }
