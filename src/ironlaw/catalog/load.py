@@ -231,6 +231,7 @@ def _read_plain(f: Field, item: Any, where: str, at: str) -> Any:
 
 
 def _read_quantity(item: Any, unit: str, sources: dict[str, Source], where: str, at: str) -> Sourced:
+    """A number with a unit and a source, from a table of value, source and note."""
     if not isinstance(item, dict) or "value" not in item:
         raise CatalogError(f'{where}: {at} has no source: write {at} = {{ value = "{item}", source = "KEY" }}')
     if unknown := set(item) - {"value", "source", "note"}:

@@ -42,6 +42,7 @@ def question_command(
     """
 
     def run(explain: str | None, as_json: bool, how: str | None, catalog: tuple[str, ...], **flags: Any) -> int:
+        """Answer the question of the verb and print the answer in the chosen form; the exit status is 1 where it is not feasible."""
         from ironlaw.questions.answer import answer_question
         from ironlaw.report import answer as report
 

@@ -39,7 +39,7 @@ Examples:
     metavar="KEY",
     default="family",
     show_default=True,
-    help="group by family, device, support (kind of band), apart, or a column of the table",
+    help="group by family, device, support (kind of band), apart (why a row is outside the headline), or a column of the table",
 )
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--markdown", is_flag=True, help="print the page as Markdown")

@@ -80,11 +80,11 @@ def recomputed_per_token(job: Job, plan: Plan) -> Any:
 
 def recomputed(model: Model, seq_len: Any, whole_layers: Any, attention: Any, linear: Any) -> Any:
     """FLOPs computed a second time, per token: ``2 (P - head) linear + 4 L w s core`` of the share of layers that recompute each."""
-    rest = 1.0 - whole_layers
+    other_layers = 1.0 - whole_layers
     heads = (1.0 + model.num_nextn_predict_layers) * model.vocab_size * model.hidden_size
     matrices = 2.0 * (matmul_parameters(model) - heads)
     scores = 4.0 * attending_layers(model) * attention_width(model) * seq_len  # the full square, as mfu counts it
-    return matrices * (whole_layers + rest * linear) + scores * (whole_layers + rest * attention)
+    return matrices * (whole_layers + other_layers * linear) + scores * (whole_layers + other_layers * attention)
 
 
 def _per_second(amount: Any, seconds: Any) -> Any:

@@ -45,8 +45,8 @@ class Run:
 
 def power_of(cluster: Cluster, gpus: Any, pue: Sourced, name: str = "power") -> Term:
     """Rated power of accelerators and their share of the hosts, times PUE."""
-    whole, sharing = cluster.node.host_power, cluster.node.accelerators
-    host = Sourced(whole.value / sharing.value, "W", f"{whole.text} a node of {sharing.text}", whole.source)
+    host_power, sharing = cluster.node.host_power, cluster.node.accelerators
+    host = Sourced(host_power.value / sharing.value, "W", f"{host_power.text} a node of {sharing.text}", host_power.source)
     return leaf(
         name, energy.cluster_power, "W", gpus=gpus, accelerator_power=cluster.accelerator.tdp,
         host_power_per_accelerator=host, pue=pue,

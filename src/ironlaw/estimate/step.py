@@ -117,11 +117,11 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     ]
     one_micro_batch = fold(micro_batch)
     hidden = {kind: layer.hidden for kind, layer in per_kind.items()}
-    alone, extra = times, 0.0  # a pass that fills or drains the pipeline has no other micro-batch beside it
+    unpaired, extra = times, 0.0  # a pass that fills or drains the pipeline has no other micro-batch beside it
     if any(np.any(time > 0) for time in hidden.values()):
-        alone = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
+        unpaired = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
         extra = sum(counts[kind] * time for kind, time in hidden.items())
-    pipeline_time = _pipeline_time(classes, alone, hop.value, plan)
+    pipeline_time = _pipeline_time(classes, unpaired, hop.value, plan)
     reduced, gathered = data_parallel(job, cluster, plan, pace, forward, backward)
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches, key=MICRO_BATCHES),
@@ -192,11 +192,13 @@ def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     With experts that drop no tokens it cannot: it waits for their counts in every layer's forward pass, and starts the next one
     without a lead.
     """
-    launched, each = operators(job, plan, kind), host_time(job.framework, cluster)
+    launched, launch_time = operators(job, plan, kind), host_time(job.framework, cluster)
     count = 3.0 + plan.recompute_layers if kind.trained else 1.0
 
     def short(name: str, times: Any, seconds: Any) -> Term:
-        return leaf(name, kernels.dispatch_shortfall, "s", "dispatch", operators=launched * times, host_time=each, device_time=seconds)
+        return leaf(
+            name, kernels.dispatch_shortfall, "s", "dispatch", operators=launched * times, host_time=launch_time, device_time=seconds
+        )
 
     if not kind.routed or job.capacity_factor or not kind.trained:
         return short("host dispatch", count, device + network)
@@ -251,9 +253,9 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     busy = fold(compute)
     summed = [] if not trained else [gradients.accumulation(cluster, job, plan, job.model.vocab_size * job.model.hidden_size)]
     weights = job.model.vocab_size * job.model.hidden_size / plan.tp
-    whole = weights * job.framework.gradient_reduce_bytes.value
+    gradient_bytes = weights * job.framework.gradient_reduce_bytes.value
     gather = wires.collective(cluster, plan, "gather", "all_gather", plan.shard_ranks, weights * job.precision.parameter_bytes, plan.tp)
-    scatter = wires.collective(cluster, plan, "scatter", "reduce_scatter", plan.shard_ranks, whole, plan.tp)
+    scatter = wires.collective(cluster, plan, "scatter", "reduce_scatter", plan.shard_ranks, gradient_bytes, plan.tp)
     sharded = np.where(plan.zero == 3, 1.0, 0.0)
     reduce = wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
     return total(

@@ -63,9 +63,9 @@ class Diagnosis:
     def data(self) -> dict[str, Any]:
         """Plain data for the JSON, without the keys common to all answers."""
         files = [{**p.data(), "verdict": v.data()} for p, v in zip(self.profiles, self.verdicts, strict=True)]
-        files += [_log_entry(log) for log in self.logs]
-        files += [_entry(s.path, None) | {"snapshot": s.data()} for s in self.snapshots]
-        files += [_entry(t.path, None) | {"memory_timeline": t.data()} for t in self.timelines]
+        files += [_file_data(log.path, log.rates.device if log.rates else None) | {"log": log.data()} for log in self.logs]
+        files += [_file_data(s.path) | {"snapshot": s.data()} for s in self.snapshots]
+        files += [_file_data(t.path) | {"memory_timeline": t.data()} for t in self.timelines]
         comparison = {"compare": None, "comparison": None} if self.comparison is None else self.comparison.data()
         return {
             "files": files,
@@ -91,14 +91,12 @@ def _efficiency(logs: Sequence[LogReading]) -> list[dict[str, Any]] | None:
         return None
 
 
-def _log_entry(log: LogReading) -> dict[str, Any]:
-    return _entry(log.path, log.rates.device if log.rates else None) | {"log": log.data()}
-
-
-def _entry(path: str, device: str | None) -> dict[str, Any]:
-    """The entry of a file without device events, with the keys of every entry."""
-    nothing: dict[str, Any] = {"policy": None, "window": None, "steps": [], "collectives": [], "kernels": [], "idle": None}
-    return {"path": path, "device": device, "rank": None, **nothing}
+def _file_data(path: str, device: str | None = None) -> dict[str, Any]:
+    """The JSON of a file without device events: the keys that every file has, without values."""
+    return {
+        "path": path, "device": device, "rank": None, "policy": None, "window": None, "steps": [], "collectives": [], "kernels": [],
+        "idle": None,
+    }  # fmt: skip
 
 
 def diagnose(
@@ -221,6 +219,7 @@ def _read_untraced_step(untraced_step: str | float | None) -> float | None:
 
 
 def _interpret_log(file: Path, on: str | None, question: Mapping[str, Any], folders: tuple[str, ...]) -> LogReading:
+    """Read a log, and compute its rates with the job that the question describes."""
     from ironlaw.measure.logs import read_log
     from ironlaw.measure.logs.reading import log_reading
 
@@ -239,6 +238,7 @@ def _keep_with_events(traces: list[Trace]) -> list[Trace]:
 
 
 def _join_ranks(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list[LogReading]) -> tuple[Ranks | None, Verdict, list[str]]:
+    """Align the traces of one job, and give its verdict; files of different jobs have no common verdict."""
     if not profiles:
         return None, _judge_logs(logs), []
     if len(profiles) == 1:
@@ -252,9 +252,9 @@ def _join_ranks(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: li
 
 def _why_not_one_job(profiles: list[Profile]) -> str:
     """Why the traces cannot be the ranks of one job; empty where they can."""
-    talk = all(p.collectives for p in profiles)
+    communicate = all(p.collectives for p in profiles)
     if len({p.trace.path for p in profiles}) == 1:  # merged ranks, or threads of one
-        return "" if talk else "several devices in one file, without collectives"
+        return "" if communicate else "several devices in one file, without collectives"
     numbers = [p.trace.rank for p in profiles]
     worlds = {p.trace.world_size for p in profiles if p.trace.world_size is not None}
     if len(worlds) > 1:
@@ -264,7 +264,7 @@ def _why_not_one_job(profiles: list[Profile]) -> str:
         return f"rank {repeated[0]} occurs {numbers.count(repeated[0])} times" if repeated else ""
     if any(n is not None for n in numbers):
         return "some have a rank number and some do not"
-    return "" if talk and _overlap_in_time(profiles) else "none has a rank number"
+    return "" if communicate and _overlap_in_time(profiles) else "none has a rank number"
 
 
 def _overlap_in_time(profiles: list[Profile]) -> bool:
@@ -310,6 +310,7 @@ def _memory(readings: _Readings, question: Mapping[str, Any] | None, folders: tu
 
 
 def _assumptions(policy: Policy, profiles: list[Profile], on: str | None, untraced: float | None) -> tuple[Mapping[str, Any], ...]:
+    """The policy, the accelerator and the untraced step time that the diagnosis assumed, each with its origin."""
     assumptions: list[Mapping[str, Any]] = []
     if profiles:
         assumptions += [

@@ -180,6 +180,7 @@ def _replay_without(profile: Profile, removed: Instants = NOTHING, shorter: Colu
 
 
 def _data_roof(profile: Profile) -> Roof | None:
+    """The roof of the input pipeline: idle time of the device while the host fetched batches."""
     charged = profile.idle.by_reason[LOADING]
     if not charged:
         return None
@@ -200,6 +201,7 @@ def _data_roof(profile: Profile) -> Roof | None:
 
 
 def _dispatch_roof(profile: Profile) -> Roof | None:
+    """The roof of the host: idle time of the device while the host launched, synchronised or computed."""
     reasons = {reason: profile.idle.by_reason[reason] for reason in HOST}
     charged = sum(reasons.values())
     if not charged:

@@ -61,10 +61,10 @@ def union(start: Column, end: Column) -> Instants:
     if not len(start):
         return NOTHING
     order = np.argsort(start, kind="stable")
-    start, reached = start[order], np.maximum.accumulate(end[order])
-    first = np.concatenate([[True], start[1:] > reached[:-1]])
+    start, latest_end = start[order], np.maximum.accumulate(end[order])
+    first = np.concatenate([[True], start[1:] > latest_end[:-1]])
     last = np.concatenate([first[1:], [True]])
-    return Instants(start[first], reached[last])
+    return Instants(start[first], latest_end[last])
 
 
 def gaps(covered: Instants, span: tuple[int, int] | None = None) -> Instants:

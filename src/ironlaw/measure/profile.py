@@ -225,8 +225,8 @@ def span_with_gaps(window: Window, steps: tuple[Step, ...], events: DeviceEvents
     starts = np.array([s.device.start for s in steps if s.device is not None][1:], np.int64)
     if not len(starts):
         return window.wall
-    reached = np.maximum.accumulate(events.end)[np.searchsorted(events.start, starts, "left") - 1]
-    return window.wall + int(np.maximum(starts - reached, 0).mean())
+    busy_until = np.maximum.accumulate(events.end)[np.searchsorted(events.start, starts, "left") - 1]
+    return window.wall + int(np.maximum(starts - busy_until, 0).mean())
 
 
 def _steps(

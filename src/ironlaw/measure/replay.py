@@ -104,10 +104,10 @@ class _Waits:
         """How much the device has delayed the host at ``when``; ``ended`` is the last end on the device, measured and replayed."""
         while self._next < len(self._calls) and self._calls[self._next][1] <= when:
             begin, returned, removed = self._calls[self._next]
-            reached = begin - removed + self._back
+            host_time = begin - removed + self._back
             if begin < ended[0] <= returned:  # it waited for that event
-                reached = max(reached, ended[1])
+                host_time = max(host_time, ended[1])
                 begin = ended[0]
-            self._back = reached + (returned - begin) - (returned - removed)
+            self._back = host_time + (returned - begin) - (returned - removed)
             self._next += 1
         return self._back

@@ -86,19 +86,19 @@ def time_by_states(start: Column, end: Column, bits: Column, since: Column, unti
     times = times[order]
     state = np.zeros(len(times), np.int64)
     for bit in (COMPUTE, COMMUNICATION, COPY):
-        one = (bits == bit).astype(np.int8)
-        state |= np.where(np.cumsum(np.concatenate([one, -one])[order]) > 0, bit, 0)
+        runs = (bits == bit).astype(np.int8)
+        state |= np.where(np.cumsum(np.concatenate([runs, -runs])[order]) > 0, bit, 0)
     # nothing runs before the first event or after the last, so the sweep starts with the earliest window
     early = min(int(times[0]), int(since.min()) if len(since) else int(times[0]))
     times, state = np.concatenate([[early], times]), np.concatenate([[0], state])
     durations = np.diff(times, append=times[-1])
     totals = np.empty((len(since), 8), np.int64)
     at, last = np.searchsorted(times, since, "right") - 1, np.searchsorted(times, until, "right") - 1
-    for one in range(8):
-        spent = np.cumsum(np.where(state == one, durations, 0))
-        spent -= np.where(state == one, durations, 0)  # before each time
-        totals[:, one] = spent[last] - spent[at]
-        totals[:, one] += np.where(state[last] == one, until - times[last], 0) - np.where(state[at] == one, since - times[at], 0)
+    for code in range(8):
+        spent = np.cumsum(np.where(state == code, durations, 0))
+        spent -= np.where(state == code, durations, 0)  # before each time
+        totals[:, code] = spent[last] - spent[at]
+        totals[:, code] += np.where(state[last] == code, until - times[last], 0) - np.where(state[at] == code, since - times[at], 0)
     return totals
 
 

@@ -259,7 +259,9 @@ OPTIONS: dict[str, Option] = {
     "mtp_layers": Option(none_or_more, "multi-token-prediction layers (default: the model's)", "N"),
     # --- context parallel
     "cp_method": Option(one_of(defaults.CP_METHODS), f"context-parallel method: {_names(defaults.CP_METHODS, defaults.CP_METHOD)}", "HOW"),
-    "cp_inner": Option(whole, "ranks of one all-to-all group of all-to-all+ring (default: the largest in a scale-up domain that divides the key heads)"),
+    "cp_inner": Option(
+        whole, "ranks of one all-to-all group of all-to-all+ring (default: the largest in a scale-up domain that divides the key heads)"
+    ),
     "cp_balance": Option(switch, "each context rank takes one chunk from either end of the sequence (default: on)", "on|off"),
     "document_length": Option(length, "mean length of packed documents, weighted by length (default: seq_len)"),
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "format of stored and reduced gradients (default: the framework's)", "NAME"),

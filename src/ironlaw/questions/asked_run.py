@@ -79,6 +79,7 @@ def run_of(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
 
 
 def _given_hours(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
+    """The run that --gpu-hours and --gpus describe, without an estimate."""
     need(values, "on", "gpus")
     refuse_unused(values, ("on", "gpus", "node", "fabric", "price", "grid", "pue", "restart_time"), "--gpu-hours")
     assumptions: Assumptions = []

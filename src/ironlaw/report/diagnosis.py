@@ -86,6 +86,7 @@ def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def _title(file: Mapping[str, Any]) -> str:
+    """The title of one file: its name, device and rank, or the kind of log or memory file."""
     words = [str(file["path"]).rsplit("/", 1)[-1]]
     if "log" in file:
         return f"{words[0]}: {file['log']['format']} log"
@@ -102,6 +103,7 @@ def _title(file: Mapping[str, Any]) -> str:
 
 
 def _file(file: Mapping[str, Any], ink: Ink) -> Iterator[Iterator[str]]:
+    """The sections of one file."""
     if "log" in file:
         yield log_lines(file["log"], ink)
     elif "snapshot" in file:
@@ -116,6 +118,7 @@ def _file(file: Mapping[str, Any], ink: Ink) -> Iterator[Iterator[str]]:
 
 
 def _window(file: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """The parts of the window with bars, idle time by reason, and remarks on communication."""
     window = file["window"]
     wall = max(window["wall_us"], 1e-9)
     yield ink.bold(f"Time in the window of {_time(window['wall_us'])}")
@@ -157,6 +160,7 @@ def _seconds(us: float | None) -> float | None:
 
 
 def _collectives(collectives: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """A table of the collectives of one rank."""
     if not collectives:
         return
     rows = [_collective_row(c) for c in collectives[:MOST_ROWS]]
@@ -189,6 +193,7 @@ def _collective_row(c: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kernels(kernels: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """A table of the longest kernels."""
     if not kernels:
         return
     rows = []
@@ -217,6 +222,7 @@ def _roof(kernel: Mapping[str, Any]) -> str:
 
 
 def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """A line for each file, where several were diagnosed."""
     yield from logs_lines([file for file in files if "log" in file], ink)
     rows = []
     for file in files:
@@ -235,6 +241,7 @@ def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
 
 
 def _ranks(ranks: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
+    """Transfer and waiting of the ranks together, and a table of their collectives."""
     if not ranks:
         return
     clock = ranks["clock"]["ends_apart_ns"]
@@ -261,6 +268,7 @@ def _ranks(ranks: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
 
 
 def _roofs(verdict: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """A table of the speed-up without each bottleneck."""
     rows = [
         {**r, "charged": r["charged_us"] / 1e6, "least": f"{r['gain'][0]:.2f}x", "most": f"{r['gain'][1]:.2f}x", "says": r["says"]}
         for r in verdict["ranking"]
@@ -292,6 +300,7 @@ def _findings(findings: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
 
 
 def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """The comparison with the estimate: a sentence, and the largest differences."""
     comparison = data.get("comparison")
     if not comparison:
         return

@@ -78,15 +78,15 @@ def band_words(band: Any) -> str:
 def bound_line(group: Group, at: int, plan: dict[str, Any], fits: bool, ink: Ink) -> str:
     """The roof that binds and what may help: first to fit, then against the largest loss beside computation."""
     bound = bound_data(group, at, False)
-    by, shares = bound["by"], bound["shares"]
-    line = f"bound by {ink.bold(by)} ({shares[by]:.0%} of the step)"
+    roof, shares = bound["by"], bound["shares"]
+    line = f"bound by {ink.bold(roof)} ({shares[roof]:.0%} of the step)"
     if not fits:
         return f"{line}; first make it fit: {', '.join(ways_to_fit(group, at, plan))}"
     losses = {name: share for name, share in shares.items() if name != "compute" and share}
     worst = max(losses, key=lambda name: losses[name], default="compute")
-    if by == "compute" and losses.get(worst, 0.0) >= _NAMED_LOSS:
-        line, by = f"{line}; largest loss: {worst} ({losses[worst]:.0%})", worst
-    helpful = remedies(group, plan, by)
+    if roof == "compute" and losses.get(worst, 0.0) >= _NAMED_LOSS:
+        line, roof = f"{line}; largest loss: {worst} ({losses[worst]:.0%})", worst
+    helpful = remedies(group, plan, roof)
     return f"{line}; what helps: {', '.join(helpful)}" if helpful else line
 
 

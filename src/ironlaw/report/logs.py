@@ -88,6 +88,7 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def _collective(bench: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """A benchmark of collectives: rates by size, fits and notes."""
     rows = [{**s, "where": "in place" if s["in_place"] else "out of place"} for s in bench["sizes"][:MOST_ROWS]]
     columns = (
         Column("size", "bytes", "B"),

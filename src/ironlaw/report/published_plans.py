@@ -74,6 +74,7 @@ def markdown(comparison: Mapping[str, Any]) -> str:
 
 
 def _intro(comparison: Mapping[str, Any]) -> Iterator[str]:
+    """What the page compares, and its main results."""
     plans = comparison["plans"]
     close = [row for row in plans if row["verdict"] == "within 10 %"]
     too_large = sum(not row["fits"] for row in close)
@@ -102,6 +103,7 @@ def _intro(comparison: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _plans(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The tables of all plans: ratios, and the plans in words."""
     yield "## The plans\n"
     yield (
         "Times are step times with the constants that ship. A ratio is the predicted time of the published plan over that of the best plan"
@@ -136,6 +138,7 @@ def _beyond(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
+    """How often measured plans of one job are in the predicted order: by family, by axis, by predicted difference."""
     yield "## Order of measured plans\n"
     yield (
         "A search depends on the order of plans. The table has all rows with known plans of which several measure one job. A pair counts"
@@ -169,6 +172,7 @@ def _name_axes(axes: str) -> str:
 
 
 def _stacks(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The axes that each family's training stack could vary, and what the search of the whole space leaves out."""
     yield "## Axes of the same stack\n"
     yield (
         "The third search has the row's overlap, offloading and sequence parallelism (on, where the row has no tensor parallelism), and"

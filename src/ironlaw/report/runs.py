@@ -93,6 +93,7 @@ def show_page(data: Mapping[str, Any], colour: bool = False) -> str:
 
 
 def _head(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """Origin, step time and bottleneck of one run."""
     run, diagnosis = data["run"], data["diagnosis"]
     yield ink.bold(f"run {_name(run)}")
     yield f"stored {_date(run['kept_at'])} UTC, {run['origin']}, by ironlaw {plain(run['tool_version'])}; fingerprint {run['fingerprint']}"
@@ -112,6 +113,7 @@ def _head(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def _files(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """A table of the files of one run."""
     rows = [
         [
             str(e["rank"]) if e.get("rank") is not None else "-",
@@ -195,6 +197,7 @@ def _spread_lines(data: Mapping[str, Any], ink: Ink) -> list[str]:
 
 
 def _term_lines(title: str, rows: Sequence[Mapping[str, Any]], ink: Ink) -> list[str]:
+    """A table that compares the parts of two runs."""
     cells = [
         [
             "all" if r["term"] == WALL else NAMES[r["term"]],

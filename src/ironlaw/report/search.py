@@ -158,6 +158,7 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def _plan_row(plan: dict[str, Any], number: int, several: bool) -> str:
+    """One plan of the table of plans."""
     p, totals = plan["plan"], plan["worth"]
     row = (
         f"  {number:>2}{'=' if plan['tie'] else ' '}{p['gpus']:>6}"

@@ -36,6 +36,7 @@ def group_rows(validation: Validation, by: str) -> list[tuple[str, ...]]:
 
 
 def _table_row(s: Summary, in_sample: Summary | None, device: float | None, level: float | None) -> tuple[str, ...]:
+    """One group as the cells of the table of errors."""
     return (
         s.key,
         str(s.n),
@@ -75,6 +76,7 @@ def text(validation: Validation, by: str = "family") -> str:
 
 
 def _headline(validation: Validation) -> Iterator[str]:
+    """The headline errors in sentences: dense runs, bands, mixtures, and Calculon's points."""
     held_out, in_sample = headline(validation.held_out), headline(validation.in_sample)
     if held_out["family_median_abs_error"] is None:
         yield "no headline: no dense pre-training row with known recompute"
@@ -134,6 +136,7 @@ def markdown(validation: Validation) -> str:
 
 
 def _intro(validation: Validation) -> Iterator[str]:
+    """What the page shows, and how the errors are computed."""
     yield "# How wrong ironlaw is\n"
     yield "`ironlaw validate` writes this page from the published runs that ship with it; `make docs` updates it.\n"
     yield (
@@ -151,6 +154,7 @@ def _intro(validation: Validation) -> Iterator[str]:
 
 
 def _rest(validation: Validation) -> Iterator[str]:
+    """The sections after the table of families: worst rows, constants, devices, memory, skipped rows."""
     yield from _beaten(validation)
     yield "## Worst rows\n"
     for line in worst(validation.held_out, 12):

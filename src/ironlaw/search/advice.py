@@ -170,9 +170,9 @@ def evaluate_changes(choice: Choice, folders: tuple[str, ...], changes: list[dic
         seconds = float(estimate.step_seconds[i])
         if group.legal[at] and np.isfinite(seconds):
             shares = _roof_shares(group, at)
-            by = max(shares, key=lambda name: shares[name])
+            roof = max(shares, key=lambda name: shares[name])
             lost_to = max((name for name in shares if name != "compute"), key=lambda name: shares[name])
-            points.append(Point(change, by, lost_to, seconds, float(estimate.tokens_per_second[i]), bool(estimate.fits[i])))
+            points.append(Point(change, roof, lost_to, seconds, float(estimate.tokens_per_second[i]), bool(estimate.fits[i])))
     return points
 
 

@@ -137,8 +137,8 @@ def simplest(plans: list[dict[str, Any]]) -> int | None:
 
     def effort(i: int) -> tuple[Any, ...]:
         options, p = plans[i]["options"], plans[i]["plan"]
-        ways = p["tp"] * p["pp"] * p["cp"] * p["ep"] * p["etp"]
-        return (ways, *(effort_of(name, options.get(name, -1)) for name in SIMPLEST), i)
+        splits = p["tp"] * p["pp"] * p["cp"] * p["ep"] * p["etp"]
+        return (splits, *(effort_of(name, options.get(name, -1)) for name in SIMPLEST), i)
 
     return min(tied, key=effort, default=None)
 

@@ -105,6 +105,7 @@ def open_rows(task: Task, rows: Any, limit: float = np.inf) -> Plans:
 
 
 def _open_some(task: Task, rows: Any, limit: float) -> Plans:
+    """The plans of some mesh rows that fit and take at most ``limit``; all cells of the rows are in memory at once."""
     choices = usable_choices(task, {name: column[rows] for name, column in task.mesh.columns.items()})
     with np.errstate(all="ignore"):
         cells = evaluate_cells(task, rows, choices)
@@ -125,8 +126,8 @@ def _open_some(task: Task, rows: Any, limit: float) -> Plans:
 def sort_plans(plans: Plans) -> Plans:
     """Plans with the fastest first; of plans with the same time the simplest first."""
     c = plans.columns
-    ways = c["tp"] * c["pp"] * c["cp"] * c["ep"] * c["etp"]
-    keys = [ways, *(_as_sort_key(name, c[name]) for name in SIMPLEST)]
+    splits = c["tp"] * c["pp"] * c["cp"] * c["ep"] * c["etp"]
+    keys = [splits, *(_as_sort_key(name, c[name]) for name in SIMPLEST)]
     return plans.take(np.lexsort((*reversed(keys), plans.seconds)))
 
 

@@ -34,7 +34,7 @@ def loss_in_layers(model: Model, seq_len: float) -> float:
         return float(2.0 * matmul_per_layer(model, kind) + attended)
 
     layers = [(kind.count, flop(kind)) for kind in kinds(model) if kind.place != "end"]
-    mean_layer = sum(count * each for count, each in layers) / sum(count for count, _ in layers)
+    mean_layer = sum(count * layer_flop for count, layer_flop in layers) / sum(count for count, _ in layers)
     further = sum(kind.count * flop(kind) for kind in kinds(model) if kind.place == "end")
     heads = (1.0 + model.num_nextn_predict_layers) * 2.0 * model.vocab_size * model.hidden_size
     return (heads + further) / mean_layer

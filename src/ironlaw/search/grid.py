@@ -134,10 +134,10 @@ def usable_choices(task: Task, columns: dict[str, Any]) -> Choices:
         values["overlap_pp"] = (min(values["overlap_pp"]),)
     if not np.any(columns["ep"] > 1.0):
         values["overlap_ep"] = (min(values["overlap_ep"]),)
-    whole = columns["dp_shard"] == 1.0
-    if np.all(whole) and not task.job.model.num_experts and np.all(columns["cp"] == 1.0):
+    unsharded = columns["dp_shard"] == 1.0
+    if np.all(unsharded) and not task.job.model.num_experts and np.all(columns["cp"] == 1.0):
         values["zero"] = (min(values["zero"]),)
-    elif not np.any(whole) and len(values["zero"]) > 1:
+    elif not np.any(unsharded) and len(values["zero"]) > 1:
         values["zero"] = tuple(z for z in values["zero"] if z > 0.0) or values["zero"]
     return Choices(tuple(values[name] for name in CHOICES), selective)
 

@@ -84,8 +84,8 @@ def _fixed_axes(result: SearchResult) -> list[dict[str, Any]]:
         if usual is None or values == usual or (isinstance(usual, tuple) and set(usual) <= set(values)):
             continue
         space = replace(q.space, values={**q.space.values, axis: usual}, forbidden=tuple(r for r in q.space.forbidden if r.axis != axis))
-        if (other := _search_feasible(replace(q, space=space), result.folders)) is not None:
-            choice = other.first(1)[0]
+        if (feasible := _search_feasible(replace(q, space=space), result.folders)) is not None:
+            choice = feasible.first(1)[0]
             setting, best = choice.setting, choice.values.get(axis, choice.setting.variant.get(axis))
             limited = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
             rows.append(_make_miss(axis, limited, best if isinstance(best, str) else f"{best:g}", "", None, setting, "free it"))
@@ -119,9 +119,9 @@ def _other_batch(result: SearchResult) -> list[dict[str, Any]]:
     near = {max(round(batch / dp), 1) * dp for dp in ranks if dp == int(dp) and dp <= MOST_GPUS}
     for wanted in sorted(near, key=lambda n: max(n / batch, batch / n))[:8]:
         asked = with_options(result.question.asked, {"global_batch_tokens": None, "global_batch_size": float(wanted)})
-        other = _fastest_feasible(replace(result.question, asked=asked, gpus=(setting.gpus,)), result.folders)
-        if other is not None:
-            return [_make_miss("global_batch_size", batch, float(wanted), "", float(max(wanted / batch, batch / wanted)), other)]
+        feasible = _fastest_feasible(replace(result.question, asked=asked, gpus=(setting.gpus,)), result.folders)
+        if feasible is not None:
+            return [_make_miss("global_batch_size", batch, float(wanted), "", float(max(wanted / batch, batch / wanted)), feasible)]
     return []
 
 

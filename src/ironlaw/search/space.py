@@ -84,10 +84,10 @@ class Space:
             if rule.axis not in MESH and rule.axis not in values:
                 raise QuestionError(f"--forbid {rule}: {rule.axis} is not varied in this space: use --fix, or list its values in the space")
             if isinstance(values.get(rule.axis), tuple):
-                left = tuple(v for v in values[rule.axis] if not rule.holds(v))
-                if not left:
+                allowed = tuple(v for v in values[rule.axis] if not rule.holds(v))
+                if not allowed:
                     raise QuestionError(f"--forbid {rule} leaves no value of {rule.axis} to try")
-                values[rule.axis] = left
+                values[rule.axis] = allowed
         return replace(self, values=values, forbidden=(*self.forbidden, *forbidden))
 
 
@@ -107,8 +107,8 @@ def _check_values(axis: str, value: Any, where: str) -> Any:
         raise UnknownNameError(f"axis of {where}", axis, AXES)
     if value in OPEN.values():
         if OPEN.get(axis) != value:
-            able = ", ".join(name for name, word in OPEN.items() if word == value)
-            raise ValueRangeError(f"{axis} in {where} is {value}: only {able} can be {value}; list the values of {axis}")
+            axes = ", ".join(name for name, word in OPEN.items() if word == value)
+            raise ValueRangeError(f"{axis} in {where} is {value}: only {axes} can be {value}; list the values of {axis}")
         return value
     items = value if isinstance(value, list) else [value]
     if not 0 < len(items) <= _MOST_VALUES:

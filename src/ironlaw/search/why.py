@@ -47,20 +47,20 @@ def compare_context_parallel(result: SearchResult, best: Choice) -> dict[str, An
     """The best plan's context ranks and method, against the fastest plan with cp 1 (or cp > 1) on as many accelerators."""
     settings = [s for s in result.settings if _differ_in_method_only(s, best.setting)]
     choices = [choice for setting in settings for choice in fastest_of_each_kind(setting)]
-    used = best.values["cp"] > 1.0
-    other = min((c for c in choices if (c.values["cp"] > 1.0) != used), key=lambda c: c.seconds, default=None)
+    uses_cp = best.values["cp"] > 1.0
+    opposite = min((c for c in choices if (c.values["cp"] > 1.0) != uses_cp), key=lambda c: c.seconds, default=None)
     why: list[dict[str, Any]] = []
     leanest = None
-    if other is not None:
-        best_row, other_row = (estimate.place_of(row) for estimate, row in result.explained([best, other]))
+    if opposite is not None:
+        best_row, other_row = (estimate.place_of(row) for estimate, row in result.explained([best, opposite]))
         why = difference(best_row, other_row)
     else:
-        leanest = min((v for v in (_leanest(s, not used) for s in settings) if np.isfinite(v)), default=None)
+        leanest = min((v for v in (_leanest(s, not uses_cp) for s in settings) if np.isfinite(v)), default=None)
     return {
         "cp": int(best.values["cp"]),
-        "method": method_of(best) if used else None,
-        "other_cp": int(other.values["cp"]) if other else None,
-        "other_seconds": other.seconds if other else None,
+        "method": method_of(best) if uses_cp else None,
+        "other_cp": int(opposite.values["cp"]) if opposite else None,
+        "other_seconds": opposite.seconds if opposite else None,
         "why": why,
         "leanest_bytes": leanest,
         "capacity_bytes": best.setting.capacity,

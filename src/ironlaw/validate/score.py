@@ -108,12 +108,12 @@ def score(
     learned: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Scored:
     """Predictions with their bands; a family in ``learned`` has bands learned without it."""
-    widths = [width(kind, folders) for kind in prepared.support]
-    half = np.array([np.nan if f is None else f[0] for f in widths])
+    bands = [width(kind, folders) for kind in prepared.support]
+    half_widths = np.array([np.nan if band is None else band[0] for band in bands])  # a band is (half-width, coverage)
     for i, (family, kind) in enumerate(zip(prepared.families, prepared.support, strict=True)):
-        half[i] = (learned or {}).get(str(family), {}).get(kind, half[i])
-    coverage = next((f[1] for f in widths if f is not None), 0.8)
-    return Scored(prepared, predicted, half, coverage, tuple(skipped))
+        half_widths[i] = (learned or {}).get(str(family), {}).get(kind, half_widths[i])
+    coverage = next((band[1] for band in bands if band is not None), 0.8)
+    return Scored(prepared, predicted, half_widths, coverage, tuple(skipped))
 
 
 def headline(scored: Scored) -> dict[str, float | None]:
@@ -121,11 +121,11 @@ def headline(scored: Scored) -> dict[str, float | None]:
     p = scored.prepared
     rows = p.counts
     families = [f for f in dict.fromkeys(p.families.tolist()) if (rows & (p.families == f)).any()]
-    each = [scored.summary(f, rows & (p.families == f)) for f in families]
+    summaries = [scored.summary(f, rows & (p.families == f)) for f in families]
     pooled = scored.summary("all", rows)
-    coverages = [s.band_coverage for s in each if s.band_coverage is not None]
+    coverages = [s.band_coverage for s in summaries if s.band_coverage is not None]
     return {
-        "family_median_abs_error": float(np.median([s.median_abs_error for s in each])) if each else None,
+        "family_median_abs_error": float(np.median([s.median_abs_error for s in summaries])) if summaries else None,
         "pooled_median_abs_error": _finite(pooled.median_abs_error),
         "p90_abs_error": _finite(pooled.p90_abs_error),
         "bias": _finite(pooled.bias),

@@ -355,7 +355,7 @@ def test_parallel_efficiency():
     assert [(r.gpus, r.efficiency) for r in rows] == [(32, 1.0), (64, 0.5)]
     with pytest.raises(QuestionError, match="different models"):
         parallel_efficiency([base, log_reading(log("megatron_16xv100.log"))])
-    with pytest.raises(QuestionError, match="two numbers"):
+    with pytest.raises(QuestionError, match="different numbers of GPUs"):
         parallel_efficiency([base, base])
 
 

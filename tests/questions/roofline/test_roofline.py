@@ -367,7 +367,7 @@ def test_batch_memory_is_linear():
         ({"scaling": "1:5ms"}, ValueRangeError, ["two different sizes"]),
         ({"model": "gpt2-xl", "on": "h100-sxm"}, QuestionError, ["--gpus"]),
         ({"model": "gpt2-xl", "on": "h100-sxm", "gpus": 8, "tp": 2}, QuestionError, ["tp_divides_heads"]),
-        ({"model": "gpt2-xl", "on": "h100-sxm", "gpus": 8, "optimizer": "adamw,7B"}, QuestionError, ["name alone"]),
+        ({"model": "gpt2-xl", "on": "h100-sxm", "gpus": 8, "optimizer": "adamw,7B"}, QuestionError, ["without a number"]),
         ({"shapes": "no such file.csv", "on": "h100-sxm"}, InputError, ["no such file.csv"]),
         ({"gemms": "1,2,3"}, QuestionError, ["gemms", "gemm"]),
     ],

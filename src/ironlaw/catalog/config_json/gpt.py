@@ -35,6 +35,7 @@ def gpt2(f: Fields) -> Kwargs:
 
 
 def opt(f: Fields) -> Kwargs:
+    """OPT: learned positions; only models with norms before the blocks, biases and norm weights."""
     hidden, heads, layers = f.size("hidden_size"), f.size("num_attention_heads"), f.size("num_hidden_layers")
     if f.size("word_embed_proj_dim", default=hidden) != hidden:
         raise f.refuse("word_embed_proj_dim", "embeddings narrower than the model")
@@ -51,6 +52,7 @@ def opt(f: Fields) -> Kwargs:
 
 
 def bloom(f: Fields) -> Kwargs:
+    """BLOOM: ALiBi positions and a norm after the embedding."""
     hidden, heads, layers = (
         f.size("hidden_size", "n_embed"),
         f.size("n_head", "num_attention_heads"),
@@ -65,6 +67,7 @@ def bloom(f: Fields) -> Kwargs:
 
 
 def mpt(f: Fields) -> Kwargs:
+    """MPT: ALiBi or learned positions, with or without biases."""
     f.ignore("attn_config", "ffn_config", "init_config")
     hidden, attention = f.size("d_model"), f.inner("attn_config")
     if attention.text("attn_type", default="multihead_attention") != "multihead_attention":
@@ -100,6 +103,7 @@ def gpt_neox(f: Fields) -> Kwargs:
 
 
 def falcon(f: Fields) -> Kwargs:
+    """Falcon: one shared key-value head, or several in the newer decoder; attention and MLP in parallel or not."""
     hidden, heads = f.size("hidden_size"), f.size("num_attention_heads", "n_head")
     new, bias = f.flag("new_decoder_architecture", False), f.flag("bias", False)
     shared = f.flag("multi_query", True)
@@ -136,6 +140,7 @@ def gptj(f: Fields) -> Kwargs:
 
 
 def gpt_neo(f: Fields) -> Kwargs:
+    """GPT-Neo: global and local attention layers in turn."""
     hidden, heads, layers = f.size("hidden_size"), f.size("num_heads"), f.size("num_layers")
     f.ignore("attention_layers", "attention_types")
     window = f.size("window_size", default=256)

@@ -38,6 +38,7 @@ MIXERS = ("mamba", "attention", "linear_attention", "full_attention")
 
 
 def nemotron_h(f: Fields) -> Kwargs:
+    """Nemotron-H: each layer is one block: Mamba-2, attention, MLP or experts."""
     blocks = _blocks(f)
     if f.count("num_hidden_layers", default=len(blocks)) != len(blocks):
         raise InputError(f"{f.where}: num_hidden_layers is {f.size('num_hidden_layers')}, but the pattern of layers has {len(blocks)}")
@@ -96,6 +97,7 @@ def _blocks(f: Fields) -> list[str]:
 
 
 def _nemotron_mamba(f: Fields) -> Kwargs:
+    """The sizes of Mamba-2 layers in the spelling of Nemotron-H."""
     f.ignore("mamba_hidden_act", "mamba_ssm_cache_dtype", "mamba_ssm_dtype", "mamba_chunk_size", "use_mamba_kernels")
     for name in ("use_bias", "mamba_proj_bias"):
         if f.flag(name, False):

@@ -132,6 +132,7 @@ def glm4(f: Fields) -> Kwargs:
 
 
 def chatglm(f: Fields) -> Kwargs:
+    """ChatGLM: its own field names, grouped or multi-head attention, optional biases."""
     f = with_llama_names(
         f, num_hidden_layers="num_layers", intermediate_size="ffn_hidden_size", vocab_size="padded_vocab_size",
         max_position_embeddings="seq_length", head_dim="kv_channels", num_key_value_heads="multi_query_group_num",
@@ -185,6 +186,7 @@ def olmo3(f: Fields) -> Kwargs:
 
 
 def phi(f: Fields) -> Kwargs:
+    """Phi: plain MLP, one layer norm for attention and MLP, biases everywhere."""
     if f.flag("qk_layernorm", False):
         raise f.refuse("qk_layernorm", "Phi with norms of queries and keys")
     return llama_fields(f, tie=False) | {
@@ -238,6 +240,7 @@ def stablelm(f: Fields) -> Kwargs:
 
 
 def starcoder2(f: Fields) -> Kwargs:
+    """StarCoder2: plain MLP, layer norms, optional biases and a sliding window."""
     return (
         llama_fields(f, tie=True)
         | linear_biases(f, "use_bias", True)

@@ -43,6 +43,7 @@ def qwen2_moe(f: Fields) -> Kwargs:
 
 
 def qwen3_moe(f: Fields) -> Kwargs:
+    """Qwen3 with experts: norms of queries and keys, no shared expert."""
     if f.count("shared_expert_intermediate_size"):
         raise f.refuse("shared_expert_intermediate_size", "Qwen3 with a shared expert")
     if not f.flag("use_qk_norm", True):
@@ -103,6 +104,7 @@ def glm4_moe(f: Fields) -> Kwargs:
 
 
 def minimax_m2(f: Fields) -> Kwargs:
+    """MiniMax M2: experts in every layer, norms of queries and keys over the layer or over each head."""
     if f.count("shared_intermediate_size"):
         raise f.refuse("shared_intermediate_size", "MiniMax M2 with a shared expert")
     norms = f.flag("use_qk_norm", True)
@@ -130,6 +132,7 @@ def gpt_oss(f: Fields) -> Kwargs:
 
 
 def llama4(f: Fields) -> Kwargs:
+    """Llama 4: a shared expert, experts in every n-th layer, attention inside chunks."""
     inner, step = f.size("intermediate_size"), f.size("interleave_moe_layer_step", default=1)
     f.ignore("use_qk_norm", "moe_layers")  # Llama 4's norms of queries and keys have no weights
     layers = f.size("num_hidden_layers")
@@ -218,6 +221,7 @@ def afmoe(f: Fields) -> Kwargs:
 
 
 def ernie_moe(f: Fields) -> Kwargs:
+    """ERNIE 4.5 with experts: dense layers only at the front."""
     layers = f.size("num_hidden_layers")
     start, end = f.count("moe_layer_start_index", default=1), f.config.get("moe_layer_end_index")
     f.ignore("moe_layer_end_index")
@@ -303,6 +307,7 @@ def mellum(f: Fields) -> Kwargs:
 
 
 def dbrx(f: Fields) -> Kwargs:
+    """DBRX: experts in every layer, layer norms without biases."""
     attention, ffn = f.inner("attn_config"), f.inner("ffn_config")
     f.ignore("attn_config", "ffn_config")
     hidden, heads = f.size("d_model"), f.size("n_heads")

@@ -40,18 +40,16 @@ def targets(asked: str, model: Model, framework: Framework) -> tuple[str, ...]:
     """The operators that ``--lora-targets`` names; a group such as attention becomes the linear layers that the framework has for it."""
     operators: list[str] = []
     for name in asked.split(","):
-        for one in GROUPS.get(name, (name,)):
-            whole = framework.fused_projections or one not in SLICES or not sliced(one, model)
-            operators += [one] if name == one or whole else SLICES[one]
+        for operator in GROUPS.get(name, (name,)):
+            kept_fused = framework.fused_projections or operator not in SLICES or not sliced(operator, model)
+            operators += [operator] if name == operator or kept_fused else SLICES[operator]
     if not model.num_experts and not {"experts", "router"}.isdisjoint(asked.split(",")):
         raise QuestionError(f"--lora-targets {asked}: {model.name} has no experts")
-    for whole_name, parts in SLICES.items():
-        if not set(parts).isdisjoint(operators) and whole_name in operators:
-            raise QuestionError(f"--lora-targets {asked}: {whole_name} already contains {', '.join(parts)}: give {whole_name}, or its parts")
-        if not set(parts).isdisjoint(operators) and not sliced(whole_name, model):
-            raise UnsupportedError(
-                f"--lora-targets {asked}: {model.name} has no {' or '.join(parts)} as a separate matrix: use {whole_name}"
-            )
+    for fused, parts in SLICES.items():
+        if not set(parts).isdisjoint(operators) and fused in operators:
+            raise QuestionError(f"--lora-targets {asked}: {fused} already contains {', '.join(parts)}: give {fused}, or its parts")
+        if not set(parts).isdisjoint(operators) and not sliced(fused, model):
+            raise UnsupportedError(f"--lora-targets {asked}: {model.name} has no {' or '.join(parts)} as a separate matrix: use {fused}")
     return tuple(dict.fromkeys(n for n in operators if model.num_experts or n != "experts"))
 
 
@@ -64,20 +62,20 @@ def adapted(job: Job, s: Shapes, kind: Kind) -> Products:
     """The products (m, n, k) beside which a layer has an adapter, outside its routed experts."""
     if not job.lora_rank or not kind.trained:
         return {}
-    made: Products = {}
+    products: Products = {}
     for name, (m, n, k) in linear_shapes(job, s, kind).items():
-        of = WHOLE.get(name, "")
-        if of in job.lora_targets or (name == "state in" and "q" in job.lora_targets):
-            made[name] = (m, n, k)
+        group = WHOLE.get(name, "")
+        if group in job.lora_targets or (name == "state in" and "q" in job.lora_targets):
+            products[name] = (m, n, k)
         elif name == "query-key-value":
             parts = {"k": s.kv_heads * s.head_dim, "v": s.kv_heads * s.head_dim}
             parts = {"q": n - parts["k"] - parts["v"], **parts}
-            made |= {f"{LONG[one]} of attention": (m, parts[one], k) for one in SLICES["qkv"] if one in job.lora_targets}
-        elif of == "fc1":
-            made |= {f"{name.removesuffix(' in')} {one}": (m, n / 2.0, k) for one in SLICES["fc1"] if one in job.lora_targets}
+            products |= {f"{LONG[part]} of attention": (m, parts[part], k) for part in SLICES["qkv"] if part in job.lora_targets}
+        elif group == "fc1":
+            products |= {f"{name.removesuffix(' in')} {part}": (m, n / 2.0, k) for part in SLICES["fc1"] if part in job.lora_targets}
     if kind.routed and "router" in job.lora_targets:
-        made["router"] = (s.sequence_tokens, float(job.model.num_experts), s.hidden)
-    return made
+        products["router"] = (s.sequence_tokens, float(job.model.num_experts), s.hidden)
+    return products
 
 
 LONG = {"q": "queries", "k": "keys", "v": "values"}
@@ -133,30 +131,30 @@ def _all_adapted(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[tuple[str,
 
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The pair of every adapter, forward."""
-    made, r, moved = [], job.lora_rank, []
+    terms, rank, sizes = [], job.lora_rank, []
     for name, (m, n, k), grouped in _all_adapted(job, plan, s, kind):
         key = product_key(name, OUTPUT, of_adapter=True)
-        made.append(_multiply(cluster, job, plan, f"{name} adapter", (m, r, k), key, grouped))
-        made.append(_multiply(cluster, job, plan, f"{name} adapter up", (m, n, r), key, grouped))
-        moved.append((SCALED + ADDED) * m * n)
-    return made + _scaled_and_added(cluster, job, moved)
+        terms.append(_multiply(cluster, job, plan, f"{name} adapter", (m, rank, k), key, grouped))
+        terms.append(_multiply(cluster, job, plan, f"{name} adapter up", (m, n, rank), key, grouped))
+        sizes.append((SCALED + ADDED) * m * n)
+    return terms + _scaled_and_added(cluster, job, sizes)
 
 
 def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """Gradients of both matrices and of both inputs; the input gradient is added to the one through the frozen weight."""
-    made, r, moved = [], job.lora_rank, []
+    terms, rank, sizes = [], job.lora_rank, []
     for name, (m, n, k), grouped in _all_adapted(job, plan, s, kind):
         dgrad, wgrad = (product_key(name, computes, of_adapter=True) for computes in (INPUT_GRADIENT, WEIGHT_GRADIENT))
-        up, down = ((m, n, r), (m, r, k)) if grouped else ((r, n, m), (k, r, m))
+        up, down = ((m, n, rank), (m, rank, k)) if grouped else ((rank, n, m), (k, rank, m))
         for label, mnk, key in (
-            ("dgrad up", (m, r, n), dgrad),
+            ("dgrad up", (m, rank, n), dgrad),
             ("up wgrad", up, wgrad),
-            ("dgrad", (m, k, r), dgrad),
+            ("dgrad", (m, k, rank), dgrad),
             ("wgrad", down, wgrad),
         ):
-            made.append(_multiply(cluster, job, plan, f"{name} adapter {label}", mnk, key, grouped))
-        moved.append(SCALED * m * n + ADDED * m * k)
-    return made + _scaled_and_added(cluster, job, moved)
+            terms.append(_multiply(cluster, job, plan, f"{name} adapter {label}", mnk, key, grouped))
+        sizes.append(SCALED * m * n + ADDED * m * k)
+    return terms + _scaled_and_added(cluster, job, sizes)
 
 
 def _scaled_and_added(cluster: Cluster, job: Job, sizes: list[Any]) -> list[Term]:

@@ -81,13 +81,13 @@ class Attention(Mixer):
         """List the projections; with an output gate or with keys that are also values the first is wider or narrower."""
         if job.model.kv_lora_rank:
             return latent_shapes(job, s)
-        made = head_shapes(s)
-        m, n, k = made["query-key-value"]
+        shapes = head_shapes(s)
+        m, n, k = shapes["query-key-value"]
         if job.model.attention_output_gate:
             n = n + s.heads * s.head_dim
         if job.model.attention_k_eq_v:
             n = n - s.kv_heads * s.head_dim
-        return made | {"query-key-value": (m, n, k)}
+        return shapes | {"query-key-value": (m, n, k)}
 
     def core(self, cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> list[Term]:
         """Time one flash kernel, or batched GEMMs with the scores moved through HBM."""
@@ -97,18 +97,18 @@ class Attention(Mixer):
         """Time rotary embedding, norms of queries and keys, and copies that a framework makes before and after flash attention."""
         model, f = job.model, job.framework
         unit = job.precision.activation_bytes / 2.0
-        made = []
+        terms = []
         turned = s.tokens * (s.heads + s.kv_heads) * s.head_dim
         if model.position_embedding == "rope":
-            made.append(elementwise(cluster, "rotary embedding", unit * f.rotary_bytes.value * turned))
+            terms.append(elementwise(cluster, "rotary embedding", unit * f.rotary_bytes.value * turned))
         if model.qk_norm:
-            made.append(elementwise(cluster, "query and key norms", ratio * f.norm_bytes.value * turned, 2.0))
+            terms.append(elementwise(cluster, "query and key norms", ratio * f.norm_bytes.value * turned, 2.0))
         if f.attention_copies and job.flash:
             end = " backward" if backward else ""
             inputs, output = (f.attention_copies[f"{name}{end}"].value for name in ("inputs", "output"))
             copied = inputs * (s.heads + 2.0 * s.kv_heads) + output * s.heads
-            made.append(elementwise(cluster, "attention copies", unit * copied * s.tokens * s.head_dim, 4.0))
-        return made
+            terms.append(elementwise(cluster, "attention copies", unit * copied * s.tokens * s.head_dim, 4.0))
+        return terms
 
     def cast_inputs(self, model: Model) -> float:
         """Count the cast inputs that are kept: one for each of the two down-projections of latent attention."""
@@ -258,9 +258,9 @@ def latent_activations(job: Job, plan: Plan, s: Shapes, cast_share: float) -> li
         sizes = {"tokens": s.tokens, "hidden_size": width, "tp": tp, "sp": sp, "bytes_per_element": e}
         return leaf(name, activations.checkpoint, "B", times=times, **sizes)
 
-    made = [kept("latents", None, (1.0 + cast_share) * (m.q_lora_rank + m.kv_lora_rank) + m.qk_rope_head_dim, plan.tp, plan.sp)]
+    terms = [kept("latents", None, (1.0 + cast_share) * (m.q_lora_rank + m.kv_lora_rank) + m.qk_rope_head_dim, plan.tp, plan.sp)]
     if m.index_topk:
         picked = np.minimum(plan.seq_len, m.index_topk) * 4.0 / e
         width = m.index_n_heads * (m.index_head_dim + 1.0) + 2.0 * m.index_head_dim + picked
-        made.append(kept("indexer", index_share(m), width, 1.0, 0.0))
-    return made
+        terms.append(kept("indexer", index_share(m), width, 1.0, 0.0))
+    return terms

@@ -59,8 +59,8 @@ def delayed(job: Job) -> bool:
 
 def layouts(job: Job, cluster: Cluster) -> float:
     """Orientations in which a cast tensor is stored: one where it has one scale and the device multiplies either way, else two."""
-    one = job.precision.one_scale and cluster.accelerator.architecture in job.framework.one_layout
-    return 1.0 if one else 2.0
+    one_copy = job.precision.one_scale and cluster.accelerator.architecture in job.framework.one_layout
+    return 1.0 if one_copy else 2.0
 
 
 def keeps_inputs(job: Job) -> bool:
@@ -143,8 +143,8 @@ def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bo
                 _transposed_after_gather(job, ranks), 2.0 * job.precision.operand_bytes * m * k, cast_bytes(job, m * k, 1.0)
             )
         weights = weights + n * k
-    made = [elementwise(cluster, "casts", moved, len(shapes) * (1.0 + scale_reads(job)))]
-    return made + weight_casts(cluster, job, plan, "weight casts", weights, plan.shard_ranks, backward)
+    terms = [elementwise(cluster, "casts", moved, len(shapes) * (1.0 + scale_reads(job)))]
+    return terms + weight_casts(cluster, job, plan, "weight casts", weights, plan.shard_ranks, backward)
 
 
 def cast_bytes(job: Job, elements: Any, orientations: float) -> Any:
@@ -166,9 +166,9 @@ def activation_cast_bytes(cluster: Cluster, job: Job, rows: Any, width: Any, spl
     needed = both if backward or casts_once(job) else 1.0  # an input that is cast again later is needed by rows now
     transposed = _transposed_after_gather(job, split) & (needed > 1.0)
     one_kernel = casts_once(job) or fuses_casts(job)
-    whole = cast_bytes(job, elements / split, needed) if one_kernel else needed * cast_bytes(job, elements / split, 1.0)
+    before_gather = cast_bytes(job, elements / split, needed) if one_kernel else needed * cast_bytes(job, elements / split, 1.0)
     gathered = cast_bytes(job, elements / split, 1.0) + 2.0 * p.operand_bytes * elements
-    return np.where(transposed, gathered, whole)
+    return np.where(transposed, gathered, before_gather)
 
 
 def _transposed_after_gather(job: Job, split: Any) -> Any:
@@ -214,20 +214,20 @@ def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Ter
         return []
     if not keeps_weights(job):
         return _scales(cluster, job, plan, pace) if job.fp8_param_gather else []
-    kept = np.where((plan.zero == 3) & (plan.shard_ranks > 1.0), 0.0, 1.0)
-    kept_experts = np.where((plan.zero == 3) & (plan.expert_shard_ranks > 1.0), 0.0, 1.0) if job.model.num_experts else kept
+    not_gathered = np.where((plan.zero == 3) & (plan.shard_ranks > 1.0), 0.0, 1.0)
+    kept_experts = np.where((plan.zero == 3) & (plan.expert_shard_ranks > 1.0), 0.0, 1.0) if job.model.num_experts else not_gathered
 
     def local(stage: Stage) -> Any:
         common, routed, entire = stage_linear(job.model, stage)
-        dense, experts = kept * ((common - entire) / plan.tp + entire), kept_experts * (routed / plan.expert_ways)
+        dense, experts = not_gathered * ((common - entire) / plan.tp + entire), kept_experts * (routed / plan.expert_ways)
         moved = whole_weights(cluster, job, dense + experts)
         if job.fp8_param_gather:
-            own = dense / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
-            own = own + experts / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
-            moved = moved + scale_reads(job) * 4.0 * own  # of the fp32 master weights
+            shard = dense / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+            shard = shard + experts / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
+            moved = moved + scale_reads(job) * 4.0 * shard  # of the fp32 master weights
         return moved
 
-    return [elementwise(cluster, "weight casts", pace.of(local), 2.0, times=np.maximum(kept, kept_experts))]
+    return [elementwise(cluster, "weight casts", pace.of(local), 2.0, times=np.maximum(not_gathered, kept_experts))]
 
 
 def _scales(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
@@ -237,8 +237,8 @@ def _scales(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
     def shards(stage: Stage) -> Any:
         common, routed, entire = stage_linear(job.model, stage)
         dense, experts = (common - entire) / plan.tp + entire, routed / plan.expert_ways
-        own = np.where(plan.shard_ranks > 1.0, dense / plan.shard_ranks, 0.0)
-        return own + np.where(plan.expert_shard_ranks > 1.0, experts / plan.expert_shard_ranks, 0.0)
+        shard = np.where(plan.shard_ranks > 1.0, dense / plan.shard_ranks, 0.0)
+        return shard + np.where(plan.expert_shard_ranks > 1.0, experts / plan.expert_shard_ranks, 0.0)
 
     read = scale_reads(job) * wide * pace.of(shards)
     return [elementwise(cluster, "weight casts", read, 1.0, times=np.where((plan.zero == 3) & (read > 0.0), 1.0, 0.0))]

@@ -194,9 +194,9 @@ def cached_heads(model: Model) -> float:
         return float(model.num_key_value_heads) * (0.5 if model.attention_k_eq_v else 1.0)
     width = 0.0
     for kind in kinds(model):
-        own = sized(model, kind)
+        sizes = sized(model, kind)
         if kind.mixer.attends:
-            width += kind.count * own.num_key_value_heads * own.head_dim * (0.5 if own.attention_k_eq_v else 1.0)
+            width += kind.count * sizes.num_key_value_heads * sizes.head_dim * (0.5 if sizes.attention_k_eq_v else 1.0)
     return width / (model.head_dim * max(attending_layers(model), 1.0))
 
 

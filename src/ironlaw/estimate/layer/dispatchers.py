@@ -36,6 +36,7 @@ class Dispatcher:
 
 
 def _deepep_buffers(name: str, job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
+    """Buffers of DeepEP: NVLink inside a node, RDMA between nodes."""
     del cluster, s
     return leaf(
         name,
@@ -52,6 +53,7 @@ def _deepep_buffers(name: str, job: Job, cluster: Cluster, plan: Plan, s: Shapes
 
 
 def _hybridep_buffers(name: str, job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
+    """Buffers of HybridEP, which depend on the tokens of a rank."""
     inner = inner_ranks(cluster, plan, plan.ep, plan.etp)
     return leaf(
         name,

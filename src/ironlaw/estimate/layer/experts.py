@@ -94,19 +94,19 @@ def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Te
 def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:
     """dgrad and wgrad of router and experts."""
     m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
-    narrow, own, count = job.model.moe_intermediate_size / plan.etp, s.tokens / plan.tp, choices(job)
+    narrow, tokens, count = job.model.moe_intermediate_size / plan.etp, s.tokens / plan.tp, choices(job)
     latents = latent_shapes(job, plan, s)
-    made = [
-        gemm(cluster, job, "router dgrad", own, s.hidden, count, wide=True, key=product_key("router", INPUT_GRADIENT)),
+    terms = [
+        gemm(cluster, job, "router dgrad", tokens, s.hidden, count, wide=True, key=product_key("router", INPUT_GRADIENT)),
         *(gemm(cluster, job, f"{name} dgrad", m, k, n, key=product_key(name, INPUT_GRADIENT)) for name, (m, n, k) in latents.items()),
         grouped_gemm(cluster, job, plan, "experts in dgrad", m, hidden, w, product_key("experts in", INPUT_GRADIENT)),
         grouped_gemm(cluster, job, plan, "experts out dgrad", m, narrow, hidden, product_key("experts out", INPUT_GRADIENT)),
     ]
     if job.lora_rank:  # router and experts are frozen
-        return made
+        return terms
     return [
-        *made,
-        gemm(cluster, job, "router wgrad", s.hidden, count, own, wide=True, key=product_key("router", WEIGHT_GRADIENT)),
+        *terms,
+        gemm(cluster, job, "router wgrad", s.hidden, count, tokens, wide=True, key=product_key("router", WEIGHT_GRADIENT)),
         *(gemm(cluster, job, f"{name} wgrad", k, n, m, key=product_key(name, WEIGHT_GRADIENT)) for name, (m, n, k) in latents.items()),
         grouped_gemm(cluster, job, plan, "experts in wgrad", m, w, hidden, product_key("experts in", WEIGHT_GRADIENT)),
         grouped_gemm(cluster, job, plan, "experts out wgrad", m, hidden, narrow, product_key("experts out", WEIGHT_GRADIENT)),
@@ -143,12 +143,12 @@ def expert_casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bo
     moved = moved + casts.activation_cast_bytes(cluster, job, m, hidden, 1.0, backward, fused=ready)
     if backward and not casts.keeps_inputs(job) and not job.lora_rank:
         moved = moved + casts.cast_bytes(job, m * (hidden + inner), 1.0)
-    made = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + casts.scale_reads(job)), key=_CAST)]
+    terms = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + casts.scale_reads(job)), key=_CAST)]
     if sent:
-        own = s.tokens / plan.tp * hidden
-        made.append(elementwise(cluster, "casts before dispatch", (job.precision.activation_bytes + FP8_BYTES) * own))
+        elements = s.tokens / plan.tp * hidden
+        terms.append(elementwise(cluster, "casts before dispatch", (job.precision.activation_bytes + FP8_BYTES) * elements))
     weights = job.model.num_experts / plan.ep * hidden * (w + inner)
-    return made + casts.weight_casts(cluster, job, plan, "experts' weight casts", weights, plan.expert_shard_ranks, backward, _CAST)
+    return terms + casts.weight_casts(cluster, job, plan, "experts' weight casts", weights, plan.expert_shard_ranks, backward, _CAST)
 
 
 def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
@@ -157,19 +157,19 @@ def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
     A dispatcher that sends a row once to each rank delivers it unsorted, one copy for all of the rank's experts. NCCL's all-to-all
     delivers one copy for each expert in the order of ranks, and a rank with several experts sorts them.
     """
-    f, m, own = job.framework, rows(job, plan, s), s.tokens / plan.tp
+    f, m, tokens = job.framework, rows(job, plan, s), s.tokens / plan.tp
     padded = f.padding_copies.value if f.padding_copies is not None and job.precision.narrow else 0.0
     stated = f.row_copies_backward if backward and f.row_copies_backward is not None else f.row_copies
     if stated is not None:
-        return experts.rows_moved(own, m, stated.value + padded)
+        return experts.rows_moved(tokens, m, stated.value + padded)
     if dispatcher_of(job).sends_once:
         received = m * experts.distinct_share(plan.ep, *routing(job))
         return experts.rows_moved(received, m, 2.0 + padded)
-    return experts.rows_moved(own, m, np.where(job.model.num_experts / plan.ep > 1.0, 6.0, 2.0) + padded)
+    return experts.rows_moved(tokens, m, np.where(job.model.num_experts / plan.ep > 1.0, 6.0, 2.0) + padded)
 
 
 def routing_scores(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> Term:
-    """Routing from logits to maps of rows, tensors of tokens by experts: many small kernels where none are fused."""
+    """Time to turn router logits into maps of rows: tensors of tokens by experts, written by many small kernels unless these are fused."""
     f = job.framework
     stated = f.routing_bytes_backward if backward and f.routing_bytes_backward is not None else f.routing_bytes
     moved = s.tokens / plan.tp * choices(job) * (FUSED_ROUTING if stated is None else stated.value)
@@ -212,9 +212,9 @@ def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: b
     if dispatches_fp8(job, backward):
         dispatch = exchange(cluster, job, plan, s, "dispatch in fp8", FP8_BYTES)
         moved = total("dispatch and combine", [dispatch, combine])
-    whole = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * e * (job.capacity_factor or job.expert_imbalance) * plan.etp
-    gather = wires.collective(cluster, plan, "all-gather", "all_gather", plan.etp, whole, 1.0)
-    scatter = wires.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, whole, 1.0)
+    size = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * e * (job.capacity_factor or job.expert_imbalance) * plan.etp
+    gather = wires.collective(cluster, plan, "all-gather", "all_gather", plan.etp, size, 1.0)
+    scatter = wires.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, size, 1.0)
     inside = np.where(plan.etp > 1, 1.0, 0.0)
     gathered, scattered = total("gather inside experts", [gather], times=inside), total("scatter inside experts", [scatter], times=inside)
     return Communication(total("expert parallel", [moved, gathered, scattered]), dispatch, combine)

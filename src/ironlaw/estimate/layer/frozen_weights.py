@@ -30,7 +30,9 @@ def refuse(stored: str, lora_rank: float, precision: Precision) -> None:
     if stored == "fp8" and precision.name != "fp8":
         raise QuestionError(f"--frozen-weights fp8: products read the stored fp8 weights; give --precision fp8, not {precision.name}")
     if stored == "nf4" and precision.narrow:
-        raise QuestionError(f"--frozen-weights nf4: products read weights unpacked to 16 bits; give --precision bf16 or fp16, not {precision.name}")
+        raise QuestionError(
+            f"--frozen-weights nf4: products read weights unpacked to 16 bits; give --precision bf16 or fp16, not {precision.name}"
+        )
 
 
 def stored_bytes(job: Job) -> float:

@@ -35,6 +35,6 @@ def accumulation(cluster: Cluster, job: Job, plan: Plan, common: Any, routed: An
 def _added(job: Job, plan: Plan, parameters: Any, ranks: Any, fused: bool) -> Any:
     """Bytes moved to add the gradients of ``parameters``, sharded over ``ranks`` where ZeRO scatters them; none inside a product."""
     f = job.framework
-    reduced, held = f.gradient_reduce_bytes.value, f.gradient_bytes.value
+    reduced, stored = f.gradient_reduce_bytes.value, f.gradient_bytes.value
     whole = 0.0 if fused and f.fused_wgrad else traffic.accumulation(parameters, job.precision.activation_bytes, reduced)
-    return np.where((plan.zero >= 2) & (ranks > 1.0), traffic.accumulation(parameters / ranks, reduced, held), whole)
+    return np.where((plan.zero >= 2) & (ranks > 1.0), traffic.accumulation(parameters / ranks, reduced, stored), whole)

@@ -93,14 +93,14 @@ _OWN = ("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_
 
 def _group(group: LayerGroup, model: Model) -> Kind:
     """The kind of a group of layers, named by the sizes that differ from the model's."""
-    own = {field: getattr(group, field) for field in _OWN if getattr(group, field) not in (0, getattr(model, field))}
-    words = [f"{_SHORT[field]} {value}" for field, value in own.items()]
+    sizes = {field: getattr(group, field) for field in _OWN if getattr(group, field) not in (0, getattr(model, field))}
+    words = [f"{_SHORT[field]} {value}" for field, value in sizes.items()]
     words += [f"window {group.sliding_window}"] if group.sliding_window else []
     mlp = {"routed": "routed ", "none": "MLP-free "}.get(group.mlp, "")
     name = f"{MIXERS[group.mixer].prefix}{mlp}layers" + (f" ({', '.join(words)})" if words else "")
-    own |= {"sliding_window": group.sliding_window, "sliding_window_layers": model.num_hidden_layers if group.sliding_window else 0}
-    own |= {"attention_k_eq_v": group.attention_k_eq_v, "attention_sinks": group.attention_sinks}
-    return Kind(name, float(group.count), group.mlp, mixer=MIXERS[group.mixer], sizes=tuple(own.items()))
+    sizes |= {"sliding_window": group.sliding_window, "sliding_window_layers": model.num_hidden_layers if group.sliding_window else 0}
+    sizes |= {"attention_k_eq_v": group.attention_k_eq_v, "attention_sinks": group.attention_sinks}
+    return Kind(name, float(group.count), group.mlp, mixer=MIXERS[group.mixer], sizes=tuple(sizes.items()))
 
 
 _SHORT = {"num_attention_heads": "heads", "num_key_value_heads": "key-value heads", "head_dim": "head_dim", "intermediate_size": "MLP"}
@@ -130,23 +130,23 @@ def _frozen(listed: list[Kind], layers: float) -> list[Kind]:
     """Each kind split where training begins: the first ``layers`` layers are not trained, in proportion to the kinds of their zone."""
     if not layers:
         return listed
-    frozen, rest = [], []
+    frozen, trained = [], []
     for kind in listed:
         cut = min(max(layers, kind.first), kind.last)
         below = kind.count * (cut - kind.first) / (kind.last - kind.first) if kind.last > kind.first else 0.0
         frozen.append(replace(kind, name=f"frozen {kind.name}", count=below, last=cut, trained=False))
-        rest.append(replace(kind, count=kind.count - below, first=cut))
-    return [*frozen, *rest]
+        trained.append(replace(kind, count=kind.count - below, first=cut))
+    return [*frozen, *trained]
 
 
 def _kept_wide(listed: list[Kind], model: Model) -> list[Kind]:
     """Each kind split into layers that stay wide, at the start and the end of the model, and the others."""
-    made = []
+    split = []
     for kind in (k for k in listed if k.count > 0):
         wide = float(_wide_layers(kind, model, 0.0, float(model.num_hidden_layers)))
-        made.append(replace(kind, count=kind.count - wide, alike=kind.count))
-        made.append(replace(kind, name=f"wide {kind.name}", count=wide, wide=True, alike=kind.count))
-    return made
+        split.append(replace(kind, count=kind.count - wide, alike=kind.count))
+        split.append(replace(kind, name=f"wide {kind.name}", count=wide, wide=True, alike=kind.count))
+    return split
 
 
 def _wide_layers(kind: Kind, model: Model, start: Any, layers: Any) -> Any:
@@ -163,14 +163,14 @@ def _mixed(listed: list[Kind], model: Model) -> list[Kind]:
     linear = min(model.linear_attention_layers / spread, 1.0) if spread else 0.0
     if not linear:
         return listed
-    made = []
+    split = []
     for kind in listed:
         if kind.place != "spread":
-            made.append(kind)
+            split.append(kind)
             continue
-        made.append(replace(kind, count=kind.count * (1.0 - linear)))
-        made.append(replace(kind, name=f"linear-attention {kind.name}", count=kind.count * linear, mixer=MIXERS["linear"]))
-    return made
+        split.append(replace(kind, count=kind.count * (1.0 - linear)))
+        split.append(replace(kind, name=f"linear-attention {kind.name}", count=kind.count * linear, mixer=MIXERS["linear"]))
+    return split
 
 
 def _single_blocks(model: Model) -> list[Kind]:

@@ -33,7 +33,7 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     model, f = job.model, job.framework
     unit = job.precision.activation_bytes / 2.0
     ratio = (f.backward_traffic_ratio.value if backward else 1.0) * unit
-    own = FROZEN_NORM if backward and job.lora_rank else 1.0
+    frozen_share = FROZEN_NORM if backward and job.lora_rank else 1.0
     hidden, norms = s.sequence_tokens * s.hidden, norms_of(model, kind)
     shapes = linear_shapes(job, s, kind)
     normed = ratio * f.norm_bytes.value * norms * hidden
@@ -41,7 +41,7 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     if not backward and fused:
         normed = normed - fused * (job.precision.activation_bytes - job.precision.operand_bytes) * hidden
     groups = [
-        elementwise(cluster, "norms", own * normed, norms),
+        elementwise(cluster, "norms", frozen_share * normed, norms),
         elementwise(cluster, "residuals", unit * residual(job, backward) * kind.blocks * hidden, kind.blocks),
     ]
     wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]
@@ -58,8 +58,8 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
 def residual(job: Job, backward: bool) -> float:
     """Bytes for each element of a residual addition, and of dropout before it where the model has any."""
     f = job.framework
-    alone = DROPOUT if f.dropout_bytes is None else f.dropout_bytes.value
-    return f.residual_bytes.value + float(job.model.dropout) * (DROPOUT if backward else alone)
+    dropout_bytes = DROPOUT if f.dropout_bytes is None else f.dropout_bytes.value
+    return f.residual_bytes.value + float(job.model.dropout) * (DROPOUT if backward else dropout_bytes)
 
 
 def activation(job: Job, backward: bool) -> float:

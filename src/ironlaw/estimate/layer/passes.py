@@ -18,23 +18,23 @@ PASSES = FORWARD, BACKWARD, RECOMPUTE = "forward", "backward", "recompute"  # ke
 
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, forward."""
-    made = [gemm(cluster, job, f"{name} gemm", *mnk, key=product_key(name, OUTPUT)) for name, mnk in linear_shapes(job, s, kind).items()]
-    made += adapters.forward(cluster, job, plan, s, kind)
-    made += frozen_weights.dequantised(cluster, job, plan, s, kind)
-    return made + (experts.linear_forward(cluster, job, plan, s) if kind.routed else [])
+    terms = [gemm(cluster, job, f"{name} gemm", *mnk, key=product_key(name, OUTPUT)) for name, mnk in linear_shapes(job, s, kind).items()]
+    terms += adapters.forward(cluster, job, plan, s, kind)
+    terms += frozen_weights.dequantised(cluster, job, plan, s, kind)
+    return terms + (experts.linear_forward(cluster, job, plan, s) if kind.routed else [])
 
 
 def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, backward: the input gradient is (m, n) by (n, k), the weight gradient (k, m) by (m, n)."""
-    made = []
+    terms = []
     for name, (m, n, k) in linear_shapes(job, s, kind).items():
-        made.append(gemm(cluster, job, f"{name} dgrad", m, k, n, key=product_key(name, INPUT_GRADIENT)))
+        terms.append(gemm(cluster, job, f"{name} dgrad", m, k, n, key=product_key(name, INPUT_GRADIENT)))
         if not job.lora_rank:
             key = product_key(name, WEIGHT_GRADIENT)
-            made.append(gemm(cluster, job, f"{name} wgrad", k, n, m, result=gradients.written(job), key=key))
-    made += adapters.backward(cluster, job, plan, s, kind)
-    made += frozen_weights.dequantised(cluster, job, plan, s, kind) + frozen_weights.transposed(cluster, job, plan, s, kind)
-    return made + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
+            terms.append(gemm(cluster, job, f"{name} wgrad", k, n, m, result=gradients.written(job), key=key))
+    terms += adapters.backward(cluster, job, plan, s, kind)
+    terms += frozen_weights.dequantised(cluster, job, plan, s, kind) + frozen_weights.transposed(cluster, job, plan, s, kind)
+    return terms + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
 
 
 def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
@@ -62,10 +62,10 @@ def weight_gradients(backward: Term) -> Any:
 
 def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
     """The time of recomputation: of whole layers, and in the other layers of the operators that the plan names."""
-    rest = 1.0 - plan.recompute_layers
-    linear = plan.recompute_layers + rest * plan.recompute_linear
-    core = plan.recompute_layers + (rest * plan.recompute_attention if kind.mixer.attends else 0.0)  # a scan saves its tensors
-    bytes_bound = plan.recompute_layers + rest * plan.recompute_elementwise
+    other_layers = 1.0 - plan.recompute_layers
+    linear = plan.recompute_layers + other_layers * plan.recompute_linear
+    core = plan.recompute_layers + (other_layers * plan.recompute_attention if kind.mixer.attends else 0.0)  # a scan saves its tensors
+    bytes_bound = plan.recompute_layers + other_layers * plan.recompute_elementwise
     trained = 1.0 if kind.trained else 0.0
     products = linear_forward(cluster, job, plan, s, kind)
     if job.framework.compiled_recompute:

@@ -131,15 +131,15 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
     scaled = mlp_tensors(job, cheap_kept, share if model.gated_mlp else 1.0)
     if not model.gated_mlp:
         scaled = scaled + share * cheap_kept
-    made = [
+    terms = [
         wide("experts", rows, model.moe_intermediate_size, plan.etp, scaled),
         elements("rows of experts", rows, expert_width(model), e, kept_rows(job, share) * linear_kept),
     ]
     if model.moe_latent_size:  # before rows are sent to experts, and after they come back
-        made.append(wide("latents of experts", s.tokens / plan.tp, model.moe_latent_size, 1.0, 2.0))
+        terms.append(wide("latents of experts", s.tokens / plan.tp, model.moe_latent_size, 1.0, 2.0))
     if model.shared_expert_intermediate_size:
-        made.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp))
-    return made
+        terms.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp))
+    return terms
 
 
 def cast_share(job: Job) -> float:

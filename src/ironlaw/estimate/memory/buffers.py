@@ -42,10 +42,10 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
 def workspace(job: Job, cluster: Cluster) -> list[Term]:
     """Workspaces that libraries of matrix products allocate; their size depends on the device."""
     f, architecture = job.framework, cluster.accelerator.architecture
-    made = [leaf("library workspace", as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
+    terms = [leaf("library workspace", as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
     if job.model.num_experts and job.grouped_experts and architecture in f.grouped_workspaces:
-        made.append(leaf("workspace of grouped products", as_is, "B", size=f.grouped_workspaces[architecture]))
-    return made
+        terms.append(leaf("workspace of grouped products", as_is, "B", size=f.grouped_workspaces[architecture]))
+    return terms
 
 
 def dispatcher_buffers(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> list[Term]:

@@ -39,10 +39,10 @@ def gradient_bytes(job: Job) -> float:
 def optimizer_parameters(job: Job, plan: Plan, stage: Stage) -> Any:
     """Parameters of a stage whose optimizer states one accelerator updates, on the device or in the host."""
     common, routed = stage_trained(job, stage)
-    own = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+    parameters = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
     if job.model.num_experts:
-        own = own + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
-    return own
+        parameters = parameters + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
+    return parameters
 
 
 def master_bytes(job: Job) -> float:
@@ -61,7 +61,7 @@ def share_on_device(job: Job, plan: Plan, stage: Stage) -> Any:
 
 def host_memory(job: Job, plan: Plan, stage: Stage) -> Term:
     """Host memory for one accelerator of a stage: optimizer states, the gradients that update them, and activations."""
-    kept = states.OPTIMIZERS[job.optimizer].state_bytes
+    state_bytes = states.OPTIMIZERS[job.optimizer].state_bytes
     states_and_gradients = [
         leaf(
             name,
@@ -72,7 +72,7 @@ def host_memory(job: Job, plan: Plan, stage: Stage) -> Term:
             bytes_per_parameter=size,
             shards=1.0,
         )
-        for name, size in (("master weights", master_bytes(job)), ("optimizer states", kept), ("gradients", gradient_bytes(job)))
+        for name, size in (("master weights", master_bytes(job)), ("optimizer states", state_bytes), ("gradients", gradient_bytes(job)))
     ]
     s, in_flight, offloaded = Shapes.of(job, plan), in_flight_per_layer(job, plan, stage), 1.0 - share_on_device(job, plan, stage)
     saved: Any = 0.0
@@ -85,8 +85,8 @@ def host_memory(job: Job, plan: Plan, stage: Stage) -> Term:
 
 def host_capacity(cluster: Cluster, plan: Plan) -> Any:
     """Host memory for each accelerator of the job; infinite where the node record has none."""
-    whole = cluster.node.host_memory_capacity
-    return np.inf if whole is None else whole.value / sharing_host(cluster, plan)
+    capacity = cluster.node.host_memory_capacity
+    return np.inf if capacity is None else capacity.value / sharing_host(cluster, plan)
 
 
 def host_link(cluster: Cluster) -> Sourced:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,72 +31,82 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[T
     as_master = f.parameter_bytes is not None and precision.master_weights and optimizer.master_bytes > 0.0 and not job.lora_rank
     stored = f.parameter_bytes if as_master else precision.parameter_bytes
     separate_master = precision.master_weights and f.parameter_bytes is None
-    gradient = f.gradient_bytes.value
-
-    copies_a_rank = np.where(plan.pp > 1, schedule_of(job).stages_per_rank, 1.0)
-    counts = stage_common(job.model, stage), stage_routed(job.model, stage)
-    trained = stage_trained(job, stage)
     on_device = 1.0 - plan.offload_optimizer * job.offload_fraction
-
-    whole = largest_matrix(job, plan, stage)
     replicated = stage_replicated(job.model, stage)
     linear, experts, down = stage_linear(job.model, stage)
-    wide = (*counts, replicated)
+    wide = (stage_common(job.model, stage), stage_routed(job.model, stage), replicated)
     if keeps_weights(job) and job.fp8_param_gather:
-        wide = (counts[0] - linear, counts[1] - experts, replicated - down)
-    entire_trained = 0.0 if job.lora_rank else replicated
-
-    def kind(name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any] = (*trained, entire_trained)) -> Term:
-        common_count, routed_count, entire = counts
-        copies = copies_a_rank if from_stage > 1.0 else 1.0  # whose states the two ranks of a stage share
-        entire = np.minimum(entire, common_count)
-        local = copies * ((common_count - entire) / plan.tp + entire)
-        own = copies * routed_count / plan.expert_ways
-        shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
-        if from_stage == 1.0:
-            shards = np.minimum(shards, np.maximum(local / np.maximum(whole, 1.0), 1.0))
-        common = leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
-        if not job.model.num_experts:
-            return common
-        shards = states.zero_shards(from_stage, plan.zero, plan.expert_shard_ranks)
-        routed = leaf(f"{name}, experts", states.state, "B", parameters=own, bytes_per_parameter=size, shards=shards)
-        return total(name, [common, routed])
-
+        wide = (wide[0] - linear, wide[1] - experts, replicated - down)
+    trained = (*stage_trained(job, stage), 0.0 if job.lora_rank else replicated)
+    state = partial(_sharded_state, job, plan, stage)
     if job.frozen_weights:
         weights = frozen_weights(job, plan, stage)
     else:
         weights = [
-            kind("weights", stored, 3.0, wide),
-            kind("low-precision copies of weights", cast_copy_bytes(job, cluster), 3.0, (linear, experts, down)),
+            state("weights", stored, 3.0, wide),
+            state("low-precision copies of weights", cast_copy_bytes(job, cluster), 3.0, (linear, experts, down)),
         ]
     if job.lora_rank:
-        weights.append(kind("weights of adapters", precision.parameter_bytes, 3.0))
+        weights.append(state("weights of adapters", precision.parameter_bytes, 3.0, trained))
     return [
         *weights,
-        kind("gradients", gradient, 2.0),
-        kind("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0),
-        kind("optimizer states", on_device * optimizer.state_bytes, 1.0),
+        state("gradients", f.gradient_bytes.value, 2.0, trained),
+        state("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0, trained),
+        state("optimizer states", on_device * optimizer.state_bytes, 1.0, trained),
         *table_states(job, plan, stage, on_device),
     ]
 
 
+def _sharded_state(job: Job, plan: Plan, stage: Stage, name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any]) -> Term:
+    """A state of ``size`` bytes a parameter on one rank, sharded from ZeRO stage ``from_stage`` on.
+
+    ``counts`` are parameters outside the experts, in the experts, and of the former those that tensor parallelism does not split. The
+    two ranks that run a pipeline stage share its optimizer states.
+    """
+    common_count, routed_count, entire = counts
+    copies = _copies_a_rank(job, plan) if from_stage > 1.0 else 1.0
+    entire = np.minimum(entire, common_count)
+    local = copies * ((common_count - entire) / plan.tp + entire)
+    shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
+    if from_stage == 1.0:
+        shards = _at_most_matrices(shards, local, largest_matrix(job, plan, stage))
+    common = leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
+    if not job.model.num_experts:
+        return common
+    shards = states.zero_shards(from_stage, plan.zero, plan.expert_shard_ranks)
+    parameters = copies * routed_count / plan.expert_ways
+    return total(
+        name, [common, leaf(f"{name}, experts", states.state, "B", parameters=parameters, bytes_per_parameter=size, shards=shards)]
+    )
+
+
+def _copies_a_rank(job: Job, plan: Plan) -> Any:
+    """Pipeline stages whose weights one rank stores."""
+    return np.where(plan.pp > 1, schedule_of(job).stages_per_rank, 1.0)
+
+
+def _at_most_matrices(shards: Any, parameters: Any, largest: Any) -> Any:
+    """``shards``, but no more than whole matrices of the ``largest`` size allow."""
+    return np.minimum(shards, np.maximum(parameters / np.maximum(largest, 1.0), 1.0))
+
+
 def frozen_weights(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     """Frozen weights beside adapters, as they are stored; embedding and output layer keep the type of the precision."""
-    copies_a_rank = np.where(plan.pp > 1, schedule_of(job).stages_per_rank, 1.0)
+    copies_a_rank = _copies_a_rank(job, plan)
     tables = stage_tables(job.model, stage)
-    shards, apart = (states.zero_shards(3.0, plan.zero, ranks) for ranks in (plan.shard_ranks, plan.expert_shard_ranks))
+    shards, expert_shards = (states.zero_shards(3.0, plan.zero, ranks) for ranks in (plan.shard_ranks, plan.expert_shard_ranks))
     wide, small = job.precision.parameter_bytes, stored_bytes(job)
     layers = stage_common(job.model, stage) - tables
-    made = [
+    terms = [
         leaf("weights of layers", states.state, "B", parameters=copies_a_rank * layers / plan.tp, bytes_per_parameter=small, shards=shards),
         leaf(
             "weights of embedding and output layer", states.state, "B", parameters=tables / plan.tp, bytes_per_parameter=wide, shards=shards
         ),
     ]
     if job.model.num_experts:
-        own = copies_a_rank * stage_routed(job.model, stage) / plan.expert_ways
-        made.append(leaf("weights of experts", states.state, "B", parameters=own, bytes_per_parameter=small, shards=apart))
-    return [total("weights", made)]
+        routed = copies_a_rank * stage_routed(job.model, stage) / plan.expert_ways
+        terms.append(leaf("weights of experts", states.state, "B", parameters=routed, bytes_per_parameter=small, shards=expert_shards))
+    return [total("weights", terms)]
 
 
 def largest_matrix(job: Job, plan: Plan, stage: Stage) -> Any:
@@ -110,7 +121,6 @@ def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Ter
     if job.optimizer != "muon" or job.lora_rank:
         return []
     tables = stage_tables(job.model, stage) / plan.tp
-    whole = largest_matrix(job, plan, stage)
     shards = states.zero_shards(1.0, plan.zero, plan.shard_ranks)
     beyond = states.OPTIMIZERS["adamw"].state_bytes - states.OPTIMIZERS["muon"].state_bytes
     return [
@@ -120,6 +130,6 @@ def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Ter
             "B",
             parameters=tables,
             bytes_per_parameter=on_device * beyond,
-            shards=np.minimum(shards, np.maximum(tables / np.maximum(whole, 1.0), 1.0)),
+            shards=_at_most_matrices(shards, tables, largest_matrix(job, plan, stage)),
         )
     ]

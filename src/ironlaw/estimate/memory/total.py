@@ -178,8 +178,8 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
         *dispatcher_buffers(job, cluster, plan, s),
     ]
     usable = cluster.accelerator.usable_memory
-    left = np.maximum(usable - fold([allocated, *outside_allocator]), 0.0)
-    slack = leaf("allocator slack", _slack, "B", size=allocated.value, fraction=f.allocator_slack, left=left)
+    free = np.maximum(usable - fold([allocated, *outside_allocator]), 0.0)
+    slack = leaf("allocator slack", _slack, "B", size=allocated.value, fraction=f.allocator_slack, left=free)
     return total("device", [total("reserved", [allocated, slack]), *outside_allocator])
 
 

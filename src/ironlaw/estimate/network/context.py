@@ -32,8 +32,8 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
         exchange = kind.mixer.exchange(cluster, job, plan, s)
         times = active * (1.0 + (1.0 + plan.recompute_layers) * trained)
         return total("context parallel", [total("heads for tokens and back", [exchange], times=times)])
-    rest = 1.0 - plan.recompute_layers
-    recomputed = trained * (plan.recompute_layers + rest * plan.recompute_attention)
+    other_layers = 1.0 - plan.recompute_layers
+    recomputed = trained * (plan.recompute_layers + other_layers * plan.recompute_attention)
     parts, method = [], method_of(job)
     if method.trades_heads:  # nothing to hide behind: attention waits for its heads
         times = active * (1.0 + trained + recomputed)

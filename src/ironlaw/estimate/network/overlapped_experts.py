@@ -70,8 +70,8 @@ def may_pair(job: Job, plan: Plan) -> Any:
     if not np.any(plan.overlap_ep > 0):
         return np.bool_(not job.delay_wgrad_compute)
     allowed: Any = np.True_
-    for met in _conditions(job, plan).values():
-        allowed = allowed & met
+    for condition in _conditions(job, plan).values():
+        allowed = allowed & condition
     return np.where(plan.overlap_ep > 0, allowed, not job.delay_wgrad_compute)
 
 
@@ -122,8 +122,8 @@ def _overlapped(
     before, inner = _split(forward), _split(forward, experts=True)
     after, inner_after = _split(backward) + _split(again), _split(backward, experts=True) + _split(again, experts=True)
     if job.delay_wgrad_compute:
-        own, wgrad = _split(backward, wgrad=True), _split(backward, experts=True, wgrad=True)
-        before, after = before + own, after - own
+        all_products, wgrad = _split(backward, wgrad=True), _split(backward, experts=True, wgrad=True)
+        before, after = before + all_products, after - all_products
         inner, inner_after = inner + wgrad, inner_after - wgrad
     dispatch, combine, gradients, combined = (term.value for term in moved)
     beside = [

@@ -92,22 +92,22 @@ def linear_bytes(job: Job) -> float:
 
 def gathers(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
     """The gathers of weights: ``common`` and ``routed`` bytes each over their own ranks."""
-    made = [wires.collective(cluster, plan, "gather weights", "all_gather", plan.shard_ranks, common / plan.tp, plan.tp)]
+    terms = [wires.collective(cluster, plan, "gather weights", "all_gather", plan.shard_ranks, common / plan.tp, plan.tp)]
     if job.model.num_experts:
-        ways, own = plan.expert_ways, routed / plan.expert_ways
-        made.append(wires.collective(cluster, plan, "gather experts", "all_gather", plan.expert_shard_ranks, own, ways))
-    return made
+        ways, routed_share = plan.expert_ways, routed / plan.expert_ways
+        terms.append(wires.collective(cluster, plan, "gather experts", "all_gather", plan.expert_shard_ranks, routed_share, ways))
+    return terms
 
 
 def scatters(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
     """The scatters of gradients: ``common`` and ``routed`` parameters each over their own ranks."""
     size = job.framework.gradient_reduce_bytes.value
-    made = [wires.collective(cluster, plan, "scatter gradients", "reduce_scatter", plan.shard_ranks, common / plan.tp * size, plan.tp)]
+    terms = [wires.collective(cluster, plan, "scatter gradients", "reduce_scatter", plan.shard_ranks, common / plan.tp * size, plan.tp)]
     if job.model.num_experts:
-        ways, own = plan.expert_ways, routed / plan.expert_ways
+        ways, routed_share = plan.expert_ways, routed / plan.expert_ways
         name = "scatter experts' gradients"
-        made.append(wires.collective(cluster, plan, name, "reduce_scatter", plan.expert_shard_ranks, own * size, ways))
-    return made
+        terms.append(wires.collective(cluster, plan, name, "reduce_scatter", plan.expert_shard_ranks, routed_share * size, ways))
+    return terms
 
 
 def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: Any, backward: Any) -> tuple[Term, Term]:
@@ -141,11 +141,16 @@ def reductions(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any)
     size = common / plan.tp * reduced / plan.shard_ranks
     replicas = [wires.collective(cluster, plan, "all-reduce over replicas", "all_reduce", plan.dp_replicate, size, shards)]
     if job.model.num_experts:
-        own = routed / plan.expert_ways * reduced
-        whole.append(wires.collective(cluster, plan, "all-reduce of experts", "all_reduce", plan.expert_ranks, own, plan.expert_ways))
-        size, apart = own / plan.expert_shard_ranks, np.maximum(shards, plan.expert_ways)  # a copy of the experts may span replicas
+        routed_size = routed / plan.expert_ways * reduced
+        whole.append(
+            wires.collective(cluster, plan, "all-reduce of experts", "all_reduce", plan.expert_ranks, routed_size, plan.expert_ways)
+        )
+        size, stride = (
+            routed_size / plan.expert_shard_ranks,
+            np.maximum(shards, plan.expert_ways),
+        )  # a copy of the experts may span replicas
         replicas.append(
-            wires.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, apart)
+            wires.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, stride)
         )
     states_sharded, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
     return [(states_sharded, scatters(job, cluster, plan, common, routed)), (unsharded, whole), (1.0 - unsharded, replicas)]
@@ -163,8 +168,11 @@ def shared_table_reduction(job: Job, cluster: Cluster, plan: Plan) -> list[Term]
         return []
     shards = np.where(plan.zero >= 2, plan.shard_ranks, 1.0)  # from ZeRO-2 on a rank holds the gradient of its shard
     size = model.vocab_size * model.hidden_size / plan.tp / shards * job.framework.gradient_reduce_bytes.value
-    ends, apart = np.where(plan.pp > 1, 2.0, 1.0), plan.gpus / 2.0  # half of the job apart, so in one domain only if it holds the whole job
-    return [wires.collective(cluster, plan, "embedding gradient of both ends", "all_reduce", ends, size, apart)]
+    ends, stride = (
+        np.where(plan.pp > 1, 2.0, 1.0),
+        plan.gpus / 2.0,
+    )  # half of the job apart, so in one domain only if it holds the whole job
+    return [wires.collective(cluster, plan, "embedding gradient of both ends", "all_reduce", ends, size, stride)]
 
 
 def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:

@@ -100,14 +100,14 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind, forward:
     parallelism gather its input again beside its input gradient (Megatron-LM, core/tensor_parallel/layers.py). With overlap tp the
     other collectives are cut into pieces that run beside their product; that works over scale-up links alone.
     """
-    made = collectives(cluster, job, plan)
-    split = blocks(job, forward, backward)
+    sent = collectives(cluster, job, plan)
+    products = blocks(job, forward, backward)
     trained = 1.0 if kind.trained else 0.0
     recomputed = plan.recompute_layers * trained
     beside = np.where((plan.overlap_tp > 0) & (plan.tp <= wires.domain_ranks(cluster, plan)), 1.0, 0.0)
     on, off = np.where(plan.sp > 0, 1.0, 0.0), np.where(plan.sp > 0, 0.0, 1.0)
     waits_backward = 0.0 if job.framework.async_tensor else trained
-    count, repeated = float(len(split)), float(sum(block.summed_again for block in split))
+    count, repeated = float(len(products)), float(sum(block.summed_again for block in products))
     summed = count * (1.0 + waits_backward) + repeated * recomputed
     waited = {
         "all-reduce": off * summed,
@@ -115,23 +115,23 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind, forward:
         "all-gather of gradients": on * count * trained,
         "reduce-scatter": on * summed,
     }
-    parts = [total(_PLURAL[name], [made[name]], times=times * (1.0 - beside)) for name, times in waited.items()]
+    parts = [total(_PLURAL[name], [sent[name]], times=times * (1.0 - beside)) for name, times in waited.items()]
     if job.framework.async_tensor and kind.trained:
-        parts.append(total("beside weight and input gradients", _beside(cluster, job, made, split, on, off)))
+        parts.append(total("beside weight and input gradients", _beside(cluster, job, sent, products, on, off)))
     if np.any(beside > 0):
-        pieces = _in_pieces(cluster, job, plan, made, split, (on, off), (trained, recomputed))
+        pieces = _in_pieces(cluster, job, plan, sent, products, (on, off), (trained, recomputed))
         parts.append(total("in pieces beside products", pieces, times=beside))
     return total("tensor parallel", parts)
 
 
-def _beside(cluster: Cluster, job: Job, made: dict[str, Term], split: list[Products], on: Any, off: Any) -> list[Term]:
+def _beside(cluster: Cluster, job: Job, sent: dict[str, Term], products: list[Products], on: Any, off: Any) -> list[Term]:
     """Whole collectives beside a product that does not need them; with no weight gradient no input is gathered again."""
     parts = []
-    for block in split:
+    for block in products:
         rows = [("all-reduce", "a weight gradient", block.first_wgrad, off), ("reduce-scatter", "a weight gradient", block.first_wgrad, on)]
         rows += [] if job.lora_rank else [("all-gather", "an input gradient", block.first_dgrad, on)]
         for name, product, compute, times in rows:
-            parts.append(exposed(cluster, f"{name} beside {product}", compute, made[name].value, times, _key(name)))
+            parts.append(exposed(cluster, f"{name} beside {product}", compute, sent[name].value, times, _key(name)))
     return parts
 
 
@@ -143,7 +143,7 @@ def _in_pieces(
     cluster: Cluster,
     job: Job,
     plan: Plan,
-    made: dict[str, Term],
+    sums: dict[str, Term],
     split: list[Products],
     sequence_parallel: tuple[Any, Any],
     passes: tuple[Any, Any],
@@ -171,7 +171,7 @@ def _in_pieces(
         if not job.framework.async_tensor:
             rows += [("all-reduce", b.first_dgrad, copies, off * trained), ("reduce-scatter", b.first_dgrad, copies, on * trained)]
         for name, compute, slowdown, times in rows:
-            sent = made[name].value
+            sent = sums[name].value
             parts.append(piece(f"{name} in pieces", key=_key(name), times=times, compute=compute, communication=sent, slowdown=slowdown))
     return parts
 

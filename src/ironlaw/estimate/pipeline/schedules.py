@@ -49,18 +49,18 @@ def microbatch_group(job: Job, plan: Plan) -> Any:
     return job.microbatch_group or plan.pp
 
 
-def _fill_and_drain(plan: Plan, one: MicroBatch) -> Term:
-    times = {"pipeline_time": one.all_stages, "slowest_stage_time": one.slowest_stage}
+def _fill_and_drain(plan: Plan, micro_batch: MicroBatch) -> Term:
+    times = {"pipeline_time": micro_batch.all_stages, "slowest_stage_time": micro_batch.slowest_stage}
     return leaf("pipeline bubble", pipeline.bubble_time, "s", "pipeline", vpp=plan.vpp, **times)
 
 
-def _filled_by_weight_gradients(plan: Plan, one: MicroBatch) -> Term:
-    times = {"pipeline_time": one.all_stages, "slowest_stage_time": one.slowest_stage}
-    return leaf("pipeline bubble", pipeline.zero_bubble_time, "s", "pipeline", pp=plan.pp, weight_time=one.weight, **times)
+def _filled_by_weight_gradients(plan: Plan, micro_batch: MicroBatch) -> Term:
+    times = {"pipeline_time": micro_batch.all_stages, "slowest_stage_time": micro_batch.slowest_stage}
+    return leaf("pipeline bubble", pipeline.zero_bubble_time, "s", "pipeline", pp=plan.pp, weight_time=micro_batch.weight, **times)
 
 
-def _two_directions(plan: Plan, one: MicroBatch) -> Term:
-    times = {"forward_time": one.forward, "backward_time": one.backward, "weight_time": one.weight}
+def _two_directions(plan: Plan, micro_batch: MicroBatch) -> Term:
+    times = {"forward_time": micro_batch.forward, "backward_time": micro_batch.backward, "weight_time": micro_batch.weight}
     return leaf("pipeline bubble", pipeline.dualpipe_time, "s", "pipeline", pp=plan.pp, **times)
 
 

@@ -82,6 +82,7 @@ def _positions(a: Arguments) -> str:
 
 
 def _window(a: Arguments, layers: int) -> dict[str, Any]:
+    """The sliding window, and the number of layers that have it."""
     if not a.has("window-size"):
         return {}
     back = a.text("window-size").strip("() ").replace(",", " ").partition(" ")[0]
@@ -99,6 +100,7 @@ def _window(a: Arguments, layers: int) -> dict[str, Any]:
 
 
 def _mixture(a: Arguments, layers: int, ffn: int, bias: bool) -> dict[str, Any]:
+    """Sizes of the experts, and which layers are routed; no fields for a dense model."""
     experts = a.whole("num-experts", 0, least=0)
     if not experts:
         return {}
@@ -109,7 +111,9 @@ def _mixture(a: Arguments, layers: int, ffn: int, bias: bool) -> dict[str, Any]:
     if every is None and count * max(layers // max(count, 1), 1) <= layers:
         front, every = 0, next((f for f in range(1, layers + 1) if count and layers // f == count), None)
     if every is None:
-        raise UnsupportedError(f"--moe-layer-freq {a.text('moe-layer-freq')}: {count} routed of {layers} layers follow no regular pattern")
+        raise UnsupportedError(
+            f"--moe-layer-freq {a.text('moe-layer-freq')}: not modelled: its {count} routed layers are not every Nth after dense ones"
+        )
     if every > 1 and pattern != [i >= front and (i - front) % every == 0 for i in range(layers)]:
         a.rule("approximated: routed layers are spread evenly over the stages")
     factor = a.number("moe-expert-capacity-factor", 0.0)

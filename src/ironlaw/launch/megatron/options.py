@@ -65,6 +65,7 @@ def options_from_arguments(arguments: Mapping[str, Any], *, gpus: int | None, on
 
 
 def _check_arguments(a: Arguments) -> None:
+    """Refuse arguments that are in no table, and arguments that cannot be modelled."""
     known = [*MAPPED, *IGNORED, *REFUSED]
     for name in a.given:
         if name not in MAPPED and name not in IGNORED and name not in REFUSED:
@@ -103,10 +104,10 @@ def _stages(a: Arguments, pp: int, layers: int) -> dict[str, Any]:
         if predicting is not None and predicting != pp - 1:
             options["mtp_stage"] = predicting
     elif first is not None or last is not None:
-        rest, ranks = layers - (first or 0) - (last or 0), pp - (first is not None) - (last is not None)
-        if ranks < 1 or rest < ranks or rest % ranks:
+        inner_layers, inner_ranks = layers - (first or 0) - (last or 0), pp - (first is not None) - (last is not None)
+        if inner_ranks < 1 or inner_layers < inner_ranks or inner_layers % inner_ranks:
             raise QuestionError(f"{layers} layers do not divide over pp {pp} with {first} in the first stage and {last} in the last")
-        options["layers_per_stage"] = [v for v in (first, *[rest // ranks] * ranks, last) if v is not None]
+        options["layers_per_stage"] = [v for v in (first, *[inner_layers // inner_ranks] * inner_ranks, last) if v is not None]
     else:
         slots = layers + embedding + loss
         if slots % pp:
@@ -137,6 +138,7 @@ def _schedule(a: Arguments, vpp: int) -> dict[str, Any]:
 
 
 def _expert_mesh(a: Arguments, tp: int, model: dict[str, Any]) -> dict[str, Any]:
+    """Expert parallelism, the dispatcher and the capacity of experts."""
     ep = a.whole("expert-model-parallel-size", 1) or 1
     if "num_experts" not in model:
         return {"ep": ep}
@@ -160,6 +162,7 @@ def _expert_mesh(a: Arguments, tp: int, model: dict[str, Any]) -> dict[str, Any]
 
 
 def _context(a: Arguments, cp: int) -> dict[str, Any]:
+    """The method of context parallelism."""
     kinds = a.words("cp-comm-type", "p2p")
     if cp == 1 or kinds == {"p2p"}:
         return {}
@@ -197,27 +200,36 @@ def _sharding(a: Arguments) -> dict[str, Any]:
 
 
 def _recompute(a: Arguments, pp: int, vpp: int, model: dict[str, Any]) -> dict[str, Any]:
-    how = a.text("recompute-granularity") or ("selective" if a.has("recompute-activations") else "")
+    """Activation recomputation: of whole layers, or of the modules that are named."""
+    granularity = a.text("recompute-granularity") or ("selective" if a.has("recompute-activations") else "")
     modules = a.words("recompute-modules", "core_attn")
     if a.has("moe-layer-recompute"):
-        how, modules = how or "selective", ({"moe"} | modules if how else {"moe"})
-    if not how:
-        return {"recompute": "none"}
-    if how == "full":
-        count = a.whole("recompute-num-layers", 1) or 1
-        if a.one_of("recompute-method", ("uniform", "block")) == "uniform":
-            if count > 1:
-                a.rule("approximated: a checkpoint at every layer, not at every --recompute-num-layers")
-            return {"recompute": "full"}
-        every = max(round(model["num_hidden_layers"] / (pp * vpp) / count), 1)
-        a.rule(f"approximated: --recompute-method block {count} is counted as one layer in {every} of each stage")
-        return {"recompute": "full" if every == 1 else f"every:{every}"}
-    if how != "selective":
-        raise UnknownNameError("value of --recompute-granularity", how, ("full", "selective"))
+        granularity, modules = granularity or "selective", ({"moe"} | modules if granularity else {"moe"})
+    if granularity == "full":
+        return {"recompute": _recomputed_layers(a, model["num_hidden_layers"] / (pp * vpp))}
+    if granularity not in ("", "selective"):
+        raise UnknownNameError("value of --recompute-granularity", granularity, ("full", "selective"))
+    return {"recompute": _recomputed_operators(a, modules, "num_experts" in model) if granularity else "none"}
+
+
+def _recomputed_layers(a: Arguments, layers_per_chunk: float) -> str:
+    """The layers that are recomputed: all, or one in so many."""
+    count = a.whole("recompute-num-layers", 1) or 1
+    if a.one_of("recompute-method", ("uniform", "block")) == "uniform":
+        if count > 1:
+            a.rule("approximated: a checkpoint at every layer, not at every --recompute-num-layers")
+        return "full"
+    every = max(round(layers_per_chunk / count), 1)
+    a.rule(f"approximated: --recompute-method block {count} is counted as one layer in {every} of each stage")
+    return "full" if every == 1 else f"every:{every}"
+
+
+def _recomputed_operators(a: Arguments, modules: set[str], mixture: bool) -> str:
+    """The operators that selective recomputation repeats, from the modules of --recompute-modules."""
     for module in sorted(modules):
         if module not in _RECOMPUTED:
             raise UnknownNameError("value of --recompute-modules", module, _RECOMPUTED)
-    if "num_experts" in model and "mlp" in modules:
+    if mixture and "mlp" in modules:
         modules.discard("mlp")
         a.rule("approximated: recomputing the MLP of the dense layers of a mixture of experts is not counted")
     for module in sorted(m for m in modules if not _RECOMPUTED[m]):
@@ -225,10 +237,11 @@ def _recompute(a: Arguments, pp: int, vpp: int, model: dict[str, Any]) -> dict[s
     if len({"layernorm", "moe_act"} & modules) == 1:
         a.rule("approximated: recomputing only norms or only the activation function is counted as both")
     operators = sorted({_RECOMPUTED[m] for m in modules} - {""})
-    return {"recompute": f"selective:{','.join(operators)}" if operators else "none"}
+    return f"selective:{','.join(operators)}" if operators else "none"
 
 
 def _offload(a: Arguments, model: dict[str, Any]) -> dict[str, Any]:
+    """What is offloaded to the host: activations, optimizer states, or both."""
     offloaded: list[str] = []
     options: dict[str, Any] = {}
     if a.has("fine-grained-activation-offloading"):
@@ -284,6 +297,7 @@ def _narrow_weights(a: Arguments, precision: str) -> dict[str, Any]:
 
 
 def _optimizer(a: Arguments) -> dict[str, Any]:
+    """The optimizer; states in narrower types are counted in fp32."""
     name = a.one_of("optimizer", ("adam", "sgd", "muon", "dist_muon"))
     for state in ("exp-avg-dtype", "exp-avg-sq-dtype", "main-params-dtype", "megatron-fsdp-main-params-dtype"):
         if a.text(state, "fp32") not in ("fp32", "auto"):

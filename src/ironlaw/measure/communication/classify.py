@@ -64,8 +64,8 @@ def classify(trace: Trace, more: tuple[Path, ...] = ()) -> Classified:
     kernels, operators = _patterns(tuple(more))
     events = trace.events
     is_kernel = events.kind == KERNEL
-    used = np.unique(events.name[is_kernel]).tolist()
-    pattern_by_name = {index: _first(kernels, function_of(trace.names[index])) for index in used}
+    kernel_names = np.unique(events.name[is_kernel]).tolist()
+    pattern_by_name = {index: _first(kernels, function_of(trace.names[index])) for index in kernel_names}
     by_name, waiting = np.zeros(len(trace.names), bool), np.zeros(len(trace.names), bool)
     settled = np.zeros(len(trace.names), bool)
     reason, family, operation = {}, {}, {}
@@ -181,6 +181,7 @@ def _of_thread(trace: Trace, rows: Column, spans: Spans) -> list[tuple[int, int]
 
 
 def _count_unclassified(trace: Trace, rows: Column, mask: Mask) -> tuple[Unclassified, ...]:
+    """Kernels outside ``mask`` whose names suggest communication: count and time by name, the longest first."""
     rows = rows[~mask[rows]]
     if not len(rows):
         return ()

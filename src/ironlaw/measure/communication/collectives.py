@@ -254,8 +254,8 @@ def _find_messages(trace: Trace, rows: NDArray[np.int64]) -> tuple[dict[int, Mes
         if note is not None:
             match = _MESSAGE.match(trace.names[int(notes.name[note])])
             if match:
-                left, arrow, right = int(match[1]), match[2], int(match[3])
-                pairs[row] = (left, right) if arrow == "->" else (right, left)
+                first_rank, arrow, second_rank = int(match[1]), match[2], int(match[3])
+                pairs[row] = (first_rank, second_rank) if arrow == "->" else (second_rank, first_rank)
     return message_by_row, pairs
 
 

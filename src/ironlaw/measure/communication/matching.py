@@ -72,7 +72,7 @@ def match(calls: dict[int, list[Collective]], clock: dict[int, int]) -> Matching
     for rank, rank_calls in calls.items():
         for call in rank_calls:
             groups[_key(call)][rank].append(call)
-    met: list[Matched] = []
+    matches: list[Matched] = []
     loose: dict[int, list[Collective]] = defaultdict(list)
     alone: dict[int, int] = defaultdict(int)
     warnings: list[str] = []
@@ -82,14 +82,14 @@ def match(calls: dict[int, list[Collective]], clock: dict[int, int]) -> Matching
         for rank, some in messages.items():
             loose[rank] += some
         matched, problems = _match_group(key, plain, clock)
-        met += matched
+        matches += matched
         warnings += problems
-        used = {(rank, call.row) for collective in matched for rank, call in collective.calls.items()}
+        matched_calls = {(rank, call.row) for collective in matched for rank, call in collective.calls.items()}
         for rank, rank_calls in plain.items():
-            unmatched = sum((rank, call.row) not in used for call in rank_calls)
+            unmatched = sum((rank, call.row) not in matched_calls for call in rank_calls)
             if unmatched:
                 alone[rank] += unmatched
-    return Matching(tuple(met), dict(loose), dict(alone), tuple(warnings))
+    return Matching(tuple(matches), dict(loose), dict(alone), tuple(warnings))
 
 
 def _key(call: Collective) -> Key:
@@ -108,6 +108,7 @@ def _separate_messages(key: Key, by_rank: dict[int, list[Collective]]) -> tuple[
 
 
 def _match_group(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int, int]) -> tuple[list[Matched], list[str]]:
+    """Match the calls of one process group: by sequence number where all have one, else by order. Also returns warnings."""
     if len(by_rank) < 2:
         return [], []
     group = f"process group {key.group!r}" if key.group else "the process group without a name"
@@ -197,18 +198,18 @@ def _median(values: Times) -> int:
 def pairs_by_time(loose: dict[int, list[Collective]], clock: dict[int, int]) -> list[Matched]:
     """Pair messages without a recorded other side: same bytes, overlapping, ending together. Needs aligned clocks."""
     calls = sorted(((c.end + clock[rank], rank, c) for rank, messages in loose.items() for c in messages), key=lambda item: item[:2])
-    used: set[int] = set()
+    paired: set[int] = set()
     pairs = []
     for i, (end, rank, call) in enumerate(calls):
-        if i in used:
+        if i in paired:
             continue
         for j in range(i + 1, min(i + _LOOK_AHEAD, len(calls))):
             later_end, other_rank, other_call = calls[j]
             if later_end - end > _ENDS_APART:
                 break
             together = other_call.start + clock[other_rank] < end and call.start + clock[rank] < later_end
-            if j not in used and other_rank != rank and other_call.bytes == call.bytes and other_call.group == call.group and together:
-                used |= {i, j}
+            if j not in paired and other_rank != rank and other_call.bytes == call.bytes and other_call.group == call.group and together:
+                paired |= {i, j}
                 key = Key(call.group, tuple(sorted(call.ranks)), (min(rank, other_rank), max(rank, other_rank)))
                 pairs.append(Matched(key, "send_recv", {rank: call, other_rank: other_call}))
                 break
@@ -259,13 +260,13 @@ class Table:
         return np.where(self.present, self.cut - self.start, 0)
 
 
-def table(met: Iterable[Matched], ranks: list[int], clock: dict[int, int]) -> Table:
+def table(collectives: Iterable[Matched], ranks: list[int], clock: dict[int, int]) -> Table:
     """Tabulate the calls of ``met`` on one clock."""
-    met = list(met)
-    start, end = np.zeros((len(met), len(ranks)), np.int64), np.zeros((len(met), len(ranks)), np.int64)
-    present = np.zeros((len(met), len(ranks)), bool)
+    collectives = list(collectives)
+    start, end = np.zeros((len(collectives), len(ranks)), np.int64), np.zeros((len(collectives), len(ranks)), np.int64)
+    present = np.zeros((len(collectives), len(ranks)), bool)
     column = {rank: i for i, rank in enumerate(ranks)}
-    for i, collective in enumerate(met):
+    for i, collective in enumerate(collectives):
         for rank, call in collective.calls.items():
             j = column[rank]
             start[i, j], end[i, j], present[i, j] = call.start + clock[rank], call.end + clock[rank], True

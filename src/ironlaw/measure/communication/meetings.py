@@ -53,10 +53,10 @@ class Meeting:
         }
 
 
-def meetings_of(met: list[Matched], ranks: list[int], times: Table) -> list[Meeting]:
+def meetings_of(matches: list[Matched], ranks: list[int], times: Table) -> list[Meeting]:
     """The meetings of matched collectives, in order; ``times`` has them on one clock."""
     meetings = []
-    for i, collective in enumerate(met):
+    for i, collective in enumerate(matches):
         present = np.flatnonzero(times.present[i])
         ends = times.end[i, present]
         meetings.append(

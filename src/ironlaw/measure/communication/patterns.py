@@ -139,6 +139,7 @@ def read_patterns(path: Path) -> tuple[list[Pattern], list[Pattern]]:
 
 
 def _pattern(entry: Any, where: str, path: Path) -> Pattern:
+    """Read and check one entry of a file of patterns."""
     if not isinstance(entry, dict):
         raise InputError(f"{where}: must be a table")
     unknown = set(entry) - _TEXTS - _FLAGS

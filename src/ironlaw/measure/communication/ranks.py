@@ -126,15 +126,15 @@ def align(traces: Sequence[Trace], classified: Sequence[Classified] | None = Non
     pairs = pairs_by_time(matching.loose, clock)
     for rank, count in _unpaired(matching.alone, matching.loose, pairs).items():
         warnings.append(f"rank {rank}: {count} of {len(calls[rank])} collectives have no matching call on another rank")
-    met = [*matching.met, *pairs]
-    times = table(met, ranks, clock)
-    meetings = meetings_of(met, ranks, times)
+    matches = [*matching.met, *pairs]
+    times = table(matches, ranks, clock)
+    meetings = meetings_of(matches, ranks, times)
     spreads = np.array([m.spread for m in meetings if m.operation in _TOGETHER], np.int64)
     worst = int(spreads.max()) if len(spreads) else 0
     p95 = int(np.sort(spreads)[int(np.ceil(0.95 * len(spreads))) - 1]) if len(spreads) else 0
     if p95 > _RESIDUAL:
         warnings.append(f"the ends of collectives are {p95} ns apart (p95) after alignment: transfer and waiting are uncertain by as much")
-    joint = np.array([m.operation != "send_recv" for m in met], bool)  # a pipeline stage that waits for its neighbour is not late
+    joint = np.array([m.operation != "send_recv" for m in matches], bool)  # a pipeline stage that waits for its neighbour is not late
     totals = tuple(_total_rank(rank, column, *chosen[rank], times, joint, clock[rank]) for column, rank in enumerate(ranks))
     world, missing, job_warnings = _find_missing(traces, ranks)
     return Ranks(
@@ -231,10 +231,12 @@ def _read_host(trace: Trace) -> str | None:
     return None
 
 
-def _offsets(met: list[Matched], ranks: list[int], clock: dict[int, int], hosts: dict[int, str | None]) -> tuple[dict[int, int], list[str]]:
+def _offsets(
+    matches: list[Matched], ranks: list[int], clock: dict[int, int], hosts: dict[int, str | None]
+) -> tuple[dict[int, int], list[str]]:
     """By how much the clock of each rank is ahead: the lower median of its ends less those of ranks already aligned."""
     offsets = dict.fromkeys(ranks, 0)
-    together = [m for m in met if m.operation in _TOGETHER] or met
+    together = [m for m in matches if m.operation in _TOGETHER] or matches
     times = table(together, ranks, clock)
     end, present = times.end, times.present
     if not len(together):
@@ -290,6 +292,7 @@ def _unpaired(alone: dict[int, int], loose: dict[int, list[Collective]], pairs: 
 def _total_rank(
     rank: int, column: int, trace: Trace, classified: Classified, counted: Mask, times: Table, joint: Mask, clock: int
 ) -> RankTotal:
+    """Sum the time of one rank by activity, and the time that it waited for others or they for it."""
     events, mask, spins = trace.events.rows(counted), classified.mask[counted], classified.waits[counted]
     window = split_window(events, mask)
     took_part = times.present[:, column]

@@ -231,17 +231,17 @@ def _find_drift(p: Profile) -> _Drift | None:
     first = last = lost = 0.0
     time = became = sized = 0
     for group in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
-        took = (p.events.end - p.events.start)[rows[group]]
-        if len(took) < RUNS:
+        durations = (p.events.end - p.events.start)[rows[group]]
+        if len(durations) < RUNS:
             continue
-        median = float(np.median(took))
-        if np.subtract(*np.percentile(took, [90, 10])) > ALIKE * median:
+        median = float(np.median(durations))
+        if np.subtract(*np.percentile(durations, [90, 10])) > ALIKE * median:
             continue
-        third = len(took) // 3
-        before, after = float(np.median(took[:third])), float(np.median(took[-third:]))
-        spent = int(took.sum())
-        first, last, time = first + before * len(took), last + after * len(took), time + spent
-        lost += max(0.0, spent - before * len(took))
+        third = len(durations) // 3
+        before, after = float(np.median(durations[:third])), float(np.median(durations[-third:]))
+        spent = int(durations.sum())
+        first, last, time = first + before * len(durations), last + after * len(durations), time + spent
+        lost += max(0.0, spent - before * len(durations))
         became += spent if after > before * (1 + (SLOWER - 1) / 2) else 0
         sized += spent if known[group[0]] else 0
     if time < COMPARED * p.window.compute or not first:

@@ -154,7 +154,7 @@ def exposed_gather(name: str, facts: Facts) -> Iterator[Finding]:
         lost = gather + scatter
         if lost <= WORTH * p.window.wall:
             continue
-        parts = [f"{ms(ns)} of {what}" for ns, what in ((gather, "all-gathers"), (scatter, "reduce-scatters")) if ns]
+        parts = [f"{ms(ns)} of {operation}" for ns, operation in ((gather, "all-gathers"), (scatter, "reduce-scatters")) if ns]
         yield Finding(
             name,
             f"{' and '.join(parts)} ({lost / p.window.wall:.0%} of the window) are exposed, including waiting for late ranks",

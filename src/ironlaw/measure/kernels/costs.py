@@ -260,6 +260,7 @@ def _convolve_forward(
     transposed: bool = False,
     output_padding: Dims | None = None,
 ) -> Cost:
+    """A forward convolution; without recorded strides its output size comes from the backward pass."""
     inputs, weight = s.dims(0), s.dims(1)
     sides = len(inputs) - 2
     if stride is None or padding is None or sides < 1 or len(weight) != len(inputs):
@@ -312,8 +313,8 @@ def _attention(s: Sizes, _: Outputs, layout: str, mask: int, backward: bool = Fa
     batch, length, heads, key_length = queries[0], queries[sequence], queries[head], keys[sequence]
     width = (queries[3] + values[3]) / 2.0
     causal = _is_causal_mask(s, mask)
-    reached = float(masks.attended_length(key_length, 0)) if causal else float(key_length)
-    flop = float(flops.attention_core(batch, length, reached, heads, width))
+    attended = float(masks.attended_length(key_length, 0)) if causal else float(key_length)
+    flop = float(flops.attention_core(batch, length, attended, heads, width))
     if key_length == length and queries[3] == values[3]:
         moved = float(traffic.flash_attention(batch, length, heads, keys[head], queries[3], s.element(at)))
     else:
@@ -321,7 +322,7 @@ def _attention(s: Sizes, _: Outputs, layout: str, mask: int, backward: bool = Fa
     rows, model = float(batch * length * heads), flop
     if backward:
         flop, moved, model = flop * FLASH_BACKWARD_FLOP, moved * FLASH_BACKWARD_FLOP, flop * UNFUSED_BACKWARD_FLOP
-    return Cost(flop, moved, "attention", model, s.precision(at), rows, reached * (2.0 if causal else 1.0), backward)
+    return Cost(flop, moved, "attention", model, s.precision(at), rows, attended * (2.0 if causal else 1.0), backward)
 
 
 def _is_causal_mask(s: Sizes, mask: int) -> bool:

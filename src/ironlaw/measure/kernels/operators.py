@@ -81,14 +81,14 @@ def link(trace: Trace) -> Linked:
     operator = operator_of(trace)
     rows, back = np.unique(operator, return_inverse=True)
     has_operator = rows >= 0
-    used = rows[has_operator]
-    shape = _sizes_from_parent(trace, used)
-    code = trace.operators.name[used] * (len(trace.shapes) + 1) + shape + 1
+    called = rows[has_operator]
+    shape = _sizes_from_parent(trace, called)
+    code = trace.operators.name[called] * (len(trace.shapes) + 1) + shape + 1
     pairs, index = np.unique(code, return_inverse=True)
     of_row = np.full(len(rows), NONE, np.int64)
     of_row[has_operator] = index
     is_recomputed = np.zeros(len(rows), bool)
-    is_recomputed[has_operator] = recomputed(trace)[used]
+    is_recomputed[has_operator] = recomputed(trace)[called]
     names, shapes = pairs // (len(trace.shapes) + 1), pairs % (len(trace.shapes) + 1) - 1
     return Linked(operator, of_row[back], _count_costs(trace, names, shapes), names, shapes, is_recomputed[back])
 
@@ -106,11 +106,11 @@ def operator_of(trace: Trace) -> Column:
     order = np.argsort(operators.external, kind="stable")
     position = np.minimum(np.searchsorted(operators.external[order], events.external), len(order) - 1)
     row = order[position]
-    same = (operators.external[row] == events.external) & (events.external >= 0)
+    has_id = (operators.external[row] == events.external) & (events.external >= 0)
     linked = events.launch >= 0
     launched = np.where(linked, launches.start[np.maximum(events.launch, 0)] if len(launches) else 0, 0)
     during = (operators.start[row] <= launched) & (launched <= operators.end[row])
-    operator_row = np.where(same & (during | ~linked), row, operator_row)
+    operator_row = np.where(has_id & (during | ~linked), row, operator_row)
     unassigned = np.flatnonzero((operator_row < 0) & linked)
     if len(unassigned):
         operator_row[unassigned] = Nesting(operators).innermost(launches.thread[events.launch[unassigned]], launched[unassigned])

@@ -66,11 +66,11 @@ class Roofs:
         constants = self.cluster.elementwise
         fraction = sustain(constants.bandwidth_fraction, self.cluster.systems.bandwidth_sustained).value
         hbm = kernels.memory_time(moved, self.bandwidth, fraction, 0.0)
-        nothing = np.zeros_like(hbm)
+        zeros = np.zeros_like(hbm)
         ideal = kernels.memory_time(moved, self.bandwidth, 1.0, 0.0)
         launch = constants.launch.value
-        reached = kernels.memory_time(moved, self.bandwidth, fraction, launch)
-        return Times(ideal, reached, nothing, hbm, np.full_like(hbm, launch), np.full_like(hbm, np.nan))
+        achievable = kernels.memory_time(moved, self.bandwidth, fraction, launch)
+        return Times(ideal, achievable, zeros, hbm, np.full_like(hbm, launch), np.full_like(hbm, np.nan))
 
     def matrix(self, flop: Numbers, moved: Numbers, precision: str) -> Times:
         """Times of matrix products and convolutions."""

@@ -107,6 +107,7 @@ class _Columns:
 
     @classmethod
     def of(cls, trace: Trace, linked: Linked, rows: Column, names: KernelNames) -> _Columns:
+        """Make the columns of the kernels at ``rows``: name, time, operator, class, and share in the operator's call."""
         events = trace.events
         name, time = events.name[rows], events.end[rows] - events.start[rows]
         pair, operator = linked.pair[rows], linked.operator[rows]
@@ -152,8 +153,8 @@ class _Columns:
         ]
         times = _Timed.of(rows, roofs)
         ideal = np.minimum(_sum_capped(group, self.time, times.ideal), total)
-        reached = np.minimum(_sum_capped(group, self.time, times.achievable), total)
-        kernel_groups = [row.group(times, g, ideal[g], reached[g]) for g, row in enumerate(rows)]
+        achievable = np.minimum(_sum_capped(group, self.time, times.achievable), total)
+        kernel_groups = [row.group(times, g, ideal[g], achievable[g]) for g, row in enumerate(rows)]
         return sorted(kernel_groups, key=lambda g: (-g.total_ns, g.kernel, g.operator, g.shapes))
 
 
@@ -211,7 +212,7 @@ class _Row:
         of_operator = self.cost.precision if self.cost is not None else ""
         return of_operator, "operator" if of_operator else ""
 
-    def group(self, times: _Timed, g: int, ideal: int, reached: int) -> KernelGroup:
+    def group(self, times: _Timed, g: int, ideal: int, achievable: int) -> KernelGroup:
         """Make the group with its rates and roof."""
         columns, cost, pair = self.columns, self.cost, int(self.columns.pair[self.example])
         flop, moved = times.flop[g], times.moved[g]
@@ -221,7 +222,7 @@ class _Row:
         seconds = self.total * 1e-9
         roof, assumed = self._roof(times, g, has_roof)
         named = columns.named[int(columns.name[self.example])]
-        precision, by = self.precision
+        precision, source = self.precision
         return KernelGroup(
             kind=self.kind.name,
             kernel=short_name(columns.trace.names[columns.name[self.example]]),
@@ -232,7 +233,7 @@ class _Row:
             total_ns=self.total,
             median_ns=self.median,
             precision=precision,
-            precision_by=by,
+            precision_by=source,
             flop=_number(flop * self.count),
             model_flop=_number(0.0 if recompute else cost.model_flop * self.calls) if counts and cost is not None else None,
             traffic=_number(moved * self.count),
@@ -244,7 +245,7 @@ class _Row:
             of_achievable=_number(times.achievable[g] * self.count / seconds) if has_roof else None,
             roof=roof,
             ideal_ns=int(ideal) if has_roof else None,
-            roof_ns=int(reached) if has_roof else None,
+            roof_ns=int(achievable) if has_roof else None,
             assumed=assumed,
             doubt=times.doubt(g, seconds / self.count) if has_roof else "",
             why=named.why if self.kind.name == named.kind.name else "the class follows from its operator",
@@ -276,6 +277,7 @@ class _Timed:
 
     @classmethod
     def of(cls, rows: list[_Row], roofs: Roofs | None) -> _Timed:
+        """Count FLOPs, bytes and seconds under each roof of the kernel of each group."""
         columns = {name: np.full(len(rows), np.nan) for name in ("flop", "moved", *_TIMES)}
         alike: dict[tuple[str, str, bool], list[int]] = {}
         for g, row in enumerate(rows):

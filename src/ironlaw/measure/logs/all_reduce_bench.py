@@ -72,6 +72,7 @@ def _add_block(blocks: _Blocks, rank: int, call: int, block: dict[str, float], s
 
 
 def _log(blocks: _Blocks, size: float, notes: Notes) -> Log:
+    """Make the log of the benchmark's calls; sizes follow from throughput and duration where the output has none."""
     table = np.array(blocks.rows, np.float64).reshape(-1, 3)
     sizes = np.full(len(table), size) if size else table[:, 0] * table[:, 1]
     if len(table) and not size:

@@ -72,6 +72,7 @@ def _read_whole(log: Log, name: str) -> int | None:
 
 
 def _read_precision(arguments: dict[str, str], option: str | None) -> str | None:
+    """The precision that the user gives, else the one in the log's arguments; None where neither names one."""
     if option is not None:
         if option not in PRECISIONS:
             raise UnknownNameError("precision", option, PRECISIONS)

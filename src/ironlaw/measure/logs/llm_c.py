@@ -55,12 +55,13 @@ def _table(line: str, notes: Notes) -> None:
 
 
 def _step(match: re.Match[str], rank: int | None, rows: Rows) -> None:
+    """Add one step line as a row."""
     seconds = number(match[3])
     if seconds is None or seconds <= 0:
         rows.notes.skipped["a step line without its time"] += 1
         return
-    aside = "loss is nan" if "nan" in match[2].lower() else ""
-    rows.add(int(match[1]), seconds / 1e3, rank=rank, aside=aside, loss=number(match[2]), tokens_per_second=number(match[6]))
+    not_ordinary = "loss is nan" if "nan" in match[2].lower() else ""
+    rows.add(int(match[1]), seconds / 1e3, rank=rank, not_ordinary=not_ordinary, loss=number(match[2]), tokens_per_second=number(match[6]))
     mfu = number(match[4])
     if mfu is not None and mfu > 0:
         rows.notes.claims["mfu"] = mfu / 100.0

@@ -36,16 +36,12 @@ def read(text: Iterable[str], notes: Notes) -> Log:
         if event is None:
             notes.skipped["an MLLOG line that is not one JSON object"] += 1
             continue
-        blocks.event(event, ranked(whole_line)[0])
+        blocks.add_event(event, ranked(whole_line)[0])
     batch = whole(notes.arguments.get("global_batch_size", ""))
     rows = Rows(notes)
-    for samples, done, seconds, rank in blocks.found:
-        steps = samples / batch if batch else samples
-        if batch:
-            rows.add(done // batch, seconds / steps, rank=rank)
-        else:
-            rows.add(done, seconds / samples, rank=rank)
-    if blocks.found and not batch:
+    for samples, samples_so_far, seconds, rank in blocks.finished:
+        rows.add(samples_so_far // (batch or 1), seconds / (samples / (batch or 1)), rank=rank)
+    if blocks.finished and not batch:
         notes.warn("the log has no global_batch_size: times are per sample, not per iteration")
     return rows.log(NAME, averages=True, per="iteration" if batch else "sample")
 
@@ -67,11 +63,12 @@ class _Blocks:
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
-        self.found: list[tuple[int, int, float, int | None]] = []  # samples, samples at the end, seconds, rank
-        self.open: tuple[int, int | None] | None = None  # when, samples so far
-        self.run: int | None = None
+        self.finished: list[tuple[int, int, float, int | None]] = []  # samples, samples at the end, seconds, rank
+        self.block_start: tuple[int, int | None] | None = None  # milliseconds, samples so far
+        self.run_start: int | None = None  # milliseconds
 
-    def event(self, event: dict[str, Any], rank: int | None) -> None:
+    def add_event(self, event: dict[str, Any], rank: int | None) -> None:
+        """Add one event: start or end a block of training or the run, or note a setting of the job."""
         key, when = event.get("key"), _milliseconds(event.get("time_ms"))
         metadata = event.get("metadata")
         fields = metadata if isinstance(metadata, dict) else {}
@@ -81,30 +78,30 @@ class _Blocks:
         elif when is None:
             return
         elif key == "block_start":
-            self.open = (when, samples)
-        elif key == "block_stop" and self.open is not None:
-            self._close(when, samples, rank)
+            self.block_start = (when, samples)
+        elif key == "block_stop" and self.block_start is not None:
+            self._end_block(self.block_start, when, samples, rank)
         elif key == "run_start":
-            self.run = when
-        elif key == "run_stop" and self.run is not None and when > self.run:
-            self.notes.claims["run_seconds"] = (when - self.run) / 1e3
+            self.run_start = when
+        elif key == "run_stop" and self.run_start is not None and when > self.run_start:
+            self.notes.claims["run_seconds"] = (when - self.run_start) / 1e3
             if fields.get("status") not in (None, "success"):
                 self.notes.warn(f"the run ended with status {str(fields.get('status'))[:40]!r}")
         elif key == "tracked_stats":
-            self._stats(event.get("value"))
+            self._note_statistics(event.get("value"))
 
-    def _close(self, when: int, samples: int | None, rank: int | None) -> None:
-        start, before = self.open or (when, None)
-        self.open = None
+    def _end_block(self, block_start: tuple[int, int | None], when: int, samples: int | None, rank: int | None) -> None:
+        start, before = block_start
+        self.block_start = None
         if samples is None or before is None or samples <= before or when <= start:
             self.notes.skipped["a block without a count of samples"] += 1
             return
-        self.found.append((samples - before, samples, (when - start) / 1e3, rank))
+        self.finished.append((samples - before, samples, (when - start) / 1e3, rank))
 
-    def _stats(self, value: object) -> None:
+    def _note_statistics(self, value: object) -> None:
         if not isinstance(value, dict):
             return
-        for name, at in (("throughput", "samples_per_second"), ("train_step_time", "step_time")):
+        for name, claim in (("throughput", "samples_per_second"), ("train_step_time", "step_time")):
             rate = value.get(name)
             if isinstance(rate, int | float) and 0 < rate < 1e15:
-                self.notes.claims[at] = float(rate)
+                self.notes.claims[claim] = float(rate)

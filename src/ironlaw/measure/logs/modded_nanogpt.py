@@ -54,6 +54,7 @@ class _Timer:
         self.start = 0  # the step of the last restart
 
     def line(self, match: re.Match[str], rank: int | None) -> None:
+        """Add one step line; a validation line corrects the time of the step before it."""
         step = int(match[1])
         elapsed = float(match[3]) / (1e3 if match[4] == "ms" else 1.0)
         loss, average = number(match[2]), number(match[5])
@@ -67,7 +68,7 @@ class _Timer:
         else:
             if elapsed < self.before:
                 self._restart(step - 1)
-            self.rows.add(step, elapsed - self.before, rank=rank, aside="" if average is not None or self.start else _FIRST)
+            self.rows.add(step, elapsed - self.before, rank=rank, not_ordinary="" if average is not None or self.start else _FIRST)
         self.before = elapsed
 
     def _restart(self, step: int) -> None:

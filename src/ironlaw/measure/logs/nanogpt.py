@@ -50,15 +50,16 @@ def read(text: Iterable[str], notes: Notes) -> Log:
 
 
 def _iteration(iteration: int, match: re.Match[str], rank: int | None, evaluated: bool, rows: Rows) -> None:
+    """Add one iteration line as a row."""
     seconds, loss = number(match[3]), number(match[2])
     if seconds is None or seconds <= 0:
         rows.notes.skipped["an iteration line without its time"] += 1
         return
     if evaluated:
-        aside = "includes an evaluation"
+        not_ordinary = "includes an evaluation"
     else:
-        aside = "loss is nan" if "nan" in match[2].lower() else ""
-    rows.add(iteration, seconds / 1e3, rank=rank, aside=aside, loss=loss)
+        not_ordinary = "loss is nan" if "nan" in match[2].lower() else ""
+    rows.add(iteration, seconds / 1e3, rank=rank, not_ordinary=not_ordinary, loss=loss)
     mfu = number(match[4])
     if mfu is not None and mfu > 0:  # -100 before it has an average
         rows.notes.claims["mfu"] = mfu / 100.0

@@ -51,6 +51,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
 
 
 def _row(row: re.Match[str], measurements: list[tuple[float, float, float, float, bool]], notes: Notes) -> None:
+    """Read one line of results: the measurement out of place and the one in place."""
     cells = row[5].split()
     if len(cells) in (5, 9) and whole(cells[0].removeprefix("-")) is not None:  # a column with the root precedes the times
         cells = cells[1:]
@@ -71,6 +72,7 @@ def _row(row: re.Match[str], measurements: list[tuple[float, float, float, float
 
 
 def _calls(collective: str, measurements: list[tuple[float, float, float, float, bool]]) -> Calls:
+    """The measurements as columns; no rank is known, because each is a mean over ranks."""
     table = np.array([f[:4] for f in measurements], np.float64).reshape(-1, 4)
     return Calls(
         collective=collective,

@@ -56,13 +56,15 @@ def device_of(log: Log, on: str | None, folders: tuple[str, ...]) -> tuple[Accel
     return logged, f"device: {logged.name} (the log says {log.device_name!r})"
 
 
-def rates_of(log: Log, job: LoggedJob, steps: Steps | None, aside: list[str], device: Accelerator | None) -> tuple[Rates | None, str]:
+def rates_of(
+    log: Log, job: LoggedJob, steps: Steps | None, not_ordinary: list[str], device: Accelerator | None
+) -> tuple[Rates | None, str]:
     """FLOP/s per GPU, or None and the reason."""
     if log.calls is not None:
         return None, "a benchmark of collectives has no FLOPs"
     if steps is None:
         return None, "no rates: no ordinary step has a time"
-    rate = _tokens_per_second(log, job, steps, aside)
+    rate = _tokens_per_second(log, job, steps, not_ordinary)
     if rate is None:
         return None, _missing_for_tokens(log, job)
     if job.model is None or job.seq_len is None:
@@ -71,7 +73,7 @@ def rates_of(log: Log, job: LoggedJob, steps: Steps | None, aside: list[str], de
     dimensions = (matmul_parameters(model), attending_layers(model), attention_width(model), float(job.seq_len))
     per_token, causal = (float(flop) for flop in (flops.model_per_token(*dimensions), flops.model_per_token_causal(*dimensions)))
     recomputed_flop = float(recomputed(model, float(job.seq_len), *job.recompute))
-    claimed = _read_claim(log, aside)
+    claimed = _read_claim(log, not_ordinary)
     rates = Rates(
         formula=formula(flops.model_per_token),
         flop_per_token=per_token,
@@ -95,11 +97,11 @@ def _missing_for_tokens(log: Log, job: LoggedJob) -> str:
     return f"no tokens per second: give {', '.join(missing)}"
 
 
-def _tokens_per_second(log: Log, job: LoggedJob, steps: Steps, aside: list[str]) -> float | None:
+def _tokens_per_second(log: Log, job: LoggedJob, steps: Steps, not_ordinary: list[str]) -> float | None:
     """Tokens per second and GPU: from the batch and the median step, else as printed."""
     if job.tokens and job.gpus and log.per == "iteration":
         return job.tokens / steps.median / job.gpus
-    printed = median_of(log.tokens_per_second, aside)
+    printed = median_of(log.tokens_per_second, not_ordinary)
     if printed is None or printed <= 0.0:
         return None
     if log.tokens_of == "gpu":
@@ -113,6 +115,7 @@ def assumed_precision(device: Accelerator) -> str:
 
 
 def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, causal: float) -> Rates:
+    """The rates with MFU and HFU against the dense peak of the device; unchanged where the device is unknown."""
     if device is None:
         return rates
     dtype = PRECISIONS[job.precision or assumed_precision(device)].peak
@@ -147,9 +150,9 @@ def formula(law: Any) -> str:
     return formulas[-1] if formulas else ""
 
 
-def _read_claim(log: Log, aside: list[str]) -> float | None:
+def _read_claim(log: Log, not_ordinary: list[str]) -> float | None:
     """FLOP/s per GPU that the log prints, or its MFU times the peak it divides by."""
-    tflops = median_of(log.tflops, aside)
+    tflops = median_of(log.tflops, not_ordinary)
     if tflops is not None and tflops > 0:
         return tflops * 1e12
     mfu, peak = log.claims.get("mfu"), log.claims.get("peak")

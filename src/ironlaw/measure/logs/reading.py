@@ -90,32 +90,32 @@ def log_reading(
     stored.
     """
     job = logged_job(log, model, gpus, seq_len, global_batch_size, precision, recompute, folders)
-    aside = set_aside(log)
-    steps = ordinary_steps(log, aside)
+    not_ordinary = set_aside(log)
+    steps = ordinary_steps(log, not_ordinary)
     device, device_source = device_of(log, on, folders)
-    rates, why = rates_of(log, job, steps, aside, device)
+    rates, why = rates_of(log, job, steps, not_ordinary, device)
     sources = [*job.said, *([device_source] if device else [])]
     if rates is not None and device is not None and job.precision is None:
         sources.append(f"precision: not in the log; {assumed_precision(device)} is assumed")
     timers = timers_of(log, steps)
-    share = loader_share(log, aside, timers)
+    share = loader_share(log, not_ordinary, timers)
     excluded = tuple(excluded_roofs(steps, rates, share))
-    findings = remarks(log, job, steps, rates, aside, share, device)
+    findings = remarks(log, job, steps, rates, not_ordinary, share, device)
     verdict, status = _verdict(log, steps, excluded, findings)
     return LogReading(
         path=log.path,
         format=log.format,
         world_size=job.gpus,
         steps=steps,
-        samples_seconds=tuple(float(s) for s, why in zip(log.seconds, aside, strict=True) if not why),
-        aside=asides(log, aside),
+        samples_seconds=tuple(float(s) for s, why in zip(log.seconds, not_ordinary, strict=True) if not why),
+        aside=asides(log, not_ordinary),
         rates=rates,
         why_no_rates=why,
         why_no_mfu="" if device else device_source,
         timers=timers,
         data_share=share,
         memory=_find_highest_memory(log),
-        power=median_of(log.power, aside),
+        power=median_of(log.power, not_ordinary),
         collectives=None if log.calls is None else collective_reading(log.calls, job.gpus),
         gain=_bound_gain(rates),
         excluded=excluded,
@@ -173,7 +173,9 @@ def parallel_efficiency(readings: Sequence[LogReading]) -> tuple[Efficiency, ...
             raise QuestionError(f"{reading.path}: no tokens per second and GPU: {reading.why_no_rates or 'the number of GPUs is missing'}")
         rows.append((reading.world_size, reading.rates, reading.path))
     if len({row[0] for row in rows}) < 2:
-        raise QuestionError("parallel efficiency compares different numbers of GPUs, and all these logs have one: give logs of at least two")
+        raise QuestionError(
+            "parallel efficiency compares different numbers of GPUs, and all these logs have one: give logs of at least two"
+        )
     rows.sort(key=lambda row: row[0])
     _, base, path = rows[0]
     for _, rates, other in rows[1:]:

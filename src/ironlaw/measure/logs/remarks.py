@@ -126,6 +126,7 @@ def _check_loader(share: float | None) -> Remark | None:
 
 
 def _check_drift(steps: Steps | None) -> Remark | None:
+    """Remark where the second half of the steps is clearly slower or faster than the first."""
     if steps is None or steps.drift is None:
         return None
     error = (
@@ -142,8 +143,9 @@ def _check_drift(steps: Steps | None) -> Remark | None:
     )
 
 
-def _check_start(log: Log, aside: list[str], steps: Steps | None) -> Remark | None:
-    if steps is None or not aside or "warm-up" not in aside[0] or not math.isfinite(log.seconds[0]):
+def _check_start(log: Log, not_ordinary: list[str], steps: Steps | None) -> Remark | None:
+    """Remark where the first line takes much longer than the median."""
+    if steps is None or not not_ordinary or "warm-up" not in not_ordinary[0] or not math.isfinite(log.seconds[0]):
         return None
     times = float(log.seconds[0]) / steps.median
     if times < SLOW_START:
@@ -157,7 +159,13 @@ def _check_start(log: Log, aside: list[str], steps: Steps | None) -> Remark | No
 
 
 def remarks(
-    log: Log, job: LoggedJob, steps: Steps | None, rates: Rates | None, aside: list[str], share: float | None, device: Accelerator | None
+    log: Log,
+    job: LoggedJob,
+    steps: Steps | None,
+    rates: Rates | None,
+    not_ordinary: list[str],
+    share: float | None,
+    device: Accelerator | None,
 ) -> tuple[Remark, ...]:
     """All remarks that apply; impossible figures first."""
     candidates = (
@@ -167,6 +175,6 @@ def remarks(
         _check_claim(rates),
         _check_loader(share),
         _check_drift(steps),
-        _check_start(log, aside, steps),
+        _check_start(log, not_ordinary, steps),
     )
     return tuple(f for f in candidates if f is not None)

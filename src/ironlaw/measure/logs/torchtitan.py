@@ -43,6 +43,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
 
 
 def _step(step: int, line: str, rank: int | None, rows: Rows) -> None:
+    """Add one step line as a row; its time comes from the clock."""
     fields = dict(_FIELD.findall(line))
     tokens = number(fields.get("tps"))
     if tokens is None:
@@ -53,7 +54,7 @@ def _step(step: int, line: str, rank: int | None, rows: Rows) -> None:
     rows.add(
         step,
         rank=rank,
-        aside="loss is nan" if lost else "",
+        not_ordinary="loss is nan" if lost else "",
         clock=clock(line),
         tokens_per_second=tokens,
         tflops=number(fields.get("tflops")),
@@ -72,6 +73,7 @@ def _bytes(text: str) -> float | None:
 
 
 def _read_info(line: str, notes: Notes) -> None:
+    """Read what a line says of the device, the model and the training arguments."""
     if match := _DEVICE.search(line):
         notes.device_name = notes.device_name or match[1][:200]
     elif match := _UNKNOWN.search(line):

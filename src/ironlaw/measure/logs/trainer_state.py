@@ -37,6 +37,7 @@ def read_file(notes: Notes) -> Log:
 
 
 def _log(state: dict[str, Any], history: list[dict[str, Any]], notes: Notes) -> Log:
+    """Make the log of a whole run: one row with the mean step time."""
     rows = Rows(notes)
     steps = _finite(state.get("global_step"))
     for name in ("train_batch_size", "num_input_tokens_seen", "max_steps", "num_train_epochs"):

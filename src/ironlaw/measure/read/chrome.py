@@ -133,6 +133,7 @@ class _Reader:
         self.lost = 0  # device events among those left out
 
     def read(self, stream: EventStream) -> list[Trace]:
+        """Read all events of a stream, and return the traces."""
         kinds = self.kinds
         for events in stream:
             for event in events:
@@ -165,6 +166,7 @@ class _Reader:
         self.lost += kind <= MEMSET
 
     def _add(self, event: Event, kind: int) -> None:
+        """Add one event to the columns of its kind."""
         try:
             start = nanoseconds(bytes(event.ts), self.unit)
             length = nanoseconds(bytes(event.dur), self.unit) if len(event.dur) else 0
@@ -200,6 +202,7 @@ class _Reader:
         self.device.extend((start, end, kind, name, *map(self._number_of, identifiers)))
 
     def _add_operator(self, event: Event, kind: int, start: int, end: int, name: int) -> None:
+        """Add an operator or an annotation, and the message of a collective that it records."""
         a = self._decode(_OPERATOR, event.args) or _NO_SHAPE
         external = self._number_of(a.external if a.external is not None else a.external_old)
         if event.name == "record_param_comms":
@@ -213,6 +216,7 @@ class _Reader:
             self.operators.extend(row)
 
     def _number_shape(self, a: OperatorArguments) -> int:
+        """The number of an operator's input sizes; equal sizes share one number."""
         dims = a.dims or a.dims_old
         if not len(dims):
             return NONE
@@ -241,6 +245,7 @@ class _Reader:
         return number
 
     def _decode(self, decoder: Any, raw: msgspec.Raw) -> Any:
+        """The arguments of an event; None where it has none or they cannot be read."""
         if not len(raw):
             return None
         try:
@@ -254,6 +259,7 @@ class _Reader:
             return None
 
     def _message(self, a: DeviceArguments, said_by: str) -> Message:
+        """The message of a collective, from the arguments of its kernel or operator."""
         listed = bytes(a.ranks)
         ranks = self.ranks.get(listed)
         if ranks is None:
@@ -274,14 +280,15 @@ class _Reader:
         )
 
     def _traces(self, header: dict[str, Any]) -> list[Trace]:
+        """The traces of a file that was read: one for each device of each process."""
         names, shapes = tuple(self.names), tuple(_shape(key) for key in self.shapes)
         launches, operators, marks = (Spans(*_sort_columns(a, _SPAN_COLUMNS)[0]) for a in (self.launches, self.operators, self.marks))
         columns, order = _sort_columns(self.device, _DEVICE_COLUMNS)
         messages = self._index_messages(order)
         info = header.get("distributedInfo")
         info = info if isinstance(info, dict) else {}
-        process = columns.pop()
-        events = DeviceEvents(*columns, *[_launch_rows(columns[0], columns[6], launches)])
+        start, *_, correlation, _, _, process = columns
+        events = DeviceEvents(*columns[:-1], *[_launch_rows(start, correlation, launches)])
         # single values only: some tools add whole environments, which may be private
         single = {k: v for k, v in header.items() if isinstance(v, (str, int, float))}
         traces = []

@@ -133,6 +133,7 @@ class EventStream:
         return events, text[end:], ended
 
     def _parse(self, body: bytes) -> list[Event]:
+        """The events in a text of whole elements; text that breaks the rules of JSON is repaired first."""
         text = b"[%b]" % body
         for mended in (False, True):
             text = as_json(text) if mended else text
@@ -277,8 +278,8 @@ def _read_tolerantly(item: msgspec.Raw) -> Event | None:
         fields = _FIELDS.decode(item)
     except REFUSED:
         return None
-    nothing = msgspec.Raw(b"")
-    values = {key: _value(fields.get(key, nothing)) for key in ("ph", "cat", "name", "pid", "tid")}
+    absent = msgspec.Raw(b"")
+    values = {key: _value(fields.get(key, absent)) for key in ("ph", "cat", "name", "pid", "tid")}
     pid, tid = (v if type(v) in (int, str) else None for v in (values["pid"], values["tid"]))
     return Event(
         ph=str(values["ph"] or ""),
@@ -286,7 +287,7 @@ def _read_tolerantly(item: msgspec.Raw) -> Event | None:
         name="" if values["name"] is None else str(values["name"]),
         pid=pid,
         tid=tid,
-        **{key: fields.get(key, nothing) for key in ("ts", "dur", "args")},
+        **{key: fields.get(key, absent) for key in ("ts", "dur", "args")},
     )
 
 

@@ -158,6 +158,8 @@ def _zstd(path: str | Path) -> type[Any]:
 
 
 def _zstd_of(module: Any) -> type[Any]:
+    """A class that unpacks one zstd frame with ``module``."""
+
     class Frame:
         wrong = (module.ZstdError,)
 
@@ -218,6 +220,7 @@ class _Unpacked(io.RawIOBase):
         return False
 
     def _unpack(self, most: int) -> bytes:
+        """Unpack up to ``most`` bytes, and begin the next member where one has ended."""
         if self._now.ended:
             self._left = self._left.lstrip(b"\0")  # tapes and some writers pad with zeros
             if not self._left:
@@ -235,6 +238,6 @@ class _Unpacked(io.RawIOBase):
     def _count(self) -> None:
         if self._given > self._most:
             raise InputError(f"{self._path}: unpacks to more than {self._most} bytes; cut the file")
-        used = max(1, self._taken - len(self._left))
-        if self._given > RATIO_FROM and self._given > RATIO * used:
-            raise InputError(f"{self._path}: {used} bytes unpack to {self._given} and more, over {RATIO} times: refused as a zip bomb")
+        read = max(1, self._taken - len(self._left))
+        if self._given > RATIO_FROM and self._given > RATIO * read:
+            raise InputError(f"{self._path}: {read} bytes unpack to {self._given} and more, over {RATIO} times: refused as a zip bomb")

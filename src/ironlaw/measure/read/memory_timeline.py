@@ -99,6 +99,7 @@ def _read_numbers(path: str | Path, rows: Any, width: int, what: str) -> Column:
 
 
 def _read_raw(path: str | Path, rows: Any) -> tuple[Column, Column]:
+    """The times and the bytes by category of a timeline of single allocations."""
     table = _read_numbers(path, rows, 4, "[time, action, bytes, category]")
     times, sizes, categories = table[:, 0], table[:, 2], table[:, 3]
     known = (categories >= 0) & (categories < len(CATEGORIES))

@@ -83,6 +83,7 @@ class _Export:
         self.schema = self._read_pairs("META_DATA_EXPORT", "name", "value").get("EXPORT_SCHEMA_VERSION", "")
 
     def traces(self) -> list[Trace]:
+        """Read all tables, and make one trace for each device of each process."""
         self._refuse_others()
         events = self._read_events()
         calls, ranges, texts, payloads = self._read_host()
@@ -281,6 +282,7 @@ class _Export:
     def _make_trace(
         self, key: tuple[int, int], rows: Columns, host: tuple[Columns, Columns, Columns], payloads: list[tuple[int, Span]]
     ) -> Trace:
+        """The trace of one device of one process, from its events and the calls of the process."""
         self.database.deadline.check()
         process, device = key
         launches, marks, operators = (self._select_spans(columns, process) for columns in host)

@@ -69,6 +69,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _message(name: str, payload: dict[str, int], ranks: dict[int, int]) -> Message:
+    """The message of an NCCL call; sizes of the whole buffer follow from the number of ranks."""
     size, communicator = payload[SIZE], payload.get(COMMUNICATOR)
     group = ranks.get(communicator) if communicator is not None else None
     short = name.removeprefix("nccl")

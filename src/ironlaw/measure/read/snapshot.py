@@ -143,6 +143,7 @@ def read_snapshot(path: str | Path) -> Snapshot:
 
 
 def _json(text: bytes, path: str | Path) -> Any:
+    """The JSON of a snapshot; InputError where it is too large, too deep or not JSON."""
     if len(text) > JSON:
         raise InputError(f"{path}: more than {JSON} bytes of JSON; give the pickle, or record fewer entries (max_entries)")
 
@@ -167,6 +168,7 @@ class _Reader:
         self.warnings: list[str] = []
 
     def snapshot(self, tree: dict[str, Any], form: str) -> Snapshot:
+        """Read the segments and the trace of every device."""
         by_device: dict[int, list[dict[str, Any]]] = {}
         for segment in self.each(tree["segments"], "segments"):
             by_device.setdefault(self.whole(segment, "device", "segments", 0), []).append(segment)
@@ -180,6 +182,7 @@ class _Reader:
         return Snapshot(str(self.path), form, devices, self.settings(tree.get("allocator_settings")), tuple(self.warnings))
 
     def device(self, number: int, segments: list[dict[str, Any]], entries: list[Any]) -> DeviceMemory:
+        """Sum the segments of one device, and find the peak in its trace."""
         sums = dict.fromkeys(("reserved", "allocated", "requested", "pending", "free", "split", "largest"), 0)
         live: dict[int, tuple[int, str]] = {}  # by address: requested bytes and line
         for segment in segments:
@@ -348,6 +351,7 @@ class _Trace:
         return largest(rows)
 
     def churn(self) -> Churn:
+        """Count the allocator's calls to the driver, and the requests that ran out of memory."""
         allocs = frees = size = refills = 0
         ooms: list[tuple[int, int]] = []
         freed = False  # segments were freed since the last allocation

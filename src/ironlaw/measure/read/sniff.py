@@ -37,6 +37,7 @@ def kind_of(path: str | Path, sure: bool = False) -> str:
 
 
 def _kind(start: bytes) -> str | None:
+    """The kind of a file by its first bytes; None where no reader knows it."""
     text = start.lstrip()
     if nsys.recognise(start):
         return "nsys"

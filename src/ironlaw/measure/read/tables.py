@@ -61,6 +61,7 @@ class Database:
             raise
 
     def _open(self) -> None:
+        """Open the file read-only, with limits that keep it from running code."""
         address = Path(self.path).resolve().as_uri() + "?mode=ro&immutable=1"
         self.connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=0.0)
         c = self.connection

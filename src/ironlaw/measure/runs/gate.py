@@ -105,6 +105,7 @@ def gate(
 
 
 def _check(name: str, before: Sequence[float], after: Sequence[float], step: float, history: Sequence[Mapping[str, float]]) -> Check:
+    """Compare one quantity of the run with the baseline: shift, limit and rank test."""
     noise, runs = learn_noise(history, name)
     threshold = max(LEAST_SHIFT, NOISE_TIMES * (noise or 0.0))
     a, b = median(before), median(after)

@@ -125,6 +125,7 @@ def redact_diagnosis(diagnosis: Mapping[str, Any], names: Sequence[str] = ()) ->
 
 
 def _walk(item: Any, key: str, redactor: Redactor) -> Any:
+    """Copy the diagnosis; every text is kept, hashed or removed by its key."""
     if isinstance(item, dict):
         return {_key(name, redactor): _walk(value, name, redactor) for name, value in item.items()}
     if isinstance(item, (list, tuple)):

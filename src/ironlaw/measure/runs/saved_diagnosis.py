@@ -98,6 +98,7 @@ def check_diagnosis(diagnosis: Any, where: str) -> dict[str, Any]:
 
 
 def _check_file(entry: Any, where: str) -> None:
+    """Check the types of one file's entry, and the times of its window."""
     if not isinstance(entry, dict):
         raise InputError(f"{where} is {quote(entry)}, not an object")
     _require(entry, "path", str, where)

@@ -59,7 +59,7 @@ class Measured:
             if name not in known_parts():
                 raise ValueError(f"{name!r} is not a part of a measured step; known: {', '.join(known_parts())}")
             if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name!r} takes {value} s")
+                raise ValueError(f"part {name!r} of the measured step takes {value} s, must be a finite time of at least 0 s")
 
 
 @dataclass(frozen=True)
@@ -329,10 +329,15 @@ def compare_utilisation(measured: Measured, predicted: Predicted) -> dict[str, A
     rows: dict[str, Any] = {}
     for name, value in measured_rates.items():
         expected = predicted.rates.get(name)
-        same = expected * slower if comparable and expected is not None else None
+        at_same_rate = expected * slower if comparable and expected is not None else None
         traced = "the trace" if predicted.stage in (None, "only") else "the trace, for one pipeline stage"
-        by = traced if value is not None else None if same is None else "FLOPs of the estimate over the measured step"
-        rows[name] = {"measured": same if value is None else value, "predicted": expected, "measured_by": by, "from_same_flop": same}
+        definition = traced if value is not None else None if at_same_rate is None else "FLOPs of the estimate over the measured step"
+        rows[name] = {
+            "measured": at_same_rate if value is None else value,
+            "predicted": expected,
+            "measured_by": definition,
+            "from_same_flop": at_same_rate,
+        }
     peak = predicted.peak
     return rows | {
         "numerator": "model FLOPs of forward and backward pass: mfu counts attention as the full square, mfu_causal under the causal mask; "

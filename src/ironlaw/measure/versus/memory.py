@@ -62,6 +62,7 @@ def _value(term: Term, at: int) -> float:
 
 
 def _compare_totals(snapshot: Snapshot, tree: Term, at: int) -> list[MemoryRow]:
+    """Compare allocated and reserved memory of the fullest device with the prediction."""
     fullest = max(snapshot.devices, key=_find_reserved)
     note = f"device {fullest.device}: " + (FROM_TRACE if fullest.peak else FROM_END)
     allocated = fullest.peak.size if fullest.peak else fullest.allocated

@@ -67,10 +67,10 @@ def same_work(measured: Measured, predicted: Predicted) -> bool:
 
 def _check_device(measured: Measured, predicted: Predicted) -> str:
     accelerator = predicted.plan["accelerator"]
-    same = same_device(measured.device, accelerator)
-    if same is None:
+    agrees = same_device(measured.device, accelerator)
+    if agrees is None:
         return f"the measured file has no device name: it may be another device than the predicted {accelerator}"
-    return "" if same else f"not the same device: measured on {measured.device[:80]!r}, predicted for {accelerator}"
+    return "" if agrees else f"not the same device: measured on {measured.device[:80]!r}, predicted for {accelerator}"
 
 
 def _check_world(measured: Measured, predicted: Predicted) -> str:

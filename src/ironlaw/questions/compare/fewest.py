@@ -19,8 +19,8 @@ def counts(node: int, least: float = 1.0, most: float = MOST) -> list[float]:
     [4.0, 8.0, 16.0, 24.0, 32.0, 40.0, 48.0, 56.0, 64.0]
     """
     parts = {node / 2**i for i in range(1, 5) if node % 2**i == 0}
-    whole = {float(node * odd * 2**i) for odd in ROUND for i in range(18)}
-    return sorted(n for n in parts | whole if least <= n <= most)
+    whole_nodes = {float(node * odd * 2**i) for odd in ROUND for i in range(18)}
+    return sorted(n for n in parts | whole_nodes if least <= n <= most)
 
 
 def rounded_down(limit: float, node: int) -> dict[str, float]:
@@ -45,8 +45,8 @@ def fewest(options: dict[str, Any], rate: float, node: int, least: float, folder
         if not tried:
             continue
         estimate = answer({**options, "gpus": tried if len(tried) > 1 else tried[0]}, folders)
-        for gpus, fits, reached in zip(tried, estimate.fits, estimate.tokens_per_second, strict=True):
-            if fits and reached >= rate:
+        for gpus, fits, achieved in zip(tried, estimate.fits, estimate.tokens_per_second, strict=True):
+            if fits and achieved >= rate:
                 return answer({**options, "gpus": gpus}, folders)
     return None
 
@@ -64,8 +64,8 @@ def describe_plan(estimate: Estimate) -> str:
         return scalar(getattr(group.plan, name))
 
     mesh = [f"{axis} {degree(axis):g}" for axis in ("tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard") if degree(axis) > 1.0]
-    rest = [f"zero {degree('zero'):g}", f"micro-batch {degree('micro_batch_size'):g}", f"recompute {group.recompute[at]}"]
-    return ", ".join([" ".join(mesh) or "one rank", *rest, group.job.framework.name])
+    words = [f"zero {degree('zero'):g}", f"micro-batch {degree('micro_batch_size'):g}", f"recompute {group.recompute[at]}"]
+    return ", ".join([" ".join(mesh) or "one rank", *words, group.job.framework.name])
 
 
 def _divides(options: dict[str, Any], gpus: float) -> bool:

@@ -103,11 +103,11 @@ def answer_first_order(
             roofs = Roofs(roofs.terms, roofs.bound, math.nan, share)
     limits = three_roof.limits(knobs, device, share, target, ranks)
     terms = [*roofs.terms.values(), *limits.values()]
-    count, reached = roofs.gpus, roofs.gpus * roofs["rate"]
+    count, achieved = roofs.gpus, roofs.gpus * roofs["rate"]
     per_million = None
     if math.isfinite(count):
         name = f"{device.name} three-roof price of a token"
-        token = leaf(name, cost.per_token, "USD/token", gpus=count, price=price, tokens_per_second=target or reached)
+        token = leaf(name, cost.per_token, "USD/token", gpus=count, price=price, tokens_per_second=target or achieved)
         per_million = float(token.value) * MILLION
         terms.append(token)
     numbers = FirstOrder(
@@ -119,8 +119,8 @@ def answer_first_order(
         gpus=count,
         mfu=float(run.mfu(float(per_token(knobs.active)) * roofs["rate"], 1.0, 1.0, dense_peak)),
         gpus_per_replica=roofs.gpus_per_replica,
-        tokens_per_second=reached,
-        cluster_hbm=float(law.cluster_traffic(target or reached, roofs["moved"])),
+        tokens_per_second=achieved,
+        cluster_hbm=float(law.cluster_traffic(target or achieved, roofs["moved"])),
         usd_per_hour=count * plain(price) * HOUR,
         usd_per_million_tokens=per_million,
         **{key: float(term.value) for key, term in limits.items()},

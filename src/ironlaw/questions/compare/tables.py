@@ -64,8 +64,8 @@ def best_metric(candidates: list[Candidate], values: dict[str, Any]) -> str | No
 
 def rule_pick(candidates: list[Candidate]) -> str | None:
     """The pick of the rule of the cost-of-bandwidth note: cheapest HBM bandwidth, not network-bound, and it reaches the rate."""
-    able = [c for c in candidates if c.first_order and math.isfinite(c.first_order.gpus) and c.first_order.bound != "network"]
-    return min(able, key=lambda c: c.prices.usd_per_tbs_hour).accelerator if able else None
+    eligible = [c for c in candidates if c.first_order and math.isfinite(c.first_order.gpus) and c.first_order.bound != "network"]
+    return min(eligible, key=lambda c: c.prices.usd_per_tbs_hour).accelerator if eligible else None
 
 
 def headline(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -> list[str]:
@@ -75,6 +75,7 @@ def headline(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) 
 
 
 def _say_cheapest(candidates: list[Candidate], values: dict[str, Any]) -> list[str]:
+    """The accelerator with the cheapest token, and those below the target rate."""
     if values.get("task") == "inference":
         return ["forward only: answered by the three-roof model alone, without an estimate of training"]
     trained = sorted(
@@ -87,7 +88,7 @@ def _say_cheapest(candidates: list[Candidate], values: dict[str, Any]) -> list[s
         f"cheapest per token: {plan.gpus:,.0f} x {name}, {best.usd_per_million_tokens:.4g} USD per million tokens,"
         f" {best.usd_per_hour:,.0f} USD/h, {best.tokens_per_second:,.0f} tokens/s, MFU {best.mfu:.1%}, bound by {best.bound}"
     ]
-    slow = [name for name, _, reached in trained if not reached.meets_target]
+    slow = [name for name, _, training in trained if not training.meets_target]
     if slow:
         lines.append(f"below the target of {values['target_tokens_per_second']:,.0f} tokens/s: {', '.join(slow)}")
     return lines

@@ -99,6 +99,7 @@ def _bind_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assum
 
 
 def _given_step(values: Mapping[str, Any], folders: tuple[str, ...]) -> Step:
+    """The step that --step-time and --batch describe, without an estimate."""
     if "step_time" not in values:
         raise QuestionError("missing step: give MODEL, or --step-time with --batch")
     need(values, "batch")
@@ -139,6 +140,7 @@ def _say_supply(pipeline: InputPipeline, supply: Supply, memory: Term, slowest: 
 
 
 def _worker_rows(pipeline: InputPipeline, order: str) -> list[dict[str, Any]]:
+    """The pipeline with 1 to 16 workers, with those it has, and with those it needs."""
     trial = sorted({1.0, 2.0, 4.0, 8.0, 16.0, pipeline.workers, max(scalar(pipeline.needed), 1.0)})
     return [
         {

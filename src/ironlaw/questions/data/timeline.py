@@ -52,13 +52,13 @@ def draw_timeline(times: Mapping[str, float]) -> tuple[str, Table]:
     for order, spans in orders.items():
         for stage, time in times.items():
             if time > 0.0:
-                mine = [span for span in spans if span.stage == stage]
-                bar = _bar(mine, scale, ends[order])
-                rows.append({"order": order, "stage": stage, "bar": bar, "ends": max(span.end for span in mine)})
-    each, slowest = sum(times.values()), max(times.values())
+                stage_spans = [span for span in spans if span.stage == stage]
+                bar = _bar(stage_spans, scale, ends[order])
+                rows.append({"order": order, "stage": stage, "bar": bar, "ends": max(span.end for span in stage_spans)})
+    serial_time, slowest = sum(times.values()), max(times.values())
     sentence = (
         f"three batches take {units.show(ends['serial'], 's', 4)} one after the other and {units.show(ends['overlapped'], 's', 4)}"
-        f" overlapped; each further batch {units.show(each, 's', 4)} and {units.show(slowest, 's', 4)}"
+        f" overlapped; each further batch {units.show(serial_time, 's', 4)} and {units.show(slowest, 's', 4)}"
     )
     return sentence, Table("timeline", "Three batches at one scale (a dot is waiting)", COLUMNS, rows)
 

@@ -132,6 +132,7 @@ def _bind_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
 
 
 def _estimate_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
+    """The run at every size, from an estimate of each."""
     sizes, assumptions, warnings = [], [], []
     for gpus in values["gpus"]:
         group = estimate_plan({**values, "gpus": gpus}, folders)
@@ -148,6 +149,7 @@ def _estimate_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
 
 
 def _run_of_given_time(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
+    """The run at every size with the useful time of --work."""
     if "checkpoint_every" in values:
         raise QuestionError("--checkpoint-every counts steps, and --work has none: give MODEL with --tokens")
     refuse_unused(values, ("on", "gpus", "node", "fabric", "scale_up_size", "mttf", "restart_time", "checkpoint_bandwidth"), "--work")

@@ -75,12 +75,12 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     weights, cache, shards = scalar(serving.weights), scalar(serving.cache), cache_shards(bound.model, gpus)
     device = bound.cluster.accelerator
     capacity = device.usable_memory
-    used = weights / gpus + cache / shards
+    memory = weights / gpus + cache / shards
     rate = batch / token
     seconds = prompt + values["generate"] * token
     usd = price.value * gpus * seconds / (batch * values["generate"])
     headline = [
-        f"{'fits' if used <= capacity else 'does not fit'}: {used / 2**30:.1f} of {capacity / 2**30:.1f} GiB on each accelerator,"
+        f"{'fits' if memory <= capacity else 'does not fit'}: {memory / 2**30:.1f} of {capacity / 2**30:.1f} GiB on each accelerator,"
         " weights and cache",
         f"prompts of {values['prompt']:g} tokens take {units.show(prompt, 's', 4)} ({batch:g} together),"
         f" bound by {_binding_roof(serving.prompt)}",
@@ -100,11 +100,11 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         headline=headline,
         tables=(Table("parts", "Times", TIMES, times), Table("cache_room", "The key-value cache", CACHE, [cache_row])),
         terms=serving.terms(),
-        values={"tokens_per_second": rate, "usd_per_million_tokens": usd * 1e6, "fits": used <= capacity, "seconds": seconds},
+        values={"tokens_per_second": rate, "usd_per_million_tokens": usd * 1e6, "fits": memory <= capacity, "seconds": seconds},
         assumptions=[item for item in bound.assumptions if item["name"] not in OF_TRAINING],
         warnings=[f"left out: {item}" for item in bound.left_out]
         + ["first order: no queueing, no paging, no speculative decoding; kernels are as fast as training kernels of their size"],
-        feasible=used <= capacity,
+        feasible=memory <= capacity,
         folders=folders,
     )
 

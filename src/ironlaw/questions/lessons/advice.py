@@ -125,6 +125,7 @@ def _try_technique(
     row: Mapping[str, Any],
     folders: tuple[str, ...],
 ) -> Trial:
+    """Estimate the plan with one technique, and compare its rate and memory with the plan's."""
     addressed = sum(row["bound"]["shares"][roof] for roof in technique.roofs)
     at_best = addressed / (1.0 - addressed) if technique.roofs and addressed < 1.0 else None
     changed = _estimate_row({**options, **change}, folders)
@@ -176,6 +177,7 @@ def combine_techniques(
 
 
 def _best_sentence(trials: Sequence[Trial], fits: bool) -> str:
+    """Which technique gains most, or which makes the plan fit."""
     fitting = [trial for trial in trials if trial.fits]
     if not fits:
         names = ", ".join(trial.technique.name for trial in fitting)

@@ -41,9 +41,11 @@ def _multiply(name: str, factor: float, when: Callable[[Plan], bool] = bool) -> 
     return change
 
 
-def _overlap(what: str, when: Callable[[Plan], bool]) -> Change:
+def _overlap(communication: str, when: Callable[[Plan], bool]) -> Change:
     """Overlap one more kind of communication with computation."""
-    return lambda plan: {"overlap": frozenset({*plan["overlap"], what})} if what not in plan["overlap"] and when(plan) else None
+    return lambda plan: (
+        {"overlap": frozenset({*plan["overlap"], communication})} if communication not in plan["overlap"] and when(plan) else None
+    )
 
 
 def _split_model(axis: str, factor: float) -> Change:
@@ -97,5 +99,5 @@ TECHNIQUES: tuple[Technique, ...] = (
 
 def conflicts(technique: Technique, changes: Mapping[str, Mapping[str, Any] | None]) -> tuple[str, ...]:
     """Names of the other techniques that set an option this one sets: only one of them can be used."""
-    mine = set(changes[technique.name] or ())
-    return tuple(name for name, theirs in changes.items() if name != technique.name and theirs and mine & set(theirs))
+    options = set(changes[technique.name] or ())
+    return tuple(name for name, others in changes.items() if name != technique.name and others and options & set(others))

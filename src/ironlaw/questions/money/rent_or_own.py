@@ -68,13 +68,13 @@ def price_rent(values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...
     payments.append(_payment_row("  one restart", price, scalar(restart.inputs["seconds"]), restart, note))
     reserved, spot = _bind_named_price("reserved_price", values, run, folders), _bind_named_price("spot_price", values, run, folders)
     if reserved is not None:
-        used = values.get("utilisation", 1.0)
+        utilisation = values.get("utilisation", 1.0)
         term = leaf(
             "cost reserved", ownership.owned_cost, "USD", gpus=run.gpus, seconds=seconds, standing=reserved, running_rate=0.0,
-            utilisation=used,
+            utilisation=utilisation,
         )  # fmt: skip
         terms.append(term)
-        payments.append(_payment_row("reserved", reserved, seconds, term, f"the whole term is paid, {used:.0%} of it used"))
+        payments.append(_payment_row("reserved", reserved, seconds, term, f"the whole term is paid, {utilisation:.0%} of it used"))
     if spot is not None:
         row, more, lower = _price_spot(values, run, seconds, spot)
         payments.append(row)
@@ -140,7 +140,7 @@ def price_purchase(values: Mapping[str, Any], run: AskedRun, power: Power, rent:
         given_or_default(name, values.get(name), getattr(record, name), run.assumptions)
         for name in ("life", "electricity_price", "hosting_price")
     )
-    used = values.get("utilisation", 1.0)
+    utilisation = values.get("utilisation", 1.0)
     if "utilisation" not in values:
         assume(run.assumptions, "utilisation", "1", "default")
     warnings = [] if "staff" in values else ["staff and repairs of owned machines are not counted: give --staff per accelerator"]
@@ -148,35 +148,38 @@ def price_purchase(values: Mapping[str, Any], run: AskedRun, power: Power, rent:
     hosting = leaf("hosting", ownership.hosting, "USD/s", power_limit=power.limit, hosting_price=room_price)
     running = leaf("electricity", ownership.electricity, "USD/s", power=power.drawn, pue=power.pue, electricity_price=power_price)
     running_rate, upkeep = scalar(running), scalar(hosting) + staff
-    saving = leaf("saving", ownership.saving, "USD/s", price=rent.price, running_rate=running_rate, utilisation=used)
+    saving = leaf("saving", ownership.saving, "USD/s", price=rent.price, running_rate=running_rate, utilisation=utilisation)
     saved_rate = scalar(saving)
     most = leaf("break-even purchase price", ownership.break_even_purchase, "USD", saved_rate=saved_rate, standing=upkeep, life=life)
-    sentence = _break_even_sentence(scalar(most), used, life.value)
+    sentence = _break_even_sentence(scalar(most), utilisation, life.value)
     terms = [hosting, running, saving, most]
-    bought = values.get("purchase_price")
-    if bought is None:
+    price = values.get("purchase_price")
+    if price is None:
         return Purchase(sentence, [], [], terms, warnings)
 
-    lost = leaf("depreciation", ownership.depreciation, "USD/s", purchase=bought, residual=bought * values.get("residual", 0.0), life=life)
-    standing = total("standing cost", [lost, hosting, *([leaf("staff", _as_given, "USD/s", standing=staff)] if staff else [])])
+    depreciation = leaf(
+        "depreciation", ownership.depreciation, "USD/s", purchase=price, residual=price * values.get("residual", 0.0), life=life
+    )
+    standing = total("standing cost", [depreciation, hosting, *([leaf("staff", _as_given, "USD/s", standing=staff)] if staff else [])])
     whole_run = leaf(
         "cost if bought", ownership.owned_cost, "USD", gpus=run.gpus, seconds=rent.seconds, standing=scalar(standing),
-        running_rate=running_rate, utilisation=used,
+        running_rate=running_rate, utilisation=utilisation,
     )  # fmt: skip
-    note = f"depreciation, hosting, staff, electricity; used {used:.0%} of its life"
-    payment = _payment_row("bought", scalar(standing) / used + running_rate, rent.seconds, whole_run, note)
-    rows, counted = _time_to_break_even(bought, run, rent, running_rate)
-    payback = leaf("payback time", ownership.payback_time, "s", purchase=bought, saved_rate=saved_rate, standing=upkeep)
+    note = f"depreciation, hosting, staff, electricity; used {utilisation:.0%} of its life"
+    payment = _payment_row("bought", scalar(standing) / utilisation + running_rate, rent.seconds, whole_run, note)
+    rows, counted = _time_to_break_even(price, run, rent, running_rate)
+    payback = leaf("payback time", ownership.payback_time, "s", purchase=price, saved_rate=saved_rate, standing=upkeep)
     least = leaf(
         "break-even utilisation", ownership.break_even_utilisation, "1", standing=scalar(standing), price=rent.price,
         running_rate=running_rate,
     )  # fmt: skip
     if not scalar(least) <= 1:
         warnings.append("bought accelerators cost more than rent even when used all the time")
-    paid = scalar(payback)
+    payback_seconds = scalar(payback)
     in_full = {
-        "model": "in full", "runs": paid * used / rent.seconds, "months": paid / MONTH, "utilisation": scalar(least),
-        "note": f"electricity, hosting, staff; used {used:.0%} of the time",
+        "model": "in full", "runs": payback_seconds * utilisation / rent.seconds, "months": payback_seconds / MONTH,
+        "utilisation": scalar(least),
+        "note": f"electricity, hosting, staff; used {utilisation:.0%} of the time",
     }  # fmt: skip
     return Purchase(sentence, [payment], [*rows, in_full], [*terms, standing, whole_run, *counted, payback, least], warnings)
 

@@ -60,21 +60,21 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         lines, more, feasible = _judge(values, factor, roof)
         headline, terms = [*headline, *lines], [*terms, *more]
     if count > 1.0:
-        what, time = list(times.items())[-1]
+        basis, time = list(times.items())[-1]
         terms.append(leaf("time of all", _repeated, "s", count=count, time=time))
-        headline.append(f"{count:,.0f} of them take {show(terms[-1])} ({what}); at each one ranks wait for the slowest")
+        headline.append(f"{count:,.0f} of them take {show(terms[-1])} ({basis}); at each one ranks wait for the slowest")
     lines, passes = roofs.compare_with_baseline(values)
     headline, feasible = [*headline, *lines], feasible and passes
     rows = [
         {
-            "what": what,
+            "what": basis,
             "time": time,
             "algorithm_bandwidth": float(collectives.algorithm_bandwidth(size, time)),
             "bus_bandwidth": float(collectives.bus_bandwidth(size, time, factor.value)),
             "fraction": None if roof is None else scalar(roof.least) / time,
             "all": time * count,
         }
-        for what, time in times.items()
+        for basis, time in times.items()
     ]
     columns = filled_columns([column for column in TIMES if column.key != "all" or count > 1.0], rows)
     title = f"{operation} among {ranks:.0f}" + (f" on {values['on']}" if "on" in values else "")

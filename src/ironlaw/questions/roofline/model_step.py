@@ -103,8 +103,8 @@ def _pin_plan(asked: dict[str, Any], batches: tuple[float, ...], folders: tuple[
     """The question with all batches under the plan of the largest, so that only the batch differs."""
     group, at = estimate(catalog=folders, **asked, micro_batch_size=max(batches)).place_of(0)
     plan = {name: scalar(getattr(group.plan, name), at) for name in PINNED}
-    rest = {"sp": scalar(group.plan.sp, at) > 0, "recompute": group.recompute[at], "framework": group.job.framework.name}
-    return {**plan, **rest, **asked, "micro_batch_size": list(batches)}
+    options = {"sp": scalar(group.plan.sp, at) > 0, "recompute": group.recompute[at], "framework": group.job.framework.name}
+    return {**plan, **options, **asked, "micro_batch_size": list(batches)}
 
 
 def list_operators(tree: Term, at: int = 0, nic: float = math.inf) -> list[StepOperator]:
@@ -153,6 +153,7 @@ def _roof(node: Term, at: int) -> str:
 
 
 def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
+    """The operators of one step with its roofs, and the judgement of a measured step."""
     tree = group.step.tree
     operators = list_operators(tree, at, wires.nic_rate(group.cluster).value)
     overlapped = list_overlapped(group, at)
@@ -180,9 +181,9 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
         warnings.append(f"this plan does not fit into the memory of {accelerator.name} (ironlaw estimate says by how much)")
     measured = roofs.measured_step(values, scalar(group.plan.global_batch_size, at))
     if measured is not None:
-        sentence, used, feasible = _judge(measured, group, at, flop, moved, step)
+        sentence, utilisation, feasible = _judge(measured, group, at, flop, moved, step)
         headline.append(sentence)
-        terms.append(used)
+        terms.append(utilisation)
         warnings += [] if feasible else ["a measured step above the peak is impossible"]
     lines, passes = roofs.compare_with_baseline(values)
     headline, feasible = [*headline, *lines], feasible and passes
@@ -206,21 +207,22 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
 
 
 def _roof_rows(operators: Sequence[StepOperator], step: float, wire: float) -> list[dict[str, Any]]:
+    """A row for each roof: its time, and the FLOPs or bytes that take it."""
     rows = []
     for roof in BOUNDS:
-        mine = [operator for operator in operators if operator.roof == roof]
-        time = sum(operator.time for operator in mine)
+        bound = [operator for operator in operators if operator.roof == roof]
+        time = sum(operator.time for operator in bound)
         if not time:
             continue
         amounts = {
-            "compute": (sum(operator.flop for operator in mine), "FLOP"),
-            "hbm": (sum(operator.moved for operator in mine), "B"),
+            "compute": (sum(operator.flop for operator in bound), "FLOP"),
+            "hbm": (sum(operator.moved for operator in bound), "B"),
             "network": (wire, "B"),
         }
         amount, unit = amounts.get(roof, (0.0, ""))
         rows.append({
             "roof": roof, "time": time, "share": time / step, "amount": units.show(amount, unit, 4) if amount else "-",
-            "count": sum(operator.count for operator in mine),
+            "count": sum(operator.count for operator in bound),
         })  # fmt: skip
     return rows
 
@@ -241,15 +243,15 @@ def _judge(measured: float, group: Group, at: int, flop: Term, moved: Term, step
     gpus = scalar(group.plan.gpus, at)
     per_token = scalar(group.throughput["model_flop_per_second_per_gpu"], at) * gpus * step / tokens
     peak = accelerator.peak[group.job.precision.peak]
-    used = leaf("measured MFU", run.mfu, "1", model_flop=per_token * tokens, seconds=measured, gpus=gpus, peak=peak)
-    causal = scalar(used) * scalar(group.throughput["mfu_causal"], at) / scalar(group.throughput["mfu"], at)
-    sentence = f"measured step {units.show(measured, 's', 4)}, {measured / step:.3g} times the estimate: MFU {scalar(used):.1%}"
+    mfu = leaf("measured MFU", run.mfu, "1", model_flop=per_token * tokens, seconds=measured, gpus=gpus, peak=peak)
+    causal = scalar(mfu) * scalar(group.throughput["mfu_causal"], at) / scalar(group.throughput["mfu"], at)
+    sentence = f"measured step {units.show(measured, 's', 4)}, {measured / step:.3g} times the estimate: MFU {scalar(mfu):.1%}"
     share = max(causal, scalar(flop) / measured / peak.value)  # of the model's FLOPs, and of those the slowest stage computes
     if share > 1.0:
         wrong = "the rate, the number of accelerators, the model or the precision"
-        return f"{sentence}: impossible, {share:.0%} of the peak by the operations of this plan; check {wrong}", used, False
+        return f"{sentence}: impossible, {share:.0%} of the peak by the operations of this plan; check {wrong}", mfu, False
     bytes_share = scalar(moved) / measured / accelerator.hbm_bandwidth.value
-    return f"{sentence}, HBM at {bytes_share:.0%} of its roof by the estimate's bytes", used, True
+    return f"{sentence}, HBM at {bytes_share:.0%} of its roof by the estimate's bytes", mfu, True
 
 
 def _compare_batches(estimates: Estimate, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
@@ -265,14 +267,16 @@ def _compare_batches(estimates: Estimate, values: dict[str, Any], folders: tuple
     terms: list[Term] = []
     if len(rows) > 1:
         low, high = min(rows, key=lambda r: r["batch"]), max(rows, key=lambda r: r["batch"])
-        each = leaf(
+        slope = leaf(
             "memory of a sequence", _memory_per_sequence, "B", low=low["allocated"], high=high["allocated"],
             sequences=high["batch"] - low["batch"],
         )  # fmt: skip
-        fixed = low["allocated"] - low["batch"] * scalar(each)
-        whole = leaf("memory", activations.batch_memory, "B", batch=high["batch"], per_sequence=each.value, fixed=fixed)
-        headline.append(f"each further sequence takes {show(each)}; {units.show(fixed, 'B', 4)} do not grow: weights, gradients and states")
-        terms = [each, whole]
+        fixed = low["allocated"] - low["batch"] * scalar(slope)
+        whole = leaf("memory", activations.batch_memory, "B", batch=high["batch"], per_sequence=slope.value, fixed=fixed)
+        headline.append(
+            f"each further sequence takes {show(slope)}; {units.show(fixed, 'B', 4)} do not grow: weights, gradients and states"
+        )
+        terms = [slope, whole]
     group, _ = estimates.place_of(0)
     notes = list(group.assumptions)
     assume(notes, "plan", f"that of micro-batch {max(values['batch']):.0f} for all", "chosen")
@@ -282,6 +286,7 @@ def _compare_batches(estimates: Estimate, values: dict[str, Any], folders: tuple
 
 
 def _batch_row(estimates: Estimate, row: int, batch: float) -> dict[str, Any]:
+    """A row for one micro-batch size: memory, step time, MFU, and the share of each roof."""
     group, at = estimates.place_of(row)
     operators = list_operators(group.step.tree, at)
     memory = float(estimates.device_bytes[row])

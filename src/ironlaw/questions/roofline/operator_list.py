@@ -135,6 +135,7 @@ def read_list(name: str) -> dict[str, Any]:
 
 
 def _check_operator(item: Any, where: str) -> None:
+    """Refuse an entry of a list with an unknown operator, wrong sizes or a wrong count."""
     if not isinstance(item, dict) or item.get("operator") not in KINDS_OF_OPERATORS:
         name = item.get("operator") if isinstance(item, dict) else item
         raise UnknownNameError("operator", str(name), KINDS_OF_OPERATORS, where)
@@ -186,6 +187,7 @@ def _matrix_sides(kind: str, shape: Sequence[float]) -> tuple[float, float]:
 
 
 def _make_forward(kind: str, name: str, shape: Sequence[float], dtype: str, batch: float) -> Operator:
+    """The forward pass of one listed operator at a batch: FLOPs and least bytes."""
     size = element_bytes(dtype)
     if kind in ("conv", "linear"):
         maker, sizes = ("conv", (1.0, *shape)) if kind == "conv" else ("gemm", tuple(shape))
@@ -237,6 +239,7 @@ def _evaluate_network(device: roofs.Device, listed: dict[str, Any], dtype: str, 
 def _write_headline(
     device: roofs.Device, listed: dict[str, Any], network: ListedNetwork, values: dict[str, Any], optimizer: str
 ) -> tuple[list[str], list[Term], bool]:
+    """Headline and terms of one network at one batch, and False where a measured step is impossible."""
     row, batch = network.row, network.row["batch"]
     flop, moved, count = (
         total(name, [Term(op.name, value, unit) for op, value in zip(network.operators, amounts, strict=True) if value], unit=unit)
@@ -277,17 +280,18 @@ def _judge(row: Mapping[str, Any], measured: float) -> tuple[str, bool]:
 
 
 def _kind_rows(operators: Sequence[ListedOperator]) -> list[dict[str, Any]]:
+    """A row for each kind of operator: count, parameters, FLOPs and bytes with their shares."""
     kinds: dict[str, list[ListedOperator]] = {}
     for op in operators:
         kinds.setdefault(op.kind, []).append(op)
-    flop = {kind: sum(op.flop[0] for op in mine) for kind, mine in kinds.items()}
-    moved = {kind: sum(op.moved[0] for op in mine) for kind, mine in kinds.items()}
+    flop = {kind: sum(op.flop[0] for op in listed) for kind, listed in kinds.items()}
+    moved = {kind: sum(op.moved[0] for op in listed) for kind, listed in kinds.items()}
     return [
         {
-            "kind": kind, "count": sum(op.count for op in mine), "parameters": sum(op.parameters for op in mine), "flop": flop[kind],
+            "kind": kind, "count": sum(op.count for op in listed), "parameters": sum(op.parameters for op in listed), "flop": flop[kind],
             "bytes": moved[kind], "flop_share": flop[kind] / sum(flop.values()), "bytes_share": moved[kind] / sum(moved.values()),
         }
-        for kind, mine in kinds.items()
+        for kind, listed in kinds.items()
     ]  # fmt: skip
 
 

@@ -103,6 +103,7 @@ def _make_tables(device: Device, points: list[RooflinePoint], rows: list[dict[st
 
 
 def _operator_row(device: Device, point: RooflinePoint, tile: tuple[float, float]) -> dict[str, Any]:
+    """The row of one operator: FLOPs, bytes, times at the roofs, waves, and the verdict on a measured time."""
     operator, waves = point.operator, roofs.count_waves(device, point.operator, tile)
     flop, moved, measured = scalar(operator.flop), scalar(operator.traffic), operator.measured
     row: dict[str, Any] = {
@@ -168,17 +169,17 @@ def _sum_operators(points: list[RooflinePoint]) -> tuple[list[str], list[Term]]:
     """Headline and terms of several operators together, or of one at several batches."""
     least = total("least time of all", [total(p.operator.name, [p.least], times=p.operator.count) for p in points])
     moved = total("bytes of all", [total(p.operator.name, [p.operator.traffic], times=p.operator.count) for p in points])
-    work = total("FLOP of all", [total(p.operator.name, [p.operator.flop], times=p.operator.count) for p in points])
+    flop = total("FLOP of all", [total(p.operator.name, [p.operator.flop], times=p.operator.count) for p in points])
     bound = sum(point.bound == "hbm" for point in points)
     lines = [f"{len(points)} operators: {bound} hbm-bound, {len(points) - bound} compute-bound"]
     crossed = next((point for point in points if point.bound == "compute"), None)
     if points[0].operator.batch is None:
-        lines.append(f"together {show(work)}, {show(moved)}, at least {show(least)}")
+        lines.append(f"together {show(flop)}, {show(moved)}, at least {show(least)}")
     elif crossed is None:
         lines.append("none of these batches is compute-bound")
     else:
         lines.append(f"compute-bound from batch {crossed.operator.batch:.0f} on ({show(crossed.intensity)}, ridge {show(crossed.ridge)})")
-    return lines, [work, moved, least]
+    return lines, [flop, moved, least]
 
 
 def _time(point: RooflinePoint) -> float:
@@ -188,10 +189,10 @@ def _time(point: RooflinePoint) -> float:
 def _compare_activations(points: list[RooflinePoint]) -> tuple[list[str], list[Term]]:
     """Headline and terms of all activation functions: bytes set their time, not the operations."""
     times = {point.operator.name.split()[0]: _time(point) for point in points}
-    work = {point.operator.name.split()[0]: scalar(point.operator.flop) for point in points}
+    flop = {point.operator.name.split()[0]: scalar(point.operator.flop) for point in points}
     as_long = times["gelu"] < 1.05 * times["relu"]
     lines = [
-        f"gelu does {work['gelu'] / work['relu']:.3g} times the FLOPs of relu"
+        f"gelu does {flop['gelu'] / flop['relu']:.3g} times the FLOPs of relu"
         + (" in the same time: bytes set the time" if as_long else f" in {times['gelu'] / times['relu']:.3g} times the time"),
         f"gated functions read two tensors: swiglu takes {times['swiglu'] / times['relu']:.3g} times as long as relu",
         "every operation counts as one FLOP: the cost of an exponential differs by device and matters only where hbm is not the roof",

@@ -64,6 +64,7 @@ def _make_gemm(shape: Any, values: Mapping[str, Any], batch: float) -> list[Oper
 
 
 def _make_attention(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+    """Flash and standard attention of one shape: the same heads, different bytes."""
     b, heads, seq_len, width = shape
     b, dtype = b * batch, _dtypes(values)[0]
     kv = values.get("kv_heads", heads)
@@ -91,8 +92,8 @@ def _make_elementwise(shape: Any, values: Mapping[str, Any], batch: float) -> li
     elements, dtype = rows * width * batch, _dtypes(values)[0]
     passes = values.get("passes", 3.0 if name in GATED else 2.0)  # a gate is a second tensor to read
     moved = leaf("bytes", traffic.elementwise, "B", elements=elements, bytes_per_element=element_bytes(dtype), passes=passes)
-    work = leaf("FLOP", flops.elementwise, "FLOP", elements=elements, operations=flops.OPERATIONS[name])
-    return [Operator(f"{name} {rows * batch:.0f} x {width:.0f}", work, moved, dtype, vector=True)]
+    flop = leaf("FLOP", flops.elementwise, "FLOP", elements=elements, operations=flops.OPERATIONS[name])
+    return [Operator(f"{name} {rows * batch:.0f} x {width:.0f}", flop, moved, dtype, vector=True)]
 
 
 def _make_softmax(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
@@ -104,22 +105,23 @@ def _make_optimizer(shape: Any, _values: Mapping[str, Any], _batch: float) -> li
         raise QuestionError(f"--optimizer {shape[0]} needs how many parameters it updates: --optimizer {shape[0]},7B")
     name, parameters = shape
     moved = leaf("bytes", traffic.optimizer_step, "B", parameters=parameters, bytes_read_written=OPTIMIZERS[name].traffic_bytes)
-    work = leaf("FLOP", flops.elementwise, "FLOP", elements=parameters, operations=flops.OPERATIONS[name])
-    return [Operator(f"{name} step", work, moved, "fp32", vector=True)]
+    flop = leaf("FLOP", flops.elementwise, "FLOP", elements=parameters, operations=flops.OPERATIONS[name])
+    return [Operator(f"{name} step", flop, moved, "fp32", vector=True)]
 
 
 def _make_conv(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
-    b, channels, height, width, out, side, *rest = shape
+    """A convolution as a matrix product."""
+    b, channels, height, width, out, side, *optional = shape
     b = b * batch
-    stride, padding = (*rest, 1.0, 0.0)[:2]
+    stride, padding = (*optional, 1.0, 0.0)[:2]
     if min(height, width) + 2.0 * padding < side:
         raise QuestionError(f"--conv: a kernel of {side:.0f} does not fit into an image of {height:.0f} x {width:.0f}")
     a, w, c = _dtypes(values)
     rows, columns = (float(flops.convolved_extent(extent + 2.0 * padding, side, stride, 0.0)) for extent in (height, width))
     m, n, k = b * rows * columns, out, channels * side * side
     parts = [tensor_bytes("input", b * channels * height * width, a), tensor_bytes("kernel", n * k, w), tensor_bytes("output", m * n, c)]
-    work = leaf("FLOP", flops.gemm, "FLOP", m=m, n=n, k=k)
-    return [Operator(f"conv {side:.0f} x {side:.0f} to {rows:.0f} x {columns:.0f}", work, total("bytes", parts), a, grid=(m, n))]
+    flop = leaf("FLOP", flops.gemm, "FLOP", m=m, n=n, k=k)
+    return [Operator(f"conv {side:.0f} x {side:.0f} to {rows:.0f} x {columns:.0f}", flop, total("bytes", parts), a, grid=(m, n))]
 
 
 MAKERS: dict[str, Callable[[Any, Mapping[str, Any], float], list[Operator]]] = {
@@ -148,6 +150,7 @@ def read_operators(path: str, values: Mapping[str, Any]) -> list[Operator]:
 
 
 def _read_line(line: Mapping[Any, Any], values: Mapping[str, Any], where: str) -> Operator:
+    """The operator of one line of a CSV file."""
     given = {str(key).strip().lower(): value.strip() for key, value in line.items() if isinstance(value, str) and value.strip()}
     for key in (str(key).strip().lower() for key in line):
         if key not in COLUMNS:

@@ -54,14 +54,14 @@ def list_overlapped(group: Group, at: int) -> list[dict[str, Any]]:
     """One row for each kind of collective that may be overlapped, longest first; it sends all its bytes however much is overlapped."""
     by_place: dict[tuple[str, str], OverlappedCollective] = {}
     for node, runs, path in _overlapped_nodes(group.step.tree, at, 1.0, ()):
-        each = scalar(node.times, at)
-        alone = scalar(node.inputs["communication"], at) * runs * each
-        if not alone:
+        node_times = scalar(node.times, at)
+        communication = scalar(node.inputs["communication"], at) * runs * node_times
+        if not communication:
             continue
         sent = _sent_bytes(group, at, node, path)
         entry = OverlappedCollective(
-            node.name.removeprefix("exposed "), path[0].name if path else "step", runs * each,
-            None if sent is None else sent * runs * each, alone, scalar(node.value, at) * runs,
+            node.name.removeprefix("exposed "), path[0].name if path else "step", runs * node_times,
+            None if sent is None else sent * runs * node_times, communication, scalar(node.value, at) * runs,
         )  # fmt: skip
         key = (entry.collective, entry.where)
         by_place[key] = by_place[key].plus(entry) if key in by_place else entry

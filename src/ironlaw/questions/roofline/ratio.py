@@ -45,7 +45,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         pairs.append(("scale-up bandwidth", device.scale_up_bandwidth, against.scale_up_bandwidth, "B/s"))
     measured = [leaf(f"measured {first:g}/{second:g}", _quotient, "1", first=first, second=second) for first, second in values["ratio"]]
     low, high = min(scalar(term) for term in measured), max(scalar(term) for term in measured)
-    ratios = [leaf(f"{what} ratio", _quotient, "1", first=first, second=second) for what, first, second, _ in pairs]
+    ratios = [leaf(f"{label} ratio", _quotient, "1", first=first, second=second) for label, first, second, _ in pairs]
     rows = [_ratio_row(*pair, scalar(term), (low, high), tolerance) for pair, term in zip(pairs, ratios, strict=True)]
     follows = [str(row["what"]) for row in rows if row["follows"]]
     speeds = values["ratio"][0]

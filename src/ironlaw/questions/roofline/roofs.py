@@ -187,9 +187,9 @@ def judge(device: Device, point: RooflinePoint, measured: float) -> Verdict:
     expected = 0.0 if point.expected is None else scalar(point.expected) / measured
     above = {name: share for name, share in shares.items() if share > 1.0}
     if above:
-        reached = " and ".join(f"{share:.0%} of the {name} roof" for name, share in above.items())
+        reached_shares = " and ".join(f"{share:.0%} of the {name} roof" for name, share in above.items())
         wrong = WRONG_FLOP if "compute" in above else WRONG_BYTES
-        return Verdict("impossible", f"impossible: {reached}; check {wrong}")
+        return Verdict("impossible", f"impossible: {reached_shares}; check {wrong}")
     name = max(shares, key=lambda key: shares[key])
     if shares[name] >= NEAR:
         return Verdict(name, f"near the {name} roof ({shares[name]:.0%}): {REMEDIES[name]}")

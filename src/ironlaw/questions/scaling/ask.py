@@ -168,8 +168,8 @@ def _lifetime_compute(parameters: Any, tokens: Any, inference: float) -> Term:
     training = leaf("training compute", flops.training, "FLOP", parameters=parameters, tokens=tokens)
     if not inference:
         return training
-    each = leaf("compute of a token of inference", flops.forward_per_token, "FLOP", parameters=parameters)
-    serving = Term("inference compute", each.value * inference, "FLOP", each.law, each.inputs, (), inference)
+    per_token = leaf("compute of a token of inference", flops.forward_per_token, "FLOP", parameters=parameters)
+    serving = Term("inference compute", per_token.value * inference, "FLOP", per_token.law, per_token.inputs, (), inference)
     return total("lifetime compute", [training, serving])
 
 

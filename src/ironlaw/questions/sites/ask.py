@@ -78,6 +78,7 @@ def _count_time(tokens: float, exchange: Exchange, network: Network, step: SiteS
 
 
 def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[str, ...]) -> Answer:
+    """Bind the run, compute its time, cost, power and carbon, and write the answer."""
     notes: Assumptions = []
     exchange = bind_exchange(values)
     gpus = dict(zip(places, _split_gpus(values, places), strict=True))
@@ -134,6 +135,7 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
 
 
 def _list_warnings(values: dict[str, Any], exchange: Exchange, network: Network, step: SiteStep, power: SitePower) -> list[str]:
+    """Warnings of the step and of the network, of sites without enough power or memory, and of rare exchanges."""
     warnings = [*step.warnings, *network.warnings]
     warnings += [
         f"{row['site']} has {units.show(row['limit'], 'W')}, {row['gpus']:,.0f} {values['on']} draw {units.show(row['power'], 'W')} (rated)"
@@ -151,11 +153,11 @@ def _split_gpus(values: dict[str, Any], places: list[Place]) -> list[float]:
     if len(values["gpus"]) > 1:
         return each_site(values, "gpus", places)
     count = values["gpus"][0]
-    each = count / len(places)
-    if each != int(each):
-        near = max(int(each), 1) * len(places)
+    per_site = count / len(places)
+    if per_site != int(per_site):
+        near = max(int(per_site), 1) * len(places)
         raise QuestionError(f"--gpus {count:g} cannot be split evenly over {len(places)} sites: give {near}, or a comma list")
-    return [each] * len(places)
+    return [per_site] * len(places)
 
 
 def _days(seconds: Term) -> str:

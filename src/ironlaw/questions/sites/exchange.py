@@ -153,8 +153,8 @@ def compare_exchanges(
 ) -> Table:
     """The same run with other exchanges, the chosen one first."""
     way = chosen.way
-    ways = (way,) if way == "pipe" else ("ring", "tree")
-    others = [Exchange(other, gradients, 1.0, 1.0, 0.0) for other in ways for gradients in ("bf16", "int8")]
+    methods = (way,) if way == "pipe" else ("ring", "tree")
+    others = [Exchange(other, gradients, 1.0, 1.0, 0.0) for other in methods for gradients in ("bf16", "int8")]
     others += [Exchange(way, "bf16", 1.0, 1.0, 1.0), Exchange(way, "bf16", 100.0, 1.0, 0.0), Exchange(way, "bf16", 500.0, 1.0, 0.0)]
     others.append(Exchange(way, "int8", 100.0, 10.0, 5.0))
     rows = []

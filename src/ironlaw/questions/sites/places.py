@@ -64,10 +64,10 @@ def order_ring(places: list[Place]) -> list[Place]:
     """The order with the shortest longest link, then the shortest sum; of many sites the nearest next one each time."""
     metres = {(a.name, b.name): float(distance(a, b).value) for a in places for b in places if a is not b}
     if len(places) > TRIED:
-        order, left = [places[0]], list(places[1:])
-        while left:
-            order.append(min(left, key=lambda p: metres[order[-1].name, p.name]))
-            left.remove(order[-1])
+        order, unplaced = [places[0]], list(places[1:])
+        while unplaced:
+            order.append(min(unplaced, key=lambda p: metres[order[-1].name, p.name]))
+            unplaced.remove(order[-1])
         return order
 
     def lengths(order: tuple[Place, ...]) -> tuple[float, float]:

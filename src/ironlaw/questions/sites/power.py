@@ -52,13 +52,13 @@ def count_site_power(
         listed = place.grid is not None or any(note["name"] == "grid" for note in notes)
         intensity = bind_grid(place.grid, folders, [] if listed else notes)
         power = power_of(cluster, count, pue, f"power of {place.name}")
-        used = leaf(f"energy of {place.name}", energy.energy, "J", power=float(power.value), seconds=seconds)
-        carbon = leaf(f"carbon of {place.name}", energy.carbon, "kg", energy=float(used.value), intensity=intensity)
+        joules = leaf(f"energy of {place.name}", energy.energy, "J", power=float(power.value), seconds=seconds)
+        carbon = leaf(f"carbon of {place.name}", energy.carbon, "kg", energy=float(joules.value), intensity=intensity)
         powers.append(power)
-        energies.append(used)
+        energies.append(joules)
         carbons.append(carbon)
         rows.append({
-            "site": place.name, "gpus": count, "power": float(power.value), "limit": limits.get(place.name), "energy": float(used.value),
+            "site": place.name, "gpus": count, "power": float(power.value), "limit": limits.get(place.name), "energy": float(joules.value),
             "carbon": float(carbon.value), "intensity": intensity.value * 3.6e9,
         })  # fmt: skip
     return SitePower(total("power", powers), total("energy", energies), total("carbon", carbons), rows)

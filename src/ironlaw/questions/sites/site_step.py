@@ -48,8 +48,8 @@ def step_at_constant_mfu(given: dict[str, Any], gpus: list[float], folders: tupl
     record = plain_model(bind_model(given["model"], folders)[0])
     cluster = cluster_of(given, folders, notes)
     peak = cluster.accelerator.peak[PRECISIONS[given.get("precision") or bind_precision(given["on"], folders)].peak]
-    work = flops.training(float(active_parameters(record)), given["global_batch_tokens"])
-    compute = leaf("compute", run.iron_law, "s", operations=work, peak=peak.value * sum(gpus), efficiency=given["mfu"])
+    operations = flops.training(float(active_parameters(record)), given["global_batch_tokens"])
+    compute = leaf("compute", run.iron_law, "s", operations=operations, peak=peak.value * sum(gpus), efficiency=given["mfu"])
     warning = f"simplified: every step runs at {given['mfu']:.0%} MFU, whatever the plan; leave --mfu out for an estimate"
     return SiteStep(
         cluster=cluster, parameters=float(total_parameters(record)), batch=given["global_batch_tokens"], compute=compute,
@@ -65,7 +65,10 @@ def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[
     for n in dict.fromkeys(gpus):
         share = None if sequences is None else sequences * n / sum(gpus)
         if share is not None and (share != int(share) or share < 1):
-            raise QuestionError(f"a batch of {sequences:g} sequences gives {share:.2f} to a site with {n:g} of {sum(gpus):g} GPUs, must be whole: change the batch or --gpus")
+            raise QuestionError(
+                f"a batch of {sequences:g} sequences gives {share:.2f} to a site with {n:g} of {sum(gpus):g} GPUs,"
+                " must be whole: change the batch or --gpus"
+            )
         group = estimate(given["model"], given["on"], gpus=n, catalog=folders, global_batch_size=share, **options).groups[0]
         if not bool(group.legal[0]):
             broken = next(name for name, column in group.rules.items() if name != "fits" and not bool(column[0]))

@@ -172,12 +172,12 @@ def _time_limits(values: dict[str, Any], workload: Workload) -> Iterator[tuple[s
 def _solve_mfu(values: dict[str, Any], workload: Workload) -> Solution:
     """The MFU that the deadline needs and that the budget needs, against the predicted one."""
     need(values, "tokens", "gpus")
-    gpus, work = values["gpus"], workload.work(values["tokens"])
+    gpus, operations = values["gpus"], workload.work(values["tokens"])
     needed = {}
     for name, seconds in _time_limits(values, workload):
-        needed[name] = workload.mfu_for(f"MFU the {name} needs", work, gpus, seconds)
+        needed[name] = workload.mfu_for(f"MFU the {name} needs", operations, gpus, seconds)
         if name == "deadline":
-            workload.flop_rate("rate the deadline needs", work, seconds)
+            workload.flop_rate("rate the deadline needs", operations, seconds)
     predicted = workload.predicted_mfu(gpus)
     least = max(needed.values())
     headline = [f"at least {share:.2%} MFU to meet the {name}" for name, share in needed.items()]

@@ -145,6 +145,7 @@ def count_memory_by_hand(values: dict[str, Any], workload: Workload, estimate: E
 
 
 def _predict(estimate: Estimate) -> Predicted:
+    """What the estimate predicts of the run: memory, step time, its error band, bound and MFU."""
     group, at = estimate.place_of(0)
     shares = {name: scalar(column) for name, column in group.shares.items()}
     step = float(estimate.step_seconds[0])

@@ -133,13 +133,13 @@ class Workload:
         inputs = {"gpus": gpus, "seconds": seconds, "peak": self.peak, "efficiency": mfu, "flop_per_token": self.flop.value}
         return self.compute(name, run.tokens_done, "token", **inputs)
 
-    def mfu_for(self, name: str, work: float, gpus: float, seconds: float) -> float:
+    def mfu_for(self, name: str, operations: float, gpus: float, seconds: float) -> float:
         """The MFU needed to finish the operations in a time."""
-        return self.compute(name, run.mfu, "1", model_flop=work, seconds=seconds, gpus=gpus, peak=self.peak)
+        return self.compute(name, run.mfu, "1", model_flop=operations, seconds=seconds, gpus=gpus, peak=self.peak)
 
-    def flop_rate(self, name: str, work: float, seconds: float) -> float:
+    def flop_rate(self, name: str, operations: float, seconds: float) -> float:
         """The FLOP/s needed to finish the operations in a time."""
-        return self.compute(name, run.mfu, "FLOP/s", model_flop=work, seconds=seconds, gpus=1.0, peak=1.0)
+        return self.compute(name, run.mfu, "FLOP/s", model_flop=operations, seconds=seconds, gpus=1.0, peak=1.0)
 
     def fewest(self, tokens: float, seconds: float, mfu: float | None) -> float | None:
         """The fewest accelerators for a deadline: at a given MFU, else the fewest whose estimate is fast enough; None if there is none."""
@@ -157,6 +157,7 @@ class Workload:
         return self._estimates[gpus]
 
     def _estimate_near(self, gpus: float) -> Estimate | None:
+        """The estimate at a count, or at one of the next round counts that a plan divides."""
         estimate = None
         try:
             for count in [gpus, *(n for n in counts(self.node, gpus) if n > gpus)][:5]:
@@ -232,6 +233,6 @@ def usual_shape(parameters: float) -> dict[str, Any]:
     }
 
 
-def _nearest_multiple(number: float, of: int) -> int:
+def _nearest_multiple(number: float, divisor: int) -> int:
     """The nearest multiple, at least one."""
-    return max(round(number / of), 1) * of
+    return max(round(number / divisor), 1) * divisor

@@ -97,15 +97,15 @@ def _make_rows(values: dict[str, Any], workload: Workload, folders: tuple[str, .
         tokens = count_tokens(asked, workload.parameters)
         if batch > tokens:
             raise ValueRangeError(f"--global-batch-tokens {batch:g} is more than the {tokens:g} tokens of the run")
-        work = per_token * batch
-        count = gpus or float(run.gpus_needed(work, values["step_time"], peak, values["mfu"]))
-        step = float(run.iron_law(work, peak * count, values["mfu"]))
+        operations = per_token * batch
+        count = gpus or float(run.gpus_needed(operations, values["step_time"], peak, values["mfu"]))
+        step = float(run.iron_law(operations, peak * count, values["mfu"]))
         steps = float(run.steps(tokens, batch))
         rent = leaf(f"rent of {name}", cost.rental, "USD", gpus=count, seconds=steps * step, price=workload.price)
         power = float(power_of(cluster, count, pue).value)
         yield {
             "model": name, "parameters": workload.parameters, "tokens": tokens, "seq_len": workload.seq_len, "batch": batch,
-            "steps": steps, "flop": per_token * tokens, "step_flop": work, "gpus": count, "step": step, "seconds": steps * step,
+            "steps": steps, "flop": per_token * tokens, "step_flop": operations, "gpus": count, "step": step, "seconds": steps * step,
             "usd": float(rent.value), "power": power, "energy": float(energy.energy(power, steps * step)),
         }, rent  # fmt: skip
 

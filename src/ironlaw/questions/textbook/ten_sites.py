@@ -59,9 +59,9 @@ class Study:
 
     def training(self, batch: float, tokens: float) -> Training:
         """Accelerators for a step of about a second, rounded down; the step; the steps, rounded down."""
-        work = flops.training(self.parameters, batch)
-        gpus = math.floor(run.iron_law(work, self.peak, self.mfu))
-        step = float(run.iron_law(work, gpus * self.peak, self.mfu))
+        operations = flops.training(self.parameters, batch)
+        gpus = math.floor(run.iron_law(operations, self.peak, self.mfu))
+        step = float(run.iron_law(operations, gpus * self.peak, self.mfu))
         return Training(batch, float(gpus), step, float(tokens // batch))
 
     def gradient_bytes(self, dtype: str) -> Any:
@@ -109,15 +109,15 @@ def study(folders: tuple[str, ...] = ()) -> Answer:
     asked = Study(peak=peak, **inputs)
     runs = [asked.training(float(batch), asked.communication["tokens"]) for batch in asked.batches]
     terms = _headline_terms(asked, runs[1])
-    by = {term.name: float(term.value) for term in terms}
+    values = {term.name: float(term.value) for term in terms}
     return Answer(
         "the study of ten sites (simplified)",
         [
-            f"at 1M tokens a batch the shared pipe takes {by['waiting'] / DAY:,.1f} days beside {by['computing'] / DAY:,.1f} of "
-            f"computation ({by['share']:.1%}); a ring {by['waiting on a ring'] / DAY:,.1f} ({by['share on a ring']:.1%}), "
-            f"DiLoCo every {asked.communication['inner_steps']} steps on a ring {by['share with DiLoCo']:.1%}",
-            f"accelerators that wait for the pipe cost {by['cost of waiting'] / 1e9:.3f} billion USD; the whole run "
-            f"{by['cost'] / 1e9:.3f} billion, its computation alone {by['cost of computing'] / 1e6:.1f} million",
+            f"at 1M tokens a batch the shared pipe takes {values['waiting'] / DAY:,.1f} days beside {values['computing'] / DAY:,.1f} of "
+            f"computation ({values['share']:.1%}); a ring {values['waiting on a ring'] / DAY:,.1f} ({values['share on a ring']:.1%}), "
+            f"DiLoCo every {asked.communication['inner_steps']} steps on a ring {values['share with DiLoCo']:.1%}",
+            f"accelerators that wait for the pipe cost {values['cost of waiting'] / 1e9:.3f} billion USD; the whole run "
+            f"{values['cost'] / 1e9:.3f} billion, its computation alone {values['cost of computing'] / 1e6:.1f} million",
         ],
         (
             Table(

@@ -118,8 +118,8 @@ def corrected(knobs: Knobs, device: Device, gpus_per_replica: float, target: flo
     cluster, so either that least count reaches the target or no count does.
     """
     if target:
-        alone = _compute_rates(knobs, device, None)["rate"].value
-        gpus = math.ceil(float(law.gpus_for(target, alone)) / gpus_per_replica) * gpus_per_replica
+        without_network = _compute_rates(knobs, device, None)["rate"].value
+        gpus = math.ceil(float(law.gpus_for(target, without_network)) / gpus_per_replica) * gpus_per_replica
     ranks = (gpus or gpus_per_replica) / gpus_per_replica
     terms = _compute_rates(knobs, device, knobs.sent(device.name, law.network_per_token, n=ranks) if knobs.trains and ranks > 1 else None)
     count = gpus or gpus_per_replica

@@ -43,12 +43,14 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         if "usd" in item:
             paid = sourced(item["usd"], "USD", f"{item['usd']:,.0f} USD", sources[item["source"]], item.get("note", ""))
             terms.append(leaf(f"{item['name']}, paid", _as_published, "USD", usd=paid))
-        work = _count_operations(item, parameters, sources)
-        if work is not None:
-            seconds = leaf(f"{item['name']}, accelerator time", run.iron_law, "s", operations=work.value, peak=peak, efficiency=EFFICIENCY)
+        operations = _count_operations(item, parameters, sources)
+        if operations is not None:
+            seconds = leaf(
+                f"{item['name']}, accelerator time", run.iron_law, "s", operations=operations.value, peak=peak, efficiency=EFFICIENCY
+            )
             today = leaf(f"{item['name']}, today", cost.rental, "USD", gpus=1.0, seconds=seconds.value, price=price)
-            row |= {"flop": float(work.value), "flop_text": f"{float(work.value):.3g}", "today": float(today.value)}
-            terms += [work, seconds, today]
+            row |= {"flop": float(operations.value), "flop_text": f"{float(operations.value):.3g}", "today": float(today.value)}
+            terms += [operations, seconds, today]
         rows.append(row)
     both = [row for row in rows if row["usd"] and row["today"]]
     headline = [
@@ -78,7 +80,7 @@ def _count_operations(item: dict[str, Any], parameters: float | None, sources: d
         return leaf(name, flops.training, "FLOP", parameters=parameters, tokens=tokens)
     if "products" not in item:
         return None
-    parts = [leaf(what, flops.gemm, "FLOP", m=float(m), n=float(n), k=float(k)) for what, m, n, k in item["products"]]
+    parts = [leaf(label, flops.gemm, "FLOP", m=float(m), n=float(n), k=float(k)) for label, m, n, k in item["products"]]
     forward = total("forward, one image", parts)
     return total(name, [forward], times=3.0 * item["samples"] * item["epochs"])
 

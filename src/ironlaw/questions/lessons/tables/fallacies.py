@@ -103,6 +103,7 @@ def _accelerator_count(asked: dict[str, Any], folders: tuple[str, ...]) -> Falla
 
 
 def _learning_rate() -> Fallacy:
+    """Two rules that scale a learning rate with the batch give different rates."""
     sizes = {"learning_rate": 0.1, "tokens_per_step": 4096.0, "base_tokens_per_step": 512.0}
     linear = leaf("linear rule", batches.linear_learning_rate, "1", **sizes)
     root = leaf("square-root rule", batches.root_learning_rate, "1", **sizes)

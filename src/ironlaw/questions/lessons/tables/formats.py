@@ -58,12 +58,12 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         normal = leaf(f"least normal {fmt.name}", law.least_normal, "1", exponent_bits=fmt.exponent_bits)
         least = leaf(f"least subnormal {fmt.name}", law.least_subnormal, "1", **bits)
         terms += [top, normal, least]
-        able = [device.name for device in devices if fmt.peak in device.peak]
+        supporting = [device.name for device in devices if fmt.peak in device.peak]
         rows.append({
             "format": fmt.name, "exponent": fmt.exponent_bits, "mantissa": fmt.mantissa_bits, "largest": float(top.value),
             "normal": float(normal.value), "subnormal": float(least.value),
             "digits": round(float(law.decimal_digits(fmt.mantissa_bits)), 1),
-            "size": fmt.size, "stored": fmt.use, "scale": fmt.scaled, "devices": f"{len(able)} of {len(devices)}",
+            "size": fmt.size, "stored": fmt.use, "scale": fmt.scaled, "devices": f"{len(supporting)} of {len(devices)}",
         })  # fmt: skip
     peaks = tuple(dict.fromkeys(fmt.peak for fmt in FORMATS))
     rates = []
@@ -72,19 +72,19 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         peak = {name: device.peak[name].value if name in device.peak else None for name in peaks}
         scaling = "of the loss" if chosen == "fp16" else "no"
         rates.append({"accelerator": device.name, **peak, "chosen": chosen, "loss_scaling": scaling})
-    by = {row["format"]: row for row in rows}
-    scale = leaf("loss scale of fp16", law.loss_scale, "1", largest=by["fp16"]["largest"], gradient=1.0)
+    by_format = {row["format"]: row for row in rows}
+    scale = leaf("loss scale of fp16", law.loss_scale, "1", largest=by_format["fp16"]["largest"], gradient=1.0)
     terms.append(scale)
     power = float(scale.value)
     headline = [
-        f"the largest fp16 number is {by['fp16']['largest']:,.0f}: larger activations or gradients become infinite; bf16 reaches "
-        f"{by['bf16']['largest']:.3g}",
-        f"the least fp16 number is {by['fp16']['subnormal']:.3g}: smaller gradients become zero, so the loss is scaled up; bf16 reaches "
-        f"{by['bf16']['subnormal']:.3g}, fp32 {by['fp32']['subnormal']:.3g}",
+        f"the largest fp16 number is {by_format['fp16']['largest']:,.0f}: larger activations or gradients become infinite; bf16 reaches "
+        f"{by_format['bf16']['largest']:.3g}",
+        f"the least fp16 number is {by_format['fp16']['subnormal']:.3g}: smaller gradients become zero, so the loss is scaled up; bf16"
+        f" reaches {by_format['bf16']['subnormal']:.3g}, fp32 {by_format['fp32']['subnormal']:.3g}",
         f"a loss of up to 1 allows a scale of 2^{math.log2(power):.0f}, which keeps gradients from "
-        f"{by['fp16']['subnormal'] / power:.2g}; a dynamic scale is halved at each overflow",
-        f"in the OCP definition the largest E4M3 number is {by['fp8 E4M3']['largest']:g}, the largest E5M2 number"
-        f" {by['fp8 E5M2']['largest']:,.0f}",
+        f"{by_format['fp16']['subnormal'] / power:.2g}; a dynamic scale is halved at each overflow",
+        f"in the OCP definition the largest E4M3 number is {by_format['fp8 E4M3']['largest']:g}, the largest E5M2 number"
+        f" {by_format['fp8 E5M2']['largest']:,.0f}",
     ]
     shown = tuple(
         c if c.key not in ("largest", "normal", "subnormal") else Column(f"{c.key}_text", c.title) for c in COLUMNS

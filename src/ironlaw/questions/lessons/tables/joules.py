@@ -75,18 +75,19 @@ def _count_step_energy(values: dict[str, Any], byte: dict[str, Sourced], folders
     links = [leaf(f"over {name}", energy.of_bytes, "J", size=size, energy_per_byte=byte[name]) for name, size in sent.items() if size]
     moving = total("energy of moving", [hbm, *links])
     board = leaf("energy of the board", energy.energy, "J", power=device.tdp, seconds=float(step["step"]))
-    each = leaf("an operation at the peak", energy.per_operation, "J/FLOP", power=device.tdp, peak=dense_peak(device))
+    per_operation = leaf("an operation at the peak", energy.per_operation, "J/FLOP", power=device.tdp, peak=dense_peak(device))
     share = float(moving.value) / float(board.value)
     rows: list[dict[str, Any]] = []
     for term, size in zip([hbm, *links], [moved, *(size for size in sent.values() if size)], strict=True):
         part = float(term.value) / float(board.value)
         rows.append({"what": term.name, "amount": units.show(size, "B", 4), "joules": float(term.value), "share": part, "note": ""})
-    rest = float(board.value) - float(moving.value)
-    rest_row = {"what": "all else on the board", "amount": units.show(flop, "FLOP", 4), "joules": rest, "share": 1.0 - share}
+    other_power = float(board.value) - float(moving.value)
+    rest_row = {"what": "all else on the board", "amount": units.show(flop, "FLOP", 4), "joules": other_power, "share": 1.0 - share}
     rows.append({**rest_row, "note": "arithmetic, caches, leakage, waiting"})
     lines = [
         f"a step of {units.show(float(step['step']), 's', 4)} spends {float(moving.value):,.4g} J on moving data, {share:.0%} of the "
         f"{float(board.value):,.4g} J of a board at its limit of {units.show(device.tdp.value, 'W')}",
-        f"the rest is {rest / flop / PICO:.3g} pJ per operation; the whole board at the peak rate would use {float(each.value) / PICO:.3g}",
+        f"the rest is {other_power / flop / PICO:.3g} pJ per operation; the whole board at the peak rate would use"
+        f" {float(per_operation.value) / PICO:.3g}",
     ]
-    return Table("step", "Energy of a step of one accelerator", STEP, rows), lines, [moving, board, each]
+    return Table("step", "Energy of a step of one accelerator", STEP, rows), lines, [moving, board, per_operation]
