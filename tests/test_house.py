@@ -21,23 +21,24 @@ MODULES = sorted(p for p in ROOT.rglob("*.py"))
 
 # room -> rooms it may import; a room may always import itself
 MAY_IMPORT = {
+    "frozen": set(),
     "errors": set(),
     "files": {"errors"},
     "units": {"errors"},
     "terms": set(),
     "catalog": {"units", "errors"},
-    "law": {"units"},
-    "question": {"units", "errors"},
-    "job": {"catalog"},
-    "cluster": {"catalog", "errors"},
-    "plan": set(),
-    "estimate": {"question", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files"},
+    "law": {"units", "frozen"},
+    "question": {"units", "errors", "frozen"},
+    "job": {"catalog", "frozen"},
+    "cluster": {"catalog", "errors", "frozen"},
+    "plan": {"frozen"},
+    "estimate": {"question", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files", "frozen"},
     # a page prints what its room found
     "report": {
         "search", "questions", "measure", "validate", "question", "estimate", "job", "cluster", "plan", "catalog", "terms",
         "units", "errors",
     },
-    "launch": {"question", "estimate", "job", "cluster", "plan", "catalog", "units", "errors", "files"},
+    "launch": {"question", "estimate", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: the one edge between siblings
     "validate": {"launch", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
     "search": {"question", "estimate", "job", "cluster", "plan", "catalog", "terms", "units", "errors", "files"},

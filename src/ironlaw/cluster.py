@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.catalog.records import Accelerator, Calibration, ElementwiseConstants, Fabric, GemmConstants, Node, Systems
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import CatalogError
+from ironlaw.frozen import Frozen
 
 OWN_ENGINES = ("ici-torus", "neuronlink-torus")  # links with engines for collectives, which need no compute units: TPU, Trainium
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Cluster:
+class Cluster(Frozen):
     """One kind of accelerator in one kind of node on one fabric, with the calibration records of each tier."""
 
     accelerator: Accelerator

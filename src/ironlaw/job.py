@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Framework
+from ironlaw.frozen import Frozen
 
 
-@dataclass(frozen=True)
-class Precision:
+class Precision(Frozen):
     """A precision: the formats in which parameters, activations and GEMM operands are stored, computed and moved.
 
     ``gemm`` names the linear layers' calibration constants and ``peak`` their roof; attention and the output projection stay in
@@ -62,8 +60,7 @@ PRECISIONS = {
 }
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Job:
+class Job(Frozen):
     """One model trained by one framework in one precision with one optimizer. Defaults are in ``question/defaults``."""
 
     model: Model

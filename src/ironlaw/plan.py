@@ -7,11 +7,12 @@ Every field is a float64 array, and all broadcast together. One plan is a column
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+from ironlaw.frozen import Frozen
 
 AXES = {
     "tp": "tensor parallel: shards heads, the MLP's width and the vocabulary",
@@ -37,8 +38,7 @@ def flags(prefix: str, names: tuple[str, ...], on: Collection[str]) -> dict[str,
 BY_RULE = -1.0  # layers of the first or last stage where none are given: split by the rule for all stages
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Frozen):
     """Columns of plans. Flags and ZeRO stages are numbers, so that one call may mix them."""
 
     gpus: Any
@@ -124,18 +124,18 @@ class Plan:
     @property
     def rows(self) -> int:
         """The number of plans in these columns."""
-        return int(np.broadcast(*(getattr(self, f.name) for f in fields(self))).size)
+        return int(np.broadcast(*(getattr(self, name) for name in self.fields)).size)
 
     def take(self, index: Any) -> Plan:
         """The plans at ``index`` of a plan of one-dimensional columns."""
         n = self.rows
-        return replace(self, **{f.name: np.broadcast_to(getattr(self, f.name), (n,))[index] for f in fields(self)})
+        return self.replace(**{name: np.broadcast_to(getattr(self, name), (n,))[index] for name in self.fields})
 
 
 def plan_with(**columns: Any) -> Plan:
     """The plan with these columns and 1 in all others; the layers of stages follow the rule."""
     ones = np.ones_like(next(iter(columns.values())))
-    names = [f.name for f in fields(Plan) if not f.name.endswith("_stage_layers")]
+    names = [name for name in Plan.fields if not name.endswith("_stage_layers")]
     return Plan(**{**dict.fromkeys(names, ones), **columns})
 
 

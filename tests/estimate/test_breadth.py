@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,7 +47,7 @@ def test_fp8_at_bf16_rates_is_bf16(monkeypatch):
     Switched off is ``narrow``: casts, copies of weights, and what is kept and sent as it was cast.
     """
     wide = job_module.PRECISIONS["bf16"]
-    alike = replace(job_module.PRECISIONS["fp8"], gemm="bf16", peak="bf16", operand_bytes=wide.operand_bytes, narrow=False)
+    alike = job_module.PRECISIONS["fp8"].replace(gemm="bf16", peak="bf16", operand_bytes=wide.operand_bytes, narrow=False)
     expected = seconds(precision="bf16"), held(precision="bf16")
     monkeypatch.setitem(job_module.PRECISIONS, "fp8", alike)
     assert (seconds(precision="fp8"), held(precision="fp8")) == expected

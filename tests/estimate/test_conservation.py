@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -79,7 +77,7 @@ def test_a_plan_neither_makes_nor_loses_flops_or_states(model):
 @pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v2-lite", "qwen-3-next-80b-a3b", "nemotron-h-8b", "gpt-oss-20b"])
 def test_fp8_at_bf16_rates_is_bf16_in_every_architecture(model, monkeypatch):
     wide = job_module.PRECISIONS["bf16"]
-    alike = replace(job_module.PRECISIONS["fp8"], gemm="bf16", peak="bf16", operand_bytes=wide.operand_bytes, narrow=False)
+    alike = job_module.PRECISIONS["fp8"].replace(gemm="bf16", peak="bf16", operand_bytes=wide.operand_bytes, narrow=False)
     monkeypatch.setitem(job_module.PRECISIONS, "fp8", alike)
     mesh = {"on": "h100-sxm", "gpus": 32, "pp": 2, "tp": 2, "zero": 1, "vpp": 1, "global_batch_size": 64, "micro_batch_size": 1}
     mesh |= {"seq_len": 4096, "recompute": "none", "framework": "megatron"}

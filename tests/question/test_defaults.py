@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
-from dataclasses import MISSING, fields
 from pathlib import Path
 
 import ironlaw
@@ -62,4 +61,4 @@ def test_the_default_batch_is_4_mi_tokens_for_powers_of_two():
 
 
 def test_a_job_has_no_defaults_of_its_own():
-    assert all(f.default is MISSING and f.default_factory is MISSING for f in fields(Job))
+    assert Job.required == set(Job.fields)

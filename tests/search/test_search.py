@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -604,8 +604,8 @@ def test_a_grid_of_plans_has_the_numbers_of_its_plans_one_a_row(asked):
     switch = ((1.0, 0.0),) * 6 + (((0.0, 1.0),) * 2 if has_link else ((0.0,),) * 2)
     choices = Choices((("none", "selective", "every:3", "full"), (0.0, 1.0, 2.0, 3.0), *switch), ("attention",))
     grid_plan = plan_of(mesh, batch, 4096.0, **choices.columns())
-    shape = np.broadcast_shapes(*(np.shape(getattr(grid_plan, f.name)) for f in fields(Plan)))
-    flat_plan = Plan(**{f.name: np.broadcast_to(getattr(grid_plan, f.name), shape).ravel() for f in fields(Plan)})
+    shape = np.broadcast_shapes(*(np.shape(getattr(grid_plan, name)) for name in Plan.fields))
+    flat_plan = Plan(**{name: np.broadcast_to(getattr(grid_plan, name), shape).ravel() for name in Plan.fields})
     with np.errstate(all="ignore"):
         seconds, forward = timed(job, cluster, grid_plan)
         flat_seconds, flat_forward = timed(job, cluster, flat_plan)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 GRADES = ("vendor", "measured", "paper", "press", "guess")  # best first
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """Where a number comes from: ``grade`` is one of GRADES, ``read`` the ISO date of reading it."""
 
     key: str
@@ -25,8 +24,7 @@ class Source:
 ASKED = Source("asked", "given in the question", "", "", "guess")  # the source of a value that the user gives
 
 
-@dataclass(frozen=True, slots=True)
-class Sourced:
+class Sourced(NamedTuple):
     """A value in SI ``unit``, the ``text`` it was read from, and its source."""
 
     value: float

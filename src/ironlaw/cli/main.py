@@ -128,6 +128,7 @@ def report_error(message: str, status: int) -> int:
 
 def run() -> None:
     """Entry point of the installed command."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no law multiplies matrices; numpy starts a spinning thread on every core for them
     gc.set_threshold(100_000)  # early collections free nothing: objects of an answer live as long as the process
     exit_at_once(main())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ _AXES = (
 )  # fmt: skip
 _ENDS = ("first_stage_layers", "last_stage_layers")
 _OPEN = Asked()
-_OF_JOB = tuple(f.name for f in fields(Job) if f.name in SCALARS - {"model", "framework", "precision"})
+_OF_JOB = tuple(name for name in Job.fields if name in SCALARS - {"model", "framework", "precision"})
 _DECIDED = ("lora_targets", "fp8_scaling", "fp8_param_gather", "mtp_stage")  # a Job has them in another form than a question
 _BY_OPTIONS = ("frozen_layers", "wide_layers_at_start", "wide_layers_at_end")  # fields of a model that options set
 

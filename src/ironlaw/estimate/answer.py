@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,11 +15,10 @@ from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.question import Bound, bind_question, with_batch
 from ironlaw.estimate.candidates import Placed, place
 from ironlaw.estimate.cautions import cautions
-from ironlaw.estimate.correction import Correction
 from ironlaw.estimate.memory.total import Memory, memory
 from ironlaw.estimate.rates import throughput
-from ironlaw.estimate.run import Run, run_of
 from ironlaw.estimate.step import Step, step
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked, asked_of, require
@@ -28,9 +26,12 @@ from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.options import read_options
 from ironlaw.terms import BOUNDS, Term, shares, total
 
+if TYPE_CHECKING:
+    from ironlaw.estimate.correction import Correction
+    from ironlaw.estimate.run import Run
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Group:
+
+class Group(Frozen):
     """The rows of a question that one framework runs, evaluated as one batch."""
 
     index: Any  # positions of these rows in the question
@@ -43,8 +44,8 @@ class Group:
     memory: Memory
     step: Step
     throughput: Mapping[str, Term]
+    assumptions: Assumptions
     run: Run | None = None
-    assumptions: Assumptions = field(default_factory=list)
     warnings: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     correction: Correction | None = None
@@ -62,8 +63,7 @@ class Group:
         return rule_module.legal(dict(self.rules))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Estimate:
+class Estimate(Frozen):
     """All rows of a question. Columns are in the order asked; ``row(i)`` is one answer as plain data."""
 
     groups: tuple[Group, ...]
@@ -129,7 +129,7 @@ class Estimate:
     def again(self, asked: Asked) -> Estimate:
         """The same plans under options that change only the run: tokens, money, failures. No step is computed."""
         bound = with_batch(bind_question(asked, self.folders))
-        return replace(self, groups=tuple(with_run(group, bound) for group in self.groups))
+        return self.replace(groups=tuple(with_run(group, bound) for group in self.groups))
 
     def to_json(self, explain: bool = False) -> Any:
         """The answer as plain data: one object, or a list where the question had many rows."""
@@ -168,7 +168,7 @@ def _evaluate(bound: Bound, placed: Placed) -> Group:
         needed = memory(job, cluster, plan)
         timed = step(job, cluster, plan)
     if bound.correction is not None:  # scale every part of the step by the factor of the user's runs
-        timed = replace(timed, tree=total("step", timed.tree.parts, times=bound.correction.factor))
+        timed = timed.replace(tree=total("step", timed.tree.parts, times=bound.correction.factor))
     with np.errstate(all="ignore"):
         rates = throughput(job, cluster, plan, timed)
     group = Group(
@@ -182,6 +182,7 @@ def _evaluate(bound: Bound, placed: Placed) -> Group:
         memory=needed,
         step=timed,
         throughput=rates,
+        assumptions=[],
         folders=bound.folders,
         correction=bound.correction,
     )
@@ -198,10 +199,12 @@ def with_run(group: Group, bound: Bound) -> Group:
         assume(notes, "framework", name, "default")
     run = None
     if asked.tokens is not None:
+        from ironlaw.estimate.run import run_of
+
         run = run_of(bound, group.plan, group.step.tree.value, group.step.forward_share)
         notes += bound.run_assumptions
     warnings = (*(f"left out: {item}" for item in bound.left_out), *cautions(asked, group.job, group.cluster))
-    return replace(group, run=run, assumptions=notes, warnings=warnings, asked=asked)
+    return group.replace(run=run, assumptions=notes, warnings=warnings, asked=asked)
 
 
 __all__ = ["Estimate", "Group", "answer", "answer_asked", "estimate"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,14 @@ import numpy as np
 
 from ironlaw.errors import InputError, QuestionError
 from ironlaw.files import read_toml
+from ironlaw.frozen import Frozen
 
 LEAST_ROWS = 3  # fewer runs do not determine a factor
 _MAX_BYTES = 100_000
 _FACTOR, _HALF_WIDTH = (0.1, 10.0), (0.0, 3.0)
 
 
-@dataclass(frozen=True)
-class Correction:
+class Correction(Frozen):
     """A factor on step time, its half-width in log at 80 %, and where it comes from."""
 
     factor: float

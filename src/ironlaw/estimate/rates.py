@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ironlaw.catalog.model import Model
@@ -67,7 +66,7 @@ def model_key_length(job: Job, plan: Plan) -> Any:
     width = 0.0
     for kind in kinds(job.model):
         if kind.mixer.attends:
-            local = replace(job, model=sized(job.model, kind))
+            local = job.replace(model=sized(job.model, kind))
             part = kind.count * local.model.num_attention_heads * local.model.head_dim
             seen, width = seen + part * mean_key_length(local, plan), width + part
     return seen / width if width else mean_key_length(job, plan)

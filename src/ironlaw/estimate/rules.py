@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -140,7 +139,7 @@ def chunks_of(job: Job) -> float:
     return 2.0 if job.cp_balance else 1.0
 
 
-_AXES = tuple(f.name for f in fields(Plan))
+_AXES = tuple(Plan.fields)
 
 
 def legal(rules: dict[str, Any]) -> Any:

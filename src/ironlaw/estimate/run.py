@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FailureRates
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.frozen import Frozen
 from ironlaw.law import cost, energy, run
 from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ironlaw.estimate.failures import Failures
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Run:
+class Run(Frozen):
     """The terms of a run, columns over the plans."""
 
     tokens: float

@@ -8,7 +8,6 @@ The slowest stage sets the pace in steady state; the step waits for the other st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,7 @@ from ironlaw.estimate.network.sharding import data_parallel, exposed, fully_shar
 from ironlaw.estimate.pipeline import hand_overs
 from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import kernels, overlap, states, traffic
 from ironlaw.plan import Plan
@@ -36,8 +36,7 @@ from ironlaw.terms import Term, fold, leaf, total
 STEP, MICRO_BATCHES, STRAGGLERS = "step", "micro-batches", "stragglers"  # keys of terms that others look up
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LayerTimes:
+class LayerTimes(Frozen):
     """What one layer adds to a micro-batch: its terms, and the times that schedules and later collectives need."""
 
     terms: list[Term]
@@ -47,8 +46,7 @@ class LayerTimes:
     hidden: Any  # the part of its experts' communication that other micro-batches hide
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Step:
+class Step(Frozen):
     """The time of a step as a tree, and the class of stages that sets the pace in every row."""
 
     tree: Term

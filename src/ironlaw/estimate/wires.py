@@ -8,7 +8,6 @@ NIC rail for each accelerator.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -17,13 +16,13 @@ import numpy as np
 from ironlaw.catalog.records import CollectiveConstants
 from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
+from ironlaw.frozen import Frozen
 from ironlaw.law import collectives, exchanges, experts
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf, plain
 
 
-@dataclass(frozen=True)
-class Collective:
+class Collective(Frozen):
     """One collective operation: the laws of its traffic and of its start-ups. docs/how-to/add-a-collective-algorithm.md."""
 
     name: str

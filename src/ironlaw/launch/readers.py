@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import QuestionError
 from ironlaw.files import read_text
+from ironlaw.frozen import Frozen
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(Frozen):
     """How to recognise a framework's launch file, and the function that reads it."""
 
     framework: str

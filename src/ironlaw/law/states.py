@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from ironlaw.frozen import Frozen
 from ironlaw.law._domain import inside, ratio
 
 
-@dataclass(frozen=True)
-class OptimizerStates:
+class OptimizerStates(Frozen):
     """What an optimizer keeps and moves for each parameter, in bytes, beside 2-byte weights and gradients.
 
     state_bytes: moments; master_bytes: fp32 copy of the weights; traffic_bytes: read and written in one fused step,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ironlaw.errors import QuestionError
+from ironlaw.frozen import Frozen
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import printed
 from ironlaw.question.options import flat, is_column
@@ -37,12 +38,11 @@ class Row(NamedTuple):
     offload: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, repr=False)
-class Asked:
+class Asked(Frozen):
     """The options of an estimate. None: not given; a catalogue record, a rule or the search for a plan sets the value."""
 
     rows: tuple[Row, ...] = (Row(),)
-    given: Mapping[str, Any] = field(default_factory=dict)  # options the user gave, as the assumptions print them
+    given: Mapping[str, Any] = MappingProxyType({})  # options the user gave, as the assumptions print them
     readings: tuple[tuple[str, str], ...] = ()  # of values with two readings: what was written, and how it was read
 
     model: Any = None  # a name, a path, or a table of dimensions
@@ -110,7 +110,7 @@ class Asked:
     pue: float | None = None
 
 
-SCALARS = frozenset(f.name for f in fields(Asked)) - {"rows", "given", "readings"}
+SCALARS = frozenset(Asked.fields) - {"rows", "given", "readings"}
 
 
 def asked_of(options: Mapping[str, Any], only: Collection[str] = ()) -> Asked:
@@ -132,8 +132,7 @@ def with_options(asked: Asked, options: Mapping[str, Any]) -> Asked:
         if len(column) not in (1, rows):
             raise QuestionError(f"{name} has {len(column)} values, other columns {rows}: columns must have one length")
     given = {**asked.given, **{name: _summary(value) for name, value in options.items() if name in SCALARS or name in columns}}
-    return replace(
-        asked,
+    return asked.replace(
         rows=tuple(
             asked.rows[i if len(asked.rows) > 1 else 0]._replace(**{name: c[i if len(c) > 1 else 0] for name, c in columns.items()})
             for i in range(rows)

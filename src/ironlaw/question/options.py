@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
+from ironlaw.frozen import Frozen
 from ironlaw.question import defaults
 from ironlaw.question.words import adapter_targets, length, offload, overlap, recompute, run_tokens, tokens
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(Frozen):
     """One option: its reader, its help line, and whether Python may give a column of values."""
 
     read: Callable[[Any, str], Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -40,17 +40,17 @@ def resources(job: Job, cluster: Cluster) -> list[Resource]:
     streaming = device.replace(hbm_bandwidth=more(device.hbm_bandwidth))
     joined = node.replace(scale_up_bandwidth=more(node.scale_up_bandwidth))
     if node.nic_bandwidth is not None:
-        wired = replace(cluster, node=node.replace(nic_bandwidth=more(node.nic_bandwidth)))
+        wired = cluster.replace(node=node.replace(nic_bandwidth=more(node.nic_bandwidth)))
     else:
-        wired = replace(cluster, fabric=fabric.replace(nic_bandwidth=more(fabric.nic_bandwidth)))
+        wired = cluster.replace(fabric=fabric.replace(nic_bandwidth=more(fabric.nic_bandwidth)))
     host = job.framework.host_time_per_operator
     quick = job.framework.replace(host_time_per_operator=more(host, 1.0 / MORE))
     return [
-        Resource("peak FLOP/s", "compute", job, replace(cluster, accelerator=faster)),
-        Resource("HBM bandwidth", "hbm", job, replace(cluster, accelerator=streaming)),
-        Resource("scale-up bandwidth", "network", job, replace(cluster, node=joined)),
+        Resource("peak FLOP/s", "compute", job, cluster.replace(accelerator=faster)),
+        Resource("HBM bandwidth", "hbm", job, cluster.replace(accelerator=streaming)),
+        Resource("scale-up bandwidth", "network", job, cluster.replace(node=joined)),
         Resource("NIC bandwidth", "network", job, wired),
-        Resource("host speed", "dispatch", replace(job, framework=quick), cluster),
+        Resource("host speed", "dispatch", job.replace(framework=quick), cluster),
     ]
 
 

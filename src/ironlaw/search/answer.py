@@ -244,7 +244,7 @@ def asked_of_choices(choices: Sequence[Choice]) -> Asked:
         del columns["offload"]
     if len(choices) == 1:
         columns = {k: v[0] for k, v in columns.items()}
-    return with_options(replace(asked, framework=choices[0].setting.framework), columns)
+    return with_options(asked.replace(framework=choices[0].setting.framework), columns)
 
 
 def estimate_of(choices: Sequence[Choice], folders: tuple[str, ...]) -> Estimate:

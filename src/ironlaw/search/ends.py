@@ -6,7 +6,6 @@ layers. With equal layers the other stages wait for the last one.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -71,5 +70,5 @@ def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
 
 def _count_ends(job: Job, pp: float) -> Ends:
     """Layers of the first and last stage where the embedding and the loss count as one layer each."""
-    named = {s.name: s for s in stages(replace(job, count_embedding=True), plan_with(pp=np.array([pp])))}
+    named = {s.name: s for s in stages(job.replace(count_embedding=True), plan_with(pp=np.array([pp])))}
     return float(named["first"].layers[0]), float(named["last"].layers[0])

@@ -124,7 +124,7 @@ class Setting:
     def _bind_run(self, seconds: Any) -> Run:
         """The run of plans of these step times."""
         asked = self.bound.asked
-        bound = replace(self.bound, asked=replace(asked, tokens=asked.tokens or self.batch * self.seq_len))
+        bound = self.bound.replace(asked=asked.replace(tokens=asked.tokens or self.batch * self.seq_len))
         ones = np.ones_like(seconds)
         plan = plan_with(gpus=self.gpus * ones, global_batch_size=np.float64(self.batch), seq_len=np.float64(self.seq_len))
         with np.errstate(all="ignore"):
@@ -195,7 +195,7 @@ def _with_shared_batch(bound: Bound, question: Question) -> Bound:
     counts = [count for count in question.gpus if isinstance(count, float)]
     row = bound.asked.rows[0]._replace(gpus=max(counts), micro_batch_size=question.space.fixed("micro_batch_size"))
     shared = f"for every count: the default of {max(counts):,.0f} accelerators" if len(counts) > 1 else ""
-    return with_batch(replace(bound, asked=replace(bound.asked, rows=(row,))), shared)
+    return with_batch(bound.replace(asked=bound.asked.replace(rows=(row,))), shared)
 
 
 def counts_of(question: Question, bound: Bound) -> list[float]:

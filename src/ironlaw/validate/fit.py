@@ -73,7 +73,7 @@ class Fit:
 def with_values(values: Mapping[str, float]) -> Systems:
     """The systems record with other values of its constants."""
     shipped: Systems = load.record("systems", "default", ())
-    return shipped.replace(**{n: replace(getattr(shipped, n), value=v, text=f"{v:.3g}") for n, v in values.items()})
+    return shipped.replace(**{n: getattr(shipped, n)._replace(value=v, text=f"{v:.3g}") for n, v in values.items()})
 
 
 def fitted_rows(prepared: Prepared) -> Any:

@@ -7,7 +7,7 @@ job on one cluster are one batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -174,14 +174,14 @@ def _at(column: Any, index: int) -> float:
 
 def _concatenate(plans: Sequence[Plan]) -> Plan:
     """Plans of one row each as one plan of columns."""
-    return Plan(**{f.name: np.concatenate([np.ravel(getattr(p, f.name)) for p in plans]) for f in fields(Plan)})
+    return Plan(**{name: np.concatenate([np.ravel(getattr(p, name)) for p in plans]) for name in Plan.fields})
 
 
 def times(prepared: Prepared, systems: Systems | None = None) -> Any:
     """Predicted step time of every run [s], the geometric mean over its variants, with ``systems`` or the constants that ship."""
     logs, count = np.zeros(len(prepared.runs)), np.zeros(len(prepared.runs))
     for b in prepared.batches:
-        cluster = b.cluster if systems is None else replace(b.cluster, systems=systems)
+        cluster = b.cluster if systems is None else b.cluster.replace(systems=systems)
         with np.errstate(all="ignore"):
             value = np.broadcast_to(step(b.job, cluster, b.plan).tree.value, b.owner.shape)
         np.add.at(logs, b.owner, np.log(value))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 import numpy as np
 
 import ironlaw
@@ -15,8 +13,8 @@ ONE = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=1).groups[0].job
 
 def layers_by_stage(layers: int, pp: int) -> list[float]:
     one = np.ones(1)
-    columns = {f.name: one for f in fields(Plan)} | {"pp": pp * one, "first_stage_layers": BY_RULE, "last_stage_layers": BY_RULE}
-    classes = stages(replace(ONE, model=ONE.model.replace(num_hidden_layers=layers)), Plan(**columns))
+    columns = dict.fromkeys(Plan.fields, one) | {"pp": pp * one, "first_stage_layers": BY_RULE, "last_stage_layers": BY_RULE}
+    classes = stages(ONE.replace(model=ONE.model.replace(num_hidden_layers=layers)), Plan(**columns))
     running = sorted((c for c in classes if c.count[0] > 0), key=lambda c: c.index[0])
     return [c.layers[0] for c in running for _ in range(int(c.count[0]))]
 

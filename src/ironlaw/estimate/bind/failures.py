@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.cluster import Cluster
+from ironlaw.frozen import Frozen
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume
 
 FAILURE_OPTIONS = ("checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FailureRates:
+class FailureRates(Frozen):
     """Failures, restarts and checkpoints of a cluster of any size."""
 
     mttf: Sourced  # of one accelerator

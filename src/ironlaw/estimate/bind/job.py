@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from ironlaw.catalog.model import Model
@@ -31,7 +30,7 @@ def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster,
     if formats.name == "fp16":
         assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
     scaling, gather = _bind_narrow(asked, framework, formats, assumptions) if formats.narrow else _bind_wide(asked, framework, formats)
-    same = {field.name: getattr(asked, field.name) for field in fields(Job) if hasattr(asked, field.name)}  # taken as they are
+    same = {name: getattr(asked, name) for name in Job.fields if hasattr(asked, name)}  # taken as they are
     decided = {
         "model": model,
         "framework": framework,

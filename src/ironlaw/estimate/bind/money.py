@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,13 @@ from ironlaw.catalog.records import Grid, Price, PriceList
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.frozen import Frozen
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Money:
+class Money(Frozen):
     """What an hour costs and emits."""
 
     price: Sourced  # USD/s of one accelerator

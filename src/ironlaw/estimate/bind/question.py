@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision
-from ironlaw.estimate.bind.failures import FailureRates, bind_failures
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
-from ironlaw.estimate.bind.money import Money, bind_money
-from ironlaw.estimate.correction import Correction, read_correction
 from ironlaw.estimate.memory.errors import memory_margin
 from ironlaw.estimate.pipeline.schedules import one_chunk
+from ironlaw.frozen import Frozen
 from ironlaw.job import PRECISIONS, Job
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, check
 from ironlaw.question.assumptions import Assumptions, assume, printed
 
+if TYPE_CHECKING:
+    from ironlaw.estimate.bind.failures import FailureRates
+    from ironlaw.estimate.bind.money import Money
+    from ironlaw.estimate.correction import Correction
+
 NOTED = ("optimizer", "count_embedding", "cp", "etp")  # constant defaults that an answer lists among its assumptions
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Bound:
+class Bound(Frozen):
     """A question with its records: the model, the cluster, the job under each framework, and the inputs of a run."""
 
     asked: Asked
@@ -76,7 +78,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     model = trained_model(asked, record, precision)
     _check_options(asked, model, precision)
     if asked.layers_per_stage:
-        asked = replace(asked, rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
+        asked = asked.replace(rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
     cluster = bind_cluster(asked, folders, notes)
 
     @cache
@@ -86,10 +88,18 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
 
     of_run: Assumptions = []
     money, rates = None, None
-    if asked.tokens is not None if with_run is None else with_run:
+    if asked.tokens is not None if with_run is None else with_run:  # a question of one step does not pay for these imports
+        from ironlaw.estimate.bind.failures import bind_failures
+        from ironlaw.estimate.bind.money import bind_money
+
         money, rates = bind_money(asked, cluster, folders, of_run), bind_failures(asked, cluster, of_run)
+    correction = None
+    if asked.correction is not None:
+        from ironlaw.estimate.correction import read_correction
+
+        correction = read_correction(asked.correction)
     return Bound(
-        asked=replace(asked, precision=precision),
+        asked=asked.replace(precision=precision),
         model=model,
         left_out=left_out,
         cluster=cluster,
@@ -99,7 +109,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         money=money,
         failure_rates=rates,
         run_assumptions=of_run,
-        correction=None if asked.correction is None else read_correction(asked.correction),
+        correction=correction,
     )
 
 
@@ -149,7 +159,7 @@ def with_batch(bound: Bound, shared: str = "") -> Bound:
         batches = {row.global_batch_size for row in rows}
         batch = rows[0].global_batch_size if len(batches) == 1 else "by row"
         assume(notes, "global_batch_size", f"{batch:g} {shared}" if shared else batch, "default")
-    return replace(bound, asked=replace(asked, rows=rows), assumptions=notes)
+    return bound.replace(asked=asked.replace(rows=rows), assumptions=notes)
 
 
 def _with_batch(asked: Asked, row: Row, default_length: float) -> Row:

@@ -7,7 +7,6 @@ peft, ``Linear.forward``).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ironlaw.catalog.model import Model
@@ -88,7 +87,7 @@ def on_experts(job: Job, kind: Kind) -> bool:
 
 def parameters(job: Job, kind: Kind) -> tuple[Any, Any]:
     """Trained parameters of the adapters of one layer: (outside its experts, in them)."""
-    job = replace(job, model=sized(job.model, kind))
+    job = job.replace(model=sized(job.model, kind))
     ends: Any = 0.0
     for _, n, k in adapted(job, Shapes.whole(job), kind).values():
         ends = ends + n + k

@@ -7,7 +7,6 @@ casts each orientation where it is used. The framework record has these facts.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ GATHERED_GRADIENTS = ("attention output", "mlp out", "shared expert out", "state
 
 def job_of_kind(job: Job, kind: Kind) -> Job:
     """The job for one kind of layer: layers that are kept wide compute in the wide precision."""
-    return replace(job, precision=PRECISIONS[job.precision.wide], fp8_param_gather=False) if kind.wide else job
+    return job.replace(precision=PRECISIONS[job.precision.wide], fp8_param_gather=False) if kind.wide else job
 
 
 def scale_reads(job: Job) -> float:

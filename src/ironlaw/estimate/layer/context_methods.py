@@ -5,13 +5,11 @@ No other module compares the name of a method.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 
 
-@dataclass(frozen=True)
-class ContextMethod:
+class ContextMethod(Frozen):
     """How ranks that share a sequence share its attention. A method may combine these, as all-to-all+ring does."""
 
     name: str

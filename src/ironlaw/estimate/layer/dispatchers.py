@@ -6,13 +6,13 @@ No other module compares the name of a dispatcher.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.wires import inner_ranks
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import exchanges
 from ironlaw.plan import Plan
@@ -26,8 +26,7 @@ SLOTS = ((8.0, 256.0), (64.0, 288.0), (128.0, 560.0), (np.inf, 720.0))
 Buffers = Callable[[str, Job, Cluster, Plan, Shapes], Term]
 
 
-@dataclass(frozen=True)
-class Dispatcher:
+class Dispatcher(Frozen):
     """How rows reach the ranks of their experts."""
 
     name: str

@@ -6,7 +6,6 @@ layers that predict further tokens come last, on the stage with the output layer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,12 +16,12 @@ from ironlaw.estimate.layer.mixer import Mixer
 from ironlaw.estimate.layer.mixers import MIXERS
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.pipeline.stages import Stage
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Frozen):
     """Layers that are alike: their number in the model, their mixer and MLP, and their place among the layers."""
 
     name: str
@@ -79,7 +78,7 @@ def layer_of_kind(job: Job, plan: Plan, s: Shapes, kind: Kind) -> tuple[Job, Sha
     """The job and the sizes for layers of a kind; ``job`` and ``s`` unchanged where all layers have one size."""
     if not kind.sizes:
         return job, s
-    job_of_kind = replace(job, model=sized(job.model, kind))
+    job_of_kind = job.replace(model=sized(job.model, kind))
     return job_of_kind, Shapes.of(job_of_kind, plan)
 
 
@@ -123,7 +122,7 @@ def _by_mlp(model: Model) -> list[Kind]:
 def _zoned(kind: Kind, listed: list[Kind], model: Model) -> Kind:
     """A kind with its zone of the model's layers: the front, or all layers after it."""
     front = sum(k.count for k in listed if k.place == "front")
-    return replace(kind, last=front) if kind.place == "front" else replace(kind, first=front, last=float(model.num_hidden_layers))
+    return kind.replace(last=front) if kind.place == "front" else kind.replace(first=front, last=float(model.num_hidden_layers))
 
 
 def _frozen(listed: list[Kind], layers: float) -> list[Kind]:
@@ -134,8 +133,8 @@ def _frozen(listed: list[Kind], layers: float) -> list[Kind]:
     for kind in listed:
         cut = min(max(layers, kind.first), kind.last)
         below = kind.count * (cut - kind.first) / (kind.last - kind.first) if kind.last > kind.first else 0.0
-        frozen.append(replace(kind, name=f"frozen {kind.name}", count=below, last=cut, trained=False))
-        trained.append(replace(kind, count=kind.count - below, first=cut))
+        frozen.append(kind.replace(name=f"frozen {kind.name}", count=below, last=cut, trained=False))
+        trained.append(kind.replace(count=kind.count - below, first=cut))
     return [*frozen, *trained]
 
 
@@ -144,8 +143,8 @@ def _kept_wide(listed: list[Kind], model: Model) -> list[Kind]:
     split = []
     for kind in (k for k in listed if k.count > 0):
         wide = float(_wide_layers(kind, model, 0.0, float(model.num_hidden_layers)))
-        split.append(replace(kind, count=kind.count - wide, alike=kind.count))
-        split.append(replace(kind, name=f"wide {kind.name}", count=wide, wide=True, alike=kind.count))
+        split.append(kind.replace(count=kind.count - wide, alike=kind.count))
+        split.append(kind.replace(name=f"wide {kind.name}", count=wide, wide=True, alike=kind.count))
     return split
 
 
@@ -168,8 +167,8 @@ def _mixed(listed: list[Kind], model: Model) -> list[Kind]:
         if kind.place != "spread":
             split.append(kind)
             continue
-        split.append(replace(kind, count=kind.count * (1.0 - linear)))
-        split.append(replace(kind, name=f"linear-attention {kind.name}", count=kind.count * linear, mixer=MIXERS["linear"]))
+        split.append(kind.replace(count=kind.count * (1.0 - linear)))
+        split.append(kind.replace(name=f"linear-attention {kind.name}", count=kind.count * linear, mixer=MIXERS["linear"]))
     return split
 
 

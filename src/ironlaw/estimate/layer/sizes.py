@@ -7,7 +7,6 @@ record. Shapes are of one model-parallel rank: heads, the wide MLP dimension div
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Framework
 from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Plan
@@ -40,8 +40,7 @@ def operator_of(term: Term) -> Operator:
     return term.key if isinstance(term.key, Operator) else Operator("")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Shapes:
+class Shapes(Frozen):
     """Per-rank sizes of one layer, columns over the plans."""
 
     tokens: Any

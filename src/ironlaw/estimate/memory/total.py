@@ -10,7 +10,6 @@ stages is computed; the answer is the fullest one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +27,7 @@ from ironlaw.estimate.network.context import attention_buffers
 from ironlaw.estimate.pipeline.in_flight import in_flight_of_last_chunk, in_flight_per_layer
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage, stages
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import activations
 from ironlaw.plan import Plan
@@ -47,8 +47,7 @@ STATES = (
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Memory:
+class Memory(Frozen):
     """Device memory of the fullest stage of every plan. Its tree is built when it is read, which a search never does."""
 
     trees: list[Term]  # of every class of stages

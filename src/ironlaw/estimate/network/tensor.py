@@ -7,7 +7,6 @@ With it a gather precedes the first product and a scatter follows the second; ba
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import LAST_PRODUCTS
 from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, operator_of
 from ironlaw.estimate.network.sharding import Overlapped, exposed
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import overlap
 from ironlaw.plan import Plan
@@ -39,8 +39,7 @@ _PLURAL = {
 }
 
 
-@dataclass(frozen=True)
-class Products:
+class Products(Frozen):
     """Times of a block's products: forward, input gradient and weight gradient of the first, forward and input gradient of the second."""
 
     first: Any

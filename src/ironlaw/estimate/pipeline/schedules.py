@@ -6,19 +6,18 @@ No other module compares the name of a schedule. docs/how-to/add-a-schedule.md s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import pipeline
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf
 
 
-@dataclass(frozen=True)
-class MicroBatch:
+class MicroBatch(Frozen):
     """Times of one micro-batch, forward and backward: columns over the plans."""
 
     all_stages: Any  # through the whole pipeline
@@ -28,8 +27,7 @@ class MicroBatch:
     weight: Any  # of it, weight gradients alone
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(Frozen):
     """One pipeline schedule."""
 
     name: str

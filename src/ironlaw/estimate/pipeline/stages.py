@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ironlaw.estimate.pipeline.schedules import schedule_of
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Stage:
+class Stage(Frozen):
     """A class of equal stages, as columns over the plans."""
 
     name: str
@@ -134,7 +133,7 @@ def pair_stages(classes: list[Stage], plan: Plan) -> list[Stage]:
 def _mean(a: Stage, b: Stage, count: Any, plan: Plan) -> Stage:
     """The mean of two stages that one rank runs; without a pipeline the first alone."""
 
-    other = replace(b, start=np.where(plan.pp > 1, b.start, a.start), layers=np.where(plan.pp > 1, b.layers, a.layers))
+    other = b.replace(start=np.where(plan.pp > 1, b.start, a.start), layers=np.where(plan.pp > 1, b.layers, a.layers))
 
     def half(name: str) -> Any:
         one, two = getattr(a, name), getattr(b, name)
@@ -160,8 +159,7 @@ def offloaded_share(job: Job, stage: Stage) -> Any:
     return np.minimum(job.offload_layers / np.maximum(stage.layers, 1.0), 1.0)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Pace:
+class Pace(Frozen):
     """The class of stages that sets the pace, by row: an index into ``classes``."""
 
     classes: tuple[Stage, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ironlaw.errors import ValueRangeError
@@ -25,7 +24,7 @@ def sizes(value: Any, flag: str) -> tuple[float, ...]:
 OPTIONS: dict[str, Option] = {
     **ESTIMATE,
     "gpus": Option(sizes, "total accelerators: one count, or a comma list such as 1024,4096,16384", "LIST"),
-    "tokens": replace(ESTIMATE["tokens"], help="tokens of the whole run, such as 15T, or per parameter: 20x"),
+    "tokens": ESTIMATE["tokens"].replace(help="tokens of the whole run, such as 15T, or per parameter: 20x"),
     "parameters": Option(tokens, "parameters of the model, with --work instead of MODEL, such as 405B", "N"),
     "work": Option(duration, "run time without failures, the same at every size, instead of MODEL and --tokens, such as 54days", "TIME"),
     "repair_time": Option(duration, "repair time of a failed machine: also computes the spare nodes needed", "TIME"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     values = read(options, OPTIONS, "inference")
     need(values, "model", "on")
     bound = bind_question(asked_of(values, ("model", "on", "node", "price")), folders)
-    bound = replace(bound, model=bound.model.replace(num_nextn_predict_layers=0))  # serving does not run the multi-token-prediction layers
+    bound = bound.replace(model=bound.model.replace(num_nextn_predict_layers=0))  # serving does not run the multi-token-prediction layers
     for name, value in DEFAULTS.items():
         if name not in values:
             values[name] = value

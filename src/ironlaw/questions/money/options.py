@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, duration, positive, price, share
 from ironlaw.question.readers import amount, with_unit
@@ -11,7 +9,7 @@ from ironlaw.question.readers import amount, with_unit
 OPTIONS: dict[str, Option] = {
     **ESTIMATE,
     "gpu_hours": Option(amount, "accelerator hours of the run, failures included, instead of MODEL and --tokens", "HOURS"),
-    "tokens": replace(ESTIMATE["tokens"], help="tokens of the whole run, such as 15T, or per parameter: 20x"),
+    "tokens": ESTIMATE["tokens"].replace(help="tokens of the whole run, such as 15T, or per parameter: 20x"),
     "idle": Option(duration, "time the accelerators are paid for and run nothing, such as 12h (default: none)", "TIME"),
     "reserved_price": Option(price, "reserved price, paid whether used or not: USD per accelerator hour, or provider/term", "PRICE"),
     "spot_price": Option(price, "price of interruptible machines: USD per accelerator hour, or provider/term", "PRICE"),

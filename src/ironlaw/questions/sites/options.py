@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
@@ -58,7 +57,7 @@ OPTIONS: dict[str, Option] = {
     "sites": Option(read_places, "comma list of catalogue names and LAT,LON pairs in degrees; or a count of unknown places", "SITES"),
     "on": ESTIMATE["on"],
     "gpus": Option(list_of(whole), "total accelerators, split evenly; or a comma list, one count per site"),
-    "tokens": replace(ESTIMATE["tokens"], help="tokens of the whole run, such as 15T, or per parameter: 20x"),
+    "tokens": ESTIMATE["tokens"].replace(help="tokens of the whole run, such as 15T, or per parameter: 20x"),
     "global_batch_size": ESTIMATE["global_batch_size"],
     "global_batch_tokens": ESTIMATE["global_batch_tokens"],
     "seq_len": ESTIMATE["seq_len"],

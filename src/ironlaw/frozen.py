@@ -1,0 +1,43 @@
+"""Base of classes whose fields are set once. A subclass is written like a frozen dataclass, and is cheap to define.
+
+``dataclass`` compiles methods for every class, which for the classes of one estimate takes as long as half of its laws
+(docs/adr/0003). Here all subclasses share the methods below. Type checkers see a dataclass.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self, dataclass_transform
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Frozen:
+    """An object with the fields that its class annotates; it equals nothing but itself, so it may hold arrays and be a key.
+
+    >>> class Point(Frozen):
+    ...     x: float
+    ...     y: float = 0.0
+    >>> Point(3.0).replace(y=1.0).y
+    1.0
+    """
+
+    fields: ClassVar[dict[str, Any]] = {}  # name -> default, in order
+    required: ClassVar[frozenset[str]] = frozenset()  # fields without a default
+
+    def __init_subclass__(cls) -> None:
+        own = cls.__dict__.get("__annotations__", {})  # noqa: RUF063 - importing inspect costs start-up
+        cls.fields = {**cls.fields, **{name: cls.__dict__.get(name) for name in own}}
+        cls.required = cls.required | {name for name in own if name not in cls.__dict__}
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        given = dict(zip(self.fields, values, strict=False), **named)
+        if len(given) < len(values) + len(named) or not self.required <= given.keys() <= self.fields.keys():
+            must, has = ", ".join(sorted(self.required)), ", ".join(self.fields)
+            raise TypeError(f"{type(self).__name__} has the fields {has}, and must be given {must}; got {', '.join(given)}")
+        self.__dict__.update(self.fields, **given)
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed."""
+        return type(self)(**{name: self.__dict__[name] for name in self.fields} | changes)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} is frozen")
