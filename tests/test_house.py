@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "files": {"errors"},
     "units": {"errors"},
     "terms": set(),
-    "catalog": {"units", "errors"},
+    "catalog": {"files", "units", "errors"},
     "law": {"units", "frozen"},
     "question": {"units", "errors", "frozen"},
     "job": {"catalog", "frozen"},

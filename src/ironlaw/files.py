@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import InputError
+
+_NO_SUCH_NAME = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+
+
+def is_there(path: Path, follow: bool = True) -> bool:
+    """True where a file or folder has this path, or a link that is not followed; InputError where that cannot be seen."""
+    try:
+        path.stat(follow_symlinks=follow)
+    except OSError as error:
+        if error.errno in _NO_SUCH_NAME:
+            return False
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError:  # a null character
+        return False
+    return True
 
 
 def read_text(path: Path, kind: str, limit: int = 1_000_000) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
+import numpy as np
 import pytest
 
 from ironlaw.catalog import load
 from ironlaw.cli.main import main
+from ironlaw.errors import UnsupportedError
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import inference as law
 from ironlaw.questions.inference import inference
@@ -76,6 +79,34 @@ def test_the_command(capsys):
     assert data["fits"] and data["tokens_per_second"] > 0 and data["terms"]["cache"]["unit"] == "B"
     assert main([*base, "--explain", "cache"]) == 0
     assert "2 tokens layers heads head_dim bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", load.names("accelerators"))
+def test_every_device_serves_in_a_type_that_it_multiplies(name):
+    """A device without bf16 serves fp16; a 16-bit type that a device lacks is refused by name with the one it has."""
+    device = load.record("accelerators", name)
+    rates = [dtype for dtype in ("bf16", "fp16") if dtype in device.peak and dtype in load.record("calibration", device.calibration).gemm]
+    usual = inference("llama-3-8b", on=name)
+    for dtype in rates:
+        given = inference("llama-3-8b", on=name, weight_dtype=dtype, cache_dtype=dtype)
+        assert given["weights"] == usual["weights"] and given["prompt"] > 0  # both have two bytes
+    assert inference("llama-3-8b", on=name, weight_dtype="int4")["weights"] == usual["weights"] / 4
+    for dtype in {"bf16", "fp16"} - set(rates):
+        with pytest.raises(UnsupportedError, match=f"--weight-dtype {dtype}: {name} has no such matrix rate; it has {rates[0]}$"):
+            inference("llama-3-8b", on=name, weight_dtype=dtype)
+
+
+def test_products_run_at_the_rate_of_the_weights_type(tmp_path):
+    """In a compute-bound prompt a device whose fp16 rate is half its bf16 rate takes twice as long with weights in fp16."""
+    (tmp_path / "accelerators").mkdir()
+    text = (load.SHIPPED / "accelerators" / "h100-sxm.toml").read_text(encoding="utf-8")
+    half = re.sub(r'(?m)^(fp16 = \{ value = ")[^"]*', r"\g<1>494.5 TFLOP/s", text)
+    (tmp_path / "accelerators" / "h100-sxm.toml").write_text(half, encoding="utf-8")
+    wide, narrow = (
+        float(np.ravel(inference("llama-3-8b", "h100-sxm", prompt=65536, weight_dtype=d, catalog=(str(tmp_path),))["prompt"])[0])
+        for d in ("bf16", "fp16")
+    )
+    assert narrow == pytest.approx(2.0 * wide, rel=0.05)
 
 
 def test_long_prompts_are_not_printed_in_millions_of_milliseconds():

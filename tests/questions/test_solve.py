@@ -235,3 +235,18 @@ def test_a_budget_pays_for_a_run_that_ends_before_the_deadline():
     values = enough.values
     assert values["run_usd"] == pytest.approx(values["gpus"] * values["run_days"] * 24 * 3.78)
     assert values["run_days"] < 28 and values["run_usd"] < 115e3 < values["gpus"] * 28 * 24 * 3.78
+
+
+@pytest.mark.parametrize("unknown", [{"tokens": "1T", "deadline": 30}, {"gpus": 64}, {"gpus": 64, "tokens": "1T"}])
+def test_a_price_of_0_lets_a_budget_set_no_limit(unknown):
+    """Machines that cost nothing: the answer is the one without a budget, and says so."""
+    free = solve("llama-3-8b", on="h100-sxm", budget="2M", price=0, **unknown)
+    without = solve("llama-3-8b", on="h100-sxm", price=0, **unknown)
+    assert "--budget sets no limit: the price is 0" in free.warnings
+    assert free.headline == without.headline and free.values == without.values
+
+
+@pytest.mark.parametrize("given", [{"deadline": 30}, {"gpus": 64, "mfu": 0.4, "solve_for": "tokens"}])
+def test_a_budget_alone_is_no_limit_at_a_price_of_0(given):
+    with pytest.raises(QuestionError, match="--budget with a price above 0"):
+        solve("llama-3-8b", on="h100-sxm", budget="2M", price=0, **given)

@@ -17,6 +17,7 @@ import pytest
 import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
+from ironlaw.estimate.pipeline.schedules import SCHEDULES
 from ironlaw.search.advice import advise, scaling, sensitivities
 from ironlaw.search.as_data import plan_table, search_data
 from ironlaw.search.misses import misses
@@ -410,3 +411,26 @@ def test_a_price_for_an_accelerator_outside_the_question_is_refused(ask):
     asked = ["plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--tokens", "1T"]
     status, _, err = ask(*asked, "--price", "b200-sxm=1")
     assert status == 2 and "--price names b200-sxm" in err and "h100-sxm" in err
+
+
+@pytest.mark.parametrize("schedule", sorted(SCHEDULES))
+def test_every_schedule_is_searched_with_a_pipeline(ask, schedule):
+    """A paired schedule has no first and last stage of its own, and its layers are still split by what the loss weighs."""
+    asked = "plan llama-3-8b --on h100-sxm --gpus 16 --global-batch-size 16 --fix pp=8,cp=1 --schedule"
+    status, out, err = ask(*asked.split(), schedule)
+    assert (status, err) == (0, "") and "Best:" in out
+
+
+@pytest.mark.parametrize(("free", "goal", "words"), [("--price", "cost", "no more money"), ("--grid", "carbon", "no more carbon")])
+def test_a_goal_that_costs_nothing_is_no_division_by_zero(ask, free, goal, words):
+    asked = ["plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--fix", "vpp=1,cp=1"]
+    status, out, err = ask(*asked, "--tokens", "1T", free, "0", "--minimize", goal)
+    assert (status, err) == (0, "") and words in out
+
+
+def test_an_empty_list_of_counts_is_refused(ask, tmp_path):
+    with pytest.raises(IronlawError, match=r"--gpus is .*, must be one or more counts"):
+        ironlaw.search("llama-3-8b", on="h100-sxm", gpus=[])
+    (tmp_path / "question.toml").write_text('model = "llama-3-8b"\non = "h100-sxm"\ngpus = []\n')
+    status, out, err = ask("plan", tmp_path / "question.toml")
+    assert (status, out) == (2, "") and "must be one or more counts" in err

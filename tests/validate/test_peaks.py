@@ -35,6 +35,16 @@ ROW = {
     "all_args": json.dumps(TINY),
 }
 
+NO_BYTES = ("abc", "0", "nan", "inf", "1e400", "-5", "1,02")
+
+
+def _release(**more):
+    """Launch arguments of a release run, whose vocabulary is not stated."""
+    return json.dumps({**TINY, "--tokenizer-type": "HuggingFaceTokenizer", **more})
+
+
+RELEASE = {"gpus": "", "all_args": _release()}
+
 
 @pytest.fixture(scope="module")
 def shipped():
@@ -99,6 +109,11 @@ def test_the_table_that_ships_is_small_and_has_its_source():
         ({"mem_max_allocated_bytes": ""}, "no measured peak"),
         ({"mem_max_allocated_bytes": "nan"}, "must be a number of bytes"),
         ({"mem_max_allocated_bytes": "-1"}, "must be a number of bytes"),
+        *(({**RELEASE, "mem_allocated_bytes_median": cell}, "measured memory between steps is") for cell in NO_BYTES),
+        *(
+            ({**RELEASE, "all_args": _release(**{"--tensor-model-parallel-size": n})}, "must be a whole number")
+            for n in ("x", 0, [2], "1e9")
+        ),
         ({"all_args": json.dumps({**TINY, "--no-such-thing": 1})}, "--no-such-thing"),
         ({"all_args": json.dumps({**TINY, "--hidden-size": None})}, "hidden-size"),
     ],
@@ -174,6 +189,7 @@ def test_a_memory_column_is_compared_with_its_own_kind():
         ({"memory_kind": "peak"}, "unknown memory_kind 'peak'"),
         ({"memory_unit": "pages"}, "unknown memory_unit 'pages'"),
         ({"pp": "8", "micro_batch": ""}, "without a stated micro-batch"),
+        *(({"memory_gb_per_gpu": cell}, "memory_gb_per_gpu is") for cell in NO_BYTES),
     ],
 )
 def test_a_memory_column_that_cannot_be_compared_says_why(change, why):

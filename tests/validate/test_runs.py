@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+
 import numpy as np
 import pytest
 
 import ironlaw
 from ironlaw.estimate.answer import answer
-from ironlaw.estimate.table import answer_many
+from ironlaw.estimate.table import answer_many, read_table
 from ironlaw.validate import predict
 from ironlaw.validate.fill import Apart, SkipError, number, stack_of
 from ironlaw.validate.predict import prepare, times
@@ -204,3 +206,34 @@ def test_counts_and_families_of_prepared_runs_are_computed_once():
 
     prepared, _ = prepare(read_runs(RUNS)[0][:20])
     assert prepared.counts is prepared.counts and prepared.families is prepared.families
+
+
+@pytest.mark.parametrize("cell", ["x", "1e999", "-1", "nan", "1e400", "0"])
+@pytest.mark.parametrize("name", ["tp", "pp", "cp", "ep", "etp", "vpp", "dp", "zero_group", "micro_batch"])
+def test_a_degree_that_is_no_number_skips_its_row(name, cell):
+    with pytest.raises(SkipError, match=f"{name} is '{cell}', must be a number above 0"):
+        mapped(**{name: cell}, vocab="")
+
+
+def test_a_blank_degree_pads_the_vocabulary_for_one_rank():
+    assert mapped(tp="", vocab="").cells["vocab"] == str(-(-50257 // 128) * 128)
+
+
+VALUES = ("", "x", "0", "-1", "1e999", "1e308", "1e-320", "nan", "0.5", "1,5", "9" * 400, "\uff18", "y", "n", "every:0", "a=b,c")
+
+
+@pytest.mark.parametrize("dropped", ["", "vocab", "tp", "pp", "precision", "framework", "recompute", "vpp"])
+def test_one_wrong_cell_never_loses_a_table(dropped, tmp_path):
+    """Every column with every kind of wrong cell: the row is a run or is set apart with a reason, and the row after it is read."""
+    mixture = {"moe_experts": "8", "moe_topk": "2", "expert_ffn_hidden": "1024", "shared_experts": "1"}
+    table = [cells for _, cells in read_table(RUNS)]
+    columns = list(dict.fromkeys(name for cells in table for name in cells))
+    for base in ({**GPT, "pp": "2", dropped: ""}, {**GPT, **mixture, dropped: ""}):
+        rows = [{**base, name: value} for name in columns for value in VALUES if name not in ("id", "family")]
+        with (tmp_path / "runs.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows([*rows, GPT])
+        runs, skipped = read_runs(tmp_path / "runs.csv")
+        assert len(runs) + len(skipped) == len(rows) + 1 and runs[-1].line == len(rows) + 2
+        assert all(row.reason for row in skipped)

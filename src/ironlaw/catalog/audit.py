@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Node, PriceList, Site
+from ironlaw.catalog.sourced import Source
 from ironlaw.errors import IronlawError
 
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}$")
@@ -38,11 +38,9 @@ def audit(folders: tuple[str, ...] = ()) -> list[str]:
 def audit_file(kind: str, path: Path, folders: tuple[str, ...] = ()) -> list[str]:
     """The problems of one file."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = load.read_file(path)
         record = load.decode(kind, path.stem, table, str(path))
-    except OSError as error:
-        return [f"{path}: cannot be read: {error.strerror}"]
-    except (IronlawError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except IronlawError as error:
         return [str(error) if str(path) in str(error) else f"{path}: {error}"]
     problems = [*_check_sources(table), *_find_unsourced(table)]
     if kind in _CHECKS:
@@ -51,15 +49,22 @@ def audit_file(kind: str, path: Path, folders: tuple[str, ...] = ()) -> list[str
 
 
 def unverified(folders: tuple[str, ...] = ()) -> list[str]:
-    """``file: source`` of every source that is cited from memory."""
+    """``file: source`` of every source that is cited from memory, in the files that ``audit`` can read."""
     return [
         f"{path}: {key}"
         for root in load.roots(folders)
         for path in sorted(root.glob("*/*.toml"))
-        if path.is_file()
-        for key, source in tomllib.loads(path.read_text(encoding="utf-8")).get("sources", {}).items()
-        if str(source.get("read")) == RECALLED
+        for key, source in _declared_sources(path).items()
+        if source.read == RECALLED
     ]
+
+
+def _declared_sources(path: Path) -> dict[str, Source]:
+    """The sources that a file declares; none where the file cannot be read."""
+    try:
+        return load.read_sources(load.read_file(path), str(path))
+    except IronlawError:
+        return {}
 
 
 def _check_sources(table: dict[str, Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ Folders are searched in order: those given (``--catalog DIR``), the user's folde
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Field, Schema
 from ironlaw.catalog.sourced import GRADES, Source, Sourced
 from ironlaw.errors import CatalogError, InputError, UnitError, UnknownNameError, nearest_names
+from ironlaw.files import is_there
 
 SHIPPED = Path(__file__).parent / "data"
 SINGULAR = {
@@ -40,6 +42,7 @@ SINGULAR = {
 }
 _MAX_FILE = 2_000_000  # bytes
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}
+_OF_TEXTS = {"tuple[str, ...]": list, "dict[str, str]": dict}
 
 
 def given_folders(folders: Sequence[str] | str) -> tuple[str, ...]:
@@ -56,8 +59,18 @@ def given_folders(folders: Sequence[str] | str) -> tuple[str, ...]:
 
 def roots(folders: tuple[str, ...] = ()) -> list[Path]:
     """The catalogue folders in order of precedence."""
-    user = os.environ.get("IRONLAW_CATALOG") or str(Path.home() / ".config" / "ironlaw" / "catalog")
-    return [Path(f) for f in (*folders, user) if Path(f).is_dir()] + [SHIPPED]
+    return [Path(f) for f in (*folders, _user_folder()) if f and Path(f).is_dir()] + [SHIPPED]
+
+
+def _user_folder() -> str:
+    """The user's folder; empty where this user has no home, or may not look into it, as in many containers."""
+    if named := os.environ.get("IRONLAW_CATALOG"):
+        return named
+    try:
+        folder = Path.home() / ".config" / "ironlaw" / "catalog"
+        return str(folder) if folder.is_dir() else ""
+    except (RuntimeError, OSError):
+        return ""
 
 
 def names(kind: str, folders: tuple[str, ...] = ()) -> list[str]:
@@ -71,8 +84,8 @@ def aliases(folders: tuple[str, ...] = ()) -> dict[str, dict[str, str]]:
     by_kind: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
     for root in reversed(roots(folders)):
         path = root / "aliases.toml"
-        if path.is_file():
-            for kind, table in _parse(path).items():
+        if is_there(path, follow=False):
+            for kind, table in read_file(path).items():
                 spellings = _check_type(dict, table, str(path), kind)
                 wrong = next((k for k, v in spellings.items() if not isinstance(v, str)), None)
                 if wrong is not None:
@@ -111,7 +124,7 @@ def record(kind: str, name: str, folders: tuple[str, ...] = ()) -> Any:
     name = resolve(kind, name, folders)
     path = _find_path(kind, name, folders)
     assert path is not None
-    return decode(kind, name, _parse(path), str(path))
+    return decode(kind, name, read_file(path), str(path))
 
 
 def overrides(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
@@ -123,12 +136,18 @@ def overrides(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
 def decode(kind: str, name: str, table: dict[str, Any], where: str) -> Any:
     """The record in a parsed TOML table; a CatalogError names the file and the wrong key."""
     table = dict(table)
-    declared = _check_type(dict, table.pop("sources", {}), where, "sources")
-    sources = {key: _read_source(key, item, where) for key, item in declared.items()}
+    sources = read_sources(table, where)
+    table.pop("sources", None)
     if table.get("name", name) != name:
         raise CatalogError(f"{where}: name is {table['name']!r}, but the file is called {name!r}")
     table["name"] = name
     return _decode(KINDS[kind], table, sources, where, "")
+
+
+def read_sources(table: dict[str, Any], where: str) -> dict[str, Source]:
+    """The sources that a parsed TOML table declares, by key."""
+    declared = _check_type(dict, table.get("sources", {}), where, "sources")
+    return {key: _read_source(key, item, where) for key, item in declared.items()}
 
 
 def catalog_hash(folders: tuple[str, ...] = ()) -> str:
@@ -153,26 +172,37 @@ def _hash_of(folders: tuple[Path, ...]) -> str:
     for root in folders:
         for path in sorted(root.rglob("*.toml")):
             digest.update(str(path.relative_to(root)).encode())
-            digest.update(path.read_bytes())
+            digest.update(_read_bytes(path))
     return digest.hexdigest()[:12]
 
 
 def _find_path(kind: str, name: str, folders: tuple[str, ...]) -> Path | None:
-    return next((p for root in roots(folders) if (p := root / kind / f"{name}.toml").is_file()), None)
+    return next((p for root in roots(folders) if is_there(p := root / kind / f"{name}.toml", follow=False)), None)
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
+    """The table of a catalogue file; CatalogError where it is not a plain file that can be read, or is not TOML."""
     try:
-        if path.stat().st_size > _MAX_FILE:
-            raise CatalogError(f"{path}: {path.stat().st_size:,} bytes is too large for a catalogue file (limit {_MAX_FILE:,})")
-        return tomli.loads(path.read_text(encoding="utf-8"))  # TOML's top level is always a table
-    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomli.loads(_read_bytes(path).decode("utf-8"))  # TOML's top level is always a table
+    except (tomli.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CatalogError(f"{path}: not valid TOML: {error}") from None
+
+
+def _read_bytes(path: Path) -> bytes:
+    """The bytes of a catalogue file. A pipe or a device may have no end, so only a plain file is opened."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise CatalogError(f"{path}: is a {'folder' if stat.S_ISDIR(status.st_mode) else 'pipe or device'}, expected a file")
+        if status.st_size > _MAX_FILE:
+            raise CatalogError(f"{path}: {status.st_size:,} bytes is too large for a catalogue file (limit {_MAX_FILE:,})")
+        return path.read_bytes()
     except OSError as error:
         raise CatalogError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _read_source(key: str, item: Any, where: str) -> Source:
+    _check_type(dict, item, where, f"sources.{key}")
     try:
         source = Source(key, str(item["title"]), str(item["url"]), str(item["read"]), str(item["grade"]))
     except (KeyError, TypeError) as error:
@@ -219,9 +249,13 @@ def _read_field(f: Field, item: Any, sources: dict[str, Source], where: str, at:
 
 
 def _read_plain(f: Field, item: Any, where: str, at: str) -> Any:
-    """A value without a unit, checked against the annotation."""
-    if isinstance(item, list):
-        return tuple(item)
+    """A value without a unit, and every element of a list or a table, checked against the annotation."""
+    if (form := _OF_TEXTS.get(f.type)) is not None:
+        texts = _check_type(form, item, where, at)
+        wrong = next((x for x in (texts if form is list else texts.values()) if not isinstance(x, str)), None)
+        if wrong is not None:
+            raise CatalogError(f"{where}: {at} has {wrong!r}, expected only texts")
+        return tuple(texts) if form is list else texts
     expected = _PLAIN.get(f.type)
     if expected is str and not isinstance(item, (dict, list)):
         return str(item)
@@ -247,7 +281,7 @@ def _read_quantity(item: Any, unit: str, sources: dict[str, Source], where: str,
 
 
 def _look_up(key: Any, sources: dict[str, Source], where: str, at: str) -> Source:
-    if key not in sources:
+    if not isinstance(key, str) or key not in sources:
         near = ", ".join(nearest_names(str(key), sources)) or ", ".join(sources) or "none declared"
         raise CatalogError(f"{where}: {at}: no source {key!r} in [sources]; nearest: {near}")
     return sources[key]
@@ -255,5 +289,5 @@ def _look_up(key: Any, sources: dict[str, Source], where: str, at: str) -> Sourc
 
 def _check_type(kind: type, item: Any, where: str, at: str) -> Any:
     if not isinstance(item, kind):
-        raise CatalogError(f"{where}: {at} expected a {'table' if kind is dict else 'list of tables'}")
+        raise CatalogError(f"{where}: {at} expected a {'table' if kind is dict else 'list'}")
     return item

@@ -94,7 +94,7 @@ def read_toml(path: Path) -> dict[str, Any]:
                 raise QuestionError(f"{name} is given twice in {path.name}")
             options[name] = item
     beside = path.parent / str(options.get("model", ""))
-    if isinstance(options.get("model"), str) and ("/" in options["model"] or options["model"].endswith(".json")) and beside.exists():
+    if isinstance(options.get("model"), str) and ("/" in options["model"] or options["model"].endswith(".json")) and files.is_there(beside):
         options["model"] = str(beside)
     return options
 

@@ -115,7 +115,8 @@ def main(arguments: list[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return report_error(f"cannot write the answer: {error.strerror}", 3)
+        named = error.filename  # None where a stream fails: standard output
+        return report_error(f"cannot write the answer: {error.strerror}" if named is None else f"{named}: {error.strerror}", 3)
 
 
 def report_error(message: str, status: int) -> int:

@@ -111,7 +111,11 @@ def _slower(plan: dict[str, Any], other: dict[str, Any], goal: str) -> str:
     if goal == "time" and plan["plan"]["gpus"] == other["plan"]["gpus"]:
         return f"the next, {_mesh(other)}, takes {step}"
     words = {"time": "time", "cost": "money", "energy": "energy", "carbon": "carbon", "gpus": "accelerators"}
-    return f"the next, {_mesh(other)}, takes {other['goal'] / plan['goal'] - 1.0:.1%} more {words[goal]}, a step {step}"
+    if plan["goal"]:
+        more = f"{other['goal'] / plan['goal'] - 1.0:.1%} more"
+    else:  # machines or power that cost nothing
+        more = "more" if other["goal"] else "no more"
+    return f"the next, {_mesh(other)}, takes {more} {words[goal]}, a step {step}"
 
 
 def _usd(usd: float | None) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from ironlaw.catalog.model import Model
 from ironlaw.estimate.layer.counts import attention_width, matmul_per_layer
 from ironlaw.estimate.layer.kinds import kinds
-from ironlaw.estimate.pipeline.stages import stages
+from ironlaw.estimate.pipeline.stages import stages, unpaired_stages
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, plan_with
 
@@ -70,5 +70,5 @@ def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
 
 def _count_ends(job: Job, pp: float) -> Ends:
     """Layers of the first and last stage where the embedding and the loss count as one layer each."""
-    named = {s.name: s for s in stages(job.replace(count_embedding=True), plan_with(pp=np.array([pp])))}
+    named = {s.name: s for s in unpaired_stages(job.replace(count_embedding=True), plan_with(pp=np.array([pp])))}
     return float(named["first"].layers[0]), float(named["last"].layers[0])

@@ -24,6 +24,8 @@ MOST_TOP = 1000.0
 def counts(value: Any, flag: str) -> tuple[float, ...] | tuple[float, float, str]:
     """Read ``1024``; ``256,512,1024``; or ``64..4096`` as its two ends and "range"."""
     if is_column(value):
+        if not len(value):
+            raise ValueRangeError(f"{flag} is {value!r}, must be one or more counts")
         return tuple(dict.fromkeys(_check_count(v, flag) for v in value))
     low, dots, high = str(value).partition("..")
     if dots:

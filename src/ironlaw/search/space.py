@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
-from ironlaw.files import read_toml
+from ironlaw.files import is_there, read_toml
 from ironlaw.question.defaults import FEWEST_CONTEXT_TOKENS, OFFLOADS, OVERLAPS, USUAL_CONTEXT_RANKS
 from ironlaw.question.options import OPTIONS, switch
 
@@ -93,8 +94,8 @@ class Space:
 
 def read_space(path: str | None) -> Space:
     """The space of a TOML file, or the one that ships."""
-    file = Path(path).expanduser() if path else Path(__file__).parent / "spaces" / "default.toml"
-    if path and "/" not in path and not file.suffix and not file.exists():
+    file = Path(os.path.expanduser(path)) if path else Path(__file__).parent / "spaces" / "default.toml"
+    if path and "/" not in path and not file.suffix and not is_there(file):
         file = Path(__file__).parent / "spaces" / f"{path}.toml"
     table = read_toml(file, "space file")
     title = table.pop("title", file.stem)

@@ -135,6 +135,8 @@ def named_sizes() -> dict[str, dict[str, str]]:
 
 _DIMENSIONS = ("layers", "hidden", "heads", "vocab", "kv_heads", "head_dim", "ffn_hidden", "expert_ffn_hidden", "moe_topk")
 
+_DEGREES = ("tp", "pp", "cp", "ep", "etp", "vpp", "dp", "zero_group", "micro_batch")
+
 
 def fill_sizes(row: Row) -> None:
     """Dimensions of the model: the row's, else the catalogue's; a blank vocabulary is GPT-2's, padded."""
@@ -144,7 +146,7 @@ def fill_sizes(row: Row) -> None:
         sizes = named_sizes()[model]
         cells.update({k: v for k, v in sizes.items() if k != "source"})
         row.rules.append(f"sizes by name: {sizes['source']}")
-    for name in _DIMENSIONS:
+    for name in (*_DIMENSIONS, *_DEGREES):
         positive(cells, name)
     for name in ("moe_experts", "shared_experts"):
         if cells.get(name) and not (0 <= number(cells[name]) < 1e6 and number(cells[name]) == int(number(cells[name]))):
@@ -152,7 +154,7 @@ def fill_sizes(row: Row) -> None:
     catalogued = model in known_names("models", row.folders)
     if cells.get("hidden") and cells.get("layers") and cells.get("heads"):
         if not cells.get("vocab") and not catalogued:
-            unit = 128 * int(max(number(cells.get("tp", "")), 1.0))
+            unit = 128 * int(number(cells.get("tp") or "1"))
             padded = -(-VOCABULARY // unit) * unit
             row.set("vocab", str(padded), f"blank vocabulary: {VOCABULARY}, padded to a multiple of 128 tp")
     elif not catalogued:

@@ -24,6 +24,7 @@ from ironlaw.estimate.memory.total import STATES, last_stage_memory
 from ironlaw.estimate.table import read_table
 from ironlaw.launch.megatron.options import options_from_arguments  # the table of peaks has launch arguments
 from ironlaw.question.options import read_options
+from ironlaw.validate.fill import number, short
 
 LARGE = 2.0 * 2**30  # bytes; smaller peaks are mostly workspaces of libraries and single temporaries
 WIDE = 4096  # hidden size of models that are trained in practice
@@ -95,7 +96,7 @@ def peak(line: int, cells: Mapping[str, str], folders: tuple[str, ...] = ()) -> 
     missing = [name for name in _COLUMNS if name not in cells]
     if missing:
         raise QuestionError(f"no column {', '.join(missing)}")
-    measured = _read_bytes(cells["mem_max_allocated_bytes"], line)
+    measured = _read_bytes(cells["mem_max_allocated_bytes"], "peak", line)
     platform = cells["platform"].removesuffix("_2nd")
     if platform not in _DEVICES:
         raise UnsupportedError(f"unknown platform {cells['platform']!r} in line {line}")
@@ -105,7 +106,7 @@ def peak(line: int, cells: Mapping[str, str], folders: tuple[str, ...] = ()) -> 
         gpus, rules = _count_accelerators(cells, line)
         estimate, applied = _ask(arguments, gpus, _DEVICES[platform], folders)
     else:
-        estimate, applied, rules = _complete_and_ask(cells, arguments, _DEVICES[platform], folders)
+        estimate, applied, rules = _complete_and_ask(cells, arguments, _DEVICES[platform], line, folders)
     group = estimate.groups[0]
     if not bool(estimate.legal[0]):
         raise QuestionError("illegal plan: " + ", ".join(name for name, passed in group.rules.items() if not bool(np.all(passed))))
@@ -125,16 +126,16 @@ def peak(line: int, cells: Mapping[str, str], folders: tuple[str, ...] = ()) -> 
     )
 
 
-def _read_bytes(cell: str, line: int) -> float:
+def _read_bytes(cell: str, what: str, line: int) -> float:
     """A measured number of bytes."""
     if not cell:
-        raise QuestionError("no measured peak")
+        raise QuestionError(f"no measured {what}")
     try:
         size = float(cell)
     except ValueError:
         size = math.nan
     if not math.isfinite(size) or size <= 0:
-        raise QuestionError(f"measured peak is {cell!r} in line {line}, must be a number of bytes")
+        raise QuestionError(f"measured {what} is {cell!r} in line {line}, must be a number of bytes above 0")
     return size
 
 
@@ -157,7 +158,7 @@ def _ask(arguments: Mapping[str, Any], gpus: int, on: str, folders: tuple[str, .
 def _count_accelerators(cells: Mapping[str, str], line: int) -> tuple[int, list[str]]:
     """Accelerators of a row, and the rule applied; a blank is one node, as in the recipes of these tests."""
     if cells["gpus"]:
-        if not cells["gpus"].isdecimal() or not int(cells["gpus"]):
+        if not (cells["gpus"].isascii() and cells["gpus"].isdecimal() and len(cells["gpus"]) < 16) or not int(cells["gpus"]):
             raise QuestionError(f"gpus is {cells['gpus']!r} in line {line}, must be a whole number")
         return int(cells["gpus"]), []
     node = 4 if cells["platform"].startswith("dgx_gb200") and cells["test"].endswith("_1node") else 8
@@ -171,14 +172,14 @@ def _is_incomplete(cells: Mapping[str, str], arguments: Mapping[str, Any]) -> bo
 
 
 def _complete_and_ask(
-    cells: Mapping[str, str], arguments: Mapping[str, Any], on: str, folders: tuple[str, ...]
+    cells: Mapping[str, str], arguments: Mapping[str, Any], on: str, line: int, folders: tuple[str, ...]
 ) -> tuple[Estimate, list[str], list[str]]:
     """Complete a release run: vocabulary of the catalogue's model with these widths, accelerators by the memory between steps."""
     rules: list[str] = []
-    resident = cells["mem_allocated_bytes_median"]
-    if not resident:
+    if not cells["mem_allocated_bytes_median"]:
         raise QuestionError("neither the number of accelerators nor the memory between steps is stated")
-    smallest = math.prod(int(arguments.get(f"--{axis}-parallel-size", 1)) for axis in ("tensor-model", "pipeline-model", "context"))
+    resident = _read_bytes(cells["mem_allocated_bytes_median"], "memory between steps", line)
+    smallest = math.prod(_read_degree(arguments, f"--{axis}-parallel-size", line) for axis in ("tensor-model", "pipeline-model", "context"))
     options = options_from_arguments(arguments, gpus=smallest, on=on)[0]
     size, name = _find_vocabulary(_read_widths(options["model"]), folders)
     if size:
@@ -188,13 +189,21 @@ def _complete_and_ask(
     for gpus in (smallest * 2**power for power in range(10)):
         estimate, applied = _ask(arguments, gpus, on, folders)
         if bool(estimate.legal[0]):
-            error = abs(_state_bytes(estimate) / float(resident) - 1.0)
+            error = abs(_state_bytes(estimate) / resident - 1.0)
             if best is None or error < best[0]:
                 best = error, gpus, estimate, applied
     if best is None:
         raise QuestionError("no number of accelerators makes a legal plan")
     rules.append(f"blank gpus: {best[1]}, where the predicted memory between steps is nearest to the measured one")
     return best[2], best[3], rules
+
+
+def _read_degree(arguments: Mapping[str, Any], name: str, line: int) -> int:
+    """A degree of parallelism among launch arguments; 1 where it is not given."""
+    text = str(arguments.get(name, 1))
+    if not (text.isascii() and text.isdecimal() and len(text) < 8 and int(text)):
+        raise QuestionError(f"{name} is {text[:40]!r} in line {line}, must be a whole number")
+    return int(text)
 
 
 def _state_bytes(estimate: Estimate) -> float:
@@ -247,14 +256,10 @@ def run_memory(cells: Mapping[str, str], estimate: Estimate, row: int = 0) -> Ru
         raise QuestionError("illegal plan")
     column = getattr(group.memory, "allocated" if kind == "analytic" else kind)
     label = cells.get("id") or cells.get("name") or ""
-    return RunMemory(
-        label,
-        kind,
-        float(np.ravel(column)[at]),
-        float(cells["memory_gb_per_gpu"].replace(",", "")) * UNITS[unit],
-        group.job.framework.name,
-        group.cluster.accelerator.name,
-    )
+    size = number(cells["memory_gb_per_gpu"])
+    if not 0.0 < size < math.inf:
+        raise QuestionError(f"memory_gb_per_gpu is {short(cells['memory_gb_per_gpu'])!r}, must be a number above 0")
+    return RunMemory(label, kind, float(np.ravel(column)[at]), size * UNITS[unit], group.job.framework.name, group.cluster.accelerator.name)
 
 
 def fine_tuned(cells: Mapping[str, str]) -> bool:

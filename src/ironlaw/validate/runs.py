@@ -95,6 +95,8 @@ def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str,
             questions.append(read_options(options, f"line {line}"))
     except IronlawError as error:
         raise SkipError(short_reason(str(error))) from None
+    except (ArithmeticError, ValueError) as error:  # a cell that no rule expected: it costs its own row, not the table
+        raise SkipError(f"a cell has a value that cannot be used: {short(str(error))}") from None
     return Run(name, line, family, row.cells, tuple(questions), measured, tuple(row.rules), tuple(row.apart))
 
 

@@ -291,6 +291,18 @@ def test_a_file_that_is_not_a_store_gives_a_one_line_error(ask, path, tmp_path):
     refused(ask("show", "main", "--store", damaged), 3, "damaged.sqlite")
 
 
+def test_a_damaged_list_of_tables_gives_a_one_line_error(ask, path, tmp_path):
+    """SQLite's message quotes the damaged names, which are not UTF-8."""
+    store.save_run(diagnosis(), "main", path)
+    data = path.read_bytes()
+    for old, new in ((b"tablerunrun", b"table\xc5\xff\xferun"), (b"CREATE TABLE run", b"CRXATE TABLE run")):
+        assert old in data
+        data = data.replace(old, new)
+    path.write_bytes(data)
+    for words in (("list",), ("show", "main"), ("add", _file(tmp_path, diagnosis([50])))):
+        refused(ask(*words), 3, "damaged; restore a copy")
+
+
 def test_a_newer_store_is_neither_read_nor_written(ask, path, tmp_path):
     store.save_run(diagnosis(), None, path)
     db = sqlite3.connect(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ironlaw.catalog.config_json.dimensions import model_from_dimensions
 from ironlaw.catalog.model import Model
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.files import is_there
 from ironlaw.job import PRECISIONS
 from ironlaw.law import scaling
 from ironlaw.question.asked import Asked
@@ -22,8 +24,8 @@ def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
     """The model a question names: a catalogue name, a config.json, or dimensions; and the parts of it that are not modelled."""
     if isinstance(named, Mapping) or named.startswith("hidden_size=") or ("=" in named and "," in named):
         return model_from_dimensions(named), []
-    path = Path(named).expanduser()
-    if path.suffix == ".json" or path.is_dir() or (path.exists() and "/" in named):
+    path = Path(os.path.expanduser(named))
+    if path.suffix == ".json" or (is_there(path) and ("/" in named or path.is_dir())):
         from ironlaw.catalog.config_json import read
 
         config = read.load_config(path)

@@ -25,6 +25,7 @@ from ironlaw.measure.runs.saved_diagnosis import Sample
 
 APPLICATION = 0x49524E4C  # "IRNL" in the header of the file: whose database it is
 BUSY_SECONDS = 10.0
+DAMAGED = "damaged; restore a copy, or move the file away to start a new store"
 HISTORY = 50  # the newest runs, from which noise is learned
 MOST_LABEL = 80
 _ID = 12  # hex digits of the diagnosis' sha256
@@ -269,6 +270,8 @@ def _open_store(store: str | Path | None, write: bool = False, make: bool = Fals
         db.commit()
     except sqlite3.Error as error:
         raise _explain(error, path) from error
+    except UnicodeError as error:  # a message of SQLite quotes names of the file, which are not UTF-8 where it is damaged
+        raise InputError(f"{path}: {DAMAGED}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be opened as a store: {error.strerror or error}") from error
     finally:
@@ -332,7 +335,7 @@ def _explain(error: sqlite3.Error, path: Path) -> InputError:
         ("SQLITE_BUSY", f"another process has been writing for {BUSY_SECONDS:g} s: try again later"),
         ("SQLITE_LOCKED", "another process is writing: try again later"),
         ("SQLITE_NOTADB", "not an SQLite file, so not a store of runs; give another --store"),
-        ("SQLITE_CORRUPT", "damaged; restore a copy, or move the file away to start a new store"),
+        ("SQLITE_CORRUPT", DAMAGED),
         ("SQLITE_READONLY", "read-only; change its permissions, or give another --store"),
         ("SQLITE_CANTOPEN", "cannot be opened or created: check the folder and its permissions, or give another --store"),
         ("SQLITE_FULL", "the disk is full; nothing was stored"),

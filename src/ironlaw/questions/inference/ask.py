@@ -10,8 +10,10 @@ import numpy as np
 
 from ironlaw import units
 from ironlaw.catalog.model import Model
-from ironlaw.errors import ValueRangeError
+from ironlaw.cluster import Cluster
+from ironlaw.errors import UnsupportedError, ValueRangeError
 from ironlaw.estimate import wires
+from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question
 from ironlaw.estimate.layer.attention import index_share
@@ -31,10 +33,10 @@ from ironlaw.plan import plan_with
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.inference.options import DEFAULTS, OPTIONS
+from ironlaw.questions.inference.options import BYTES, DEFAULTS, OPTIONS
 from ironlaw.terms import Term, leaf, scalar, shares, total
 
-BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5}
+SIXTEEN_BITS = ("bf16", "fp16")
 OF_TRAINING = ("optimizer", "count_embedding", "cp", "etp", "precision", "schedule", "fabric")  # assumptions that serving does not use
 TIMES = (Column("part", "part"), Column("value", "time", "s"))
 CACHE = (Column("cache", "cache per token", "B"), Column("sequence", "per sequence", "B"), Column("most", "sequences that fit", "1"))
@@ -62,7 +64,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     need(values, "model", "on")
     bound = bind_question(asked_of(values, ("model", "on", "node", "price")), folders)
     bound = bound.replace(model=bound.model.replace(num_nextn_predict_layers=0))  # serving does not run the multi-token-prediction layers
-    for name, value in DEFAULTS.items():
+    multiplied = _multiplied_type(values, bound.cluster, folders)
+    for name, value in {**DEFAULTS, "weight_dtype": multiplied, "cache_dtype": multiplied}.items():
         if name not in values:
             values[name] = value
             assume(bound.assumptions, name, value, "default")
@@ -70,7 +73,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if bound.model.num_attention_heads % gpus:
         raise ValueRangeError(f"--gpus {gpus:g} does not divide num_attention_heads {bound.model.num_attention_heads}")
     price = bind_price(values.get("price"), bound.cluster, folders, bound.assumptions)
-    serving = serve(bound, values)
+    serving = serve(bound, values, multiplied)
     prompt, token = scalar(serving.prompt), scalar(serving.token)
     weights, cache, shards = scalar(serving.weights), scalar(serving.cache), cache_shards(bound.model, gpus)
     device = bound.cluster.accelerator
@@ -109,8 +112,19 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     )
 
 
-def serve(bound: Bound, values: Mapping[str, Any]) -> Serving:
-    """Weights, cache, the pass over the prompts and the pass of one token, each with its parts."""
+def _multiplied_type(values: Mapping[str, Any], cluster: Cluster, folders: tuple[str, ...]) -> str:
+    """The 16-bit type in which the device multiplies: that of the weights, or its own where they are stored narrower."""
+    device, asked = cluster.accelerator, values.get("weight_dtype")
+    if asked not in SIXTEEN_BITS:
+        return bind_precision(values["on"], folders)
+    if asked not in device.peak or asked not in cluster.calibration.gemm:
+        usable = [name for name in SIXTEEN_BITS if name in device.peak and name in cluster.calibration.gemm]
+        raise UnsupportedError(f"--weight-dtype {asked}: {device.name} has no such matrix rate; it has {', '.join(usable)}")
+    return str(asked)
+
+
+def serve(bound: Bound, values: Mapping[str, Any], multiplied: str) -> Serving:
+    """Weights, cache, the pass over the prompts and the pass of one token, each with its parts; products run in ``multiplied``."""
     model, gpus, batch, prompt = bound.model, values["gpus"], values["batch"], values["prompt"]
     weight_bytes, cache_bytes = BYTES[values["weight_dtype"]], BYTES[values["cache_dtype"]]
     parameters, layers = float(total_parameters(model)), attending_layers(model)
@@ -127,8 +141,8 @@ def serve(bound: Bound, values: Mapping[str, Any]) -> Serving:
     return Serving(
         weights=weights,
         cache=cache,
-        prompt=_time_pass(bound, "prompt", scalar(prompt_flop) / gpus, scalar(weights) / gpus, batch * prompt, gpus),
-        token=_time_pass(bound, "one token", scalar(token_flop) / gpus, token_bytes, batch, gpus),
+        prompt=_time_pass(bound, "prompt", scalar(prompt_flop) / gpus, scalar(weights) / gpus, batch * prompt, gpus, multiplied),
+        token=_time_pass(bound, "one token", scalar(token_flop) / gpus, token_bytes, batch, gpus, multiplied),
         prompt_flop=prompt_flop,
         token_flop=token_flop,
     )
@@ -163,10 +177,10 @@ def _count_cache(model: Model, tokens: float, layers: float, element: float) -> 
     return total("cache", [cache, total("keys of the indexer", [index], times=index_share(model))])
 
 
-def _time_pass(bound: Bound, name: str, flop: float, moved: float, tokens: float, gpus: float) -> Term:
+def _time_pass(bound: Bound, name: str, flop: float, moved: float, tokens: float, gpus: float, multiplied: str) -> Term:
     """One pass over the model: the roof that binds, and the all-reduces between the accelerators that share a layer."""
     cluster, model = bound.cluster, bound.model
-    kernels = kernel(cluster, "kernels", np.atleast_1d(flop), np.atleast_1d(moved), "bf16", cluster.gemm("bf16"))
+    kernels = kernel(cluster, "kernels", np.atleast_1d(flop), np.atleast_1d(moved), multiplied, cluster.gemm(multiplied))
     plan = plan_with(gpus=np.atleast_1d(gpus), tp=np.atleast_1d(gpus))
     size = np.atleast_1d(tokens * model.hidden_size * 2.0)
     reduce = wires.collective(cluster, plan, "sums over heads and width", "all_reduce", plan.tp, size, 1.0)

@@ -6,7 +6,10 @@ from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, one_of, whole
 from ironlaw.question.words import length
 
-DEFAULTS = {"gpus": 1.0, "batch": 1.0, "prompt": 1024.0, "generate": 256.0, "weight_dtype": "bf16", "cache_dtype": "bf16"}
+DEFAULTS = {"gpus": 1.0, "batch": 1.0, "prompt": 1024.0, "generate": 256.0}  # the two types are the 16-bit format of the device
+BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int4": 0.5}
+CACHE_TYPES = ("bf16", "fp16", "fp8")
+_DEFAULT_TYPE = "bf16, or fp16 where the device lacks it"
 OPTIONS: dict[str, Option] = {
     "model": ESTIMATE["model"],
     "on": ESTIMATE["on"],
@@ -14,8 +17,8 @@ OPTIONS: dict[str, Option] = {
     "batch": Option(whole, "sequences decoded together (default: 1)", "N"),
     "prompt": Option(length, "tokens per prompt (default: 1024)", "TOKENS"),
     "generate": Option(length, "tokens generated per prompt (default: 256)", "TOKENS"),
-    "weight_dtype": Option(one_of(("bf16", "fp8", "int4")), "type of stored weights: bf16, fp8, int4 (default: bf16)", "NAME"),
-    "cache_dtype": Option(one_of(("bf16", "fp8")), "type of the key-value cache: bf16, fp8 (default: bf16)", "NAME"),
+    "weight_dtype": Option(one_of(tuple(BYTES)), f"type of stored weights: {', '.join(BYTES)} (default: {_DEFAULT_TYPE})", "NAME"),
+    "cache_dtype": Option(one_of(CACHE_TYPES), f"type of the key-value cache: {', '.join(CACHE_TYPES)} (default: {_DEFAULT_TYPE})", "NAME"),
     "price": ESTIMATE["price"],
     "node": ESTIMATE["node"],
 }

@@ -6,6 +6,7 @@ each operator; the batch multiplies every shape, and weights are read once a pas
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
 from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP
-from ironlaw.files import read_toml
+from ironlaw.files import is_there, read_toml
 from ironlaw.law import flops, parameters, traffic
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.question import defaults
@@ -119,7 +120,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
 def read_list(name: str) -> dict[str, Any]:
     """A list that ships, by name, or a TOML file, checked."""
     shipped = LISTS / f"{CENSUSES.get(name, name)}.toml"
-    path = shipped if shipped.is_file() else Path(name).expanduser()
+    path = shipped if is_there(shipped) else Path(os.path.expanduser(name))
     if path.suffix != ".toml":
         raise UnknownNameError("--census", name, CENSUSES, more="or a TOML file of operators")
     listed = read_toml(path, "list of operators")

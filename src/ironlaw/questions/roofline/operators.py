@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -139,7 +140,7 @@ COLUMNS = ("name", "operator", "shape", "dtype", "count", "measured")
 def read_operators(path: str, values: Mapping[str, Any]) -> list[Operator]:
     """The operators of a CSV file, one a line: ``operator`` and ``shape`` as on the command line, the shape joined by x."""
     try:
-        with Path(path).expanduser().open(encoding="utf-8-sig", newline="") as file:
+        with Path(os.path.expanduser(path)).open(encoding="utf-8-sig", newline="") as file:
             lines = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or 'not a CSV text file'}") from None

@@ -44,6 +44,9 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         raise QuestionError("missing MODEL, or --parameters N")
     unknown = _pick_unknown(values)
     workload = Workload.of(values, folders)
+    if "budget" in values and not workload.price.value:
+        del values["budget"]
+        workload.warnings.append("--budget sets no limit: the price is 0")
     solution = SOLVERS[unknown](values, workload)
     gpus = solution.gpus
     estimate = workload.plan(gpus) if gpus else None
@@ -89,7 +92,7 @@ def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
     """The fewest accelerators for the deadline, and the most for the budget."""
     need(values, "deadline")
     if "tokens" not in values and "budget" not in values:
-        raise QuestionError("missing option --tokens (for the fewest GPUs) or --budget (for the most)")
+        raise QuestionError("missing option --tokens (for the fewest GPUs), or --budget with a price above 0 (for the most)")
     seconds, headline, feasible, ends = values["deadline"], [], True, {}
     fewest = most = None
     if "tokens" in values:
@@ -162,7 +165,7 @@ def _solve_tokens(values: dict[str, Any], workload: Workload) -> Solution:
 def _time_limits(values: dict[str, Any], workload: Workload) -> Iterator[tuple[str, float]]:
     """Seconds that the deadline allows, and seconds that the budget pays for, each with its name."""
     if "deadline" not in values and "budget" not in values:
-        raise QuestionError("missing option --deadline or --budget")
+        raise QuestionError("missing option --deadline, or --budget with a price above 0")
     if "deadline" in values:
         yield "deadline", values["deadline"]
     if "budget" in values:
