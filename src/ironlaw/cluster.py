@@ -23,6 +23,7 @@ class Cluster(Frozen):
     scale_up: Calibration
     scale_out: Calibration
     systems: Systems
+    gpus_per_domain: float | None = None  # that a job takes of every scale-up domain; None: as many as its groups divide
     clock: Any = None  # fraction of the reference's clock this part's power limit sustains; None: the reference itself
 
     def gemm(self, precision: str) -> GemmConstants:

@@ -12,6 +12,7 @@ from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
 from ironlaw.estimate.again import asked_data, records_data
+from ironlaw.estimate.placement import cut_groups, placement, placement_term, uncut_share
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, plain
@@ -78,6 +79,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "run": run_data(group, at),
         "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
         "plan": plan_data(group, at),
+        "placement": placement_data(group, at),
         "sources": sources(group),
         "asked": asked_data(group, at),
         "records": records_data(group),
@@ -103,6 +105,7 @@ def warnings(group: Group, at: int) -> list[str]:
         *_batch_warning(group, at),
         *_rate_warning(group, at),
         *_failure_warning(group, at),
+        *_placement_warnings(group, at),
         *broken(group.job, group.plan, group.rules, at),
     ]
 
@@ -136,6 +139,42 @@ def _failure_warning(group: Group, at: int) -> list[str]:
         f"no estimate with failures: one every {often} is more often than a restart ({restart}), the interval between checkpoints"
         f" ({every}) or the write of one ({written}) allows"
     ]
+
+
+def _placement_warnings(group: Group, at: int) -> list[str]:
+    """One line for each kind of group that would fit a domain and is cut by its edge; a wider kind of the same span is the same cut."""
+    cut: dict[int, str] = {}
+    for name, spans in cut_groups(group.cluster, group.plan).items():
+        cut.setdefault(int(number(spans, at)), name)
+    cut.pop(0, None)
+    if not number(group.legal, at):
+        return []
+    share = number(placement(group.cluster, group.plan).share, at)
+    whole = {span: uncut_share(group.cluster, span) for span in cut}
+    return [
+        f"{name}-parallel groups of {span} accelerators fit a domain but are cut by its edge: the job takes {share:g} of each domain"
+        + (f"; --gpus-per-domain {whole[span]:g} keeps them whole" if whole[span] else "")
+        for span, name in cut.items()
+    ]
+
+
+def placement_data(group: Group, at: int) -> dict[str, Any]:
+    """What a plan takes of each scale-up domain, and how many accelerators of these domains stay free for other jobs."""
+    placed, node = placement(group.cluster, group.plan), group.cluster.node
+    share, largest, domains, gpus = (
+        int(number(np.broadcast_to(column, (group.plan.rows,)), at)) for column in (*placed[:3], group.plan.gpus)
+    )
+    size = int(node.scale_up_size.value)
+    return {
+        "gpus_per_domain": share,
+        "most_per_domain": largest,
+        "domains": domains,
+        "scale_up_size": size,
+        "scale_up": node.scale_up,
+        "trays_per_domain": size / node.accelerators.value,
+        "free": domains * size - gpus,
+        "given": group.cluster.gpus_per_domain is not None,
+    }
 
 
 def stage_name(group: Group, at: int) -> str | None:
@@ -325,8 +364,8 @@ def sources(group: Group) -> dict[str, dict[str, str]]:
 
 
 def trees_of(group: Group) -> list[Term]:
-    """The terms of an estimate: step, memory, throughput, run."""
-    trees = [group.step.tree, group.memory.tree, *group.throughput.values()]
+    """The terms of an estimate: step, memory, throughput, placement, run."""
+    trees = [group.step.tree, group.memory.tree, *group.throughput.values(), placement_term(group.cluster, group.plan)]
     if group.memory.hosts:
         trees.append(group.memory.host_tree)
     return trees if group.run is None else [*trees, *group.run.trees()]

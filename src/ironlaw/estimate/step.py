@@ -57,12 +57,12 @@ class Step(Frozen):
 def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
     """The step of every plan of a batch."""
     parts, pace, (forward, backward) = step_parts(job, cluster, plan)
-    return Step(whole_step(cluster, plan.gpus, parts), pace, forward / (forward + backward))
+    return Step(whole_step(cluster, wires.domains_taken(cluster, plan), parts), pace, forward / (forward + backward))
 
 
-def whole_step(cluster: Cluster, gpus: Any, parts: list[Term]) -> Term:
-    """The sum of a step's parts, the waiting for stragglers, which grows with that sum, and the fixed work of a step."""
-    domains, busy = np.ceil(gpus / cluster.node.scale_up_size.value), fold(parts)
+def whole_step(cluster: Cluster, domains: Any, parts: list[Term]) -> Term:
+    """The sum of a step's parts, the waiting for stragglers of all ``domains``, which grows with that sum, and the fixed work of a step."""
+    busy = fold(parts)
     lost = leaf(
         "stragglers and jitter",
         overlap.scale_loss,

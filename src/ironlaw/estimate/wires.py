@@ -16,6 +16,7 @@ import numpy as np
 from ironlaw.catalog.records import CollectiveConstants
 from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.placement import placement, whole_number
 from ironlaw.frozen import Frozen
 from ironlaw.law import collectives, exchanges, experts
 from ironlaw.plan import Plan
@@ -58,23 +59,18 @@ COLLECTIVES = {
 
 
 def domain_ranks(cluster: Cluster, plan: Plan) -> Any:
-    """Ranks of a job in one scale-up domain, with the job spread evenly over as few domains as can hold it.
+    """Ranks of a job in one scale-up domain: the share of a domain that it takes, the smallest where shares differ."""
+    return placement(cluster, plan).share.astype(np.float64)
 
-    256 accelerators on racks of 72 take four racks and use 64 of each.
-    """
-    domain = cluster.node.scale_up_size.value
-    return np.maximum(np.floor(plan.gpus / np.ceil(plan.gpus / domain)), 1.0)
+
+def domains_taken(cluster: Cluster, plan: Plan) -> Any:
+    """Scale-up domains that a job takes a share of."""
+    return placement(cluster, plan).domains.astype(np.float64)
 
 
 def inner_ranks(cluster: Cluster, plan: Plan, n: Any, stride: Any) -> Any:
-    """Ranks of a group of ``n``, ``stride`` apart, that share one scale-up domain in every such group of the job.
-
-    Groups that do not tile a domain cross its edge, and the group that is cut worst sets the pace: it has the greatest common divisor
-    of the group's span and the domain in one domain.
-    """
-    reach = np.floor(n * stride)
-    span = np.where((reach >= 1.0) & (reach < 1e15), reach, 1.0).astype(np.int64)  # an illegal row's nan spans one rank
-    whole = np.gcd(span, domain_ranks(cluster, plan).astype(np.int64)).astype(np.float64)
+    """Ranks of a group of ``n``, ``stride`` apart, that share one scale-up domain in every such group of the job."""
+    whole = placement(cluster, plan).whole(whole_number(np.floor(n * stride))).astype(np.float64)
     return np.minimum(n, np.maximum(np.floor(whole / stride), 1.0))
 
 

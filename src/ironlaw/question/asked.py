@@ -50,6 +50,7 @@ class Asked(Frozen):
     node: str | None = None
     fabric: str | None = None
     scale_up_size: float | None = None
+    gpus_per_domain: float | None = None
     nic_bandwidth: float | None = None
     framework: str | None = None
     global_batch_tokens: float | None = None

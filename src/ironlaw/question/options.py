@@ -173,6 +173,7 @@ OPTIONS: dict[str, Option] = {
     "node": Option(text, "node, by catalogue name (default: the accelerator's usual one)", "NAME"),
     "fabric": Option(text, "fabric between nodes (default: the node's usual one)", "NAME"),
     "scale_up_size": Option(whole, "accelerators joined by scale-up links (default: the node's)", "N"),
+    "gpus_per_domain": Option(whole, "accelerators of each scale-up domain that the job takes (default: as its groups divide)", "N"),
     "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s (default: the node's)", "RATE"),
     # --- the batch and the mesh
     "framework": Option(

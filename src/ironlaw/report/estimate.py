@@ -10,7 +10,18 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
-from ironlaw.estimate.as_data import assumptions, bound_data, host_data, memory_data, number, plan_data, run_data, stage_name, warnings
+from ironlaw.estimate.as_data import (
+    assumptions,
+    bound_data,
+    host_data,
+    memory_data,
+    number,
+    placement_data,
+    plan_data,
+    run_data,
+    stage_name,
+    warnings,
+)
 from ironlaw.estimate.bands import step_band
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.step import MICRO_BATCHES
@@ -56,6 +67,8 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     )
     yield bound_line(group, at, plan, memory["fits"], ink)
     yield plan_line(plan)
+    if words := placement_words(placement_data(group, at), plan["gpus"]):
+        yield f"placement: {words}"
 
 
 def _fullest_stage(stage: str) -> str:
@@ -152,6 +165,19 @@ def stage_layers_words(plan: dict[str, Any]) -> str:
     """Layers by stage where they were chosen one by one, equal neighbours together: `` layers 19 17``."""
     runs = [(n, len(list(same))) for n, same in groupby(plan.get("layers_per_stage", ()))]
     return f" layers {' '.join(f'{n}' if times == 1 else f'{times}x{n}' for n, times in runs)}" if runs else ""
+
+
+def placement_words(placed: dict[str, Any], gpus: int) -> str:
+    """What a job takes of each scale-up domain; nothing where it takes one domain, or whole servers."""
+    share, largest, size, domains = (placed[name] for name in ("gpus_per_domain", "most_per_domain", "scale_up_size", "domains"))
+    if domains == 1 or (share == size and placed["trays_per_domain"] == 1.0):
+        return ""
+    kind = "nodes" if placed["trays_per_domain"] == 1.0 else "NVLink domains" if placed["scale_up"].startswith("nv") else "domains"
+    taken = f"{share}" if share == largest else f"{share} to {largest}"
+    rest = gpus - (domains - 1) * share if share == largest else 0
+    last = f", {rest} of the last" if 0 < rest < share else ""
+    free = f"; {placed['free']:,} accelerators of these {kind} stay free for other jobs and are not in the cost" if placed["free"] else ""
+    return f"{taken} of {size} accelerators of each of {domains:,} {kind}{last}{free}"
 
 
 def plan_line(plan: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import HEADROOM, LONG_SEQUENCE
-from ironlaw.report.estimate import band_words, mesh_words, stage_layers_words
+from ironlaw.report.estimate import band_words, mesh_words, placement_words, stage_layers_words
 from ironlaw.report.terminal import Ink, dollars, short
 
 _GOALS = {
@@ -74,6 +74,8 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         f" {rates['tokens_per_second']:,.0f} tokens/s, MFU {rates['mfu']:.1%},"
         f" {memory['device'] / 2**30:.1f} of {memory['capacity_bytes'] / 2**30:.1f} GiB"
     )
+    if words := placement_words(plan["placement"], p["gpus"]):
+        yield f"  {words}"
     if plan["run"] and plan["run"]["days"] is not None:
         yield f"  {_run_line(plan['run'])}"
     if plan["why"]:

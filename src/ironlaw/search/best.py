@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.wires import domains_taken
 from ironlaw.search.grid import (
     ILLEGAL,
     ROWS,
@@ -112,7 +113,7 @@ def _open_some(task: Task, rows: Any, limit: float) -> Plans:
         parts = timed_parts(task, cells.plan, [*cells.masks, cells.fits])
         device = np.broadcast_to(cells.device, (*choices.shape, rows.size))
         pieces = []
-        for at, value in sum_parts(task, task.mesh.columns["gpus"][rows], parts, rows.size):
+        for at, value in sum_parts(task, domains_taken(task.cluster, cells.plan), parts, rows.size):
             seconds = np.broadcast_to(value, (*choices.shape, at.stop - at.start))
             where = np.nonzero((seconds <= limit) & (seconds < ILLEGAL))
             pieces.append(((*where[:-1], where[-1] + at.start), seconds[where]))

@@ -19,7 +19,7 @@ from ironlaw.estimate import rules
 from ironlaw.estimate.candidates import recompute_columns
 from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.step import step_parts, whole_step
-from ironlaw.estimate.wires import domain_ranks
+from ironlaw.estimate.wires import domain_ranks, domains_taken
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.search.mesh import Mesh, plan_of
@@ -237,14 +237,14 @@ def _with_penalty(values: list[Any], penalty: Any) -> list[Any]:
     return [value + penalty if at == chosen else value for at, value in enumerate(values)]
 
 
-def sum_parts(task: Task, gpus: Any, parts: list[Term], rows: int) -> Iterator[tuple[slice, Any]]:
+def sum_parts(task: Task, domains: Any, parts: list[Term], rows: int) -> Iterator[tuple[slice, Any]]:
     """The step time of every cell, in slices of rows that stay in cache."""
     shape = np.broadcast_shapes(*(part.value.shape for part in parts))
     width = max(CELLS // max(prod(shape[:-1]), 1), 1)
     for start in range(0, rows, width):
         at = slice(start, min(start + width, rows))
         cut = [Term(p.name, p.value[..., at] if p.value.ndim and p.value.shape[-1] > 1 else p.value, p.unit) for p in parts]
-        yield at, whole_step(task.cluster, gpus[at], cut).value
+        yield at, whole_step(task.cluster, domains[at], cut).value
 
 
 def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
@@ -255,7 +255,7 @@ def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
         parts = reduce_free_choices(timed_parts(task, cells.plan, cells.masks), device.shape)
         seconds = np.empty((*device.shape[:-1], index.size))  # the best time of every combination that memory depends on
         inner = tuple(axis for axis, size in enumerate(device.shape[:-1]) if size == 1)
-        for at, value in sum_parts(task, task.mesh.columns["gpus"][index], parts, index.size):
+        for at, value in sum_parts(task, domains_taken(task.cluster, cells.plan), parts, index.size):
             seconds[..., at] = np.fmin.reduce(value, axis=inner, keepdims=True)
         seconds = np.where(seconds < ILLEGAL, seconds, np.inf)  # a masked cell, or one outside a law's domain, is no plan
         device = np.broadcast_to(device, seconds.shape)

@@ -9,13 +9,14 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import Accelerator, Calibration, Node, Systems
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
-from ironlaw.errors import UnsupportedError
+from ironlaw.errors import UnsupportedError, ValueRangeError
+from ironlaw.estimate.placement import tray_of
 from ironlaw.job import PRECISIONS
 from ironlaw.law import kernels
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 
-CLUSTER_OPTIONS = ("on", "node", "fabric", "scale_up_size", "nic_bandwidth", "precision", "offload")
+CLUSTER_OPTIONS = ("on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "precision", "offload")
 
 
 def bind_precision(on: str, folders: tuple[str, ...]) -> str:
@@ -56,8 +57,23 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
         usable = [p.name for p in PRECISIONS.values() if p.peak in accelerator.peak and p.gemm in calibration.gemm]
         raise UnsupportedError(f"--precision {precision.name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
     return Cluster(
-        accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems, clock
-    )
+        accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems,
+        _given_share(node, asked), clock,
+    )  # fmt: skip
+
+
+def _given_share(node: Node, asked: Asked) -> float | None:
+    """The accelerators of every domain that the question gives to the job: whole trays where a domain has several."""
+    given, domain, tray = asked.gpus_per_domain, node.scale_up_size.value, tray_of(node)
+    if given is None:
+        return None
+    if given > domain:
+        raise ValueRangeError(f"--gpus-per-domain {given:g}: a scale-up domain of {node.name} has {domain:g}, give at most {domain:g}")
+    if given % tray:
+        near = sorted({n for n in (given // tray * tray, given // tray * tray + tray) if tray <= n <= domain})
+        whole = " or ".join(f"{n:g}" for n in near)
+        raise ValueRangeError(f"--gpus-per-domain {given:g}: a job takes whole trays of {tray:g} accelerators of {node.name}, give {whole}")
+    return given
 
 
 def _given_links(node: Node, asked: Asked) -> Node:

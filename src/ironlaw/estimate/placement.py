@@ -1,0 +1,140 @@
+"""How many accelerators of each scale-up domain a job takes, so that no group of ranks that fits a domain is cut by its edge.
+
+Ranks stand in order: tensor parallel innermost, then context, data, and pipeline outermost. A job larger than a domain takes whole
+servers ("trays" where a domain has several) and the same share of every domain where it can: 64 of 72 where its groups have 64 ranks,
+all 72 where they divide 72. docs/adr/0022-whole-groups-in-whole-trays.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ironlaw.catalog.records import Node
+from ironlaw.cluster import Cluster
+from ironlaw.plan import Plan
+from ironlaw.question.defaults import LEAST_EQUAL_SHARE
+from ironlaw.terms import Term, leaf
+
+_FAR = np.int64(1) << 40  # ranks: more than any job has
+
+
+class Placement(NamedTuple):
+    """The share of a domain that each plan of a batch takes, as columns of whole numbers."""
+
+    share: Any  # accelerators of each domain that the job takes; the smallest share where they differ
+    largest: Any  # the largest share; a job's last domain may hold fewer than either
+    domains: Any  # that the job takes
+    unit: Any  # ranks in a row that no edge cuts
+    block: Any  # a group of at least so many ranks takes domains of its own
+
+    def whole(self, span: Any) -> Any:
+        """Of a group that spans this many ranks in a row, those that share a domain in every such group.
+
+        A group that an edge cuts counts the greatest common divisor of its span and the unit: the group that is cut worst sets the pace.
+        """
+        return np.where(span >= self.block, self.share, np.gcd(span, self.unit))
+
+
+@lru_cache(8)  # every collective of a batch of plans asks; both arguments are compared by identity
+def placement(cluster: Cluster, plan: Plan) -> Placement:
+    """The placement of every plan: the share that is given, else the one that the job's groups divide."""
+    gpus = whole_number(plan.gpus)
+    if cluster.gpus_per_domain is None:
+        return _place(gpus, group_spans(plan), int(cluster.node.scale_up_size.value), int(cluster.node.accelerators.value))
+    share = np.minimum(int(cluster.gpus_per_domain), gpus)
+    return Placement(share, share, -(-gpus // share), share, _FAR)
+
+
+def placement_term(cluster: Cluster, plan: Plan) -> Term:
+    """The accelerators of every domain that a job takes, with the law that chose them."""
+    name, node = "accelerators per domain", cluster.node
+    if cluster.gpus_per_domain is not None:
+        return leaf(name, _given_share, "1", gpus=plan.gpus, given=cluster.gpus_per_domain)
+    sizes = {"domain": node.scale_up_size, "tray": node.accelerators}
+    return leaf(name, accelerators_per_domain, "1", gpus=plan.gpus, **group_spans(plan), **sizes)
+
+
+def _given_share(gpus: Any, given: Any) -> Any:
+    """As asked, at most the whole job: ``min(given, gpus)``."""
+    return np.minimum(gpus, given)
+
+
+def accelerators_per_domain(gpus: Any, domain: float, tray: float, **spans: Any) -> Any:
+    """The whole job where one domain holds it, else whole units: ``unit floor(block / unit / domains)``.
+
+    A unit is the least number of accelerators that the tray and all groups that fit a domain divide. A block is the smallest group that
+    no domain holds, else the whole job. It takes the fewest domains that hold it, or up to a third more where their shares are then equal.
+    """
+    return 1.0 * _place(whole_number(gpus), spans, int(domain), int(tray)).share
+
+
+def _place(gpus: Any, spans: Mapping[str, Any], domain: int, tray: int) -> Placement:
+    """Whole trays, equal shares, as few domains as hold the groups that fit a domain uncut."""
+    if np.all(gpus <= domain):
+        return Placement(gpus, gpus, np.ones_like(gpus), gpus, _FAR)
+    unit = np.where(gpus % min(tray, domain) == 0, min(tray, domain), 1)  # a job of no whole number of trays is placed by accelerators
+    block = gpus
+    for span in map(whole_number, spans.values()):
+        joint = np.lcm(unit, np.minimum(span, domain + 1))
+        unit = np.where((span <= domain) & (joint <= domain), joint, unit)
+        block = np.where(span > domain, np.minimum(block, span), block)
+    share, largest, domains, tiled = _spread(block, unit, domain)
+    one, equal = gpus <= domain, share == largest
+    share, largest = np.where(one, gpus, share), np.where(one, gpus, largest)
+    domains = np.where(one, 1, np.where(tiled, domains * -(-gpus // block), -(-gpus // share)))
+    return Placement(share, largest, domains, np.where(one | equal, share, unit), np.where(one | equal, _FAR, block))
+
+
+def _spread(block: Any, unit: Any, domain: int) -> tuple[Any, Any, Any, Any]:
+    """Units of a block spread over domains: the smallest and the largest share, the domains, and whether units tile the block.
+
+    As few domains as hold the block, if its units divide by them; else the largest equal share that leaves few accelerators idle;
+    else shares that differ by one unit. Units that do not tile the block fill domain after domain.
+    """
+    units, most = np.maximum(block // unit, 1), domain // unit
+    domains = -(-units // most)
+    found = units % domains == 0
+    for idle in range(int(domain * (1.0 - LEAST_EQUAL_SHARE)) + 1):
+        if np.all(found):
+            break
+        some = np.maximum(most - idle, 1)
+        fits = ~found & (some * unit >= LEAST_EQUAL_SHARE * domain) & (units % some == 0)
+        domains, found = np.where(fits, units // some, domains), found | fits
+    tiled = block % unit == 0
+    smallest, largest = (np.where(tiled, count, most) * unit for count in (units // domains, -(-units // domains)))
+    return smallest, largest, domains, tiled
+
+
+def group_spans(plan: Plan) -> dict[str, Any]:
+    """Ranks in a row that each kind of group spans, from the group that most needs fast links to the one that needs them least."""
+    model = plan.tp * plan.cp
+    return {"tensor": plan.tp, "context": model, "expert": plan.expert_ways, "sharding": model * plan.dp_shard, "data": plan.gpus / plan.pp}
+
+
+def whole_number(ranks: Any) -> Any:
+    """A column of counts as whole numbers; 1 where an illegal row has none."""
+    counts = np.asarray(ranks, dtype=np.float64)
+    return np.where((counts >= 1.0) & (counts < float(_FAR)), counts, 1.0).astype(np.int64)
+
+
+def cut_groups(cluster: Cluster, plan: Plan) -> dict[str, Any]:
+    """For tensor, context and expert groups, the ranks that a group spans where it would fit a domain but is cut by its edge; else 0."""
+    placed, domain = placement(cluster, plan), int(cluster.node.scale_up_size.value)
+    spans = {name: whole_number(span) for name, span in group_spans(plan).items() if name in ("tensor", "context", "expert")}
+    return {name: np.where((span <= domain) & (placed.whole(span) < span), span, 0) for name, span in spans.items()}
+
+
+def tray_of(node: Node) -> float:
+    """Accelerators that a job takes or leaves together: a server of a larger domain; one accelerator where the domain is one server."""
+    return float(node.accelerators.value) if node.accelerators.value < node.scale_up_size.value else 1.0
+
+
+def uncut_share(cluster: Cluster, span: float) -> float:
+    """The most accelerators of a domain, in whole trays, that groups of ``span`` ranks divide; 0 where there are none."""
+    step = math.lcm(int(span), int(tray_of(cluster.node)))
+    return float(int(cluster.node.scale_up_size.value) // step * step)
