@@ -16,6 +16,7 @@ from ironlaw.question.options import OPTIONS
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
+    from ironlaw.estimate.held import Held
 
 _SECTIONS = ("plan", "cluster", "run", "training")
 
@@ -42,15 +43,22 @@ def _add_options(command: click.Command) -> click.Command:
 @click.command("estimate", epilog=_EXAMPLES)
 @click.argument("model", required=False)
 @click.option("--rows", metavar="CSV", help="answer every line of a CSV whose header names options")
+@click.option("--plan", "held", metavar="FILE", help="hold the plan of an answer (--json) and change only the options given")
 @click.option("--explain", is_flag=False, flag_value="all", metavar="[TERM]", help="formula, inputs, sources of TERM (default: every term)")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
-def command(model: str | None, rows: str | None, explain: str | None, as_json: bool, catalog: tuple[str, ...], **flags: Any) -> int:
+def command(
+    model: str | None, rows: str | None, held: str | None, explain: str | None, as_json: bool, catalog: tuple[str, ...], **flags: Any
+) -> int:
     """Estimate a run of MODEL: a catalogue name, a config.json, dimensions, a run.toml with the question, a Megatron-LM script."""
     from ironlaw.catalog.load import given_folders
 
     catalog = given_folders(catalog)
     options = {name: value for name, value in flags.items() if value is not None}
+    if held is not None:
+        if rows is not None:
+            raise QuestionError("--plan holds one answer: leave --rows out")
+        return _show_held(held, model, options, catalog, as_json, explain)
     if rows is not None:
         return _answer_rows(Path(rows), {**options, **({"model": model} if model else {})}, catalog, as_json)
     question, where = question_of(model, options)
@@ -59,6 +67,16 @@ def command(model: str | None, rows: str | None, explain: str | None, as_json: b
 
     estimate = answer({**read_options(question, where), **read_options(options)}, catalog)
     return show(estimate, as_json, explain)
+
+
+def _show_held(path: str, model: str | None, flags: dict[str, Any], folders: tuple[str, ...], as_json: bool, explain: str | None) -> int:
+    """Print the plan of an answer with the options that change, beside the plan that the tool would choose."""
+    from ironlaw.estimate.held import hold
+    from ironlaw.question.options import read_options
+
+    question, where = question_of(model, flags) if model else ({}, "")
+    held = hold(path, {**read_options(question, where), **read_options(flags)}, folders)
+    return show(held.after, as_json, explain, held)
 
 
 def question_of(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -99,8 +117,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     return options
 
 
-def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
-    """Print one answer; the exit status is 0 if the plan fits."""
+def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | None = None) -> int:
+    """Print one answer; the exit status is 0 if the plan fits. ``held``: how it came from another answer."""
     from ironlaw.estimate.rules import broken
 
     if estimate.rows > 1 and not as_json and explain is None:
@@ -111,9 +129,14 @@ def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
         return max(row_status(estimate, i) for i in range(estimate.rows))
     group, at = estimate.place_of(0)
     if not as_json and (problems := broken(group.job, group.plan, group.rules, at)):
-        raise PlanError(f"no such plan: {'; '.join(problems)}")
+        raise PlanError(f"no such plan{f' from {held.saved.name}' if held else ''}: {'; '.join(problems)}")
     if as_json:
-        sys.stdout.write(json.dumps(estimate.to_json(explain is not None), indent=1, allow_nan=False) + "\n")
+        data = estimate.to_json(explain is not None)
+        if held:
+            from ironlaw.estimate.held import held_data
+
+            data["held"] = held_data(held)
+        sys.stdout.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
     elif explain is not None:
         from ironlaw.report.explanation import explain as explained
 
@@ -121,7 +144,7 @@ def show(estimate: Estimate, as_json: bool, explain: str | None) -> int:
     else:
         from ironlaw.report.estimate import page
 
-        sys.stdout.write(page(estimate, colour=wants_colour()) + "\n")
+        sys.stdout.write(page(estimate, colour=wants_colour(), held=held) + "\n")
     return max(row_status(estimate, i) for i in range(estimate.rows))
 
 

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from ironlaw import files
 from ironlaw.errors import InputError, quote
 from ironlaw.estimate.as_data import SCHEMA_VERSION
+from ironlaw.question.asked import Asked
 from ironlaw.question.options import OPTIONS, read_options
 
 LARGEST = 64 << 20  # bytes of a file; an answer takes 60 kB
 _LONGEST = 4096  # characters of an option's text
 _MOST_TERMS = 100_000
+_OPEN = Asked()
 GIVE = "give a file from ironlaw estimate --json"
 
 
@@ -32,6 +34,14 @@ class Saved(NamedTuple):
         given = {name: value for name, value in self.given.items() if name != "global_batch_tokens"}  # the plan has the sequences
         return {**given, **self.plan}
 
+    def value(self, name: str) -> Any:
+        """The value of an option that holds the answer, or the default that the answer took; None where a record decides."""
+        if name in self.held:
+            return self.held[name]
+        if name in ("precision", "schedule"):
+            return self.data["plan"].get(name)
+        return getattr(_OPEN, name, None) or None
+
     @property
     def seconds(self) -> float | None:
         """The step time; None for a plan that cannot run."""
@@ -40,17 +50,9 @@ class Saved(NamedTuple):
 
 
 def read_answer(path: str | Path) -> Saved:
-    """Read one answer; of a search its best plan."""
-    path = Path(path)
-    tree = files.read_json(path, "an answer", LARGEST)
-    if isinstance(tree, list):
-        if len(tree) != 1:
-            raise InputError(f"{path}: a list of {len(tree)} answers: save the one to compare")
-        tree = tree[0]
-    if isinstance(tree, dict) and isinstance(tree.get("plans"), list):
-        if not tree["plans"]:
-            raise InputError(f"{path}: the search found no plan, so there is no answer to read")
-        tree = tree["plans"][0]
+    """Read one answer; of a search its best plan, or with ``FILE#2`` the second that it lists."""
+    path, rank = _split_rank(str(path))
+    tree = _pick_plan(files.read_json(path, "an answer", LARGEST), rank, path)
     if not isinstance(tree, dict) or not {"schema_version", "step", "memory", "plan"} <= set(tree):
         raise InputError(f"{path}: not an answer: schema_version, step, memory or plan is missing; {GIVE}")
     if (version := tree["schema_version"]) != SCHEMA_VERSION or isinstance(version, bool):
@@ -59,7 +61,33 @@ def read_answer(path: str | Path) -> Saved:
         raise InputError(f"{path}: without the key 'asked', made by an earlier version: run ironlaw estimate --json again")
     _check(tree, str(path))
     asked = tree["asked"]
-    return Saved(path.name, tree, _read_options(asked, "given", path.name), _read_options(asked, "plan", path.name))
+    name = f"{path.name}#{rank}" if rank else path.name
+    return Saved(name, tree, _read_options(asked, "given", path.name), _read_options(asked, "plan", path.name))
+
+
+def _split_rank(path: str) -> tuple[Path, int]:
+    """A path, and the rank of the plan that ``#N`` behind it asks for; 0 without one."""
+    head, _, rank = path.rpartition("#")
+    asks = bool(head) and rank.isascii() and rank.isdecimal() and len(rank) < 6 and not Path(path).exists()
+    return (Path(head), int(rank)) if asks else (Path(path), 0)
+
+
+def _pick_plan(tree: Any, rank: int, path: Path) -> Any:
+    """The answer in a file: the only one of a list, or a plan of a search."""
+    if isinstance(tree, list):
+        if len(tree) != 1:
+            raise InputError(f"{path}: a list of {len(tree)} answers: save the one to read")
+        return tree[0]
+    plans = tree.get("plans") if isinstance(tree, dict) else None
+    if isinstance(plans, list):
+        if not plans:
+            raise InputError(f"{path}: the search found no plan, so there is no answer to read")
+        if rank > len(plans):
+            raise InputError(f"{path} lists {len(plans)} plans, #{rank} asks for another")
+        return plans[max(rank - 1, 0)]
+    if rank:
+        raise InputError(f"{path}: a single answer; #{rank} needs a file from ironlaw plan --json")
+    return tree
 
 
 def _read_options(asked: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:

@@ -31,17 +31,22 @@ from ironlaw.terms import Term
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate, Group
+    from ironlaw.estimate.held import Held
 
 _NAMED_LOSS = 0.1  # of the step: a smaller loss is not named where computation binds
 _SMALLEST_SHARE = 0.0005  # of the step or the memory: a smaller part has no line
 _LEFT_OUT = {"cp": 1, "etp": 1, "count_embedding": False}  # defaults that the page leaves out
 
 
-def page(estimate: Estimate, index: int = 0, colour: bool = False) -> str:
-    """One row as a page of text."""
+def page(estimate: Estimate, index: int = 0, colour: bool = False, held: Held | None = None) -> str:
+    """One row as a page of text; ``held``: the answer that it changes."""
     group, at = estimate.place_of(index)
     ink = Ink(colour)
     parts = [verdict(group, at, ink), breakdown(group, at, ink), memory_lines(group, at, ink), run_lines(group, at), notes(group, at, ink)]
+    if held is not None:
+        from ironlaw.report.held import held_lines
+
+        parts.insert(1, held_lines(held, ink))
     return "\n\n".join("\n".join(lines) for lines in (list(p) for p in parts) if lines)
 
 
@@ -266,7 +271,7 @@ def notes(group: Group, at: int, ink: Ink) -> Iterator[str]:
     for warning in warnings(group, at):
         yield ink.bad("warning: ") + warning
     items = assumptions(group, at)
-    for origin, title in (("given", "Given"), ("chosen", "Chosen"), ("default", "Assumed"), ("override", "Overridden")):
+    for origin, title in (("given", "Given"), ("held", "Held"), ("chosen", "Chosen"), ("default", "Assumed"), ("override", "Overridden")):
         listed = [f"{i['name']} {short(i['value'])}" for i in items if i["origin"] == origin and not _is_left_out(i)]
         if listed:
             yield ink.bold(title) + ink.dim(": ") + ", ".join(listed)

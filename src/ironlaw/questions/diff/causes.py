@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ironlaw import units
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.answer import answer
+from ironlaw.estimate.held import change_plan
 from ironlaw.estimate.saved import Saved
 from ironlaw.questions.diff.inputs import changed_options, record_rows, shown
 from ironlaw.questions.diff.terms import most_moved
@@ -46,19 +47,32 @@ def find_causes(a: Saved, b: Saved, folders: tuple[str, ...]) -> Causes:
 
 
 def _alone(a: Saved, b: Saved, start: Data, folders: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Each change of an option alone. Changes that cannot be made alone, such as tp without dp, are made together."""
-    changes = {name: after for name, (_, after) in changed_options(a, b).items()}
+    """Each change of an option alone, with those that follow from it. Changes that make no plan alone are made together."""
+    left = {name: after for name, (_, after) in changed_options(a, b).items()}
     joined: dict[str, Any] = {}
-    for name, value in changes.items():
-        tried = _try({**a.held, name: value}, folders)
+    for name in list(left):
+        if name not in left:
+            continue
+        changes = _with_followers(a, name, left)
+        tried = _try({**a.held, **changes}, folders)
         if tried is None:
-            joined[name] = value
-        else:
-            row = _row(_words(a, {name: value}), start, tried)
-            if row["seconds"] or row["bytes"]:
-                yield row
+            joined[name] = left.pop(name)
+            continue
+        left = {other: value for other, value in left.items() if other not in changes}
+        row = _row(_words(a, changes), start, tried)
+        if row["seconds"] or row["bytes"]:
+            yield row
     if joined and (tried := _try({**a.held, **joined}, folders)) is not None:
         yield _row(_words(a, joined), start, tried)
+
+
+def _with_followers(a: Saved, name: str, left: Mapping[str, Any]) -> dict[str, Any]:
+    """A change, and the changes of ``left`` that follow from it when the plan is held; alone where others would follow."""
+    if left[name] is None:
+        return {name: None}
+    options, _ = change_plan(a, {name: left[name]})
+    moved = {key: options.get(key) for key in {*a.held, *options} if options.get(key) != a.held.get(key)}
+    return {key: left[key] for key in left if key in moved} if all(left.get(key) == moved[key] for key in moved) else {name: left[name]}
 
 
 def _words(a: Saved, changes: Mapping[str, Any]) -> str:

@@ -1,0 +1,182 @@
+"""Hold the plan of an answer and change one option of it; and what the tool chooses when it may choose again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ironlaw.errors import IronlawError
+from ironlaw.estimate.again import as_option, asked_data
+from ironlaw.estimate.answer import Estimate, Group, answer
+from ironlaw.estimate.as_data import number
+from ironlaw.estimate.rules import broken
+from ironlaw.estimate.saved import Saved, read_answer
+from ironlaw.question.options import read_options
+
+_SAME = 1e-9  # of a value: a smaller difference is rounding
+_LAYERS = ("layers_per_stage", "first_stage_layers", "last_stage_layers")
+_BATCH = ("global_batch_size", "global_batch_tokens")
+_ONE_OF = (_BATCH, ("layers_per_stage", "first_stage_layers"), ("layers_per_stage", "last_stage_layers"))  # options that exclude each other
+
+Change = tuple[Any, Any]  # before and after; None: left to its default
+
+
+class Held(NamedTuple):
+    """An answer asked again with its plan held and some options changed, and with the plan chosen anew."""
+
+    saved: Saved
+    before: Estimate  # the answer, as the tool of today gives it
+    after: Estimate  # its plan, with the changes
+    anew: Estimate | None  # the plan that the tool chooses; None where it has no answer
+    why_not: str  # why it has none
+    changed: Mapping[str, Change]  # options that were asked to change
+    followed: Mapping[str, Change]  # options that had to change with them
+
+
+def hold(path: str | Path, changes: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Held:
+    """The plan of the answer in a file with ``changes``, which are options of an estimate: ``hold("a.json", {"recompute": "full"})``."""
+    saved, read = read_answer(path), read_options(changes)
+    options, followed = change_plan(saved, read)
+    asked = _replace(saved.given, read)
+    anew, why_not = _choose(asked, folders)
+    changed = {name: (saved.value(name), value) for name, value in read.items() if saved.value(name) != value}
+    after = _with_origin(answer(options, folders), asked)
+    return Held(saved, answer(saved.held, folders), after, anew, why_not, changed, followed)
+
+
+def _choose(asked: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[Estimate | None, str]:
+    """The answer with the plan that the tool chooses; None, and why, where it has no plan."""
+    try:
+        estimate = answer(asked, folders)
+    except IronlawError as error:
+        return None, str(error)
+    group, at = estimate.place_of(0)
+    if not group.legal[at]:
+        return None, "; ".join(broken(group.job, group.plan, group.rules, at))
+    return estimate, ""
+
+
+def _with_origin(estimate: Estimate, given: Mapping[str, Any]) -> Estimate:
+    """An estimate whose options have the origin ``held`` where only the held plan gives them."""
+
+    def marked(group: Group) -> Group:
+        assert group.asked is not None
+        held = [item["origin"] == "given" and item["name"] not in given for item in group.assumptions]
+        notes = [{**item, "origin": "held"} if only else item for item, only in zip(group.assumptions, held, strict=True)]
+        asked = replace(group.asked, given={name: value for name, value in group.asked.given.items() if name in given})
+        return replace(group, assumptions=notes, asked=asked)
+
+    return replace(estimate, groups=tuple(marked(group) for group in estimate.groups))
+
+
+def change_plan(saved: Saved, changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Change]]:
+    """The options of a held plan with ``changes``, and the options that follow from them.
+
+    The data-parallel size is what the count leaves to it, sequence parallelism goes with tp, and layers placed on stages go with pp.
+    """
+    before = saved.held
+    options = _replace(before, changes)
+    if options.get("seq_len") != before.get("seq_len") and "global_batch_tokens" in saved.given and not set(_BATCH) & set(changes):
+        options["global_batch_tokens"] = saved.given["global_batch_tokens"]
+        del options["global_batch_size"]
+    if options.get("pp") != before.get("pp"):
+        options = {name: value for name, value in options.items() if name not in _LAYERS or name in changes}
+        if options.get("pp") == 1.0 and "vpp" not in changes:
+            options["vpp"] = 1.0
+    if "sp" not in changes and before.get("sp") == (before.get("tp", 1.0) > 1.0):
+        options["sp"] = options.get("tp", 1.0) > 1.0
+    options |= _data_parallel(before, options, changes)
+    names = [*before, *(name for name in options if name not in before)]
+    followed = {name: (before.get(name), options.get(name)) for name in names if name not in changes and name not in _BATCH}
+    return options, {name: pair for name, pair in followed.items() if pair[0] != pair[1] and name != "sp"}
+
+
+def _replace(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with others in their place; an option that excludes a new one goes."""
+    gone = {old for pair in _ONE_OF for new, old in (pair, pair[::-1]) if new in changes}
+    return {**{name: value for name, value in options.items() if name not in gone}, **changes}
+
+
+def _data_parallel(before: Mapping[str, Any], options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, float]:
+    """The data-parallel ranks that the other axes leave, split as before; none where they do not come out whole."""
+    if all(options.get(name) == before.get(name) for name in ("gpus", "tp", "pp", "cp", "zero", "dp_replicate", "dp_shard")):
+        return {}
+    ranks = options.get("gpus", 1.0) / (options.get("tp", 1.0) * options.get("pp", 1.0) * options.get("cp", 1.0))
+    if "dp_shard" in changes:
+        split = {"dp_replicate": ranks / options["dp_shard"]}
+    elif "dp_replicate" in changes:
+        split = {"dp_shard": ranks / options["dp_replicate"]}
+    elif options.get("zero") == 0.0:
+        split = {"dp_replicate": ranks, "dp_shard": 1.0}
+    else:
+        copies = before.get("dp_replicate", 1.0) if before.get("zero") else 1.0
+        split = {"dp_replicate": copies, "dp_shard": ranks / copies}
+    if not all(value.is_integer() and value >= 1.0 for value in split.values()):
+        return {}
+    return {name: value for name, value in split.items() if name not in changes}
+
+
+def chosen_plan(estimate: Estimate) -> dict[str, Any]:
+    """The options of an estimate's plan, in the form that its JSON has."""
+    group, at = estimate.place_of(0)
+    plan: dict[str, Any] = asked_data(group, at)["plan"]
+    return plan
+
+
+def plan_changes(held: Held) -> dict[str, Change]:
+    """What differs between the held plan with its changes and the plan that the tool chooses anew."""
+    if held.anew is None:
+        return {}
+    before, after = chosen_plan(held.after), chosen_plan(held.anew)
+    names = [*before, *(name for name in after if name not in before)]
+    return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
+
+
+def results(estimate: Estimate) -> dict[str, float | None]:
+    """Step time, memory, MFU, tokens per second, and the money of a run; None where there is none."""
+    group, at = estimate.place_of(0)
+    legal = bool(group.legal[at])
+    usd = None if group.run is None else group.run.usd.value
+    rates = {name: group.throughput[name].value for name in ("mfu", "tokens_per_second")}
+    columns = {"seconds": group.step.tree.value, "bytes": group.memory.device, **rates, "usd": usd}
+    return {name: number(column, at) if legal and column is not None else None for name, column in columns.items()}
+
+
+def differences(before: Mapping[str, float | None], after: Mapping[str, float | None]) -> dict[str, float | None]:
+    """After minus before, where both have a value."""
+    return {name: None if (old := before[name]) is None or (new := after[name]) is None else new - old for name in before}
+
+
+def is_reproduced(held: Held) -> bool:
+    """True where the tool of today gives the numbers that the file has."""
+    now = results(held.before)
+    pairs = ((now["seconds"], held.saved.seconds), (now["bytes"], held.saved.data["memory"]["device"]))
+    return all(x == y or (x is not None and y is not None and abs(x - y) <= _SAME * abs(y)) for x, y in pairs)
+
+
+def held_data(held: Held) -> dict[str, Any]:
+    """What was held, what was changed, and what that makes, as plain data."""
+    before = results(held.before)
+
+    def entry(estimate: Estimate | None) -> dict[str, Any] | None:
+        if estimate is None:
+            return None
+        values = results(estimate)
+        return {"fits": bool(estimate.fits[0]), "plan": chosen_plan(estimate), "results": values, "difference": differences(before, values)}
+
+    return {
+        "answer": held.saved.name,
+        "reproduced": is_reproduced(held),
+        "changed": _pairs(held.changed),
+        "followed": _pairs(held.followed),
+        "before": {"plan": chosen_plan(held.before), "results": before},
+        "held": entry(held.after),
+        "anew": entry(held.anew),
+        "another_plan": {name: list(pair) for name, pair in plan_changes(held).items()},
+    }
+
+
+def _pairs(changes: Mapping[str, Change]) -> dict[str, list[Any]]:
+    return {name: [None if value is None else as_option(name, value) for value in pair] for name, pair in changes.items()}

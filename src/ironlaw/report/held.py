@@ -1,0 +1,84 @@
+"""The lines of an estimate whose plan is held: what was changed, and how far that moves step, memory, MFU and money."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ironlaw import units
+from ironlaw.estimate.again import as_option
+from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.held import Held, differences, is_reproduced, plan_changes, results
+from ironlaw.report.terminal import Ink, short
+
+
+def held_lines(held: Held, ink: Ink) -> Iterator[str]:
+    """The changes, then a row for the answer, for its plan held, and for the plan chosen anew."""
+    name = held.saved.name
+    yield ink.bold(f"The plan of {name}, with {_changes_words(held.changed) or 'nothing changed'}")
+    if held.followed:
+        yield f"  follows from it: {_changes_words(held.followed)}"
+    before = results(held.before)
+    rows = [(_row_name(name, held.before), before, None), (_row_name("plan held", held.after), results(held.after), before)]
+    other = plan_changes(held)
+    if held.anew is not None and other:
+        rows.append((_row_name("plan chosen anew", held.anew), results(held.anew), before))
+    yield from _table(rows, ink)
+    if other:
+        yield f"  the tool would choose another plan: {_changes_words(other)}"
+    elif held.anew is None:
+        yield f"  no plan can be chosen anew: {held.why_not}"
+    else:
+        yield "  the tool would choose this plan"
+    if not is_reproduced(held):
+        yield (
+            f"{ink.bad('warning: ')}{name} has other numbers than this version and catalogue give for its plan;"
+            f" the differences are against today's (ironlaw diff says what changed)"
+        )
+
+
+def _row_name(name: str, estimate: Estimate) -> str:
+    return name if estimate.fits[0] else f"{name} (does not fit)"
+
+
+def _changes_words(changes: Mapping[str, tuple[Any, Any]]) -> str:
+    """Options with their values before and after: ``recompute none to full``."""
+    return ", ".join(f"{name} {_value_words(name, before)} to {_value_words(name, after)}" for name, (before, after) in changes.items())
+
+
+def _value_words(name: str, value: Any) -> str:
+    if value is None:
+        return "default"
+    text = short(as_option(name, value) if not isinstance(value, str) else value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _table(rows: Sequence[tuple[str, Mapping[str, float | None], Mapping[str, float | None] | None]], ink: Ink) -> Iterator[str]:
+    """Values with their differences from the first row; money where there is a run."""
+    columns = {"seconds": "step", "bytes": "memory", "mfu": "MFU", "tokens_per_second": "tokens/s", "usd": "money"}
+    if all(values["usd"] is None for _, values, _ in rows):
+        del columns["usd"]
+    cells = [["", *(title for title in columns.values())]]
+    for name, values, base in rows:
+        moved = differences(base, values) if base else dict.fromkeys(values)
+        cells.append([name, *(_cell(key, values[key], moved[key]) for key in columns)])
+    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
+    for i, line in enumerate(cells):
+        text = "  " + "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]).rstrip()
+        yield text if i else ink.dim(text)
+
+
+def _cell(key: str, value: float | None, difference: float | None) -> str:
+    """A value, and in brackets its difference."""
+    if value is None:
+        return "-"
+    shown = _shown(key, value)
+    return f"{shown} ({'+' if difference >= 0 else ''}{_shown(key, difference)})" if difference is not None else shown
+
+
+def _shown(key: str, value: float) -> str:
+    if key == "mfu":
+        return f"{value:.1%}"
+    if key in ("usd", "tokens_per_second"):
+        return f"{value:,.0f}{' USD' if key == 'usd' else ''}"
+    return units.show(value, "s" if key == "seconds" else "B", 4)
