@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,10 +64,10 @@ def _with_origin(estimate: Estimate, given: Mapping[str, Any]) -> Estimate:
         assert group.asked is not None
         held = [item["origin"] == "given" and item["name"] not in given for item in group.assumptions]
         notes = [{**item, "origin": "held"} if only else item for item, only in zip(group.assumptions, held, strict=True)]
-        asked = replace(group.asked, given={name: value for name, value in group.asked.given.items() if name in given})
-        return replace(group, assumptions=notes, asked=asked)
+        asked = group.asked.replace(given={name: value for name, value in group.asked.given.items() if name in given})
+        return group.replace(assumptions=notes, asked=asked)
 
-    return replace(estimate, groups=tuple(marked(group) for group in estimate.groups))
+    return estimate.replace(groups=tuple(marked(group) for group in estimate.groups))
 
 
 def change_plan(saved: Saved, changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Change]]:
