@@ -25,6 +25,12 @@ class Cluster(Frozen):
     systems: Systems
     gpus_per_domain: float | None = None  # that a job takes of every scale-up domain; None: as many as its groups divide
     clock: Any = None  # fraction of the reference's clock this part's power limit sustains; None: the reference itself
+    margin: float | None = None  # share of device memory that must stay free; None: not given
+
+    @property
+    def room(self) -> float:
+        """Bytes of device memory within which a plan fits: usable memory without the margin, where one is given [B]."""
+        return self.accelerator.usable_memory * (1.0 - (self.margin or 0.0))
 
     def gemm(self, precision: str) -> GemmConstants:
         """The GEMM constants of a precision."""

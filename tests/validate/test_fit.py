@@ -9,7 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ironlaw.catalog import load
 from ironlaw.validate.fit import (
+    POOLED,
     RECORD,
     Constant,
     Fit,
@@ -17,12 +19,16 @@ from ironlaw.validate.fit import (
     constants,
     half_widths,
     held_out_times,
+    memory_coverage,
+    memory_spreads,
     read_record,
     weighted_quantile,
     with_values,
 )
-from ironlaw.validate.predict import times
-from ironlaw.validate.runs import RUNS
+from ironlaw.validate.peaks import RunMemory
+from ironlaw.validate.predict import prepare, times
+from ironlaw.validate.runs import RUNS, read_runs
+from ironlaw.validate.session import run_memories
 from made_runs import ready, synthetic
 
 
@@ -119,3 +125,73 @@ def test_the_record_is_of_the_runs_that_ship():
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     assert record["runs_sha256"] == hashlib.sha256(RUNS.read_bytes()).hexdigest(), "run ironlaw validate fit"
     assert set(record["constants"]) == {c.name for c in constants()}
+
+
+# --- memory
+
+
+def memories(**logs):
+    """(family, memory) by family: each of the logs of measured over predicted, of a framework of the family's name."""
+    return [(f, RunMemory(f, "device", 1.0, float(np.exp(log)), f, "h100-sxm")) for f, values in logs.items() for log in values]
+
+
+def test_the_spread_of_memory_weighs_families_alike_and_leaves_one_out():
+    """Nine rows of a at 0, one of b at 0.5: half of the weight each, so the lower median is 0 and 80 % of the rows need b."""
+    runs = memories(a=[0.0] * 9, b=[0.5])
+    assert memory_spreads(runs)["any"] == (pytest.approx(0.0), pytest.approx(0.5), 10, 2)
+    assert memory_spreads(runs, "b")["any"] == (pytest.approx(0.0), pytest.approx(0.0), 9, 1)
+    assert memory_spreads(runs, "a")["any"] == (pytest.approx(0.5), pytest.approx(0.0), 1, 1)
+    assert memory_spreads([]) == {}
+
+
+def test_many_rows_of_a_framework_move_its_centre_and_few_do_not():
+    few = memory_spreads(memories(a=[0.0] * 9, b=[0.5] * 3))
+    many = memory_spreads(memories(a=[0.0] * 9, b=[0.5] * (int(POOLED) + 1)))
+    assert few["b"][0] == pytest.approx(0.5)  # half of the ten pooled rows are of b too
+    assert few["a"][0] == many["a"][0] == pytest.approx(0.0)
+    assert many["b"][0] == pytest.approx(0.5)
+
+
+def test_a_framework_of_one_family_has_no_narrower_spread_than_all():
+    found = memory_spreads(memories(a=[0.3, -0.3] * 20, b=[0.1] * 40))
+    assert found["b"][1] >= found["any"][1] > 0.0
+
+
+def test_allocated_peaks_say_nothing_of_the_allocator():
+    runs = memories(a=[0.1, 0.2])
+    allocated = [("peaks", RunMemory("p", kind, 1.0, 5.0, "megatron", "h100-sxm")) for kind in ("allocated", "analytic")]
+    assert memory_spreads([*runs, *allocated]) == memory_spreads(runs)
+
+
+def test_an_accelerator_has_its_own_spread_where_a_framework_ran_on_several():
+    runs = memories(a=[0.0] * 5)
+    assert set(memory_spreads(runs)) == {"any", "a"}
+    other = [("a", RunMemory("x", "device", 1.0, 1.1, "a", "b200-sxm"))] * 3
+    assert set(memory_spreads([*runs, *other])) == {"any", "a", "a on h100-sxm", "a on b200-sxm"}
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """The published runs that state their memory."""
+    runs = [run for run in read_runs()[0] if run.cells.get("memory_gb_per_gpu")]
+    return run_memories(prepare(runs)[0])
+
+
+def test_what_is_said_of_a_family_left_out_holds_within_the_error_of_its_rows(measured):
+    """Of the rows of a family, the share that finds the memory it needs is the probability that the other families promise."""
+    found = memory_coverage(measured)
+    assert set(found) == {"bigscience", "torchtitan"}
+    for family, figures in found.items():
+        error = np.sqrt(0.8 * 0.2 / figures["n"])
+        assert abs(figures["within_margin"] - 0.8) < 2.0 * error, family
+        assert abs(figures["in_band"] - 0.8) < 2.0 * error, family
+
+
+def test_the_spreads_that_ship_are_those_of_the_runs_that_ship(measured):
+    record = load.record("bands", "default")
+    learned = memory_spreads(measured)
+    assert set(record.memory) == set(record.memory_centre) == set(learned)
+    for group, (centre, half, rows, families) in learned.items():
+        assert record.memory_centre[group].value == pytest.approx(centre, abs=0.005), "run ironlaw validate fit"
+        assert record.memory[group].value == pytest.approx(half, abs=0.005), "run ironlaw validate fit"
+        assert record.memory[group].note == f"half-width in log; {rows} rows of {families} families"

@@ -15,6 +15,7 @@ from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.question import Bound, bind_question, with_batch
 from ironlaw.estimate.candidates import Placed, place
 from ironlaw.estimate.cautions import cautions
+from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
 from ironlaw.estimate.memory.total import Memory, memory
 from ironlaw.estimate.rates import throughput
 from ironlaw.estimate.step import Step, step
@@ -56,6 +57,16 @@ class Group(Frozen):
         """Exclusive parts of the step by roof; they sum to 1."""
         booked = shares(self.step.tree)
         return {name: booked[name] / self.step.tree.value for name in BOUNDS}
+
+    @property
+    def margin(self) -> float:
+        """The share of device memory that a plan must leave free to be called best."""
+        return margin_of(self.cluster, self.job.framework.name, self.folders)
+
+    @cached_property
+    def likely(self) -> Term | None:
+        """How likely each row fits its device, by the errors of published runs."""
+        return likely_to_fit(self.memory, self.cluster, self.job.framework.name, self.folders)
 
     @cached_property
     def legal(self) -> Any:
@@ -197,6 +208,8 @@ def with_run(group: Group, bound: Bound) -> Group:
         assume(notes, "correction", f"step times {group.correction.factor:.3f} ({group.correction.label})", "override")
     if "framework" not in asked.given:
         assume(notes, "framework", name, "default")
+    if asked.margin is None:
+        assume(notes, "margin", f"{group.margin:.1%} of device memory", "default")
     run = None
     if asked.tokens is not None:
         from ironlaw.estimate.run import run_of

@@ -15,6 +15,7 @@ from ironlaw.estimate.again import asked_data, records_data
 from ironlaw.estimate.placement import cut_groups, placement, placement_term, uncut_share
 from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.question.defaults import CERTAINTY
 from ironlaw.terms import Term, plain
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def warnings(group: Group, at: int) -> list[str]:
         *([unbanded] if unbanded else []),
         *_batch_warning(group, at),
         *_rate_warning(group, at),
+        *_margin_warning(group, at),
         *_failure_warning(group, at),
         *_placement_warnings(group, at),
         *broken(group.job, group.plan, group.rules, at),
@@ -125,6 +127,17 @@ def _batch_warning(group: Group, at: int) -> list[str]:
     if not by_default or idle < 0.2:
         return []
     return [f"the default batch leaves {idle:.0%} of the step to the pipeline bubble: give --global-batch-size"]
+
+
+def _margin_warning(group: Group, at: int) -> list[str]:
+    """A plan that fits by its prediction, but leaves less memory free than makes it likely to fit."""
+    if group.likely is None or not number(group.memory.fits, at) or keeps_margin(group, at):
+        return []
+    used, likely = number(group.memory.device, at) / group.memory.capacity, number(group.likely.value, at)
+    return [
+        f"the plan uses {used:.1%} of device memory and is {likely:.0%} likely to fit: a plan that leaves {group.margin:.1%} free is"
+        f" {CERTAINTY:.0%} likely to (--margin {group.margin:.1%} makes a plan that leaves less an error)"
+    ]
 
 
 def _failure_warning(group: Group, at: int) -> list[str]:
@@ -194,7 +207,7 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
     """The memory of the fullest stage."""
     from ironlaw.estimate.bands import memory_band
 
-    needed = group.memory
+    needed, likely = group.memory, group.likely
     host = host_data(group, at, explain)
     return {
         "allocated": number(needed.allocated, at),
@@ -202,11 +215,21 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
         "device": number(needed.device, at),
         "capacity_bytes": needed.capacity,
         "fits": bool(number(needed.fits, at)),
+        "fits_probability": None if likely is None else number(likely.value, at),
+        "needed": number(needed.needed, at),
+        "needed_band": memory_band(group, number(needed.needed, at)),
+        "margin": group.margin,
+        "keeps_margin": keeps_margin(group, at),
         "stage": _name_stage(group, needed.stage_names, needed.which, at),
         "band": memory_band(group, number(needed.device, at)),
         "tree": term_data(needed.tree, at, explain),
         **({} if host is None else {"host": host}),
     }
+
+
+def keeps_margin(group: Group, at: int) -> bool:
+    """True for a plan that leaves the margin of device memory free, and fits."""
+    return bool(number(group.memory.fits, at)) and number(group.memory.device, at) <= (1.0 - group.margin) * group.memory.capacity
 
 
 def host_data(group: Group, at: int, explain: bool = False) -> dict[str, Any] | None:
@@ -368,6 +391,8 @@ def trees_of(group: Group) -> list[Term]:
     trees = [group.step.tree, group.memory.tree, *group.throughput.values(), placement_term(group.cluster, group.plan)]
     if group.memory.hosts:
         trees.append(group.memory.host_tree)
+    if group.likely is not None:
+        trees.append(group.likely)
     return trees if group.run is None else [*trees, *group.run.trees()]
 
 

@@ -93,7 +93,9 @@ def told_apart(folders: tuple[str, ...] = ()) -> float:
 def memory_band(group: Group, size: float | None) -> list[float] | None:
     """``[lo, hi, coverage]`` of what a device holds [B], or None."""
     spread = memory_spread(group.job.framework.name, group.cluster.accelerator.name, group.folders)
-    return None if spread is None or size is None else banded(size * float(np.exp(spread.centre)), spread.half_width, spread.coverage)
+    if spread is None or size is None:
+        return None
+    return banded(size * float(np.exp(spread.centre.value)), spread.half_width.value, spread.coverage.value)
 
 
 def banded(value: float, half_width: float, coverage: float) -> list[float]:

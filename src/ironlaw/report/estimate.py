@@ -22,10 +22,11 @@ from ironlaw.estimate.as_data import (
     stage_name,
     warnings,
 )
-from ironlaw.estimate.bands import step_band
+from ironlaw.estimate.bands import memory_band, step_band
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.job import PRECISIONS
+from ironlaw.question.defaults import CERTAINTY
 from ironlaw.report.terminal import Ink, bar, dollars, short
 from ironlaw.terms import Term
 
@@ -58,7 +59,8 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     fits = ink.good("fits") if memory["fits"] else ink.bad("does not fit")
     yield (
         f"{fits}: {units.show(memory['device'], 'B')} of {units.show(memory['capacity_bytes'], 'B')} per GPU"
-        f" ({memory['device'] / memory['capacity_bytes']:.0%}){_fullest_stage(memory['stage'])}{_host_shortage(memory.get('host'))}"
+        f" ({memory['device'] / memory['capacity_bytes']:.0%}){_fullest_stage(memory['stage'])}"
+        f"{_margin_words(group, memory)}{_likely_words(memory)}{_host_shortage(memory.get('host'))}"
     )
     step, rates = number(group.step.tree.value, at), {name: number(term.value, at) for name, term in group.throughput.items()}
     if step is None:
@@ -78,6 +80,28 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
 
 def _fullest_stage(stage: str) -> str:
     return "" if stage == "only" else f" on the fullest stage ({stage})"
+
+
+def _margin_words(group: Group, memory: dict[str, Any]) -> str:
+    """The margin that the question asks for, where a plan would fit without it."""
+    margin = group.cluster.margin
+    if not margin or memory["fits"] or memory["device"] > memory["capacity_bytes"]:
+        return ""
+    return f", which leaves less than the margin of {margin:.1%}"
+
+
+def _likely_words(memory: dict[str, Any]) -> str:
+    """How likely a plan fits."""
+    likely = memory["fits_probability"]
+    return "" if likely is None else f"; {likely:.0%} likely to fit"
+
+
+def _fit_words(memory: dict[str, Any]) -> str:
+    """Whether a plan fits, and how likely where that is less than the certainty of a chosen plan."""
+    likely = memory["fits_probability"]
+    if not memory["fits"]:
+        return "does not fit"
+    return "fits" if likely is None or likely >= CERTAINTY else f"fits ({likely:.0%} likely)"
 
 
 def _host_shortage(host: dict[str, Any] | None) -> str:
@@ -232,6 +256,11 @@ def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
         f"  allocated {units.show(number(memory.allocated, at), 'B')}, reserved {units.show(number(memory.reserved, at), 'B')},"
         f" device {units.show(number(memory.device, at), 'B')} of {units.show(capacity, 'B')}"
     )
+    if band := memory_band(group, number(memory.needed, at)):
+        yield (
+            f"  needed without allocator slack {units.show(number(memory.needed, at), 'B')}"
+            f" ({band[2]:.0%} band {units.show(band[0], 'B')} to {units.show(band[1], 'B')})"
+        )
     if host := host_data(group, at):
         room = host["capacity_bytes"]
         yield f"  host memory per GPU: {units.show(host['held'], 'B')}" + ("" if room is None else f" of {units.show(room, 'B')}")
@@ -294,5 +323,5 @@ def row_line(estimate: Estimate, index: int) -> str:
     return (
         f"{plan['model']:<22} {plan['gpus']:>6} x {plan['accelerator']:<16} tp {plan['tp']} pp {plan['pp']} dp {plan['dp']}"
         f"  step {units.show(number(group.step.tree.value, at), 's'):>8}  MFU {number(group.throughput['mfu'].value, at):6.1%}"
-        f"  {units.show(memory['device'], 'B'):>8} {'fits' if memory['fits'] else 'does not fit'}  bound by {bound['by']}"
+        f"  {units.show(memory['device'], 'B'):>8} {_fit_words(memory)}  bound by {bound['by']}"
     )

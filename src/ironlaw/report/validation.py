@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+from ironlaw.question.defaults import CERTAINTY
 from ironlaw.report.terminal import markdown_table
 from ironlaw.validate.fit import constants
 from ironlaw.validate.runs import DATA
@@ -117,6 +118,11 @@ def memory_lines(memory: dict[str, Any]) -> Iterator[str]:
     for name in names:
         if memory.get(name, {}).get("n"):
             yield f"  {name}: {_figures(memory[name])}"
+    for family, found in memory.get("coverage", {}).items():
+        yield (
+            f"  {family}, by the spread of the other families: {found['in_band']:.0%} of {found['n']} rows in the 80 % band of device"
+            f" memory, {found['within_margin']:.0%} within what the margin allows for (meant: {CERTAINTY:.0%})"
+        )
     if memory.get("fits_false") is not None:
         yield f"  predicted not to fit, but ran: {percent(memory['fits_false'])} of {memory['ran']}"
     for reason, n in memory["skipped"].items():

@@ -145,7 +145,7 @@ class SearchResult:
         for setting in self.settings:
             if np.isfinite(setting.best):
                 front = setting.swept.front
-                fits = front.device <= setting.capacity
+                fits = front.device <= setting.bound.cluster.room
                 seconds = front.seconds[fits]
                 points.append((setting, {**setting.objectives(seconds), "memory": front.device[fits], "seconds": seconds}))
         if not points:

@@ -166,7 +166,7 @@ def _nth_smallest(seconds: Any, number: int) -> float:
 def pareto_plans(swept: Sweep) -> Plans:
     """The plans that fit and that no other beats in both step time and device memory, fastest first; of equals the simplest."""
     front = swept.front
-    fits = front.device <= swept.task.cluster.accelerator.usable_memory
+    fits = front.device <= swept.task.cluster.room
     plans = open_rows(swept.task, np.unique(front.row[fits]), float(front.seconds[fits].max(initial=0.0)))
     plans = sort_plans(plans.take(pareto_indices(plans.seconds, plans.device)))
     _, first = np.unique(plans.seconds, return_index=True)

@@ -22,7 +22,8 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Systems
-from ironlaw.estimate.memory.errors import ANY
+from ironlaw.estimate.memory.errors import ANY, fit_probability
+from ironlaw.question.defaults import CERTAINTY
 from ironlaw.units import parse
 from ironlaw.validate.fill import Apart
 from ironlaw.validate.predict import Prepared, times
@@ -184,6 +185,7 @@ def subset(prepared: Prepared, rows: Any) -> Prepared:
 # --- bands ---------------------------------------------------------------------------------------------------------------
 
 COVERAGE = 0.8
+DEVICE_KINDS = ("reserved", "device")  # measured memory that includes what the allocator holds
 POOLED = 10.0  # rows as which all runs of the next wider group count in the spread of a group's memory
 ONE_FAMILY = 1.5  # least width, over that of dense runs, of a kind with runs of a single family
 BANDED_APART = {"mixture": {Apart.MIXTURE}, "launch-bound": {Apart.NO_PRECISION}}  # rows a band uses though set apart
@@ -220,7 +222,7 @@ def memory_spreads(runs: Sequence[tuple[str, Any]], without: str = "") -> dict[s
     families weigh the same. The runs of a framework, and of a framework on an accelerator, each weigh one, all runs of the next wider
     group POOLED together. A group of one family is at least as wide as ANY. ``without`` is a family to leave out.
     """
-    measured = [(family, m) for family, m in runs if m.kind in ("reserved", "device") and family != without]
+    measured = [(family, m) for family, m in runs if m.kind in DEVICE_KINDS and family != without]
     families = np.array([family for family, _ in measured])
     size = Counter(families.tolist())
     error = np.array([float(np.log(m.measured_bytes / m.predicted_bytes)) for _, m in measured])
@@ -240,6 +242,28 @@ def memory_spreads(runs: Sequence[tuple[str, Any]], without: str = "") -> dict[s
         half = weighted_quantile(np.abs(error - centre), w, COVERAGE)
         spreads[name] = (centre, max(half, spreads[ANY][1]) if ANY in spreads and of_families == 1 else half, int(rows.sum()), of_families)
     return spreads
+
+
+def memory_coverage(runs: Sequence[tuple[str, Any]]) -> dict[str, dict[str, float]]:
+    """For each family, by the spread learned without it: rows, and the shares within its band and within what a margin allows for.
+
+    The second is the share of rows that measure no more than CERTAINTY of the runs of other families do.
+    """
+    found = {}
+    for family in dict.fromkeys(f for f, m in runs if m.kind in DEVICE_KINDS):
+        learned = memory_spreads(runs, family).get(ANY)
+        if learned is None:
+            continue
+        centre, half = learned[:2]
+        of_it = [m for f, m in runs if f == family and m.kind in DEVICE_KINDS]
+        error = np.array([float(np.log(m.measured_bytes / m.predicted_bytes)) for m in of_it])
+        likely = fit_probability(1.0, np.exp(error), centre, half, COVERAGE)
+        found[family] = {
+            "n": len(of_it),
+            "in_band": float(np.mean(np.abs(error - centre) <= half)),
+            "within_margin": float(np.mean(likely <= CERTAINTY)),
+        }
+    return found
 
 
 def _pool(wider: Any, own: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from ironlaw.errors import IronlawError, QuestionError, nearest_names
 from ironlaw.estimate.table import read_table
 from ironlaw.validate import peaks as peak_module
-from ironlaw.validate.fit import Fit, held_out_times, read_record
+from ironlaw.validate.fit import Fit, held_out_times, memory_coverage, read_record
 from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, read_runs
 from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, headline, mixtures, score, skip_counts
@@ -60,7 +60,8 @@ def memory_summary(scored: Scored, measured: Any = None) -> dict[str, Any]:
     peaks, skipped = peak_module.peaks(peak_module.read_peaks() if measured is None else measured)
     p = scored.prepared
     ran = peak_module.ran_and_fits((run.cells, e, row) for run, (e, row) in zip(p.runs, p.answers, strict=True))
-    return peak_module.summary(peaks, skipped, [memory for _, memory in run_memories(p)], ran)
+    runs = run_memories(p)
+    return {**peak_module.summary(peaks, skipped, [memory for _, memory in runs], ran), "coverage": memory_coverage(runs)}
 
 
 def run_memories(p: Prepared) -> list[tuple[str, peak_module.RunMemory]]:

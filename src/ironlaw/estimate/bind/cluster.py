@@ -58,7 +58,7 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
         raise UnsupportedError(f"--precision {precision.name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
     return Cluster(
         accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems,
-        _given_share(node, asked), clock,
+        _given_share(node, asked), clock, asked.margin,
     )  # fmt: skip
 
 

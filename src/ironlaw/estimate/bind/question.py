@@ -13,7 +13,7 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
-from ironlaw.estimate.memory.errors import memory_margin
+from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.frozen import Frozen
 from ironlaw.job import PRECISIONS, Job
@@ -50,8 +50,7 @@ class Bound(Frozen):
 
     def margin(self, framework: str) -> float:
         """The share of device memory that a plan must leave free to be called best: as given, or learned from published runs."""
-        given = self.asked.margin
-        return memory_margin(framework, self.cluster.accelerator.name, self.folders) if given is None else given
+        return margin_of(self.cluster, framework, self.folders)
 
     def room(self, framework: str) -> float:
         """Bytes of device memory that a plan may use and keep the margin [B]."""

@@ -11,41 +11,44 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Bands, Framework
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.cluster import Cluster
+from ironlaw.estimate.memory.total import Memory
 from ironlaw.question.defaults import CERTAINTY, LEAST_MARGIN
+from ironlaw.terms import Term, leaf
 
 ANY = "any"  # the group of all runs
 
 
 class Spread(NamedTuple):
-    """How measured device memory is spread around its prediction: Student's t with two degrees of freedom in ``log(measured / predicted)``.
+    """How measured device memory is spread around its prediction, as ``log(measured / predicted)``."""
 
-    Two, because few families were measured: errors far from the centre are more frequent than under a normal distribution.
-    """
-
-    centre: float  # median of the log
-    half_width: float  # of the interval around it that has ``coverage``, in log
-    coverage: float
+    centre: Sourced  # median
+    half_width: Sourced  # of the interval around the centre that has ``coverage``
+    coverage: Sourced
     group: str  # whose runs it is learned from: ANY, a framework, or a framework on an accelerator
-    note: str  # how many runs of how many families
-
-    def share_below(self, log: Any) -> Any:
-        """The share of runs whose log(measured / predicted) is at most ``log``.
-
-        >>> spread = Spread(0.05, 0.1, 0.8, "any", "")
-        >>> [round(float(spread.share_below(x)), 3) for x in (-0.05, 0.05, 0.15)]
-        [0.1, 0.5, 0.9]
-        """
-        z = (log - self.centre) / self.half_width * _stretch(self.coverage)
-        return 0.5 + 0.5 * z / np.sqrt(1.0 + z * z)
 
     def quantile(self, share: float) -> float:
-        """The log(measured / predicted) that ``share`` of the runs do not exceed: the inverse of ``share_below``."""
-        return float(self.centre + self.half_width * _stretch(2.0 * share - 1.0) / _stretch(self.coverage))
+        """The log(measured / predicted) that ``share`` of the runs do not exceed: the inverse of ``fit_probability``."""
+        return float(self.centre.value + self.half_width.value * _stretch(2.0 * share - 1.0) / _stretch(self.coverage.value))
 
 
-def _stretch(inside: float) -> float:
-    """Where an interval around 0 has the share ``inside`` of Student's t with two degrees of freedom, over the root of two."""
-    return float(inside / np.sqrt(1.0 - inside * inside))
+def fit_probability(needed: Any, usable: Any, centre: Any, half_width: Any, coverage: Any) -> Any:
+    """How likely a run finds the memory that it is predicted to need: ``T((log(usable / needed) - centre) / half_width)``.
+
+    ``T`` is the distribution function of Student's t with two degrees of freedom, scaled so that ``coverage`` lies within the half-width.
+    Two, because few families were measured: errors far from the centre are more frequent than under a normal distribution.
+
+    >>> [round(float(fit_probability(need, 80.0, 0.0, 0.1, 0.8)), 3) for need in (40.0, 72.39, 80.0, 88.41)]
+    [0.997, 0.9, 0.5, 0.1]
+    """
+    z = (np.log(usable / needed) - centre) / half_width * _stretch(coverage)
+    return 0.5 + 0.5 * z / np.sqrt(1.0 + z * z)
+
+
+def _stretch(inside: Any) -> Any:
+    """Where the interval around 0 that has the share ``inside`` of Student's t with two degrees of freedom ends, over the root of two."""
+    return inside / np.sqrt(1.0 - inside * inside)
 
 
 def memory_spread(framework: str, accelerator: str, folders: tuple[str, ...] = ()) -> Spread | None:
@@ -53,22 +56,8 @@ def memory_spread(framework: str, accelerator: str, folders: tuple[str, ...] = (
     record: Bands = load.record("bands", "default", folders)
     for group in (f"{framework} on {accelerator}", framework, ANY):
         if group in record.memory and group in record.memory_centre:
-            half = record.memory[group]
-            return Spread(record.memory_centre[group].value, half.value, record.coverage.value, group, half.note)
+            return Spread(record.memory_centre[group], record.memory[group], record.coverage, group)
     return None
-
-
-def fit_probability(needed: Any, usable: float, spread: Spread) -> Any:
-    """How likely a run that is predicted to need ``needed`` bytes [B] finds them within ``usable``, by the spread of errors of memory.
-
-    ``needed`` has no allocator slack, which PyTorch's caching allocator gives back when the device runs short.
-
-    >>> spread = memory_spread("megatron", "h100-sxm")
-    >>> likely = fit_probability(np.array([40.0, 70.0, 79.0]), 79.6, spread)
-    >>> bool(np.all(np.diff(likely) < 0.0))
-    True
-    """
-    return spread.share_below(np.log(usable / needed))
 
 
 def memory_margin(framework: str, accelerator: str, folders: tuple[str, ...] = ()) -> float:
@@ -85,3 +74,20 @@ def memory_margin(framework: str, accelerator: str, folders: tuple[str, ...] = (
     if spread is None:
         return LEAST_MARGIN
     return max(1.0 - (1.0 + record.allocator_slack.value) * float(np.exp(-spread.quantile(CERTAINTY))), LEAST_MARGIN)
+
+
+def margin_of(cluster: Cluster, framework: str, folders: tuple[str, ...] = ()) -> float:
+    """The share of device memory that a plan must leave free to be called best: as given, or learned from published runs."""
+    return memory_margin(framework, cluster.accelerator.name, folders) if cluster.margin is None else cluster.margin
+
+
+def likely_to_fit(memory: Memory, cluster: Cluster, framework: str, folders: tuple[str, ...] = ()) -> Term | None:
+    """The probability that every plan of a batch fits its device; None where a catalogue has no spread.
+
+    Without allocator slack, which PyTorch's caching allocator gives back when the device runs short.
+    """
+    spread = memory_spread(framework, cluster.accelerator.name, folders)
+    if spread is None:
+        return None
+    parts = {"centre": spread.centre, "half_width": spread.half_width, "coverage": spread.coverage}
+    return leaf("probability to fit", fit_probability, "1", needed=memory.needed, usable=cluster.accelerator.usable_memory, **parts)

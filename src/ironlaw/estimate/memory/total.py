@@ -103,11 +103,12 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
         fuller = value > best
         best, which = np.where(fuller, value, best), np.where(fuller, float(i), which)
     usable = cluster.accelerator.usable_memory
+    fits = best <= cluster.room
     names = tuple(c.name for c in classes)
     if not (np.any(plan.offload_optimizer > 0) or np.any(plan.offload_activations > 0)):
-        return Memory(trees, which, best, usable, best <= usable, names)
+        return Memory(trees, which, best, usable, fits, names)
     hosts = tuple(host_memory(job, plan, c) for c in classes)
-    room, fits = host_capacity(cluster, plan), best <= usable
+    room = host_capacity(cluster, plan)
     for c, tree in zip(classes, hosts, strict=True):
         fits = fits & ((tree.value <= room) | ~(c.count > 0))
     return Memory(trees, which, best, usable, fits, names, hosts, room)
