@@ -50,7 +50,7 @@ def test_json_has_the_keys_of_the_contract(ask):
     row = json.loads(out)
     assert list(row) == [
         "schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings", "step", "memory",
-        "throughput", "bound", "run", "rules", "plan", "placement", "sources", "asked", "records",
+        "throughput", "mfu_waterfall", "parameters", "bound", "run", "rules", "plan", "placement", "sources", "asked", "records",
     ]  # fmt: skip
     assert {"seconds", "band", "tree"} <= set(row["step"])
     assert {"name", "value", "unit", "law", "parts"} <= set(row["step"]["tree"])

@@ -63,6 +63,7 @@ def common_keys(
 def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str, Any]:
     """One row of an estimate as the object of its JSON."""
     from ironlaw.estimate.bands import step_band
+    from ironlaw.estimate.parameters import parameters_data
 
     group, at = estimate.place_of(index)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
@@ -76,6 +77,8 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         },
         "memory": memory_data(group, at, explain),
         "throughput": throughput_data(group, at, step is None),
+        "mfu_waterfall": None if step is None else waterfall_data(group, at),
+        "parameters": parameters_data(group.job),
         "bound": bound_data(group, at, step is None),
         "run": run_data(group, at),
         "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
@@ -257,6 +260,16 @@ def throughput_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
         "source": peak.source.line() if peak.source else None,
     }
     return data
+
+
+def waterfall_data(group: Group, at: int) -> dict[str, float]:
+    """Losses from the peak down to the MFU, and the MFU: shares of the step that add up to 1."""
+    from ironlaw.estimate.waterfall import waterfall
+
+    mfu, causal = (group.throughput[name].value for name in ("mfu", "mfu_causal"))
+    peak = group.cluster.accelerator.peak[group.job.precision.peak].value
+    columns = {**waterfall(group.step.tree, peak, mfu, causal), "mfu": mfu}
+    return {name: number(column, at) for name, column in columns.items()}
 
 
 def bound_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:

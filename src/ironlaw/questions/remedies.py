@@ -12,3 +12,14 @@ REMEDIES = {
     "dispatch": "CUDA graphs, larger micro-batches, fused kernels",
     "data": "more loader workers, prefetch, faster storage (ironlaw data)",
 }
+LOSS_REMEDIES = {  # by loss of the waterfall
+    "kernels": "newer kernels, larger micro-batches, lower precision",
+    "memory_bound": _HBM,
+    "recomputation": "less recompute, more GPUs or tp and pp for room in memory",
+    "network": REMEDIES["network"],
+    "pipeline": REMEDIES["pipeline"],
+    "host": REMEDIES["dispatch"],
+    "data": REMEDIES["data"],
+    "rest": "stages of equal time (layers per stage)",
+    "masked_attention": "",
+}

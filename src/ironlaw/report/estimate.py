@@ -21,13 +21,16 @@ from ironlaw.estimate.as_data import (
     run_data,
     stage_name,
     warnings,
+    waterfall_data,
 )
 from ironlaw.estimate.bands import memory_band, step_band
+from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.step import MICRO_BATCHES
+from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.job import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
-from ironlaw.report.terminal import Ink, bar, dollars, short
+from ironlaw.report.terminal import Ink, bar, dollars, long_time, short, short_number
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 _NAMED_LOSS = 0.1  # of the step: a smaller loss is not named where computation binds
 _SMALLEST_SHARE = 0.0005  # of the step or the memory: a smaller part has no line
+_LISTED_KINDS = 3  # kinds of layer in the line of parameters
 _LEFT_OUT = {"cp": 1, "etp": 1, "count_embedding": False}  # defaults that the page leaves out
 
 
@@ -52,7 +56,7 @@ def page(estimate: Estimate, index: int = 0, colour: bool = False, held: Held | 
 
 
 def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
-    """The answer in five lines: what runs on what, whether it fits, how fast it is, what binds it, and the plan."""
+    """The answer in six lines: what runs on what, whether it fits, how fast it is, what binds it, the plan, and the model's size."""
     plan, memory = plan_data(group, at), memory_data(group, at)
     model = group.job.model
     yield ink.bold(f"{model.title} on {plan['gpus']:,} x {group.cluster.accelerator.title}")
@@ -76,6 +80,41 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield plan_line(plan)
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
+    yield parameters_line(parameters_data(group.job))
+
+
+def parameters_line(counts: dict[str, Any]) -> str:
+    """The size of the model, and of its layers where they are of few kinds."""
+    kinds = [row for row in counts["kinds"] if row["counted"]]
+    line = f"model: {_count(counts['total'])} parameters"
+    if counts["active"] != counts["total"]:
+        line += f", {_count(counts['active'])} active"
+    if counts["trained"] != counts["total"]:
+        line += f", {_count(counts['trained'])} trained"
+    if len(kinds) > _LISTED_KINDS:
+        return f"{line}: {sum(row['layers'] for row in kinds):,.0f} layers of {len(kinds)} kinds (--explain parameters)"
+    layers = [f"{row['layers']:,.4g} {row['name']} of {_count(row['of_one'])}{_active_words(row)}" for row in kinds]
+    tables = "embedding and output layer in one" if counts["tied"] else "embedding and output layer"
+    return f"{line}: {', '.join(layers)}, {tables} {_count(counts['embedding'] + counts['output_layer'])}"
+
+
+def _count(number: float) -> str:
+    """A count of parameters in short: 70.6 B."""
+    return units.show(number, "parameter").removesuffix(" parameters")
+
+
+def _active_words(row: dict[str, Any]) -> str:
+    return f" ({_count(row['active_of_one'])} active)" if row["active_of_one"] != row["of_one"] else ""
+
+
+def waterfall_line(losses: dict[str, float]) -> str:
+    """The losses from the peak down to the MFU, in one line."""
+    steps = "".join(
+        f" {'-' if share > 0.0 else '+'} {name} {abs(share):.1%}"
+        for name, share in ((LOSSES[key], losses[key]) for key in LOSSES)
+        if abs(share) >= _SMALLEST_SHARE
+    )
+    return f"MFU: peak 100%{steps} = {losses['mfu']:.1%}"
 
 
 def _fullest_stage(stage: str) -> str:
@@ -231,6 +270,7 @@ def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
             label = "  " * depth + name
             yield f"  {label:<44}{units.show(seconds, 's'):>10} {share:>6.1%} {bar(share)}"
     shares = bound_data(group, at, False)["shares"]
+    yield ink.dim(f"  {waterfall_line(waterfall_data(group, at))}")
     yield ink.dim("  by roof: " + ", ".join(f"{k} {v:.1%}" for k, v in shares.items() if v and v >= _SMALLEST_SHARE))
 
 
@@ -277,8 +317,8 @@ def run_lines(group: Group, at: int) -> Iterator[str]:
         return
     yield f"The run of {units.show(run['tokens'], 'token')} (no failures)"
     yield (
-        f"  {run['days']:,.1f} days, {run['gpu_hours']:,.0f} GPU-hours, {dollars(run['usd'])},"
-        f" {run['kwh'] / 1000:,.0f} MWh, {run['kg_co2e'] / 1000:,.0f} t CO2e"
+        f"  {long_time(run['days'])}, {short_number(run['gpu_hours'])} GPU-hours, {dollars(run['usd'])},"
+        f" {units.show(run['kwh'] * 3.6e6, 'J')}, {units.show(run['kg_co2e'], 'kg')} CO2e"
     )
     yield f"  with failures: {_with_failures(run)}"
 
@@ -289,7 +329,7 @@ def _with_failures(run: dict[str, Any]) -> str:
         return "never finishes: see the warning"
     count = run["failures"]
     return (
-        f"{run['days_with_failures']:,.1f} days, {dollars(run['usd_with_failures'])};"
+        f"{long_time(run['days_with_failures'])}, {dollars(run['usd_with_failures'])};"
         f" a failure every {units.show(run['mttf_hours'] * 3600.0, 's')} ({format(count, ',.0f' if count >= 10.0 else '.2g')} in all),"
         f" checkpoint every {units.show(run['checkpoint_interval_seconds'], 's')}, goodput {run['goodput']:.1%}"
     )

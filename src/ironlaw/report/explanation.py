@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ironlaw import units
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError
-from ironlaw.estimate.as_data import formula, law_name, number, trees_of
+from ironlaw.estimate.as_data import formula, law_name, number, trees_of, waterfall_data
+from ironlaw.estimate.parameters import parameters_data
+from ironlaw.estimate.waterfall import LOSSES, MEANING
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
@@ -19,16 +21,55 @@ def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
     """The terms of one row that are called ``term``, and everything below them; every term where none is named."""
     group, at = estimate.place_of(index)
     trees = trees_of(group)
+    tables = {"parameters": parameters_table(parameters_data(group.job))}
+    if number(group.step.tree.value, at) is not None:
+        tables["mfu"] = waterfall_table(waterfall_data(group, at))
     if term and term != "all":
         folded = term.lower().replace("_", " ").replace("-", " ")
-        matches = [t for tree in trees for t in _terms_named(tree, folded, at)]
-        if not matches:
-            raise UnknownNameError("term", term, {t.name for tree in trees for t in tree.walk()})
-        trees = matches
-    lines: list[str] = []
+        trees = [t for tree in trees for t in _terms_named(tree, folded, at)]
+        if not trees and folded not in tables:
+            raise UnknownNameError("term", term, {"parameters"} | {t.name for tree in trees_of(group) for t in tree.walk()})
+        tables = {name: table for name, table in tables.items() if name == folded}
+    lines = [line for table in tables.values() for line in (*table, "")]
     for tree in trees:
         lines += [*node_lines(tree, at, 0), ""]
     return "\n".join(lines).rstrip()
+
+
+def parameters_table(counts: dict[str, Any]) -> Iterator[str]:
+    """The parameters of a model: of one layer and of all, by kind of layer and part."""
+
+    width = max(34, *(len(row["name"]) + 15 for row in counts["kinds"]))
+
+    def line(name: str, layers: float | None, one: float | None, total: float, active: float) -> str:
+        cells = ("" if layers is None else f"{layers:,.4g}", "" if one is None else f"{one:,.0f}", f"{total:,.0f}", f"{active:,.0f}")
+        return f"  {name:<{width}}{cells[0]:>8}{cells[1]:>20}{cells[2]:>22}{cells[3]:>20}"
+
+    yield f"parameters: {counts['total']:,.0f}, active for a token: {counts['active']:,.0f}, trained: {counts['trained']:,.0f}"
+    if "published" in counts:
+        active = f", {counts['published_active']:,.0f} active" if "published_active" in counts else ""
+        yield f"published: {counts['published']:,.0f}{active}"
+    yield f"  {'':<{width}}{'layers':>8}{'one layer':>20}{'all layers':>22}{'active':>20}"
+    for row in counts["kinds"]:
+        name = row["name"] + ("" if row["counted"] else " (not counted)")
+        yield line(name, row["layers"], row["of_one"], row["total"], row["active"])
+        for part, count in row["parts"].items():
+            yield line(f"  {part}", None, count, row["layers"] * count, row["layers"] * count)
+        if experts := row.get("experts"):
+            total, active = (row["layers"] * experts[name] * experts["of_one"] for name in ("number", "visited"))
+            yield line(f"  {experts['number']:,.0f} experts", None, experts["number"] * experts["of_one"], total, active)
+    for name in ("embedding", "output_layer"):
+        shared = " (of the embedding, its norm)" if name == "output_layer" and counts["tied"] else ""
+        yield line(name.replace("_", " ") + shared, None, None, counts[name], counts[name])
+
+
+def waterfall_table(losses: dict[str, float]) -> Iterator[str]:
+    """The losses from the peak down to the MFU, one a line."""
+    yield "from the peak to the MFU, in shares of the step"
+    yield f"  {'peak':<36}{100.0:>8.2f}%"
+    for key, name in ((key, name) for key, name in LOSSES.items() if losses[key]):
+        yield f"  {name:<36}{0.0 - 100.0 * losses[key]:>+8.2f}%   {MEANING[key]}"
+    yield f"  {'MFU':<36}{100.0 * losses['mfu']:>8.2f}%"
 
 
 def _terms_named(tree: Term, folded: str, at: int) -> list[Term]:

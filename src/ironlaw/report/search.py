@@ -9,7 +9,7 @@ from ironlaw import units
 from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import HEADROOM, LONG_SEQUENCE
 from ironlaw.report.estimate import band_words, mesh_words, placement_words, stage_layers_words
-from ironlaw.report.terminal import Ink, dollars, short
+from ironlaw.report.terminal import Ink, dollars, long_time, short
 
 _GOALS = {
     "time": "shortest time",
@@ -125,10 +125,10 @@ def _usd(usd: float | None) -> str:
 
 
 def _run_line(run: dict[str, Any]) -> str:
-    line = f"{run['days']:,.1f} days and {dollars(run['usd'])} without failures"
+    line = f"{long_time(run['days'])} and {dollars(run['usd'])} without failures"
     if run.get("days_with_failures") is None:
         return line
-    return f"{line}, {run['days_with_failures']:,.1f} days and {dollars(run['usd_with_failures'])} with them"
+    return f"{line}, {long_time(run['days_with_failures'])} and {dollars(run['usd_with_failures'])} with them"
 
 
 def _offloaded(plan: dict[str, Any]) -> str:
@@ -268,8 +268,8 @@ def _objective(name: str, value: float | None) -> str:
     shown = {
         "time": lambda v: f"{v / 86400.0:,.2f} days" if v > 3600 else units.show(v, "s"),
         "cost": lambda v: f"{v:,.0f} USD" if v > 100 else f"{v:.3g} USD",
-        "energy": lambda v: f"{v / 3.6e9:,.1f} MWh" if v > 1e9 else f"{v / 3.6e6:.3g} kWh",
-        "carbon": lambda v: f"{v / 1000.0:,.1f} t CO2e" if v > 1000 else f"{v:.3g} kg CO2e",
+        "energy": lambda v: units.show(v, "J", 4),
+        "carbon": lambda v: f"{units.show(v, 'kg', 4)} CO2e",
         "gpus": lambda v: f"{v:,.0f} gpus",
         "memory": lambda v: f"{v / 2**30:.1f} GiB",
     }

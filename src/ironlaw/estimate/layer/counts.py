@@ -58,20 +58,28 @@ def norms_of(model: Model, kind: Kind) -> float:
     return 1.0 if model.one_block_layers else float(model.norms_per_layer) * (kind.blocks / 2.0 if model.layer_groups else 1.0)
 
 
+def layer_parts(model: Model, kind: Kind) -> dict[str, Any]:
+    """Parameters of a layer outside its routed experts, by part."""
+    model = sized(model, kind)
+    parts = {kind.mixer.prefix.strip() or "attention": kind.mixer.parameters(model)}
+    parts["norms"] = norms_of(model, kind) * norm_parameters(model)
+    if kind.place == "end":  # two hidden states are normed and projected to one, and normed again
+        parts["projection of two states"] = 2.0 * model.hidden_size * model.hidden_size + 3.0 * norm_parameters(model)
+    if kind.routed:
+        parts["router"] = router_parameters(model)
+        parts["projections to the experts' width"] = latent_projections(model)
+        if model.shared_expert_intermediate_size:
+            gate = model.hidden_size if model.shared_expert_gate else 0.0
+            parts["shared expert"] = mlp_parameters(model, model.shared_expert_intermediate_size) + gate
+    elif kind.has_mlp:
+        parts["mlp"] = mlp_parameters(model, model.intermediate_size)
+    return parts
+
+
 @lru_cache(256)
 def common_parameters(model: Model, kind: Kind) -> Any:
     """Parameters of a layer outside its routed experts."""
-    model = sized(model, kind)
-    count = kind.mixer.parameters(model) + norms_of(model, kind) * norm_parameters(model)
-    if kind.place == "end":  # two hidden states are normed and projected to one, and normed again
-        count = count + 2.0 * model.hidden_size * model.hidden_size + 3.0 * norm_parameters(model)
-    if not kind.routed:
-        return count + (mlp_parameters(model, model.intermediate_size) if kind.has_mlp else 0.0)
-    count = count + router_parameters(model) + latent_projections(model)
-    if model.shared_expert_intermediate_size:
-        count = count + mlp_parameters(model, model.shared_expert_intermediate_size)
-        count = count + (model.hidden_size if model.shared_expert_gate else 0.0)
-    return count
+    return sum(layer_parts(model, kind).values())
 
 
 def common_width(model: Model, kind: Kind) -> int:
@@ -114,7 +122,8 @@ def head_parameters(model: Model) -> Any:
     return count + (model.vocab_size if model.output_bias else 0.0)
 
 
-def _tied(model: Model) -> Any:
+def tied_parameters(model: Model) -> Any:
+    """The table that embedding and output layer share; 0 where each has one."""
     return parameters.embedding(model.vocab_size, model.hidden_size) if model.tie_word_embeddings else 0.0
 
 
@@ -130,12 +139,12 @@ def _layers(model: Model, experts: float) -> Any:
 
 def total_parameters(model: Model) -> Any:
     """Every parameter once; multi-token-prediction layers are left out, as in published counts."""
-    return _layers(model, float(model.num_experts)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
+    return _layers(model, float(model.num_experts)) + embedding_parameters(model) + head_parameters(model) - tied_parameters(model)
 
 
 def active_parameters(model: Model) -> Any:
     """Parameters that process a token: all but the experts it is not routed to; both embeddings are counted."""
-    return _layers(model, visited(model)) + embedding_parameters(model) + head_parameters(model) - _tied(model)
+    return _layers(model, visited(model)) + embedding_parameters(model) + head_parameters(model) - tied_parameters(model)
 
 
 def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
@@ -274,7 +283,7 @@ def stage_replicated(model: Model, stage: Stage) -> Any:
 def stage_tables(model: Model, stage: Stage) -> Any:
     """Embedding and output layer of a stage; the stage with layers for further tokens has the embedding too."""
     count = stage.embedding * embedding_parameters(model) + stage.head * head_parameters(model)
-    count = count - np.minimum(stage.embedding, stage.head) * _tied(model)
+    count = count - np.minimum(stage.embedding, stage.head) * tied_parameters(model)
     if model.num_nextn_predict_layers:  # none is needed on a stage with the embedding, or with a tied output layer
         further = stage.head if stage.further is None else stage.further
         table = np.maximum(stage.embedding, stage.head) if model.tie_word_embeddings else stage.embedding

@@ -32,7 +32,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         f"{units.show(seconds, 's', 4)} on {run.gpus:,.0f} accelerators, {scalar(hours):,.0f} GPU-hours",
         f"{_show_usd(scalar(rent.on_demand))} on demand at {scalar(rent.price) * 3600.0:.4g} USD/h",
         bought.sentence,
-        f"{units.show(first['energy'], 'J', 4)}, {first['carbon'] / 1e3:,.4g} t CO2e ({first['basis']} power)",
+        f"{units.show(first['energy'], 'J', 4)}, {units.show(first['carbon'], 'kg', 4)} CO2e ({first['basis']} power)",
     ]
     tables = [
         Table("ways", "Cost of the run by way to pay", PAYMENTS, [*rent.payments, *bought.payments]),

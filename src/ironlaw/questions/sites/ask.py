@@ -106,7 +106,7 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
         f"{units.show(scalar(time.exchange), 's', 4)} ({exchange.way}), a step {units.show(compute, 's', 4)}; "
         f"{exchange.describe()}; {saved_traffic:g} times less traffic than fp32 every step",
         f"{units.show(scalar(power.power), 'W', 4)} (rated), {units.show(scalar(power.energy), 'J', 4)}, "
-        f"{scalar(power.carbon) / 1e3:,.1f} t CO2e",
+        f"{units.show(scalar(power.carbon), 'kg', 4)} CO2e",
     ]  # fmt: skip
     name = values["model"] if isinstance(values["model"], str) else "a model"
     short = [row["site"] for row in power.short]

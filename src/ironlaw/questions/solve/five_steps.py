@@ -13,11 +13,13 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.as_data import waterfall_data
 from ironlaw.estimate.bands import step_band
+from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.law import activations, states
 from ironlaw.question.defaults import USUAL_MFU
 from ironlaw.questions.answer import Column, Table
-from ironlaw.questions.remedies import REMEDIES
+from ironlaw.questions.remedies import LOSS_REMEDIES
 from ironlaw.questions.solve.workload import Workload
 from ironlaw.terms import Term, leaf, scalar
 
@@ -43,6 +45,7 @@ class Predicted:
     bound: str
     predicted_mfu: float
     shares: dict[str, float]
+    waterfall: dict[str, float]  # losses from the peak to the MFU, and the MFU
     parts: dict[str, float]  # bytes by name
 
 
@@ -160,6 +163,7 @@ def _predict(estimate: Estimate) -> Predicted:
         bound=max(shares, key=lambda name: shares[name]),
         predicted_mfu=float(estimate.mfu[0]),
         shares=shares,
+        waterfall=waterfall_data(group, at),
         parts={node.name: scalar(node) for node in group.memory.tree.walk()},
     )
 
@@ -220,18 +224,10 @@ def _tabulate_memory(checks: Checks) -> list[dict[str, Any]]:
 
 def _list_causes(predicted: Predicted) -> list[dict[str, Any]]:
     """The parts of a step, longest first after the model's FLOPs at the peak; each with what helps."""
-    mfu, shares = predicted.predicted_mfu, predicted.shares
-    slower = {
-        "kernels below the peak, recomputation": max(shares["compute"] - mfu, 0.0),
-        **{name: share for name, share in shares.items() if name != "compute"},
-    }
+    losses = sorted(((key, predicted.waterfall[key]) for key in LOSSES), key=lambda item: -item[1])
     return [
-        {"cause": "model FLOPs at the peak", "share": mfu, "fix": "a faster device, lower precision"},
-        *(
-            {"cause": name, "share": share, "fix": REMEDIES.get(name, REMEDIES["compute"])}
-            for name, share in sorted(slower.items(), key=lambda item: -item[1])
-            if share > 0.0005
-        ),
+        {"cause": "model FLOPs at the peak", "share": predicted.predicted_mfu, "fix": "a faster device, lower precision"},
+        *({"cause": LOSSES[key], "share": share, "fix": LOSS_REMEDIES[key]} for key, share in losses if abs(share) > 0.0005),
     ]
 
 

@@ -1,0 +1,117 @@
+"""The losses from the peak down to the MFU: they are the whole step, agree with its roofs, and count every FLOP of MFU once."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import ironlaw
+from ironlaw.estimate.step import step
+from ironlaw.estimate.waterfall import LOSSES, MEANING, waterfall
+from ironlaw.questions.remedies import LOSS_REMEDIES
+
+QUESTIONS = {
+    "one rank": {"model": "gpt-2", "on": "h100-sxm", "gpus": 1, "global_batch_size": 64},
+    "pipeline": {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64, "tp": 1, "pp": 4, "global_batch_size": 64},
+    "tensor": {"model": "llama-3-8b", "on": "a100-sxm-80gb", "gpus": 16, "tp": 8, "pp": 1},
+    "recomputed": {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "recompute": "full", "micro_batch_size": 1},
+    "experts": {"model": "mixtral-8x7b", "on": "h100-sxm", "gpus": 64},
+    "fp8": {"model": "deepseek-v3", "on": "h800", "gpus": 2048, "precision": "fp8-block"},
+    "adapters": {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "lora_rank": 16},
+    "frozen": {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "frozen_layers": 16},
+    "state": {"model": "nemotron-h-8b", "on": "h100-sxm", "gpus": 8},
+    "compiled": {"model": "llama-3-8b", "on": "tpu-v5p", "gpus": 64},
+    "several rows": {"model": "llama-3-8b", "on": "h100-sxm", "gpus": [8, 16, 64]},
+}
+
+
+def losses_of(question):
+    group = ironlaw.estimate(**question).groups[0]
+    peak = group.cluster.accelerator.peak[group.job.precision.peak].value
+    rates = group.throughput
+    return group, waterfall(group.step.tree, peak, rates["mfu"].value, rates["mfu_causal"].value)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_losses_and_the_mfu_are_the_whole_step(name):
+    group, losses = losses_of(QUESTIONS[name])
+    assert set(losses) == set(LOSSES) == set(MEANING) == set(LOSS_REMEDIES)
+    assert sum(losses.values()) + group.throughput["mfu"].value == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_losses_agree_with_the_roofs(name):
+    group, losses = losses_of(QUESTIONS[name])
+    for loss, roof in {"network": "network", "pipeline": "pipeline", "host": "dispatch", "data": "data"}.items():
+        assert losses[loss] == pytest.approx(group.shares[roof], abs=1e-15)
+    computed = sum(losses[key] for key in ("kernels", "memory_bound", "recomputation", "rest", "masked_attention"))
+    assert computed + group.throughput["mfu"].value == pytest.approx(group.shares["compute"] + group.shares["hbm"], abs=1e-12)
+    assert all(np.all(losses[key] >= -1e-12) for key in LOSSES if key != "masked_attention")
+    assert np.all(losses["masked_attention"] <= 0.0)
+
+
+def test_without_a_mask_and_without_stages_every_flop_is_counted_once():
+    """Kernels that compute the full square compute just the FLOPs of MFU: nothing is left."""
+    question = {"model": "gpt-2", "on": "v100-sxm-32gb", "gpus": 1, "global_batch_size": 64, "recompute": "none"}
+    group, losses = losses_of(question)
+    assert not group.job.flash
+    assert losses["rest"] + losses["masked_attention"] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["pipeline", "experts", "one rank"])
+def test_no_recomputation_no_loss_by_it(name):
+    assert np.all(losses_of({**QUESTIONS[name], "recompute": "none"})[1]["recomputation"] == 0.0)
+
+
+def test_full_recomputation_costs_the_layers_forward_again():
+    group, losses = losses_of(QUESTIONS["recomputed"])
+    tree = group.step.tree
+    layers = tree["layers"]
+    forward = layers["forward"].value * layers.times * tree["micro-batches"].times
+    assert losses["recomputation"] == pytest.approx(forward / tree.value, rel=1e-9)
+
+
+def test_kernels_at_the_peak_lose_nothing():
+    """With an efficiency of 1, no launch and no filling of the device a product is no loss."""
+    group, _ = losses_of(QUESTIONS["one rank"])
+    tree = step(group.job, group.cluster, group.plan).tree
+    product = next(node for node in tree.walk() if node.name == "mlp in gemm")
+    ideal = product.inputs["flop"] / group.cluster.accelerator.peak["bf16"].value
+    perfect = type(tree)("step", ideal, "s", inputs=product.inputs, bound="compute")
+    perfect.bound = np.zeros_like(np.asarray(product.bound))
+    whole = type(tree)("whole", ideal, "s", parts=[perfect])
+    losses = waterfall(whole, group.cluster.accelerator.peak["bf16"].value, 1.0, 1.0)
+    assert all(np.all(np.abs(loss) < 1e-12) for loss in losses.values())
+
+
+def test_estimate_and_solve_have_one_waterfall(ask):
+    asked = ("llama-3-8b", "--on", "h100-sxm", "--gpus", "64", "--tokens", "1T", "--json")
+    one = json.loads(ask("estimate", *asked)[1])["mfu_waterfall"]
+    assert json.loads(ask("solve", *asked)[1])["checks"]["waterfall"] == one
+    assert sum(one.values()) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_the_page_has_the_waterfall_in_one_line(ask):
+    page = ask("estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "64", "--global-batch-size", "64", "--pp", "4", "--tp", "1")[1]
+    (line,) = [line for line in page.splitlines() if line.startswith("  MFU: peak 100%")]
+    words = line.split()
+    signed = [(-1 if words[i] == "-" else 1) for i, word in enumerate(words) if word in "+-"]
+    shares = [float(word[:-1]) for word in words if word.endswith("%")][1:]
+    mfu = shares.pop()
+    assert len(signed) == len(shares) >= 6
+    assert 100.0 + sum(s * share for s, share in zip(signed, shares, strict=True)) == pytest.approx(mfu, abs=0.3)
+
+
+def test_it_is_explained(ask):
+    explained = ask("estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--explain", "mfu")[1]
+    assert explained.startswith("from the peak to the MFU")
+    assert "ironlaw.estimate.rates.utilisation" in explained  # the formula of MFU stays
+    assert explained.count("kernels below the peak") == 1
+
+
+def test_an_illegal_plan_has_none(ask):
+    found = json.loads(ask("estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--tp", "3", "--json")[1])
+    assert found["mfu_waterfall"] is None
+    assert found["parameters"]["total"] == 8_030_261_248
