@@ -17,6 +17,7 @@ from ironlaw.question import defaults
 from ironlaw.question.asked import SCALARS, Asked, Row
 from ironlaw.question.assumptions import printed
 from ironlaw.question.options import OPTIONS, duration
+from ironlaw.question.words import PerParameter
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Group
@@ -55,6 +56,8 @@ def as_option(name: str, value: Any) -> Any:
     """
     if OPTIONS[name].read is duration:
         return f"{value!r} s"
+    if isinstance(value, PerParameter):
+        return f"{value.tokens:.15g}x"
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else printed(value)
