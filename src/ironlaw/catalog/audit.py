@@ -104,7 +104,7 @@ def _is_number(item: Any) -> bool:
 
 
 def _check_accelerator(record: Accelerator, folders: tuple[str, ...]) -> Iterator[str]:
-    """Find values of one accelerator that contradict each other, and records that do not exist."""
+    """Find values of one accelerator that contradict each other, and references to records that do not exist."""
     for precision, sparse in record.peak_sparse.items():
         dense = record.peak.get(precision)
         if dense is not None and dense.value > 1.01 * sparse.value / 2.0:

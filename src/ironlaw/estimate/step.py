@@ -190,13 +190,11 @@ def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     With experts that drop no tokens it cannot: it waits for their counts in every layer's forward pass, and starts the next one
     without a lead.
     """
-    launched, launch_time = operators(job, plan, kind), host_time(job.framework, cluster)
+    launched, launch = operators(job, plan, kind), host_time(job.framework, cluster)
     count = 3.0 + plan.recompute_layers if kind.trained else 1.0
 
     def short(name: str, times: Any, seconds: Any) -> Term:
-        return leaf(
-            name, kernels.dispatch_shortfall, "s", "dispatch", operators=launched * times, host_time=launch_time, device_time=seconds
-        )
+        return leaf(name, kernels.dispatch_shortfall, "s", "dispatch", operators=launched * times, host_time=launch, device_time=seconds)
 
     if not kind.routed or job.capacity_factor or not kind.trained:
         return short("host dispatch", count, device + network)

@@ -60,7 +60,7 @@ def read_table(path: Path) -> list[tuple[int, dict[str, str]]]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read as CSV: {error.strerror}") from None
     if not lines:
-        raise InputError(f"{path}: has a header and no rows")
+        raise InputError(f"{path}: has a header and no rows; add one line for each question")
     return lines
 
 

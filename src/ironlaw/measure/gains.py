@@ -62,27 +62,27 @@ def find_roofs_of_job(profiles: Sequence[Profile], ranks: Ranks) -> list[Roof]:
     extra = {roof.NETWORK: unmatched, roof.PIPELINE: stage_skew}
     roofs = []
     for name in dict.fromkeys([*charged, *caused, *assumed, *extra]):
-        alone, late = charged.get(name, 0.0), (skew - stage_skew) * caused.get(name, 0.0) + extra.get(name, 0.0)
+        own_ns, late_ns = charged.get(name, 0.0), (skew - stage_skew) * caused.get(name, 0.0) + extra.get(name, 0.0)
         unsized = assumed.get(name, 0.0)
         if name == roof.STREAM_WAIT:  # as on one rank: removing it may gain nothing
-            alone, late = 0.0, alone + late
-        if not alone + late + unsized:
+            own_ns, late_ns = 0.0, own_ns + late_ns
+        if not own_ns + late_ns + unsized:
             continue
-        evidence = f"{alone / 1e6:.2f} ms on each rank"
+        evidence = f"{own_ns / 1e6:.2f} ms on each rank"
         if unsized:
             evidence += f", up to {unsized / 1e6:.2f} ms in kernels without recorded sizes"
-        if late:
-            evidence += f", and {late / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank that it delayed')}"
+        if late_ns:
+            evidence += f", and {late_ns / 1e6:.2f} ms of waiting {_WAITING.get(name, 'for a rank that it delayed')}"
         if name == roof.NETWORK and ranks.partial:
             evidence += "; traces of some ranks are missing, so it may include waiting for one of them"
-        gain = _gain_without(int(wall), alone), _gain_without(int(wall), alone + late + unsized)
-        roofs.append(Roof(name, round(alone + late + unsized / 2), gain, evidence, assumed=2 * unsized > alone + late + unsized))
+        gain = _gain_without(int(wall), own_ns), _gain_without(int(wall), own_ns + late_ns + unsized)
+        roofs.append(Roof(name, round(own_ns + late_ns + unsized / 2), gain, evidence, assumed=2 * unsized > own_ns + late_ns + unsized))
     return rank_roofs(roofs, int(wall))
 
 
 def _charge_roofs(profile: Profile) -> dict[str, float]:
     """Nanoseconds of one rank by roof, from the split window and the kernels with known sizes; communication is counted over all ranks."""
-    alone = profile.alone
+    serial_share = profile.serial_share
     ns_by_roof = {
         roof.DATA: float(profile.idle.by_reason[LOADING]),
         roof.DISPATCH: float(sum(profile.idle.by_reason[r] for r in HOST)),
@@ -91,7 +91,7 @@ def _charge_roofs(profile: Profile) -> dict[str, float]:
     }
     for k in profile.kernels:
         if k.roof_ns is not None:
-            ns_by_roof[kernel_roof(k)] = ns_by_roof.get(kernel_roof(k), 0.0) + (k.total_ns - k.roof_ns) * alone
+            ns_by_roof[kernel_roof(k)] = ns_by_roof.get(kernel_roof(k), 0.0) + (k.total_ns - k.roof_ns) * serial_share
     return ns_by_roof
 
 
@@ -100,7 +100,7 @@ def _sum_unsized(profile: Profile) -> dict[str, float]:
     ns_by_roof: dict[str, float] = {}
     for k in profile.kernels:
         if k.roof_ns is None:
-            ns_by_roof[kernel_roof(k)] = ns_by_roof.get(kernel_roof(k), 0.0) + k.total_ns * profile.alone
+            ns_by_roof[kernel_roof(k)] = ns_by_roof.get(kernel_roof(k), 0.0) + k.total_ns * profile.serial_share
     return ns_by_roof
 
 
@@ -260,16 +260,16 @@ def _wait_roof(profile: Profile) -> Roof | None:
 def _device_roofs(profile: Profile) -> list[Roof]:
     """The compute and hbm roofs: kernels sped up to their roof. Kernels without sizes may gain anything from nothing to all their time."""
     wall, compute = profile.window.wall, profile.window.compute
-    alone = profile.alone
+    serial_share = profile.serial_share
     durations = profile.events.end - profile.events.start
     roofs = []
     for name in (roof.COMPUTE, roof.HBM):
         kernels = [k for k in profile.kernels if kernel_roof(k) == name]
-        spent = sum(k.total_ns for k in kernels) * alone
+        spent = sum(k.total_ns for k in kernels) * serial_share
         if not spent:
             continue
-        excess = sum(k.total_ns - k.roof_ns for k in kernels if k.roof_ns is not None) * alone
-        unknown = sum(k.total_ns for k in kernels if k.roof_ns is None) * alone
+        excess = sum(k.total_ns - k.roof_ns for k in kernels if k.roof_ns is not None) * serial_share
+        unknown = sum(k.total_ns for k in kernels if k.roof_ns is None) * serial_share
         gains = []
         for removed in (excess, excess + unknown):
             remaining = 1 - removed / max(compute, 1)  # taken evenly from all compute kernels: the choice changes the replay little

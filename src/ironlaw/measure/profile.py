@@ -85,7 +85,7 @@ class Profile:
         return classify_events(self.events, self.communicates)
 
     @property
-    def alone(self) -> float:
+    def serial_share(self) -> float:
         """Time in which any kernel computes over the summed time of kernels; below 1 where streams overlap."""
         return min(1.0, self.window.compute / max(sum(k.total_ns for k in self.kernels), 1))
 

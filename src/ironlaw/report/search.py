@@ -91,8 +91,8 @@ def _context_parallel(data: dict[str, Any]) -> Iterator[str]:
     c = data["context_parallel"]
     if c["cp"] == 1 and data["question"]["seq_len"] < LONG_SEQUENCE:
         return
-    used = c["cp"] > 1
-    line = f"cp {c['cp']} ({c['method']}): without it" if used else f"cp 1: with cp {c['other_cp'] or '> 1'}"
+    uses_cp = c["cp"] > 1
+    line = f"cp {c['cp']} ({c['method']}): without it" if uses_cp else f"cp 1: with cp {c['other_cp'] or '> 1'}"
     if c["other_seconds"] is not None:
         longer = c["other_seconds"] / data["plans"][0]["step"]["seconds"] - 1.0
         why = f"the fastest plan takes {longer:.1%} longer: {_terms(c['why'])}"

@@ -147,7 +147,7 @@ def crossovers(choice: Choice, folders: tuple[str, ...]) -> list[dict[str, Any]]
 
 
 def _whole_multiples(value: float, factors: tuple[float, ...]) -> list[float]:
-    """Whole multiples of a value."""
+    """The multiples of a value by ``factors`` that are whole numbers of at least 1."""
     return [value * f for f in factors if value * f >= 1.0 and value * f == int(value * f)]
 
 

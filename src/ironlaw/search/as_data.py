@@ -132,7 +132,7 @@ def given_of(question: Question, choice: Choice) -> dict[str, Any]:
 
 
 def simplest(plans: list[dict[str, Any]]) -> int | None:
-    """The index of the simplest plan among the best and its ties: least splitting of the model, then SIMPLEST."""
+    """The index of the simplest plan among the best and its ties: least splitting of the model, then simplest options."""
     tied = [i for i, plan in enumerate(plans) if i == 0 or plan["tie"]]
 
     def effort(i: int) -> tuple[Any, ...]:

@@ -61,13 +61,13 @@ def sizes(question: Question, settings: Sequence[Setting]) -> dict[str, Any]:
     """Every number tried with the run of its fastest plan, and for each accelerator the fewest and the most that meet the limits."""
     ends = []
     for on in dict.fromkeys(s.on for s in settings):
-        same = [s for s in settings if s.on == on]
-        enough = [s.gpus for s in same if answers(s)]
+        same_kind = [s for s in settings if s.on == on]
+        enough = [s.gpus for s in same_kind if answers(s)]
         ends.append({
             "accelerator": on,
             "min_gpus": min(enough, default=None),
             "max_gpus": max(enough, default=None),
-            "affordable_gpus": affordable(question, same[0]),
+            "affordable_gpus": affordable(question, same_kind[0]),
         })  # fmt: skip
     return {"by_gpus": [_size_row(s) for s in sorted(_of_best_method(settings), key=lambda s: (s.on, s.gpus))], "ends": ends}
 

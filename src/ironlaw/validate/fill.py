@@ -281,7 +281,7 @@ def stack_of(cells: Cells) -> str:
 
 
 def fill_chunks(row: Row) -> None:
-    """Blank vpp with a pipeline: 12 for NVIDIA's GPT-3 175B at tp 4, pp 8; else bracketed between 1 and one layer a chunk."""
+    """Blank vpp with a pipeline: 12 for NVIDIA's GPT-3 175B at tp 4, pp 8; else tried at both ends: 1, and one layer a chunk."""
     cells = row.cells
     if cells.get("vpp_filled") and not cells.get("vpp"):
         row.rules.append("vpp as filled in from the recipe")
@@ -344,7 +344,7 @@ FILLS = (
 
 
 def variants(row: Row) -> list[Cells]:
-    """The row itself, or the two ends of a bracket where vpp is unknown; adapters of no stated rank have the usual one."""
+    """The row, or two with the least and the most chunks where vpp is unknown; adapters of no stated rank have the usual one."""
     cells = row.cells
     if Apart.ADAPTERS in row.apart:
         cells = {**cells, "lora_rank": cells.get("lora_rank") or USUAL_RANK}

@@ -248,7 +248,7 @@ def run_memory(cells: Mapping[str, str], estimate: Estimate, row: int = 0) -> Ru
     if kind not in (*MEASURED, "analytic"):
         raise QuestionError("no memory_kind: what was measured is not stated" if not kind else f"unknown memory_kind {kind!r}")
     if unit not in UNITS:
-        raise QuestionError(f"unknown memory_unit {unit!r}")
+        raise QuestionError(f"unknown memory_unit {unit!r}; known: {', '.join(UNITS)}")
     if not cells.get("micro_batch") and cells.get("pp", "1") not in ("", "1"):
         raise QuestionError("a pipeline without a stated micro-batch: activations in flight are unknown")
     group, at = estimate.place_of(row)

@@ -43,7 +43,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Run:
-    """A published run: its options (several sets where a blank is bracketed) and its measurement."""
+    """A published run: its options (two sets where an unknown value is tried at both ends of its range) and its measurement."""
 
     id: str
     line: int

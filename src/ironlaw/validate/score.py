@@ -181,8 +181,8 @@ def by_device(prepared: Prepared) -> Any:
     out = np.full(mfu.size, np.nan)
     for family, device in dict.fromkeys(zip(families.tolist(), hardware.tolist(), strict=True)):
         others = counts & (families != family)
-        same = others & (hardware == device)
-        use = same if same.any() else others
+        same_device = others & (hardware == device)
+        use = same_device if same_device.any() else others
         of_family = (families == family) & (hardware == device)
         if use.any():
             out[of_family] = prepared.ideal[of_family] / np.median(mfu[use])

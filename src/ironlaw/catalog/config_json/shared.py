@@ -52,7 +52,7 @@ def _divide_by_heads(f: Fields, hidden: int, heads: int) -> int:
 
 
 def with_llama_names(f: Fields, **names: str) -> Fields:
-    """The same fields under Llama's names, for a file that uses the names given as values."""
+    """The same fields under Llama's names; ``names`` maps each of these to the name that the file uses."""
     f.ignore(*names.values())
     return f.with_defaults({name: f.config.get(other) for name, other in names.items() if f.config.get(other) is not None})
 

@@ -36,5 +36,5 @@ def _added(job: Job, plan: Plan, parameters: Any, ranks: Any, fused: bool) -> An
     """Bytes moved to add the gradients of ``parameters``, sharded over ``ranks`` where ZeRO scatters them; none inside a product."""
     f = job.framework
     reduced, stored = f.gradient_reduce_bytes.value, f.gradient_bytes.value
-    whole = 0.0 if fused and f.fused_wgrad else traffic.accumulation(parameters, job.precision.activation_bytes, reduced)
-    return np.where((plan.zero >= 2) & (ranks > 1.0), traffic.accumulation(parameters / ranks, reduced, stored), whole)
+    bytes_moved = 0.0 if fused and f.fused_wgrad else traffic.accumulation(parameters, job.precision.activation_bytes, reduced)
+    return np.where((plan.zero >= 2) & (ranks > 1.0), traffic.accumulation(parameters / ranks, reduced, stored), bytes_moved)

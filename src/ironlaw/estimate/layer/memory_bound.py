@@ -73,11 +73,11 @@ def activation(job: Job, backward: bool) -> float:
 
 def bias_gradients(cluster: Cluster, job: Job, shapes: dict[str, tuple[Any, Any, Any]]) -> list[Term]:
     """Gradients of biases: the output gradient is read again and summed over tokens, unless the product's kernel does it."""
-    named = [name for name, field in BIASED.items() if name in shapes and getattr(job.model, field)]
-    if job.framework.fused_bias_gradients or not named:
+    biased = [name for name, field in BIASED.items() if name in shapes and getattr(job.model, field)]
+    if job.framework.fused_bias_gradients or not biased:
         return []
     read: Any = 0.0
-    for name in named:
+    for name in biased:
         m, n, _ = shapes[name]
         read = read + m * n
-    return [elementwise(cluster, "bias gradients", job.precision.activation_bytes * read, float(len(named)))]
+    return [elementwise(cluster, "bias gradients", job.precision.activation_bytes * read, float(len(biased)))]

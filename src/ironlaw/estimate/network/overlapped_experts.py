@@ -134,8 +134,8 @@ def _overlapped(
     ]
     inside = leaf("gather and scatter inside experts", _left, "s", "network", whole=whole.value, moved=fold(moved))
     share = unpaired_share(job, plan)
-    alone, paired = total("beside no other micro-batch", [whole], times=share), [*beside, inside]
-    time = total("expert parallel", [alone, total("beside another micro-batch", paired, times=1.0 - share)])
+    unpaired, paired = total("beside no other micro-batch", [whole], times=share), [*beside, inside]
+    time = total("expert parallel", [unpaired, total("beside another micro-batch", paired, times=1.0 - share)])
     return ExpertParallel(time, whole.value - time.value)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +20,8 @@ from ironlaw.job import Job
 from ironlaw.law import overlap
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
+
+Pair = Sequence[Any]  # for parameters outside the experts, and in them
 
 
 class Overlapped(NamedTuple):
@@ -92,22 +96,29 @@ def linear_bytes(job: Job) -> float:
 
 def gathers(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
     """The gathers of weights: ``common`` and ``routed`` bytes each over their own ranks."""
-    terms = [wires.collective(cluster, plan, "gather weights", "all_gather", plan.shard_ranks, common / plan.tp, plan.tp)]
-    if job.model.num_experts:
-        ways, routed_share = plan.expert_ways, routed / plan.expert_ways
-        terms.append(wires.collective(cluster, plan, "gather experts", "all_gather", plan.expert_shard_ranks, routed_share, ways))
-    return terms
+    ranks, sizes = (plan.shard_ranks, plan.expert_shard_ranks), (common / plan.tp, routed / plan.expert_ways)
+    return _collectives(job, cluster, plan, "all_gather", ("gather weights", "gather experts"), ranks, sizes)
 
 
 def scatters(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
     """The scatters of gradients: ``common`` and ``routed`` parameters each over their own ranks."""
+    names, ranks = ("scatter gradients", "scatter experts' gradients"), (plan.shard_ranks, plan.expert_shard_ranks)
+    return _collectives(job, cluster, plan, "reduce_scatter", names, ranks, _reduced_bytes(job, plan, common, routed))
+
+
+def _reduced_bytes(job: Job, plan: Plan, common: Any, routed: Any) -> tuple[Any, Any]:
+    """Bytes of the gradients that one rank reduces: of ``common`` and of ``routed`` parameters."""
     size = job.framework.gradient_reduce_bytes.value
-    terms = [wires.collective(cluster, plan, "scatter gradients", "reduce_scatter", plan.shard_ranks, common / plan.tp * size, plan.tp)]
-    if job.model.num_experts:
-        ways, routed_share = plan.expert_ways, routed / plan.expert_ways
-        name = "scatter experts' gradients"
-        terms.append(wires.collective(cluster, plan, name, "reduce_scatter", plan.expert_shard_ranks, routed_share * size, ways))
-    return terms
+    return common / plan.tp * size, routed / plan.expert_ways * size
+
+
+def _collectives(
+    job: Job, cluster: Cluster, plan: Plan, operation: str, names: Pair, ranks: Pair, sizes: Pair, strides: Pair = ()
+) -> list[Term]:
+    """One collective for the parameters outside the experts, and one for those in the experts of a mixture."""
+    rows = zip(names, ranks, sizes, strides or (plan.tp, plan.expert_ways), strict=True)
+    terms = (wires.collective(cluster, plan, name, operation, n, size, stride) for name, n, size, stride in rows)
+    return list(islice(terms, 2 if job.model.num_experts else 1))
 
 
 def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: Any, backward: Any) -> tuple[Term, Term]:
@@ -135,23 +146,15 @@ def reductions(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any)
 
     With ZeRO-3 only the reduction over replicas runs here; the scatters of ZeRO-2 and ZeRO-3 are booked in the layers.
     """
-    reduced = job.framework.gradient_reduce_bytes.value
-    whole = [wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.dp * plan.cp, common / plan.tp * reduced, plan.tp)]
+    sizes = _reduced_bytes(job, plan, common, routed)
+    whole = _collectives(
+        job, cluster, plan, "all_reduce", ("all-reduce", "all-reduce of experts"), (plan.dp * plan.cp, plan.expert_ranks), sizes
+    )
     shards = plan.tp * plan.cp * plan.dp_shard
-    size = common / plan.tp * reduced / plan.shard_ranks
-    replicas = [wires.collective(cluster, plan, "all-reduce over replicas", "all_reduce", plan.dp_replicate, size, shards)]
-    if job.model.num_experts:
-        routed_size = routed / plan.expert_ways * reduced
-        whole.append(
-            wires.collective(cluster, plan, "all-reduce of experts", "all_reduce", plan.expert_ranks, routed_size, plan.expert_ways)
-        )
-        size, stride = (
-            routed_size / plan.expert_shard_ranks,
-            np.maximum(shards, plan.expert_ways),
-        )  # a copy of the experts may span replicas
-        replicas.append(
-            wires.collective(cluster, plan, "all-reduce of experts over replicas", "all_reduce", plan.expert_replicas, size, stride)
-        )
+    strides = shards, np.maximum(shards, plan.expert_ways)  # a copy of the experts may span replicas
+    sizes = sizes[0] / plan.shard_ranks, sizes[1] / plan.expert_shard_ranks
+    names = "all-reduce over replicas", "all-reduce of experts over replicas"
+    replicas = _collectives(job, cluster, plan, "all_reduce", names, (plan.dp_replicate, plan.expert_replicas), sizes, strides)
     states_sharded, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
     return [(states_sharded, scatters(job, cluster, plan, common, routed)), (unsharded, whole), (1.0 - unsharded, replicas)]
 
@@ -168,10 +171,7 @@ def shared_table_reduction(job: Job, cluster: Cluster, plan: Plan) -> list[Term]
         return []
     shards = np.where(plan.zero >= 2, plan.shard_ranks, 1.0)  # from ZeRO-2 on a rank holds the gradient of its shard
     size = model.vocab_size * model.hidden_size / plan.tp / shards * job.framework.gradient_reduce_bytes.value
-    ends, stride = (
-        np.where(plan.pp > 1, 2.0, 1.0),
-        plan.gpus / 2.0,
-    )  # half of the job apart, so in one domain only if it holds the whole job
+    ends, stride = np.where(plan.pp > 1, 2.0, 1.0), plan.gpus / 2.0  # both ends are in one domain only if it holds the whole job
     return [wires.collective(cluster, plan, "embedding gradient of both ends", "all_reduce", ends, size, stride)]
 
 

@@ -23,9 +23,9 @@ def hand_over(job: Job, cluster: Cluster, plan: Plan) -> Term:
     Without sequence parallel every rank holds all of it: one share each goes over, and the receivers gather the rest
     (Narayanan et al., SC21, section 4.1).
     """
-    whole = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
-    hop = wires.point_to_point(cluster, plan, "p2p", whole / plan.tp, plan.pp, plan.gpus / plan.pp)
-    gather = wires.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, whole, 1.0)
+    size = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
+    hop = wires.point_to_point(cluster, plan, "p2p", size / plan.tp, plan.pp, plan.gpus / plan.pp)
+    gather = wires.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, size, 1.0)
     return total("hand-over", [hop, total("gather", [gather], times=np.where((plan.sp > 0) | (plan.tp == 1), 0.0, 1.0))])
 
 

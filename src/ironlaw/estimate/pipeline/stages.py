@@ -46,62 +46,44 @@ def unpaired_stages(job: Job, plan: Plan) -> list[Stage]:
 
 
 def _by_rule(job: Job, plan: Plan) -> list[Stage]:
-    """The first stage, middle stages with one layer more, the other middle stages, and the last stage: see ``stages``."""
-    ones = np.ones_like(plan.pp)
+    """Four classes by the rule of ``stages``: first, middle with one more layer than ``base``, other middle, last."""
+    one = np.ones_like(plan.pp)
     single = np.where(plan.pp == 1, 1.0, 0.0)
-    ends_count = 1.0 if job.count_embedding else 0.0
+    counted = 1.0 if job.count_embedding else 0.0  # layers that the embedding, and the loss, count as
     at_first, at_last = plan.first_stage_layers, plan.last_stage_layers
     given = bool(np.any(np.maximum(at_first, at_last) >= 0.0))
-    slots: Any = job.model.num_hidden_layers + 2.0 * ends_count
-    sharing_stages = plan.pp
+    slots: Any = job.model.num_hidden_layers + 2.0 * counted
+    sharers = plan.pp  # stages whose number of layers is not given
     if given:
         slots = slots - np.maximum(at_first, 0.0) - np.maximum(at_last, 0.0)
-        sharing_stages = np.maximum(plan.pp - (at_first >= 0.0) - (at_last >= 0.0), 1.0)
-    fewest = np.floor(slots / sharing_stages)
-    remainder = slots - fewest * sharing_stages
-    middle_stages = np.maximum(plan.pp - 2.0, 0.0)
-    longer_stages = np.minimum(remainder, middle_stages)
-    first, last = fewest + (remainder - longer_stages) - ends_count - single * ends_count, fewest - ends_count
+        sharers = np.maximum(plan.pp - (at_first >= 0.0) - (at_last >= 0.0), 1.0)
+    base = np.floor(slots / sharers)
+    remainder = slots - base * sharers
+    middles = np.maximum(plan.pp - 2.0, 0.0)
+    longer = np.minimum(remainder, middles)
+    first, last = base + (remainder - longer) - counted - single * counted, base - counted
     if given:
         first, last = np.where(at_first >= 0.0, at_first, first), np.where(at_last >= 0.0, at_last, last)
     plain = not given and not job.count_embedding and not np.any(remainder)
     uneven = job.model.first_k_dense_replace or job.model.frozen_layers or job.model.wide_layers_at_start or job.model.wide_layers_at_end
     alike = plain and not uneven
     classes = [
-        Stage("first", 0.0 * ones, 0.0 * ones, first, ones, ones, single),
-        Stage("longer middle", ones, first, fewest + ones, longer_stages, 0.0 * ones, 0.0 * ones),
-        Stage(
-            "middle",
-            1.0 + longer_stages,
-            first + longer_stages * (fewest + ones),
-            fewest,
-            middle_stages - longer_stages,
-            0.0 * ones,
-            0.0 * ones,
-            alike,
-        ),
-        Stage("last", plan.pp - 1.0, job.model.num_hidden_layers - last, last, 1.0 - single, 0.0 * ones, ones),
+        Stage("first", 0.0 * one, 0.0 * one, first, one, one, single),
+        Stage("longer middle", one, first, base + one, longer, 0.0 * one, 0.0 * one),
+        Stage("middle", 1.0 + longer, first + longer * (base + one), base, middles - longer, 0.0 * one, 0.0 * one, alike),
+        Stage("last", plan.pp - 1.0, job.model.num_hidden_layers - last, last, 1.0 - single, 0.0 * one, one),
     ]
     return classes[:1] + [stage for stage in classes[1:] if (stage.count > 0).any()]  # a class no plan of the batch has costs nothing
 
 
 def _explicit(job: Job, plan: Plan) -> list[Stage]:
     """One class for each stage, where the question lists the layers of every stage."""
-    ones = np.ones_like(plan.pp)
+    one = np.ones_like(plan.pp)
     listed = job.layers_per_stage
     last = len(listed) - 1
     further = last if job.mtp_stage is None else job.mtp_stage
     return [
-        Stage(
-            f"stage {i}",
-            i * ones,
-            sum(listed[:i]) * ones,
-            n * ones,
-            ones,
-            ones * (i == 0),
-            ones * (i == last),
-            further=ones * (i == further),
-        )
+        Stage(f"stage {i}", i * one, sum(listed[:i]) * one, n * one, one, one * (i == 0), one * (i == last), further=one * (i == further))
         for i, n in enumerate(listed)
     ]
 

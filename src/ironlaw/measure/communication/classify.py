@@ -106,11 +106,11 @@ def _patterns(more: tuple[Path, ...]) -> tuple[list[Pattern], list[Pattern]]:
     for path in (*map(Path, more), OWN):
         try:
             state = path.stat()
-            one = _read(path, (state.st_mtime_ns, state.st_size))
+            patterns = _read(path, (state.st_mtime_ns, state.st_size))
         except OSError:
-            one = read_patterns(path)  # raises the error that explains it
-        kernels += one[0]
-        operators += one[1]
+            patterns = read_patterns(path)  # raises the error that explains it
+        kernels += patterns[0]
+        operators += patterns[1]
     return kernels, operators
 
 

@@ -349,9 +349,9 @@ def by_size(calls: Iterable[Collective], link: Link | None = None) -> list[Sized
         key = (call.operation, call.bytes, call.n, call.dtype, call.algorithm, call.protocol)
         groups.setdefault(key, []).append(call)
     sized = []
-    for key, same in groups.items():
-        times = [c.duration for c in same]
-        best = min(same, key=lambda c: c.duration)
-        said_by = tuple(sorted({c.said_by for c in same}))
-        sized.append(Sized(*key, len(same), min(times), median(times), sum(times), interval(best, link)[0], said_by))
+    for key, members in groups.items():
+        times = [c.duration for c in members]
+        best = min(members, key=lambda c: c.duration)
+        said_by = tuple(sorted({c.said_by for c in members}))
+        sized.append(Sized(*key, len(members), min(times), median(times), sum(times), interval(best, link)[0], said_by))
     return sorted(sized, key=lambda s: (-s.total, s.operation, s.bytes or 0))

@@ -60,9 +60,9 @@ class Matched:
 class Matching:
     """All matched collectives, and problems with the rest."""
 
-    met: tuple[Matched, ...]
-    loose: dict[int, list[Collective]]  # by rank: messages whose other side is not recorded, for `pairs_by_time`
-    alone: dict[int, int]  # by rank: number of calls without a match
+    matched: tuple[Matched, ...]
+    one_sided: dict[int, list[Collective]]  # by rank: messages whose other side is not recorded, for `pairs_by_time`
+    unmatched: dict[int, int]  # by rank: number of calls without a match
     warnings: tuple[str, ...]
 
 
@@ -73,23 +73,20 @@ def match(calls: dict[int, list[Collective]], clock: dict[int, int]) -> Matching
         for call in rank_calls:
             groups[_key(call)][rank].append(call)
     matches: list[Matched] = []
-    loose: dict[int, list[Collective]] = defaultdict(list)
-    alone: dict[int, int] = defaultdict(int)
+    one_sided: dict[int, list[Collective]] = defaultdict(list)
+    unmatched: dict[int, int] = defaultdict(int)
     warnings: list[str] = []
     for key, by_rank in groups.items():
-        ordered = dict(sorted(by_rank.items()))
-        plain, messages = _separate_messages(key, ordered)
-        for rank, some in messages.items():
-            loose[rank] += some
-        matched, problems = _match_group(key, plain, clock)
+        ordered, messages = _separate_messages(key, dict(sorted(by_rank.items())))
+        for rank, rank_messages in messages.items():
+            one_sided[rank] += rank_messages
+        matched, problems = _match_group(key, ordered, clock)
         matches += matched
         warnings += problems
         matched_calls = {(rank, call.row) for collective in matched for rank, call in collective.calls.items()}
-        for rank, rank_calls in plain.items():
-            unmatched = sum((rank, call.row) not in matched_calls for call in rank_calls)
-            if unmatched:
-                alone[rank] += unmatched
-    return Matching(tuple(matches), dict(loose), dict(alone), tuple(warnings))
+        for rank, rank_calls in ordered.items():
+            unmatched[rank] += sum((rank, call.row) not in matched_calls for call in rank_calls)
+    return Matching(tuple(matches), dict(one_sided), {rank: count for rank, count in unmatched.items() if count}, tuple(warnings))
 
 
 def _key(call: Collective) -> Key:

@@ -89,8 +89,8 @@ def by_size(meetings: Iterable[Meeting], link: Link | None = None) -> list[dict[
         if meeting.complete:
             groups.setdefault((meeting.operation, meeting.bytes, meeting.n), []).append(meeting)
     rows = []
-    for (operation, size, n), same in groups.items():
-        times = sorted(m.transfer for m in same)
+    for (operation, size, n), members in groups.items():
+        times = sorted(m.transfer for m in members)
         middle = times[(len(times) - 1) // 2]
         ideal = link.ideal(operation, size, n) if link is not None and size is not None and n is not None else None
         factor = traffic_factor(operation, n)
@@ -100,9 +100,9 @@ def by_size(meetings: Iterable[Meeting], link: Link | None = None) -> list[dict[
                 "operation": operation,
                 "bytes": size,
                 "ranks": n,
-                "count": len(same),
+                "count": len(members),
                 "transfer_ns": {"best": times[0], "median": middle, "total": sum(times)},
-                "skew_ns": sum(m.skew for m in same),
+                "skew_ns": sum(m.skew for m in members),
                 "ideal_ns": None if ideal is None else min(int(ideal * 1e9), times[0]),  # the latency in the catalogue may be longer
                 "algbw": {"best": best[0], "median": usual[0]},
                 "busbw": {"best": best[1], "median": usual[1]},

@@ -119,14 +119,14 @@ def align(traces: Sequence[Trace], classified: Sequence[Classified] | None = Non
     matching = match(calls, clock)
     warnings += matching.warnings
     offsets, clock_warnings = _offsets(
-        list(matching.met), ranks, clock, {rank: _read_host(trace) for rank, (trace, _, _) in chosen.items()}
+        list(matching.matched), ranks, clock, {rank: _read_host(trace) for rank, (trace, _, _) in chosen.items()}
     )
     warnings += clock_warnings
     clock = {rank: clock[rank] - offsets[rank] for rank in ranks}
-    pairs = pairs_by_time(matching.loose, clock)
-    for rank, count in _unpaired(matching.alone, matching.loose, pairs).items():
+    pairs = pairs_by_time(matching.one_sided, clock)
+    for rank, count in _unpaired(matching.unmatched, matching.one_sided, pairs).items():
         warnings.append(f"rank {rank}: {count} of {len(calls[rank])} collectives have no matching call on another rank")
-    matches = [*matching.met, *pairs]
+    matches = [*matching.matched, *pairs]
     times = table(matches, ranks, clock)
     meetings = meetings_of(matches, ranks, times)
     spreads = np.array([m.spread for m in meetings if m.operation in _TOGETHER], np.int64)
@@ -282,8 +282,8 @@ def _by_host(ahead: Times, hosts: list[str | None]) -> Times:
     return result
 
 
-def _unpaired(alone: dict[int, int], loose: dict[int, list[Collective]], pairs: list[Matched]) -> dict[int, int]:
-    counts = dict(alone)
+def _unpaired(unmatched: dict[int, int], loose: dict[int, list[Collective]], pairs: list[Matched]) -> dict[int, int]:
+    counts = dict(unmatched)
     for rank, messages in loose.items():
         counts[rank] = counts.get(rank, 0) + len(messages) - sum(rank in m.calls for m in pairs)
     return {rank: count for rank, count in sorted(counts.items()) if count}

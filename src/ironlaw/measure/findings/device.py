@@ -89,7 +89,11 @@ def _find_chains(p: Profile) -> _Chains:
     saved = np.minimum(time - longest, passes - longest_pass)
     member = np.repeat(chain, length)
     return _Chains(
-        int(chain.sum()), int(member.sum()), int(time.sum()), float(saved.sum()) * p.alone, bool((elements[member] >= 0).mean() > 0.5)
+        int(chain.sum()),
+        int(member.sum()),
+        int(time.sum()),
+        float(saved.sum()) * p.serial_share,
+        bool((elements[member] >= 0).mean() > 0.5),
     )
 
 
@@ -132,7 +136,7 @@ def wrong_precision_kernels(name: str, facts: Facts) -> Iterator[Finding]:
             continue
         total = sum(k.total_ns for k in products)
         worst, (narrow, ratio) = max(wide, key=lambda item: item[0].total_ns)
-        lost = sum(_estimate_saving(p, k, faster) for k, (_, faster) in wide) * p.alone if p.accelerator else None
+        lost = sum(_estimate_saving(p, k, faster) for k, (_, faster) in wide) * p.serial_share if p.accelerator else None
         peaks = (
             ""
             if lost is None or not p.accelerator
@@ -223,9 +227,9 @@ def _find_drift(p: Profile) -> _Drift | None:
     if len(rows) < RUNS:
         return None
     pair = np.full(len(rows), -1, np.int64) if p.linked is None else p.linked.pair[p.rows[rows]]
-    known = np.append(np.asarray([] if p.linked is None else p.linked.shapes) >= 0, False)[pair]
+    sized_pairs = np.append(np.asarray([] if p.linked is None else p.linked.shapes) >= 0, False)[pair]
     if _inputs_grow(p):
-        rows, pair, known = rows[known], pair[known], known[known]
+        rows, pair, sized_pairs = rows[sized_pairs], pair[sized_pairs], sized_pairs[sized_pairs]
     key = p.events.name[rows] * (int(pair.max(initial=0)) + 2) + pair
     order = np.argsort(key, kind="stable")
     first = last = lost = 0.0
@@ -243,10 +247,10 @@ def _find_drift(p: Profile) -> _Drift | None:
         first, last, time = first + before * len(durations), last + after * len(durations), time + spent
         lost += max(0.0, spent - before * len(durations))
         became += spent if after > before * (1 + (SLOWER - 1) / 2) else 0
-        sized += spent if known[group[0]] else 0
+        sized += spent if sized_pairs[group[0]] else 0
     if time < COMPARED * p.window.compute or not first:
         return None
-    return _Drift(last / first, became / time, time, lost * p.alone, sized > time / 2)
+    return _Drift(last / first, became / time, time, lost * p.serial_share, sized > time / 2)
 
 
 def _inputs_grow(p: Profile) -> bool:

@@ -54,15 +54,21 @@ def launch_bound(name: str, facts: Facts) -> Iterator[Finding]:
         if lost <= BOUND * p.window.wall:
             continue
         median = float(np.median(p.events.end - p.events.start)) / 1000
-        every = p.window.wall / len(p.events) / 1000
+        interval = p.window.wall / len(p.events) / 1000
         yield Finding(
             name,
             f"idle {ms(lost)} ({lost / p.window.wall:.0%} of the window) waiting for launches: {len(p.events)} device events, one every"
-            f" {every:.1f} us, with a median length of {median:.1f} us",
+            f" {interval:.1f} us, with a median length of {median:.1f} us",
             "torch.compile(mode='reduce-overhead') or torch.cuda.graphs, --cuda-graph-impl, larger micro-batches, optimizer(fused=True)",
             lost / 1e9,
             p.trace.path,
-            {"events": len(p.events), "median_us": median, "every_us": every, "idle_us": lost / 1000, "launch_latency_us": latency / 1000},
+            {
+                "events": len(p.events),
+                "median_us": median,
+                "every_us": interval,
+                "idle_us": lost / 1000,
+                "launch_latency_us": latency / 1000,
+            },
         )
 
 
@@ -149,14 +155,14 @@ def _driver_memory_calls(p: Profile) -> tuple[Column, int, int]:
     count only if memory is freed too.
     """
     launches = p.trace.launches
-    named = [i for i in find_names(p.trace, host_calls()[ALLOCATING]).tolist() if not p.trace.text(i).endswith(ASYNCHRONOUS)]
-    rows = np.flatnonzero(np.isin(launches.name, named))
+    names = [i for i in find_names(p.trace, host_calls()[ALLOCATING]).tolist() if not p.trace.text(i).endswith(ASYNCHRONOUS)]
+    rows = np.flatnonzero(np.isin(launches.name, names))
     starts = np.array(sorted(s.host_start for s in p.steps), np.int64)
     if len(starts) >= 2:
         since = int(starts[1])
         rows = rows[launches.start[rows] >= since]
-        each = np.bincount(np.searchsorted(starts, launches.start[rows], "right"), minlength=len(starts) + 1)[2:]
-        return (rows if (each >= CHURN).mean() > MOSTLY else rows[:0]), since, len(each)
+        per_step = np.bincount(np.searchsorted(starts, launches.start[rows], "right"), minlength=len(starts) + 1)[2:]
+        return (rows if (per_step >= CHURN).mean() > MOSTLY else rows[:0]), since, len(per_step)
     frees = np.isin(launches.name[rows], find_names(p.trace, FREES)).sum()
     return (rows if frees >= CHURN and len(rows) - frees >= CHURN else rows[:0]), p.window.start, 1
 

@@ -342,8 +342,8 @@ def is_causal(name: str, shape: Shape) -> bool | None:
 def _pointwise(s: Sizes, _: Outputs, operations: str | float, passes: float) -> Cost:
     """``operations`` per element of the largest input, which is moved ``passes`` times."""
     elements, i = max((math.prod(s.dims(i)), -i) for i in range(len(s.shape.dims)) if s.has(i))
-    each = flops.OPERATIONS[operations] if isinstance(operations, str) else operations
-    flop = float(flops.elementwise(elements, each))
+    per_element = flops.OPERATIONS[operations] if isinstance(operations, str) else operations
+    flop = float(flops.elementwise(elements, per_element))
     return Cost(flop, float(traffic.elementwise(elements, s.element(-i), passes)), "", flop, s.precision(-i))
 
 

@@ -115,19 +115,21 @@ class _Columns:
         by_name = dict(names.classes)
         by_name[UNKNOWN] = KernelClass(UNKNOWN, "", "no pattern matches its name")
         kinds = tuple(by_name.values())
-        number = {k.name: i for i, k in enumerate(kinds)}
-        of_name = np.zeros(len(trace.names), np.int64)
+        class_number = {k.name: i for i, k in enumerate(kinds)}
+        class_of_name = np.zeros(len(trace.names), np.int64)
         for i, kernel in named.items():
-            of_name[i] = number[kernel.kind.name]
-        kind = of_name[name]
-        works = np.zeros((len(linked.costs) + 1, len(kinds)), bool)
+            class_of_name[i] = class_number[kernel.kind.name]
+        kind = class_of_name[name]
+        does_operator_work = np.zeros((len(linked.costs) + 1, len(kinds)), bool)
         for i, cost in enumerate(linked.costs):
             if cost is not None:
-                works[i] = [not cost.kind or k.name in WORKS[cost.kind] for k in kinds]
-        does_work = works[pair, kind]
+                does_operator_work[i] = [not cost.kind or k.name in WORKS[cost.kind] for k in kinds]
+        does_work = does_operator_work[pair, kind]
         share = _share_calls(operator, time, does_work)
-        operator_kind = np.array([number.get(c.kind, -1) if c is not None and c.kind else -1 for c in linked.costs] + [-1], np.int64)[pair]
-        unknown = (kind == number[UNKNOWN]) & (share > 0) & (operator_kind >= 0)
+        operator_kind = np.array([class_number.get(c.kind, -1) if c is not None and c.kind else -1 for c in linked.costs] + [-1], np.int64)[
+            pair
+        ]
+        unknown = (kind == class_number[UNKNOWN]) & (share > 0) & (operator_kind >= 0)
         return cls(trace, linked, named, kinds, name, time, pair, np.where(unknown, operator_kind, kind), share, linked.recompute[rows])
 
     def groups(self, roofs: Roofs | None) -> list[KernelGroup]:
@@ -170,9 +172,9 @@ def _share_calls(operator: Column, time: Column, does_work: NDArray[np.bool_]) -
     _, call = np.unique(operator, return_inverse=True)
     length = np.maximum(time, 1)  # a kernel of no length still ran
     working = np.bincount(call, length * does_work)
-    every = np.bincount(call, length)
+    all_kernels = np.bincount(call, length)
     some = working[call] > 0
-    share = np.where(some, length * does_work / np.maximum(working[call], 1), length / every[call])
+    share = np.where(some, length * does_work / np.maximum(working[call], 1), length / all_kernels[call])
     return np.where(operator >= 0, share, 0.0)
 
 
@@ -206,9 +208,9 @@ class _Row:
     @property
     def precision(self) -> tuple[str, str]:
         """The number format and its source: the kernel name, else the types of the operator."""
-        named = self.columns.named[int(self.columns.name[self.example])].precision
-        if named:
-            return named, "kernel name"
+        by_name = self.columns.named[int(self.columns.name[self.example])].precision
+        if by_name:
+            return by_name, "kernel name"
         of_operator = self.cost.precision if self.cost is not None else ""
         return of_operator, "operator" if of_operator else ""
 
@@ -221,7 +223,7 @@ class _Row:
         has_roof = bool(np.isfinite(times.achievable[g])) and self.total > 0
         seconds = self.total * 1e-9
         roof, assumed = self._roof(times, g, has_roof)
-        named = columns.named[int(columns.name[self.example])]
+        classified = columns.named[int(columns.name[self.example])]
         precision, source = self.precision
         return KernelGroup(
             kind=self.kind.name,
@@ -248,7 +250,7 @@ class _Row:
             roof_ns=int(achievable) if has_roof else None,
             assumed=assumed,
             doubt=times.doubt(g, seconds / self.count) if has_roof else "",
-            why=named.why if self.kind.name == named.kind.name else "the class follows from its operator",
+            why=classified.why if self.kind.name == classified.kind.name else "the class follows from its operator",
         )
 
     def _roof(self, times: _Timed, g: int, has_roof: bool) -> tuple[str, bool]:

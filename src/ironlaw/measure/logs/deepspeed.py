@@ -85,7 +85,7 @@ def _profile(step: int, rows: Rows) -> None:
     rate = claims.get("profiler: FLOPS per GPU") or claims.get("profiler: fwd+bwd FLOPS per GPU", 0.0)
     forward = claims.get("profiler: fwd flops per GPU", 0.0)
     if seconds > 0 and not any(row.iteration == step for row in rows.rows):
-        rows.add(step, seconds, not_ordinary="the step under DeepSpeed's FLOPS profiler", tflops=rate / 1e12 if rate else None)
+        rows.add(step, seconds, unusual="the step under DeepSpeed's FLOPS profiler", tflops=rate / 1e12 if rate else None)
     if forward:
         rows.notes.warn(
             "DeepSpeed's profiler counts the matrix products of a forward pass and multiplies by three; it misses fused attention"

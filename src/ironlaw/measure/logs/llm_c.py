@@ -60,8 +60,8 @@ def _step(match: re.Match[str], rank: int | None, rows: Rows) -> None:
     if seconds is None or seconds <= 0:
         rows.notes.skipped["a step line without its time"] += 1
         return
-    not_ordinary = "loss is nan" if "nan" in match[2].lower() else ""
-    rows.add(int(match[1]), seconds / 1e3, rank=rank, not_ordinary=not_ordinary, loss=number(match[2]), tokens_per_second=number(match[6]))
+    unusual = "loss is nan" if "nan" in match[2].lower() else ""
+    rows.add(int(match[1]), seconds / 1e3, rank=rank, unusual=unusual, loss=number(match[2]), tokens_per_second=number(match[6]))
     mfu = number(match[4])
     if mfu is not None and mfu > 0:
         rows.notes.claims["mfu"] = mfu / 100.0

@@ -144,17 +144,17 @@ class Rows:
         self.notes, self.rows = notes, list[_Row]()
 
     def add(
-        self, iteration: int, seconds: float = math.nan, *, rank: int | None = None, not_ordinary: str = "", clock: float | None = None,
+        self, iteration: int, seconds: float = math.nan, *, rank: int | None = None, unusual: str = "", clock: float | None = None,
         **values: float | None,
     ) -> None:  # fmt: skip
-        """Add a line; ``not_ordinary`` says why it is no ordinary step.
+        """Add a line; ``unusual`` says why it is no ordinary step.
 
         Without ``seconds``, its time is measured by ``clock`` from the previous line of the same rank.
         """
         if len(self.rows) >= ROWS:
             raise InputError(f"{self.notes.path}: more than {ROWS} iteration lines; cut the log")
         present = {k: v for k, v in values.items() if v is not None}
-        self.rows.append(_Row(iteration, seconds, rank, not_ordinary, math.nan if clock is None else clock, present))
+        self.rows.append(_Row(iteration, seconds, rank, unusual, math.nan if clock is None else clock, present))
 
     def log(self, form: str, averages: bool = False, **extra: object) -> Log:
         """Make the log. ``averages``: a line is the mean over the iterations since the previous line."""

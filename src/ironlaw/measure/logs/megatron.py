@@ -78,7 +78,7 @@ def _iteration(iteration: int, line: str, rank: int | None, rows: Rows) -> None:
             values[column] = number(_read_current(fields[name]))
     skips, nans = (whole(fields.get(f"number of {state} iterations", "")) or 0 for state in ("skipped", "nan"))
     lost = "nan" in fields.get("lm loss", "").lower()
-    rows.add(iteration, seconds / 1e3, rank=rank, not_ordinary=_why_not_ordinary(skips, nans, lost), **values)
+    rows.add(iteration, seconds / 1e3, rank=rank, unusual=_why_unusual(skips, nans, lost), **values)
 
 
 def _timers(line: str, notes: Notes) -> None:
@@ -91,7 +91,7 @@ def _timers(line: str, notes: Notes) -> None:
             notes.timers.setdefault(name[:80], []).append(milliseconds / 1e3)
 
 
-def _why_not_ordinary(skips: int, nans: int, lost: bool) -> str:
+def _why_unusual(skips: int, nans: int, lost: bool) -> str:
     if skips:
         return "includes iterations that the loss scaler skipped"
     if nans or lost:

@@ -68,7 +68,7 @@ class _Timer:
         else:
             if elapsed < self.before:
                 self._restart(step - 1)
-            self.rows.add(step, elapsed - self.before, rank=rank, not_ordinary="" if average is not None or self.start else _FIRST)
+            self.rows.add(step, elapsed - self.before, rank=rank, unusual="" if average is not None or self.start else _FIRST)
         self.before = elapsed
 
     def _restart(self, step: int) -> None:

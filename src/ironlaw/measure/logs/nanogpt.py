@@ -56,10 +56,10 @@ def _iteration(iteration: int, match: re.Match[str], rank: int | None, evaluated
         rows.notes.skipped["an iteration line without its time"] += 1
         return
     if evaluated:
-        not_ordinary = "includes an evaluation"
+        unusual = "includes an evaluation"
     else:
-        not_ordinary = "loss is nan" if "nan" in match[2].lower() else ""
-    rows.add(iteration, seconds / 1e3, rank=rank, not_ordinary=not_ordinary, loss=loss)
+        unusual = "loss is nan" if "nan" in match[2].lower() else ""
+    rows.add(iteration, seconds / 1e3, rank=rank, unusual=unusual, loss=loss)
     mfu = number(match[4])
     if mfu is not None and mfu > 0:  # -100 before it has an average
         rows.notes.claims["mfu"] = mfu / 100.0

@@ -45,8 +45,8 @@ class Rates:
 def device_of(log: Log, on: str | None, folders: tuple[str, ...]) -> tuple[Accelerator | None, str]:
     """The given accelerator, or the one in the log if the catalogue has exactly that name, and its source; else None and the reason."""
     if on is not None:
-        named: Accelerator = record("accelerators", on, folders)
-        return named, f"device: {named.name} (given)"
+        device: Accelerator = record("accelerators", on, folders)
+        return device, f"device: {device.name} (given)"
     if not log.device_name:
         return None, "no MFU: the log names no device; give --on"
     try:
@@ -56,15 +56,13 @@ def device_of(log: Log, on: str | None, folders: tuple[str, ...]) -> tuple[Accel
     return logged, f"device: {logged.name} (the log says {log.device_name!r})"
 
 
-def rates_of(
-    log: Log, job: LoggedJob, steps: Steps | None, not_ordinary: list[str], device: Accelerator | None
-) -> tuple[Rates | None, str]:
+def rates_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str], device: Accelerator | None) -> tuple[Rates | None, str]:
     """FLOP/s per GPU, or None and the reason."""
     if log.calls is not None:
         return None, "a benchmark of collectives has no FLOPs"
     if steps is None:
         return None, "no rates: no ordinary step has a time"
-    rate = _tokens_per_second(log, job, steps, not_ordinary)
+    rate = _tokens_per_second(log, job, steps, unusual)
     if rate is None:
         return None, _missing_for_tokens(log, job)
     if job.model is None or job.seq_len is None:
@@ -73,7 +71,7 @@ def rates_of(
     dimensions = (matmul_parameters(model), attending_layers(model), attention_width(model), float(job.seq_len))
     per_token, causal = (float(flop) for flop in (flops.model_per_token(*dimensions), flops.model_per_token_causal(*dimensions)))
     recomputed_flop = float(recomputed(model, float(job.seq_len), *job.recompute))
-    claimed = _read_claim(log, not_ordinary)
+    claimed = _read_claim(log, unusual)
     rates = Rates(
         formula=formula(flops.model_per_token),
         flop_per_token=per_token,
@@ -97,11 +95,11 @@ def _missing_for_tokens(log: Log, job: LoggedJob) -> str:
     return f"no tokens per second: give {', '.join(missing)}"
 
 
-def _tokens_per_second(log: Log, job: LoggedJob, steps: Steps, not_ordinary: list[str]) -> float | None:
+def _tokens_per_second(log: Log, job: LoggedJob, steps: Steps, unusual: list[str]) -> float | None:
     """Tokens per second and GPU: from the batch and the median step, else as printed."""
     if job.tokens and job.gpus and log.per == "iteration":
         return job.tokens / steps.median / job.gpus
-    printed = median_of(log.tokens_per_second, not_ordinary)
+    printed = median_of(log.tokens_per_second, unusual)
     if printed is None or printed <= 0.0:
         return None
     if log.tokens_of == "gpu":
@@ -150,9 +148,9 @@ def formula(law: Any) -> str:
     return formulas[-1] if formulas else ""
 
 
-def _read_claim(log: Log, not_ordinary: list[str]) -> float | None:
+def _read_claim(log: Log, unusual: list[str]) -> float | None:
     """FLOP/s per GPU that the log prints, or its MFU times the peak it divides by."""
-    tflops = median_of(log.tflops, not_ordinary)
+    tflops = median_of(log.tflops, unusual)
     if tflops is not None and tflops > 0:
         return tflops * 1e12
     mfu, peak = log.claims.get("mfu"), log.claims.get("peak")

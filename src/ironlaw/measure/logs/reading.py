@@ -90,32 +90,32 @@ def log_reading(
     stored.
     """
     job = logged_job(log, model, gpus, seq_len, global_batch_size, precision, recompute, folders)
-    not_ordinary = set_aside(log)
-    steps = ordinary_steps(log, not_ordinary)
+    unusual = set_aside(log)
+    steps = ordinary_steps(log, unusual)
     device, device_source = device_of(log, on, folders)
-    rates, why = rates_of(log, job, steps, not_ordinary, device)
+    rates, why = rates_of(log, job, steps, unusual, device)
     sources = [*job.said, *([device_source] if device else [])]
     if rates is not None and device is not None and job.precision is None:
         sources.append(f"precision: not in the log; {assumed_precision(device)} is assumed")
     timers = timers_of(log, steps)
-    share = loader_share(log, not_ordinary, timers)
+    share = loader_share(log, unusual, timers)
     excluded = tuple(excluded_roofs(steps, rates, share))
-    findings = remarks(log, job, steps, rates, not_ordinary, share, device)
+    findings = remarks(log, job, steps, rates, unusual, share, device)
     verdict, status = _verdict(log, steps, excluded, findings)
     return LogReading(
         path=log.path,
         format=log.format,
         world_size=job.gpus,
         steps=steps,
-        samples_seconds=tuple(float(s) for s, why in zip(log.seconds, not_ordinary, strict=True) if not why),
-        aside=asides(log, not_ordinary),
+        samples_seconds=tuple(float(s) for s, why in zip(log.seconds, unusual, strict=True) if not why),
+        aside=asides(log, unusual),
         rates=rates,
         why_no_rates=why,
         why_no_mfu="" if device else device_source,
         timers=timers,
         data_share=share,
         memory=_find_highest_memory(log),
-        power=median_of(log.power, not_ordinary),
+        power=median_of(log.power, unusual),
         collectives=None if log.calls is None else collective_reading(log.calls, job.gpus),
         gain=_bound_gain(rates),
         excluded=excluded,

@@ -129,9 +129,8 @@ def _check_drift(steps: Steps | None) -> Remark | None:
     """Remark where the second half of the steps is clearly slower or faster than the first."""
     if steps is None or steps.drift is None:
         return None
-    error = (
-        NORMAL_MAD * NORMAL_MEDIAN * steps.mad * 2.0 / math.sqrt(steps.lines)
-    )  # of the difference of the halves' medians, if nothing drifts
+    # standard error of the difference of the halves' medians, if nothing drifts
+    error = NORMAL_MAD * NORMAL_MEDIAN * steps.mad * 2.0 / math.sqrt(steps.lines)
     if abs(steps.drift) < max(QUIET, SURE * error / steps.median):
         return None
     slower = "slower" if steps.drift > 0 else "faster"
@@ -143,9 +142,9 @@ def _check_drift(steps: Steps | None) -> Remark | None:
     )
 
 
-def _check_start(log: Log, not_ordinary: list[str], steps: Steps | None) -> Remark | None:
+def _check_start(log: Log, unusual: list[str], steps: Steps | None) -> Remark | None:
     """Remark where the first line takes much longer than the median."""
-    if steps is None or not not_ordinary or "warm-up" not in not_ordinary[0] or not math.isfinite(log.seconds[0]):
+    if steps is None or not unusual or "warm-up" not in unusual[0] or not math.isfinite(log.seconds[0]):
         return None
     times = float(log.seconds[0]) / steps.median
     if times < SLOW_START:
@@ -159,13 +158,7 @@ def _check_start(log: Log, not_ordinary: list[str], steps: Steps | None) -> Rema
 
 
 def remarks(
-    log: Log,
-    job: LoggedJob,
-    steps: Steps | None,
-    rates: Rates | None,
-    not_ordinary: list[str],
-    share: float | None,
-    device: Accelerator | None,
+    log: Log, job: LoggedJob, steps: Steps | None, rates: Rates | None, unusual: list[str], share: float | None, device: Accelerator | None
 ) -> tuple[Remark, ...]:
     """All remarks that apply; impossible figures first."""
     candidates = (
@@ -175,6 +168,6 @@ def remarks(
         _check_claim(rates),
         _check_loader(share),
         _check_drift(steps),
-        _check_start(log, not_ordinary, steps),
+        _check_start(log, unusual, steps),
     )
     return tuple(f for f in candidates if f is not None)

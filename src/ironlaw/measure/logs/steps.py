@@ -58,34 +58,34 @@ def timers_of(log: Log, steps: Steps | None) -> tuple[Timer, ...]:
     return tuple(sorted(timers, key=lambda t: (-t.share, t.name)))
 
 
-def loader_share(log: Log, not_ordinary: list[str], timers: tuple[Timer, ...]) -> float | None:
+def loader_share(log: Log, unusual: list[str], timers: tuple[Timer, ...]) -> float | None:
     """The share of a step spent waiting for the loader: as printed, or from its timer."""
-    printed = median_of(log.data_share, not_ordinary)
+    printed = median_of(log.data_share, unusual)
     return printed if printed is not None else next((t.share for t in timers if t.name in LOADER), None)
 
 
 def set_aside(log: Log) -> list[str]:
     """Why each row is not an ordinary step. The first row of a run is warm-up; in a log that starts later, only if it is slow."""
-    not_ordinary = list(log.aside)
-    usual = [float(s) for s, why in zip(log.seconds, not_ordinary, strict=True) if not why]
-    at = next((i for i, why in enumerate(not_ordinary) if not why), None)
+    unusual = list(log.aside)
+    usual = [float(s) for s, why in zip(log.seconds, unusual, strict=True) if not why]
+    at = next((i for i, why in enumerate(unusual) if not why), None)
     if log.batch is not None:
         last = log.batch[-1]
         for i, batch in enumerate(log.batch):
-            if not not_ordinary[i] and batch != last and not (math.isnan(batch) or math.isnan(last)):
-                not_ordinary[i] = "during the batch ramp-up"
-    if at is not None and len(usual) > 1 and not not_ordinary[at]:
+            if not unusual[i] and batch != last and not (math.isnan(batch) or math.isnan(last)):
+                unusual[i] = "during the batch ramp-up"
+    if at is not None and len(usual) > 1 and not unusual[at]:
         first = at == 0 and int(log.iteration[0]) - int(log.averaged[0]) <= 0
         if first:
-            not_ordinary[at] = "first line of the run: warm-up"
+            unusual[at] = "first line of the run: warm-up"
         elif usual[0] > SLOW_START * float(np.median(usual[1:])):
-            not_ordinary[at] = "first ordinary line, slower than those after it: warm-up"
-    return not_ordinary
+            unusual[at] = "first ordinary line, slower than those after it: warm-up"
+    return unusual
 
 
-def ordinary_steps(log: Log, not_ordinary: list[str]) -> Steps | None:
+def ordinary_steps(log: Log, unusual: list[str]) -> Steps | None:
     """Statistics of the ordinary lines, None if there are none."""
-    ordinary = np.array([not why for why in not_ordinary], np.bool_)
+    ordinary = np.array([not why for why in unusual], np.bool_)
     if not ordinary.any():
         return None
     seconds, weight = log.seconds[ordinary], log.averaged[ordinary]
@@ -97,19 +97,19 @@ def ordinary_steps(log: Log, not_ordinary: list[str]) -> Steps | None:
     return Steps(log.per, len(seconds), int(weight.sum()), median, mean, p5, p95, deviation(seconds), drift)
 
 
-def asides(log: Log, not_ordinary: list[str]) -> tuple[Aside, ...]:
+def asides(log: Log, unusual: list[str]) -> tuple[Aside, ...]:
     """The lines left out, by reason."""
     groups = []
-    for reason in dict.fromkeys(why for why in not_ordinary if why):
-        rows = [i for i, why in enumerate(not_ordinary) if why == reason]
+    for reason in dict.fromkeys(why for why in unusual if why):
+        rows = [i for i, why in enumerate(unusual) if why == reason]
         times = [float(log.seconds[i]) for i in rows if math.isfinite(log.seconds[i])]
         groups.append(Aside(reason, tuple(int(log.iteration[i]) for i in rows[:10]), len(rows), float(np.median(times)) if times else None))
     return tuple(groups)
 
 
-def median_of(column: Floats | None, not_ordinary: list[str]) -> float | None:
+def median_of(column: Floats | None, unusual: list[str]) -> float | None:
     """The median of a column over the ordinary lines that have a value."""
     if column is None:
         return None
-    values = [float(v) for v, why in zip(column, not_ordinary, strict=True) if not why and math.isfinite(v)]
+    values = [float(v) for v, why in zip(column, unusual, strict=True) if not why and math.isfinite(v)]
     return float(np.median(values)) if values else None

@@ -54,7 +54,7 @@ def _step(step: int, line: str, rank: int | None, rows: Rows) -> None:
     rows.add(
         step,
         rank=rank,
-        not_ordinary="loss is nan" if lost else "",
+        unusual="loss is nan" if lost else "",
         clock=clock(line),
         tokens_per_second=tokens,
         tflops=number(fields.get("tflops")),

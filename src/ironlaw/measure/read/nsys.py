@@ -223,15 +223,15 @@ class _Export:
         """Read the texts of StringIds that are used."""
         kernels = (events["kind"] == KERNEL) & (events["graph"] == 0)
         text_numbers = (events["naming"][kernels], calls["nameId"], ranges["textId"], ranges["jsonTextId"])
-        used = set(np.unique(np.concatenate(text_numbers)).tolist())
+        used_texts = set(np.unique(np.concatenate(text_numbers)).tolist())
         if not {"id", "value"} <= set(self.database.columns("StringIds")):
-            if used - {NONE}:
+            if used_texts - {NONE}:
                 self.warnings.append("StringIds is missing: kernels and calls have numbers instead of names")
             return
-        same: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for rows in self.database.chunks("StringIds", ("id", "value")):
             for number, value in rows:
-                if number in used and (text := self.database.kept(value, same)) is not None:
+                if number in used_texts and (text := self.database.share_text(value, texts)) is not None:
                     self.strings[number] = text
 
     def _string(self, number: int) -> str:
@@ -342,9 +342,9 @@ class _Export:
         if not spans:
             return {}
         is_nccl = np.fromiter(("nccl" in name.lower() for name in self.names.index), np.bool_, len(self.names.index))
-        messages, alone = payload_messages(spans, events, launches, is_nccl[events.name])
-        if alone:
-            self.warnings.append(f"{alone} NCCL ranges with a size belong to grouped calls: their kernels have no size")
+        messages, unlinked = payload_messages(spans, events, launches, is_nccl[events.name])
+        if unlinked:
+            self.warnings.append(f"{unlinked} NCCL ranges with a size belong to grouped calls: their kernels have no size")
         return messages
 
     def _read_base(self) -> int:

@@ -145,12 +145,12 @@ class Database:
         numbers, words = [c for c in names if c in have], [c for c in texts if c in have]
         pieces: list[NDArray[np.int64]] = []
         text_values: Texts = {c: [] for c in words}
-        same: dict[str, str] = {}  # most texts of a column repeat
+        seen: dict[str, str] = {}  # most texts of a column repeat
         if numbers or words:
             for rows in self.chunks(table, words, numbers):
                 pieces.append(self._to_integers(table, numbers, [row[: len(numbers)] for row in rows] if words else rows))
                 for i, name in enumerate(words, len(numbers)):
-                    text_values[name].extend(self.kept(row[i], same) for row in rows)
+                    text_values[name].extend(self.share_text(row[i], seen) for row in rows)
         cells = np.concatenate(pieces) if pieces else np.empty((0, len(numbers)), np.int64)
         return {name: np.ascontiguousarray(cells[:, i]) for i, name in enumerate(numbers)}, text_values
 
@@ -161,17 +161,17 @@ class Database:
         count = len(rows) * len(names)
         return np.fromiter(chain.from_iterable(rows), np.int64, count).reshape(len(rows), len(names))
 
-    def kept(self, value: Any, same: dict[str, str]) -> str | None:
-        """A text from the file, stored once in ``same`` and counted; None for anything else."""
+    def share_text(self, value: Any, texts: dict[str, str]) -> str | None:
+        """A text from the file, stored once in ``texts`` and counted; None for anything else."""
         if not isinstance(value, str):
             return None
         value = value[:NAME]
-        if value not in same:
+        if value not in texts:
             self.text += len(value) + 100
             if self.text > TEXTS:
                 raise InputError(f"{self.path}: more than {TEXTS} bytes of names; export fewer steps")
-            same[value] = value
-        return same[value]
+            texts[value] = value
+        return texts[value]
 
 
 def _quoted(name: str) -> str:

@@ -51,10 +51,11 @@ def window_parts(diagnosis: Mapping[str, Any]) -> tuple[dict[str, float], float]
     return parts, fmean(counts) if counts and all(counts) else 0.0
 
 
-def _difference_row(name: str, pair: Sequence[float | None], per: Sequence[float]) -> dict[str, Any] | None:
-    if pair[0] is None or pair[1] is None:
+def _difference_row(name: str, seconds: Sequence[float | None], steps: Sequence[float]) -> dict[str, Any] | None:
+    """One part in two runs, in seconds per step, and its difference; None where a run lacks it."""
+    if seconds[0] is None or seconds[1] is None:
         return None
-    a, b = pair[0] / per[0], pair[1] / per[1]
+    a, b = seconds[0] / steps[0], seconds[1] / steps[1]
     return {"term": name, "a": a, "b": b, "difference": b - a, "ratio": b / a if a > 0 else None}
 
 

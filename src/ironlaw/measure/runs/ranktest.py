@@ -57,6 +57,6 @@ def _count_orders(first: Sequence[float], second: Sequence[float]) -> RankTest:
     counts[0, 0] = 1
     for rank in ranks.tolist():
         counts[1:, rank:] += counts[:-1, :-rank].copy()
-    every = math.comb(n + m, m)
+    orders = math.comb(n + m, m)
     of_sum = counts[m]
-    return RankTest(total / 2 - m * (m + 1) / 2, int(of_sum[total:].sum()) / every, int(of_sum[: total + 1].sum()) / every, True)
+    return RankTest(total / 2 - m * (m + 1) / 2, int(of_sum[total:].sum()) / orders, int(of_sum[: total + 1].sum()) / orders, True)

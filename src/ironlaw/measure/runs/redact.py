@@ -88,7 +88,7 @@ class Redactor:
         return _QUALIFIED.sub(lambda m: self._name(m[0]), text)
 
     def is_device(self, text: str) -> bool:
-        """Whether ``text`` is the name of a product."""
+        """Whether ``text`` is the name of an accelerator or another public product."""
         is_product = text.startswith(tuple(public()["devices"])) and re.fullmatch(r"[\w .()-]{1,60}", text) is not None
         return is_product and not (self._extra and self._extra.search(text))
 

@@ -329,15 +329,10 @@ def compare_utilisation(measured: Measured, predicted: Predicted) -> dict[str, A
     rows: dict[str, Any] = {}
     for name, value in measured_rates.items():
         expected = predicted.rates.get(name)
-        at_same_rate = expected * slower if comparable and expected is not None else None
+        slowed = expected * slower if comparable and expected is not None else None
         traced = "the trace" if predicted.stage in (None, "only") else "the trace, for one pipeline stage"
-        definition = traced if value is not None else None if at_same_rate is None else "FLOPs of the estimate over the measured step"
-        rows[name] = {
-            "measured": at_same_rate if value is None else value,
-            "predicted": expected,
-            "measured_by": definition,
-            "from_same_flop": at_same_rate,
-        }
+        basis = traced if value is not None else None if slowed is None else "FLOPs of the estimate over the measured step"
+        rows[name] = {"measured": slowed if value is None else value, "predicted": expected, "measured_by": basis, "from_same_flop": slowed}
     peak = predicted.peak
     return rows | {
         "numerator": "model FLOPs of forward and backward pass: mfu counts attention as the full square, mfu_causal under the causal mask; "

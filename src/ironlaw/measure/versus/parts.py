@@ -29,14 +29,14 @@ def measure_step(profile: Profile) -> Measured:
     start, end, steps = find_whole_steps(profile)
     in_steps = (profile.events.start < end) & (profile.events.end > start)
     window = split_window(profile.events, profile.communicates, (start, end))
-    kernels, idle, used = profile.kernels, profile.idle, profile.utilisation
+    kernels, idle, utilisation = profile.kernels, profile.idle, profile.utilisation
     if not in_steps.all():
         counted = np.zeros(len(profile.trace.events), bool)
         counted[profile.rows[in_steps & ~profile.communicates]] = True
         kernels = tuple(kernel_table(profile.trace, counted, profile.accelerator, profile.folders, profile.names, profile.linked))
         # the event at the end of the last whole step explains the gap before it
         idle = explain_idle(profile.trace, profile.events.rows(in_steps | (profile.events.start == end)))
-        used = mfu_of(kernels, window.wall, steps, profile.accelerator)
+        utilisation = mfu_of(kernels, window.wall, steps, profile.accelerator)
     scale = 1e-9 / steps
     parts: dict[str, float] = {}
 
@@ -57,8 +57,8 @@ def measure_step(profile: Profile) -> Measured:
         step_seconds=window.wall * scale,
         parts=parts,
         recompute_seconds=recompute_ns * scale,
-        mfu=used.mfu,
-        hfu=used.hfu,
+        mfu=utilisation.mfu,
+        hfu=utilisation.hfu,
         causal=is_attention_causal(profile),
         device=profile.accelerator.name if profile.accelerator else profile.trace.device_name,
         world_size=profile.trace.world_size,

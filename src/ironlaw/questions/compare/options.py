@@ -27,13 +27,9 @@ OPTIONS: dict[str, Option] = {
         "HOW",
     ),
     "task": Option(one_of(("training", "inference")), "three-roof: training, or inference (default: training)", "WHAT"),
-    "peak": Option(
-        by_name(positive("FLOP/s")), "three-roof: peak rate of all accelerators, or A=900TFLOP/s,... (default: dense peak)", "RATE"
-    ),
+    "peak": Option(by_name(positive("FLOP/s")), "three-roof: peak rate, for all or A=900TFLOP/s,... (default: dense peak)", "RATE"),
     "bandwidth": Option(by_name(positive("B/s")), "three-roof: HBM bandwidth (default: the catalogue's)", "RATE"),
-    "nic": Option(
-        by_name(zero_or_more("B/s")), "three-roof: network bandwidth of one accelerator, 0 for none (default: its fabric's)", "RATE"
-    ),
+    "nic": Option(by_name(zero_or_more("B/s")), "three-roof: network bandwidth, 0 for no network (default: its fabric's)", "RATE"),
     "utilization": Option(
         by_name(share), "three-roof: share of the binding roof that is reached, or compute=U,hbm=U,network=U (default: 0.75)", "U"
     ),

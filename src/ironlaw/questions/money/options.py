@@ -24,7 +24,9 @@ OPTIONS: dict[str, Option] = {
     "hosting_price": Option(
         with_unit("USD/J", "180USD/kW/month"), "price of data-centre space, such as 180USD/kW/month (default: the catalogue's)", "PRICE"
     ),
-    "staff": Option(with_unit("USD/s", "500USD/year"), "staff and repairs per accelerator, such as 500USD/year (default: 0)", "PRICE"),
+    "staff": Option(
+        with_unit("USD/s", "500USD/year"), "cost of staff and repairs per accelerator, such as 500USD/year (default: 0)", "PRICE"
+    ),
     "power": Option(positive("W"), "your measured node power per accelerator, such as 850W", "POWER"),
     "network_power": Option(positive("W"), "power of switches per accelerator (default: 0)", "POWER"),
     "load": Option(share, "share of the time accelerators compute (default: from the estimate)", "SHARE"),

@@ -103,10 +103,10 @@ def _judge(values: dict[str, Any], factor: Term, roof: LinkRoof | None) -> tuple
     measured, size = values["measured"], values["size"]
     algorithm = leaf("algorithm bandwidth", collectives.algorithm_bandwidth, "B/s", size=size, time=measured)
     bus = leaf("bus bandwidth", collectives.bus_bandwidth, "B/s", size=size, time=measured, factor=factor.value)
-    same = " (equal with 2 ranks, not with more)" if scalar(factor) == 1.0 else ""
+    caveat = " (equal with 2 ranks, not with more)" if scalar(factor) == 1.0 else ""
     lines = [
         f"measured {units.show(measured, 's', 4)}: algorithm bandwidth {_show_bandwidth(algorithm)}, bus bandwidth"
-        f" {_show_bandwidth(bus)}{same}; compare the bus bandwidth with links"
+        f" {_show_bandwidth(bus)}{caveat}; compare the bus bandwidth with links"
     ]
     if roof is None:
         return lines, [algorithm, bus], True

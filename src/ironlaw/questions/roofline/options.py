@@ -142,7 +142,7 @@ OPTIONS: dict[str, Option] = {
 
 @dataclass(frozen=True)
 class Question:
-    """One question: the module of ``roofline`` that answers it, and the options it takes besides its own."""
+    """One question: the module of ``roofline`` that answers it, and the options it takes beside the one that asks it."""
 
     module: str
     takes: frozenset[str]

@@ -14,11 +14,7 @@ PASSED = (  # passed to estimate unchanged
 )  # fmt: skip
 OPTIONS: dict[str, Option] = {
     "model": ESTIMATE["model"],
-    "parameters": Option(
-        tokens,
-        "parameters, such as 30B, instead of MODEL (6 FLOP per parameter and token); with MODEL, a rounded count of its parameters",
-        "N",
-    ),
+    "parameters": Option(tokens, "parameters of the model, such as 30B, instead of MODEL or of its exact count", "N"),
     "on": ESTIMATE["on"],
     "solve_for": Option(one_of(UNKNOWNS), "the unknown: gpus, time, tokens, mfu, budget (default: the first that is not given)", "WHAT"),
     "gpus": Option(whole, "total accelerators"),

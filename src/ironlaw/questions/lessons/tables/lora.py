@@ -102,8 +102,10 @@ def _write_headline(full: Method, first: Method, gpus: float) -> list[str]:
 def _evaluate_method(method: str, estimate: Estimate, full: Method | None = None) -> Method:
     """Count the trained parameters of one method to first order, and add its estimate."""
     row, job = estimate.row(0), estimate.place_of(0)[0].job
-    every, trained = float(total_parameters(job.model)), _count_trainable(job)
-    counted = Method(method, trained, trained / every, scalar(_first_order_memory(every, trained)), scalar(_first_order_flop(job)))
+    parameters, trained = float(total_parameters(job.model)), _count_trainable(job)
+    counted = Method(
+        method, trained, trained / parameters, scalar(_first_order_memory(parameters, trained)), scalar(_first_order_flop(job))
+    )
     if row["step"]["seconds"] is None:
         return replace(counted, why_not=row["warnings"][-1] if row["warnings"] else "no such plan")
     rate = row["throughput"]["tokens_per_second"]
