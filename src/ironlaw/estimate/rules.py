@@ -84,7 +84,7 @@ RULES = {
     "micro_batches_pair": "overlap ep needs the conditions under which Megatron Core pairs micro-batches: ep > 1, vpp > 1 with a pipeline, "
     "no layer or expert recomputed in full, at most one multi-token-prediction layer, a two-byte model",
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
-    "fits": "device memory is at most the usable capacity, and offloaded bytes at most the host's",
+    "fits": "device memory is at most the usable capacity, without the share that `--margin` takes, and offloaded bytes at most the host's",
 }
 
 
