@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ironlaw.cli.estimate import wants_colour
+from ironlaw.cli.help import GroupedCommand
 from ironlaw.question.options import OPTIONS
 
 _EXAMPLES = """
@@ -23,16 +24,15 @@ Examples:
 """
 
 
-def _add_flags(command: click.Command) -> click.Command:
+def _add_flags(command: click.Command) -> None:
     """Add the options of an estimate of the same run."""
     command.params.append(click.Option(["--model"], metavar="MODEL", help="the model of the run; compares the run with its estimate"))
     for name, option in OPTIONS.items():
         if name != "model":
             command.params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help))
-    return command
 
 
-@click.command("diagnose", epilog=_EXAMPLES)
+@click.command("diagnose", cls=GroupedCommand, own="Diagnosis", epilog=_EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...")
 @click.option(
     "--unlinked", default="keep", metavar="keep|drop", help="keep or drop device events whose launch is not in the file (default: keep)"
@@ -123,4 +123,4 @@ def _store(data: dict[str, Any], label: str | None, store: str | None) -> None:
     click.echo(f"ironlaw: stored as {run.id}" + (f" ({label})" if label else ""), err=True)
 
 
-command = _add_flags(command)
+_add_flags(command)

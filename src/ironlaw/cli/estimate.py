@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ironlaw import files
+from ironlaw.cli.help import GroupedCommand
 from ironlaw.errors import PlanError, QuestionError
 from ironlaw.question.options import OPTIONS
 
@@ -40,7 +41,7 @@ def _add_options(command: click.Command) -> click.Command:
     return command
 
 
-@click.command("estimate", epilog=_EXAMPLES)
+@click.command("estimate", cls=GroupedCommand, own="Input", epilog=_EXAMPLES)
 @click.argument("model", required=False)
 @click.option("--rows", metavar="CSV", help="answer every line of a CSV whose header names options")
 @click.option("--plan", "held", metavar="FILE", help="hold the plan of an answer (--json) and change only the options given")

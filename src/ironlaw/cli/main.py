@@ -69,7 +69,8 @@ def command_of(verb: str) -> click.Command:
         return command
     from ironlaw.cli.question import question_command
 
-    return question_command(verb, module.OPTIONS, summary, module.EXAMPLES, getattr(module, "ARGUMENTS", ("model",)))
+    arguments, groups = getattr(module, "ARGUMENTS", ("model",)), getattr(module, "GROUPS", None)
+    return question_command(verb, module.OPTIONS, summary, module.EXAMPLES, arguments, groups)
 
 
 @click.group(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ironlaw.cli.estimate import read_toml, wants_colour
+from ironlaw.cli.help import GroupedCommand
 from ironlaw.errors import InputError, QuestionError, import_extra
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
@@ -40,7 +41,7 @@ def _add_flags(command: click.Command) -> click.Command:
     return command
 
 
-@click.command("plan", epilog=_EXAMPLES)
+@click.command("plan", cls=GroupedCommand, own="Search", epilog=_EXAMPLES)
 @click.argument("model", required=False)
 @click.option("--describe-space", is_flag=True, help="print the axes, their values and the number of meshes; search nothing")
 @click.option("--explain", is_flag=True, help="with --json: formula, inputs and sources of every term")

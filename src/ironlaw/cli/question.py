@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ironlaw.cli.estimate import wants_colour
+from ironlaw.cli.help import GroupedCommand
 from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.question.options import Option
 
@@ -34,10 +35,16 @@ def _parse_format(how: str | None, as_json: bool, explain: str | None) -> tuple[
 
 
 def question_command(
-    verb: str, options: Mapping[str, Option], summary: str, examples: str, arguments: Sequence[str] = ("model",)
+    verb: str,
+    options: Mapping[str, Option],
+    summary: str,
+    examples: str,
+    arguments: Sequence[str] = ("model",),
+    groups: Mapping[str, Sequence[str]] | None = None,
 ) -> click.Command:
     """The click command of ``ironlaw.questions.VERB``; ``arguments``, such as MODEL, need no flag.
 
+    ``groups``: headings of the verb's own options in its help.
     ``options`` come from ``ironlaw.questions.VERB.options``, which is light; ``ironlaw.questions.VERB.ask`` is imported when it runs.
     """
 
@@ -84,4 +91,5 @@ def question_command(
         ),
         click.Option(["--catalog"], multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones"),
     ]
-    return click.Command(verb, params=params, callback=run, help=summary, epilog="\b\nExamples:\n" + examples)
+    epilog = "\b\nExamples:\n" + examples
+    return GroupedCommand(verb, params=params, callback=run, help=summary, epilog=epilog, groups=groups, own=verb.capitalize())

@@ -305,6 +305,35 @@ OPTIONS: dict[str, Option] = {
 }
 
 
+GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
+    "Model": ("model", "mtp_layers"),
+    "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth"),
+    "Job": (
+        "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "margin", "correction",
+    ),
+    "Plan": (
+        "tp", "sp", "pp", "vpp", "cp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "overlap",
+    ),
+    "Pipeline": (
+        "schedule", "microbatch_group", "layers_per_stage", "first_stage_layers", "last_stage_layers", "mtp_stage", "count_embedding",
+        "deferred_wgrad",
+    ),
+    "Context parallel": ("cp_method", "cp_inner", "cp_balance"),
+    "Mixture of experts": (
+        "ep", "etp", "moe_dispatcher", "dispatch_precision", "capacity_factor", "expert_imbalance", "grouped_experts",
+        "delay_wgrad_compute",
+    ),
+    "Precision and kernels": (
+        "precision", "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "gradient_dtype", "flash_attention",
+        "attention_kernel", "cuda_graphs", "fused_loss",
+    ),
+    "Offloading": ("offload", "offload_layers", "offload_fraction", "offload_overlap"),
+    "Fine-tuning": ("lora_rank", "lora_targets", "frozen_weights", "frozen_layers"),
+    "Run and cost": ("tokens", "price", "grid", "pue", "evaluate_every", "evaluation_tokens"),
+    "Failures and checkpoints": ("mttf", "restart_time", "checkpoint_every", "checkpoint_bandwidth"),
+}  # fmt: skip
+
+
 def flag(name: str, where: str = "") -> str:
     """The option as the user wrote it: ``--global-batch-size``, or ``global_batch_size in run.toml``."""
     return f"{name} in {where}" if where else f"--{name.replace('_', '-')}"

@@ -45,6 +45,13 @@ OPTIONS: dict[str, Option] = {
         one_of(("overlap", "serial")), "three-roof: how compute, HBM and network run: overlap, or serial (default: overlap)", "HOW"
     ),
 }
+GROUPS = {  # headings of the help
+    "Compare": ("on", "gpus", "target_tokens_per_second", "price"),
+    "Three-roof model": (
+        "three_roof", "task", "peak", "bandwidth", "nic", "utilization", "parameters", "kappa", "gamma", "alpha_opt", "c_act",
+        "gradient_bytes", "dp", "gpus_per_replica", "roofs",
+    ),
+}  # fmt: skip
 EXAMPLES = """\
   ironlaw compare llama-3-70b --on h100-sxm,h200-sxm,b200-sxm --gpus 256
   ironlaw compare llama-3-70b --on h100-sxm,h200-sxm --target-tokens-per-second 200000 --price h100-sxm=3.93,h200-sxm=4.33

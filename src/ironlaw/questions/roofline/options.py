@@ -172,6 +172,16 @@ QUESTIONS: dict[str, Question] = {
     "on": _question("device", ROOFS, "dtype"),  # asked where none of the others is
 }
 OPERATORS = tuple(name for name, question in QUESTIONS.items() if question.module == "operator_roofs" and name != "shapes")
+GROUPS = {  # headings of the help
+    "Operator": ("gemm", "attention", "norm", "softmax", "activation", "optimizer", "conv", "shapes", "census"),
+    "Operands": ("dtype", "beta", "causal", "lengths", "kv_heads", "on_chip", "passes", "batch", "tile"),
+    "Collective": ("collective", "size", "ranks", "count"),
+    "Measurement": (
+        "measured", "samples_per_second", "baseline", "tolerance", "ratio", "against", "against_bandwidth", "scaling",
+    ),
+    "Device": ("on", "node", "fabric", "scale_up_size", "nic_bandwidth", "multiprocessors", "peak", "bandwidth", "plot"),
+    "Step of a model": tuple(name for name in STEP if name not in ("node", "fabric", "scale_up_size", "nic_bandwidth")),
+}  # fmt: skip
 EXAMPLES = """\
   ironlaw roofline --on h100-sxm
   ironlaw roofline --gemm 2160,5120,5120 --on h200-sxm --measured 150us
