@@ -104,6 +104,15 @@ def test_a_value_of_the_catalogue_is_named_with_its_source(saved, tmp_path, ask)
     assert status == 1 and "catalogue of a.json" in out
 
 
+def test_constants_of_an_earlier_set_are_named_and_move_the_step(saved):
+    found = diff(str(saved("a")), str(saved("b", calibration_version="2026.11-rc1")))
+    assert {row["record"] for row in found["constants"]} >= {"systems/default", "calibration/h100-sxm"}
+    assert found["catalogue"] == []
+    (cause,) = found["causes"]
+    assert cause["change"] == f"calibration_version {load.constants_version()} to 2026.11-rc1"
+    assert cause["seconds"] == found["results"][2]["seconds"] != 0.0
+
+
 def test_an_answer_of_another_version_says_so(saved):
     def older(data):
         data["tool_version"] = "0.0.9"

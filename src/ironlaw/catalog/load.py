@@ -19,10 +19,12 @@ from ironlaw import units
 from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Field, Schema
 from ironlaw.catalog.sourced import GRADES, Source, Sourced
-from ironlaw.errors import CatalogError, InputError, UnitError, UnknownNameError, nearest_names
+from ironlaw.errors import CatalogError, InputError, QuestionError, UnitError, UnknownNameError, nearest_names, quote
 from ironlaw.files import is_there
 
 SHIPPED = Path(__file__).parent / "data"
+VERSIONS = Path(__file__).parent / "versions"  # earlier sets of constants: a catalogue folder for each version
+CONSTANTS = ("calibration", "systems", "bands")  # kinds of records with fitted and measured constants, which have one version
 SINGULAR = {
     "accelerators": "accelerator",
     "nodes": "node",
@@ -60,6 +62,25 @@ def given_folders(folders: Sequence[str] | str) -> tuple[str, ...]:
 def roots(folders: tuple[str, ...] = ()) -> list[Path]:
     """The catalogue folders in order of precedence."""
     return [Path(f) for f in (*folders, _user_folder()) if f and Path(f).is_dir()] + [SHIPPED]
+
+
+def with_constants(folders: tuple[str, ...], version: str | None) -> tuple[str, ...]:
+    """Catalogue folders whose constants are those of a version. Records of ``folders`` go before them, and they before all others.
+
+    >>> with_constants((), None)
+    ()
+    """
+    if version is None or version == constants_version() or str(VERSIONS / version) in folders:
+        return folders
+    known = [constants_version(), *sorted(path.name for path in VERSIONS.iterdir() if path.is_dir())]
+    if version not in known:
+        raise QuestionError(f"unknown calibration version {quote(version)}; known: {', '.join(known)}")
+    return (*folders, str(VERSIONS / version))
+
+
+def constants_version() -> str:
+    """The version of the constants that ship."""
+    return next(str(read_file(path)["version"]) for path in (SHIPPED / "calibration").glob("*.toml"))
 
 
 def _user_folder() -> str:

@@ -168,7 +168,7 @@ def answer_asked(asked: Asked, folders: tuple[str, ...] = ()) -> Estimate:
     """The Estimate of a question."""
     require(asked, "model", "on", "gpus")
     bound = with_batch(bind_question(asked, folders))
-    return Estimate(tuple(_evaluate(bound, placed) for placed in place(bound)), len(asked.rows), folders)
+    return Estimate(tuple(_evaluate(bound, placed) for placed in place(bound)), len(asked.rows), bound.folders)
 
 
 def _evaluate(bound: Bound, placed: Placed) -> Group:

@@ -11,7 +11,6 @@ import numpy as np
 from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
-from ironlaw.estimate.again import asked_data, records_data
 from ironlaw.estimate.placement import cut_groups, placement, placement_term, uncut_share
 from ironlaw.job import Job
 from ironlaw.plan import Plan
@@ -62,6 +61,7 @@ def common_keys(
 
 def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str, Any]:
     """One row of an estimate as the object of its JSON."""
+    from ironlaw.estimate.again import asked_data, records_data
     from ironlaw.estimate.bands import step_band
     from ironlaw.estimate.parameters import parameters_data
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ironlaw import units
+from ironlaw import __version__, units
+from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS
 from ironlaw.job import Job
@@ -20,6 +21,11 @@ def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
     longest, most = _longest_sequence(asked), max(row.gpus or 1.0 for row in asked.rows)
     if cluster.calibration.grade != "measured":
         warnings.append(f"kernel constants of {device.name} are priors, not fitted to operators measured on it: expect wider errors")
+    if asked.calibration_version is not None and asked.calibration_version != load.constants_version():
+        warnings.append(
+            f"the constants are those of {asked.calibration_version}; the laws are those of ironlaw {__version__},"
+            " so an answer of that time may differ"
+        )
     link = device.scale_up_bandwidth or device.pcie_bandwidth
     if "node" in given and link is not None and abs(node.scale_up_bandwidth.value / link.value - 1.0) > 0.1:
         warnings.append(f"node {node.name} joins its accelerators by {node.scale_up_bandwidth.text}, {device.name} usually has {link.text}")

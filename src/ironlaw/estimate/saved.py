@@ -40,6 +40,8 @@ class Saved(NamedTuple):
             return self.held[name]
         if name in ("precision", "schedule"):
             return self.data["plan"].get(name)
+        if name == "calibration_version":
+            return self.data.get(name)
         return getattr(_OPEN, name, None) or None
 
     @property

@@ -105,6 +105,7 @@ class Asked(Frozen):
     checkpoint_bandwidth: float | None = None
     mttf: float | None = None
     restart_time: float | None = None
+    calibration_version: str | None = None
     correction: str | None = None
     price: float | str | None = None
     grid: float | str | None = None

@@ -297,6 +297,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "mttf": Option(duration, "mean time to failure of one accelerator, such as 50000h (default: Llama 3's)", "TIME"),
     "restart_time": Option(duration, "time from failure to training again, such as 15min (default: at most Llama 3's)", "TIME"),
+    "calibration_version": Option(text, "version of the fitted and measured constants (default: the newest)", "VERSION"),
     "correction": Option(text, "factor on step time from your own runs, a file of ironlaw validate --mine (default: none)", "TOML"),
     "tokens": Option(run_tokens, "tokens of the whole run, such as 15T, or per parameter: 20x (default: one step only)", "TOKENS"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),

@@ -31,10 +31,9 @@ def held_lines(held: Held, ink: Ink) -> Iterator[str]:
     else:
         yield "  the tool would choose this plan"
     if not is_reproduced(held):
-        yield (
-            f"{ink.bad('warning: ')}{name} has other numbers than this version and catalogue give for its plan;"
-            f" the differences are against today's (ironlaw diff says what changed)"
-        )
+        then, now = held.saved.data.get("calibration_version"), held.before.row(0)["calibration_version"]
+        hint = f"; its constants were {short(then)}: --calibration-version" if then != now else "; ironlaw diff says what changed"
+        yield f"{ink.bad('warning: ')}{name} has other numbers than this version and catalogue give; differences are against today's{hint}"
 
 
 def _row_name(name: str, estimate: Estimate) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate, answer_asked
 from ironlaw.question.asked import Asked, with_options
@@ -266,8 +267,6 @@ def search(
     Options are named as in ``ironlaw plan``, with underscores. Raises QuestionError for a wrong question. Where no plan meets the question,
     ``ranked()`` of the result is empty, and ``ironlaw.search.misses.misses`` lists the limits to change.
     """
-    from ironlaw.catalog import load
-
     folders = load.given_folders(catalog)
     return run(read_question({"model": model, "on": on, **options}, where, folders), folders, progress)
 
@@ -275,7 +274,7 @@ def search(
 def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | None = None) -> SearchResult:
     """Sweep every setting of a question until its time limit or Ctrl-C, and return what was found so far."""
     keep_pages()
-    started = time.monotonic()
+    started, folders = time.monotonic(), load.with_constants(folders, question.asked.calibration_version)
     settings = settings_of(question, folders)
     done = {"plans": 0, "settings": 0}
 

@@ -60,6 +60,7 @@ class Bound(Frozen):
 def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | None = None) -> Bound:
     """The records of a question. ``with_run``: bind price, grid and failures too; by default where tokens are given."""
     notes: Assumptions = []
+    folders = load.with_constants(folders, asked.calibration_version)
     for name, value in asked.given.items():
         assume(notes, name, value, "given")
     for written, reading in asked.readings:

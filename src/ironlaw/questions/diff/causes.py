@@ -77,7 +77,7 @@ def _with_followers(a: Saved, name: str, left: Mapping[str, Any]) -> dict[str, A
 
 def _words(a: Saved, changes: Mapping[str, Any]) -> str:
     """Options with their values before and after."""
-    return ", ".join(f"{name} {shown(a.held.get(name))} to {shown(value)}" for name, value in changes.items())
+    return ", ".join(f"{name} {shown(a.value(name))} to {shown(value)}" for name, value in changes.items())
 
 
 def _since(saved: Saved, now: Data) -> str:

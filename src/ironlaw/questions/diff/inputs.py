@@ -24,9 +24,9 @@ def option_rows(a: Saved, b: Saved) -> tuple[list[dict[str, str]], list[dict[str
     """Options that differ: those that a user gave to one of the answers, and those of the plan that the tool chose."""
     given: list[dict[str, str]] = []
     chosen: list[dict[str, str]] = []
-    for name, (before, after) in changed_options(a, b).items():
+    for name in changed_options(a, b):
         by_user = name in a.given or name in b.given
-        (given if by_user else chosen).append({"option": name, "a": shown(before), "b": shown(after)})
+        (given if by_user else chosen).append({"option": name, "a": shown(a.value(name)), "b": shown(b.value(name))})
     return given, chosen
 
 
