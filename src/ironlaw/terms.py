@@ -8,7 +8,8 @@ that law read, and its parts. Two kinds exist, each with one constructor:
   of the contract: it makes a row bit-identical whatever the size of the batch it is computed in.
 
 ``name`` is the label that people read; code finds a node by its ``key``, which is the label where none is given.
-``bound`` says which roof a leaf's time belongs to: one of ``BOUNDS``, or a column of indices into it.
+``bound`` says which roof a leaf's time belongs to: one of ``BOUNDS``, a column of indices into it, or a function that returns this
+column, which is called when the bound is read: a search compares millions of times and reads the bounds of a few.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ BOUNDS = ("compute", "hbm", "network", "pipeline", "dispatch", "data")
 class Term:
     """A named column of values with its unit, law, inputs and parts."""
 
-    __slots__ = ("bound", "inputs", "key", "law", "name", "parts", "times", "unit", "value")
+    __slots__ = ("_bound", "inputs", "key", "law", "name", "parts", "times", "unit", "value")
 
     def __init__(
         self,
@@ -42,7 +43,15 @@ class Term:
         self.name, self.value, self.unit = name, value, unit
         self.key = name if key is None else key
         self.law, self.inputs = law, inputs or {}
-        self.parts, self.times, self.bound = tuple(parts), times, bound
+        self.parts, self.times, self._bound = tuple(parts), times, bound
+
+    @property
+    def bound(self) -> Any:
+        """The roof that the node's time belongs to; None for a node that is no time of its own."""
+        if callable(self._bound):
+            with np.errstate(all="ignore"):
+                self._bound = self._bound()
+        return self._bound
 
     def __repr__(self) -> str:
         return f"Term({self.name!r}, {np.ravel(self.value)[:3]}, {self.unit!r}, {len(self.parts)} parts)"
@@ -59,7 +68,7 @@ class Term:
 
     def named(self, name: str) -> Term:
         """The same term under another name."""
-        return Term(name, self.value, self.unit, self.law, self.inputs, self.parts, self.times, self.bound)
+        return Term(name, self.value, self.unit, self.law, self.inputs, self.parts, self.times, self._bound)
 
     def walk(self) -> Iterator[Term]:
         """This node and all below it, parents first."""
@@ -81,7 +90,7 @@ def scalar(value: Any, row: int = 0) -> float:
 
 def leaf(name: str, law: Callable[..., Any], unit: str, bound: Any = None, times: Any = None, key: Hashable = None, **inputs: Any) -> Term:
     """The node whose value is ``law(**inputs) * times``; sourced inputs keep their source for the explanation."""
-    value = law(**{key: plain(item) for key, item in inputs.items()})
+    value = law(**{key: getattr(item, "value", item) for key, item in inputs.items()})
     if times is not None:
         value = value * times
     return Term(name, value, unit, law, inputs, (), 1.0 if times is None else times, bound, key)

@@ -127,7 +127,7 @@ def measure(**changes) -> dict[str, float]:
     shapes = Shapes.of(job, plan)
     (scattered, whole, replicated) = sharding.reductions(job, cluster, plan, *stage_trained(job, group.step.pace.classes[0]))
     exchanged = experts.communication(cluster, job, plan, shapes).combine
-    summed = tensor.collectives(cluster, job, plan)["all-reduce"]
+    summed = tensor.collectives(cluster, job, plan, shapes)["all-reduce"]
     ring = context.ring(cluster, job, plan, shapes)
 
     def ranks(term) -> float:

@@ -163,12 +163,13 @@ def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     """One layer's time in a micro-batch: computation, exposed communication, and launches that the host is late with."""
     job = casts.job_of_kind(job, kind)
     job, s = layer_of_kind(job, plan, s, kind)
-    forward = passes.forward(cluster, job, plan, s, kind)
+    once_forward = passes.forward_operators(cluster, job, plan, s, kind)
+    forward = passes.forward(once_forward)
     backward = passes.backward(cluster, job, plan, s, kind)
-    again = passes.recompute(cluster, job, plan, s, kind)
+    again = passes.recompute(job, plan, kind, once_forward)
     device = forward.value + backward.value + again.value
     pass_count = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
-    exposed_tp = tensor.tensor_parallel(cluster, job, plan, kind, forward, backward)
+    exposed_tp = tensor.tensor_parallel(cluster, job, plan, s, kind, forward, backward)
     ring = [context.context_parallel(job, cluster, plan, s, kind)] if kind.mixer.blocks else []
     routed, hidden = [], 0.0
     if kind.routed:

@@ -11,7 +11,7 @@ def ratio(numerator, denominator):
     >>> float(ratio(3.0, 4.0)), float(ratio(1.0, 0.0))
     (0.75, nan)
     """
-    if isinstance(denominator, float) and denominator != 0.0:  # most are one number for all rows
+    if (isinstance(denominator, float) and denominator != 0.0) or _all_true(denominator):
         return np.divide(numerator, denominator)
     return np.divide(numerator, np.where(np.equal(denominator, 0.0), np.nan, denominator))
 
@@ -22,21 +22,28 @@ def inside(value, *conditions):
     >>> float(inside(2.0, True, 1.0 > 0)), float(inside(2.0, False))
     (2.0, nan)
     """
-    everything = None
+    everything = True
     for condition in conditions:
         if condition is not True and condition is not np.True_:  # most conditions are on one number, and hold
-            everything = condition if everything is None else np.logical_and(everything, condition)
-    return np.where(True if everything is None else everything, value, np.nan)[()]
+            everything = condition if everything is True else everything & condition
+    if everything is True or (isinstance(everything, np.ndarray) and everything.shape == np.shape(value) and _all_true(everything)):
+        return np.asarray(value, dtype=np.float64)[()]
+    return np.where(everything, value, np.nan)[()]
+
+
+def _all_true(value):
+    """True where no element is 0; counting is several times as fast as ``np.all``, on one number and on a million."""
+    return np.count_nonzero(value) == getattr(value, "size", 1)
 
 
 def fraction(value):
     """True where ``value`` lies in [0, 1]."""
-    return np.logical_and(value >= 0, value <= 1)
+    return (value >= 0) & (value <= 1)
 
 
 def flag(value):
     """True where ``value`` is 0 or 1."""
-    return np.logical_or(value == 0, value == 1)
+    return (value == 0) | (value == 1)
 
 
 def floats(*values):

@@ -222,11 +222,10 @@ def measured(n, size, factor, line_rate, bandwidth_fraction, half_size, latency)
     >>> round(1e6 * float(measured(8, 2.0**29, 1.75, 450e9, 512 / 450, 8.2e6, 16e-6)))  # us; measured on 8 x H100: 2,111
     2078
     """
-    with np.errstate(invalid="ignore"):
-        root, half = np.sqrt(1.0 * size), np.sqrt(1.0 * half_size)
+    root, half = np.sqrt(np.maximum(size, 0.0)), np.sqrt(np.maximum(half_size, 0.0))
     share = ratio(root, root + half)
     time = latency + ratio(1.0 * size * factor, 1.0 * bandwidth_fraction * line_rate * share)
-    something = np.logical_and(np.greater(n, 1), np.greater(size, 0))
+    something = np.greater(n, 1.0) & np.greater(size, 0.0)
     return inside(
         np.where(something, time, 0.0), n >= 1, size >= 0, factor >= 0, line_rate > 0, bandwidth_fraction > 0, half_size >= 0, latency >= 0
     )

@@ -12,7 +12,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.mixer import Mixer, Products
 from ironlaw.estimate.layer.sequence import attended_span, sequence_ranks, slowest_key_length
-from ironlaw.estimate.layer.sizes import Shapes, core_head_dim, elementwise, kernel
+from ironlaw.estimate.layer.sizes import Shapes, core_head_dim, elementwise, kernel, once_for_sizes
 from ironlaw.job import Job
 from ironlaw.law import activations, flops, kernels, masks, parameters, traffic
 from ironlaw.plan import Plan
@@ -182,6 +182,7 @@ def flash_constants(cluster: Cluster, job: Job) -> tuple[AttentionConstants, flo
     return known.get(wanted) or next(iter(known.values())), rate
 
 
+@once_for_sizes
 def flash(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:
     """The flash kernel, and before it the indexer's scores."""
     c, rate = flash_constants(cluster, job)
@@ -203,6 +204,7 @@ def flash(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> 
     return [core, *index_scores(cluster, job, plan, backward)]
 
 
+@once_for_sizes
 def unfused(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:
     """Batched GEMMs that write the scores and read them, and between these mask, softmax and dropout."""
     length, gemms = plan.seq_len / plan.cp, cluster.gemm(job.precision.wide)

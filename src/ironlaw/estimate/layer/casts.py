@@ -163,11 +163,12 @@ def activation_cast_bytes(cluster: Cluster, job: Job, rows: Any, width: Any, spl
     if fused:
         return 2.0 * (both - 1.0) * p.operand_bytes * elements
     needed = both if backward or casts_once(job) else 1.0  # an input that is cast again later is needed by rows now
-    transposed = _transposed_after_gather(job, split) & (needed > 1.0)
     one_kernel = casts_once(job) or fuses_casts(job)
     before_gather = cast_bytes(job, elements / split, needed) if one_kernel else needed * cast_bytes(job, elements / split, 1.0)
+    if needed == 1.0 or not p.one_scale:
+        return before_gather
     gathered = cast_bytes(job, elements / split, 1.0) + 2.0 * p.operand_bytes * elements
-    return np.where(transposed, gathered, before_gather)
+    return np.where(_transposed_after_gather(job, split), gathered, before_gather)
 
 
 def _transposed_after_gather(job: Job, split: Any) -> Any:

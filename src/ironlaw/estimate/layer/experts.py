@@ -16,7 +16,17 @@ from ironlaw.estimate.layer import casts, gradients
 from ironlaw.estimate.layer.counts import expert_width, visited
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.products import product_key
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Operator, Shapes, elementwise, gemm, kernel
+from ironlaw.estimate.layer.sizes import (
+    INPUT_GRADIENT,
+    OUTPUT,
+    WEIGHT_GRADIENT,
+    Operator,
+    Shapes,
+    elementwise,
+    gemm,
+    kernel,
+    once_for_sizes,
+)
 from ironlaw.job import Job
 from ironlaw.law import experts, flops
 from ironlaw.plan import Plan
@@ -79,6 +89,7 @@ def product_launches(job: Job, local: Any) -> Any:
     return np.maximum(local / (streams.value if job.grouped_experts else 1.0), 1.0)
 
 
+@once_for_sizes
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:
     """Router and the experts' GEMMs."""
     m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
@@ -91,6 +102,7 @@ def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Te
     ]
 
 
+@once_for_sizes
 def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[Term]:
     """dgrad and wgrad of router and experts."""
     m, w, hidden = rows(job, plan, s), width(job, plan), float(expert_width(job.model))
@@ -113,6 +125,7 @@ def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> list[T
     ]
 
 
+@once_for_sizes
 def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, activation: float, backward: bool) -> list[Term]:
     """Memory-bound operators of routed experts: rows permuted and summed back, activation function, router scores, casts.
 
@@ -204,6 +217,7 @@ class Communication(NamedTuple):
     combine: Term
 
 
+@once_for_sizes
 def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Communication:
     """One pass: rows dispatched to their experts and combined again; with etp gathered and scattered inside an expert."""
     e = job.precision.activation_bytes

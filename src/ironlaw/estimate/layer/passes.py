@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import adapters, experts, frozen_weights, gradients, memory_bound
 from ironlaw.estimate.layer.kinds import Kind
-from ironlaw.estimate.layer.products import LAST_PRODUCTS, linear_shapes, product_key
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, gemm, operator_of
+from ironlaw.estimate.layer.mixer import Mixer, Products
+from ironlaw.estimate.layer.products import LAST_PRODUCTS, mlp_shapes, product_key
+from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, gemm, once_for_sizes, operator_of
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, total
@@ -16,9 +17,17 @@ from ironlaw.terms import Term, total
 PASSES = FORWARD, BACKWARD, RECOMPUTE = "forward", "backward", "recompute"  # keys of the passes over a layer
 
 
+class Operators(NamedTuple):
+    """The operators of one pass over a layer, in the groups that recomputation repeats."""
+
+    products: list[Term]
+    core: list[Term]  # attention or the scan
+    memory_bound: list[Term]
+
+
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, forward."""
-    terms = [gemm(cluster, job, f"{name} gemm", *mnk, key=product_key(name, OUTPUT)) for name, mnk in linear_shapes(job, s, kind).items()]
+    terms = mixer_forward(cluster, job, plan, s, kind.mixer) + _forward(cluster, job, mlp_shapes(job, s, kind))
     terms += adapters.forward(cluster, job, plan, s, kind)
     terms += frozen_weights.dequantised(cluster, job, plan, s, kind)
     return terms + (experts.linear_forward(cluster, job, plan, s) if kind.routed else [])
@@ -26,23 +35,52 @@ def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind
 
 def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, backward: the input gradient is (m, n) by (n, k), the weight gradient (k, m) by (m, n)."""
-    terms = []
-    for name, (m, n, k) in linear_shapes(job, s, kind).items():
-        terms.append(gemm(cluster, job, f"{name} dgrad", m, k, n, key=product_key(name, INPUT_GRADIENT)))
-        if not job.lora_rank:
-            key = product_key(name, WEIGHT_GRADIENT)
-            terms.append(gemm(cluster, job, f"{name} wgrad", k, n, m, result=gradients.written(job), key=key))
+    terms = mixer_backward(cluster, job, plan, s, kind.mixer) + _backward(cluster, job, mlp_shapes(job, s, kind))
     terms += adapters.backward(cluster, job, plan, s, kind)
     terms += frozen_weights.dequantised(cluster, job, plan, s, kind) + frozen_weights.transposed(cluster, job, plan, s, kind)
     return terms + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
 
 
-def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
-    """One pass forward, without its collectives."""
-    parts = linear_forward(cluster, job, plan, s, kind)
-    return total(
-        "forward", [*parts, *kind.mixer.core(cluster, job, plan, s), *memory_bound.memory_bound(cluster, job, plan, s, kind)], key=FORWARD
+@once_for_sizes
+def mixer_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, mixer: Mixer) -> list[Term]:
+    """The GEMMs of a mixer, forward."""
+    del plan
+    return _forward(cluster, job, mixer.products(job, s))
+
+
+@once_for_sizes
+def mixer_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, mixer: Mixer) -> list[Term]:
+    """The GEMMs of a mixer, backward."""
+    del plan
+    return _backward(cluster, job, mixer.products(job, s))
+
+
+def _forward(cluster: Cluster, job: Job, shapes: Products) -> list[Term]:
+    return [gemm(cluster, job, f"{name} gemm", *mnk, key=product_key(name, OUTPUT)) for name, mnk in shapes.items()]
+
+
+def _backward(cluster: Cluster, job: Job, shapes: Products) -> list[Term]:
+    terms = []
+    for name, (m, n, k) in shapes.items():
+        terms.append(gemm(cluster, job, f"{name} dgrad", m, k, n, key=product_key(name, INPUT_GRADIENT)))
+        if not job.lora_rank:
+            key = product_key(name, WEIGHT_GRADIENT)
+            terms.append(gemm(cluster, job, f"{name} wgrad", k, n, m, result=gradients.written(job), key=key))
+    return terms
+
+
+def forward_operators(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Operators:
+    """The operators of one pass forward."""
+    return Operators(
+        linear_forward(cluster, job, plan, s, kind),
+        kind.mixer.core(cluster, job, plan, s),
+        memory_bound.memory_bound(cluster, job, plan, s, kind),
     )
+
+
+def forward(operators: Operators) -> Term:
+    """One pass forward, without its collectives."""
+    return total("forward", [*operators.products, *operators.core, *operators.memory_bound], key=FORWARD)
 
 
 def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
@@ -60,22 +98,22 @@ def weight_gradients(backward: Term) -> Any:
     return backward.times * sum(part.value for part in backward.parts if operator_of(part).computes == WEIGHT_GRADIENT)
 
 
-def recompute(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> Term:
-    """The time of recomputation: of whole layers, and in the other layers of the operators that the plan names."""
+def recompute(job: Job, plan: Plan, kind: Kind, operators: Operators) -> Term:
+    """The time of repeating operators of the forward pass: of whole layers, in other layers those that the plan names."""
     other_layers = 1.0 - plan.recompute_layers
     linear = plan.recompute_layers + other_layers * plan.recompute_linear
     core = plan.recompute_layers + (other_layers * plan.recompute_attention if kind.mixer.attends else 0.0)  # a scan saves its tensors
     bytes_bound = plan.recompute_layers + other_layers * plan.recompute_elementwise
     trained = 1.0 if kind.trained else 0.0
-    products = linear_forward(cluster, job, plan, s, kind)
+    products = operators.products
     if job.framework.compiled_recompute:
         products = [t for t in products if operator_of(t).name not in LAST_PRODUCTS]
     return total(
         "recompute",
         [
             total("linear layers again", products, times=linear),
-            total("attention core again", kind.mixer.core(cluster, job, plan, s), times=core),
-            total("memory-bound operators again", memory_bound.memory_bound(cluster, job, plan, s, kind), times=bytes_bound),
+            total("attention core again", operators.core, times=core),
+            total("memory-bound operators again", operators.memory_bound, times=bytes_bound),
         ],
         times=trained,
         key=RECOMPUTE,

@@ -6,8 +6,9 @@ record. Shapes are of one model-parallel rank: heads, the wide MLP dimension div
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from functools import cached_property, wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -19,8 +20,10 @@ from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Plan
-from ironlaw.terms import BOUNDS, Term, leaf
+from ironlaw.terms import BOUNDS, Term, leaf, plain
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _COMPUTE, _HBM = float(BOUNDS.index("compute")), float(BOUNDS.index("hbm"))
 
 
@@ -52,6 +55,11 @@ class Shapes(Frozen):
     ffn: Any
     wide: Any  # columns of the MLP's first GEMM: gate and up together
 
+    @cached_property
+    def found(self) -> dict[Any, Any]:
+        """What ``once_for_sizes`` has computed for layers with these sizes."""
+        return {}
+
     @classmethod
     def whole(cls, job: Job) -> Shapes:
         """The sizes of a layer that is not sharded, for one token."""
@@ -76,6 +84,23 @@ class Shapes(Frozen):
             ffn=ffn,
             wide=ffn * (2.0 if model.gated_mlp else 1.0),
         )
+
+
+def once_for_sizes(law: Callable[P, T]) -> Callable[P, T]:
+    """Call ``law(cluster, job, plan, s, ...)`` once for all layers with the sizes ``s``, which keep what it returned.
+
+    The kinds of layer of a model have most of their operators in common. An evaluation makes its own sizes, so nothing outlives it.
+    """
+
+    @wraps(law)
+    def call(*args: P.args, **named: P.kwargs) -> T:
+        found: dict[Any, Any] = args[3].found  # type: ignore[attr-defined]
+        key = (law, *args[:3], *args[4:], *named.items())
+        if key not in found:
+            found[key] = law(*args, **named)
+        return cast("T", found[key])
+
+    return call
 
 
 def core_head_dim(model: Model) -> float:
@@ -107,8 +132,11 @@ def kernel(
         "bandwidth_fraction": constants.bandwidth_fraction,
         "fill": constants.fill if efficiency is None and constants.fill is not None else 0.0,
     }
-    slow = kernels.memory_bound(flop, moved, **{k: getattr(v, "value", v) for k, v in rates.items()})
-    bound = np.where(slow, _HBM, _COMPUTE)
+
+    def bound() -> Any:
+        slow = kernels.memory_bound(flop, moved, **{name: plain(rate) for name, rate in rates.items()})
+        return np.where(slow, _HBM, _COMPUTE)
+
     launch = constants.launch if launches is None else constants.launch.value * launches
     return leaf(name, kernels.kernel_time, "s", bound, key=key, flop=flop, traffic=moved, launch=launch, **rates)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.layer.kinds import kinds, layers_of
+from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory.activations import hidden_state, layer_activations
 from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_buffers, share_of, workspace
@@ -96,7 +96,8 @@ class Memory(Frozen):
 def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     """The memory of every plan of a batch at its fullest stage."""
     classes = [stage for stage in stages(job, plan) if not stage.shadowed]
-    trees = [stage_memory(job, cluster, plan, c) for c in classes]
+    layers = saved_layers(job, plan)
+    trees = [stage_memory(job, cluster, plan, c, layers) for c in classes]
     values = [np.where(c.count > 0, t.value, 0.0) for c, t in zip(classes, trees, strict=True)]
     best, which = values[0], 0.0 * values[0]
     for i, value in enumerate(values[1:], 1):
@@ -117,11 +118,11 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
 def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
     """The tree of the stage that computes the loss, which many logs report."""
     trees: list[Term] = []
-    which = np.zeros(plan.rows)
+    which, layers = np.zeros(plan.rows), saved_layers(job, plan)
     for stage in stages(job, plan):
         if np.any((stage.count > 0) & (stage.head > 0)):
             which = np.where((stage.count > 0) & (stage.head > 0), float(len(trees)), which)
-            trees.append(stage_memory(job, cluster, plan, stage))
+            trees.append(stage_memory(job, cluster, plan, stage, layers))
     return _pick(trees, which)
 
 
@@ -153,8 +154,14 @@ def _pick(trees: list[Term], which: Any) -> Term:
     )
 
 
-def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
-    """The device memory of one class of stages."""
+def saved_layers(job: Job, plan: Plan) -> dict[Kind, list[Term]]:
+    """The activations that one layer of each kind keeps of one micro-batch, the same on every stage."""
+    s = Shapes.of(job, plan)
+    return {kind: layer_activations(job, plan, s, kind) for kind in kinds(job.model)}
+
+
+def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: dict[Kind, list[Term]]) -> Term:
+    """The device memory of one class of stages; ``layers`` are the activations of one layer of each kind."""
     f = job.framework
     s = Shapes.of(job, plan)
     loss = logits(job, plan, s, stage)
@@ -162,7 +169,7 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
         "allocated",
         [
             *model_states(job, cluster, plan, stage),
-            activation_memory(job, plan, s, stage),
+            activation_memory(job, plan, s, stage, layers, loss),
             loss,
             *attention_buffers(job, plan, s, stage, loss),
             *deferred_logits(job, plan, s, stage),
@@ -183,10 +190,9 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> Term:
     return total("device", [total("reserved", [allocated, slack]), *outside_allocator])
 
 
-def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
+def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kind, list[Term]], loss: Term) -> Term:
     """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed layers, and the layer being recomputed."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
-    saved = {kind: layer_activations(job, plan, s, kind) for kind in kinds(job.model)}
     boundary = hidden_state("checkpoints", job, plan, s, trained_layers(job, stage) * in_flight * plan.recompute_layers)
     on_device = share_on_device(job, plan, stage)
     working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
@@ -208,7 +214,7 @@ def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
             ),
             boundary,
             leaf("layer being recomputed", overlapped_experts.largest, "B", times=working, **sizes),
-            *overlapped_experts.paired_layer_memory(plan, stage.layers, sizes, logits(job, plan, s, stage).value),
+            *overlapped_experts.paired_layer_memory(plan, stage.layers, sizes, loss.value),
         ],
     )
 

@@ -18,7 +18,7 @@ from ironlaw.estimate import wires
 from ironlaw.estimate.layer import casts
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import LAST_PRODUCTS
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, operator_of
+from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, once_for_sizes, operator_of
 from ironlaw.estimate.network.sharding import Overlapped, exposed
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
@@ -78,9 +78,10 @@ def _time(term: Term, names: tuple[str, ...], computes: str) -> Any:
     return value
 
 
-def collectives(cluster: Cluster, job: Job, plan: Plan) -> dict[str, Term]:
+@once_for_sizes
+def collectives(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> dict[str, Term]:
     """The collectives over the activations of a block; gathered tensors may have been cast before, sums are in the wide type."""
-    elements = plan.tokens * job.model.hidden_size
+    elements = s.tokens * s.hidden
     sent = {
         "all-reduce": ("all_reduce", job.precision.activation_bytes),
         "all-gather": ("all_gather", casts.sent_bytes(job, backward=False)),
@@ -92,14 +93,14 @@ def collectives(cluster: Cluster, job: Job, plan: Plan) -> dict[str, Term]:
     }
 
 
-def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, kind: Kind, forward: Term, backward: Term) -> Term:
+def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, forward: Term, backward: Term) -> Term:
     """Exposed time of a layer's tensor-parallel collectives, over all passes of a micro-batch.
 
     ``async_tensor`` stacks run the sum of the first product's input gradient beside its weight gradient, and with sequence
     parallelism gather its input again beside its input gradient (Megatron-LM, core/tensor_parallel/layers.py). With overlap tp the
     other collectives are cut into pieces that run beside their product; that works over scale-up links alone.
     """
-    sent = collectives(cluster, job, plan)
+    sent = collectives(cluster, job, plan, s)
     products = blocks(job, forward, backward)
     trained = 1.0 if kind.trained else 0.0
     recomputed = plan.recompute_layers * trained

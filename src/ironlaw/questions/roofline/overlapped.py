@@ -116,7 +116,7 @@ def _layer_collectives(group: Group, key: Overlapped, kind: Kind) -> list[Term]:
     """The collectives of one layer behind an overlapped node."""
     job, cluster, plan = casts.job_of_kind(group.job, kind), group.cluster, group.plan
     if key.group == "tensor":
-        collectives = tensor.collectives(cluster, job, plan)
+        collectives = tensor.collectives(cluster, job, plan, Shapes.of(job, plan))
         return [collectives[name] for name in key.collectives]
     if key.group == "context":
         return [context.ring(cluster, job, plan, Shapes.of(job, plan), backward="backward" in key.collectives)]
