@@ -117,3 +117,23 @@ def test_a_chosen_plan_keeps_the_margin_that_is_given():
         memory = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=64, margin=margin).row()["memory"]
         assert memory["keeps_margin"]
         assert memory["device"] <= (1.0 - margin) * memory["capacity_bytes"]
+
+
+def test_a_search_proposes_no_plan_that_does_not_keep_the_margin(ask):
+    asked = ("plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--fix", "cp=1", "--json")
+    best, lean = (json.loads(ask(*asked, "--margin", margin)[1])["plans"] for margin in ("0", "30%"))
+    assert lean and all(plan["memory"]["device"] <= 0.7 * plan["memory"]["capacity_bytes"] for plan in lean)
+    assert best[0]["step"]["seconds"] <= lean[0]["step"]["seconds"]
+    assert ask(*asked, "--margin", "99%")[0] == 1
+
+
+def test_a_table_of_runs_has_a_margin_by_line(ask, tmp_path):
+    path = tmp_path / "runs.csv"
+    held = "llama-3-70b,h100-sxm,32,8,2,1,none,512"
+    path.write_text(
+        f"model,on,gpus,tp,pp,micro_batch_size,recompute,global_batch_size,margin\n{held},\n{held},5%\n{held},7\n", encoding="utf-8"
+    )
+    status, out, _ = ask("estimate", "--rows", path)
+    free, kept, wrong = out.splitlines()
+    assert status == 2
+    assert " fits (" in free and "does not fit" in kept and "margin in line 4" in wrong

@@ -274,8 +274,8 @@ OPTIONS: dict[str, Option] = {
     "offload_overlap": Option(switch, "the host updates one tensor while others are copied (default: off)", "on|off"),
     "margin": Option(
         margin,
-        "share of device memory that must stay free, such as 5% or 0.05: a plan that leaves less is not called best, and has exit status 1"
-        " (default: as much as makes the plan fit with a probability of 80 %, by published runs; a given plan is only warned of)",
+        "share of device memory to keep free, such as 5%: a plan that leaves less does not fit (default: 0 for a given plan; a chosen plan"
+        " keeps as much as makes it 80 % likely to fit)",
         "SHARE",
     ),
     # --- fine-tuning
