@@ -122,6 +122,7 @@ def shares(root: Term) -> dict[str, Any]:
     sums: dict[str, Any] = dict.fromkeys(BOUNDS, 0.0 * root.value)
 
     def book(node: Term, factor: Any) -> None:
+        """Add the value of every leaf below ``node`` to its roof."""
         if node.parts:
             for part in node.parts:
                 book(part, factor * node.times)

@@ -29,6 +29,7 @@ _TIMES = {
 
 
 def _list_units() -> dict[str, tuple[float, str]]:
+    """Every unit, prefixes included, with the factor to its SI unit and the name of that."""
     units: dict[str, tuple[float, str]] = {"": (1.0, "1"), "1": (1.0, "1"), "%": (0.01, "1")}
     for prefix, factor in (_DECIMAL | _BINARY).items():
         units[f"{prefix}B"] = (factor, "B")

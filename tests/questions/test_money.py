@@ -134,7 +134,7 @@ def test_the_run_of_a_model_is_estimated():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"on": "h100-sxm", "gpus": 8}, "missing MODEL"),
+        ({"on": "h100-sxm", "gpus": 8}, "missing run: give MODEL"),
         ({"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}, "--tokens"),
         ({"gpu_hours": 10, "on": "h100-sxm"}, "--gpus"),
         ({**BILL, "model": "llama-3-8b"}, "not both"),

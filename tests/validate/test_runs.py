@@ -142,7 +142,7 @@ def test_flops_become_a_step_by_the_convention_of_the_row(convention, attention)
 
 @pytest.mark.parametrize(
     ("convention", "why"),
-    [("", "without a stated convention"), ("all", "without a stated convention"), ("full, with recompute", "include recompute")],
+    [("", "how attention is counted"), ("all", "how attention is counted"), ("full, with recompute", "include recomputation")],
 )
 def test_flops_without_a_known_convention_are_skipped(convention, why):
     with pytest.raises(SkipError, match=why):

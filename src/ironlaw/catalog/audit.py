@@ -125,6 +125,7 @@ def _check_accelerator(record: Accelerator, folders: tuple[str, ...]) -> Iterato
 
 
 def _check_node(record: Node, folders: tuple[str, ...]) -> Iterator[str]:
+    """Find references of a node to records that do not exist, and sizes below 1."""
     yield from _check_reference(record.usual_fabric, "fabrics", "usual_fabric", folders)
     if record.collective_calibration:
         yield from _check_reference(record.collective_calibration, "calibration", "collective_calibration", folders)
@@ -133,6 +134,7 @@ def _check_node(record: Node, folders: tuple[str, ...]) -> Iterator[str]:
 
 
 def _check_model(record: Model, folders: tuple[str, ...]) -> Iterator[str]:
+    """Find sizes of a model that are below 1 or contradict each other."""
     del folders
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size"):
         if getattr(record, name) < 1:
@@ -145,6 +147,7 @@ def _check_model(record: Model, folders: tuple[str, ...]) -> Iterator[str]:
 
 
 def _check_prices(record: PriceList, folders: tuple[str, ...]) -> Iterator[str]:
+    """Find prices of an unknown accelerator, out of order, or without date, region or currency."""
     yield from _check_reference(record.name, "accelerators", "file name", folders)
     dates = [p.date for p in record.price]
     if dates != sorted(dates):
@@ -157,6 +160,7 @@ def _check_prices(record: PriceList, folders: tuple[str, ...]) -> Iterator[str]:
 
 
 def _check_site(record: Site, folders: tuple[str, ...]) -> Iterator[str]:
+    """Find a site with an impossible place, no power, or an unknown grid."""
     if not (-90.0 <= record.latitude <= 90.0 and -180.0 <= record.longitude <= 180.0):
         yield f"latitude {record.latitude}, longitude {record.longitude} is not on Earth"
     if record.power is not None and record.power.value <= 0.0:
@@ -165,6 +169,7 @@ def _check_site(record: Site, folders: tuple[str, ...]) -> Iterator[str]:
 
 
 def _check_calibration(record: Calibration, folders: tuple[str, ...]) -> Iterator[str]:
+    """Find an unknown grade or device, an efficiency above 1, and experts without the constants of their GEMM."""
     if record.grade not in ("measured", "prior"):
         yield f"grade is {record.grade!r}, expected measured or prior"
     if record.device:
@@ -178,6 +183,7 @@ def _check_calibration(record: Calibration, folders: tuple[str, ...]) -> Iterato
 
 
 def _check_reference(name: str, kind: str, key: str, folders: tuple[str, ...]) -> Iterator[str]:
+    """One problem where ``name`` is no record of ``kind``."""
     try:
         load.resolve(kind, name, folders)
     except IronlawError as error:

@@ -187,6 +187,7 @@ def calibration_version(folders: tuple[str, ...] = ()) -> str:
 
 @cache
 def _hash_of(folders: tuple[Path, ...]) -> str:
+    """Twelve hex digits of the names and contents of all TOML files in some folders."""
     import hashlib
 
     digest = hashlib.sha256()
@@ -223,6 +224,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _read_source(key: str, item: Any, where: str) -> Source:
+    """One source of a record, with all its fields and a known grade."""
     _check_type(dict, item, where, f"sources.{key}")
     try:
         source = Source(key, str(item["title"]), str(item["url"]), str(item["read"]), str(item["grade"]))
@@ -302,6 +304,7 @@ def _read_quantity(item: Any, unit: str, sources: dict[str, Source], where: str,
 
 
 def _look_up(key: Any, sources: dict[str, Source], where: str, at: str) -> Source:
+    """The source called ``key``; a CatalogError with the nearest names otherwise."""
     if not isinstance(key, str) or key not in sources:
         near = ", ".join(nearest_names(str(key), sources)) or ", ".join(sources) or "none declared"
         raise CatalogError(f"{where}: {at}: no source {key!r} in [sources]; nearest: {near}")

@@ -117,6 +117,7 @@ def _read_question(model: str, flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _store(data: dict[str, Any], label: str | None, store: str | None) -> None:
+    """Save the diagnosis in the store, and print the id of the run."""
     from ironlaw.measure.runs.store import save_run
 
     run = save_run(data, label, store)

@@ -58,7 +58,7 @@ def command(
     options = {name: value for name, value in flags.items() if value is not None}
     if held is not None:
         if rows is not None:
-            raise QuestionError("--plan holds one answer: leave --rows out")
+            raise QuestionError("--plan asks one answer again, --rows asks many questions: leave one out")
         return _show_held(held, model, options, catalog, as_json, explain)
     if rows is not None:
         return _answer_rows(Path(rows), {**options, **({"model": model} if model else {})}, catalog, as_json)

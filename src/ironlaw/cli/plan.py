@@ -135,6 +135,7 @@ def _progress_writer() -> Any:
     started, last = time.monotonic(), [0.0]
 
     def show(text: str) -> None:
+        """Write ``text`` over the last line, at most five times a second; an empty text clears the line."""
         seconds = time.monotonic()
         if not text:  # the search is over: clear the line
             sys.stderr.write("\r\x1b[K" if last[0] else "")

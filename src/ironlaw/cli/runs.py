@@ -190,6 +190,7 @@ def label_run(run: str, name: str, store: str | None, as_json: bool) -> int:
 
 
 def _report_change(run: Any, done: str, as_json: bool) -> int:
+    """Print what was changed in the store."""
     from ironlaw.report import runs as report
 
     _print(as_json, report.change_data(run, done), report.change_page)

@@ -82,6 +82,7 @@ class Estimate(Frozen):
     folders: tuple[str, ...]
 
     def _gather_column(self, read: Any) -> Any:
+        """One column over all rows, from ``read(group)`` of every group."""
         values = [np.broadcast_to(read(g), g.index.shape) for g in self.groups]
         out = np.empty(self.rows, dtype=np.result_type(*(v.dtype for v in values)))
         for g, v in zip(self.groups, values, strict=True):

@@ -45,16 +45,16 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
     rate = leaf("tokens per second", _per_second, "token/s", amount=tokens, seconds=seconds)
     recomputed = recomputed_per_token(job, plan)
 
-    def used(name: str, per: Any) -> Term:
+    def share_of_peak(name: str, per: Any) -> Term:
         return leaf(name, utilisation, "1", flop_per_token=per, tokens_per_second=rate.value, gpus=plan.gpus, peak=peak)
 
     return {
         "tokens_per_second": rate,
         "tokens_per_second_per_gpu": leaf("tokens per second and GPU", _per_gpu, "token/s", amount=rate.value, gpus=plan.gpus),
         "model_flop_per_second_per_gpu": leaf("model FLOP/s per GPU", _per_gpu, "FLOP/s", amount=rate.value * flop.value, gpus=plan.gpus),
-        "mfu": used("MFU", flop.value),
-        "mfu_causal": used("MFU, causal attention", causal.value),
-        "hfu": used("HFU", flop.value + recomputed),
+        "mfu": share_of_peak("MFU", flop.value),
+        "mfu_causal": share_of_peak("MFU, causal attention", causal.value),
+        "hfu": share_of_peak("HFU", flop.value + recomputed),
     }
 
 

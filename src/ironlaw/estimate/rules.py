@@ -152,17 +152,20 @@ def legal(rules: dict[str, Any]) -> Any:
 
 
 def _experts_divide(model: Model, plan: Plan) -> Any:
+    """True where the ranks divide the experts and their widths."""
     if not model.num_experts:
         return plan.expert_ways == 1.0
     return _divides(plan.ep, model.num_experts) & _divides(plan.etp, model.moe_intermediate_size)
 
 
 def _nests(plan: Plan) -> Any:
+    """True where the ranks of an expert are a whole part, or a whole multiple, of a data-parallel group."""
     inside = plan.tp * plan.cp * plan.dp_shard / plan.expert_ways
     return _is_whole(np.maximum(inside, 1.0 / inside))
 
 
 def _groups_whole(job: Job, plan: Plan) -> Any:
+    """True where a group of micro-batches has at least one for each stage, and groups divide the micro-batches."""
     group = microbatch_group(job, plan)
     return (group >= plan.pp) & _divides(group, plan.num_microbatches)
 

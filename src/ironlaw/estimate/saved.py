@@ -129,7 +129,7 @@ def _check_terms(tree: Any, where: str) -> None:
     while level:
         seen += len(level)
         if seen > _MOST_TERMS:
-            raise InputError(f"{where}: more than {_MOST_TERMS:,} terms")
+            raise InputError(f"{where}: more than {_MOST_TERMS:,} terms; {GIVE}")
         for node in level:
             if not isinstance(node, dict) or not isinstance(node.get("name"), str) or not isinstance(node.get("parts"), list):
                 raise InputError(f"{where}: a term is {quote(node)}, without a name or parts; {GIVE}")

@@ -43,6 +43,7 @@ def _program_position(words: list[str]) -> int | None:
 
 
 def _arguments(words: list[str]) -> dict[str, Any]:
+    """The arguments of a command's words, by name; a repeated value makes a list."""
     arguments: dict[str, Any] = {}
     name = ""
     for word in words:
@@ -98,6 +99,8 @@ def _expand_word(word: str, quoted: bool, variables: dict[str, str], budget: lis
 
 
 def _expand(word: str, variables: dict[str, str], budget: list[int]) -> str:
+    """A word with its variables replaced; ``budget`` limits the characters of all replacements."""
+
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         text = variables.get(name, match[3] if match[3] is not None else match[0])

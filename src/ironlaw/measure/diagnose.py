@@ -170,6 +170,7 @@ def diagnose(
 
 
 def _check_choices(unlinked: str, last_step: str, time_unit: str) -> None:
+    """Refuse a value of an option that is not one of its choices."""
     for name, value, choices in (("unlinked", unlinked, CHOICES), ("last-step", last_step, CHOICES), ("time-unit", time_unit, TIME_UNITS)):
         if value not in choices:
             raise UnknownNameError(f"--{name}", str(value), choices)
@@ -210,6 +211,7 @@ def _warnings(readings: _Readings, comparison: Comparison | None, many: bool) ->
 
 
 def _read_untraced_step(untraced_step: str | float | None) -> float | None:
+    """The step time without a profiler in seconds; None where it is not given."""
     if untraced_step is None:
         return None
     seconds = parse(untraced_step, "s", "--untraced-step")

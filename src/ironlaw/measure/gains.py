@@ -111,6 +111,7 @@ def _share_between_stages(ranks: Ranks) -> float:
 
 
 def _mean_of(charges: list[dict[str, float]]) -> dict[str, float]:
+    """The mean over ranks of the time charged to each roof."""
     return {name: sum(c.get(name, 0.0) for c in charges) / len(charges) for name in dict.fromkeys(n for c in charges for n in c)}
 
 
@@ -239,6 +240,7 @@ def _link_roofs(profile: Profile) -> list[Roof]:
 
 
 def _copy_roof(profile: Profile) -> Roof | None:
+    """The roof of copies: the time of copies and memsets that no kernel overlaps."""
     charged = profile.window.exposed_copy
     if not charged:
         return None

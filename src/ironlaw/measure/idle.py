@@ -108,6 +108,7 @@ def _explain_thread(trace: Trace, when: Instants, thread: int, calls_by_thread: 
 
 
 def _calls(trace: Trace, thread: int) -> dict[str, Instants]:
+    """When a thread loaded data, waited for the device, allocated memory, or launched."""
     loads, waits, allocates = (find_names(trace, host_calls()[reason]) for reason in (LOADING, WAITING, ALLOCATING))
     return {
         LOADING: _find_instants(trace.marks, loads, thread) | _find_instants(trace.operators, loads, thread),
@@ -129,6 +130,7 @@ def find_loading(trace: Trace) -> Instants:
 
 
 def _find_instants(spans: Spans, names: Column, thread: int | None = None) -> Instants:
+    """When spans with these names ran, on one thread or on any."""
     rows = np.isin(spans.name, names)
     if thread is not None:
         rows &= spans.thread == thread

@@ -248,6 +248,7 @@ def _steps(
 
 
 def _count_left_out(trace: Trace, policy: Policy, keep: NDArray[np.bool_]) -> dict[str, int]:
+    """The number of events that each choice of the policy drops."""
     unlinked = trace.events.launch < 0
     counts = {}
     if policy.unlinked == "drop":
@@ -258,6 +259,7 @@ def _count_left_out(trace: Trace, policy: Policy, keep: NDArray[np.bool_]) -> di
 
 
 def _policy_warnings(trace: Trace, policy: Policy) -> list[str]:
+    """Warn where events without a launch are counted."""
     count = int((trace.events.launch < 0).sum())
     if policy.unlinked == "keep" and count:
         share = count / len(trace.events)
@@ -303,6 +305,7 @@ def _warn_of_rank(trace: Trace) -> list[str]:
 
 
 def _explain_no_events(trace: Trace, policy: Policy, steps: int) -> str:
+    """Why no event is left to analyse, and what to change."""
     if not len(trace.events):
         return f"{trace.path}: no kernel, copy or memset; profile with ProfilerActivity.CUDA (or that of your device) switched on"
     if policy.last_step == "drop" and steps == 1:

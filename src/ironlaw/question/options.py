@@ -53,6 +53,7 @@ def one_of(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
     """Make a reader of one name of ``choices``."""
 
     def read(value: Any, flag: str) -> str:
+        """Read one of the choices, in any case."""
         name = str(value).strip().lower()
         if name not in choices:
             raise UnknownNameError(flag, str(value), choices)
@@ -110,6 +111,7 @@ def positive(unit: str) -> Callable[[Any, str], float]:
     """Make a reader of quantities in ``unit`` above zero."""
 
     def read(value: Any, flag: str) -> float:
+        """Read a quantity above zero."""
         number = units.parse(value, unit, flag)
         if not LEAST <= number <= MOST:
             raise ValueRangeError(

@@ -17,6 +17,7 @@ def list_of(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], tuple[Any
     """Make a reader of a comma list, or of a sequence, whose items ``reader`` reads."""
 
     def read(value: Any, flag: str) -> tuple[Any, ...]:
+        """Read each item of a list."""
         items = value if isinstance(value, (list, tuple)) else str(value).split(",") if isinstance(value, str) else [value]
         if not items:
             raise ValueRangeError(f"{flag} is empty: give at least one value")
@@ -32,6 +33,7 @@ def by_name(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str,
     """Make a reader of ``A=..,B=..`` as values by name, or of one value for all names, whose key is ``""``."""
 
     def read(value: Any, flag: str) -> dict[str, Any]:
+        """Read the value of each name."""
         if not isinstance(value, Mapping):
             items = [item.partition("=") for item in str(value).split(",")] if "=" in str(value) else [("", "=", value)]
             value = {name.strip(): item for name, _, item in items}
@@ -53,6 +55,7 @@ def with_unit(unit: str, example: str) -> Callable[[Any, str], float]:
     """Make a reader of quantities whose unit must be written, because two units are usual."""
 
     def read(value: Any, flag: str) -> float:
+        """Read a quantity with its unit."""
         if units.bare_number(value) is not None:
             raise ValueRangeError(f"{flag} is {value}, which has no unit: write it as {example}")
         number = units.parse(value, unit, flag)

@@ -57,7 +57,7 @@ def run_of(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
     if "gpu_hours" in values:
         return _given_hours(values, folders)
     if "model" not in values:
-        raise QuestionError("missing MODEL with --tokens, or --gpu-hours")
+        raise QuestionError("missing run: give MODEL with --tokens, or --gpu-hours with --gpus")
     need(values, "on", "gpus", "tokens")
     group = estimate_plan(values, folders)
     run = group.run

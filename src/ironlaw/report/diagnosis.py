@@ -74,6 +74,7 @@ def _utilisation(file: Mapping[str, Any]) -> str | None:
 
 
 def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """The files, the verdict, and the next bottleneck."""
     for file in data["files"][:1] if len(data["files"]) > 1 else data["files"]:
         yield ink.bold(_title(file))
     if len(data["files"]) > 1:
@@ -144,6 +145,7 @@ def _window(file: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def _steps(steps: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """A table of the steps and their parts, where there are several."""
     if len(steps) < 2:
         return
     rows = []
@@ -163,7 +165,10 @@ def _collectives(collectives: list[Mapping[str, Any]], ink: Ink) -> Iterator[str
     """A table of the collectives of one rank."""
     if not collectives:
         return
-    rows = [_collective_row(c) for c in collectives[:MOST_ROWS]]
+    rows = [
+        {**c, **{name: c["kernel_ns"][name] * 1e-9 for name in ("best", "median")}} | {name: c[name]["best"] for name in ("algbw", "busbw")}
+        for c in collectives[:MOST_ROWS]
+    ]
     columns = (
         Column("operation", "collective"),
         Column("bytes", "bytes", "B"),
@@ -173,23 +178,9 @@ def _collectives(collectives: list[Mapping[str, Any]], ink: Ink) -> Iterator[str
         Column("median", "median", "s"),
         Column("algbw", "algbw", "B/s"),
         Column("busbw", "busbw", "B/s"),
-        Column("says", "rates are a"),
+        Column("label", "rates are a"),
     )
     yield from table_lines(Table("collectives", "Collectives, by size", columns, rows), ink)
-
-
-def _collective_row(c: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "operation": c["operation"],
-        "bytes": c["bytes"],
-        "ranks": c["ranks"],
-        "count": c["count"],
-        "best": c["kernel_ns"]["best"] * 1e-9,
-        "median": c["kernel_ns"]["median"] * 1e-9,
-        "algbw": c["algbw"]["best"],
-        "busbw": c["busbw"]["best"],
-        "says": c["label"],
-    }
 
 
 def _kernels(kernels: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
@@ -320,6 +311,7 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def _time(us: float) -> str:
+    """A time given in microseconds, with a unit."""
     if us >= 1e6:
         return f"{us / 1e6:,.3f} s"
     return f"{us / 1e3:,.3f} ms" if us >= 1e3 else f"{us:,.3f} us"

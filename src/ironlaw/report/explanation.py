@@ -108,6 +108,7 @@ def _show(value: Any, unit: str) -> str:
 
 
 def _input(item: Any, at: int) -> str:
+    """One input of a formula: its value, its source, or its range."""
     if isinstance(item, Sourced):
         source = f"  <- {item.source.line()}" if item.source else ""
         note = f" ({item.note})" if item.note else ""

@@ -154,6 +154,7 @@ def memory_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
 
 
 def _s(seconds: float) -> str:
+    """A time in seconds, with a unit."""
     return units.show(seconds, "s", 5)
 
 

@@ -44,6 +44,7 @@ def text(comparison: Mapping[str, Any]) -> str:
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The cells that two tables of one plan share: ids, times and ratios."""
     return (
         row["id"],
         f"{row['measured_s']:.2f} s",
@@ -62,6 +63,7 @@ def _terms(terms: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _agreement(families: Sequence[Mapping[str, Any]]) -> str:
+    """How many measured pairs of plans are predicted in the right order."""
     pairs, right = sum(f["pairs"] for f in families), sum(f["right"] for f in families)
     share = f"{right / max(pairs, 1):.0%}"
     return f"of {pairs} pairs of plans of one job, measured more than 5 % apart, {right} are predicted in the measured order ({share})"
@@ -126,6 +128,7 @@ def _plans(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _beyond(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The plans whose best is more than 10 % faster, and why."""
     yield "## Beyond 10 %: the terms, and who is right\n"
     yield "Predicted seconds of the published plan minus those of ours, largest terms first.\n"
     for row in plans:

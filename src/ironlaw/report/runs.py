@@ -135,6 +135,7 @@ def _us(window: Mapping[str, Any] | None, key: str) -> float | None:
 
 
 def _parts(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """The parts of the window of one run."""
     window, _ = window_parts(data["diagnosis"])
     if WALL not in window:
         return
@@ -186,6 +187,7 @@ def compare_page(data: Mapping[str, Any], colour: bool = False) -> str:
 
 
 def _spread_lines(data: Mapping[str, Any], ink: Ink) -> list[str]:
+    """The step times of both runs: median, quartiles, least and most."""
     rows = []
     for key in ("a", "b"):
         s = data["step"][key]

@@ -50,6 +50,7 @@ def head(data: dict[str, Any], ink: Ink) -> Iterator[str]:
 
 
 def _limits(q: dict[str, Any]) -> Iterator[str]:
+    """The limits of the search in words."""
     if q["tokens"]:
         yield f" for {units.show(q['tokens'], 'token')}"
     if q["budget"]:

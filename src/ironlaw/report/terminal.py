@@ -46,6 +46,7 @@ def bar(share: float) -> str:
 
 @cache
 def _writes_blocks(encoding: str) -> bool:
+    """Whether standard output can write block characters."""
     try:
         "█▏▎▍▌▋▊▉".encode(encoding)
     except (LookupError, UnicodeEncodeError):

@@ -196,12 +196,14 @@ def causes() -> dict[str, str]:
 
 
 def _beaten(validation: Validation) -> Iterator[str]:
+    """How often ironlaw is better than one efficiency for each device."""
     share = baseline_data(validation.held_out)["one efficiency a device"]["families_of_10_beaten"]
     if share is not None:
         yield f"For {share:.0%} of the families with ten rows or more, ironlaw is better than one efficiency for each device.\n"
 
 
 def _constants(validation: Validation) -> Iterator[str]:
+    """A table of the fitted constants with their ranges."""
     rows = []
     for c in constants():
         values = [v[c.name] for v in validation.fit.held_out.values()]
@@ -213,6 +215,7 @@ def _constants(validation: Validation) -> Iterator[str]:
 
 
 def _ablation(record: dict[str, Any]) -> Iterator[str]:
+    """A table of the errors without each constant."""
     names = ("family_median_abs_error", "pooled_median_abs_error", "p90_abs_error")
     rows = [("all effects", *(percent(record["headline"][n]) for n in names))]
     rows += [(f"without `{name}`", *(percent(figures[n]) for n in names)) for name, figures in record["ablation"].items()]

@@ -209,6 +209,7 @@ def fastest_of_each_kind(setting: Setting) -> list[Choice]:
 
 
 def _fastest_of_kinds(swept: Sweep) -> Plans:
+    """The fastest plans of each kind in a setting."""
     key = _kind_numbers(swept.task.mesh.columns)
     best = np.full(2 ** len(KIND_AXES), np.inf)
     np.minimum.at(best, key, swept.seconds)

@@ -54,6 +54,7 @@ def _missed_limits(question: Question, feasible: list[Setting]) -> list[dict[str
 def _make_miss(
     constraint: str, now: Any, needs: Any, unit: str, ratio: float | None, setting: Setting | None = None, note: str = ""
 ) -> dict[str, Any]:
+    """A row for one limit: what it is now, and what it would have to be."""
     return {
         "constraint": constraint,
         "is": now,

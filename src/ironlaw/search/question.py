@@ -37,6 +37,7 @@ def counts(value: Any, flag: str) -> tuple[float, ...] | tuple[float, float, str
 
 
 def _check_count(value: Any, flag: str) -> float:
+    """Refuse a number of accelerators above the limit."""
     number = whole(str(value).strip() if isinstance(value, str) else value, flag)
     if number > MOST_GPUS:
         raise ValueRangeError(f"{flag} is {value}, must be at most {MOST_GPUS:,.0f} accelerators")
@@ -215,6 +216,7 @@ def _split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, A
 
 
 def _bind_counts(search_options: dict[str, Any]) -> tuple[Any, ...]:
+    """The numbers of accelerators to try: those given, or a range."""
     if "gpus" in search_options:
         return tuple(search_options["gpus"])
     if not {"budget", "deadline", "target_tokens_per_second"} & set(search_options):

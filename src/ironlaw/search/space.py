@@ -168,6 +168,7 @@ _CLAUSE = re.compile(r"^\s*([a-z_-]+)\s*(<=|>=|=|<|>)\s*(\S+)\s*$")
 
 
 def _parse_clauses(text: str, flag: str) -> list[tuple[str, str, str]]:
+    """Split ``tp=8,zero>1`` into axis, comparison and value."""
     clauses = []
     for item in str(text).split(","):
         match = _CLAUSE.match(item)

@@ -227,6 +227,7 @@ def _find_vocabulary(widths: tuple[int, ...], folders: tuple[str, ...]) -> tuple
 
 @cache
 def _vocabularies(folders: tuple[str, ...]) -> dict[tuple[int, ...], tuple[int, str]]:
+    """Vocabulary and name of every catalogue model, by its widths."""
     by_widths: dict[tuple[int, ...], tuple[int, str]] = {}
     for name in sorted(load.names("models", folders)):
         model = load.record("models", name, folders)

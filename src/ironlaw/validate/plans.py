@@ -165,6 +165,7 @@ class _Tally:
         self.right += right
 
     def data(self) -> dict[str, Any]:
+        """The counts as plain data."""
         return {
             "jobs": len(self.regrets),
             "plans": self.plans,

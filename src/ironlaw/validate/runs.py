@@ -132,9 +132,9 @@ def read_measurement(row: Row) -> Measured:
     if flops > 0:
         convention = cells.get("flops_convention", "").lower()
         if "recompute" in convention and "no recompute" not in convention:
-            raise SkipError("only FLOP/s that include recompute")
+            raise SkipError("only FLOP/s that include recomputation: flops_convention")
         if not re.search(r"full|non-causal|half|halv", convention):
-            raise SkipError("only FLOP/s, without a stated convention")
+            raise SkipError("only FLOP/s, and flops_convention does not say how attention is counted")
         half = bool(re.search(r"at half|halved", convention)) and "full" not in convention
         row.rules.append(f"step time from model FLOP/s, attention counted {'at half' if half else 'in full'}")
         return Measured(None, flops * 1e12, tokens, half)

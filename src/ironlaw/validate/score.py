@@ -31,7 +31,7 @@ class Summary:
     interval_score: float | None
 
     def data(self) -> dict[str, Any]:
-        """As plain data."""
+        """The summary as plain data."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 

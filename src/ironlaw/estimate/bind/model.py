@@ -79,6 +79,7 @@ def trained_model(asked: Asked, model: Model, precision: str) -> Model:
 
 
 def _freeze(model: Model, layers: int) -> Model:
+    """A model whose first ``layers`` layers are not trained."""
     if layers >= model.num_hidden_layers:
         raise ValueRangeError(
             f"--frozen-layers {layers} leaves none of the {model.num_hidden_layers} layers to train (--lora-rank trains adapters)"

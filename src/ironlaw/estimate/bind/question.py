@@ -163,6 +163,7 @@ def with_batch(bound: Bound, shared: str = "") -> Bound:
 
 
 def _with_batch(asked: Asked, row: Row, default_length: float) -> Row:
+    """A row with its sequence length and its batch in sequences, given or by default."""
     length = default_length if row.seq_len is None else row.seq_len
     batch = row.global_batch_size
     if asked.global_batch_tokens is not None:

@@ -159,10 +159,10 @@ def activation_cast_bytes(cluster: Cluster, job: Job, rows: Any, width: Any, spl
     written cast (``fused``) is only transposed.
     """
     p, elements = job.precision, rows * width
-    both = 1.0 if job.lora_rank else layouts(job, cluster)  # frozen weights have no gradient to read the other orientation
+    orientations = 1.0 if job.lora_rank else layouts(job, cluster)  # frozen weights have no gradient to read the other orientation
     if fused:
-        return 2.0 * (both - 1.0) * p.operand_bytes * elements
-    needed = both if backward or casts_once(job) else 1.0  # an input that is cast again later is needed by rows now
+        return 2.0 * (orientations - 1.0) * p.operand_bytes * elements
+    needed = orientations if backward or casts_once(job) else 1.0  # an input that is cast again later is needed by rows now
     one_kernel = casts_once(job) or fuses_casts(job)
     before_gather = cast_bytes(job, elements / split, needed) if one_kernel else needed * cast_bytes(job, elements / split, 1.0)
     if needed == 1.0 or not p.one_scale:
@@ -218,6 +218,7 @@ def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Ter
     kept_experts = np.where((plan.zero == 3) & (plan.expert_shard_ranks > 1.0), 0.0, 1.0) if job.model.num_experts else not_gathered
 
     def local(stage: Stage) -> Any:
+        """Bytes moved for the weights of a stage on one rank."""
         common, routed, entire = stage_linear(job.model, stage)
         dense, experts = not_gathered * ((common - entire) / plan.tp + entire), kept_experts * (routed / plan.expert_ways)
         moved = whole_weights(cluster, job, dense + experts)
@@ -235,6 +236,7 @@ def _scales(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
     wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else job.precision.parameter_bytes
 
     def shards(stage: Stage) -> Any:
+        """Weights of a stage that one rank shards."""
         common, routed, entire = stage_linear(job.model, stage)
         dense, experts = (common - entire) / plan.tp + entire, routed / plan.expert_ways
         shard = np.where(plan.shard_ranks > 1.0, dense / plan.shard_ranks, 0.0)

@@ -130,6 +130,7 @@ def _pick(trees: list[Term], which: Any) -> Term:
     """One tree out of several of the same shape: in each row every node has its value from the tree that is chosen for the row."""
 
     def choose(columns: list[Any]) -> Any:
+        """The value of each row from the column of the tree that is chosen for it."""
         chosen = columns[0]
         for i, item in enumerate(columns[1:], 1):
             if item is not columns[0]:

@@ -71,6 +71,7 @@ def read_model(a: Arguments, tp: int) -> dict[str, Any]:
 
 
 def _positions(a: Arguments) -> str:
+    """The kind of position embedding."""
     if a.has("use-rotary-position-embeddings"):
         return "rope"
     kind = a.one_of("position-embedding-type", ("learned_absolute", "rope", "mrope", "yarn", "relative", "none"))
@@ -148,6 +149,7 @@ def _groups(a: Arguments, experts: int) -> dict[str, Any]:
 
 
 def _latent(a: Arguments) -> dict[str, Any]:
+    """Ranks and widths of multi-head latent attention; none without it."""
     if not a.has("multi-latent-attention"):
         return {}
     return {

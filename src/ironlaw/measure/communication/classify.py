@@ -102,6 +102,7 @@ def _read(path: Path, _changed: tuple[int, int]) -> tuple[list[Pattern], list[Pa
 
 
 def _patterns(more: tuple[Path, ...]) -> tuple[list[Pattern], list[Pattern]]:
+    """The patterns of kernels and of operators, from the user's files and then the shipped one."""
     kernels, operators = [], []
     for path in (*map(Path, more), OWN):
         try:
@@ -151,6 +152,7 @@ def external_of(trace: Trace) -> Column:
 
 
 def _of_external(external: Column, spans: Spans) -> list[tuple[int, int]]:
+    """Pairs of an event and the span that has its external id."""
     order = np.argsort(spans.external, kind="stable")
     keys = spans.external[order]
     at = np.minimum(np.searchsorted(keys, external), len(keys) - 1)

@@ -207,6 +207,7 @@ def item_bytes(dtype: str) -> int | None:
 
 
 def _count_bytes(message: Message) -> int | None:
+    """Bytes of a message's larger side; None where its sizes or its type are unknown."""
     size = item_bytes(message.dtype) if message.dtype else None
     if size is None or not _has_size(message):
         return None
@@ -214,6 +215,7 @@ def _count_bytes(message: Message) -> int | None:
 
 
 def _has_size(message: Message | None) -> bool:
+    """Whether a message records its type and at least one plausible size."""
     if message is None or message.dtype is None:
         return False
     counts = [e for e in (message.elements_in, message.elements_out) if e is not None]
@@ -296,6 +298,7 @@ def _read_note(trace: Trace, notes: Spans, note: int) -> Message:
 
 
 def _elements(dims: object) -> int | None:
+    """The number of elements of a tensor with these sizes; None for anything implausible."""
     if not isinstance(dims, list) or not dims or not all(type(d) is int and 0 <= d < 2**40 for d in dims):
         return None
     product = 1

@@ -144,6 +144,7 @@ def _have_numbers(calls: list[Collective]) -> bool:
 
 
 def _by_sequence(key: Key, by_rank: dict[int, list[Collective]]) -> list[Matched]:
+    """Match calls that have the same sequence number and operation."""
     rows: dict[tuple[int, str], dict[int, Collective]] = defaultdict(dict)
     for rank, calls in by_rank.items():
         for call in calls:

@@ -224,6 +224,7 @@ def _clocks(traces: dict[int, Trace]) -> dict[int, int]:
 
 
 def _read_host(trace: Trace) -> str | None:
+    """The name of the host that a trace records."""
     for name in ("HOSTNAME", "hostname", "host_name"):
         host = trace.properties.get(name)
         if isinstance(host, str) and host:
@@ -283,6 +284,7 @@ def _by_host(ahead: Times, hosts: list[str | None]) -> Times:
 
 
 def _unpaired(unmatched: dict[int, int], loose: dict[int, list[Collective]], pairs: list[Matched]) -> dict[int, int]:
+    """By rank, the calls that matched neither by group nor as messages."""
     counts = dict(unmatched)
     for rank, messages in loose.items():
         counts[rank] = counts.get(rank, 0) + len(messages) - sum(rank in m.calls for m in pairs)

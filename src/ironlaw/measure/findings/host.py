@@ -168,6 +168,7 @@ def _driver_memory_calls(p: Profile) -> tuple[Column, int, int]:
 
 
 def _in_steps(profile: Profile, times: Column) -> NDArray[np.bool_]:
+    """Which of ``times`` are inside a step; all, where no steps are marked."""
     if not profile.steps:
         return np.ones(len(times), bool)
     inside = np.zeros(len(times), bool)

@@ -165,6 +165,7 @@ def _count_product(s: Sizes, a: int, b: int, m: int, n: int, k: int, batch: floa
 
 
 def _mm(s: Sizes, _: Outputs) -> Cost:
+    """A matrix product of any number of dimensions, with those before the last two as a batch."""
     a, b = s.dims(0), s.dims(1)
     if len(b) == 1:
         b = (*b, 1)
@@ -191,6 +192,7 @@ def _add_bytes(cost: Cost, moved: float) -> Cost:
 
 
 def _bmm(s: Sizes, _: Outputs) -> Cost:
+    """A batch of matrix products."""
     (batch, m, k), (other, inner, n) = s.dims(0), s.dims(1)
     if batch != other or k != inner:
         raise _UnknownSizesError
@@ -202,6 +204,7 @@ def _baddbmm(s: Sizes, outputs: Outputs) -> Cost:
 
 
 def _linear(s: Sizes, _: Outputs) -> Cost:
+    """A linear layer; its weight is stored by rows of outputs."""
     a, b = s.dims(0), s.dims(1)
     if len(b) != 2 or a[-1] != b[1]:
         raise _UnknownSizesError
@@ -210,6 +213,7 @@ def _linear(s: Sizes, _: Outputs) -> Cost:
 
 
 def _scaled_mm(s: Sizes, _: Outputs) -> Cost:
+    """A matrix product of 8-bit operands."""
     (m, k), (inner, n) = s.dims(0), s.dims(1)
     if k != inner:
         raise _UnknownSizesError

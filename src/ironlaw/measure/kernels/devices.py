@@ -72,6 +72,7 @@ def _is_exact_name(spelling: str, folders: tuple[str, ...]) -> bool:
 
 
 def _applies(rule: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
+    """Whether the memory and the multiprocessors of a device satisfy a rule."""
     memory, count = _number(properties, "totalGlobalMem"), _number(properties, "numSms")
     if "memory_over" in rule and not (memory and memory > rule["memory_over"]):
         return False

@@ -147,6 +147,7 @@ def _of(kind: type, item: Any, where: str, at: str) -> Any:
 
 
 def _text(item: Any, key: str, where: str, at: str) -> str:
+    """The text under ``key``; InputError where it is missing."""
     value = item.get(key) if isinstance(item, dict) else None
     if not isinstance(value, str) or not value:
         raise InputError(f"{where}: {at} lacks {key!r}, a text")
@@ -154,6 +155,7 @@ def _text(item: Any, key: str, where: str, at: str) -> str:
 
 
 def _pattern(item: Any, where: str, at: str) -> re.Pattern[str]:
+    """The regular expression of a rule; InputError where it is not one."""
     text = _text(item, "match", where, at)
     try:
         if len(text) > _MAX_PATTERN:

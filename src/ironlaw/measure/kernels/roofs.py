@@ -66,11 +66,15 @@ class Roofs:
         constants = self.cluster.elementwise
         fraction = sustain(constants.bandwidth_fraction, self.cluster.systems.bandwidth_sustained).value
         hbm = kernels.memory_time(moved, self.bandwidth, fraction, 0.0)
-        zeros = np.zeros_like(hbm)
-        ideal = kernels.memory_time(moved, self.bandwidth, 1.0, 0.0)
         launch = constants.launch.value
-        achievable = kernels.memory_time(moved, self.bandwidth, fraction, launch)
-        return Times(ideal, achievable, zeros, hbm, np.full_like(hbm, launch), np.full_like(hbm, np.nan))
+        return Times(
+            ideal=kernels.memory_time(moved, self.bandwidth, 1.0, 0.0),
+            achievable=kernels.memory_time(moved, self.bandwidth, fraction, launch),
+            compute=np.zeros_like(hbm),
+            hbm=hbm,
+            launch=np.full_like(hbm, launch),
+            peak=np.full_like(hbm, np.nan),
+        )
 
     def matrix(self, flop: Numbers, moved: Numbers, precision: str) -> Times:
         """Times of matrix products and convolutions."""
@@ -95,6 +99,7 @@ class Roofs:
         return self._at(flop, moved, precision, sustained(self.cluster, efficiency), constants, 0.0)
 
     def _at(self, flop: Numbers, moved: Numbers, precision: str, efficiency: Any, constants: Any, fill: float) -> Times:
+        """Times of kernels with these FLOPs and bytes at one precision and efficiency."""
         peak, fraction = self.peak(precision), constants.bandwidth_fraction.value
         hbm = kernels.memory_time(moved, self.bandwidth, fraction, 0.0)
         return Times(

@@ -311,6 +311,7 @@ class _Timed:
 def _times(
     roofs: Roofs, kind: str, precision: str, backward: bool, rows: list[_Row], flop: NDArray[np.float64], moved: NDArray[np.float64]
 ) -> Times:
+    """Times of kernels under the roofs, by the kind of work that they do."""
     if not kind:
         return roofs.memory(moved)
     if kind != "attention":

@@ -34,6 +34,8 @@ _LINES = (mlperf, megatron, torchtitan, modded_nanogpt, llm_c, nanogpt, deepspee
 
 
 def _streamed(module: object) -> Callable[[str, Notes], Log]:
+    """A reader of a path, from a module that reads lines."""
+
     def read(path: str, notes: Notes) -> Log:
         log: Log = module.read(lines(path, notes), notes)  # type: ignore[attr-defined]
         return log

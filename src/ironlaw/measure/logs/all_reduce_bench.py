@@ -60,6 +60,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
 
 
 def _add_block(blocks: _Blocks, rank: int, call: int, block: dict[str, float], size: float, notes: Notes) -> None:
+    """Add the block of one call, unless its values contradict each other."""
     seconds, both_ways, bus = block["duration"], block["algo throughput"], block["busbw"]
     if min(seconds, both_ways, bus) <= 0 or rank < 0:
         notes.skipped["a block with a zero or without a rank"] += 1

@@ -108,8 +108,8 @@ def _by_size(calls: Calls, size: float, in_place: bool) -> tuple[BySize, str]:
 def fit(size: NDArray[np.float64], seconds: NDArray[np.float64], in_place: bool = False, factor: float | None = None) -> Fit:
     """Fit latency and bandwidth to measured times.
 
-    >>> found = fit(np.array([1e3, 1e6, 1e9]), 1e-5 + np.array([1e3, 1e6, 1e9]) / 1e11)
-    >>> round(found.latency * 1e6, 6), round(found.bandwidth / 1e9, 6), found.error < 1e-9
+    >>> fitted = fit(np.array([1e3, 1e6, 1e9]), 1e-5 + np.array([1e3, 1e6, 1e9]) / 1e11)
+    >>> round(fitted.latency * 1e6, 6), round(fitted.bandwidth / 1e9, 6), fitted.error < 1e-9
     (10.0, 100.0, True)
     """
     why = ""

@@ -60,6 +60,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
 
 
 def _timer(step: int, text: str, line: str, rank: int | None, rows: Rows) -> None:
+    """Add a throughput line as a row; its time comes from the batch, or else from the clock."""
     fields = dict(_FIELD.findall(text))
     rate = number(fields.get("CurrSamplesPerSec", fields.get("SamplesPerSec")))
     batch = whole(rows.notes.arguments.get("train_batch_size", ""))
@@ -71,6 +72,7 @@ def _timer(step: int, text: str, line: str, rank: int | None, rows: Rows) -> Non
 
 
 def _add_profile_line(match: re.Match[str], notes: Notes) -> None:
+    """Store one line of the profiler's block, as an argument or as a claim."""
     name, value = match[1].strip(), number(match[2])  # "flops" are a count and "FLOPS" a rate
     if name.lower() in _ARGUMENTS:
         notes.argument(_ARGUMENTS[name.lower()], match[2])

@@ -186,6 +186,7 @@ class Rows:
         return Log(notes.path, form, **fields)  # type: ignore[arg-type]
 
     def _keep_one_rank(self) -> list[_Row]:
+        """The rows of the lowest rank, where several ranks print the same iterations."""
         ranks = {row.rank for row in self.rows if row.rank is not None}
         if len(ranks) < 2:
             return self.rows

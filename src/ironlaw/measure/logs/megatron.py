@@ -92,6 +92,7 @@ def _timers(line: str, notes: Notes) -> None:
 
 
 def _why_unusual(skips: int, nans: int, lost: bool) -> str:
+    """Why an iteration line is no ordinary step; empty where it is one."""
     if skips:
         return "includes iterations that the loss scaler skipped"
     if nans or lost:

@@ -47,6 +47,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
 
 
 def _event(text: str) -> dict[str, Any] | None:
+    """The JSON object at the start of ``text``; None where there is none."""
     try:
         event, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
@@ -91,6 +92,7 @@ class _Blocks:
             self._note_statistics(event.get("value"))
 
     def _end_block(self, block_start: tuple[int, int | None], when: int, samples: int | None, rank: int | None) -> None:
+        """Add the block of training that ends now, if its samples and times are known."""
         start, before = block_start
         self.block_start = None
         if samples is None or before is None or samples <= before or when <= start:
@@ -99,6 +101,7 @@ class _Blocks:
         self.finished.append((samples - before, samples, (when - start) / 1e3, rank))
 
     def _note_statistics(self, value: object) -> None:
+        """Store the throughput and the step time that the log states."""
         if not isinstance(value, dict):
             return
         for name, claim in (("throughput", "samples_per_second"), ("train_step_time", "step_time")):

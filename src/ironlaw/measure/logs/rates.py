@@ -121,7 +121,7 @@ def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, caus
         raise QuestionError(f"{device.name} has no peak in {dtype}; it has {', '.join(device.peak)}")
     peak = device.peak[dtype]
 
-    def used(flop: float) -> float:
+    def share_of_peak(flop: float) -> float:
         return float(utilisation(flop, rates.tokens_per_second, 1.0, peak.value))
 
     return Rates(
@@ -131,9 +131,9 @@ def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, caus
             "dtype": dtype,
             "peak": float(peak.value),
             "peak_source": peak.source.title if peak.source else "",
-            "mfu": used(rates.flop_per_token),
-            "mfu_causal": used(causal),
-            "hfu": used(rates.flop_per_token + rates.recomputed_per_token),
+            "mfu": share_of_peak(rates.flop_per_token),
+            "mfu_causal": share_of_peak(causal),
+            "hfu": share_of_peak(rates.flop_per_token + rates.recomputed_per_token),
         }
     )
 
@@ -158,6 +158,7 @@ def _read_claim(log: Log, unusual: list[str]) -> float | None:
 
 
 def _describe_agreement(claimed: float | None, model: float, hardware: float) -> str:
+    """Which of the computed rates the printed one agrees with, or how far it is from both."""
     if claimed is None:
         return ""
     for computed, meaning in ((model, "model FLOP/s"), (hardware, "hardware FLOP/s, recompute included")):

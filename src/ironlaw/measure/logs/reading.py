@@ -187,6 +187,7 @@ def parallel_efficiency(readings: Sequence[LogReading]) -> tuple[Efficiency, ...
 
 
 def _plain(value: Any) -> Any:
+    """Python values for JSON; numbers that are not finite become None."""
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

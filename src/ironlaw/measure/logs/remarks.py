@@ -63,6 +63,7 @@ def excluded_roofs(steps: Steps | None, rates: Rates | None, share: float | None
 
 
 def _check_mfu(rates: Rates | None) -> Remark | None:
+    """Remark where the computed MFU or HFU is above 1."""
     if rates is None or rates.hfu is None or rates.mfu is None or max(rates.mfu, rates.hfu) <= 1.0:
         return None
     return Remark(
@@ -74,6 +75,7 @@ def _check_mfu(rates: Rates | None) -> Remark | None:
 
 
 def _check_claimed_mfu(log: Log) -> Remark | None:
+    """Remark where the printed MFU is above 1."""
     claimed = log.claims.get("mfu", 0.0)
     if claimed <= 1.0:
         return None
@@ -104,6 +106,7 @@ def _check_peak(log: Log, job: LoggedJob, device: Accelerator | None) -> Remark 
 
 
 def _check_claim(rates: Rates | None) -> Remark | None:
+    """Remark where the printed FLOP/s agree with no computed rate."""
     if rates is None or rates.claimed_flops is None or rates.claim.startswith("agrees"):
         return None
     return Remark(
@@ -115,6 +118,7 @@ def _check_claim(rates: Rates | None) -> Remark | None:
 
 
 def _check_loader(share: float | None) -> Remark | None:
+    """Remark where a step waits long for the loader."""
     if share is None or share < WAITED:
         return None
     return Remark(

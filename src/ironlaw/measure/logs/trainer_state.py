@@ -64,6 +64,7 @@ def _log(state: dict[str, Any], history: list[dict[str, Any]], notes: Notes) -> 
 
 
 def _finite(value: object) -> float | None:
+    """A finite number as float; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -149,12 +149,14 @@ class _Reader:
         return self._traces(stream.header)
 
     def _kind(self, cat: str | None) -> int | None:
+        """The kind of events of a category, remembered for the next event."""
         kind = CATEGORIES.get((cat or "").lower())
         if len(self.kinds) < 1000:
             self.kinds[cat] = kind
         return kind
 
     def _check(self) -> None:
+        """Refuse a file with too many events or names."""
         rows = len(self.device) // _DEVICE_COLUMNS + (len(self.launches) + len(self.operators) + len(self.marks)) // _SPAN_COLUMNS
         if rows > MOST_ROWS:
             raise InputError(f"{self.path}: more than {MOST_ROWS:,} kernels, calls and operators; profile fewer steps")
@@ -192,6 +194,7 @@ class _Reader:
             self._add_operator(event, kind, start, start + length, name)
 
     def _add_device(self, event: Event, kind: int, start: int, end: int, name: int) -> None:
+        """Add a kernel, copy or memset, and the message of a collective that it records."""
         a = self._decode(_DEVICE, event.args) or _NOTHING
         external = a.external if a.external is not None else a.external_old
         device = a.device if a.device is not None else event.pid
@@ -387,6 +390,7 @@ def _shape(key: tuple[bytes, ...]) -> Shape:
 
 
 def _list(text: bytes) -> list[Any]:
+    """A JSON list; empty for anything else."""
     try:
         value = msgspec.json.decode(text) if text else []
     except REFUSED:
@@ -406,6 +410,7 @@ def _integer(value: Any) -> int | None:
 
 
 def _device(header: dict[str, Any], device: int) -> dict[str, object]:
+    """The recorded properties of a device; empty where the file has none."""
     listed = header.get("deviceProperties")
     for item in listed if isinstance(listed, list) else []:
         if isinstance(item, dict) and item.get("id") == device:

@@ -106,6 +106,7 @@ class EventStream:
         raise InputError(f"{self.path}: no traceEvents; ironlaw reads Chrome traces as exported by torch.profiler")
 
     def _after_comma(self, text: bytes) -> bytes:
+        """The text after the comma between two events, which may come in the next block."""
         if not self._comma:
             return text
         text = text.lstrip()
@@ -150,6 +151,7 @@ class EventStream:
         return [event for item in items if (event := _read_tolerantly(item)) is not None]
 
     def _read_to_end(self, unread: bytes) -> bytes:
+        """The rest of the file after its events, within a limit of size."""
         parts, size = [unread], len(unread)
         for block in self._blocks:
             size += len(block)
@@ -292,6 +294,7 @@ def _read_tolerantly(item: msgspec.Raw) -> Event | None:
 
 
 def _value(text: msgspec.Raw) -> Any:
+    """Any JSON value; None where the text is not JSON."""
     try:
         return _ANY.decode(text)
     except REFUSED:

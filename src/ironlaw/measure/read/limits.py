@@ -198,6 +198,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
     def readinto(self, target: Any) -> int:
+        """Fill ``target`` with unpacked bytes; 0 at the end of the file."""
         view = memoryview(target).cast("B")
         while True:
             if not self._left and not self._now.has_output and not self._read_more():
@@ -236,6 +237,7 @@ class _Unpacked(io.RawIOBase):
         return bytes(out)
 
     def _count(self) -> None:
+        """Refuse a file that unpacks to too many bytes, or to many times its size."""
         if self._given > self._most:
             raise InputError(f"{self._path}: unpacks to more than {self._most} bytes; cut the file")
         read = max(1, self._taken - len(self._left))

@@ -114,6 +114,7 @@ def _read_raw(path: str | Path, rows: Any) -> tuple[Column, Column]:
 
 
 def _read_plotted(path: str | Path, times: list[Any], sizes: list[Any]) -> tuple[Column, Column]:
+    """The times and the bytes by category of a timeline in the form for plotting."""
     levels = _read_numbers(path, sizes, len(CATEGORIES) + 1, f"bytes of {len(CATEGORIES)} categories after a zero")[:, 1:]
     if len(times) != len(levels):
         raise InputError(f"{path}: {len(times)} times and {len(levels)} rows of bytes in the memory timeline; export it again")

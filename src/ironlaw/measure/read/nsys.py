@@ -109,6 +109,7 @@ class _Export:
         return [_add_shared(trace, names, shapes, tuple(self.warnings)) for trace in traces]
 
     def _refuse_others(self) -> None:
+        """Refuse a database without tables of kernels, and say what it is."""
         if KERNELS in self.database.refused or self.database.columns(KERNELS) or self.database.columns(GRAPHS):
             return
         known = [name for name in self.database.tables if name.startswith(PREFIX) or name in (RANGES, "StringIds")]
@@ -138,6 +139,7 @@ class _Export:
         return columns if keep.all() else {name: column[keep] for name, column in columns.items()}
 
     def _find_sane(self, table: str, columns: Columns) -> NDArray[np.bool_]:
+        """Rows that have times and end after they start; a warning counts the others."""
         start, end = columns["start"], columns["end"]
         untimed = (start == 0) & (end == 0)
         backwards = (end < start) | (start < -(1 << 62)) | (end > 1 << 62)
@@ -269,6 +271,7 @@ class _Export:
         return tuple({n: ranges[n][rows] for n in columns} for rows in (~operator, operator))  # type: ignore[return-value]
 
     def _number_shape(self, text: str) -> int:
+        """The number of an operator's input sizes; equal sizes share one number."""
         if (known := self.shapes.get(text)) is not None:
             return known
         try:
@@ -338,6 +341,7 @@ class _Export:
         return spans
 
     def _find_messages(self, events: DeviceEvents, launches: Spans, process: int, payloads: list[tuple[int, Span]]) -> dict[int, Message]:
+        """The messages of NCCL kernels by row, from the payloads of one process."""
         spans = [span for whose, span in payloads if process == NONE or whose & ~THREAD == process & ~THREAD]
         if not spans:
             return {}
@@ -348,6 +352,7 @@ class _Export:
         return messages
 
     def _read_base(self) -> int:
+        """The start of the session in ns since 1970; 0 where the file has none."""
         columns = self.database.columns("TARGET_INFO_SESSION_START_TIME")
         if "utcEpochNs" not in columns:
             return 0

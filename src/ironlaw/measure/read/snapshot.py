@@ -269,6 +269,7 @@ class _Reader:
     # checks of values
 
     def each(self, rows: Any, what: str) -> Iterable[dict[str, Any]]:
+        """Each dict of a list, counted and within the time limit."""
         for row in self.listed(rows, what):
             self.rows += 1
             if self.rows % 65536 == 0:
@@ -285,6 +286,7 @@ class _Reader:
         return rows
 
     def whole(self, row: dict[str, Any], key: str, what: str, default: int | None = None) -> int:
+        """A whole number under ``key``; InputError for anything else."""
         value = row.get(key, default)
         if type(value) is not int or not 0 <= value < 1 << 64 or (value > SIZE and key not in ("address", "addr")):
             raise InputError(f"{self.path}: {key} in {what} is {value!r:.40}, not a whole number in range")

@@ -155,6 +155,7 @@ class Database:
         return {name: np.ascontiguousarray(cells[:, i]) for i, name in enumerate(numbers)}, text_values
 
     def _to_integers(self, table: str, names: list[str], rows: list[tuple[Any, ...]]) -> NDArray[np.int64]:
+        """Rows as an array of int64; InputError where a cell is no whole number."""
         if set(map(type, chain.from_iterable(rows))) - {int}:
             column, value = next((n, v) for row in rows for n, v in zip(names, row, strict=True) if type(v) is not int)
             raise InputError(f"{self.path}: {column} of {table} is {value!r:.40}, not a whole number")

@@ -60,7 +60,7 @@ class Redactor:
 
     def __init__(self, extra: Sequence[str] = (), paths: Iterable[str] = (), names: Iterable[str] = ()) -> None:
         self._salt = secrets.token_bytes(32)
-        self._issued = {"name", "file", "host"}
+        self._issued = {"name", "file", "host"}  # hashes given out, and the words before them: they stay
         self._paths = _any_of(paths, "{}")
         self._extra = _any_of(extra, r"\w*{}\w*")  # with the rest of the word around it
         self._names = _any_of([*names, *_of_this_machine()], r"\w*(?<![^\W_]){}(?![^\W_])\w*")
@@ -159,6 +159,7 @@ def _components(diagnosis: Mapping[str, Any], paths: Iterable[str]) -> set[str]:
 
 
 def _strings(item: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Every text in the diagnosis, with the key it is under."""
     stack = [(key, item)]
     while stack:
         name, value = stack.pop()

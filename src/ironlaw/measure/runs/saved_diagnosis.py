@@ -114,6 +114,7 @@ def _check_file(entry: Any, where: str) -> None:
 
 
 def _require(owner: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+    """The value under ``key``; InputError where it is not of this kind."""
     value = owner.get(key)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         names = {str: "text", list: "a list", dict: "an object", int: "a whole number"}
@@ -277,6 +278,7 @@ def _valid_digest(text: Any) -> str | None:
 
 
 def _file_digest(path: str) -> str | None:
+    """The sha256 of a file; None where it cannot be read."""
     try:
         if not Path(path).is_file():
             return None

@@ -374,6 +374,7 @@ def _select_run(db: _Database, run: str, new: bool = False) -> StoredRun:
 
 
 def _run_from_row(row: tuple[Any, ...], path: str, new: bool = False) -> StoredRun:
+    """A StoredRun from a row of the database; InputError where the row is damaged."""
     fields = dict(zip(_COLUMNS.split(", "), row, strict=True))
     if any(isinstance(value, bytes) for value in row) or not isinstance(fields["step_ns"], (float, type(None))):
         raise InputError(f"{path}: run {fields['id']!r} is damaged: restore a copy, or move the store away")
@@ -382,6 +383,7 @@ def _run_from_row(row: tuple[Any, ...], path: str, new: bool = False) -> StoredR
 
 
 def _select_samples(db: _Database, number: int) -> list[Sample]:
+    """The samples of a run; InputError where they are damaged."""
     rows = db.execute("SELECT file, rank, source, quantity, step, ns FROM sample WHERE run = ? ORDER BY rowid", (number,))
     samples = [Sample(*row) for row in rows]
     if any(not isinstance(s.ns, int) or not isinstance(s.quantity, str) for s in samples):

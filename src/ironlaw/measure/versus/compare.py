@@ -197,6 +197,7 @@ def find_entries(name: str, plan: Mapping[str, Any]) -> list[Entry]:
 
 
 def _find_entry(name: str, predicted: Predicted) -> Entry:
+    """The entry of the term table for a leaf; InputError where it has none."""
     entries = find_entries(name, predicted.plan)
     if not entries:
         raise InputError(f"{predicted.where}: unknown term {name!r} in the step; run ironlaw estimate again with this version")
@@ -218,6 +219,7 @@ def book(terms: Sequence[tuple[str, float, Entry]], measured: Mapping[str, float
     booked: Booked = {part: {} for part in known_parts()}
 
     def put(name: str, entry: Entry, amounts: Sequence[float]) -> float:
+        """Add amounts of one leaf to the parts of its entry, and return their sum."""
         for part, amount in zip(entry.parts, amounts, strict=True):
             if amount:
                 booked[part][name] = booked[part].get(name, 0.0) + amount

@@ -172,6 +172,7 @@ def _warn_if_unfit(data: dict[str, Any], where: str) -> str:
 
 
 def _read_table(data: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    """The table under ``key``; InputError for anything else."""
     value = data.get(key)
     if not isinstance(value, dict):
         raise InputError(f"{where}: {key} is {quote(value)}, expected a table; give a file from ironlaw estimate --json")
@@ -196,6 +197,7 @@ def _read_rate(data: dict[str, Any], key: str, where: str) -> float | None:
 
 
 def _read_text(data: dict[str, Any], key: str, where: str) -> str:
+    """The name under ``key``; InputError for anything else."""
     value = data.get(key)
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
         raise InputError(f"{where}: {key} is {quote(value)}, expected a name")
@@ -207,6 +209,7 @@ def _bare(value: Any) -> str:
 
 
 def _read_band(value: Any, where: str) -> tuple[float, float, float] | None:
+    """The error band of the step: low, high and coverage; None where it has none."""
     if value is None:
         return None
     if not isinstance(value, list) or len(value) != 3:

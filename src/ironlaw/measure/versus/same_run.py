@@ -66,6 +66,7 @@ def same_work(measured: Measured, predicted: Predicted) -> bool:
 
 
 def _check_device(measured: Measured, predicted: Predicted) -> str:
+    """Warn where the devices differ or the measured one is unknown."""
     accelerator = predicted.plan["accelerator"]
     agrees = same_device(measured.device, accelerator)
     if agrees is None:
@@ -74,6 +75,7 @@ def _check_device(measured: Measured, predicted: Predicted) -> str:
 
 
 def _check_world(measured: Measured, predicted: Predicted) -> str:
+    """Warn where the numbers of accelerators differ."""
     gpus = int(predicted.plan["gpus"])
     if measured.world_size is None or measured.world_size == gpus:
         return ""
@@ -89,6 +91,7 @@ def _check_layers(measured: Measured, predicted: Predicted) -> str:
 
 
 def _check_microbatches(measured: Measured, predicted: Predicted) -> str:
+    """Warn where the numbers of micro-batches differ."""
     count = predicted.plan["num_microbatches"]
     if measured.microbatches is None or measured.microbatches == count:
         return ""
@@ -96,6 +99,7 @@ def _check_microbatches(measured: Measured, predicted: Predicted) -> str:
 
 
 def _check_transformer(measured: Measured, predicted: Predicted) -> str:
+    """Warn where convolutions take so much time that the model is no transformer."""
     convolution_share = measured.parts.get("convolution", 0.0) / measured.step_seconds
     if convolution_share < OF_CONVOLUTION or "convolution and gates" in predicted.leaves:
         return ""
@@ -153,6 +157,7 @@ def _check_steps(measured: Measured) -> str:
 
 
 def _check_stage(measured: Measured, predicted: Predicted) -> str:
+    """Warn where the measured rank may be of another pipeline stage than the estimate describes."""
     if not measured.parts or predicted.stage in (None, "only"):
         return ""
     pace = f"the slowest pipeline stage ({predicted.stage})"

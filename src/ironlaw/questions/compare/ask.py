@@ -181,6 +181,7 @@ def _estimate_enough(values: dict[str, Any], name: str, peak: float, cluster: Cl
 
 
 def _describe_planned(estimate: Estimate) -> Planned:
+    """The count, memory, plan and batch of an estimate."""
     group, _ = estimate.place_of(0)
     return Planned(
         gpus=float(group.plan.gpus[0]),

@@ -149,6 +149,7 @@ def _say_network(candidates: list[Candidate], values: dict[str, Any]) -> list[st
 
 
 def _data_parallel_limit(first: FirstOrder, words: str) -> str:
+    """Where data parallelism stops to scale, and the batch that the target needs."""
     if first.cap is None:
         return ""
     needed = first.batch_for_target

@@ -128,6 +128,7 @@ def _compute_supply(pipeline: InputPipeline, workers: float, order: str) -> Supp
 
 
 def _say_supply(pipeline: InputPipeline, supply: Supply, memory: Term, slowest: str, enough: bool) -> list[str]:
+    """The headline: how often a batch is ready, the time of a step, and the workers."""
     late, count = scalar(supply.waiting), scalar(pipeline.needed)
     keep_up = f"{count:,.0f} {'worker keeps' if count == 1 else 'workers keep'} up" if count else "no preparation: any worker keeps up"
     return [
@@ -155,6 +156,7 @@ def _worker_rows(pipeline: InputPipeline, order: str) -> list[dict[str, Any]]:
 
 
 def _order_rows(pipeline: InputPipeline) -> list[dict[str, Any]]:
+    """The step with overlapped stages and with serial ones."""
     rows = []
     for order in ("overlapped", "serial"):
         supply = _compute_supply(pipeline, pipeline.workers, order)

@@ -64,6 +64,7 @@ def draw_timeline(times: Mapping[str, float]) -> tuple[str, Table]:
 
 
 def _bar(spans: list[Span], scale: float, end: float) -> str:
+    """A line of text with the number of each batch where it is in a stage."""
     line = ["."] * max(round(end * scale), 1)
     for span in spans:
         first = min(int(round(span.start * scale, 6)), len(line) - 1)

@@ -108,6 +108,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
 
 
 def _list_warnings(values: Mapping[str, Any], largest: Size) -> list[str]:
+    """Warnings on the failure rate of large jobs, and on what is not validated."""
     warnings = []
     if "mttf" not in values and largest.gpus >= MANY_ACCELERATORS:
         warnings.append(
@@ -166,6 +167,7 @@ def _run_of_given_time(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
 
 
 def _size_sentence(size: Size) -> str:
+    """Failures, goodput and time of the run at one size."""
     failures = size.failures
     goodput, every = scalar(failures.goodput), units.show(scalar(failures.mttf), "s")
     if math.isnan(goodput):
@@ -195,6 +197,7 @@ def _size_row(size: Size) -> dict[str, Any]:
 
 
 def _checkpoint_row(size: Size) -> dict[str, Any]:
+    """The time of a checkpoint, and the intervals between two by each law."""
     written, mttf = scalar(size.failures.checkpoint_time), scalar(size.failures.mttf)
     return {
         "gpus": size.gpus, "checkpoint_time": written, "young": float(law.checkpoint_interval_young(written, mttf)),

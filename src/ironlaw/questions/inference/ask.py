@@ -54,7 +54,7 @@ class Serving:
     token_flop: Term
 
     def terms(self) -> list[Term]:
-        """All of them, in order."""
+        """All Terms, in the order of the fields."""
         return list(vars(self).values())
 
 

@@ -192,6 +192,7 @@ def _best_sentence(trials: Sequence[Trial], fits: bool) -> str:
 
 
 def _roof_rows(shares: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The share of each roof, and the gain if all of it went away, the largest first."""
     rows = [
         {"roof": roof, "dam": CLASSES[roof], "share": share, "at_best": share / (1.0 - share)}
         for roof, share in shares.items()

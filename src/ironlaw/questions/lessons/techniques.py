@@ -52,6 +52,7 @@ def _split_model(axis: str, factor: float) -> Change:
     """Multiply the ranks of an axis, and divide data-parallel ranks by as much."""
 
     def change(plan: Plan) -> dict[str, Any] | None:
+        """The options that move ranks from data parallelism to this axis."""
         data_parallel = "dp_shard" if plan["zero"] > 0 else "dp_replicate"
         ranks, replicas = plan[axis] * factor, plan[data_parallel] / factor
         if ranks < 1 or ranks != int(ranks) or replicas < 1 or replicas != int(replicas):

@@ -200,6 +200,7 @@ def _time_to_break_even(bought: float, run: AskedRun, rent: Rent, running_rate: 
 
 
 def _break_even_sentence(most: float, used: float, life: float) -> str:
+    """The purchase price at which buying costs as much as renting."""
     if math.isnan(most):
         return "buying always costs more: hosting, staff and electricity alone cost more than the rent saved"
     years = life / (12 * MONTH)

@@ -41,6 +41,7 @@ def with_expected_times(
 
 
 def _expected_time(operator: Operator, flash_counted: bool, values: Mapping[str, Any], folders: tuple[str, ...]) -> Term | None:
+    """The time of the kernel in an estimate; None for formats and masks that it does not count."""
     flash = operator.name.startswith("flash")
     if operator.dtype not in ("bf16", "fp16") or (flash and not flash_counted):
         return None

@@ -70,6 +70,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
 
 
 def _point_rows(points: tuple[tuple[float, float], ...]) -> list[dict[str, Any]]:
+    """A row for each measured point, with the exponent since the point before it."""
     (first_size, first_time), previous = points[0], points[0]
     rows = []
     for size, time in points:

@@ -297,6 +297,7 @@ def _kind_rows(operators: Sequence[ListedOperator]) -> list[dict[str, Any]]:
 
 
 def _operator_rows(device: roofs.Device, operators: Sequence[ListedOperator]) -> list[dict[str, Any]]:
+    """A row for each operator at its roof, the longest first."""
     rows = []
     for op in operators:
         point = roofs.roofline_point(device, op.forward)

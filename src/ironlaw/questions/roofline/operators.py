@@ -56,6 +56,7 @@ def _dtypes(values: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _make_gemm(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+    """A matrix product, whose rows a batch multiplies."""
     (m, k, n), (a, b, c) = shape, _dtypes(values)
     m = m * batch
     result = element_bytes(c) * (2.0 if values.get("beta") else 1.0)  # C is read before it is added to
@@ -89,6 +90,7 @@ def _make_attention(shape: Any, values: Mapping[str, Any], batch: float) -> list
 
 
 def _make_elementwise(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:
+    """A softmax, norm or activation function."""
     name, rows, width = shape
     elements, dtype = rows * width * batch, _dtypes(values)[0]
     passes = values.get("passes", 3.0 if name in GATED else 2.0)  # a gate is a second tensor to read
@@ -102,6 +104,7 @@ def _make_softmax(shape: Any, values: Mapping[str, Any], batch: float) -> list[O
 
 
 def _make_optimizer(shape: Any, _values: Mapping[str, Any], _batch: float) -> list[Operator]:
+    """One optimizer step."""
     if len(shape) < 2:
         raise QuestionError(f"--optimizer {shape[0]} needs how many parameters it updates: --optimizer {shape[0]},7B")
     name, parameters = shape

@@ -25,6 +25,7 @@ def sizes(*names: str, more: tuple[str, ...] = ()) -> Callable[[Any, str], tuple
     """A reader of one whole number for each name, joined by commas or x; ``more`` names are optional, and the last may be 0."""
 
     def read(value: Any, flag: str) -> tuple[float, ...]:
+        """Read the sizes."""
         given = list(value) if isinstance(value, (list, tuple)) else [item.strip() for item in str(value).replace("x", ",").split(",")]
         if not len(names) <= len(given) <= len(names) + len(more):
             raise ValueRangeError(f"{flag} is {value}, must be {','.join(names)}{''.join(f'[,{name}]' for name in more)}")
@@ -38,6 +39,7 @@ def named_sizes(choices: tuple[str, ...], default: str, *names: str, alone: bool
     read_sizes = sizes(*names)
 
     def read(value: Any, flag: str) -> tuple[Any, ...]:
+        """Read the name, if there is one, and the sizes."""
         given = [value] if isinstance(value, (int, float)) else list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
         first = str(given[0]).strip().lower()
         if first in choices:
@@ -76,6 +78,7 @@ def times_at_sizes(value: Any, flag: str) -> tuple[tuple[float, float], ...]:
 
 
 def _time_at_size(value: Any, flag: str) -> tuple[float, float]:
+    """Read SIZE:TIME."""
     size, colon, time = value.partition(":") if isinstance(value, str) else (value[0], ":", f"{value[1]}s")
     if not colon:
         raise ValueRangeError(f"{flag} is {value}, must be SIZE:TIME pairs, such as 1:10ms,1.5:14ms")

@@ -79,6 +79,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
 def _ratio_row(
     what: str, first: Any, second: Any, unit: str, ratio: float, measured: tuple[float, float], tolerance: float
 ) -> dict[str, Any]:
+    """The row of one rate: the ratio of the two devices, and whether it explains the measured one."""
     off = max(measured[0] / ratio, ratio / measured[1], 1.0) - 1.0  # from the nearer end of the measured range
     return {
         "what": what, "ratio": ratio, "off": off, "follows": off <= tolerance, "first": units.show(plain(first), unit, 4),
@@ -87,6 +88,7 @@ def _ratio_row(
 
 
 def _say_verdict(follows: list[str]) -> str:
+    """Which rates explain the measured ratio."""
     if len(follows) == 1:
         return f"it agrees with {follows[0]}: a strong hint, not a proof"
     if follows:

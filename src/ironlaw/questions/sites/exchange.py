@@ -129,6 +129,7 @@ def bind_network(given: dict[str, Any], places: list[Place], folders: tuple[str,
 
 
 def _link_row(name: str, metres: Term, route: Sourced, index: Sourced) -> dict[str, Any]:
+    """A row for one link of the ring."""
     return {
         "link": name, "metres": float(metres.value), "light": float(wide_area.light_time(metres.value)),
         "fibre": float(wide_area.fibre_time(metres.value, route.value, index.value)),

@@ -44,6 +44,7 @@ def bind_places(asked: tuple[str | tuple[float, float], ...] | int, grid: Any, f
 
 
 def _bind_place(asked: str | tuple[float, float], grid: Any, folders: tuple[str, ...]) -> Place:
+    """The place of one item: a site by name, or a pair of coordinates."""
     if isinstance(asked, tuple):
         return Place(f"{asked[0]:g},{asked[1]:g}", *asked, grid=grid)
     record = load.record("sites", asked, folders)

@@ -80,6 +80,7 @@ def _estimate_counts(values: dict[str, Any], counts: tuple[float, ...], folders:
 
 
 def _estimate_count(asked: dict[str, Any], folders: tuple[str, ...]) -> Count:
+    """The estimate on one count of accelerators, or why there is none."""
     try:
         row = answer(asked, folders).row(0)
     except IronlawError as error:
@@ -90,6 +91,7 @@ def _estimate_count(asked: dict[str, Any], folders: tuple[str, ...]) -> Count:
 
 
 def _with_speedup(count: Count, first: Count) -> Count:
+    """A count with its speed-up over the first, and the serial share that explains it."""
     if count.tokens_per_second is None or first.tokens_per_second is None:
         return count
     times, more = count.tokens_per_second / first.tokens_per_second, count.gpus / first.gpus

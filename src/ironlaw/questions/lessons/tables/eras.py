@@ -63,6 +63,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
 
 
 def _published_row(item: dict[str, Any], parameters: float | None, sources: dict[str, Source]) -> dict[str, Any]:
+    """What is published of one historic run."""
     source = sources[item["source"]]
     return {
         "year": str(item["year"]), "run": item["name"], "parameters": parameters, "tokens": item.get("tokens"), "flop": None,

@@ -75,6 +75,7 @@ def _model_size() -> Fallacy:
 
 
 def _static_memory() -> Fallacy:
+    """The memory of 20B parameters in training is more than their bytes."""
     static = leaf("static memory of 20B", states.training_static, "B", parameters=20e9)
     return Fallacy(
         key="memory",
@@ -187,6 +188,7 @@ def _input_pipeline() -> Fallacy:
 
 
 def _estimate_row(asked: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
+    """The estimate of one run; QuestionError where it has no plan."""
     row: dict[str, Any] = answer(asked, folders).row(0)
     if row["step"]["seconds"] is None:
         raise QuestionError(f"{_name(asked)} on {asked['gpus']:g} x {asked['on']}: no such plan; name another model or accelerator")

@@ -88,6 +88,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
 
 
 def _write_headline(full: Method, first: Method, gpus: float) -> list[str]:
+    """Trained parameters, memory and speed of adapters against full fine-tuning."""
     speed = "full fine-tuning does not fit" if first.speed is None else f"{first.speed:.0%} of full fine-tuning's tokens/s"
     return [
         f"{first.method}: {units.show(first.trainable, 'parameter', 4)} of {units.show(full.trainable, 'parameter', 4)} are "
@@ -144,6 +145,7 @@ def _first_order_flop(job: Job) -> Term:
 
 
 def _terms(full: Estimate, adapters: Estimate) -> list[Term]:
+    """The Terms of the table: memory and FLOPs to first order, and the estimate of adapters."""
     groups = [estimate.place_of(0)[0] for estimate in (full, adapters)]
     every = _count_trainable(groups[0].job)
     memory = [_first_order_memory(every, _count_trainable(group.job)) for group in groups]
