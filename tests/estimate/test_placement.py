@@ -15,7 +15,7 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import ValueRangeError
 from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
-from ironlaw.estimate.placement import cut_groups, group_spans, placement
+from ironlaw.estimate.placement import cut_groups, group_spans, nearest_slices, placement, slices_of
 from ironlaw.plan import column, plan_with
 
 MODEL_70B = {"on": "gb200", "tp": 4, "pp": 4, "vpp": 5, "zero": 1, "micro_batch_size": 1, "recompute": "none", "framework": "megatron"}
@@ -261,3 +261,60 @@ def test_trays_of_the_catalogue_divide_their_domains():
         node = load.record("nodes", name)
         domain, tray = int(node.scale_up_size.value), int(node.accelerators.value)
         assert domain % math.gcd(domain, tray) == 0 and (domain % tray == 0 or tray > domain), name
+
+
+# slices of a torus
+
+
+def warned(**asked):
+    return [w for w in ironlaw.estimate("llama-3-8b", **asked).row()["warnings"] if "chips" in w]
+
+
+def test_slices_by_the_shapes_of_their_vendor():
+    v5e, v5p = (load.record("nodes", name) for name in ("tpu-v5e-pod", "tpu-v5p-pod"))
+    assert slices_of(v5e) == (1, 4, 8, 16, 32, 64, 128, 256)
+    assert slices_of(v5p)[:7] == (4, 8, 16, 32, 64, 128, 192)
+    assert slices_of(v5p)[-1] == 8960
+    assert slices_of(load.record("nodes", "dgx-h100")) == ()
+    assert (nearest_slices(v5e, 192), nearest_slices(v5p, 1000), nearest_slices(v5p, 960)) == ((128, 256), (960, 1024), ())
+
+
+def test_a_count_that_is_no_slice_is_told_the_nearest():
+    assert warned(on="tpu-v5p", gpus=1000) == [
+        "1,000 chips are no slice of tpu-v5p-pod, the nearest are 960 and 1,024: links of a slice are assumed all the same"
+    ]
+    assert warned(on="tpu-v5p", gpus=1024) == warned(on="tpu-v5e", gpus=512) == warned(on="h100-sxm", gpus=1000) == []
+    assert warned(on="tpu-v5e", gpus=1000) == ["1,000 chips are 125 slices of 8: 768 or 1,024 fill whole pods"]
+
+
+@pytest.mark.parametrize(("gpus", "share"), [(256, 256), (384, 128), (512, 256), (1280, 256), (320, 64)])
+def test_a_job_on_several_pods_takes_equal_slices(gpus, share):
+    placed = ironlaw.estimate("llama-3-8b", on="tpu-v5e", gpus=gpus).row()["placement"]
+    assert (placed["gpus_per_domain"], placed["domains"]) == (share, gpus // share)
+
+
+# bridges
+
+
+def test_a_pair_uses_its_bridge_and_a_larger_group_does_not():
+    """Two A100 PCIe have 300 GB/s over bridges and 32 GB/s without; the fitted share of the rate is the same, so the ratio shows."""
+    plain, bridged = cluster("a100-pcie-80gb"), cluster("a100-pcie-80gb", node="a100-pcie-8-bridged")
+    plan = plan_with(gpus=column([8.0, 8.0]), tp=column([2.0, 4.0]), dp_shard=column([4.0, 2.0]))
+    rates = [wires.collective(c, plan, "", "all_reduce", plan.tp, 1e9, 1.0).inputs["inner_rate"] for c in (plain, bridged)]
+    assert rates[0].value == 32e9
+    assert rates[1].tolist() == [300e9, 32e9]
+    data = wires.collective(bridged, plan, "", "all_reduce", plan.dp_shard, 1e9, plan.tp)
+    assert np.all(data.inputs["inner_rate"] == 32e9), "ranks that are two apart share no bridge"
+    pair = plan_with(gpus=column(2.0), pp=column(2.0))
+    hop = {c.node.name: float(wires.point_to_point(c, pair, "", 1e9, pair.pp, 1.0).value[0]) for c in (plain, bridged)}
+    assert hop["a100-pcie-8-bridged"] < hop["a100-pcie-8"] / 5.0
+
+
+def test_bridges_never_slow_a_plan_and_make_tp_2_faster():
+    asked = {"on": "a100-pcie-80gb", "gpus": 8, "zero": 1, "pp": 1, "micro_batch_size": 1}
+    for tp in (1, 2, 4):
+        plain, bridged = (
+            ironlaw.estimate("llama-3-8b", **asked, tp=tp, node=node, framework="megatron").step_seconds[0]
+            for node in ("a100-pcie-8", "a100-pcie-8-bridged")
+        )
+        assert bridged < plain if tp == 2 else bridged == plain

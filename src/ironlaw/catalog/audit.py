@@ -131,6 +131,9 @@ def _check_node(record: Node, folders: tuple[str, ...]) -> Iterator[str]:
         yield from _check_reference(record.collective_calibration, "calibration", "collective_calibration", folders)
     if record.scale_up_size.value < 1 or record.accelerators.value < 1:
         yield "accelerators and scale_up_size must be at least 1"
+    for topology in record.slices:
+        if not all(side.isdigit() for side in topology.split("x")):
+            yield f"slices has {topology!r}, expected chips of each axis such as 2x4"
 
 
 def _check_model(record: Model, folders: tuple[str, ...]) -> Iterator[str]:

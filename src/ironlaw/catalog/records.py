@@ -51,7 +51,10 @@ class Node(Record):
     nics: Sourced = quantity("1")
     host_power: Sourced = quantity("W")
     collective_calibration: str = ""
+    bridge_bandwidth: Sourced | None = quantity("B/s", required=False)  # of a link that joins the accelerators by pairs: 0 and 1, 2 and 3
     torus_axes: Sourced | None = quantity("1", required=False)  # dimensions of a torus
+    slices: tuple[str, ...] = ()  # of a torus, which a job can have: chips of each axis, such as 2x4
+    slice_cube: Sourced | None = quantity("1", required=False)  # chips of the cube that larger slices are whole numbers of
     nic_bandwidth: Sourced | None = quantity("B/s", required=False)  # per accelerator, where it differs from the fabric's
     host_time_ratio: Sourced | None = quantity("1", required=False)  # time to launch an operator, over that in the framework's record
     host_memory_bandwidth: Sourced | None = quantity("B/s", required=False)  # of the server: channels times their rate

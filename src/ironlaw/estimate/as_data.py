@@ -11,14 +11,14 @@ import numpy as np
 from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
-from ironlaw.estimate.placement import cut_groups, placement, placement_term, uncut_share
+from ironlaw.estimate.placement import cut_groups, nearest_slices, placement, placement_term, slices_of, uncut_share
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.defaults import CERTAINTY
 from ironlaw.terms import Term, plain
 
 if TYPE_CHECKING:
-    from ironlaw.catalog.records import Calibration
+    from ironlaw.catalog.records import Calibration, Node
     from ironlaw.estimate.answer import Estimate, Group
 
 SCHEMA_VERSION = 1
@@ -165,13 +165,28 @@ def _placement_warnings(group: Group, at: int) -> list[str]:
     cut.pop(0, None)
     if not number(group.legal, at):
         return []
-    share = number(placement(group.cluster, group.plan).share, at)
+    placed = placement_data(group, at)
+    share = placed["gpus_per_domain"]
     whole = {span: uncut_share(group.cluster, span) for span in cut}
     return [
-        f"{name}-parallel groups of {span} accelerators fit a domain but are cut by its edge: the job takes {share:g} of each domain"
-        + (f"; --gpus-per-domain {whole[span]:g} keeps them whole" if whole[span] else "")
-        for span, name in cut.items()
+        *_slice_warning(group.cluster.node, placed, int(number(group.plan.gpus, at))),
+        *(
+            f"{name}-parallel groups of {span} accelerators fit a domain but are cut by its edge: the job takes {share:g} of each domain"
+            + (f"; --gpus-per-domain {whole[span]:g} keeps them whole" if whole[span] else "")
+            for span, name in cut.items()
+        ),
     ]
+
+
+def _slice_warning(node: Node, placed: dict[str, Any], gpus: int) -> list[str]:
+    """A job of chips of a torus that is no slice, or many small ones: the nearest numbers that are."""
+    share, domains, pod = placed["gpus_per_domain"], placed["domains"], placed["scale_up_size"]
+    if near := nearest_slices(node, share):
+        which = " and ".join(f"{chips:,}" for chips in near)
+        return [f"{share:,} chips are no slice of {node.name}, the nearest are {which}: links of a slice are assumed all the same"]
+    if slices_of(node) and domains > 1 and 2 * share < pod:
+        return [f"{gpus:,} chips are {domains:,} slices of {share:,}: {gpus // pod * pod:,} or {-(-gpus // pod) * pod:,} fill whole pods"]
+    return []
 
 
 def placement_data(group: Group, at: int) -> dict[str, Any]:
@@ -188,7 +203,7 @@ def placement_data(group: Group, at: int) -> dict[str, Any]:
         "scale_up_size": size,
         "scale_up": node.scale_up,
         "trays_per_domain": size / node.accelerators.value,
-        "free": domains * size - gpus,
+        "free": 0 if slices_of(node) else domains * size - gpus,  # slices of one job may share a pod
         "given": group.cluster.gpus_per_domain is not None,
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,8 @@ def placement(cluster: Cluster, plan: Plan) -> Placement:
     """The placement of every plan: the share that is given, else the one that the job's groups divide."""
     gpus = whole_number(plan.gpus)
     if cluster.gpus_per_domain is None:
-        return _place(gpus, group_spans(plan), int(cluster.node.scale_up_size.value), int(cluster.node.accelerators.value))
+        node = cluster.node
+        return _place(gpus, group_spans(plan), int(node.scale_up_size.value), int(node.accelerators.value), slices_of(node))
     share = np.minimum(int(cluster.gpus_per_domain), gpus)
     return Placement(share, share, -(-gpus // share), share, _FAR)
 
@@ -55,6 +56,8 @@ def placement_term(cluster: Cluster, plan: Plan) -> Term:
     name, node = "accelerators per domain", cluster.node
     if cluster.gpus_per_domain is not None:
         return leaf(name, _given_share, "1", gpus=plan.gpus, given=cluster.gpus_per_domain)
+    if slices_of(node):
+        return leaf(name, _whole_slice, "1", gpus=plan.gpus, slice=placement(cluster, plan).share)
     sizes = {"domain": node.scale_up_size, "tray": node.accelerators}
     return leaf(name, accelerators_per_domain, "1", gpus=plan.gpus, **group_spans(plan), **sizes)
 
@@ -64,19 +67,29 @@ def _given_share(gpus: Any, given: Any) -> Any:
     return np.minimum(gpus, given)
 
 
+def _whole_slice(gpus: Any, slice: Any) -> Any:  # noqa: A002 - as it is printed
+    """The whole job where one pod holds it, else the largest slice that divides it: ``min(slice, gpus)``."""
+    return np.minimum(gpus, slice)
+
+
 def accelerators_per_domain(gpus: Any, domain: float, tray: float, **spans: Any) -> Any:
     """The whole job where one domain holds it, else whole units: ``unit floor(block / unit / domains)``.
 
     A unit is the least number of accelerators that the tray and all groups that fit a domain divide. A block is the smallest group that
     no domain holds, else the whole job. It takes the fewest domains that hold it, or up to a third more where their shares are then equal.
     """
-    return 1.0 * _place(whole_number(gpus), spans, int(domain), int(tray)).share
+    return 1.0 * _place(whole_number(gpus), spans, int(domain), int(tray), ()).share
 
 
-def _place(gpus: Any, spans: Mapping[str, Any], domain: int, tray: int) -> Placement:
+def _place(gpus: Any, spans: Mapping[str, Any], domain: int, tray: int, slices: tuple[int, ...]) -> Placement:
     """Whole trays, equal shares, as few domains as hold the groups that fit a domain uncut."""
     if np.all(gpus <= domain):
         return Placement(gpus, gpus, np.ones_like(gpus), gpus, _FAR)
+    if slices:  # several slices of a torus are alike: the largest that divides the job
+        share = np.where(gpus <= domain, gpus, slices[-1])
+        for chips in slices:
+            share = np.where((gpus > domain) & (gpus % chips == 0), chips, share)
+        return Placement(share, share, -(-gpus // share), share, _FAR)
     unit = np.where(gpus % min(tray, domain) == 0, min(tray, domain), 1)  # a job of no whole number of trays is placed by accelerators
     block = gpus
     for span in map(whole_number, spans.values()):
@@ -138,3 +151,19 @@ def uncut_share(cluster: Cluster, span: float) -> float:
     """The most accelerators of a domain, in whole trays, that groups of ``span`` ranks divide; 0 where there are none."""
     step = math.lcm(int(span), int(tray_of(cluster.node)))
     return float(int(cluster.node.scale_up_size.value) // step * step)
+
+
+@cache
+def slices_of(node: Node) -> tuple[int, ...]:
+    """Chips of the slices of a torus that a job can have, in order; none where the record lists none, as of every switch."""
+    most, cube = int(node.scale_up_size.value), 0 if node.slice_cube is None else int(node.slice_cube.value)
+    listed = {math.prod(int(side) for side in topology.split("x")) for topology in node.slices}
+    return tuple(sorted(chips for chips in listed | set(range(cube, most + 1, cube or most + 1)) if 0 < chips <= most))
+
+
+def nearest_slices(node: Node, chips: int) -> tuple[int, ...]:
+    """The next smaller and the next larger slice; none where ``chips`` are a slice or the record lists none."""
+    slices = slices_of(node)
+    if not slices or chips in slices:
+        return ()
+    return (*[s for s in slices if s < chips][-1:], *[s for s in slices if s > chips][:1])

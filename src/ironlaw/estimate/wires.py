@@ -74,15 +74,19 @@ def inner_ranks(cluster: Cluster, plan: Plan, n: Any, stride: Any) -> Any:
     return np.minimum(n, np.maximum(np.floor(whole / stride), 1.0))
 
 
+PAIR = 2.0  # accelerators that a bridge joins
 MESHES = ("xgmi", "roce-mesh", "nvlink-mesh")  # one link to each other accelerator, no switch
 
 
-def scale_up_rate(cluster: Cluster, inner: Any, torus: Any = None) -> Any:
+def scale_up_rate(cluster: Cluster, inner: Any, torus: Any = None, reach: Any = np.inf) -> Any:
     """Line rate of a group of ``inner`` ranks inside a domain: the whole rate behind a switch, the links between its ranks in a mesh.
 
-    In a torus of ``torus`` chips, if given: the links of the axes that the group fills.
+    In a torus of ``torus`` chips, if given: the links of the axes that the group fills. Where bridges join pairs: the rate of the bridge if
+    the group has a ``reach`` of two ranks in a row.
     """
-    rate, domain = cluster.node.scale_up_bandwidth, cluster.node.scale_up_size.value
+    rate, domain, bridge = cluster.node.scale_up_bandwidth, cluster.node.scale_up_size.value, cluster.node.bridge_bandwidth
+    if bridge is not None:
+        return np.where(reach <= PAIR, bridge.value, rate.value)
     if cluster.node.torus_axes is not None and torus is not None:
         return collectives.torus_rate(inner, np.maximum(torus, inner), cluster.node.torus_axes.value, rate.value)
     if cluster.node.scale_up not in MESHES or domain < 2:
@@ -128,7 +132,7 @@ def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -
     return {
         "inner_ranks": inner,
         "outer_ranks": across,
-        "inner_rate": scale_up_rate(cluster, inner, domain_ranks(cluster, plan) if row.fills_torus else None),
+        "inner_rate": scale_up_rate(cluster, inner, domain_ranks(cluster, plan) if row.fills_torus else None, inner * stride),
         **{f"inner_{name}": value for name, value in near.items()},
         "outer_rate": nic_rate(cluster),
         **{f"outer_{name}": value for name, value in far.items()},
@@ -164,7 +168,7 @@ def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, n: Any, s
     """
     near = inner_ranks(cluster, plan, n, stride) >= n
     inside, outside = cluster.scale_up.collective["point_to_point"], cluster.scale_out.collective["point_to_point"]
-    inside_rate = scale_up_rate(cluster, 2.0)  # one hand-over uses one link of a mesh
+    inside_rate = scale_up_rate(cluster, 2.0, reach=n * stride)  # one hand-over uses one link of a mesh
     rate = np.where(near, getattr(inside_rate, "value", inside_rate), nic_rate(cluster).value)
     fraction = np.where(near, inside.bandwidth_fraction.value, outside.bandwidth_fraction.value)
     latency = np.where(near, inside.latency.value, outside.latency.value)

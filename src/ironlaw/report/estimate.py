@@ -240,6 +240,8 @@ def placement_words(placed: dict[str, Any], gpus: int) -> str:
     share, largest, size, domains = (placed[name] for name in ("gpus_per_domain", "most_per_domain", "scale_up_size", "domains"))
     if domains == 1 or (share == size and placed["trays_per_domain"] == 1.0):
         return ""
+    if placed["scale_up"].endswith("torus"):
+        return f"{domains:,} slices of {share:,} chips"
     kind = "nodes" if placed["trays_per_domain"] == 1.0 else "NVLink domains" if placed["scale_up"].startswith("nv") else "domains"
     taken = f"{share}" if share == largest else f"{share} to {largest}"
     rest = gpus - (domains - 1) * share if share == largest else 0

@@ -133,6 +133,9 @@ def test_the_inner_group_keeps_to_key_heads_and_domain():
     assert inner(gpus=32, tp=1, cp=16) == 8.0
     assert inner(gpus=32, tp=1, cp=16, scale_up_size=4) == 4.0
     assert inner(gpus=16, cp=8, cp_inner=2) == 2.0
+    assert inner(gpus=128, tp=8, cp=16, scale_up_size=72) == 1.0  # one key head a rank
+    assert inner(gpus=128, tp=1, cp=128, scale_up_size=72) == 8.0  # 9 in 72 would divide neither
+    assert inner(gpus=128, tp=2, cp=64, scale_up_size=34) == 4.0  # not 17
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,9 @@ def key_heads(job: Job) -> float:
 def head_ranks(job: Job, plan: Plan) -> Any:
     """Context ranks that trade heads for tokens: none round a ring, all with all-to-all, else an inner group.
 
-    Without ``cp_inner`` the size of the inner group is the greatest common divisor of the key heads of a tensor-parallel rank, the
-    context ranks, and the accelerators a scale-up domain has left: its all-to-all then stays on the fast links.
+    Without ``cp_inner`` the inner group divides the key heads of a tensor-parallel rank and the context ranks, and a domain holds it, so
+    that its all-to-all stays on the fast links: their greatest common divisor with the accelerators that a domain has left, or the
+    largest power of two, which racks of 72 hold in shares of 64.
     """
     method = method_of(job)
     if not method.trades_heads:
@@ -37,7 +38,9 @@ def head_ranks(job: Job, plan: Plan) -> Any:
     if job.cp_inner:
         return np.minimum(job.cp_inner, plan.cp)
     heads, room = (np.maximum(np.floor(n / plan.tp), 1.0).astype(np.int64) for n in (key_heads(job), job.cp_domain))
-    return np.gcd(np.gcd(heads, room), plan.cp.astype(np.int64)).astype(np.float64)
+    shared = np.gcd(heads, plan.cp.astype(np.int64))
+    twos = np.minimum(shared & -shared, 2 ** np.floor(np.log2(room)).astype(np.int64))
+    return np.maximum(np.gcd(shared, room), twos).astype(np.float64)
 
 
 def sequence_ranks(job: Job, plan: Plan) -> Any:

@@ -88,7 +88,7 @@ def _time_at_size(value: Any, flag: str) -> tuple[float, float]:
 STEP = (  # options of an estimate that set the step of a MODEL
     "gpus", "node", "fabric", "framework", "seq_len", "micro_batch_size", "global_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "etp",
     "dp_replicate", "dp_shard", "zero", "recompute", "precision", "overlap", "flash_attention", "attention_kernel", "cuda_graphs",
-    "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "scale_up_size", "nic_bandwidth",
+    "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "scale_up_size", "gpus_per_domain", "nic_bandwidth",
 )  # fmt: skip
 OPTIONS: dict[str, Option] = {
     "model": Option(ESTIMATE["model"].read, "a model: every operator of its training step", "MODEL"),
@@ -157,6 +157,7 @@ def _question(module: str, *options: str | frozenset[str]) -> Question:
 
 ROOFS = frozenset({"on", "node", "fabric", "framework", "peak", "bandwidth", "plot"})
 MEASURED = frozenset({"measured", "baseline", "tolerance"})
+LINKS = frozenset({"node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth"})
 ONE_OPERATOR = ROOFS | MEASURED | {"dtype", "batch", "multiprocessors"}
 QUESTIONS: dict[str, Question] = {
     "model": _question("model_step", "on", "optimizer", "batch", "samples_per_second", MEASURED, frozenset(STEP)),
@@ -169,7 +170,7 @@ QUESTIONS: dict[str, Question] = {
     "conv": _question("operator_roofs", ONE_OPERATOR, "tile"),
     "shapes": _question("operator_roofs", ONE_OPERATOR - MEASURED - {"batch"}, "tile", "causal"),
     "census": _question("operator_list", ONE_OPERATOR - {"multiprocessors", "plot"}, "optimizer", "samples_per_second"),
-    "collective": _question("collective", "on", "node", "fabric", "size", "ranks", "count", "scale_up_size", "nic_bandwidth", MEASURED),
+    "collective": _question("collective", LINKS, "on", "size", "ranks", "count", MEASURED),
     "ratio": _question("ratio", "on", "against", "bandwidth", "against_bandwidth", "precision", "tolerance"),
     "scaling": _question("exponent", "tolerance"),
     "on": _question("device", ROOFS, "dtype"),  # asked where none of the others is
