@@ -11,6 +11,7 @@ import ironlaw
 from ironlaw.estimate.step import step
 from ironlaw.estimate.waterfall import LOSSES, MEANING, waterfall
 from ironlaw.questions.remedies import LOSS_REMEDIES
+from ironlaw.terms import shares
 
 QUESTIONS = {
     "one rank": {"model": "gpt-2", "on": "h100-sxm", "gpus": 1, "global_batch_size": 64},
@@ -29,9 +30,7 @@ QUESTIONS = {
 
 def losses_of(question):
     group = ironlaw.estimate(**question).groups[0]
-    peak = group.cluster.accelerator.peak[group.job.precision.peak].value
-    rates = group.throughput
-    return group, waterfall(group.step.tree, peak, rates["mfu"].value, rates["mfu_causal"].value)
+    return group, {name: group.waterfall[name] for name in LOSSES}
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -82,7 +81,8 @@ def test_kernels_at_the_peak_lose_nothing():
     perfect = type(tree)("step", ideal, "s", inputs=product.inputs, bound="compute")
     perfect.bound = np.zeros_like(np.asarray(product.bound))
     whole = type(tree)("whole", ideal, "s", parts=[perfect])
-    losses = waterfall(whole, group.cluster.accelerator.peak["bf16"].value, 1.0, 1.0)
+    booked = {name: seconds / ideal for name, seconds in shares(whole).items()}
+    losses = waterfall(whole, booked, group.cluster.accelerator.peak["bf16"].value, 1.0, 1.0)
     assert all(np.all(np.abs(loss) < 1e-12) for loss in losses.values())
 
 

@@ -19,6 +19,7 @@ from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
 from ironlaw.estimate.memory.total import Memory, memory
 from ironlaw.estimate.rates import throughput
 from ironlaw.estimate.step import Step, step
+from ironlaw.estimate.waterfall import waterfall
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.plan import Plan
@@ -57,6 +58,13 @@ class Group(Frozen):
         """Exclusive parts of the step by roof; they sum to 1."""
         booked = shares(self.step.tree)
         return {name: booked[name] / self.step.tree.value for name in BOUNDS}
+
+    @cached_property
+    def waterfall(self) -> Mapping[str, Any]:
+        """Losses from the peak down to the MFU, and the MFU: shares of the step that add up to 1."""
+        mfu, causal = (self.throughput[name].value for name in ("mfu", "mfu_causal"))
+        peak = self.cluster.accelerator.peak[self.job.precision.peak].value
+        return {**waterfall(self.step.tree, self.shares, peak, mfu, causal), "mfu": mfu}
 
     @property
     def margin(self) -> float:

@@ -279,12 +279,7 @@ def throughput_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:
 
 def waterfall_data(group: Group, at: int) -> dict[str, float]:
     """Losses from the peak down to the MFU, and the MFU: shares of the step that add up to 1."""
-    from ironlaw.estimate.waterfall import waterfall
-
-    mfu, causal = (group.throughput[name].value for name in ("mfu", "mfu_causal"))
-    peak = group.cluster.accelerator.peak[group.job.precision.peak].value
-    columns = {**waterfall(group.step.tree, peak, mfu, causal), "mfu": mfu}
-    return {name: number(column, at) for name, column in columns.items()}
+    return {name: number(column, at) for name, column in group.waterfall.items()}
 
 
 def bound_data(group: Group, at: int, illegal: bool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ stage, and kernels compute some FLOPs twice.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,38 +38,42 @@ MEANING = {
     "rest": "products of the slowest stage beyond the mean stage's, and FLOPs that kernels compute twice",
     "masked_attention": "MFU counts attention without its mask, kernels compute less",
 }
-_COMPUTE, _HBM = BOUNDS.index("compute"), BOUNDS.index("hbm")
+_HBM = float(BOUNDS.index("hbm"))
 
 
-def waterfall(step: Term, peak: float, mfu: Any, mfu_causal: Any) -> dict[str, Any]:
-    """Losses as shares of a step, columns by the keys of LOSSES; with the MFU they add up to 1. ``peak`` [FLOP/s] is that of the MFU."""
-    booked = shares(step)
-    again, at_peak = dict.fromkeys(("compute", "hbm"), 0.0 * step.value), dict.fromkeys(("compute", "hbm"), 0.0 * step.value)
-    for node, factor in _repeated(step):
+def waterfall(step: Term, booked: Mapping[str, Any], peak: float, mfu: Any, mfu_causal: Any) -> dict[str, Any]:
+    """Losses as shares of a step, columns by the keys of LOSSES; with the MFU they add up to 1.
+
+    ``booked``: the shares of the roofs. ``peak`` [FLOP/s] is that of the MFU.
+    """
+    at_peak: Any = 0.0  # seconds of all products at the peak
+    below_hbm: Any = 0.0  # of those that HBM limits
+    again: dict[str, Any] = {"compute": 0.0, "hbm": 0.0}  # seconds that run again
+
+    def visit(node: Term, factor: Any) -> None:
+        nonlocal at_peak, below_hbm
         if node.key == RECOMPUTE:
-            part = shares(node)
-            for name in again:
-                again[name] = again[name] + part[name] * factor
+            if np.any(node.value):
+                seconds = shares(node)
+                again.update({name: so_far + seconds[name] * factor for name, so_far in again.items()})
         elif "flop" in node.inputs:
-            needed = node.inputs["flop"] / peak * node.times * factor
-            for index, name in ((_COMPUTE, "compute"), (_HBM, "hbm")):
-                at_peak[name] = at_peak[name] + np.where(np.asarray(node.bound) == index, needed, 0.0)
-    losses = {
-        "kernels": booked["compute"] - again["compute"] - at_peak["compute"],
-        "memory_bound": booked["hbm"] - again["hbm"] - at_peak["hbm"],
-        "recomputation": again["compute"] + again["hbm"],
+            needed = node.inputs["flop"] * (node.times * factor / peak)
+            at_peak = at_peak + needed
+            below_hbm = below_hbm + needed * (node.bound == _HBM)
+        elif node.parts:
+            inside = factor * node.times
+            for part in node.parts:
+                visit(part, inside)
+
+    visit(step, 1.0)
+    seconds = step.value
+    parts = {
+        "kernels": booked["compute"] - (again["compute"] + at_peak - below_hbm) / seconds,
+        "memory_bound": booked["hbm"] - (again["hbm"] + below_hbm) / seconds,
+        "recomputation": (again["compute"] + again["hbm"]) / seconds,
         "network": booked["network"],
         "pipeline": booked["pipeline"],
         "host": booked["dispatch"],
         "data": booked["data"],
     }
-    parts = {name: seconds / step.value for name, seconds in losses.items()}
     return {**parts, "rest": 1.0 - mfu_causal - sum(parts.values()), "masked_attention": mfu_causal - mfu}
-
-
-def _repeated(root: Term, factor: Any = 1.0) -> Any:
-    """Every node with how often it runs; a recomputation as one node."""
-    yield root, factor
-    if root.key != RECOMPUTE:
-        for part in root.parts:
-            yield from _repeated(part, factor * root.times)
