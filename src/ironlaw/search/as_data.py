@@ -10,13 +10,14 @@ from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.bands import step_band, told_apart
+from ironlaw.question.asked import SCALARS
 from ironlaw.question.defaults import HEADROOM, PLANS
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.advice import advise
 from ironlaw.search.answer import Choice, SearchResult
 from ironlaw.search.best import SIMPLEST, effort_of
 from ironlaw.search.misses import misses
-from ironlaw.search.question import OWN, Question
+from ironlaw.search.question import Question
 from ironlaw.search.sizing import sizes
 from ironlaw.search.space import ENDS
 from ironlaw.search.why import compare_context_parallel, difference
@@ -125,10 +126,11 @@ def plan_entries(
 
 def given_of(question: Question, choice: Choice) -> dict[str, Any]:
     """The options of an estimate that the user of a search gave; accelerator, count and price are those of the plan."""
-    own = {"on": choice.setting.on, "gpus": choice.setting.gpus, "price": choice.setting.bound.asked.price}
-    read = {name: OPTIONS[name].read(value, name) for name, value in question.given.items() if name in OPTIONS and name not in OWN}
-    given = {**read, **{name: value for name, value in own.items() if value is not None}}
-    return {name: as_option(name, given[name]) for name in OPTIONS if name in given}
+    asked, given = choice.setting.bound.asked, {"gpus": choice.setting.gpus}
+    for name, value in question.given.items():
+        if name in OPTIONS and name not in given:
+            given[name] = getattr(asked, name) if name in SCALARS else OPTIONS[name].read(value, name)
+    return {name: as_option(name, given[name]) for name in OPTIONS if given.get(name) is not None}
 
 
 def simplest(plans: list[dict[str, Any]]) -> int | None:

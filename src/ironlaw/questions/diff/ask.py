@@ -2,69 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.saved import Saved, read_answer
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, read
-from ironlaw.questions.diff import inputs
 from ironlaw.questions.diff.causes import find_causes, signed
+from ironlaw.questions.diff.inputs import changed_inputs
 from ironlaw.questions.diff.options import OPTIONS
-from ironlaw.questions.diff.terms import REST, moved
+from ironlaw.questions.diff.terms import REST, WHOLE, moved
 
 _RESULTS = (
     Column("answer", "answer"), Column("seconds", "step", "s"), Column("bytes", "memory", "B"), Column("mfu", "MFU", "%"),
     Column("tokens_per_second", "tokens/s", "1"), Column("days", "days", "1"), Column("usd", "USD", "USD"),
 )  # fmt: skip
+_INPUTS = {  # table -> its title, what one and several of its rows are called, and the columns before those of the answers
+    "inputs": ("Options given that differ", "option given", "options given", ("option",)),
+    "plan": ("Plan", "option of the plan", "options of the plan", ("option",)),
+    "versions": ("Versions", "version", "versions", ("version",)),
+    "catalogue": ("Catalogue", "value of the catalogue", "values of the catalogue", ("record", "value")),
+    "constants": ("Constants", "constant", "constants", ("record", "value")),
+    "assumptions": ("Assumptions", "assumption", "assumptions", ("assumption",)),
+}
+_CAUSES = (Column("change", "change"), Column("seconds", "step", "s"), Column("bytes", "memory", "B"), Column("moved", "moved most"))
+
+Rows = list[dict[str, Any]]
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
-    """The difference of two answers in files. The answer is no where anything differs."""
+    """The difference of two answers in files. The answer is no where they differ in more than their version."""
     paths = read(options, OPTIONS, "diff")
     if set(paths) != {"a", "b"}:
         raise QuestionError("diff needs two answers: ironlaw diff A.json B.json")
     a, b = (read_answer(paths[name]) for name in ("a", "b"))
     if a.name == b.name:
         a, b = a._replace(name=paths["a"]), b._replace(name=paths["b"])
-    given, chosen = inputs.option_rows(a, b)
-    catalogue, constants = inputs.record_rows(a, b)
-    versions, assumed = inputs.version_rows(a, b), inputs.assumption_rows(a, b)
+    changes = changed_inputs(a, b)
     time, memory = (moved(a.data[key]["tree"], b.data[key]["tree"]) for key in ("step", "memory"))
-    results, changes = _results(a, b), (given, chosen, catalogue, constants, versions)
-    equal = not any((*changes, assumed)) and not any(results[2].get(column.key) for column in _RESULTS[1:])
-    causes = find_causes(a, b, folders)
-    names = Column("a", a.name), Column("b", b.name)
+    results, causes = _results(a, b), find_causes(a, b, folders)
+    moves = any(row["difference"] for row in (*time, *memory)) or any(results[2].get(column.key) for column in _RESULTS[1:])
+    equal = not moves and not any(rows for name, rows in changes.items() if name != "versions")
+    names = (("a", a.name), ("b", b.name))
 
-    def table(name: str, title: str, columns: Sequence[Column], rows: list[dict[str, Any]]) -> Table:
-        return Table(name, title, tuple(columns), rows)
+    def inputs_table(name: str) -> Table:
+        title, _, _, before = _INPUTS[name]
+        return Table(name, title, (*(Column(key, key) for key in before), *(Column(*item) for item in names)), changes[name])
 
-    def terms(name: str, title: str, unit: str, rows: list[dict[str, Any]]) -> Table:
-        columns = [Column("term", "term"), *(Column(c.key, c.title, unit) for c in names), Column("difference", "difference", unit)]
-        return table(name, title, columns, rows if rows[-1]["difference"] or len(rows) > 2 else [])
+    def terms_table(name: str, title: str, unit: str, rows: Rows) -> Table:
+        columns = (Column("term", "term"), *(Column(key, file, unit) for key, file in names), Column("difference", "difference", unit))
+        return Table(name, title, columns, rows if any(row["difference"] for row in rows) else [])
 
     return Answer(
         title=f"From {a.name} to {b.name}",
-        headline=["The answers are the same."]
-        if equal
-        else _headline(results, (given, chosen, catalogue, constants, versions), time, memory),
+        headline=_headline(equal, results, changes, time, memory),
         tables=[
-            table("results", "Results", filled_columns(_RESULTS, results), [] if equal else results),
-            table("inputs", "Options given that differ", (Column("option", "option"), *names), given),
-            table("plan", "Plan", (Column("option", "option"), *names), chosen),
-            table("versions", "Versions", (Column("version", ""), *names), versions),
-            table("catalogue", "Catalogue", (Column("record", "record"), Column("value", "value"), *names), catalogue),
-            table("constants", "Constants", (Column("record", "record"), Column("value", "value"), *names), constants),
-            table("assumptions", "Assumptions", (Column("assumption", "assumption"), *names), assumed),
-            terms("time", "Terms of the step time", "s", time),
-            terms("memory", "Terms of the memory", "B", memory),
-            table(
-                "causes",
-                "Each change alone",
-                (Column("change", "change"), Column("seconds", "step", "s"), Column("bytes", "memory", "B"), Column("moved", "moved most")),
-                causes.rows,
-            ),
+            Table("results", "Results", filled_columns(_RESULTS, results), [] if equal else results),
+            *(inputs_table(name) for name in _INPUTS),
+            terms_table("time", "Terms of the step time", "s", time),
+            terms_table("memory", "Terms of the memory", "B", memory),
+            Table("causes", "Each change alone", _CAUSES, causes.rows),
         ],
         values={"equal": equal},
         warnings=[f"no causes: {causes.why_not}"] if causes.why_not else [],
@@ -88,25 +86,22 @@ def _results(a: Saved, b: Saved) -> list[dict[str, Any]]:
     return [*rows, {"answer": "difference", **differences}]
 
 
-def _headline(
-    results: list[dict[str, Any]], changes: tuple[list[Any], ...], time: list[dict[str, Any]], memory: list[dict[str, Any]]
-) -> list[str]:
+def _headline(equal: bool, results: Rows, changes: Mapping[str, Rows], time: Rows, memory: Rows) -> list[str]:
     """What changed, by how much, and which terms moved most."""
-    kinds = ("option given", "option of the plan", "value of the catalogue", "constant", "version")
-    plurals = ("options given", "options of the plan", "values of the catalogue", "constants", "versions")
-    counted = [f"{len(rows)} {one if len(rows) == 1 else many}" for rows, one, many in zip(changes, kinds, plurals, strict=True) if rows]
-    lines = [f"{' and '.join(counted) or 'no input'} changed".capitalize() + "."]
+    if equal:
+        return [f"The answers are the same{', from another version' if changes['versions'] else ''}."]
+    named = ((rows, *_INPUTS[name][1:3]) for name, rows in changes.items() if rows and name != "assumptions")
+    counted = [f"{len(rows)} {one if len(rows) == 1 else many}" for rows, one, many in named]
+    lines = [f"{' and '.join(counted) or 'no input'} changed."]
     for key, name, unit, rows in (("seconds", "step time", "s", time), ("bytes", "memory", "B", memory)):
         before, after, difference = (row[key] for row in results)
         if before is None or after is None:
             lines.append(f"{name}: no estimate of {results[0 if before is None else 1]['answer']}.")
         elif difference:
-            most = ", ".join(f"{row['term']} {signed(row['difference'], unit)}" for row in rows[:-1][:2] if row["term"] != REST)
+            most = ", ".join(f"{row['term']} {signed(row['difference'], unit)}" for row in rows[:2] if row["term"] not in (REST, WHOLE))
             share = f" ({difference / before:+.1%})" if before else ""
-            lines.append(
-                f"{name}: {units.show(before, unit)} to {units.show(after, unit)}, {signed(difference, unit)}{share}"
-                + (f"; moved most: {most}." if most else ".")
-            )
+            change = f"{units.show(before, unit)} to {units.show(after, unit)}, {signed(difference, unit)}{share}"
+            lines.append(f"{name}: {change}{f'; moved most: {most}' if most else ''}.")
         else:
             lines.append(f"{name}: the same, {units.show(after, unit)}.")
     return [line[0].upper() + line[1:] for line in lines]

@@ -14,6 +14,20 @@ VERSIONS = ("tool_version", "schema_version", "calibration_version", "catalog_ha
 _ABSENT = "-"
 
 
+def changed_inputs(a: Saved, b: Saved) -> dict[str, list[dict[str, str]]]:
+    """Everything that two answers were made from and that differs, by kind."""
+    given, chosen = option_rows(a, b)
+    catalogue, constants = record_rows(a, b)
+    return {
+        "inputs": given,
+        "plan": chosen,
+        "catalogue": catalogue,
+        "constants": constants,
+        "versions": version_rows(a, b),
+        "assumptions": assumption_rows(a, b),
+    }
+
+
 def changed_options(a: Saved, b: Saved) -> dict[str, tuple[Any, Any]]:
     """The options that hold the answers and differ, by name, as (A, B); None where an answer leaves one to its default."""
     names = [*a.held, *(name for name in b.held if name not in a.held)]
