@@ -185,7 +185,7 @@ def test_a_model_goes_before_the_held_one(a, ask):
         (("--pp", "3"), 2, "8 gpus do not factor"),
         (("--micro-batch-size", "1000"), 2, "micro_batch_size 1000 * dp 4 does not divide"),
         (("--vpp", "4", "--schedule", "gpipe"), 2, "one chunk"),
-        (("--rows", "x.csv"), 2, "leave --rows out"),
+        (("--rows", "x.csv"), 2, "leave one out"),
         (("--tp", "two"), 2, "--tp"),
         (("--precision", "nvfp4"), 2, "h100-sxm has no such matrix rate"),
     ],
