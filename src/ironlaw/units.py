@@ -213,9 +213,27 @@ def show(value: float, unit: str, digits: int = 3) -> str:
     return f"{_short(value / _SCALES.get(unit, [(1.0, unit)])[-1][0], digits)} {name}".strip()
 
 
+def amount(value: float) -> str:
+    """A number of dollars or hours: no decimals from 100 on, three digits below.
+
+    >>> amount(1234.5), amount(99.97), amount(12.345), amount(0.00123)
+    ('1,234', '100', '12.3', '0.00123')
+    """
+    return f"{value:,.0f}" if abs(value) >= 99.95 or value == 0.0 else f"{value:.3g}"
+
+
+def run_time(seconds: float) -> str:
+    """A time as a run takes it: days to a tenth from two days on, and shorter ones in hours or seconds.
+
+    >>> run_time(1990656.0), run_time(43200.0), run_time(0.9)
+    ('23.0 days', '12 h', '900 ms')
+    """
+    return f"{seconds / 86400.0:,.1f} days" if seconds >= 172800.0 else show(seconds, "s")
+
+
 def _short(value: float, digits: int) -> str:
     if value == 0.0:
         return "0"
-    if abs(value) >= 10.0**digits:
+    if abs(value) >= 10.0**digits - 0.5:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"

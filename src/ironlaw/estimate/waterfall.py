@@ -25,7 +25,7 @@ LOSSES = {  # by key: the name that people read
     "host": "host",
     "data": "data",
     "rest": "uneven stages and extra FLOPs",
-    "masked_attention": "masked attention counted by MFU",
+    "masked_attention": "masked attention",
 }
 MEANING = {
     "kernels": "time of compute-bound products beyond their FLOPs at the peak",

@@ -87,7 +87,7 @@ def _given_hours(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRu
     gpus, hours = values["gpus"], values["gpu_hours"]
     seconds = hours * 3600.0 / gpus
     assume(assumptions, "failures", "inside the hours given", "default")
-    title = f"{hours:,.0f} GPU-hours on {gpus:,.0f} {cluster.accelerator.title}"
+    title = f"{units.amount(hours)} GPU-hours on {gpus:,.0f} {cluster.accelerator.title}"
     return AskedRun(
         title=title, cluster=cluster, gpus=gpus, useful=seconds, wall=seconds, busy=None, group=None, assumptions=assumptions, warnings=[]
     )

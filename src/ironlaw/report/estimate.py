@@ -30,7 +30,7 @@ from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.job import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
-from ironlaw.report.terminal import Ink, bar, dollars, long_time, short, short_number
+from ironlaw.report.terminal import Ink, bar, dollars, short
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def run_lines(group: Group, at: int) -> Iterator[str]:
         return
     yield f"The run of {units.show(run['tokens'], 'token')} (no failures)"
     yield (
-        f"  {long_time(run['days'])}, {short_number(run['gpu_hours'])} GPU-hours, {dollars(run['usd'])},"
+        f"  {units.run_time(run['days'] * 86400.0)}, {units.amount(run['gpu_hours'])} GPU-hours, {dollars(run['usd'])},"
         f" {units.show(run['kwh'] * 3.6e6, 'J')}, {units.show(run['kg_co2e'], 'kg')} CO2e"
     )
     yield f"  with failures: {_with_failures(run)}"
@@ -331,7 +331,7 @@ def _with_failures(run: dict[str, Any]) -> str:
         return "never finishes: see the warning"
     count = run["failures"]
     return (
-        f"{long_time(run['days_with_failures'])}, {dollars(run['usd_with_failures'])};"
+        f"{units.run_time(run['days_with_failures'] * 86400.0)}, {dollars(run['usd_with_failures'])};"
         f" a failure every {units.show(run['mttf_hours'] * 3600.0, 's')} ({format(count, ',.0f' if count >= 10.0 else '.2g')} in all),"
         f" checkpoint every {units.show(run['checkpoint_interval_seconds'], 's')}, goodput {run['goodput']:.1%}"
     )

@@ -8,8 +8,8 @@ from typing import Any
 from ironlaw import units
 from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import HEADROOM, LONG_SEQUENCE
-from ironlaw.report.estimate import band_words, mesh_words, placement_words, stage_layers_words
-from ironlaw.report.terminal import Ink, dollars, long_time, short
+from ironlaw.report.estimate import band_words, mesh_words, parameters_line, placement_words, stage_layers_words, waterfall_line
+from ironlaw.report.terminal import Ink, dollars, short
 
 _GOALS = {
     "time": "shortest time",
@@ -77,6 +77,8 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     )
     if words := placement_words(plan["placement"], p["gpus"]):
         yield f"  {words}"
+    yield f"  {waterfall_line(plan['mfu_waterfall'])}"
+    yield f"  {parameters_line(plan['parameters'])}"
     if plan["run"] and plan["run"]["days"] is not None:
         yield f"  {_run_line(plan['run'])}"
     if plan["why"]:
@@ -126,10 +128,10 @@ def _usd(usd: float | None) -> str:
 
 
 def _run_line(run: dict[str, Any]) -> str:
-    line = f"{long_time(run['days'])} and {dollars(run['usd'])} without failures"
+    line = f"{units.run_time(run['days'] * 86400.0)} and {dollars(run['usd'])} without failures"
     if run.get("days_with_failures") is None:
         return line
-    return f"{line}, {long_time(run['days_with_failures'])} and {dollars(run['usd_with_failures'])} with them"
+    return f"{line}, {units.run_time(run['days_with_failures'] * 86400.0)} and {dollars(run['usd_with_failures'])} with them"
 
 
 def _offloaded(plan: dict[str, Any]) -> str:
@@ -268,7 +270,7 @@ def _objective(name: str, value: float | None) -> str:
         return "no price known"
     shown = {
         "time": lambda v: f"{v / 86400.0:,.2f} days" if v > 3600 else units.show(v, "s"),
-        "cost": lambda v: f"{v:,.0f} USD" if v > 100 else f"{v:.3g} USD",
+        "cost": lambda v: f"{units.amount(v)} USD",
         "energy": lambda v: units.show(v, "J", 4),
         "carbon": lambda v: f"{units.show(v, 'kg', 4)} CO2e",
         "gpus": lambda v: f"{v:,.0f} gpus",
@@ -288,7 +290,7 @@ def advice(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         if row["gain"] < _NO_GAIN:
             continue
         at_best = f", at best {row['at_best']:.0%}" if row["at_best"] is not None and row["at_best"] < 1.0 else ""
-        saving = f", saves {row['usd']:,.0f} USD of the run" if row["usd"] and row["usd"] > 0 else ""
+        saving = f", saves {units.amount(row['usd'])} USD of the run" if row["usd"] and row["usd"] > 0 else ""
         yield f"  {row['name']:<20}{row['change']:>5}  {row['gain']:+.1%} tokens/s{at_best}{saving}"
     useless = [r["name"] for r in rows if r["gain"] < _NO_GAIN]
     if useless:

@@ -63,25 +63,7 @@ def short(value: Any) -> str:
 
 def dollars(usd: float | None) -> str:
     """A sum of money; None means that no price is known."""
-    return "no price known" if usd is None else f"{short_number(usd)} USD"
-
-
-def short_number(value: float) -> str:
-    """A number without decimals from 100 on, with three digits below.
-
-    >>> short_number(1234.5), short_number(12.345), short_number(0.00123)
-    ('1,234', '12.3', '0.00123')
-    """
-    return f"{value:,.0f}" if abs(value) >= 99.95 or value == 0.0 else f"{value:.3g}"
-
-
-def long_time(days: float) -> str:
-    """A time in days from two days on, and in hours or seconds below.
-
-    >>> long_time(23.04), long_time(0.5), long_time(1e-5)
-    ('23.0 days', '12 h', '864 ms')
-    """
-    return f"{days:,.1f} days" if days >= 2.0 else units.show(days * 86400.0, "s")
+    return "no price known" if usd is None else f"{units.amount(usd)} USD"
 
 
 def markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], text_columns: int = 1) -> list[str]:

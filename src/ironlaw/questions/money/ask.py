@@ -29,7 +29,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     energy_rows, energy_terms = count_energy(run, power, seconds)
     first = energy_rows[0]
     lines = [
-        f"{units.show(seconds, 's', 4)} on {run.gpus:,.0f} accelerators, {scalar(hours):,.0f} GPU-hours",
+        f"{units.show(seconds, 's', 4)} on {run.gpus:,.0f} accelerators, {units.amount(scalar(hours))} GPU-hours",
         f"{_show_usd(scalar(rent.on_demand))} on demand at {scalar(rent.price) * 3600.0:.4g} USD/h",
         bought.sentence,
         f"{units.show(first['energy'], 'J', 4)}, {units.show(first['carbon'], 'kg', 4)} CO2e ({first['basis']} power)",

@@ -100,7 +100,7 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
     headline = [
         f"{_days(time.seconds)} = {_days(time.computing)} of computation and {_days(time.waiting)} of waiting for the other sites "
         f"({share:.1%}; compute utilisation {1 - share:.1%})",
-        f"{scalar(usd):,.0f} USD, {scalar(idle):,.0f} of it for waiting: "
+        f"{units.amount(scalar(usd))} USD, {units.amount(scalar(idle))} of it for waiting: "
         + (f"{all_gpus:,.0f} accelerators work like {scalar(worth):,.0f}" if share else "no time lost to waiting"),
         f"an exchange of {units.show(scalar(time.tensor), 'B')} ({exchange.gradients}) over {len(places)} sites takes "
         f"{units.show(scalar(time.exchange), 's', 4)} ({exchange.way}), a step {units.show(compute, 's', 4)}; "
@@ -161,4 +161,4 @@ def _split_gpus(values: dict[str, Any], places: list[Place]) -> list[float]:
 
 
 def _days(seconds: Term) -> str:
-    return f"{scalar(seconds) / 86400.0:,.1f} days"
+    return units.run_time(scalar(seconds))

@@ -102,21 +102,22 @@ def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
             feasible = False
         else:
             usd = workload.rent("rent of the fewest", fewest, seconds)
-            headline.append(f"at least {fewest:,.0f} GPUs: {usd:,.0f} USD for {units.show(seconds, 's', 4)}")
+            headline.append(f"at least {fewest:,.0f} GPUs: {units.amount(usd)} USD for {units.show(seconds, 's', 4)}")
     if "budget" in values:
         most = workload.affordable_gpus(values["budget"], seconds)
         hours = workload.gpu_hours(most, seconds)
         if most < 1.0:
             headline.insert(0, "no: the budget pays for less than one GPU until the deadline")
             feasible = False
-        headline.append(f"at most {math.floor(most):,} GPUs: {hours:,.0f} GPU-hours for {values['budget']:,.0f} USD")
+        headline.append(f"at most {math.floor(most):,} GPUs: {units.amount(hours)} GPU-hours for {values['budget']:,.0f} USD")
     if fewest is not None and most is not None and fewest > most:
         run = _run_to_its_end(values, workload, fewest)
         if run is None or run[1] > values["budget"]:
             headline.insert(0, "no: the budget pays for fewer GPUs than the deadline needs")
             feasible = False
         else:
-            headline.append(f"the fewest finish before the deadline, within the budget: {run[1]:,.0f} USD for {units.show(run[0], 's', 4)}")
+            paid = f"{units.amount(run[1])} USD for {units.show(run[0], 's', 4)}"
+            headline.append(f"the fewest finish before the deadline, within the budget: {paid}")
             ends = {"run_days": run[0] / DAY, "run_usd": run[1]}
     gpus = fewest if fewest is not None else math.floor(most or 0)
     return Solution(headline, gpus or None, {**ends, "min_gpus": fewest, "max_gpus": most}, feasible)
@@ -143,7 +144,7 @@ def _solve_time(values: dict[str, Any], workload: Workload) -> Solution:
     if "tokens" in values and mfu:
         shortest = workload.seconds(values["tokens"], gpus, mfu)
         usd = workload.rent("rent of the shortest", gpus, shortest)
-        headline.insert(0, f"at least {units.show(shortest, 's', 4)}: {usd:,.0f} USD for {gpus:,.0f} GPUs")
+        headline.insert(0, f"at least {units.show(shortest, 's', 4)}: {units.amount(usd)} USD for {gpus:,.0f} GPUs")
         numbers["min_days"] = shortest / DAY
         if numbers.get("max_days", math.inf) < numbers["min_days"]:
             headline.insert(0, "no: the budget is spent before the run ends")
@@ -199,11 +200,11 @@ def _solve_budget(values: dict[str, Any], workload: Workload) -> Solution:
     mfu = workload.mfu(gpus, values.get("mfu"))
     shortest = workload.seconds(values["tokens"], gpus, mfu)
     least = workload.rent("least budget", gpus, shortest)
-    headline = [f"at least {least:,.0f} USD: {gpus:,.0f} GPUs for {units.show(shortest, 's', 4)}"]
+    headline = [f"at least {units.amount(least)} USD: {gpus:,.0f} GPUs for {units.show(shortest, 's', 4)}"]
     numbers, feasible = {"mfu": mfu, "min_usd": least, "min_days": shortest / DAY}, True
     if "deadline" in values:
         numbers["max_usd"] = workload.rent("budget to the deadline", gpus, values["deadline"])
-        headline.append(f"{numbers['max_usd']:,.0f} USD if they are rented until the deadline")
+        headline.append(f"{units.amount(numbers['max_usd'])} USD if they are rented until the deadline")
         if shortest > values["deadline"]:
             late = units.show(shortest, "s", 4), units.show(values["deadline"], "s", 4)
             headline.insert(0, f"no: the run takes {late[0]}, the deadline is {late[1]}")
