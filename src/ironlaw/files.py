@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _NO_SUCH_NAME = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 

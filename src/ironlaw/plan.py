@@ -121,7 +121,7 @@ class Plan(Frozen):
         """Ways the norms and residuals of a micro-batch are split within its tensor-parallel group."""
         return np.where(self.sp > 0, self.tp, 1.0)
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """The number of plans in these columns."""
         return int(np.broadcast(*(getattr(self, name) for name in self.fields)).size)

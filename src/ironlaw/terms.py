@@ -126,13 +126,12 @@ def shares(root: Term) -> dict[str, Any]:
         if node.parts:
             for part in node.parts:
                 book(part, factor * node.times)
-        elif node.bound is not None:
+        elif isinstance(bound := node.bound, str):
+            sums[bound] = sums[bound] + node.value * factor
+        elif bound is not None:
             for index, name in enumerate(BOUNDS):
-                if isinstance(node.bound, str):
-                    if node.bound == name:
-                        sums[name] = sums[name] + node.value * factor
-                else:
-                    sums[name] = sums[name] + np.where(node.bound == index, node.value, 0.0) * factor
+                if np.count_nonzero(here := bound == index):
+                    sums[name] = sums[name] + np.where(here, node.value, 0.0) * factor
 
     book(root, 1.0)
     return sums

@@ -126,10 +126,15 @@ def fold_name(name: str) -> str:
 
 def resolve(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
     """The catalogue name for a spelling; UnknownNameError with the nearest names otherwise."""
+    return _locate(kind, name, folders).stem
+
+
+def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
+    """The file of a record: its name as it is spelled, in lower case with hyphens, or an alias of it."""
     folded = fold_name(name)
-    for candidate in (str(name), folded, aliases(folders)[kind].get(folded, "")):
-        if candidate and "/" not in candidate and _find_path(kind, candidate, folders):
-            return candidate
+    for candidate in dict.fromkeys((str(name), folded, aliases(folders)[kind].get(folded, ""))):
+        if path := _find_path(kind, candidate, folders):
+            return path
     known = names(kind, folders)
     raise UnknownNameError(
         SINGULAR[kind],
@@ -142,15 +147,13 @@ def resolve(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
 @cache
 def record(kind: str, name: str, folders: tuple[str, ...] = ()) -> Any:
     """The record of ``kind`` called ``name`` (or an alias of it), an instance of ``KINDS[kind]``."""
-    name = resolve(kind, name, folders)
-    path = _find_path(kind, name, folders)
-    assert path is not None
-    return decode(kind, name, read_file(path), str(path))
+    path = _locate(kind, name, folders)
+    return decode(kind, path.stem, read_file(path), str(path))
 
 
 def overrides(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
     """The user's file that overrides ``name``; empty where the shipped file is used."""
-    path = _find_path(kind, name, folders)
+    path = None if roots(folders) == [SHIPPED] else _find_path(kind, name, folders)
     return "" if path is None or SHIPPED in path.parents else str(path)
 
 
@@ -199,6 +202,8 @@ def _hash_of(folders: tuple[Path, ...]) -> str:
 
 
 def _find_path(kind: str, name: str, folders: tuple[str, ...]) -> Path | None:
+    if not name or "/" in name:
+        return None
     return next((p for root in roots(folders) if is_there(p := root / kind / f"{name}.toml", follow=False)), None)
 
 

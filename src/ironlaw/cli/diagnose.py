@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
 
-from ironlaw.cli.estimate import wants_colour
 from ironlaw.cli.help import GroupedCommand
+from ironlaw.cli.output import json_text, wants_colour
 from ironlaw.question.options import OPTIONS
 
 _EXAMPLES = """
@@ -103,7 +102,7 @@ def command(
         from ironlaw.measure.runs.redact import redact_diagnosis
 
         data = redact_diagnosis(data)
-    text = json.dumps(data, indent=1, allow_nan=False) if as_json else diagnosis_page(data, colour=wants_colour())
+    text = json_text(data) if as_json else diagnosis_page(data, colour=wants_colour())
     sys.stdout.write(text + "\n")
     return diagnosis.exit_status
 

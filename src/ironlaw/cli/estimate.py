@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ironlaw import files
 from ironlaw.cli.help import GroupedCommand
+from ironlaw.cli.output import json_text, wants_colour
 from ironlaw.errors import PlanError, QuestionError
 from ironlaw.question.options import OPTIONS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ironlaw.estimate.answer import Estimate
     from ironlaw.estimate.held import Held
 
@@ -61,6 +61,8 @@ def command(
             raise QuestionError("--plan asks one answer again, --rows asks many questions: leave one out")
         return _show_held(held, model, options, catalog, as_json, explain)
     if rows is not None:
+        from pathlib import Path
+
         return _answer_rows(Path(rows), {**options, **({"model": model} if model else {})}, catalog, as_json)
     question, where = question_of(model, options)
     from ironlaw.estimate.answer import answer
@@ -85,11 +87,12 @@ def question_of(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any
     if model is None:
         example = "ironlaw estimate llama-3-8b --on h100-sxm --gpus 8"
         raise QuestionError(f"missing MODEL: a catalogue name, config.json, dimensions or run.toml; try: {example}")
-    if (launched := read_launch_file(Path(model), flags)) is not None:
-        return launched, Path(model).name
-    if not model.endswith(".toml"):
-        return {"model": model}, ""
-    return read_toml(Path(model)), Path(model).name
+    from pathlib import Path
+
+    path = Path(model)
+    if (launched := read_launch_file(path, flags)) is not None:
+        return launched, path.name
+    return (read_toml(path), path.name) if model.endswith(".toml") else ({"model": model}, "")
 
 
 def read_launch_file(path: Path, flags: dict[str, Any]) -> dict[str, Any] | None:
@@ -137,7 +140,7 @@ def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | No
             from ironlaw.estimate.held import held_data
 
             data["held"] = held_data(held)
-        sys.stdout.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json_text(data) + "\n")
     elif explain is not None:
         from ironlaw.report.explanation import explain as explained
 
@@ -155,11 +158,6 @@ def row_status(estimate: Estimate, index: int) -> int:
     if not group.legal[at]:
         return 2
     return 0 if group.memory.fits[at] and group.step.tree.value[at] == group.step.tree.value[at] else 1
-
-
-def wants_colour() -> bool:
-    """Colour on a terminal, unless NO_COLOR is set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:
@@ -182,7 +180,7 @@ def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], as
                 data = item.estimate.row(item.index)
             text = row_line(item.estimate, item.index)
         if as_json:  # written as they come: ten thousand rows, each with its tree, do not fit into memory
-            row = json.dumps({"id": item.label, "line": item.line, **data}, indent=1, allow_nan=False)
+            row = json_text({"id": item.label, "line": item.line, **data})
             sys.stdout.write(separator + row.replace("\n", "\n "))
             separator = ",\n "
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ironlaw.cli.estimate import read_toml, wants_colour
 from ironlaw.cli.help import GroupedCommand
+from ironlaw.cli.output import json_text, wants_colour
 from ironlaw.errors import InputError, QuestionError, import_extra
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
@@ -81,6 +80,8 @@ def _read_options(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, A
         raise QuestionError("missing MODEL; try: ironlaw plan llama-3-8b --on h100-sxm --gpus 64 --global-batch-size 512")
     if not model.endswith(".toml"):
         return {"model": model, **flags}, ""
+    from ironlaw.cli.estimate import read_toml
+
     return {**read_toml(Path(model)), **flags}, Path(model).name
 
 
@@ -105,7 +106,7 @@ def _search(
     if csv_file:
         write_csv(plan_table(data), csv_file)
     if as_json:
-        sys.stdout.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json_text(data) + "\n")
     elif not tables:
         from ironlaw.report.search import page
 
@@ -195,7 +196,7 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
     if as_json:
         from ironlaw.estimate.as_data import common_keys
 
-        sys.stdout.write(json.dumps({**common_keys([], [], folders), **data}, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json_text({**common_keys([], [], folders), **data}) + "\n")
         return 0
     click.echo(f"{data['title']}")
     for axis, row in data["axes"].items():

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from ironlaw.cli.estimate import wants_colour
 from ironlaw.cli.help import GroupedCommand
+from ironlaw.cli.output import json_text, wants_colour
 from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.question.options import Option
 
@@ -57,7 +56,7 @@ def question_command(
         asked = {name: value for name, value in flags.items() if value is not None and value != ()}
         answer = answer_question(verb, asked, catalog)
         if form == "json":
-            text = json.dumps(report.answer_data(answer, explain is not None), indent=1, allow_nan=False)
+            text = json_text(report.answer_data(answer, explain is not None))
         elif explain is not None:
             text = report.answer_explained(answer, explain)
         elif form == "csv":

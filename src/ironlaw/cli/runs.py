@@ -37,7 +37,7 @@ def _add_common_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 def _print(as_json: bool, data: dict[str, Any], page: Callable[..., str]) -> None:
     """Print the answer, as JSON with the keys of every answer or as a page."""
-    from ironlaw.cli.estimate import wants_colour
+    from ironlaw.cli.output import wants_colour
     from ironlaw.report.runs import add_common_keys
 
     if as_json:

@@ -117,6 +117,8 @@ _BROKEN = {
 def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]:
     """The rules that a row breaks, with its values. A mesh that does not factor hides the rules that follow from it."""
     names = [name for name in _BROKEN if not np.ravel(rules[name])[at]]
+    if not names:
+        return []
     if "gpus_factor" in names:
         names = [name for name in names if name in ("gpus_factor", "tp_divides_heads")]
     values = {n: float(np.broadcast_to(getattr(plan, n), (plan.rows,))[at]) for n in (*_AXES, "dp", "num_microbatches")}
