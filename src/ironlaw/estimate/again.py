@@ -1,4 +1,4 @@
-"""What an answer needs to be asked again: the options that were given, those that hold its plan, and the values of its records."""
+"""The options and record values that reproduce an answer: the given options, those of its plan, and the values of its records."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _batch_warning(group: Group, at: int) -> list[str]:
 
 
 def _margin_warning(group: Group, at: int) -> list[str]:
-    """A plan that fits by its prediction, but leaves less memory free than makes it likely to fit."""
+    """Warn where a plan is predicted to fit, but leaves so little memory free that it may not."""
     if group.likely is None or not number(group.memory.fits, at) or keeps_margin(group, at):
         return []
     used, likely = number(group.memory.device, at) / group.memory.capacity, number(group.likely.value, at)
@@ -158,7 +158,7 @@ def _failure_warning(group: Group, at: int) -> list[str]:
 
 
 def _placement_warnings(group: Group, at: int) -> list[str]:
-    """One line for each kind of group that would fit a domain and is cut by its edge; a wider kind of the same span is the same cut."""
+    """Warn of each kind of group that would fit in one scale-up domain but is split between two; kinds of equal span give one line."""
     cut: dict[int, str] = {}
     for name, spans in cut_groups(group.cluster, group.plan).items():
         cut.setdefault(int(number(spans, at)), name)
@@ -190,7 +190,7 @@ def _slice_warning(node: Node, placed: dict[str, Any], gpus: int) -> list[str]:
 
 
 def placement_data(group: Group, at: int) -> dict[str, Any]:
-    """What a plan takes of each scale-up domain, and how many accelerators of these domains stay free for other jobs."""
+    """The accelerators that a plan uses in each scale-up domain, and those that stay free for other jobs."""
     placed, node = placement(group.cluster, group.plan), group.cluster.node
     share, largest, domains, gpus = (
         int(number(np.broadcast_to(column, (group.plan.rows,)), at)) for column in (*placed[:3], group.plan.gpus)

@@ -47,7 +47,7 @@ def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
 
 
 def _large_batch(asked: Asked) -> list[str]:
-    """A batch of so many sequences that tokens were probably meant."""
+    """Warn of a batch of so many sequences that tokens were probably meant."""
     if "global_batch_size" not in asked.given:
         return []
     batch, tokens = max((row.global_batch_size or 0.0, (row.global_batch_size or 0.0) * (row.seq_len or 0.0)) for row in asked.rows)

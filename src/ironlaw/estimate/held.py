@@ -58,7 +58,7 @@ def _choose(asked: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[Estimat
 
 
 def _with_origin(estimate: Estimate, given: Mapping[str, Any]) -> Estimate:
-    """An estimate whose options have the origin ``held`` where only the held plan gives them."""
+    """Give the origin ``held`` to the options of an estimate that the user did not give but the held plan sets."""
 
     def marked(group: Group) -> Group:
         assert group.asked is not None
@@ -93,13 +93,13 @@ def change_plan(saved: Saved, changes: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def _replace(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with others in their place; an option that excludes a new one goes."""
+    """Replace some options, and leave out those that exclude a new one."""
     gone = {old for pair in _ONE_OF for new, old in (pair, pair[::-1]) if new in changes}
     return {**{name: value for name, value in options.items() if name not in gone}, **changes}
 
 
 def _data_parallel(before: Mapping[str, Any], options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, float]:
-    """The data-parallel ranks that the other axes leave, split as before; none where they do not come out whole."""
+    """The data-parallel ranks that remain beside the other axes, split as before; nothing where they are no whole numbers."""
     if all(options.get(name) == before.get(name) for name in ("gpus", "tp", "pp", "cp", "zero", "dp_replicate", "dp_shard")):
         return {}
     ranks = options.get("gpus", 1.0) / (options.get("tp", 1.0) * options.get("pp", 1.0) * options.get("cp", 1.0))
@@ -156,7 +156,7 @@ def is_reproduced(held: Held) -> bool:
 
 
 def held_data(held: Held) -> dict[str, Any]:
-    """What was held, what was changed, and what that makes, as plain data."""
+    """The held plan, the changes and their effect, as plain data."""
     before = results(held.before)
 
     def entry(estimate: Estimate | None) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ class Placement(NamedTuple):
     block: Any  # a group of at least so many ranks takes domains of its own
 
     def whole(self, span: Any) -> Any:
-        """Of a group that spans this many ranks in a row, those that share a domain in every such group.
+        """Ranks that share a domain in every group that spans ``span`` consecutive ranks.
 
         A group that an edge cuts counts the greatest common divisor of its span and the unit: the group that is cut worst sets the pace.
         """
@@ -42,7 +42,7 @@ class Placement(NamedTuple):
 
 @lru_cache(8)  # every collective of a batch of plans asks; both arguments are compared by identity
 def placement(cluster: Cluster, plan: Plan) -> Placement:
-    """The placement of every plan: the share that is given, else the one that the job's groups divide."""
+    """The placement of every plan: the given share of a domain, else the share that the job's groups divide."""
     gpus = whole_number(plan.gpus)
     if cluster.gpus_per_domain is None:
         node = cluster.node
@@ -82,7 +82,7 @@ def accelerators_per_domain(gpus: Any, domain: float, tray: float, **spans: Any)
 
 
 def _place(gpus: Any, spans: Mapping[str, Any], domain: int, tray: int, slices: tuple[int, ...]) -> Placement:
-    """Whole trays, equal shares, as few domains as hold the groups that fit a domain uncut."""
+    """Use whole trays, equal shares of domains, and as few domains as possible without splitting a group that fits in one."""
     if np.all(gpus <= domain):
         return Placement(gpus, gpus, np.ones_like(gpus), gpus, _FAR)
     if slices:  # several slices of a torus are alike: the largest that divides the job

@@ -194,13 +194,17 @@ def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     launched, launch = operators(job, plan, kind), host_time(job.framework, cluster)
     count = 3.0 + plan.recompute_layers if kind.trained else 1.0
 
-    def short(name: str, times: Any, seconds: Any) -> Term:
+    def late_launches(name: str, times: Any, seconds: Any) -> Term:
+        """Time that the device waits for launches while it works ``seconds``."""
         return leaf(name, kernels.dispatch_shortfall, "s", "dispatch", operators=launched * times, host_time=launch, device_time=seconds)
 
     if not kind.routed or job.capacity_factor or not kind.trained:
-        return short("host dispatch", count, device + network)
+        return late_launches("host dispatch", count, device + network)
     ahead = forward + network / passes
-    parts = [short("host dispatch, forward", 1.0, ahead), short("host dispatch, backward", count - 1.0, device + network - ahead)]
+    parts = [
+        late_launches("host dispatch, forward", 1.0, ahead),
+        late_launches("host dispatch, backward", count - 1.0, device + network - ahead),
+    ]
     return total("host dispatch", parts)
 
 

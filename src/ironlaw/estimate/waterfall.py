@@ -1,4 +1,4 @@
-"""Where the peak goes: from 100 % of it down to the MFU, loss by loss.
+"""Losses between the peak rate (100 %) and the MFU, one by one.
 
 A product that runs at the peak is no loss. The time that its kernel takes longer is a loss of kernels, or of memory-bound work where HBM
 limits it. All time of the other roofs is lost. MFU counts attention as if it had no mask, which is more than kernels compute: this gain

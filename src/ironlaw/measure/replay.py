@@ -98,16 +98,17 @@ class _Waits:
         self._calls = list(
             zip(host.wait_start.tolist(), host.wait_end.tolist(), host.removed_before(host.wait_start).tolist(), strict=True)
         )
-        self._next = self._back = 0
+        self._next = 0  # the first call that has not returned yet
+        self._delay = 0  # of the host, so far
 
     def advance_to(self, when: int, ended: tuple[int, int]) -> int:
         """How much the device has delayed the host at ``when``; ``ended`` is the last end on the device, measured and replayed."""
         while self._next < len(self._calls) and self._calls[self._next][1] <= when:
             begin, returned, removed = self._calls[self._next]
-            host_time = begin - removed + self._back
+            host_time = begin - removed + self._delay
             if begin < ended[0] <= returned:  # it waited for that event
                 host_time = max(host_time, ended[1])
                 begin = ended[0]
-            self._back = host_time + (returned - begin) - (returned - removed)
+            self._delay = host_time + (returned - begin) - (returned - removed)
             self._next += 1
-        return self._back
+        return self._delay

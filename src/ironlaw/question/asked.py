@@ -146,7 +146,7 @@ def with_options(asked: Asked, options: Mapping[str, Any]) -> Asked:
 
 
 def readings_of(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was written, and how it was read, of all values that have two readings."""
+    """The written text and the chosen reading of every value that can be read in two ways."""
     values = (item for value in options.values() for item in (flat(value) if is_column(value) else [value]))
     return [(value.written, value.reading) for value in values if isinstance(value, Interpreted)]
 

@@ -134,7 +134,7 @@ def share(value: Any, flag: str) -> float:
 
 
 def margin(value: Any, flag: str) -> float:
-    """Read a part of a whole that may be none: from 0, below 1."""
+    """Read a share from 0 to below 1."""
     number = units.parse(value, "1", flag)
     if not 0.0 <= number < 1.0:
         raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be from 0 to less than 1, such as 0.05 or 5%")

@@ -100,7 +100,7 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
 
 
 def _resolve_words(verb: str, given: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Options whose tokens are a count where they were tokens per parameter; and how values with two readings were read."""
+    """The options with tokens per parameter turned into a count, and the chosen reading of values that can be read in two ways."""
     table = import_module(f"ironlaw.questions.{verb}.options").OPTIONS
     options = {raw.replace("-", "_"): value for raw, value in given.items() if value is not None}
     values = {name: table[name].read(value, f"--{name.replace('_', '-')}") for name, value in options.items() if name in table}

@@ -71,11 +71,12 @@ def _cell(key: str, value: float | None, difference: float | None) -> str:
     """A value, and in brackets its difference."""
     if value is None:
         return "-"
-    shown = _shown(key, value)
-    return f"{shown} ({'+' if difference >= 0 else ''}{_shown(key, difference)})" if difference is not None else shown
+    shown = _show_result(key, value)
+    return f"{shown} ({'+' if difference >= 0 else ''}{_show_result(key, difference)})" if difference is not None else shown
 
 
-def _shown(key: str, value: float) -> str:
+def _show_result(key: str, value: float) -> str:
+    """A result with its unit: an MFU, a rate, money, a time or a size."""
     if key == "mfu":
         return f"{value:.1%}"
     if key in ("usd", "tokens_per_second"):

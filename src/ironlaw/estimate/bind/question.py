@@ -186,7 +186,7 @@ def sequences_of(tokens: float, seq_len: float, multiple: float = 1.0) -> float:
 
 
 def batch_taken(tokens: float, seq_len: float, multiple: float = 1.0) -> str:
-    """What was taken for a batch in tokens that is no whole number of sequences; nothing where it is one.
+    """How a batch in tokens was rounded to whole sequences, as text; empty where it needed no rounding.
 
     >>> batch_taken(1e6, 8192.0)
     '1,000,000 tokens asked, 122 sequences of 8,192 = 999,424 tokens taken'

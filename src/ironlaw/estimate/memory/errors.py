@@ -47,7 +47,7 @@ def fit_probability(needed: Any, usable: Any, centre: Any, half_width: Any, cove
 
 
 def _stretch(inside: Any) -> Any:
-    """Where the interval around 0 that has the share ``inside`` of Student's t with two degrees of freedom ends, over the root of two."""
+    """Half-width of the interval around 0 with probability ``inside`` under Student's t (two degrees of freedom), over the root of two."""
     return inside / np.sqrt(1.0 - inside * inside)
 
 

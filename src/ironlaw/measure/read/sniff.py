@@ -79,6 +79,5 @@ def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
             first = f"; the first: {skipped[-len(candidates)].removeprefix('skipped: ')}" if candidates else f"; ironlaw reads {READS}"
             raise InputError(f"{path}: no trace or log among {len(candidates)} files{first}")
         files += readable
-    return list({os.path.realpath(file): file for file in reversed(files)}.values())[
-        ::-1
-    ], skipped  # each file once, also if it has several names
+    once = {os.path.realpath(file): file for file in reversed(files)}  # also a file that has several names
+    return list(once.values())[::-1], skipped

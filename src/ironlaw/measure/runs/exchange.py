@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ironlaw.errors import InputError, QuestionError
+from ironlaw.errors import InputError, QuestionError, quote
 from ironlaw.measure.runs import saved_diagnosis, store
 from ironlaw.measure.runs.redact import redact_diagnosis
 
@@ -40,7 +40,7 @@ def read_export(data: Mapping[str, Any], where: str) -> tuple[dict[str, Any], st
         raise InputError(f"{where}: export format {str(version)[:20]!r}, this ironlaw reads {FORMAT}: update ironlaw")
     label = data.get("label")
     if label is not None and not isinstance(label, str):
-        raise InputError(f"{where}: label is not text")
+        raise InputError(f"{where}: label is {quote(label)}, not text")
     try:
         store.check_label(label)
     except QuestionError as error:

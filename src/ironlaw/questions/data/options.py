@@ -11,7 +11,7 @@ OPTIONS: dict[str, Option] = {
     **{name: option for name, option in ESTIMATE.items() if name not in WITHOUT_EFFECT},
     "step_time": Option(duration, "time of a step that waits for no data, instead of MODEL, such as 10ms", "TIME"),
     "batch": Option(whole, "samples of one accelerator in a step, with --step-time", "N"),
-    "sample_size": Option(positive("B"), "bytes of one sample in storage (default: its tokens)", "BYTES"),
+    "sample_size": Option(positive("B"), "bytes of one sample in storage (default: those of its tokens)", "BYTES"),
     "memory_size": Option(positive("B"), "bytes of one sample in host memory (default: 8 per token, or --sample-size)", "BYTES"),
     "bytes_per_token": Option(positive("B"), "bytes of one token in storage (default: 4: an index, not text)", "BYTES"),
     "transform_time": Option(

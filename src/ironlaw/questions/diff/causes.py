@@ -20,7 +20,7 @@ Data = Mapping[str, Any]
 
 
 class Causes(NamedTuple):
-    """Changes with what each moved; ``why_not`` says why there are none."""
+    """Changes, each with the terms that it moved; ``why_not`` says why there are none."""
 
     rows: list[dict[str, Any]]
     why_not: str = ""

@@ -187,12 +187,12 @@ def _size_row(size: Size) -> dict[str, Any]:
     """Shares of the run's time; what is neither useful, checkpoint nor restart is repeated work."""
     failures = size.failures
     wall, restart = scalar(failures.seconds), plain(failures.seconds.inputs["restart_time"])
-    written = size.useful / scalar(failures.interval) * scalar(failures.checkpoint_time) / wall
+    checkpoints = size.useful / scalar(failures.interval) * scalar(failures.checkpoint_time) / wall
     restarts = math.nan if math.isnan(wall) else float(law.restart_share(restart, scalar(failures.mttf)))
     return {
         "gpus": size.gpus, "mttf": scalar(failures.mttf), "failures": scalar(failures.count), "useful": size.useful, "seconds": wall,
-        "goodput": scalar(failures.goodput), "checkpoints": written, "restarts": restarts,
-        "again": 1.0 - scalar(failures.goodput) - written - restarts, "stragglers": size.stragglers,
+        "goodput": scalar(failures.goodput), "checkpoints": checkpoints, "restarts": restarts,
+        "again": 1.0 - scalar(failures.goodput) - checkpoints - restarts, "stragglers": size.stragglers,
     }  # fmt: skip
 
 
