@@ -256,6 +256,19 @@ def test_every_verb_answers_2000_accelerators(ask, verb, on):
     assert json.loads(out)["schema_version"] == 1
 
 
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "plan"])
+def test_every_verb_takes_a_share(ask, verb):
+    """40 of 72 instead of 64: what is sent between racks uses fewer rails, and the answer says what was given."""
+    asked = (verb, "llama-3-70b", "--on", "gb200", "--gpus", "2048", *VERBS[verb], "--json")
+    status, usual, _ = ask(*asked)
+    fewer = ask(*asked, "--gpus-per-domain", "40")
+    assert (status, fewer[0]) == (0, 0), fewer[2]
+    assert fewer[1] != usual
+    refused = ask(*asked, "--gpus-per-domain", "42")
+    assert refused[0] > 0
+    assert "give 40 or 44" in refused[1] + refused[2] or verb == "solve"  # which says that no plan of the question is predicted
+
+
 def test_trays_of_the_catalogue_divide_their_domains():
     for name in load.names("nodes"):
         node = load.record("nodes", name)

@@ -183,8 +183,8 @@ GROUPS = {  # headings of the help
     "Measurement": (
         "measured", "samples_per_second", "baseline", "tolerance", "ratio", "against", "against_bandwidth", "scaling",
     ),
-    "Device": ("on", "node", "fabric", "scale_up_size", "nic_bandwidth", "multiprocessors", "peak", "bandwidth", "plot"),
-    "Step of a model": tuple(name for name in STEP if name not in ("node", "fabric", "scale_up_size", "nic_bandwidth")),
+    "Device": ("on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "multiprocessors", "peak", "bandwidth", "plot"),
+    "Step of a model": tuple(name for name in STEP if name not in LINKS),
 }  # fmt: skip
 EXAMPLES = """\
   ironlaw roofline --on h100-sxm
