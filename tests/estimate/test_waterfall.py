@@ -78,8 +78,7 @@ def test_kernels_at_the_peak_lose_nothing():
     tree = step(group.job, group.cluster, group.plan).tree
     product = next(node for node in tree.walk() if node.name == "mlp in gemm")
     ideal = product.inputs["flop"] / group.cluster.accelerator.peak["bf16"].value
-    perfect = type(tree)("step", ideal, "s", inputs=product.inputs, bound="compute")
-    perfect.bound = np.zeros_like(np.asarray(product.bound))
+    perfect = type(tree)("step", ideal, "s", inputs=product.inputs, bound=0.0 * np.asarray(product.bound))  # 0: compute
     whole = type(tree)("whole", ideal, "s", parts=[perfect])
     booked = {name: seconds / ideal for name, seconds in shares(whole).items()}
     losses = waterfall(whole, booked, group.cluster.accelerator.peak["bf16"].value, 1.0, 1.0)

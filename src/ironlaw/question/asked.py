@@ -11,7 +11,7 @@ from ironlaw.frozen import Frozen
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import printed
 from ironlaw.question.options import flat, is_column
-from ironlaw.question.words import Interpreted
+from ironlaw.question.words import readings_of
 
 
 class Row(NamedTuple):
@@ -143,12 +143,6 @@ def with_options(asked: Asked, options: Mapping[str, Any]) -> Asked:
         readings=tuple(dict.fromkeys([*asked.readings, *readings_of(options)])),
         **{name: value for name, value in options.items() if name in SCALARS},
     )
-
-
-def readings_of(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The written text and the chosen reading of every value that can be read in two ways."""
-    values = (item for value in options.values() for item in (flat(value) if is_column(value) else [value]))
-    return [(value.written, value.reading) for value in values if isinstance(value, Interpreted)]
 
 
 def _summary(value: Any) -> Any:

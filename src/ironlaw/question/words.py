@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ironlaw import units
@@ -24,6 +25,12 @@ class Interpreted(float):
         made = cls(number)
         made.written, made.reading = written, reading
         return made
+
+
+def readings_of(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The written text and the chosen reading of every value that can be read in two ways."""
+    values = (item for value in options.values() for item in (value if isinstance(value, (list, tuple)) else [value]))
+    return [(value.written, value.reading) for value in values if isinstance(value, Interpreted)]
 
 
 class PerParameter(NamedTuple):

@@ -8,9 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import QuestionError, nearest_names
-from ironlaw.question.asked import readings_of
 from ironlaw.question.options import Option
-from ironlaw.question.words import PerParameter
+from ironlaw.question.words import PerParameter, readings_of
 
 if TYPE_CHECKING:  # a question's --help loads no numpy
     from ironlaw.question.assumptions import Assumptions
