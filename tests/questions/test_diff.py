@@ -180,6 +180,8 @@ def replaced(*path, value):
         (replaced("step", "seconds", value="fast"), 3, "step.seconds is 'fast', not a number"),
         (replaced("step", "tree", "parts", value=[{"name": 1}]), 3, "without a name or parts"),
         (replaced("step", "tree", "times", value=10**400), 3, "not a number"),
+        (replaced("step", value={"tree": {"name": "step", "value": 1.0, "parts": []}}), 3, "step.seconds is missing"),
+        (replaced("step", "tree", "parts", value=[{"name": "x", "parts": []}]), 3, "'x' has no value"),
         (replaced("records", "systems/default", value=3), 3, "records.systems/default"),
         (replaced("run", value=[1]), 3, "run is [1]"),
         (replaced("throughput", "mfu", value="all"), 3, "throughput.mfu"),
@@ -192,6 +194,12 @@ def test_a_file_that_is_no_answer_is_one_line(saved, tmp_path, ask, text, status
     found, _, err = ask("diff", saved("a"), path)
     assert (found, len(err.strip().splitlines())) == (status, 1), err
     assert says in err
+
+
+def test_a_number_of_four_hundred_digits_in_a_record_is_shown_short(saved, ask):
+    huge = saved("b", edit=lambda data: data["records"]["systems/default"].update(pue=10**400))
+    status, out, _ = ask("diff", saved("a"), huge)
+    assert status == 1 and max(map(len, out.splitlines())) < 200
 
 
 def test_missing_and_unreadable_files(saved, tmp_path, ask):

@@ -39,7 +39,8 @@ def asked_data(group: Group, at: int) -> dict[str, Any]:
     Every value has a form that the option's reader reads.
     """
     assert group.asked is not None
-    given = given_options(group.asked, group.asked.rows[int(group.index[at])])
+    rows = group.asked.rows  # of the group alone, or of the whole question
+    given = given_options(group.asked, rows[at if len(rows) == group.index.size else int(group.index[at])])
     return {"given": given, "plan": {name: as_option(name, value) for name, value in _held(group, at)}}
 
 

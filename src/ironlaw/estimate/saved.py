@@ -16,6 +16,7 @@ from ironlaw.question.options import OPTIONS, read_options
 LARGEST = 64 << 20  # bytes of a file; an answer takes 60 kB
 _LONGEST = 4096  # characters of an option's text
 _MOST_TERMS = 100_000
+_CHOSEN_BY = ("global_batch_tokens", "space")  # options that led to the plan, which has what they led to
 _OPEN = Asked()
 GIVE = "give a file from ironlaw estimate --json"
 
@@ -31,8 +32,7 @@ class Saved(NamedTuple):
     @property
     def held(self) -> dict[str, Any]:
         """All options of the answer: those given, and those of its plan."""
-        given = {name: value for name, value in self.given.items() if name != "global_batch_tokens"}  # the plan has the sequences
-        return {**given, **self.plan}
+        return {**{name: value for name, value in self.given.items() if name not in _CHOSEN_BY}, **self.plan}
 
     def value(self, name: str) -> Any:
         """The value of an option that holds the answer, or the default that the answer took; None where a record decides."""
@@ -110,7 +110,9 @@ def _check(tree: Mapping[str, Any], where: str) -> None:
         _table(tree, key, where)
     for key, total in (("step", "seconds"), ("memory", "device")):
         part = _table(tree, key, where)
-        _number(part.get(total), f"{where}: {key}.{total}")
+        if total not in part:
+            raise InputError(f"{where}: {key}.{total} is missing; {GIVE}")
+        _number(part[total], f"{where}: {key}.{total}")
         _check_terms(_table(part, "tree", where), f"{where}: {key}.tree")
     for name, values in tree["records"].items():
         if not isinstance(values, dict):
@@ -133,8 +135,10 @@ def _check_terms(tree: Any, where: str) -> None:
         for node in level:
             if not isinstance(node, dict) or not isinstance(node.get("name"), str) or not isinstance(node.get("parts"), list):
                 raise InputError(f"{where}: a term is {quote(node)}, without a name or parts; {GIVE}")
-            _number(node.get("value"), f"{where}: {node['name']}")
-            _number(node.get("times"), f"{where}: times of {node['name']}")
+            if "value" not in node:
+                raise InputError(f"{where}: the term {quote(node['name'])} has no value; {GIVE}")
+            _number(node["value"], f"{where}: {quote(node['name'])}")
+            _number(node.get("times"), f"{where}: times of {quote(node['name'])}")
         level = [part for node in level for part in node["parts"]]
 
 

@@ -95,4 +95,4 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return value if len(value) <= 60 else value[:57] + "..."
     value = printed(value)
-    return f"{value:,.12g}" if isinstance(value, (int, float)) else quote(value)
+    return f"{value:,.12g}" if isinstance(value, (int, float)) and abs(value) < 1e15 else quote(value)
