@@ -23,7 +23,7 @@ from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.memory import offloading
 from ironlaw.estimate.memory.offloading import optimizer_parameters
 from ironlaw.estimate.network import context, overlapped_experts, tensor
-from ironlaw.estimate.network.sharding import data_parallel, exposed, fully_sharded, shared_table_reduction
+from ironlaw.estimate.network.sharding import Waits, data_parallel, exposed, fully_sharded, shared_table_reduction
 from ironlaw.estimate.pipeline import hand_overs
 from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
@@ -44,6 +44,9 @@ class LayerTimes(Frozen):
     backward: Any  # with what it recomputes
     weight: Any  # weight gradients alone
     hidden: Any  # the part of its experts' communication that other micro-batches hide
+    waits: Waits
+    data: Any  # further waits of the backward pass, for data
+    scattered: Any  # of these, for weights and gradients that are sharded
 
 
 class Step(Frozen):
@@ -100,10 +103,14 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     forward: Any = 0.0
     backward: Any = 0.0
     weight: Any = 0.0
+    waits, data, scattered = Waits(), 0.0, 0.0
     for kind, layer in per_kind.items():
         forward = forward + counts[kind] * layer.forward
         backward = backward + counts[kind] * layer.backward
         weight = weight + counts[kind] * layer.weight
+        waits = waits.plus(layer.waits.times(counts[kind]))
+        data = data + counts[kind] * layer.data
+        scattered = scattered + counts[kind] * layer.scattered
     with_head = pace.of(lambda stage: stage.head)
     layers = [total(kind.name, layer.terms, times=counts[kind], key=kind) for kind, layer in per_kind.items()]
     micro_batch = [
@@ -120,12 +127,13 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         unpaired = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
         extra = sum(counts[kind] * time for kind, time in hidden.items())
     pipeline_time = _pipeline_time(classes, unpaired, hop.value, plan)
-    reduced, gathered = data_parallel(job, cluster, plan, pace, forward, backward)
+    reduced, gathered = data_parallel(job, cluster, plan, pace, forward, backward, waits)
+    waiting = waits.either + waits.backward
+    slowest_stage = np.minimum(one_micro_batch + extra, pipeline_time)
+    micro_batch_times = MicroBatch(pipeline_time, slowest_stage, forward, backward, weight, waiting + scattered)
     parts = [
         total("micro-batches", micro_batch, times=plan.num_microbatches, key=MICRO_BATCHES),
-        schedule_of(job).bubble(
-            plan, MicroBatch(pipeline_time, np.minimum(one_micro_batch + extra, pipeline_time), forward, backward, weight)
-        ),
+        schedule_of(job).bubble(plan, micro_batch_times),
         *hand_overs.of_warm_up_and_flush(job, plan, hop, fold(layers), forward / (forward + backward)),
         reduced,
         *shared_table_reduction(job, cluster, plan),
@@ -133,7 +141,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         *casts.kept_weights(cluster, job, plan, pace),
         *loss_scaling(job, cluster, plan, pace),
         optimizer(job, cluster, plan, pace),
-        *offloading.optimizer_traffic(job, cluster, plan, pace, backward),
+        *offloading.optimizer_traffic(job, cluster, plan, pace, backward, waiting + data + reduced.value),
     ]
     return parts, pace, (forward, backward)
 
@@ -175,19 +183,34 @@ def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     if kind.routed:
         exchange = overlapped_experts.expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), pass_count)
         routed, hidden = [exchange.time], exchange.hidden
+    ringing = context.ring_waits(plan, kind, ring[0]) if ring else Waits()
     inside = fold([exposed_tp, *routed]) / pass_count  # collectives of a layer's own ranks: weights come and gradients go beside them too
-    sharded = fully_sharded(job, cluster, plan, kind, forward.value + inside, backward.value + again.value + (pass_count - 1.0) * inside)
-    offloaded = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, backward.value + again.value)
+    split = tensor.waits_beside_products(exposed_tp, pass_count)
+    later = backward.value + again.value
+    beside = forward.value + inside + ringing.forward, later + (pass_count - 1.0) * inside + ringing.backward
+    sharded = fully_sharded(job, cluster, plan, kind, *beside)
+    offloaded = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, later)
     waits = fold([exposed_tp, *ring, *routed, sharded, *offloaded])  # while the device waits for data the host launches on
-    host = host_dispatch(job, cluster, plan, kind, forward.value, device, waits, pass_count)
+    ahead = (fold([exposed_tp, *ring, *routed]) - ringing.forward - ringing.backward) / pass_count  # of these, in the forward pass
+    ahead = ahead + ringing.forward + fold([sharded.parts[0], *offloaded[:1]])
+    host = host_dispatch(job, cluster, plan, kind, forward.value + ahead, device + waits)
     summed = gradients.accumulation(cluster, job, plan, *layer_trained(job, kind))
-    terms = [forward, backward, again, summed, exposed_tp, *ring, *routed, sharded, *offloaded, host]
-    return LayerTimes(terms, forward.value, backward.value + again.value, passes.weight_gradients(backward), hidden)
+    return LayerTimes(
+        terms=[forward, backward, again, summed, exposed_tp, *ring, *routed, sharded, *offloaded, host],
+        forward=forward.value,
+        backward=later,
+        weight=passes.weight_gradients(backward),
+        hidden=hidden,
+        waits=waits_of(host).plus(ringing).plus(split),
+        data=waits - ahead - ringing.backward - split.backward,
+        scattered=sharded.value - sharded.parts[0].value,
+    )
 
 
-def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, device: Any, network: Any, passes: Any) -> Term:
+def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, whole: Any) -> Term:
     """Time in which the device waits for the host to launch kernels, over a layer's passes; the host runs ahead into the next pass.
 
+    ``forward`` and ``whole`` are the times of the forward pass and of all passes without it: computation, and waits for data.
     With experts that drop no tokens it cannot: it waits for their counts in every layer's forward pass, and starts the next one
     without a lead.
     """
@@ -199,13 +222,17 @@ def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
         return leaf(name, kernels.dispatch_shortfall, "s", "dispatch", operators=launched * times, host_time=launch, device_time=seconds)
 
     if not kind.routed or job.capacity_factor or not kind.trained:
-        return late_launches("host dispatch", count, device + network)
-    ahead = forward + network / passes
-    parts = [
-        late_launches("host dispatch, forward", 1.0, ahead),
-        late_launches("host dispatch, backward", count - 1.0, device + network - ahead),
-    ]
+        return late_launches("host dispatch", count, whole)
+    parts = [late_launches("host dispatch, forward", 1.0, forward), late_launches("host dispatch, backward", count - 1.0, whole - forward)]
     return total("host dispatch", parts)
+
+
+def waits_of(host: Term) -> Waits:
+    """The time that a layer's device waits for its host, by pass where that is known."""
+    if not host.parts:
+        return Waits(either=host.value)
+    forward, backward = host.parts
+    return Waits(forward=forward.value, backward=backward.value)
 
 
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:

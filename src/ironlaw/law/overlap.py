@@ -119,3 +119,26 @@ def exposed_after_overlap(compute, communication, slowdown):
     8.0
     """
     return overlapped(compute, communication, slowdown) - compute
+
+
+def exposed_beside_idle(compute, idle, communication, slowdown):
+    """Time that overlapped communication adds where the device also waits: ``max(0, overlapped - compute - idle)``.
+
+    ``overlapped`` is ``max(compute + slowdown min(compute, communication), communication)``. Communication, and the computation that
+    it slows, fill the idle time before they lengthen the stretch. So computation that takes less of a stretch whose length its host
+    sets leaves communication as much time as before.
+
+    Parameters
+        compute [s]: time of the compute alone, >= 0
+        idle [s]: time of the same stretch in which the device waits for its host or for another link, >= 0
+        communication [s]: time of the communication alone, >= 0
+        slowdown [1]: time compute loses for each second of overlap, >= 0
+    Returns [s]: time added to ``compute + idle``
+    Source: Li et al., PyTorch Distributed, VLDB 2020, section 3.2.3, https://arxiv.org/abs/2006.15704 (reductions run while backward
+        goes on: they hide behind time by the clock, of which kernels take a part)
+    Leaves out: what overlapped leaves out; idle time that ends before the communication may begin
+
+    >>> float(exposed_beside_idle(2.0, 3.0, 10.0, 0.2)), float(exposed_beside_idle(1.0, 4.0, 10.0, 0.2))
+    (5.0, 5.0)
+    """
+    return inside(np.maximum(0.0, exposed_after_overlap(compute, communication, slowdown) - idle), idle >= 0)

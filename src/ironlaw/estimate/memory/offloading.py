@@ -107,10 +107,11 @@ def host_bandwidth(cluster: Cluster) -> Sourced:
     return cluster.node.host_memory_bandwidth or cluster.systems.host_memory_bandwidth
 
 
-def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backward: Any) -> list[Term]:
+def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backward: Any, idle: Any) -> list[Term]:
     """Once a step: gradients copied to the host, the host's update, updated weights copied back.
 
-    They run one after the other. Two exceptions: some frameworks copy gradients beside the backward pass; with ``offload_overlap``
+    They run one after the other. Two exceptions: some frameworks copy gradients beside the backward pass, and beside ``idle`` time in
+    which the device waits for its host or for other links; with ``offload_overlap``
     the host updates tensor by tensor, both directions of the link run beside the update, and the longest counts.
     """
     if not np.any(plan.offload_optimizer > 0):
@@ -144,8 +145,9 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backwa
     if job.offload_overlap:
         return [update, beside("copies beside the host's optimizer", update.value, np.maximum(out.value, back.value), 0.0)]
     if job.framework.offload_gradients_early:
-        window = cluster.systems.gradient_window.value * backward
-        out = beside(out.name, window, out.value, cluster.overlap_slowdown)
+        window = cluster.systems.gradient_window.value
+        inputs = {"compute": window * backward, "idle": window * idle, "communication": out.value, "slowdown": cluster.overlap_slowdown}
+        out = leaf(out.name, overlap.exposed_beside_idle, "s", "network", times=plan.offload_optimizer, **inputs)
     return [out, update, back]
 
 

@@ -12,7 +12,7 @@ from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.kinds import Kind, kinds
 from ironlaw.estimate.layer.sequence import head_ranks, sequence_ranks
 from ironlaw.estimate.layer.sizes import Shapes
-from ironlaw.estimate.network.sharding import Overlapped, exposed
+from ironlaw.estimate.network.sharding import Overlapped, Waits, exposed
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
 from ironlaw.law import activations
@@ -32,8 +32,7 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
         exchange = kind.mixer.exchange(cluster, job, plan, s)
         times = active * (1.0 + (1.0 + plan.recompute_layers) * trained)
         return total("context parallel", [total("heads for tokens and back", [exchange], times=times)])
-    other_layers = 1.0 - plan.recompute_layers
-    recomputed = trained * (plan.recompute_layers + other_layers * plan.recompute_attention)
+    recomputed = trained * recomputed_cores(plan)
     parts, method = [], method_of(job)
     if method.trades_heads:  # nothing to hide behind: attention waits for its heads
         times = active * (1.0 + trained + recomputed)
@@ -48,6 +47,19 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
         parts.append(total("keys and values gathered", [gather], times=active * (1.0 + trained + recomputed)))
         parts.append(total("gradients of keys and values scattered", [scatter], times=active * trained))
     return total("context parallel", parts)
+
+
+def recomputed_cores(plan: Plan) -> Any:
+    """Share of the layers whose attention core runs again in the backward pass."""
+    return plan.recompute_layers + (1.0 - plan.recompute_layers) * plan.recompute_attention
+
+
+def ring_waits(plan: Plan, kind: Kind, term: Term) -> Waits:
+    """The waits for a ring within the time that context parallelism adds to a layer, by pass."""
+    by_direction = {part.key.collectives[0]: part.value for part in term.parts if isinstance(part.key, Overlapped)}
+    ahead, behind = by_direction.get("forward", 0.0), by_direction.get("backward", 0.0)
+    once = ahead / (1.0 + float(kind.trained) * recomputed_cores(plan))
+    return Waits(forward=once, backward=ahead - once + behind)
 
 
 def exchange_heads(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:

@@ -31,18 +31,13 @@ class Overlapped(NamedTuple):
     collectives: tuple[str, ...] = ()
 
 
-def exposed(cluster: Cluster, name: str, compute: Any, communication: Any, times: Any = None, key: Overlapped | None = None) -> Term:
-    """The time that ``communication`` adds to ``compute`` when both run at once, booked on the network."""
+def exposed(
+    cluster: Cluster, name: str, compute: Any, communication: Any, times: Any = None, key: Overlapped | None = None, idle: Any = None
+) -> Term:
+    """The time that ``communication`` adds to ``compute``, and to ``idle`` time beside it, when both run at once: on the network."""
+    law, waits = (overlap.exposed_after_overlap, {}) if idle is None else (overlap.exposed_beside_idle, {"idle": idle})
     return leaf(
-        name,
-        overlap.exposed_after_overlap,
-        "s",
-        "network",
-        times,
-        key,
-        compute=compute,
-        communication=communication,
-        slowdown=cluster.overlap_slowdown,
+        name, law, "s", "network", times, key, compute=compute, **waits, communication=communication, slowdown=cluster.overlap_slowdown
     )
 
 
@@ -121,18 +116,41 @@ def _collectives(
     return list(islice(terms, 2 if job.model.num_experts else 1))
 
 
-def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: Any, backward: Any) -> tuple[Term, Term]:
-    """Once a step: gradients reduced behind the last backward, weights gathered before the next forward."""
+class Waits(NamedTuple):
+    """Time of one micro-batch in which a rank waits for its host or for a ring, beside which collectives of the whole job may run."""
+
+    either: Any = 0.0  # in one of the two passes: where the host runs ahead from one into the next, only their sum is known
+    forward: Any = 0.0
+    backward: Any = 0.0
+
+    def times(self, count: Any) -> Waits:
+        """The same for several layers."""
+        return Waits(*(count * value for value in self))
+
+    def plus(self, other: Waits) -> Waits:
+        """Both together."""
+        return Waits(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: Any, backward: Any, waits: Waits) -> tuple[Term, Term]:
+    """Once a step: gradients reduced behind the last backward, weights gathered before the next forward.
+
+    Both also hide behind the time in which the rank waits. The two are in different micro-batches, so they share that time only
+    where a step has one micro-batch.
+    """
     window = cluster.systems.gradient_window.value
-    behind, before = window * backward * plan.overlap_grad_reduce, window * forward * plan.overlap_param_gather
+    last, first = window * plan.overlap_grad_reduce, window * plan.overlap_param_gather
     common, routed = (pace.stacked(counts) for counts in zip(*(stage_trained(job, stage) for stage in pace.classes), strict=True))
     reduction = pace.pick(gradient_reduction(job, cluster, plan, common, routed))
     weights = (pace.stacked(sizes) for sizes in zip(*(stage_weights(job, stage) for stage in pace.classes), strict=True))
     gather = pace.pick(weight_gather(job, cluster, plan, *weights))
-    return (
-        exposed(cluster, "exposed gradient reduction", behind, reduction, key=Overlapped("gradients")),
-        exposed(cluster, "exposed weight gather", before, gather, key=Overlapped("weights")),
-    )
+    idle = last * (waits.either + waits.backward)
+    reduced = exposed(cluster, "exposed gradient reduction", last * backward, reduction, key=Overlapped("gradients"), idle=idle)
+    beside_compute = overlap.exposed_after_overlap(last * backward, reduction, cluster.overlap_slowdown.value)
+    used = np.where(plan.num_microbatches == 1, np.maximum(beside_compute - reduced.value - last * waits.backward, 0.0), 0.0)
+    idle = np.maximum(first * waits.either - used, 0.0) + first * waits.forward
+    gathered = exposed(cluster, "exposed weight gather", first * forward, gather, key=Overlapped("weights"), idle=idle)
+    return reduced, gathered
 
 
 def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:

@@ -19,7 +19,7 @@ from ironlaw.estimate.layer import casts
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import LAST_PRODUCTS
 from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, once_for_sizes, operator_of
-from ironlaw.estimate.network.sharding import Overlapped, exposed
+from ironlaw.estimate.network.sharding import Overlapped, Waits, exposed
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import overlap
@@ -31,6 +31,7 @@ BLOCKS = (  # products split by columns, and by rows
     (("mlp in", "shared expert in"), ("mlp out", "shared expert out")),
 )
 
+_BESIDE_GRADIENTS, _IN_PIECES = "beside weight and input gradients", "in pieces beside products"
 _PLURAL = {
     "all-reduce": "all-reduces",
     "all-gather": "all-gathers",
@@ -117,11 +118,18 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
     }
     parts = [total(_PLURAL[name], [sent[name]], times=times * (1.0 - beside)) for name, times in waited.items()]
     if job.framework.async_tensor and kind.trained:
-        parts.append(total("beside weight and input gradients", _beside(cluster, job, sent, products, on, off)))
+        parts.append(total(_BESIDE_GRADIENTS, _beside(cluster, job, sent, products, on, off)))
     if np.any(beside > 0):
         pieces = _in_pieces(cluster, job, plan, sent, products, (on, off), (trained, recomputed))
-        parts.append(total("in pieces beside products", pieces, times=beside))
+        parts.append(total(_IN_PIECES, pieces, times=beside))
     return total("tensor parallel", parts)
+
+
+def waits_beside_products(term: Term, passes: Any) -> Waits:
+    """Of the time of a layer's tensor-parallel collectives, what those add that run beside a product, over ``passes`` passes."""
+    beside = {part.key: part.value for part in term.parts}
+    gradients, pieces = beside.get(_BESIDE_GRADIENTS, 0.0), beside.get(_IN_PIECES, 0.0) / passes
+    return Waits(forward=pieces, backward=gradients + (passes - 1.0) * pieces)
 
 
 def _beside(cluster: Cluster, job: Job, sent: dict[str, Term], products: list[Products], on: Any, off: Any) -> list[Term]:

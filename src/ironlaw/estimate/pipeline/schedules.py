@@ -25,6 +25,7 @@ class MicroBatch(Frozen):
     forward: Any  # of that stage's layers: forward pass
     backward: Any  # backward pass with what it recomputes
     weight: Any  # of it, weight gradients alone
+    waits: Any  # time in which its rank waits that may fall into the weight gradients: for its host, and for what ZeRO shards
 
 
 class Schedule(Frozen):
@@ -54,7 +55,8 @@ def _fill_and_drain(plan: Plan, micro_batch: MicroBatch) -> Term:
 
 def _filled_by_weight_gradients(plan: Plan, micro_batch: MicroBatch) -> Term:
     times = {"pipeline_time": micro_batch.all_stages, "slowest_stage_time": micro_batch.slowest_stage}
-    return leaf("pipeline bubble", pipeline.zero_bubble_time, "s", "pipeline", pp=plan.pp, weight_time=micro_batch.weight, **times)
+    filling = micro_batch.weight + micro_batch.waits
+    return leaf("pipeline bubble", pipeline.zero_bubble_time, "s", "pipeline", pp=plan.pp, weight_time=filling, **times)
 
 
 def _two_directions(plan: Plan, micro_batch: MicroBatch) -> Term:

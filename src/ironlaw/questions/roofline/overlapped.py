@@ -24,7 +24,7 @@ COLUMNS = (
     Column("collective", "overlapped collective"), Column("where", "where"), Column("count", "count", "1"),
     Column("wire_bytes", "wire bytes", "B"), Column("alone", "time alone", "s"), Column("shown", "waited for", "s"),
 )  # fmt: skip
-OVERLAP_LAWS = (overlap.exposed_after_overlap, overlap.in_pieces)
+OVERLAP_LAWS = (overlap.exposed_after_overlap, overlap.exposed_beside_idle, overlap.in_pieces)
 
 
 @dataclass(frozen=True)
