@@ -130,11 +130,17 @@ def test_words_work_in_python_question_files_and_tables(ask, tmp_path):
     assert row["plan"]["seq_len"] == 4096
 
 
-def test_a_batch_of_millions_of_sequences_is_questioned(ask):
+@pytest.mark.parametrize("verb", verbs_with("global_batch_size"))
+def test_every_verb_questions_a_batch_of_millions_of_sequences(ask, verb):
+    warnings = [line for line in answer_of(ask, verb, "--global-batch-size", "4M")["warnings"] if "--global-batch-tokens" in line]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("global_batch_size 4,000,000 counts sequences: ") or verb == "sites"  # a site has its share
+
+
+def test_a_batch_that_was_ever_used_is_not_questioned(ask):
     def warned(*more):
         return [line for line in answer_of(ask, "estimate", *more)["warnings"] if "--global-batch-tokens" in line]
 
-    assert len(warned("--global-batch-size", "4M")) == 1
     assert not warned("--global-batch-size", "15360", "--seq-len", "4096")  # DeepSeek-V3's, the largest of published runs
     assert not warned("--global-batch-tokens", "300M")  # meant as tokens
 

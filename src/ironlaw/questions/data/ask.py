@@ -69,7 +69,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         terms=[supply.fed, supply.waiting, supply.time, *fetch, pipeline.transfer, pipeline.needed, memory, *pipeline.terms, *written],
         values={"step_seconds": step.seconds, "workers": pipeline.workers, "slowest": slowest["stage"]},
         assumptions=notes,
-        warnings=pipeline.warnings,
+        warnings=list(dict.fromkeys([*(step.group.warnings if step.group else ()), *pipeline.warnings])),
         feasible=enough,
         folders=folders,
     )

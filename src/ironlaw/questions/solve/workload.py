@@ -163,8 +163,9 @@ class Workload:
             for count in [gpus, *(n for n in counts(self.node, gpus) if n > gpus)][:5]:
                 estimate = answer({**self.options, "gpus": count}, self.folders)
                 if estimate.legal[0]:
-                    assumed = estimate.place_of(0)[0].assumptions
-                    self.assumptions += [item for item in assumed if item["origin"] == "default" and item not in self.assumptions]
+                    group = estimate.place_of(0)[0]
+                    self.warnings += group.warnings
+                    self.assumptions += [item for item in group.assumptions if item["origin"] == "default" and item not in self.assumptions]
                     if count != gpus:
                         self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: predictions are for {count:,.0f}")
                     break
