@@ -66,7 +66,7 @@ def test_terms_sum_to_the_difference_and_causes_too(saved):
         for name, key, total in (("time", "step", "seconds"), ("memory", "memory", "device")):
             assert found[name] or before[key][total] == after[key][total]
             *rows, whole = found[name] or [{"difference": 0.0}]
-            assert math.fsum(row["difference"] for row in rows) == pytest.approx(whole["difference"], rel=1e-12, abs=1e-9)
+            assert math.fsum(row["difference"] for row in rows) == pytest.approx(whole["difference"], abs=1e-12 * before[key][total])
             assert whole["difference"] == after[key][total] - before[key][total]
             sizes = [abs(row["difference"]) for row in rows[:-1]]
             assert sizes == sorted(sizes, reverse=True)
@@ -79,6 +79,17 @@ def test_contributions_sum_to_the_total(saved):
         data = json.loads(saved("x", **options).read_text())
         for tree in (data["step"]["tree"], data["memory"]["tree"]):
             assert math.fsum(contributions(tree).values()) == pytest.approx(tree["value"], rel=1e-12)
+
+
+def test_a_model_in_a_file_is_found_beside_the_answer(saved, tmp_path, monkeypatch):
+    config = {"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16, "intermediate_size": 4096,
+              "vocab_size": 32000, "max_position_embeddings": 2048, "num_key_value_heads": 16}  # fmt: skip
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
+    monkeypatch.chdir(tmp_path)
+    a, b = saved("a", model="mine/config.json"), saved("b", model="mine/config.json", recompute="full")
+    monkeypatch.chdir(Path(load.__file__).parent)
+    assert [row["change"] for row in diff(str(a), str(b))["causes"]] == ["recompute none to full"]
 
 
 def test_changes_that_cannot_be_made_alone_are_made_together(saved):

@@ -17,6 +17,7 @@ LARGEST = 64 << 20  # bytes of a file; an answer takes 60 kB
 _LONGEST = 4096  # characters of an option's text
 _MOST_TERMS = 100_000
 _CHOSEN_BY = ("global_batch_tokens", "space")  # options that led to the plan, which has what they led to
+_FILES = ("model", "correction", "space")  # options that may name a file
 _OPEN = Asked()
 GIVE = "give a file from ironlaw estimate --json"
 
@@ -64,7 +65,16 @@ def read_answer(path: str | Path) -> Saved:
     _check(tree, str(path))
     asked = tree["asked"]
     name = f"{path.name}#{rank}" if rank else path.name
-    return Saved(name, tree, _read_options(asked, "given", path.name), _read_options(asked, "plan", path.name))
+    given = {option: _beside(path, option, value) for option, value in _read_options(asked, "given", path.name).items()}
+    return Saved(name, tree, given, _read_options(asked, "plan", path.name))
+
+
+def _beside(path: Path, option: str, value: Any) -> Any:
+    """A file that an option names: as it is named, or beside the answer where only there is one."""
+    if option not in _FILES or not isinstance(value, str) or files.is_there(Path(value)) or not ("/" in value or Path(value).suffix):
+        return value
+    beside = path.parent / value
+    return str(beside) if files.is_there(beside) else value
 
 
 def _split_rank(path: str) -> tuple[Path, int]:

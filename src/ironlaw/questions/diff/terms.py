@@ -9,6 +9,7 @@ from typing import Any
 DEPTH = 3  # levels of a breakdown that have a name; what is below them is summed
 MOST = 12  # terms that have a row
 _SMALLEST = 5e-4  # of the larger total: what moved less has no row
+_ROUNDING = 1e-14  # of a total
 _WRAPPERS = ("micro-batches", "reserved", "allocated")  # levels that every term below them shares
 REST, WHOLE = "smaller terms", "in all"
 
@@ -51,6 +52,7 @@ def moved(a: Tree, b: Tree) -> list[dict[str, Any]]:
     shown = [row for row in rows[:MOST] if abs(row["difference"]) > _SMALLEST * max(map(abs, totals))]
     rest = {key: total - math.fsum(row[key] for row in shown) for key, total in zip(("a", "b"), totals, strict=True)}
     left = totals[1] - totals[0] - math.fsum(row["difference"] for row in shown)
+    left = left if abs(left) > _ROUNDING * max(map(abs, totals)) else 0.0
     whole = {"term": WHOLE, "a": totals[0], "b": totals[1], "difference": totals[1] - totals[0]}
     return [*shown, {"term": REST, **rest, "difference": left}, whole]
 
