@@ -57,7 +57,7 @@ class Term:
         return f"Term({self.name!r}, {np.ravel(self.value)[:3]}, {self.unit!r}, {len(self.parts)} parts)"
 
     def __getitem__(self, path: str) -> Term:
-        """The part at a ``/``-separated path of keys or labels: for each the first node anywhere below the one before."""
+        """The part at a ``/``-separated path of keys or labels; each of them names the first such node anywhere below the previous one."""
         node = self
         for name in path.split("/"):
             found = next((t for t in node.walk() if t is not node and name in (t.key, t.name)), None)

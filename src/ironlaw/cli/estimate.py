@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,7 @@ def row_status(estimate: Estimate, index: int) -> int:
     group, at = estimate.place_of(index)
     if not group.legal[at]:
         return 2
-    return 0 if group.memory.fits[at] and group.step.tree.value[at] == group.step.tree.value[at] else 1
+    return 0 if group.memory.fits[at] and not math.isnan(group.step.tree.value[at]) else 1
 
 
 def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:

@@ -55,7 +55,7 @@ def resources(job: Job, cluster: Cluster) -> list[Resource]:
 
 
 def more(value: Sourced, factor: float = MORE) -> Sourced:
-    """A sourced number times a factor."""
+    """A sourced number, increased by a factor."""
     return Sourced(value.value * factor, value.unit, f"{factor:g} times {value.text}", value.source, value.note)
 
 

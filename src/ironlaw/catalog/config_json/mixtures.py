@@ -240,7 +240,7 @@ def ernie_moe(f: Fields) -> Kwargs:
 
 
 def hunyuan_moe(f: Fields) -> Kwargs:
-    """Hunyuan may list a size for each layer; all must be equal."""
+    """Hunyuan with experts: a size may be listed for each layer, and all must be equal."""
     f = f.with_values(
         {name: _equal_in_all_layers(f, name) for name in ("num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_size")}
     )

@@ -43,7 +43,7 @@ def targets(asked: str, model: Model, framework: Framework) -> tuple[str, ...]:
             kept_fused = framework.fused_projections or operator not in SLICES or not sliced(operator, model)
             operators += [operator] if name == operator or kept_fused else SLICES[operator]
     if not model.num_experts and not {"experts", "router"}.isdisjoint(asked.split(",")):
-        raise QuestionError(f"--lora-targets {asked}: {model.name} has no experts")
+        raise QuestionError(f"--lora-targets {asked}: {model.name} has no experts: leave experts and router out")
     for fused, parts in SLICES.items():
         if not set(parts).isdisjoint(operators) and fused in operators:
             raise QuestionError(f"--lora-targets {asked}: {fused} already contains {', '.join(parts)}: give {fused}, or its parts")

@@ -183,17 +183,17 @@ def weight_casts(
     if job.frozen_weights:  # stored as they are multiplied
         return []
     p = job.precision
-    anew = (plan.zero == 3) & (ranks > 1.0)
+    gathered_again = (plan.zero == 3) & (ranks > 1.0)
     if keeps_weights(job):
-        if backward or not np.any(anew):
+        if backward or not np.any(gathered_again):
             return []
-        return [elementwise(cluster, name, whole_weights(cluster, job, weights), 2.0, times=np.where(anew, 1.0, 0.0), key=key)]
-    shards = np.where(anew & job.fp8_param_gather, ranks, 1.0)
+        return [elementwise(cluster, name, whole_weights(cluster, job, weights), 2.0, times=np.where(gathered_again, 1.0, 0.0), key=key)]
+    shards = np.where(gathered_again & job.fp8_param_gather, ranks, 1.0)
     wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else p.parameter_bytes
     reads = 0.0 if backward and fuses_casts(job) else scale_reads(job)  # a compiler finds them once for both passes
-    here = traffic.cast(weights, p.parameter_bytes, p.weight_bytes, reads, 1.0)
-    before = traffic.cast(weights / shards, wide, p.weight_bytes, 0.0, 1.0) + (2.0 * p.weight_bytes * weights if backward else 0.0)
-    return [elementwise(cluster, name, np.where(shards > 1.0, before, here), 2.0, key=key)]
+    cast_whole = traffic.cast(weights, p.parameter_bytes, p.weight_bytes, reads, 1.0)
+    cast_shard = traffic.cast(weights / shards, wide, p.weight_bytes, 0.0, 1.0) + (2.0 * p.weight_bytes * weights if backward else 0.0)
+    return [elementwise(cluster, name, np.where(shards > 1.0, cast_shard, cast_whole), 2.0, key=key)]
 
 
 def whole_weights(cluster: Cluster, job: Job, weights: Any) -> Any:

@@ -165,6 +165,7 @@ class Pace(Frozen):
 
     @cached_property
     def _masks(self) -> list[Any]:
+        """For each class but the first, the rows in which it sets the pace."""
         return [self.which == i for i in range(1, len(self.classes))]
 
 

@@ -13,7 +13,7 @@ OPTIONS: dict[str, Option] = {
     "batch": Option(whole, "samples of one accelerator in a step, with --step-time", "N"),
     "sample_size": Option(positive("B"), "bytes of one sample in storage (default: those of its tokens)", "BYTES"),
     "memory_size": Option(positive("B"), "bytes of one sample in host memory (default: 8 per token, or --sample-size)", "BYTES"),
-    "bytes_per_token": Option(positive("B"), "bytes of one token in storage (default: 4: an index, not text)", "BYTES"),
+    "bytes_per_token": Option(positive("B"), "bytes of one token in storage (default: 4, for an index)", "BYTES"),
     "transform_time": Option(
         with_unit("s", "30ms"), "time of one worker to decode and transform one sample, such as 30ms (default: 0)", "TIME"
     ),

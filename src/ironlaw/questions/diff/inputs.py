@@ -1,4 +1,4 @@
-"""What two answers were made from: options, values of records, versions, assumptions; and where they differ."""
+"""The differences between the inputs of two answers: options, values of records, versions, assumptions."""
 
 from __future__ import annotations
 

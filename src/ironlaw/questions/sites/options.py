@@ -63,7 +63,7 @@ OPTIONS: dict[str, Option] = {
     "seq_len": ESTIMATE["seq_len"],
     "wan_bandwidth": Option(list_of(positive("B/s")), "bandwidth of a site to the others, one direction; or a comma list", "RATE"),
     "shared_bandwidth": Option(positive("B/s"), "bandwidth of a network that all sites share in equal parts", "RATE"),
-    "exchange": Option(one_of(("ring", "tree", "pipe")), "ring, tree, or pipe, one link that all sites share (default: ring)", "NAME"),
+    "exchange": Option(one_of(("ring", "tree", "pipe")), "ring, tree, or pipe (one link for all sites) (default: ring)", "NAME"),
     "gradients": Option(one_of(tuple(GRADIENT_BYTES)), "format sent: bf16, fp32, fp16, fp8, int8, int4 (default: bf16)", "TYPE"),
     "every": Option(whole, "steps between exchanges: 1 is data parallel, more is DiLoCo (default: 1)", "STEPS"),
     "fragments": Option(whole, "pieces that are exchanged at different times: streaming DiLoCo (default: 1)", "N"),
