@@ -80,8 +80,8 @@ def _beside(path: Path, option: str, value: Any) -> Any:
 def _split_rank(path: str) -> tuple[Path, int]:
     """A path, and the rank of the plan that ``#N`` behind it asks for; 0 without one."""
     head, _, rank = path.rpartition("#")
-    asks = bool(head) and rank.isascii() and rank.isdecimal() and len(rank) < 6 and not Path(path).exists()
-    return (Path(head), int(rank)) if asks else (Path(path), 0)
+    has_rank = bool(head) and rank.isascii() and rank.isdecimal() and len(rank) < 6 and not Path(path).exists()
+    return (Path(head), int(rank)) if has_rank else (Path(path), 0)
 
 
 def _pick_plan(tree: Any, rank: int, path: Path) -> Any:

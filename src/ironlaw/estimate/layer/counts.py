@@ -246,7 +246,7 @@ def linear_experts(model: Model, kind: Kind) -> Any:
 
 
 def stage_linear(model: Model, stage: Stage, trained: bool = False) -> tuple[Any, Any, Any]:
-    """Weights of a stage's narrow linear layers: outside experts, in experts, and the part outside that tensor ranks do not split."""
+    """Weights of a stage's narrow linear layers: outside experts, in experts, and of the former the part that tensor ranks do not split."""
     common: Any = 0.0 * stage.layers
     routed: Any = 0.0 * stage.layers
     entire: Any = 0.0 * stage.layers

@@ -28,7 +28,7 @@ class LoggedJob:
     tokens: float | None  # of one iteration, all GPUs together
     precision: str | None
     recompute: tuple[float, float, float]  # shares of layers: whole; of the others, the attention core and the matrices
-    said: tuple[str, ...]  # the source of each value, and what was assumed
+    sources: tuple[str, ...]  # of each value, and what was assumed
 
 
 def logged_job(
@@ -63,7 +63,7 @@ def logged_job(
         tokens=tokens,
         precision=_read_precision(log.arguments, precision),
         recompute=shares,
-        said=(*sources, source) if source else tuple(sources),
+        sources=(*sources, source) if source else tuple(sources),
     )
 
 

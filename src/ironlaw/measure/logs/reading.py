@@ -94,7 +94,7 @@ def log_reading(
     steps = ordinary_steps(log, unusual)
     device, device_source = device_of(log, on, folders)
     rates, why = rates_of(log, job, steps, unusual, device)
-    sources = [*job.said, *([device_source] if device else [])]
+    sources = [*job.sources, *([device_source] if device else [])]
     if rates is not None and device is not None and job.precision is None:
         sources.append(f"precision: not in the log; {assumed_precision(device)} is assumed")
     timers = timers_of(log, steps)

@@ -336,13 +336,13 @@ class _Export:
         numbers = ranges["jsonTextId"].tolist()
         for i, label in enumerate(labels):
             if label.startswith("nccl") and (text := payloads[i] or self._string(numbers[i])):
-                whose = int(ranges["globalTid"][i])
-                spans.append((whose, (int(ranges["start"][i]), int(ranges["end"][i]), whose & THREAD, label, text)))
+                thread = int(ranges["globalTid"][i])
+                spans.append((thread, (int(ranges["start"][i]), int(ranges["end"][i]), thread & THREAD, label, text)))
         return spans
 
     def _find_messages(self, events: DeviceEvents, launches: Spans, process: int, payloads: list[tuple[int, Span]]) -> dict[int, Message]:
         """The messages of NCCL kernels by row, from the payloads of one process."""
-        spans = [span for whose, span in payloads if process == NONE or whose & ~THREAD == process & ~THREAD]
+        spans = [span for thread, span in payloads if process == NONE or thread & ~THREAD == process & ~THREAD]
         if not spans:
             return {}
         is_nccl = np.fromiter(("nccl" in name.lower() for name in self.names.index), np.bool_, len(self.names.index))

@@ -347,13 +347,14 @@ def _explain(error: sqlite3.Error, path: Path) -> InputError:
 
 def _find_id(db: _Database | None, run: str, store: str | Path | None) -> str:
     """The id of the run that ``run`` names: an id, a label (its newest run), the start of one id, or ``latest``."""
+    path = db.path if db else store or default_path()
+    no_runs = QuestionError(f"no runs in {path}: store one with `ironlaw diagnose FILE --keep` or `ironlaw runs add`")
     if db is None:
-        path = store or default_path()
-        raise QuestionError(f"no runs in {path}: store one with `ironlaw diagnose FILE --keep` or `ironlaw runs add`")
+        raise no_runs
     if run == "latest":
         rows = db.execute("SELECT id FROM run ORDER BY number DESC LIMIT 1").fetchall()
         if not rows:
-            raise QuestionError(f"no runs in {db.path}")
+            raise no_runs
         return str(rows[0][0])
     run = _as_utf8(run) or ""
     for query in ("SELECT id FROM run WHERE id = ?", "SELECT id FROM run WHERE label = ? ORDER BY number DESC LIMIT 1"):
