@@ -26,7 +26,9 @@ def inside(value, *conditions):
     for condition in conditions:
         if condition is not True and condition is not np.True_:  # most conditions are on one number, and hold
             everything = condition if everything is True else everything & condition
-    if everything is True or (isinstance(everything, np.ndarray) and everything.shape == np.shape(value) and _all_true(everything)):
+    if everything is True or (
+        isinstance(everything, np.ndarray) and everything.shape == getattr(value, "shape", ()) and _all_true(everything)
+    ):
         return np.asarray(value, dtype=np.float64)[()]
     return np.where(everything, value, np.nan)[()]
 

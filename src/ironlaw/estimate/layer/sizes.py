@@ -38,9 +38,12 @@ class Operator(NamedTuple):
     behind_dispatch: bool = False  # it computes on rows that were dispatched, or belongs to a shared expert
 
 
+_NO_OPERATOR = Operator("")
+
+
 def operator_of(term: Term) -> Operator:
     """The operator that a term times; one without a name for any other term."""
-    return term.key if isinstance(term.key, Operator) else Operator("")
+    return term.key if isinstance(term.key, Operator) else _NO_OPERATOR
 
 
 class Shapes(Frozen):

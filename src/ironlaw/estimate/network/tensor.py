@@ -18,7 +18,7 @@ from ironlaw.estimate import wires
 from ironlaw.estimate.layer import casts
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import LAST_PRODUCTS
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, once_for_sizes, operator_of
+from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Operator, Shapes, once_for_sizes, operator_of
 from ironlaw.estimate.network.sharding import Overlapped, Waits, exposed
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
@@ -54,28 +54,28 @@ class Products(Frozen):
 def blocks(job: Job, forward: Term, backward: Term) -> list[Products]:
     """The blocks of a layer whose products tensor parallelism splits: not routed experts, which take the rank's own tokens."""
     split = []
+    ahead, back = ([(operator_of(part), part.value) for part in term.parts if operator_of(part).computes] for term in (forward, backward))
     for first, second in BLOCKS:
-        if any(operator_of(part).name in second for part in forward.parts):
+        if any(operator.name in second for operator, _ in ahead):
             split.append(
                 Products(
-                    first=_time(forward, first, OUTPUT),
-                    second=_time(forward, second, OUTPUT),
-                    first_dgrad=_time(backward, first, INPUT_GRADIENT),
-                    first_wgrad=_time(backward, first, WEIGHT_GRADIENT),
-                    second_dgrad=_time(backward, second, INPUT_GRADIENT),
+                    first=_time(ahead, first, OUTPUT),
+                    second=_time(ahead, second, OUTPUT),
+                    first_dgrad=_time(back, first, INPUT_GRADIENT),
+                    first_wgrad=_time(back, first, WEIGHT_GRADIENT),
+                    second_dgrad=_time(back, second, INPUT_GRADIENT),
                     summed_again=not job.framework.compiled_recompute or not set(second) & set(LAST_PRODUCTS),
                 )
             )
     return split
 
 
-def _time(term: Term, names: tuple[str, ...], computes: str) -> Any:
+def _time(products: list[tuple[Operator, Any]], names: tuple[str, ...], computes: str) -> Any:
     """The time in which products compute one of their results, over the products of these names."""
     value: Any = 0.0
-    for part in term.parts:
-        operator = operator_of(part)
+    for operator, time in products:
         if operator.name in names and operator.computes == computes:
-            value = value + part.value
+            value = value + time
     return value
 
 
