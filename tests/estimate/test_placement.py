@@ -48,8 +48,8 @@ def drawn_plans(rows: int, seed: int, powers: int = 5):
 
 def domain_of_ranks(placed, row: int, gpus: int, domain: int):
     """The domain of every rank, from the numbers of a placement: blocks take domains of their own, units are dealt out evenly."""
-    share, _, domains, unit, block = (int(np.broadcast_to(c, placed.share.shape)[row]) for c in placed)
-    if block > gpus:
+    share, largest, domains, unit, block, _ = (int(np.broadcast_to(c, placed.share.shape)[row]) for c in placed)
+    if share == largest:
         return np.arange(gpus) // share
     each, units = domains // -(-gpus // block), block // unit
     sizes = [(units // each + (i < units % each)) * unit for i in range(each)]
@@ -58,10 +58,13 @@ def domain_of_ranks(placed, row: int, gpus: int, domain: int):
     return inside[np.arange(gpus) % block] + each * (np.arange(gpus) // block)
 
 
-@pytest.mark.parametrize(("domain", "tray"), [(72, 4), (64, 16), (32, 2), (36, 6), (8, 8), (144, 4)])
-def test_no_group_that_fits_a_domain_is_cut(domain, tray):
-    """Rank by rank: a tensor, context or expert group shares one domain, unless it is named as cut."""
-    plan, made = drawn_plans(400, domain + tray), sized(domain, tray)
+@pytest.mark.parametrize(
+    ("domain", "tray", "given"),
+    [(72, 4, None), (64, 16, None), (32, 2, None), (36, 6, None), (8, 8, None), (144, 4, None), (72, 4, 72), (72, 4, 40), (8, 8, 6)],
+)
+def test_no_group_that_fits_a_domain_is_cut(domain, tray, given):
+    """Rank by rank: a tensor, context or expert group shares one domain, unless it is named as cut, as by many given shares."""
+    plan, made = drawn_plans(400, domain + tray), sized(domain, tray).replace(gpus_per_domain=given)
     placed, cut = placement(made, plan), cut_groups(made, plan)
     gpus = plan.gpus.astype(int)
     checked = whole = 0
@@ -79,7 +82,7 @@ def test_no_group_that_fits_a_domain_is_cut(domain, tray):
                 assert is_cut <= bool(cut[name][row]), f"{name} group of {spans[row]:g} is cut and not named"
                 checked += spans[row] <= domain
                 whole += inside == spans[row]
-    assert checked > 100 and whole > (0.9 if tray < domain else 0.6) * checked
+    assert checked > 100 and whole > (0.9 if tray < domain and not given else 0.5) * checked
 
 
 def test_groups_that_the_tray_divides_with_are_whole():
@@ -209,6 +212,13 @@ def test_the_share_can_be_given():
     same = estimates(gpus=2048, gpus_per_domain=64).row()
     assert same["step"]["seconds"] == estimates(gpus=2048).row()["step"]["seconds"]
     assert not any("cut by its edge" in warning for warning in [*same["warnings"], *given["warnings"]])
+
+
+def test_the_rest_in_the_last_domain_sets_the_pace():
+    """2,048 in full racks of 72: 28 racks, and 32 in the last. Of the 512 ranks that reduce gradients with tp 4 the last rack has 8."""
+    plan = plan_with(gpus=column(2048), tp=column(4), dp_shard=column(512))
+    assert wires.inner_ranks(cluster(gpus_per_domain=72.0), plan, plan.dp_shard, plan.tp)[0] == 8.0
+    assert wires.inner_ranks(cluster(gpus_per_domain=64.0), plan, plan.dp_shard, plan.tp)[0] == 16.0
 
 
 def test_a_share_that_cuts_a_group_is_named():

@@ -20,24 +20,25 @@ from ironlaw.plan import Plan
 from ironlaw.question.defaults import LEAST_EQUAL_SHARE
 from ironlaw.terms import Term, leaf
 
-_FAR = np.int64(1) << 40  # ranks: more than any job has
+_MOST = float(1 << 40)  # ranks: more than any job has
 
 
 class Placement(NamedTuple):
     """The share of a domain that each plan of a batch takes, as columns of whole numbers."""
 
     share: Any  # accelerators of each domain that the job takes; the smallest share where they differ
-    largest: Any  # the largest share; a job's last domain may hold fewer than either
+    largest: Any  # the largest share
     domains: Any  # that the job takes
     unit: Any  # ranks in a row that no edge cuts
     block: Any  # a group of at least so many ranks takes domains of its own
+    least: Any  # ranks that such a group has in each of its domains: the smallest share, or the rest of the job in the last domain
 
     def whole(self, span: Any) -> Any:
         """Ranks that share a domain in every group that spans ``span`` consecutive ranks.
 
         A group that an edge cuts counts the greatest common divisor of its span and the unit: the group that is cut worst sets the pace.
         """
-        return np.where(span >= self.block, self.share, np.gcd(span, self.unit))
+        return np.where(span >= self.block, self.least, np.gcd(span, self.unit))
 
 
 @lru_cache(8)  # every collective of a batch of plans asks; both arguments are compared by identity
@@ -47,8 +48,13 @@ def placement(cluster: Cluster, plan: Plan) -> Placement:
     if cluster.gpus_per_domain is None:
         node = cluster.node
         return _place(gpus, group_spans(plan), int(node.scale_up_size.value), int(node.accelerators.value), slices_of(node))
-    share = np.minimum(int(cluster.gpus_per_domain), gpus)
-    return Placement(share, share, -(-gpus // share), share, _FAR)
+    return _fill(gpus, np.minimum(int(cluster.gpus_per_domain), gpus))
+
+
+def _fill(gpus: Any, share: Any) -> Placement:
+    """The same share of every domain; the last domain has the rest of the job."""
+    rest = gpus % share
+    return Placement(share, share, -(-gpus // share), share, gpus, np.where(rest > 0, rest, share))
 
 
 def placement_term(cluster: Cluster, plan: Plan) -> Term:
@@ -84,27 +90,27 @@ def accelerators_per_domain(gpus: Any, domain: float, tray: float, **spans: Any)
 def _place(gpus: Any, spans: Mapping[str, Any], domain: int, tray: int, slices: tuple[int, ...]) -> Placement:
     """Use whole trays, equal shares of domains, and as few domains as possible without splitting a group that fits in one."""
     if np.all(gpus <= domain):
-        return Placement(gpus, gpus, np.ones_like(gpus), gpus, _FAR)
+        return _fill(gpus, gpus)
     if slices:  # several slices of a torus are alike: the largest that divides the job
         share = np.where(gpus <= domain, gpus, slices[-1])
         for chips in slices:
             share = np.where((gpus > domain) & (gpus % chips == 0), chips, share)
-        return Placement(share, share, -(-gpus // share), share, _FAR)
+        return _fill(gpus, share)
     unit = np.where(gpus % min(tray, domain) == 0, min(tray, domain), 1)  # a job of no whole number of trays is placed by accelerators
     block = gpus
     for span in map(whole_number, spans.values()):
         joint = np.lcm(unit, np.minimum(span, domain + 1))
         unit = np.where((span <= domain) & (joint <= domain), joint, unit)
         block = np.where(span > domain, np.minimum(block, span), block)
-    share, largest, domains, tiled = _spread(block, unit, domain)
-    one, equal = gpus <= domain, share == largest
-    share, largest = np.where(one, gpus, share), np.where(one, gpus, largest)
-    domains = np.where(one, 1, np.where(tiled, domains * -(-gpus // block), -(-gpus // share)))
-    return Placement(share, largest, domains, np.where(one | equal, share, unit), np.where(one | equal, _FAR, block))
+    share, largest, domains = _spread(block, unit, domain)
+    filled = _fill(gpus, np.where(gpus <= domain, gpus, share))
+    even = (gpus <= domain) | (share == largest)
+    uneven = Placement(share, largest, domains * -(-gpus // block), unit, block, share)
+    return Placement(*(np.where(even, one, other) for one, other in zip(filled, uneven, strict=True)))
 
 
-def _spread(block: Any, unit: Any, domain: int) -> tuple[Any, Any, Any, Any]:
-    """Units of a block spread over domains: the smallest and the largest share, the domains, and whether units tile the block.
+def _spread(block: Any, unit: Any, domain: int) -> tuple[Any, Any, Any]:
+    """Units of a block spread over domains: the smallest and the largest share, and the domains.
 
     As few domains as hold the block, if its units divide by them; else the largest equal share that leaves few accelerators idle;
     else shares that differ by one unit. Units that do not tile the block fill domain after domain.
@@ -120,7 +126,7 @@ def _spread(block: Any, unit: Any, domain: int) -> tuple[Any, Any, Any, Any]:
         domains, found = np.where(fits, units // some, domains), found | fits
     tiled = block % unit == 0
     smallest, largest = (np.where(tiled, count, most) * unit for count in (units // domains, -(-units // domains)))
-    return smallest, largest, domains, tiled
+    return smallest, largest, domains
 
 
 def group_spans(plan: Plan) -> dict[str, Any]:
@@ -132,7 +138,7 @@ def group_spans(plan: Plan) -> dict[str, Any]:
 def whole_number(ranks: Any) -> Any:
     """A column of counts as whole numbers; 1 where an illegal row has none."""
     counts = np.asarray(ranks, dtype=np.float64)
-    return np.where((counts >= 1.0) & (counts < float(_FAR)), counts, 1.0).astype(np.int64)
+    return np.where((counts >= 1.0) & (counts < _MOST), counts, 1.0).astype(np.int64)
 
 
 def cut_groups(cluster: Cluster, plan: Plan) -> dict[str, Any]:
