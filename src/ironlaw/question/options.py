@@ -313,6 +313,7 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth"),
     "Job": (
         "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "margin", "correction",
+        "calibration_version",
     ),
     "Plan": (
         "tp", "sp", "pp", "vpp", "cp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "overlap",
