@@ -1,5 +1,19 @@
-"""``python -m ironlaw``."""
+"""``python -m ironlaw``, and the installed command."""
 
-from ironlaw.cli.main import run
 
-run()
+def run() -> None:
+    """Run the command; it may be stopped at any time, also while its modules are imported."""
+    try:
+        from ironlaw.cli import main
+    except KeyboardInterrupt:
+        import os
+        import sys
+
+        sys.stderr.write("ironlaw: stopped\n")
+        sys.stderr.flush()
+        os._exit(130)
+    main.run()
+
+
+if __name__ == "__main__":
+    run()

@@ -45,3 +45,17 @@ def test_a_message_is_one_line_without_control_characters(ask):
     status, out, err = ask("diagnose", "gone\x1b[31m\nfile.json")
     assert (status, out) == (3, "")
     assert err.count("\n") == 1 and "\x1b" not in err and "gone?[31m file.json" in err
+
+
+def test_a_command_stopped_while_its_modules_are_imported_says_so():
+    stopped = (
+        "import builtins, runpy\n"
+        "real = builtins.__import__\n"
+        "def stop(name, *rest, **more):\n"
+        "    if name == 'click': raise KeyboardInterrupt\n"
+        "    return real(name, *rest, **more)\n"
+        "builtins.__import__ = stop\n"
+        "runpy.run_module('ironlaw', run_name='__main__')\n"
+    )
+    child = subprocess.run([sys.executable, "-c", stopped], capture_output=True, check=False)
+    assert (child.returncode, child.stdout, child.stderr) == (130, b"", b"ironlaw: stopped\n")

@@ -110,6 +110,23 @@ def test_an_impossible_question_is_refused_with_the_reason(command, word, capsys
     assert word in told.err
 
 
+@pytest.mark.parametrize("verb", ["estimate llama-3-8b --on h100-sxm --gpus 8", "plan llama-3-8b --on h100-sxm --gpus 8 --fix tp=1,cp=1"])
+@pytest.mark.parametrize(("slip", "near"), [("--grid Frnace", "france"), ("--price lambdaa", "Lambda")])
+def test_a_slip_in_a_name_that_the_question_does_not_use_is_refused(verb, slip, near, ask):
+    """Without --tokens nothing is paid and nothing is emitted; a misspelt grid or price is still named."""
+    status, out, err = ask(*verb.split(), *slip.split())
+    assert (status, out) == (2, "") and slip.split()[1] in err and near in err
+
+
+@pytest.mark.parametrize(
+    "question", ["roofline --census resnet-50 --on h100-sxm", "scaling --compute 1e21", "estimate llama-3-8b --on h100-sxm --gpus 8"]
+)
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_an_unknown_term_to_explain_is_refused_in_every_form(question, form, ask):
+    status, out, err = ask(*question.split(), "--explain", "banana", *form)
+    assert (status, out) == (2, "") and "unknown term 'banana'" in err
+
+
 NO = [  # understood, and the answer is no
     ("roofline --gemm 4096,4096,4096 --on h100-sxm --measured 1us", "impossible"),
     ("roofline --collective all_reduce --size 1GB --ranks 8 --on h100-sxm --measured 1us", "impossible"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ironlaw.errors import QuestionError
+from ironlaw import units
+from ironlaw.errors import QuestionError, UnitError
 from ironlaw.question.asked import SCALARS, Asked, Row, asked_of, with_options
 from ironlaw.question.options import OPTIONS, read_options
 
@@ -52,3 +53,10 @@ def test_an_option_can_be_opened_again():
     asked = with_options(asked_of({"global_batch_tokens": 4e6, "gpus": 8.0}), {"global_batch_tokens": None, "global_batch_size": 512.0})
     assert asked.global_batch_tokens is None
     assert asked.given == {"gpus": 8, "global_batch_size": 512}
+
+
+def test_reading_a_quantity_takes_time_in_proportion_to_its_length():
+    """A number behind which a million blanks stand is refused at once: no part of it is read twice."""
+    for text in (f"1{' ' * 1_000_000}y", f"1x{' ' * 1_000_000}y", f"{'1_' * 500_000}y", f"1e{'5' * 1_000_000}y"):
+        with pytest.raises(UnitError):
+            units.parse(text, "B/s", "nic_bandwidth")

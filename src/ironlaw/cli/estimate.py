@@ -135,6 +135,10 @@ def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | No
     group, at = estimate.place_of(0)
     if not as_json and (problems := broken(group.job, group.plan, group.rules, at)):
         raise PlanError(f"no such plan{f' from {held.saved.name}' if held else ''}: {'; '.join(problems)}")
+    if explain is not None:
+        from ironlaw.report.explanation import explain as explained
+
+        text = explained(estimate, explain)  # in JSON too: it refuses a term that the answer does not have
     if as_json:
         data = estimate.to_json(explain is not None)
         if held:
@@ -143,9 +147,7 @@ def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | No
             data["held"] = held_data(held)
         sys.stdout.write(json_text(data) + "\n")
     elif explain is not None:
-        from ironlaw.report.explanation import explain as explained
-
-        sys.stdout.write(explained(estimate, explain) + "\n")
+        sys.stdout.write(text + "\n")
     else:
         from ironlaw.report.estimate import page
 

@@ -56,6 +56,8 @@ def question_command(
         asked = {name: value for name, value in flags.items() if value is not None and value != ()}
         answer = answer_question(verb, asked, catalog)
         if form == "json":
+            if explain is not None:
+                report.answer_explained(answer, explain)  # refuses a term that the answer does not have
             text = json_text(report.answer_data(answer, explain is not None))
         elif explain is not None:
             text = report.answer_explained(answer, explain)

@@ -303,6 +303,23 @@ def test_a_damaged_list_of_tables_gives_a_one_line_error(ask, path, tmp_path):
         refused(ask(*words), 3, "damaged; restore a copy")
 
 
+def test_a_full_disk_is_named_and_nothing_is_claimed_to_be_stored_or_deleted(ask, path, monkeypatch):
+    kept = store.save_run(diagnosis(), "main", path)
+    size = sqlite3.connect(path).execute("PRAGMA page_count").fetchone()[0]
+    real = store._connect
+
+    def full(*words):
+        db = real(*words)
+        db.execute(f"PRAGMA max_page_count = {size}")
+        return db
+
+    monkeypatch.setattr(store, "_connect", full)
+    with pytest.raises(InputError, match="the disk is full; nothing in the store was changed"):
+        for step in range(50, 90):
+            store.save_run(diagnosis([step] * 40), None, path)
+    assert store.load_run("main", path)[0].id == kept.id
+
+
 def test_a_newer_store_is_neither_read_nor_written(ask, path, tmp_path):
     store.save_run(diagnosis(), None, path)
     db = sqlite3.connect(path)

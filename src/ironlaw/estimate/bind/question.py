@@ -93,6 +93,8 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         from ironlaw.estimate.bind.money import bind_money
 
         money, rates = bind_money(asked, cluster, folders, of_run), bind_failures(asked, cluster, of_run)
+    elif isinstance(asked.grid, str) or isinstance(asked.price, str):
+        _refuse_unknown_names(asked, cluster, folders)
     correction = None
     if asked.correction is not None:
         from ironlaw.estimate.correction import read_correction
@@ -111,6 +113,16 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         run_assumptions=of_run,
         correction=correction,
     )
+
+
+def _refuse_unknown_names(asked: Asked, cluster: Cluster, folders: tuple[str, ...]) -> None:
+    """Refuse a grid or a price that the catalogue does not have, also in a question that does not use it: it is a slip."""
+    from ironlaw.estimate.bind.money import bind_grid, bind_price
+
+    if isinstance(asked.grid, str):
+        bind_grid(asked.grid, folders, [])
+    if isinstance(asked.price, str):
+        bind_price(asked.price, cluster, folders, [])
 
 
 def _check_options(asked: Asked, model: Model, precision: str) -> None:

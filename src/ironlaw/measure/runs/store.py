@@ -338,7 +338,7 @@ def _explain(error: sqlite3.Error, path: Path) -> InputError:
         ("SQLITE_CORRUPT", DAMAGED),
         ("SQLITE_READONLY", "read-only; change its permissions, or give another --store"),
         ("SQLITE_CANTOPEN", "cannot be opened or created: check the folder and its permissions, or give another --store"),
-        ("SQLITE_FULL", "the disk is full; nothing was stored"),
+        ("SQLITE_FULL", "the disk is full; nothing in the store was changed: make room for its journal first"),
         ("SQLITE_PERM", "permission denied; give another --store"),
     )
     reason = next((text for prefix, text in causes if name.startswith(prefix)), None)
