@@ -164,7 +164,7 @@ def with_batch(bound: Bound, shared: str = "") -> Bound:
     rows = tuple(_with_batch(asked, row, length) for row in asked.rows)
     if asked.global_batch_tokens is not None:
         for taken in dict.fromkeys(batch_taken(asked.global_batch_tokens, row.seq_len or length) for row in rows):
-            notes += [{"name": "--global-batch-tokens", "value": taken, "origin": "default"}] * bool(taken)
+            notes[:0] = [{"name": "--global-batch-tokens", "value": taken, "origin": "default"}] * bool(taken)  # first: the user reads it
     if "seq_len" not in asked.given:
         assume(notes, "seq_len", rows[0].seq_len, "default")
     if "global_batch_size" not in asked.given and asked.global_batch_tokens is None:
