@@ -88,7 +88,7 @@ class Plan(Frozen):
 
     @cached_property
     def expert_ways(self) -> Any:
-        """Ways one copy of the experts is split."""
+        """The number of parts that one copy of the experts is split into."""
         return self.ep * self.etp
 
     @property
@@ -118,7 +118,7 @@ class Plan(Frozen):
 
     @property
     def sequence_shards(self) -> Any:
-        """Ways the norms and residuals of a micro-batch are split within its tensor-parallel group."""
+        """The number of parts that norms and residuals of a micro-batch are split into within its tensor-parallel group."""
         return np.where(self.sp > 0, self.tp, 1.0)
 
     @cached_property

@@ -127,7 +127,7 @@ def test_a_row_that_cannot_be_asked_is_counted(change, why):
 
 def test_a_missing_column_is_named():
     cells = {name: cell for name, cell in ROW.items() if name != "all_args"}
-    assert peaks([(2, cells)])[1] == {"no column all_args": 1}
+    assert peaks([(2, cells)])[1] == {"the table of peaks lacks the columns all_args: add them to its header": 1}
 
 
 def test_a_users_table_is_read(tmp_path):

@@ -122,7 +122,7 @@ class Setting:
         return {name: np.broadcast_to(np.where(np.isnan(c), np.inf, c), times.shape) for name, c in columns.items()}
 
     def _bind_run(self, seconds: Any) -> Run:
-        """The run of plans of these step times."""
+        """The whole training run of plans with these step times."""
         asked = self.bound.asked
         bound = self.bound.replace(asked=asked.replace(tokens=asked.tokens or self.batch * self.seq_len))
         ones = np.ones_like(seconds)

@@ -95,7 +95,7 @@ def peak(line: int, cells: Mapping[str, str], folders: tuple[str, ...] = ()) -> 
     """The prediction for one row's last pipeline stage, whose rank writes the log. Raises IronlawError with the reason if there is none."""
     missing = [name for name in _COLUMNS if name not in cells]
     if missing:
-        raise QuestionError(f"no column {', '.join(missing)}")
+        raise QuestionError(f"the table of peaks lacks the columns {', '.join(missing)}: add them to its header")
     measured = _read_bytes(cells["mem_max_allocated_bytes"], "peak", line)
     platform = cells["platform"].removesuffix("_2nd")
     if platform not in _DEVICES:

@@ -34,7 +34,7 @@ class Overlapped(NamedTuple):
 def exposed(
     cluster: Cluster, name: str, compute: Any, communication: Any, times: Any = None, key: Overlapped | None = None, idle: Any = None
 ) -> Term:
-    """The time that ``communication`` adds to ``compute``, and to ``idle`` time beside it, when both run at once: on the network."""
+    """The time that ``communication`` adds to ``compute``, and to ``idle`` time beside it, when both run at once; the network's."""
     law, waits = (overlap.exposed_after_overlap, {}) if idle is None else (overlap.exposed_beside_idle, {"idle": idle})
     return leaf(
         name, law, "s", "network", times, key, compute=compute, **waits, communication=communication, slowdown=cluster.overlap_slowdown

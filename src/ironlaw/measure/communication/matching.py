@@ -139,6 +139,7 @@ def _match_group(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int
 
 
 def _have_numbers(calls: list[Collective]) -> bool:
+    """Whether every call has a sequence number of its own."""
     numbers = [c.sequence for c in calls]
     return None not in numbers and len(set(numbers)) == len(numbers)
 

@@ -149,6 +149,7 @@ class _Machine:
         self.stack.append(self.data[start : self.at].decode("utf-8", "replace"))
 
     def _push(self, value: Any, charge: int) -> None:
+        """Push a value, and count its ``charge`` [B] towards the limit of the unpacked objects."""
         self.charged += charge
         self.stack.append(value)
 
@@ -176,7 +177,7 @@ class _Machine:
     def _get(self, index: int) -> None:
         if index not in self.memo:
             raise self._broken(f"it uses object {index} before it is defined")
-        self._push(self.memo[index], 8)
+        self._push(self.memo[index], charge=8)
 
     def _fill(self, target: Any, items: list[Any]) -> None:
         """Set keys and values of a dict."""
@@ -190,7 +191,7 @@ class _Machine:
 
     def _tuple(self, count: int) -> None:
         items = [self._pop() for _ in range(count)]
-        self._push(tuple(items[::-1]), 56 + 8 * count)
+        self._push(tuple(items[::-1]), charge=56 + 8 * count)
 
     # the operations
 
@@ -219,25 +220,25 @@ class _Machine:
         self._pop_to_mark()
 
     def dup(self) -> None:
-        self._push(self._top(), 8)
+        self._push(self._top(), charge=8)
 
     def none(self) -> None:
-        self._push(None, 8)
+        self._push(None, charge=8)
 
     def true(self) -> None:
-        self._push(True, 8)
+        self._push(True, charge=8)
 
     def false(self) -> None:
-        self._push(False, 8)
+        self._push(False, charge=8)
 
     def integer1(self) -> None:
-        self._push(self._byte(), 8)
+        self._push(self._byte(), charge=8)
 
     def integer2(self) -> None:
-        self._push(self._number(2), 36)
+        self._push(self._number(2), charge=36)
 
     def integer4(self) -> None:
-        self._push(self._number(4, signed=True), 40)
+        self._push(self._number(4, signed=True), charge=40)
 
     def long1(self) -> None:
         self._long(self._byte())
@@ -248,20 +249,20 @@ class _Machine:
     def _long(self, size: int) -> None:
         if size > INTEGER:
             raise InputError(f"{self.path}: an integer of {size} bytes at byte {self.at} of the pickle; at most {INTEGER} are read")
-        self._push(self._number(size, signed=True), 44)
+        self._push(self._number(size, signed=True), charge=44)
 
     def integer_line(self) -> None:
         text = self._line()
-        self._push({"00": False, "01": True}[text] if text in ("00", "01") else int(text), 44)
+        self._push({"00": False, "01": True}[text] if text in ("00", "01") else int(text), charge=44)
 
     def long_line(self) -> None:
-        self._push(int(self._line().removesuffix("L")), 44)
+        self._push(int(self._line().removesuffix("L")), charge=44)
 
     def float_line(self) -> None:
-        self._push(float(self._line()), 32)
+        self._push(float(self._line()), charge=32)
 
     def float8(self) -> None:
-        self._push(struct.unpack_from(">d", self.data, self.at)[0], 32)
+        self._push(struct.unpack_from(">d", self.data, self.at)[0], charge=32)
         self.at += 8
 
     def text_line(self) -> None:
@@ -280,27 +281,27 @@ class _Machine:
         self._text(self._number(8))
 
     def new_list(self) -> None:
-        self._push([], 72)
+        self._push([], charge=72)
 
     def new_dict(self) -> None:
-        self._push({}, 80)
+        self._push({}, charge=80)
 
     def new_tuple(self) -> None:
-        self._push((), 8)
+        self._push((), charge=8)
 
     def list_of(self) -> None:
         items = self._pop_to_mark()
-        self._push(items, 72 + 8 * len(items))
+        self._push(items, charge=72 + 8 * len(items))
 
     def dict_of(self) -> None:
         items = self._pop_to_mark()
         result: dict[str, Any] = {}
         self._fill(result, items)
-        self._push(result, 80)
+        self._push(result, charge=80)
 
     def tuple_of(self) -> None:
         items = self._pop_to_mark()
-        self._push(tuple(items), 56 + 8 * len(items))
+        self._push(tuple(items), charge=56 + 8 * len(items))
 
     def tuple1(self) -> None:
         self._tuple(1)
