@@ -132,7 +132,7 @@ def read_measurement(row: Row) -> Measured:
     if flops > 0:
         convention = cells.get("flops_convention", "").lower()
         if "recompute" in convention and "no recompute" not in convention:
-            raise SkipError("only FLOP/s that include recomputation: flops_convention")
+            raise SkipError("only FLOP/s that include recomputation, by flops_convention")
         if not re.search(r"full|non-causal|half|halv", convention):
             raise SkipError("only FLOP/s, and flops_convention does not say how attention is counted")
         half = bool(re.search(r"at half|halved", convention)) and "full" not in convention

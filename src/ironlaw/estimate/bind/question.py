@@ -86,13 +86,14 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         decided: Assumptions = []
         return bind_job(asked, model, load.record("frameworks", framework, folders), cluster, precision, decided), decided
 
-    of_run: Assumptions = []
+    run_assumptions: Assumptions = []
     money, rates = None, None
-    if asked.tokens is not None if with_run is None else with_run:  # a question of one step does not pay for these imports
+    with_run = asked.tokens is not None if with_run is None else with_run
+    if with_run:  # a question of one step does not pay for these imports
         from ironlaw.estimate.bind.failures import bind_failures
         from ironlaw.estimate.bind.money import bind_money
 
-        money, rates = bind_money(asked, cluster, folders, of_run), bind_failures(asked, cluster, of_run)
+        money, rates = bind_money(asked, cluster, folders, run_assumptions), bind_failures(asked, cluster, run_assumptions)
     elif isinstance(asked.grid, str) or isinstance(asked.price, str):
         _refuse_unknown_names(asked, cluster, folders)
     correction = None
@@ -110,7 +111,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         folders=folders,
         money=money,
         failure_rates=rates,
-        run_assumptions=of_run,
+        run_assumptions=run_assumptions,
         correction=correction,
     )
 

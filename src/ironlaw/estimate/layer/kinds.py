@@ -126,7 +126,7 @@ def _zoned(kind: Kind, listed: list[Kind], model: Model) -> Kind:
 
 
 def _frozen(listed: list[Kind], layers: float) -> list[Kind]:
-    """Each kind split where training begins: the first ``layers`` layers are not trained, in proportion to the kinds of their zone."""
+    """Split each kind where training begins: the first ``layers`` layers are not trained, in proportion to the kinds of their zone."""
     if not layers:
         return listed
     frozen, trained = [], []
@@ -139,7 +139,7 @@ def _frozen(listed: list[Kind], layers: float) -> list[Kind]:
 
 
 def _kept_wide(listed: list[Kind], model: Model) -> list[Kind]:
-    """Each kind split into layers that stay wide, at the start and the end of the model, and the others."""
+    """Split each kind into layers that stay wide, at the start and the end of the model, and the others."""
     split = []
     for kind in (k for k in listed if k.count > 0):
         wide = float(_wide_layers(kind, model, 0.0, float(model.num_hidden_layers)))
@@ -157,7 +157,7 @@ def _wide_layers(kind: Kind, model: Model, start: Any, layers: Any) -> Any:
 
 
 def _mixed(listed: list[Kind], model: Model) -> list[Kind]:
-    """Each spread kind split into attention layers and linear-attention layers, in the model's proportion."""
+    """Split each spread kind into attention layers and linear-attention layers, in the model's proportion."""
     spread = sum(kind.count for kind in listed if kind.place == "spread")
     linear = min(model.linear_attention_layers / spread, 1.0) if spread else 0.0
     if not linear:
