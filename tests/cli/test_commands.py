@@ -374,6 +374,16 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.parametrize("asked", ["", "3"])
+def test_the_command_starts_no_threads_of_blas_that_nobody_asked_for(asked):
+    answer = "m.main = lambda: 0; m.exit_at_once = lambda _: print(os.environ['OPENBLAS_NUM_THREADS'])"
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment |= {"OPENBLAS_NUM_THREADS": asked} if asked else {}
+    code = [sys.executable, "-c", f"import os, ironlaw.cli.main as m; {answer}; m.run()"]
+    result = subprocess.run(code, capture_output=True, text=True, env=environment, check=True)
+    assert result.stdout.strip() == (asked or "1")
+
+
 def test_the_real_process(tmp_path):
     result = run(*ASK)
     assert result.returncode == 0

@@ -11,7 +11,7 @@ from ironlaw.estimate import wires
 from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.kinds import Kind, kinds
 from ironlaw.estimate.layer.sequence import head_ranks, sequence_ranks
-from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.layer.sizes import Shapes, once_for_sizes
 from ironlaw.estimate.network.sharding import Overlapped, Waits, exposed
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
@@ -62,12 +62,14 @@ def ring_waits(plan: Plan, kind: Kind, term: Term) -> Waits:
     return Waits(forward=once, backward=ahead - once + behind)
 
 
+@once_for_sizes
 def exchange_heads(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
     """Queries, keys and values sent out by heads, and the output sent back; backward their gradients, as many bytes."""
     size = (2.0 * s.heads + 2.0 * s.kv_heads) * s.head_dim * s.tokens * job.precision.activation_bytes
     return wires.all_to_all(cluster, plan, "heads for tokens", head_ranks(job, plan), size, plan.tp)
 
 
+@once_for_sizes
 def ring(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> Term:
     """Keys and values passed round the ranks that hold different tokens; backward also their gradients.
 
@@ -77,6 +79,7 @@ def ring(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = Fal
     return wires.ring_pass(cluster, plan, "keys and values round the ring", sequence_ranks(job, plan), block, _stride(job, plan))
 
 
+@once_for_sizes
 def gather_keys(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> tuple[Term, Term]:
     """All keys and values gathered on every rank, and their gradients scattered to the ranks that own them."""
     size, n = key_value_bytes(job, s) * plan.cp, plan.cp
