@@ -13,7 +13,7 @@ from ironlaw.catalog import load
 from ironlaw.report.published_plans import plan_words
 from ironlaw.search.published import compare
 from ironlaw.validate import plans
-from ironlaw.validate.fit import held_out_times, read_record
+from ironlaw.validate.fit import COVERAGE, held_out_times, read_record
 from ironlaw.validate.predict import prepare
 from ironlaw.validate.runs import read_runs
 
@@ -122,3 +122,58 @@ def test_the_difference_from_which_plans_are_told_apart_is_what_the_pairs_say(pr
     assert counts[True][1] / counts[True][0] > 0.8
     told = [int(n) for n in re.findall(r"\d+", record.told_apart.note)]
     assert told == [*counts[False], *counts[True]]
+
+
+@pytest.fixture(scope="module")
+def pairs(prepared):
+    return plans.pairs_of(prepared, held_out_times(prepared, read_record()[0]))
+
+
+def test_the_spread_of_differences_that_ships_is_what_the_pairs_say(pairs):
+    shipped = load.record("bands", "default").difference
+    assert {kind: half.value for kind, half in shipped.items()} == {
+        kind: pytest.approx(half, abs=5e-4) for kind, (half, _, _) in plans.difference_spreads(pairs).items()
+    }
+
+
+def test_the_error_of_a_difference_is_smaller_than_that_of_two_plans_apart():
+    """Two errors as wide as the band of one, and independent, would differ by the root of two more than one."""
+    record = load.record("bands", "default")
+    assert record.difference["any"].value < 2**0.5 * max(record.step["dense"].value, record.step["dense at scale"].value)
+    assert record.difference["any"].value < record.difference["launch-bound"].value
+
+
+def test_the_spread_of_differences_holds_for_families_left_out(pairs):
+    """Of pairs of the other families, all or nearly as many lie within the half-width as it is meant to contain."""
+    inside = [
+        abs(pair.predicted - pair.measured) <= plans.difference_spreads(pairs, pair.family)[pair.kind][0]
+        for pair in pairs
+        if pair.kind == "any"
+    ]
+    assert np.mean(inside) > COVERAGE - 0.05
+
+
+def test_plans_said_to_be_faster_with_a_probability_are_faster_that_often(pairs):
+    """By families left out. The bins are of few jobs, so one bin may be far off; the whole may not."""
+    bins = [b for b in plans.likely_orders(pairs) if b["pairs"]]
+    assert sum(b["pairs"] for b in bins) == len(pairs)
+    said, right = (sum(values) / len(pairs) for values in ((b["said"] * b["pairs"] for b in bins), (b["right"] for b in bins)))
+    assert abs(said - right) < 0.07
+    assert all(abs(b["right"] / b["pairs"] - b["said"]) < 0.3 for b in bins)
+    assert bins[-1]["right"] > 0.9 * bins[-1]["pairs"]
+
+
+def some_pairs(**errors: list[float]) -> list[plans.Pair]:
+    """Pairs by family that are measured alike and predicted as far apart as these errors."""
+    return [plans.Pair(family, "any", ["tp"], 0.0, error) for family, values in errors.items() for error in values]
+
+
+def test_families_weigh_the_same_in_the_spread_of_differences():
+    assert plans.difference_spreads(some_pairs(a=[0.1] * 90, b=[0.3]))["any"] == (pytest.approx(0.3), 91, 2)
+    assert plans.difference_spreads(some_pairs(a=[0.1] * 90, b=[0.3]), "b")["any"] == (pytest.approx(0.1), 90, 1)
+    assert plans.difference_spreads([]) == {}
+
+
+def test_a_kind_of_one_family_is_at_least_as_wide_as_all():
+    launch_bound = [pair._replace(kind="launch-bound", predicted=0.01) for pair in some_pairs(a=[0.0] * 5)]
+    assert plans.difference_spreads([*some_pairs(a=[0.2], b=[0.2]), *launch_bound])["launch-bound"] == (pytest.approx(0.2), 5, 1)

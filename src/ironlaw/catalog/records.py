@@ -336,6 +336,7 @@ class Bands(Record):
     step: dict[str, Sourced] = quantities("1")
     memory: dict[str, Sourced] = quantities("1")  # half-widths by framework, by "framework on accelerator", and "any"
     memory_centre: dict[str, Sourced] = quantities("1")  # median of log(measured / predicted), by the same names
+    difference: dict[str, Sourced] = quantities("1")  # half-widths of log(ratio of two plans of one job, predicted / measured)
     told_apart: Sourced = quantity("1")  # least predicted difference of two plans of one job whose order is trusted
 
 

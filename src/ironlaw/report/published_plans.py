@@ -167,6 +167,12 @@ def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
     ends = [f"below {b['from']:.0%}" for b in bins[1:]] + [""]
     rows = [(f"from {b['from']:.0%} {end}".strip(), str(b["pairs"]), str(b["right"])) for b, end in zip(bins, ends, strict=True)]
     yield from markdown_table(("predicted apart", "pairs", "in order"), rows)
+    yield (
+        "\nA search says how likely each plan is the fastest, by the spread of log(predicted ratio / measured ratio). Here each family's"
+        " pairs are judged by the spread of the other families, for all measured differences:\n"
+    )
+    rows = [(f"{b['said']:.0%}", str(b["pairs"]), f"{b['right'] / b['pairs']:.0%}") for b in orders["likely"] if b["pairs"]]
+    yield from markdown_table(("said to be in order", "pairs", "in order"), rows)
     yield ""
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ironlaw.estimate.bands import likely_fastest
 from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.memory.errors import ANY
 from ironlaw.validate.fill import Apart
-from ironlaw.validate.fit import held_out_times, read_record
+from ironlaw.validate.fit import COVERAGE, held_out_times, read_record, weighted_quantile
 from ironlaw.validate.predict import Prepared, prepare
 from ironlaw.validate.runs import DATA, Run, read_runs
 
@@ -35,6 +38,8 @@ _KNOWN = ("tp", "pp", "micro_batch_size", "recompute")
 _JOB_CELLS = ("software", "interconnect", "compile")  # columns besides options in which two rows of one job agree
 
 APART = (0.0, 0.02, 0.05, 0.1, 0.2)  # lower ends of the bins of predicted differences
+LIKELY = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # lower ends of the bins of probabilities
+OWN_SPREAD = ("launch-bound",)  # kinds of runs whose differences have a spread of their own
 
 
 @cache
@@ -116,33 +121,20 @@ def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]
 
     Also the regret of each job: how much slower the plan that is predicted fastest was than the fastest one measured.
     """
-    jobs: dict[tuple[str, str], list[int]] = {}
-    for i, run in enumerate(prepared.runs):
-        if plan_known(run, despite=(Apart.NO_PRECISION,)):
-            jobs.setdefault((run.family, _describe_job(run)), []).append(i)
-    families: dict[str, _Tally] = {}
     apart_by = {edge: _Tally() for edge in APART}
+    families: dict[str, _Tally] = {}
     axes: dict[tuple[str, str], _Tally] = {}
-    for (family, _), members in jobs.items():
-        plans = [_plan_of(prepared.runs[i]) for i in members]
-        if len(set(map(repr, plans))) < 2:
-            continue
+    for (family, _), members in jobs_of(prepared).items():
         tally = families.setdefault(family, _Tally())
         tally.plans += len(members)
         tally.regrets.append(_find_regret(prepared.measured[members], predicted[members]))
-        for a, i in enumerate(members):
-            for b, j in enumerate(members[:a]):
-                differ = [name for name in _LAYOUT if plans[a].get(name) != plans[b].get(name)]
-                measured_gap = math.log(prepared.measured[i] / prepared.measured[j])
-                predicted_gap = math.log(predicted[i] / predicted[j])
-                if not differ:
-                    continue
-                right = predicted_gap * measured_gap > 0.0
-                apart_by[max(edge for edge in APART if abs(predicted_gap) >= math.log1p(edge))].add(right)
-                if abs(measured_gap) <= math.log1p(TELLS):
-                    continue
-                tally.add(right)
-                axes.setdefault((" and ".join(differ) if len(differ) < 3 else "three axes or more", family), _Tally()).add(right)
+    pairs = pairs_of(prepared, predicted)
+    for pair in pairs:
+        apart_by[max(edge for edge in APART if abs(pair.predicted) >= math.log1p(edge))].add(pair.right)
+        if abs(pair.measured) > math.log1p(TELLS):
+            families[pair.family].add(pair.right)
+            differ = " and ".join(pair.differ) if len(pair.differ) < 3 else "three axes or more"
+            axes.setdefault((differ, pair.family), _Tally()).add(pair.right)
     return {
         "families": [{"family": family, **tally.data()} for family, tally in families.items()],
         "axes": [
@@ -150,7 +142,87 @@ def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]
             for (axis, family), t in sorted(axes.items(), key=lambda item: (-item[1].pairs, item[0]))
         ],
         "apart": [{"from": edge, "pairs": t.pairs, "right": t.right} for edge, t in apart_by.items()],
+        "likely": likely_orders(pairs),
     }
+
+
+class Pair(NamedTuple):
+    """Two measured plans of one job: the axes in which they differ, and log ratios of their step times."""
+
+    family: str
+    kind: str  # of OWN_SPREAD where a plan of the pair is of such a kind, else ANY
+    differ: list[str]
+    measured: float
+    predicted: float
+
+    @property
+    def right(self) -> bool:
+        """True where the plans are predicted in the measured order."""
+        return self.predicted * self.measured > 0.0
+
+
+def jobs_of(prepared: Prepared) -> dict[tuple[str, str], list[int]]:
+    """The runs of every job of which several known plans were measured, by family and job."""
+    jobs: dict[tuple[str, str], list[int]] = {}
+    for i, run in enumerate(prepared.runs):
+        if plan_known(run, despite=(Apart.NO_PRECISION,)):
+            jobs.setdefault((run.family, _describe_job(run)), []).append(i)
+    return {job: members for job, members in jobs.items() if len({repr(_plan_of(prepared.runs[i])) for i in members}) > 1}
+
+
+def pairs_of(prepared: Prepared, predicted: Any) -> list[Pair]:
+    """Every pair of measured runs of one job that differ in plan."""
+    pairs = []
+    for (family, _), members in jobs_of(prepared).items():
+        plans = [_plan_of(prepared.runs[i]) for i in members]
+        for a, i in enumerate(members):
+            for b, j in enumerate(members[:a]):
+                differ = [name for name in _LAYOUT if plans[a].get(name) != plans[b].get(name)]
+                if differ:
+                    kind = next((k for k in OWN_SPREAD if k in (prepared.support[i], prepared.support[j])), ANY)
+                    ratios = (math.log(times[i] / times[j]) for times in (prepared.measured, predicted))
+                    pairs.append(Pair(family, kind, differ, *ratios))
+    return pairs
+
+
+def difference_spreads(pairs: Sequence[Pair], without: str = "") -> dict[str, tuple[float, int, int]]:
+    """For each kind of pair: half-width of log(predicted ratio / measured ratio), pairs, families; ``without`` is a family to leave out.
+
+    The COVERAGE quantile with equal weights of families. The spread of one family is at least that of ANY. It does not grow with the
+    number of axes in which the plans differ: published pairs show no such growth.
+    """
+    spreads: dict[str, tuple[float, int, int]] = {}
+    for kind in (ANY, *OWN_SPREAD):
+        chosen = [pair for pair in pairs if pair.kind == kind and pair.family != without]
+        if not chosen:
+            continue
+        size = Counter(pair.family for pair in chosen)
+        error = np.array([abs(pair.predicted - pair.measured) for pair in chosen])
+        half = weighted_quantile(error, np.array([1.0 / size[pair.family] for pair in chosen]), COVERAGE)
+        least = spreads[ANY][0] if ANY in spreads and len(size) == 1 else 0.0
+        spreads[kind] = (max(half, least), len(chosen), len(size))
+    return spreads
+
+
+def likely_orders(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    """How often pairs are in the predicted order, by the probability that the spread learned without their family gives that order."""
+    bins: dict[float, list[tuple[float, bool]]] = {edge: [] for edge in LIKELY}
+    for family in dict.fromkeys(pair.family for pair in pairs):
+        spreads = difference_spreads(pairs, family)
+        for pair in pairs:
+            if pair.family == family and ANY in spreads:
+                half = spreads.get(pair.kind, spreads[ANY])[0]
+                said = float(likely_fastest(np.exp([0.0, abs(pair.predicted)]), half, COVERAGE)[0])
+                bins[max(edge for edge in LIKELY if said >= edge)].append((said, pair.right))
+    return [
+        {
+            "from": edge,
+            "pairs": len(found),
+            "said": float(np.mean([said for said, _ in found])) if found else None,
+            "right": sum(right for _, right in found),
+        }
+        for edge, found in bins.items()
+    ]
 
 
 class _Tally:

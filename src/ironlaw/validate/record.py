@@ -12,6 +12,7 @@ from typing import Any
 from ironlaw.catalog import load
 from ironlaw.catalog.load import SHIPPED
 from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, half_widths, held_out_times
+from ironlaw.validate.plans import difference_spreads, pairs_of
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import RUNS
 from ironlaw.validate.score import headline, score
@@ -45,7 +46,7 @@ def write_fit(
         values = [v[c.name] for v in fit.held_out.values()]
         text = _replace_line(text, c, fit.values[c.name], min(values), max(values))
     systems.write_text(_with_source(text, "fit", f"{_TITLE}; {int(rows.sum())} rows of {len(fit.held_out)} families"), encoding="utf-8")
-    write_bands(half_widths(prepared, predicted), memory)
+    write_bands(half_widths(prepared, predicted), memory, difference_spreads(pairs_of(prepared, predicted)))
 
 
 def _rounded(values: Any) -> dict[str, float]:
@@ -72,7 +73,12 @@ def _with_source(text: str, key: str, title: str) -> str:
     )
 
 
-def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, tuple[float, float, int, int]], path: Path = BANDS) -> None:
+def write_bands(
+    step: dict[str, tuple[float, int, int]],
+    memory: dict[str, tuple[float, float, int, int]],
+    difference: dict[str, tuple[float, int, int]],
+    path: Path = BANDS,
+) -> None:
     """Write the half-widths of bands, with the rows behind each."""
     shipped = load.record("bands", "default", ()).told_apart
     lines = [
@@ -83,6 +89,11 @@ def write_bands(step: dict[str, tuple[float, int, int]], memory: dict[str, tuple
         *(
             f'"{kind}" = {{ value = "{w:.3f}", source = "held-out", note = "half-width in log; {n} rows of {f} families" }}'
             for kind, (w, n, f) in step.items()
+        ),
+        "\n[difference]",
+        *(
+            f'"{kind}" = {{ value = "{w:.3f}", source = "pairs", note = "half-width in log; {n} pairs of {f} families" }}'
+            for kind, (w, n, f) in difference.items()
         ),
         "\n[memory]",
         *(
