@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SCALE = 256.0  # accelerators beyond which stragglers, fabrics and unpublished settings widen the errors
 LAUNCH_BOUND = 0.1  # share of the step lost to dispatch from which a run counts as launch-bound
+_LEAST = 1e-9  # half-width: below it the plan predicted fastest is
 
 SUPPORTS = {
     "dense": "a dense model on a device whose operators were measured",
@@ -110,7 +111,7 @@ def likely_fastest(seconds: Any, half_width: float, coverage: float) -> Any:
     >>> [round(float(p), 2) for p in likely_fastest([10.0, 10.0, 10.5], 0.16, 0.8)]
     [0.4, 0.4, 0.2]
     """
-    scale = half_width / (2.0 * np.arctanh(coverage))
+    scale = max(half_width, _LEAST) / (2.0 * np.arctanh(coverage))
     weights = np.exp(-(np.log(seconds) - np.log(np.min(seconds))) / scale)
     return weights / weights.sum()
 
