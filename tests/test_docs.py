@@ -10,10 +10,10 @@ import pytest
 
 import paths
 from ironlaw.cli.main import VERBS
+from ironlaw.estimate.planner.space import AXES
 from ironlaw.estimate.rules import RULES
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
-from ironlaw.search.space import AXES
 
 ROOT = paths.ROOT
 DOCS = ROOT / "docs"

@@ -35,6 +35,26 @@ def flags(prefix: str, names: tuple[str, ...], on: Collection[str]) -> dict[str,
     return {f"{prefix}_{name.replace('-', '_')}": float(name in on) for name in names}
 
 
+def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, float, float, float]:
+    """A recompute option as fractions: whole layers, and of the others attention, GEMMs, memory-bound operators.
+
+    >>> recompute_columns("every:2", ("attention",))
+    (0.5, 0.0, 0.0, 0.0)
+    """
+    head, _, tail = how.partition(":")
+    if head == "full":
+        return (1.0, 0.0, 0.0, 0.0)
+    if head == "every":
+        return (1.0 / int(tail), 0.0, 0.0, 0.0)
+    if head == "share":
+        return (float(tail), 0.0, 0.0, 0.0)
+    if head == "none":
+        return (0.0, 0.0, 0.0, 0.0)
+    operators = tuple(tail.split(",")) if tail else selective
+    linear = 1.0 if "linear" in operators else 0.5 if "half-linear" in operators else 0.0
+    return (0.0, float("attention" in operators), linear, float("elementwise" in operators))
+
+
 BY_RULE = -1.0  # layers of the first or last stage where none are given: split by the rule for all stages
 
 

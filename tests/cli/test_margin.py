@@ -8,12 +8,14 @@ from itertools import pairwise
 import pytest
 
 import ironlaw
+import paths
 from ironlaw.estimate.memory.errors import memory_margin
 from verbs import QUESTIONS, options
 
 # 79.1 of 79.6 GiB on the first stage
 HELD = ["--tp", "8", "--pp", "2", "--micro-batch-size", "1", "--recompute", "none", "--global-batch-size", "512"]
-TIGHT = ["llama-3-70b", "--on", "h100-sxm", "--gpus", "32", *HELD]
+SPACE = ["--space", str(paths.DATA / "held.toml")]
+TIGHT = ["llama-3-70b", "--on", "h100-sxm", "--gpus", "32", *HELD, *SPACE]
 
 
 def test_a_plan_that_leaves_little_free_fits_with_a_warning(ask):
@@ -51,7 +53,7 @@ def test_the_page_says_which_margin_a_plan_does_not_keep(ask):
 
 
 def test_what_does_not_fit_at_all_says_nothing_of_the_margin(ask):
-    status, out, _ = ask("estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "8", *HELD[:2], "--pp", "1", "--margin", "5%")
+    status, out, _ = ask("estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "8", *HELD[:2], "--pp", "1", *SPACE, "--margin", "5%")
     assert status == 1
     assert "margin" not in out.splitlines()[1]
 
@@ -129,9 +131,10 @@ def test_a_search_proposes_no_plan_that_does_not_keep_the_margin(ask):
 
 def test_a_table_of_runs_has_a_margin_by_line(ask, tmp_path):
     path = tmp_path / "runs.csv"
-    held = "llama-3-70b,h100-sxm,32,8,2,1,none,512"
+    held = "llama-3-70b,h100-sxm,32,8,2,1,none,512,1,1"
     path.write_text(
-        f"model,on,gpus,tp,pp,micro_batch_size,recompute,global_batch_size,margin\n{held},\n{held},5%\n{held},7\n", encoding="utf-8"
+        f"model,on,gpus,tp,pp,micro_batch_size,recompute,global_batch_size,zero,vpp,margin\n{held},\n{held},5%\n{held},7\n",
+        encoding="utf-8",
     )
     status, out, _ = ask("estimate", "--rows", path)
     free, kept, wrong = out.splitlines()

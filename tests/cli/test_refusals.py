@@ -11,7 +11,7 @@ from ironlaw.cli.main import main
 from verbs import QUESTIONS, example, options
 
 ODD = ("", "nan", "inf", "-1", "1e400", "abc", "5 bananas", "1,2,,3")
-FILES = ("correction", "shapes", "census")  # a text that names a file is exit 3
+FILES = ("correction", "shapes", "census", "space")  # a text that names a file is exit 3
 
 
 def changed(verb: str, flag: str, value: str) -> list[str]:

@@ -37,10 +37,11 @@ VALUES = {  # a few values of every option of an estimate, as a person writes th
     "frozen_weights": ["nf4", "fp8"], "frozen_layers": ["2"], "evaluate_every": ["100"], "evaluation_tokens": ["10M"],
     "checkpoint_every": ["500"], "checkpoint_bandwidth": ["100GB/s"], "mttf": ["50000h"], "restart_time": ["15min"],
     "tokens": ["1T", "300B"],
-    "margin": ["5%"], "price": ["2.5", "0"], "grid": ["france", "100"], "pue": ["1.1"],
+    "margin": ["5%"], "space": ["published"], "price": ["2.5", "0"], "grid": ["france", "100"], "pue": ["1.1"],
 }  # fmt: skip
 FROM_FILES = {"correction", "calibration_version"}
 ASKED = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}
+PLAN = {"tp": 2, "pp": 1, "zero": 1, "micro_batch_size": 1}
 
 
 def test_every_option_has_values_here():
@@ -84,7 +85,7 @@ def test_random_answers_are_asked_again_to_the_last_digit(tmp_path):
 @pytest.fixture
 def a(tmp_path):
     path = tmp_path / "a.json"
-    path.write_text(json.dumps(answer(read_options({**ASKED, "tp": 2, "recompute": "none"})).row(0)))
+    path.write_text(json.dumps(answer(read_options({**ASKED, **PLAN, "recompute": "none"})).row(0)))
     return path
 
 
@@ -94,7 +95,7 @@ def test_recomputation_saves_the_activations_that_it_does_not_keep(a):
     moved = differences(results(held.before), results(held.after))
     assert moved["bytes"] / 2**30 == pytest.approx(-17.0, abs=0.1)
     assert not held.followed and held.changed == {"recompute": ("none", "full")}
-    anew = answer(read_options({**ASKED, "tp": 2, "recompute": "full"}))
+    anew = answer(read_options({**ASKED, **PLAN, "recompute": "full"}))
     assert results(held.anew) == results(anew)
 
 
@@ -146,7 +147,7 @@ def test_a_held_answer_can_be_held_again(a, tmp_path, ask):
     status, out, _ = ask("estimate", "--plan", a, "--recompute", "full", "--json")
     assert status == 0
     data = json.loads(out)
-    assert data["asked"]["given"] == {**ASKED, "tp": 2, "recompute": "full"}
+    assert data["asked"]["given"] == {**ASKED, **PLAN, "recompute": "full"}
     assert {item["origin"] for item in data["assumptions"]} <= {"given", "held", "chosen", "default", "override"}
     second = tmp_path / "b.json"
     second.write_text(out)

@@ -13,7 +13,7 @@ from ironlaw.job import PRECISIONS, Job
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.question import defaults
 
-SPACE = Path(ironlaw.__file__).parent / "search" / "spaces" / "default.toml"
+SPACE = Path(ironlaw.__file__).parent / "estimate" / "planner" / "spaces" / "default.toml"
 
 
 def test_every_precision_of_the_options_is_modelled_and_no_other():

@@ -6,6 +6,7 @@ import pytest
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnitError
+from ironlaw.estimate.bind.question import NOTED
 from ironlaw.question.asked import SCALARS, Asked, Row, asked_of, with_options
 from ironlaw.question.options import OPTIONS, read_options
 
@@ -31,8 +32,8 @@ def test_a_help_line_states_the_constant_default(name):
 
 
 @pytest.mark.parametrize("name", ["cp", "etp"])
-def test_a_help_line_states_the_default_of_a_column(name):
-    assert f"(default: {shown(getattr(Row(), name))})" in OPTIONS[name].help
+def test_a_help_line_states_the_rule_of_a_column(name):
+    assert f"(default: searched; {shown(NOTED[name])} with a whole plan given)" in OPTIONS[name].help
 
 
 def test_columns_become_rows_and_single_values_are_in_every_row():

@@ -16,7 +16,7 @@ from ironlaw.question.options import read_options
 from ironlaw.questions.diff import diff
 from ironlaw.questions.diff.terms import contributions
 
-QUESTION = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 2, "recompute": "none"}
+QUESTION = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 2, "pp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none"}
 
 
 @pytest.fixture

@@ -67,10 +67,10 @@ def test_the_communication_tax_has_both_curves():
 
 
 def test_the_communication_tax_includes_the_estimate_of_a_model():
-    found = lessons("llama-3-8b", on="h100-sxm", table="communication-tax", gpus=16, global_batch_size=64, shares="5%")
+    found = lessons("llama-3-8b", on="h100-sxm", table="communication-tax", gpus=16, global_batch_size=64, offload="none", shares="5%")
     rows = {row["gpus"]: row for row in found["estimate"]}
     assert rows[1.0]["why_not"] == "does not fit" and rows[1.0]["speedup"] is None
-    ask = {"model": "llama-3-8b", "on": "h100-sxm", "global_batch_size": 64.0}
+    ask = {"model": "llama-3-8b", "on": "h100-sxm", "global_batch_size": 64.0, "offload": "none"}
     rates = [estimated({**ask, "gpus": n}).row(0)["throughput"]["tokens_per_second"] for n in (2.0, 16.0)]
     assert rows[16.0]["speedup"] == pytest.approx(rates[1] / rates[0])
     for row in rows.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,18 +17,18 @@ from ironlaw.catalog import load
 from ironlaw.errors import InputError, IronlawError, QuestionError, SpaceError, UnknownNameError, ValueRangeError
 from ironlaw.estimate import rules
 from ironlaw.estimate.bind.question import bind_question
-from ironlaw.estimate.candidates import recompute_columns
 from ironlaw.estimate.memory.total import memory
+from ironlaw.estimate.planner import grid, plans, tasks
+from ironlaw.estimate.planner.grid import Choices, rooms
+from ironlaw.estimate.planner.mesh import plan_of
+from ironlaw.estimate.planner.space import CHOICES
 from ironlaw.estimate.step import step_parts, whole_step
-from ironlaw.plan import Plan
+from ironlaw.plan import Plan, recompute_columns
 from ironlaw.question.asked import asked_of
 from ironlaw.question.options import read_options
 from ironlaw.question.words import OFFLOADS, OVERLAPS
-from ironlaw.search import best, grid, setting
+from ironlaw.search import sweep
 from ironlaw.search.answer import estimate_of
-from ironlaw.search.grid import Choices
-from ironlaw.search.mesh import plan_of
-from ironlaw.search.space import CHOICES
 
 DENSE = {
     "hidden_size": 1536,
@@ -60,6 +60,11 @@ class Slow:
     @property
     def good(self) -> Any:
         return self.legal & self.fits & np.isfinite(self.seconds)
+
+    def within_room(self, task: Any) -> Any:
+        """Of the good plans those that keep memory free; where none does, those that leave the allocator slack; or all."""
+        kept = (self.good & (self.device <= room) for room in rooms(task))
+        return next((plans for plans in kept if plans.any()), self.good)
 
 
 def divisors(number: int) -> list[int]:
@@ -273,7 +278,7 @@ def test_the_search_finds_what_listing_every_plan_finds(seed, tmp_path):
     every, found = slow_of(seed), found_of(seed, tmp_path)
     means = classes(question, every)
     stand = np.array([members[0] for members in means.values()], dtype=np.int64)
-    good = stand[every.good[stand]]
+    good = stand[every.within_room(found.settings[0].swept.task)[stand]]
     assert found.space["legal"] == len(means)
     assert found.space["infeasible"]["fits"] == np.count_nonzero(~every.fits[stand])
     first = found.first(100)
@@ -384,7 +389,8 @@ def test_the_first_hundred_are_those_of_a_flat_evaluation(medium, tmp_path):
     in_bits([c.seconds for c in first], flat.step_seconds)
     in_bits([c.device for c in first], flat.device_bytes)
     assert flat.fits.all()
-    stand = [members[0] for members in classes(MEDIUM, medium).values() if medium.good[members[0]]]
+    good = medium.within_room(found.settings[0].swept.task)
+    stand = [members[0] for members in classes(MEDIUM, medium).values() if good[members[0]]]
     order = sorted(stand, key=lambda i: (medium.seconds[i], *simplicity(medium.plans[i])))[:100]
     assert [meaning(plan_dict(c), False) for c in first] == [meaning(medium.plans[i], False) for i in order]
 
@@ -393,13 +399,13 @@ def simplicity(plan: dict[str, Any]) -> tuple[Any, ...]:
     """Of plans of one time, what comes first: fewer ways to split the model, then less of everything that needs more of a stack."""
     hows = ["none", "every:2", "selective", "full"]
     ways = plan["tp"] * plan["pp"] * plan["cp"] * plan["ep"] * plan["etp"]
-    amounts = [hows.index(plan[name]) if name == "recompute" else plan.get(name, -1.0) for name in best.SIMPLEST]
+    amounts = [hows.index(plan[name]) if name == "recompute" else plan.get(name, -1.0) for name in plans.SIMPLEST]
     return (ways, *canonical(plan, amounts))
 
 
 def canonical(plan: dict[str, Any], amounts: list[Any]) -> list[Any]:
     """Amounts with choices that mean nothing at their least."""
-    named = dict(zip(best.SIMPLEST, amounts, strict=True))
+    named = dict(zip(plans.SIMPLEST, amounts, strict=True))
     if plan["tp"] == 1:
         named |= {"sp": 0, "overlap_tp": 0}
     if plan["vpp"] == 1:
@@ -416,8 +422,8 @@ def test_the_front_is_that_of_a_flat_evaluation(medium, tmp_path):
             expected.append((seconds, device))
             leanest = device
     swept = found.settings[0].swept
-    plans = best.pareto_plans(swept)
-    assert list(zip(plans.seconds.tolist(), plans.device.tolist(), strict=True)) == expected
+    front = sweep.pareto_plans(swept)
+    assert list(zip(front.seconds.tolist(), front.device.tolist(), strict=True)) == expected
     assert len(expected) > 3
 
 
@@ -433,8 +439,8 @@ def test_the_front_is_that_of_all_legal_plans(seed, tmp_path):
         if device < leanest:
             expected.append((seconds, device))
             leanest = device
-    plans = best.pareto_plans(swept)
-    assert list(zip(plans.seconds, plans.device, strict=True)) == expected
+    front = sweep.pareto_plans(swept)
+    assert list(zip(front.seconds, front.device, strict=True)) == expected
 
 
 def test_no_plan_of_the_front_beats_another():
@@ -454,9 +460,9 @@ def summary(found: Any) -> Any:
     """What a search says, to compare in bits."""
     space = {k: v for k, v in found.space.items() if k != "seconds"}
     first = [(c.setting.framework, c.seconds, c.device, sorted(c.values.items())) for c in found.first(300)]
-    plans = best.pareto_plans(found.settings[0].swept)
-    columns = [v.tolist() for v in plans.columns.values()]
-    return space, first, (plans.seconds.tolist(), plans.device.tolist(), columns)
+    front = sweep.pareto_plans(found.settings[0].swept)
+    columns = [v.tolist() for v in front.columns.values()]
+    return space, first, (front.seconds.tolist(), front.device.tolist(), columns)
 
 
 BLOCKS = (
@@ -497,7 +503,7 @@ def uncut(tmp_path_factory) -> list[Any]:
 @pytest.mark.parametrize("which", range(len(CUT)))
 def test_blocks_of_any_size_give_the_same_result(which, sizes, uncut, tmp_path, monkeypatch):
     for name, size in sizes.items():
-        for module in (grid, best):
+        for module in (grid, plans, sweep):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, size)
     assert summary(ironlaw.search(**CUT[which], space=written(tmp_path, CUT_SPACE))) == uncut[which]
@@ -506,14 +512,14 @@ def test_blocks_of_any_size_give_the_same_result(which, sizes, uncut, tmp_path, 
 @pytest.mark.parametrize("which", range(len(CUT)))
 def test_the_order_of_rows_and_of_values_does_not_matter(which, uncut, tmp_path, monkeypatch):
     """Rows in another order, and every axis of the space listed backwards."""
-    whole = setting.mesh_rows
+    whole = tasks.mesh_rows
 
-    def shuffled(*given: Any) -> Any:
-        mesh = whole(*given)
+    def shuffled(*given: Any, **sizes: Any) -> Any:
+        mesh = whole(*given, **sizes)
         order = np.random.default_rng(5).permutation(mesh.rows)
-        return replace(mesh, columns={name: column[order] for name, column in mesh.columns.items()})
+        return mesh.replace(columns={name: column[order] for name, column in mesh.columns.items()})
 
-    monkeypatch.setattr(setting, "mesh_rows", shuffled)
+    monkeypatch.setattr(tasks, "mesh_rows", shuffled)
     backwards = {axis: values if values == "all" else values[::-1] for axis, values in CUT_SPACE.items()}
     assert summary(ironlaw.search(**CUT[which], space=written(tmp_path, backwards))) == uncut[which]
 
@@ -776,14 +782,14 @@ def test_a_huge_space_is_refused_before_it_is_listed(text, tmp_path):
 def test_very_many_choices_take_few_rows_a_call(tmp_path, monkeypatch):
     """The cells of one call of the laws are bounded, so that the memory of any search is."""
     seen = []
-    whole = best.evaluate
+    whole = sweep.evaluate
 
     def watched(task: Any, index: Any, choices: Any, front: Any) -> Any:
         seen.append(index.size * np.prod(choices.shape))
         return whole(task, index, choices, front)
 
-    monkeypatch.setattr(best, "evaluate", watched)
-    monkeypatch.setattr(best, "MOST_CELLS", 2000)
+    monkeypatch.setattr(sweep, "evaluate", watched)
+    monkeypatch.setattr(sweep, "MOST_CELLS", 2000)
     hows = ", ".join(f"'share:{n / 1000}'" for n in range(1, 301))
     found = of_file(tmp_path, f"recompute = [{hows}]\npp = 'all'\ndp_replicate = 'all'\nsp = ['on', 'off']")
     assert len(seen) > 1 and max(seen) <= 2000
@@ -826,7 +832,7 @@ def test_a_limit_that_no_plan_meets_has_no_answer(given):
 def test_a_stopped_search_is_marked_partial_and_its_plans_are_exact(monkeypatch):
     question = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 16, "global_batch_size": 32, "seq_len": 4096}
     whole = ironlaw.search(**question)
-    monkeypatch.setattr(best, "ROWS", 8)
+    monkeypatch.setattr(sweep, "ROWS", 8)
     stopped = ironlaw.search(**question, time_limit=1e-9)
     assert stopped.partial and not whole.partial
     assert 0 < stopped.space["legal"] < whole.space["legal"]

@@ -10,11 +10,11 @@ import pytest
 
 import ironlaw
 from ironlaw.errors import ValueRangeError
+from ironlaw.estimate.planner.space import context_ranks
 from ironlaw.report.search import page
 from ironlaw.search.answer import estimate_of, to_choices
 from ironlaw.search.as_data import search_data
-from ironlaw.search.best import fastest_plans
-from ironlaw.search.space import context_ranks
+from ironlaw.search.sweep import fastest_plans
 
 METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
 LONG = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64, "global_batch_size": 16, "seq_len": 131072}

@@ -13,10 +13,10 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.question import Bound, bind_question, with_batch
-from ironlaw.estimate.candidates import Placed, place
 from ironlaw.estimate.cautions import cautions
 from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
 from ironlaw.estimate.memory.total import Memory, memory
+from ironlaw.estimate.planner.choose import Placed, place
 from ironlaw.estimate.rates import throughput
 from ironlaw.estimate.step import Step, step
 from ironlaw.estimate.waterfall import waterfall
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Group(Frozen):
-    """The rows of a question that one framework runs, evaluated as one batch."""
+    """The rows of a question that share a job, evaluated as one batch."""
 
     index: Any  # positions of these rows in the question
     job: Job
@@ -42,6 +42,8 @@ class Group(Frozen):
     plan: Plan
     recompute: tuple[str, ...]
     chosen: tuple[tuple[str, ...], ...]
+    variant: Mapping[str, Any]  # options that were chosen for the job
+    tight: tuple[bool, ...]  # no plan keeps the margin of memory free, so one was chosen that does not
     rules: Mapping[str, Any]
     memory: Memory
     step: Step
@@ -148,8 +150,8 @@ class Estimate(Frozen):
 
     def again(self, asked: Asked) -> Estimate:
         """The same plans under options that change only the run: tokens, money, failures. No step is computed."""
-        bound = with_batch(bind_question(asked, self.folders))
-        return self.replace(groups=tuple(with_run(group, bound) for group in self.groups))
+        groups = tuple(with_run(g, with_batch(bind_question(asked.replace(**g.variant), self.folders))) for g in self.groups)
+        return self.replace(groups=groups)
 
     def to_json(self, explain: bool = False) -> Any:
         """The answer as plain data: one object, or a list where the question had many rows."""
@@ -177,11 +179,12 @@ def answer_asked(asked: Asked, folders: tuple[str, ...] = ()) -> Estimate:
     """The Estimate of a question."""
     require(asked, "model", "on", "gpus")
     bound = with_batch(bind_question(asked, folders))
-    return Estimate(tuple(_evaluate(bound, placed) for placed in place(bound)), len(asked.rows), bound.folders)
+    return Estimate(tuple(_evaluate(placed) for placed in place(bound)), len(asked.rows), bound.folders)
 
 
-def _evaluate(bound: Bound, placed: Placed) -> Group:
-    """Memory, step, rates and run of the rows one framework runs, as one batch."""
+def _evaluate(placed: Placed) -> Group:
+    """Memory, step, rates and run of the rows that share a job, as one batch."""
+    bound = placed.bound
     job, plan, cluster = bound.job(placed.framework), placed.plan, bound.cluster
     rules = {name: np.broadcast_to(column, (plan.rows,)) for name, column in rule_module.legality(job, plan).items()}
     with np.errstate(all="ignore"):
@@ -198,6 +201,8 @@ def _evaluate(bound: Bound, placed: Placed) -> Group:
         plan=plan,
         recompute=placed.recompute,
         chosen=placed.chosen,
+        variant=placed.variant,
+        tight=placed.tight,
         rules={**rules, "fits": needed.fits},
         memory=needed,
         step=timed,

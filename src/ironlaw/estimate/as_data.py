@@ -93,8 +93,12 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
 def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
     """The assumptions of a row: axes that were chosen, then options that were given, defaults and overrides."""
     plan = plan_data(group, at)
-    chosen = [{"name": name, "value": plan[name], "origin": "chosen"} for name in group.chosen[at] if name in plan]
-    return chosen + [dict(item) for item in group.assumptions]
+    chosen = {name: plan[name] for name in (*group.chosen[at], *group.variant) if name in plan}
+    listed = [
+        {"name": name, "value": (",".join(value) or "none") if isinstance(value, list) else value, "origin": "chosen"}
+        for name, value in chosen.items()
+    ]
+    return listed + [dict(item) for item in group.assumptions if item["name"] not in chosen]
 
 
 def warnings(group: Group, at: int) -> list[str]:
@@ -105,6 +109,7 @@ def warnings(group: Group, at: int) -> list[str]:
     unbanded = why_no_band(group, at)
     return [
         *group.warnings,
+        *([f"no plan leaves {group.margin:.1%} of device memory free: this is the fastest that fits"] if group.tight[at] else []),
         *([unbanded] if unbanded else []),
         *_batch_warning(group, at),
         *_rate_warning(group, at),
@@ -347,6 +352,8 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
         )
         if number(column, at)
     ]
+    data["offload"] = [name for name, column in (("activations", plan.offload_activations), ("optimizer", plan.offload_optimizer))
+                       if number(column, at)]  # fmt: skip
     if job.layers_per_stage:
         data["layers_per_stage"] = list(job.layers_per_stage)
     elif np.broadcast_to(np.maximum(plan.first_stage_layers, plan.last_stage_layers), (plan.rows,))[at] >= 0.0:

@@ -90,12 +90,8 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     per_kind = {kind: layer_times(job, cluster, plan, s, kind, classes[0]) for kind in kinds(job.model)}
     one_layer = {kind: fold(layer.terms) for kind, layer in per_kind.items()}
     embedding, head = embedding_term(job, cluster, plan, s), head_term(job, cluster, plan, s)
-    heads = 1.0 + job.model.num_nextn_predict_layers
     hop = hand_overs.hand_over(job, cluster, plan)
-
-    def through(layers: dict[Kind, Any]) -> list[Any]:
-        return [_stage_time(job, c, layers) + c.embedding * embedding.value + c.head * heads * head.value for c in classes]
-
+    through = partial(through_stages, job, classes, embedding=embedding.value, head=head.value)
     times = through(one_layer)
     pace = slowest(classes, times)
 
@@ -116,7 +112,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     micro_batch = [
         *layers,
         total("embedding", [embedding], times=pace.of(lambda stage: stage.embedding)),
-        total("output layer and loss", [head], times=with_head * heads),
+        total("output layer and loss", [head], times=with_head * heads_of(job)),
         total("stage to stage", [hop], times=np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - hand_overs.overlapped(plan)), 0.0)),
         *hand_overs.beside_chunks(plan, hop, fold(layers), forward / (forward + backward)),
     ]
@@ -126,7 +122,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     if any(np.any(time > 0) for time in hidden.values()):
         unpaired = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
         extra = sum(counts[kind] * time for kind, time in hidden.items())
-    pipeline_time = _pipeline_time(classes, unpaired, hop.value, plan)
+    pipeline_time = through_pipeline(classes, unpaired) + np.where(plan.pp > 1, 2.0 * plan.pp * plan.vpp, 0.0) * hop.value
     reduced, gathered = data_parallel(job, cluster, plan, pace, forward, backward, waits)
     waiting = waits.either + waits.backward
     slowest_stage = np.minimum(one_micro_batch + extra, pipeline_time)
@@ -151,7 +147,18 @@ def _as_is(seconds: Any) -> Any:
     return seconds
 
 
-def _stage_time(job: Job, stage: Stage, one_layer: dict[Kind, Any]) -> Any:
+def heads_of(job: Job) -> float:
+    """Output layers of a model: one, and one for each further token that it predicts."""
+    return 1.0 + job.model.num_nextn_predict_layers
+
+
+def through_stages(job: Job, classes: list[Stage], one_layer: dict[Kind, Any], embedding: Any, head: Any) -> list[Any]:
+    """Forward and backward of one micro-batch through the layers of each class of stages, with the embedding and the heads it holds."""
+    heads = heads_of(job)
+    return [_layers_time(job, c, one_layer) + c.embedding * embedding + c.head * heads * head for c in classes]
+
+
+def _layers_time(job: Job, stage: Stage, one_layer: dict[Kind, Any]) -> Any:
     """Forward and backward of one micro-batch through the layers of a stage."""
     time: Any = 0.0
     for kind, value in one_layer.items():
@@ -159,12 +166,12 @@ def _stage_time(job: Job, stage: Stage, one_layer: dict[Kind, Any]) -> Any:
     return time
 
 
-def _pipeline_time(classes: list[Stage], times: list[Any], hop: Any, plan: Plan) -> Any:
-    """Forward and backward of one micro-batch through all stages."""
+def through_pipeline(classes: list[Stage], times: list[Any]) -> Any:
+    """Forward and backward of one micro-batch through all stages, without hand-overs."""
     through = classes[0].count * times[0]
     for c, t in zip(classes[1:], times[1:], strict=True):
         through = through + c.count * t
-    return through + np.where(plan.pp > 1, 2.0 * plan.pp * plan.vpp, 0.0) * hop
+    return through
 
 
 def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage) -> LayerTimes:

@@ -25,9 +25,9 @@ class Row(NamedTuple):
     sp: bool | None = None
     pp: float | None = None
     vpp: float | None = None
-    cp: float = defaults.CP
+    cp: float | None = None
     ep: float | None = None
-    etp: float = defaults.ETP
+    etp: float | None = None
     dp_replicate: float | None = None
     dp_shard: float | None = None
     zero: float | None = None
@@ -91,6 +91,7 @@ class Asked(Frozen):
     offload_layers: float = 0.0  # 0: all
     offload_fraction: float = defaults.OFFLOAD_FRACTION
     offload_overlap: bool = False
+    space: str | None = None  # file or name of the space of plans; None: the default space
     margin: float | None = None  # of device memory; None: bands.memory_margin of the framework
     # fine-tuning
     lora_rank: float = 0.0  # 0: everything is trained

@@ -49,7 +49,6 @@ EXPERT_RANKS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 RECOMPUTES = ("none", "selective", "every:4", "every:2", "full")
 CERTAINTY = 0.8  # how likely a plan must be to fit before it is called best: as many as an error band is meant to contain
 LEAST_MARGIN = 0.01  # share of device memory that is kept free however sure the prediction is
-HEADROOM = 0.05  # share of device memory that the chosen plan keeps free if it can: predicted memory has about this error
 
 # --- a search
 

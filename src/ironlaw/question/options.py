@@ -193,9 +193,9 @@ OPTIONS: dict[str, Option] = {
     "sp": Option(switch, "sequence parallelism (default: on where tp > 1)", "on|off", column=True),
     "pp": Option(whole, "pipeline-parallel size (default: searched)", column=True),
     "vpp": Option(whole, "model chunks per pipeline rank (default: searched)", column=True),
-    "cp": Option(whole, f"context-parallel size (default: {defaults.CP:g})", column=True),
+    "cp": Option(whole, f"context-parallel size (default: searched; {defaults.CP:g} with a whole plan given)", column=True),
     "ep": Option(whole, "expert-parallel size (default: searched)", column=True),
-    "etp": Option(whole, f"tensor-parallel size of one expert (default: {defaults.ETP:g})", column=True),
+    "etp": Option(whole, f"tensor-parallel size of one expert (default: searched; {defaults.ETP:g} with a whole plan given)", column=True),
     "expert_imbalance": Option(
         at_least_one, f"load of the busiest expert rank over the mean (default: {defaults.EXPERT_IMBALANCE:g}, balanced)", "X"
     ),
@@ -274,6 +274,7 @@ OPTIONS: dict[str, Option] = {
         share, f"share of optimizer states that --offload optimizer moves (default: {defaults.OFFLOAD_FRACTION:g})", "X"
     ),
     "offload_overlap": Option(switch, "the host updates one tensor while others are copied (default: off)", "on|off"),
+    "space": Option(text, "file of the values to try where the plan is open (default: the built-in space)", "FILE"),
     "margin": Option(
         margin,
         "share of device memory to keep free, such as 5%: a plan that leaves less does not fit (default: 0 for a given plan; a chosen plan"
@@ -312,7 +313,7 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     "Model": ("model", "mtp_layers"),
     "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth"),
     "Job": (
-        "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "margin", "correction",
+        "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "space", "margin", "correction",
         "calibration_version",
     ),
     "Plan": (

@@ -7,7 +7,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.estimate.rules import RULES
-from ironlaw.question.defaults import HEADROOM, LONG_SEQUENCE
+from ironlaw.question.defaults import LONG_SEQUENCE
 from ironlaw.report.estimate import band_words, mesh_words, parameters_line, placement_words, stage_layers_words, waterfall_line
 from ironlaw.report.terminal import Ink, dollars, short
 
@@ -84,9 +84,8 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     if plan["why"]:
         yield f"  why: {_slower(plan, data['plans'][1], data['question']['minimize'])}: {_terms(plan['why'])}"
     yield from _context_parallel(data)
-    if plan["headroom"] < HEADROOM:
-        spare = next((f"; plan {i} keeps {HEADROOM:.0%} free" for i, other in enumerate(data["plans"], 1) if other["note"]), "")
-        yield ink.dim(f"  uses {1.0 - plan['headroom']:.1%} of the memory and may run out{spare}")
+    if not memory["keeps_margin"]:
+        yield ink.dim(f"  uses {1.0 - plan['headroom']:.1%} of the memory and may run out: no plan keeps {memory['margin']:.1%} free")
 
 
 def _context_parallel(data: dict[str, Any]) -> Iterator[str]:

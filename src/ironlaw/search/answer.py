@@ -14,21 +14,22 @@ import numpy as np
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate, answer_asked
-from ironlaw.question.asked import Asked, with_options
-from ironlaw.question.defaults import HEADROOM, OFFLOADS, OVERLAPS
-from ironlaw.search.best import Plans, Sweep, fastest_plans, keep_pages, open_rows, pareto_plans, sort_plans
-from ironlaw.search.grid import usable_choices
-from ironlaw.search.mesh import COLUMNS
+from ironlaw.estimate.planner.grid import usable_choices
+from ironlaw.estimate.planner.plans import Plans, sort_plans
+from ironlaw.estimate.planner.rows import row_of
+from ironlaw.estimate.planner.space import ENDS, WORDS
+from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of
 from ironlaw.search.sizing import meets_limits, refine_range
-from ironlaw.search.space import ENDS, WORDS
+from ironlaw.search.sweep import Sweep, fastest_plans, keep_pages, pareto_plans
 
 # options that change the cost or the ranking of plans, but not their step time
 AGAIN = (
     "price", "grid", "pue", "tokens", "budget", "deadline", "target_tokens_per_second", "minimize", "pareto", "top", "failures", "mttf",
     "restart_time", "checkpoint_every", "checkpoint_bandwidth", "evaluate_every", "evaluation_tokens", "time_limit",
 )  # fmt: skip
+PLANNED = tuple(name for name in Row._fields if name not in ("global_batch_size", "seq_len"))  # columns that a plan sets
 KIND_AXES = ("tp", "pp", "cp", "ep")
 Progress = Callable[[str], None]
 
@@ -102,9 +103,10 @@ class SearchResult:
     # --- which plans meet the question
 
     def rank_key(self, setting: Setting, seconds: Any) -> tuple[Any, ...]:
-        """The objective, then what decides between equals: time, then accelerators."""
+        """Whether memory stays free, then the objective, then what decides between equals: time, then accelerators."""
         objectives = setting.objectives(seconds)
-        return (objectives[self.question.minimize], objectives["time"], objectives["gpus"])
+        room = np.full(np.shape(objectives["time"]), float(setting.swept.room))
+        return (room, objectives[self.question.minimize], objectives["time"], objectives["gpus"])
 
     def ranked(self) -> list[Setting]:
         """Settings whose fastest plan meets the question, best first."""
@@ -132,13 +134,10 @@ class SearchResult:
             keyed += [(*(float(key[i]) for key in keys), len(keyed) + i, c) for i, c in enumerate(choices) if meets[i]]
         return [item[-1] for item in sorted(keyed, key=lambda item: item[:-1])]
 
-    def best_with_headroom(self, best: Choice) -> Choice | None:
-        """The fastest plan of the best setting that leaves memory free, where the best plan does not."""
-        limit = best.setting.capacity * (1.0 - HEADROOM)
-        if best.device <= limit:
-            return None
+    def fastest_that_fits(self, best: Choice) -> Choice:
+        """The fastest plan of the best plan's setting that fits, whether it leaves memory free or not."""
         choices = to_choices(best.setting, pareto_plans(best.setting.swept))
-        return min((c for c in choices if c.device <= limit), key=lambda c: c.seconds, default=None)
+        return min([best, *choices], key=lambda choice: choice.seconds)
 
     def pareto(self) -> list[tuple[Choice, dict[str, float]]]:
         """The plans that no other beats in every one of the question's objectives, and their values."""
@@ -214,7 +213,7 @@ def _fastest_of_kinds(swept: Sweep) -> Plans:
     best = np.full(2 ** len(KIND_AXES), np.inf)
     np.minimum.at(best, key, swept.seconds)
     rows = np.flatnonzero(np.isfinite(swept.seconds) & (swept.seconds == best[key]))
-    plans = open_rows(swept.task, rows)
+    plans = swept.open(rows)
     plans = sort_plans(plans.take(np.flatnonzero(plans.seconds == best[_kind_numbers(plans.columns)])))
     return plans.take(np.sort(np.unique(_kind_numbers(plans.columns), return_index=True)[1]))
 
@@ -232,21 +231,12 @@ def to_choices(setting: Setting, plans: Plans) -> list[Choice]:
 
 def asked_of_choices(choices: Sequence[Choice]) -> Asked:
     """The question that evaluates some choices of one job."""
-    asked = choices[0].setting.bound.asked
-    rows = [c.values for c in choices]
-    columns: dict[str, Any] = {name: [float(r[name]) for r in rows] for name in (*COLUMNS, "zero")}
-    columns["sp"] = [bool(r["sp"]) for r in rows]
-    columns["recompute"] = [str(r["recompute"]) for r in rows]
-    columns["overlap"] = [frozenset(n for n in OVERLAPS if r[f"overlap_{n.replace('-', '_')}"]) for r in rows]
-    columns["offload"] = [frozenset(n for n in OFFLOADS if r[f"offload_{n}"]) for r in rows]
-    for axis in ENDS:
-        if max(columns[axis]) < 0.0:
-            del columns[axis]
-    if not any(columns["offload"]):
-        del columns["offload"]
-    if len(choices) == 1:
-        columns = {k: v[0] for k, v in columns.items()}
-    return with_options(asked.replace(framework=choices[0].setting.framework), columns)
+    setting = choices[0].setting
+    rows = [row_of(setting.bound.asked.rows[0]._replace(gpus=setting.gpus), choice.values) for choice in choices]
+    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in PLANNED}
+    unused = [name for name in PLANNED if not any(columns[name]) and name in (*ENDS, "offload")]
+    columns = {name: column if len(choices) > 1 else column[0] for name, column in columns.items() if name not in unused}
+    return with_options(setting.bound.asked.replace(framework=setting.framework), columns)
 
 
 def estimate_of(choices: Sequence[Choice], folders: tuple[str, ...]) -> Estimate:

@@ -10,16 +10,16 @@ from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.bands import step_band, told_apart
+from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
+from ironlaw.estimate.planner.space import ENDS
 from ironlaw.question.asked import SCALARS
-from ironlaw.question.defaults import HEADROOM, PLANS
+from ironlaw.question.defaults import PLANS
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.advice import advise
 from ironlaw.search.answer import Choice, SearchResult
-from ironlaw.search.best import SIMPLEST, effort_of
 from ironlaw.search.misses import misses
 from ironlaw.search.question import Question
 from ironlaw.search.sizing import sizes
-from ironlaw.search.space import ENDS
 from ironlaw.search.why import compare_context_parallel, difference
 
 PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", "zero")
@@ -27,9 +27,9 @@ PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard",
 
 def search_data(result: SearchResult, explain: bool = False, advice: bool = True) -> dict[str, Any]:
     """Everything a search answers, by the keys of its JSON."""
-    choices, spare = listed_choices(result)
+    choices, faster = listed_choices(result)
     estimates = result.explained(choices)
-    plans = plan_entries(result, choices, estimates, spare, explain)
+    plans = plan_entries(result, choices, estimates, faster, explain)
     setting = choices[0].setting if choices else result.settings[0] if result.settings else None
     return {
         **common_keys(
@@ -53,14 +53,16 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
 
 
 def listed_choices(result: SearchResult) -> tuple[list[Choice], Choice | None]:
-    """The plans to list, and which of them is listed because it leaves memory free."""
+    """The plans to list, and which of them is listed because it is faster than the best, with less memory free."""
     if result.question.top:
         return result.first(result.question.top), None
     choices = result.of_kinds(PLANS)
-    spare = result.best_with_headroom(choices[0]) if choices else None
-    if spare is not None and not any(choice.same_as(spare) for choice in choices):
-        choices.append(spare)
-    return choices, spare
+    if not choices:
+        return [], None
+    faster = result.fastest_that_fits(choices[0])
+    if faster.seconds >= choices[0].seconds:
+        return choices, None
+    return [*choices, faster], faster
 
 
 def question_data(result: SearchResult) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def search_warnings(result: SearchResult) -> list[str]:
 
 
 def plan_entries(
-    result: SearchResult, choices: list[Choice], estimates: list[tuple[Estimate, int]], spare: Choice | None, explain: bool
+    result: SearchResult, choices: list[Choice], estimates: list[tuple[Estimate, int]], faster: Choice | None, explain: bool
 ) -> list[dict[str, Any]]:
     """Each listed plan: its estimate, and what the search adds to it.
 
@@ -116,8 +118,10 @@ def plan_entries(
             "options": {name: _whole_as_int(choice.values[name]) for name in SIMPLEST if name not in ENDS or choice.values[name] >= 0.0},
             "variant": choice.setting.variant,
             "why": difference(places[0], places[i or 1]) if len(places) > 1 else [],
-            "tie": bool(i and goals[i] < apart * goals[0]),
-            "note": f"fastest with {HEADROOM:.0%} of the memory free" if spare is not None and choice.same_as(spare) else "",
+            "tie": bool(i and choice is not faster and goals[i] < apart * goals[0]),
+            "note": f"fastest that fits, with {1.0 - choice.device / choice.setting.capacity:.1%} of the memory free"
+            if choice is faster
+            else "",
             "band": step_band(places[i][0], places[i][1], choice.seconds),
         }
         for i, (choice, (estimate, row)) in enumerate(zip(choices, estimates, strict=True))

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ironlaw.errors import IronlawError
+from ironlaw.estimate.planner.mesh import divisors
+from ironlaw.estimate.planner.space import read_space
 from ironlaw.question.asked import with_options
 from ironlaw.search.answer import SearchResult, run
-from ironlaw.search.mesh import divisors
 from ironlaw.search.question import MOST_GPUS, Question
 from ironlaw.search.setting import Setting
 from ironlaw.search.sizing import meets_limits
-from ironlaw.search.space import read_space
 
 SECONDS = 5.0  # for each change that needs a separate search
 NEAR = (0.0, 0.02, 0.05, 0.1, 0.25)  # how far from the asked number of accelerators others are tried

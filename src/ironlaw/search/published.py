@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ironlaw.estimate.planner.mesh import divisors
+from ironlaw.estimate.planner.space import Space, axis_value
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.search.answer import Choice, SearchResult, run
-from ironlaw.search.mesh import divisors
 from ironlaw.search.question import read_question
-from ironlaw.search.space import Space, axis_value
 from ironlaw.search.why import difference
 from ironlaw.terms import scalar
 
@@ -29,11 +29,11 @@ def compare(case: Mapping[str, Any]) -> dict[str, Any]:
     seconds = scalar(group.step.tree.value, at)
     question = read_question(case["question"])
     searches = [run(replace(question, space=_whole_space(question.space, group, case["plan"])))]
-    best, cautious = _pick_best(searches), _best_with_headroom(searches[0])
+    cautious, best = _pick_best(searches), _pick_fitting(searches)
     layers = {"offload_layers": case["plan"]["offload_layers"]} if "offload_layers" in case["plan"] else {}
     of_stack = read_question({**case["question"], **layers})
     own_searches = [run(replace(of_stack, space=space)) for space in _spaces_of_stack(question.space, case)]
-    best_of_stack = _pick_best(own_searches)
+    best_of_stack = _pick_fitting(own_searches)
     return {name: case[name] for name in ("id", "model", "on", "gpus", "plan", "measured_s", "fits", "stack")} | {
         "published_s": seconds,
         "published_bytes": scalar(group.memory.device, at),
@@ -52,14 +52,13 @@ def compare(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pick_best(searches: list[SearchResult]) -> Choice | None:
-    """The fastest plan of some searches."""
+    """The best plan of some searches."""
     return min((choice for s in searches for choice in s.first(1)), key=lambda choice: choice.seconds, default=None)
 
 
-def _best_with_headroom(search: SearchResult) -> Choice | None:
-    """The best plan that leaves memory free, or the best of all where none does."""
-    best = _pick_best([search])
-    return (search.best_with_headroom(best) or best) if best else None
+def _pick_fitting(searches: list[SearchResult]) -> Choice | None:
+    """The fastest plan of some searches that fits, whether it leaves memory free or not, as published plans do."""
+    return min((s.fastest_that_fits(choice) for s in searches for choice in s.first(1)), key=lambda choice: choice.seconds, default=None)
 
 
 def _ratio(seconds: float, choice: Choice | None) -> float | None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
+from ironlaw.estimate.planner.space import MESH, VARIANTS, Space, axis_value, read_fixed, read_forbidden, read_space
 from ironlaw.question import defaults
 from ironlaw.question.asked import MEANING, Asked, asked_of
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.options import OPTIONS, Option, flag, is_column, one_of, positive, price, read_options, switch, text, whole
 from ironlaw.question.readers import amount, days, money
 from ironlaw.question.words import PerParameter
-from ironlaw.search.space import MESH, VARIANTS, Space, axis_value, read_fixed, read_forbidden, read_space
 
 GOALS = ("time", "cost", "energy", "carbon", "gpus")
 FRONTS = ("time", "cost", "energy", "carbon", "gpus", "memory")
@@ -114,7 +114,6 @@ OWN: dict[str, Option] = {
     "top": Option(how_many, f"list the K best plans (default: the best plans of {defaults.PLANS} kinds)", "K"),
     "fix": Option(clauses, "fix axes: AXIS=VALUE,...", "LIST"),
     "forbid": Option(text, "exclude plans: AXIS=VALUE or AXIS>VALUE,...", "LIST"),
-    "space": Option(text, "space file: the values of every axis (default: the built-in space)", "FILE"),
     "quota": Option(quotas, "most accelerators of each kind: A=N,...", "LIST"),
     "price": Option(prices, "USD per accelerator hour, provider/term, or A=2.5,B=1.2 (default: newest on-demand price)", "PRICE"),
     "failures": Option(switch, "include failures in time and cost (default: on)", "on|off"),
@@ -170,7 +169,7 @@ def read_question(asked: Mapping[str, Any], where: str = "", folders: tuple[str,
     prices = search_options.get("price")
     if prices is not None and not isinstance(prices, dict):
         options["price"] = prices
-    space = read_space(search_options.get("space")).narrowed(
+    space = read_space(options.get("space")).narrowed(
         {**fixed, **(read_fixed(search_options["fix"]) if "fix" in search_options else {})},
         read_forbidden(search_options["forbid"]) if "forbid" in search_options else (),
     )

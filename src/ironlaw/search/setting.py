@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 import numpy as np
 
-from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
-from ironlaw.estimate.pipeline.schedules import one_chunk
+from ironlaw.estimate.planner.grid import Task
+from ironlaw.estimate.planner.rows import given_space
+from ironlaw.estimate.planner.space import Space
+from ironlaw.estimate.planner.tasks import task_of, usable_space, variants_of
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.job import Job
 from ironlaw.plan import plan_with
-from ironlaw.question import defaults
 from ironlaw.question.asked import with_options
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.search.best import sweep
-from ironlaw.search.grid import Task
-from ironlaw.search.mesh import mesh_rows
 from ironlaw.search.question import Question
-from ironlaw.search.space import VARIANTS, Space, context_ranks
+from ironlaw.search.sweep import sweep
 from ironlaw.terms import plain
 
 FORWARD_SHARE = 1.0 / 3.0  # of a step: the cost of an evaluation when plans are ranked; an estimate has the share of its plan
@@ -82,7 +79,7 @@ class Setting:
 
     @property
     def best(self) -> float:
-        """Step time of the fastest plan that fits; infinity where none does."""
+        """Step time of the best plan: the fastest that keeps memory free, or that fits where none does; infinity where none fits."""
         return float(self.swept.seconds.min(initial=np.inf)) if self.swept else np.inf
 
     @property
@@ -92,8 +89,12 @@ class Setting:
 
     def task(self) -> Task:
         """The job of the setting with its legal mesh rows."""
-        mesh = mesh_rows(self.space, self.job, self.gpus, self.batch, self.seq_len)
-        return Task(self.job, self.bound.cluster, mesh, self.space, self.batch, self.seq_len)
+        return task_of(self.space, self.bound, self.job, self.sizes)
+
+    @property
+    def sizes(self) -> dict[str, float]:
+        """Accelerators, batch and sequence length."""
+        return {"gpus": self.gpus, "global_batch_size": self.batch, "seq_len": self.seq_len}
 
     def run(self, go_on: Callable[[int], bool]) -> bool:
         """Sweep the setting; False where ``go_on`` stopped it."""
@@ -133,27 +134,8 @@ class Setting:
     @cached_property
     def space(self) -> Space:
         """The question's space without the values that this job or accelerator cannot have."""
-        space = self.question.space
-        values = dict(space.values)
-        hows = values.get("recompute")
-        if hows:
-            possible = [how for how in hows if not how.startswith("every:") or int(how[6:]) <= self.bound.model.num_hidden_layers]
-            if not possible:
-                raise ValueRangeError(
-                    f"--recompute {hows[0]}: {self.bound.model.name} has only {self.bound.model.num_hidden_layers} layers"
-                )
-            values["recompute"] = tuple(possible)
-        if values.get("cp") == "by length":
-            values["cp"] = context_ranks(self.seq_len, self.gpus)
-        if self.variant.get("cp_method", methods_of(self.question)[0]) != methods_of(self.question)[0]:
-            # with one rank the methods are alike: the first method has those plans
-            values["cp"] = tuple(ranks for ranks in values.get("cp", ()) if ranks > 1.0)
-        schedule = self.bound.asked.schedule
-        if "vpp" in values and one_chunk(schedule):
-            if 1.0 not in values["vpp"]:
-                raise QuestionError(f"--schedule {schedule} has one chunk per rank, vpp is fixed at {values['vpp'][0]:g}: use interleaved")
-            values["vpp"] = (1.0,)
-        return replace(space, values=values)
+        space = given_space(self.question.space, self.bound, self.job, self.gpus)
+        return usable_space(space, self.bound, self.gpus, self.seq_len)
 
     @cached_property
     def capacity(self) -> float:
@@ -166,28 +148,15 @@ class Setting:
         return float(plain(self.bound.cluster.node.accelerators))
 
 
-def methods_of(question: Question) -> tuple[str, ...]:
-    """The methods of context parallelism to try: the default alone where cp is fixed at 1 or no sequence is long."""
-    methods = question.space.of("cp_method")
-    if methods != "by length":
-        return methods or ("ring",)
-    many = question.space.of("cp") not in (None, (1.0,)) and (question.asked.rows[0].seq_len or 0.0) >= defaults.LONG_SEQUENCE
-    return defaults.CP_METHODS if many else defaults.CP_METHODS[:1]
-
-
 def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bound, dict[str, Any]]]:
     """The bound question of every accelerator and variant. All share one batch and sequence length."""
-    varied = {axis: question.space.of(axis) for axis in VARIANTS if question.space.of(axis)}
-    if varied.get("cp_method") == "by length":
-        varied["cp_method"] = methods_of(question)
-        if len(varied["cp_method"]) == 1:
-            del varied["cp_method"]
+    variants = variants_of(question.space, question.asked.rows[0].seq_len or 0.0)
+    several = {axis for axis in variants[0] if len({variant[axis] for variant in variants}) > 1}
     for on in question.on:
-        for values in product(*varied.values()):
-            variant = dict(zip(varied, values, strict=True))
+        for variant in variants:
             options = {**variant, "on": on} | ({} if question.prices is None else {"price": question.prices.get(on)})
             bound = bind_question(with_options(question.asked, options), folders, with_run=True)
-            yield _with_shared_batch(bound, question), {axis: value for axis, value in variant.items() if len(varied[axis]) > 1}
+            yield _with_shared_batch(bound, question), {axis: value for axis, value in variant.items() if axis in several}
 
 
 def _with_shared_batch(bound: Bound, question: Question) -> Bound:

@@ -90,7 +90,7 @@ def _describe_case(prepared: Prepared, i: int) -> dict[str, Any]:
         "model": run.cells.get("model_name", ""),
         "on": options["on"],
         "gpus": options["gpus"],
-        "question": {name: value for name, value in options.items() if name not in PLAN},
+        "question": {name: value for name, value in options.items() if name not in (*PLAN, "space")},
         "plan": {name: options[name] for name in PLAN if options.get(name) is not None},
         "place": (group, at),
         "measured_s": float(prepared.measured[i]),

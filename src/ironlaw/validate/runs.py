@@ -22,6 +22,7 @@ from ironlaw.validate.prose import Cells
 
 DATA = Path(__file__).parent / "data"
 RUNS = DATA / "runs.csv"
+PUBLISHED = "published"  # the space of plans of a run: what its source does not say is what its stack does by default
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str,
         for variant in variants(row):
             options = options_of(variant, folders)
             options.pop("tokens", None)
+            options.setdefault("space", PUBLISHED)
             questions.append(read_options(options, f"line {line}"))
     except IronlawError as error:
         raise SkipError(short_reason(str(error))) from None

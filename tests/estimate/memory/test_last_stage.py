@@ -37,6 +37,7 @@ def plan(**more):
         "tp": 1,
         "cp": 1,
         "pp": 1,
+        "vpp": 1,
         "zero": 0,
         "recompute": "none",
         "micro_batch_size": 4,

@@ -11,10 +11,10 @@ import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.pipeline.stages import stages
+from ironlaw.estimate.planner.ends import RULE, balanced_ends, loss_in_layers
 from ironlaw.launch.megatron.options import options_from_arguments
 from ironlaw.launch.megatron.patterns import layers_by_stage, stage_flags
 from ironlaw.search.answer import estimate_of
-from ironlaw.search.ends import RULE, balanced_ends, loss_in_layers
 
 ASK = {
     "on": "h100-sxm", "framework": "megatron", "gpus": 32, "tp": 1, "pp": 4, "vpp": 1, "zero": 1, "micro_batch_size": 1,
@@ -232,7 +232,7 @@ def test_the_search_finds_balanced_stages_and_agrees_with_the_estimate():
 def test_a_balanced_space_is_never_slower_than_an_even_one(tmp_path):
     from pathlib import Path
 
-    import ironlaw.search.space as space
+    import ironlaw.estimate.planner.space as space
 
     text = (Path(space.__file__).parent / "spaces" / "default.toml").read_text(encoding="utf-8")
     even = tmp_path / "even.toml"

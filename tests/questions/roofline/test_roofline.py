@@ -445,6 +445,7 @@ HIDING = {
     "vpp": 4,
     "global_batch_size": 128,
     "micro_batch_size": 1,
+    "recompute": "none",
 }
 
 

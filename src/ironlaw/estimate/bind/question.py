@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ironlaw.estimate.bind.money import Money
     from ironlaw.estimate.correction import Correction
 
-NOTED = ("optimizer", "count_embedding", "cp", "etp")  # constant defaults that an answer lists among its assumptions
+# constant defaults that an answer lists among its assumptions; of cp and etp where the plan is given, else they are chosen
+NOTED = {"optimizer": defaults.OPTIMIZER, "count_embedding": False, "cp": defaults.CP, "etp": defaults.ETP}
 
 
 class Bound(Frozen):
@@ -65,9 +66,9 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         assume(notes, name, value, "given")
     for written, reading in asked.readings:
         assume(notes, written, reading, "default")
-    for name in NOTED:
+    for name, usual in NOTED.items():
         if name not in asked.given:
-            assume(notes, name, printed(getattr(asked.rows[0] if name in Row._fields else asked, name)), "default")
+            assume(notes, name, printed(usual), "default")
     check(asked)
     record, left_out = bind_model(asked.model, folders)
     precision = asked.precision or bind_precision(asked.on, folders)

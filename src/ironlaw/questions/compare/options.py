@@ -9,7 +9,7 @@ from ironlaw.question.words import tokens
 
 PASSED = (  # passed to estimate unchanged
     "precision", "global_batch_size", "global_batch_tokens", "seq_len", "micro_batch_size", "optimizer", "framework", "recompute",
-    "tp", "pp", "zero", "overlap", "margin", "gpus_per_domain",
+    "tp", "pp", "zero", "overlap", "space", "margin", "gpus_per_domain",
 )  # fmt: skip
 RESOURCES = ("compute", "hbm", "network")
 OPTIONS: dict[str, Option] = {

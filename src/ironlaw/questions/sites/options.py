@@ -13,7 +13,7 @@ from ironlaw.question.readers import list_of
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}  # of one gradient on the wire
 PLAN = (  # options of an estimate that set the plan inside a site
     "node", "fabric", "framework", "precision", "micro_batch_size", "tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard", "zero",
-    "recompute", "overlap", "optimizer", "margin", "gpus_per_domain",
+    "recompute", "overlap", "optimizer", "space", "margin", "gpus_per_domain",
 )  # fmt: skip
 
 

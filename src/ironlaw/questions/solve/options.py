@@ -10,7 +10,7 @@ from ironlaw.question.words import run_tokens, tokens
 UNKNOWNS = ("gpus", "time", "tokens", "mfu", "budget")
 PASSED = (  # passed to estimate unchanged
     "precision", "global_batch_size", "global_batch_tokens", "seq_len", "micro_batch_size", "optimizer", "framework", "recompute",
-    "tp", "sp", "pp", "zero", "overlap", "margin", "flash_attention", "gpus_per_domain",
+    "tp", "sp", "pp", "zero", "overlap", "space", "margin", "flash_attention", "gpus_per_domain",
 )  # fmt: skip
 OPTIONS: dict[str, Option] = {
     "model": ESTIMATE["model"],

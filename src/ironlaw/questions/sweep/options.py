@@ -20,7 +20,7 @@ def models(value: Any, flag: str) -> tuple[Any, ...]:
 
 PASSED = (  # passed to estimate unchanged
     "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "pp", "cp", "ep", "zero", "overlap", "node", "fabric",
-    "margin", "gpus_per_domain",
+    "space", "margin", "gpus_per_domain",
 )  # fmt: skip
 EXCHANGE = {  # passed to sites unchanged
     "wan_bandwidth": "bandwidth between sites",

@@ -8,7 +8,6 @@ a legal plan and no two cells are the same plan.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -16,25 +15,25 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import rules
-from ironlaw.estimate.candidates import recompute_columns
 from ironlaw.estimate.memory.total import memory
+from ironlaw.estimate.planner.mesh import Mesh, plan_of
+from ironlaw.estimate.planner.space import CHOICES, Space
 from ironlaw.estimate.step import step_parts, whole_step
-from ironlaw.estimate.wires import domain_ranks, domains_taken
+from ironlaw.estimate.wires import domain_ranks
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
-from ironlaw.plan import Plan
-from ironlaw.search.mesh import Mesh, plan_of
-from ironlaw.search.space import CHOICES, ENDS, Space
+from ironlaw.plan import Plan, recompute_columns
 from ironlaw.terms import Term
 
 _RECOMPUTE = ("recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise")
 ILLEGAL = 1e200  # seconds of a cell that is no legal plan: infinity would become nan where a law multiplies it by 0
+UNSQUEEZED = 1.0 - 1e-9  # of the capacity: a plan that needs more leaves the allocator no slack
 CELLS = 65536  # of one sum, which fit into a core's cache
 ROWS = 2048  # of one call of the laws
-FEW = 384  # rows: a smaller kind joins the mixed kind, since a call of the laws costs as much as this many rows
+MOST_CELLS = 1 << 23  # of one call of the laws: with very many choices a call takes fewer rows, or memory runs out
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Task:
+class Task(Frozen):
     """One job on one cluster with its batch and sequence length; a search ranks its plans by step time."""
 
     job: Job
@@ -43,10 +42,19 @@ class Task:
     space: Space
     global_batch_size: float
     seq_len: float
+    margin: float  # share of device memory that the best plan keeps free if any plan does
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Choices:
+def rooms(task: Task) -> tuple[float, float, float]:
+    """Bytes that a plan may need, the better first: with the margin free, with slack for the allocator, and all.
+
+    The best plan is the fastest within the first of these that any plan keeps to.
+    """
+    usable, most = task.cluster.accelerator.usable_memory, task.cluster.room
+    return (min((1.0 - task.margin) * usable, most), min(UNSQUEEZED * usable, most), most)
+
+
+class Choices(Frozen):
     """The values to try for each choice, in the order of CHOICES."""
 
     values: tuple[tuple[Any, ...], ...]
@@ -101,20 +109,6 @@ def distinct_masks(task: Task, plan: Plan, choices: Choices) -> list[Any]:
     ]
 
 
-def kinds(task: Task) -> Iterator[tuple[Any, Choices]]:
-    """The rows of every kind, and the choices to vary for them. Kinds of few rows are joined; masks keep their cells distinct."""
-    c = task.mesh.columns
-    given = np.maximum(*(c[axis] for axis in ENDS)) >= 0.0
-    uneven = np.where(c["pp"] > 1.0, 1.0 + ((task.job.model.num_hidden_layers % c["pp"] > 0.0) | given), 0.0)
-    sharded = np.where(c["dp_shard"] > 1.0, 2.0, 1.0 * (c["cp"] * c["dp_replicate"] > 1.0))
-    key = ((uneven * 3.0 + sharded) * 2.0 + (c["tp"] > 1.0)) * 2.0 + (c["vpp"] > 1.0)
-    _, which, count = np.unique(key, return_inverse=True, return_counts=True)
-    which = np.where(count[which] < FEW, -1, which)
-    for kind in np.unique(which):
-        index = np.flatnonzero(which == kind)
-        yield index, usable_choices(task, {name: column[index] for name, column in c.items()})
-
-
 def usable_choices(task: Task, columns: dict[str, Any]) -> Choices:
     """The values of every choice that some row of ``columns`` can use; one value where none can."""
     defaults = {"sp": 1.0} | {f"overlap_{name.replace('-', '_')}": 1.0 for name in task.job.framework.overlap}
@@ -142,54 +136,7 @@ def usable_choices(task: Task, columns: dict[str, Any]) -> Choices:
     return Choices(tuple(values[name] for name in CHOICES), selective)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Front:
-    """Plans that no other beats in both step time and device memory, fastest first, with the mesh row of each."""
-
-    seconds: Any
-    device: Any
-    row: Any
-
-    @classmethod
-    def empty(cls) -> Front:
-        """No points yet."""
-        return cls(np.empty(0), np.empty(0), np.empty(0, dtype=np.int64))
-
-    def with_points(self, seconds: Any, device: Any, row: Any) -> Front:
-        """The front of these points and others."""
-        seconds, device, row = np.append(self.seconds, seconds), np.append(self.device, device), np.append(self.row, row)
-        best = pareto_indices(seconds, device)
-        return Front(seconds[best], device[best], row[best])
-
-    def limit(self, device: Any) -> Any:
-        """The time that a plan of this memory must beat: that of the fastest point that needs no more memory."""
-        times, sizes = np.append(np.inf, self.seconds[::-1]), self.device[::-1]
-        return times[np.searchsorted(sizes, device, side="right")]
-
-
-def pareto_indices(seconds: Any, device: Any) -> Any:
-    """Indices of the points that no other beats (as good in one, better in the other), by time; equal points all stay."""
-    order = np.lexsort((device, seconds))
-    leanest = np.minimum.accumulate(np.append(np.inf, device[order]))[:-1]
-    ahead = device[order] < leanest
-    last = np.maximum.accumulate(np.where(ahead, np.arange(order.size), -1))
-    same = (seconds[order] == seconds[order][last]) & (device[order] == device[order][last])
-    return order[ahead | same]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Block:
-    """The results of a block of rows, and the number of its plans."""
-
-    seconds: Any  # of the fastest plan of each row that fits; inf where none does
-    device: Any  # a lower bound of the smallest memory of each row
-    front: Front  # of this block and the blocks before; it includes plans that do not fit
-    legal: int
-    fits: int
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Cells:
+class Cells(Frozen):
     """The cells of a block, each column in the shape of the axes it reads."""
 
     plan: Plan
@@ -247,40 +194,6 @@ def sum_parts(task: Task, domains: Any, parts: list[Term], rows: int) -> Iterato
         yield at, whole_step(task.cluster, domains[at], cut).value
 
 
-def evaluate(task: Task, index: Any, choices: Choices, front: Front) -> Block:
-    """The best plan of every row of a block, and the front with the plans of the block."""
-    with np.errstate(all="ignore"):
-        cells = evaluate_cells(task, index, choices)
-        device = cells.device
-        parts = reduce_free_choices(timed_parts(task, cells.plan, cells.masks), device.shape)
-        seconds = np.empty((*device.shape[:-1], index.size))  # the best time of every combination that memory depends on
-        inner = tuple(axis for axis, size in enumerate(device.shape[:-1]) if size == 1)
-        for at, value in sum_parts(task, domains_taken(task.cluster, cells.plan), parts, index.size):
-            seconds[..., at] = np.fmin.reduce(value, axis=inner, keepdims=True)
-        seconds = np.where(seconds < ILLEGAL, seconds, np.inf)  # a masked cell, or one outside a law's domain, is no plan
-        device = np.broadcast_to(device, seconds.shape)
-        ahead = seconds < front.limit(device)
-        if ahead.any():
-            rows = np.broadcast_to(index, seconds.shape)
-            front = front.with_points(seconds[ahead], device[ahead], rows[ahead])
-        legal, shape = _all_true(cells.masks), (*choices.shape, index.size)
-        fitting = row_minimum(np.where(cells.fits, seconds, np.inf))
-        return Block(fitting, row_minimum(device), front, count_true(legal, shape), count_true(legal & cells.fits, shape))
-
-
 def row_minimum(value: Any) -> Any:
     """The smallest value of every row, over all choices."""
     return value.reshape(-1, value.shape[-1]).min(axis=0)
-
-
-def _all_true(masks: list[Any]) -> Any:
-    """True where every mask is; small masks are combined first."""
-    combined = masks[0]
-    for mask in sorted(masks[1:], key=np.size):
-        combined = combined & mask
-    return combined
-
-
-def count_true(mask: Any, shape: tuple[int, ...]) -> int:
-    """True cells of a mask that is broadcast to ``shape``."""
-    return int(np.count_nonzero(mask)) * (prod(shape) // max(int(np.size(mask)), 1))

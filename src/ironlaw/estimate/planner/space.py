@@ -23,15 +23,7 @@ CHOICES = ("recompute", "zero", *SWITCHES)
 # each value needs another job or another cluster
 VARIANTS = ("schedule", "precision", "framework", "count_embedding", "cp_method", "moe_dispatcher", "attention_kernel", "node", "fabric")
 AXES = (*MESH, *CHOICES, *VARIANTS)
-OPEN = {  # words that a space file may give instead of values
-    "pp": "all",
-    "dp_replicate": "all",
-    "dp_shard": "all",
-    "cp": "by length",
-    "cp_method": "by length",
-    "last_stage_layers": "balanced",
-}
-WORDS = {
+WORDS = {  # that a space file may give instead of values, with the values they stand for
     ("pp", "all"): "every divisor",
     ("dp_replicate", "all"): "every divisor",
     ("dp_shard", "all"): "every divisor",
@@ -63,11 +55,12 @@ _COMPARE = {"=": operator.eq, "<": operator.lt, ">": operator.gt, "<=": operator
 
 @dataclass(frozen=True)
 class Space:
-    """Values by axis, or a word of OPEN; an axis that is missing has the framework's default."""
+    """Values by axis, or a word of WORDS; an axis that is missing has the framework's default."""
 
     title: str
     values: Mapping[str, Any]
     forbidden: tuple[Rule, ...] = ()
+    given: frozenset[str] = frozenset()  # axes that the question fixes
 
     def of(self, axis: str) -> Any:
         """The values of an axis to try, the word for them, or None where it is not varied."""
@@ -77,6 +70,11 @@ class Space:
         """The only value of a mesh axis, 1 where the space does not vary it; None where it has several."""
         values = self.values.get(axis, (1.0,))
         return float(values[0]) if isinstance(values, tuple) and len(values) == 1 else None
+
+    def varies(self, axis: str) -> bool:
+        """True where there is more than one value of an axis to try."""
+        values = self.values.get(axis, ())
+        return isinstance(values, str) or len(values) > 1
 
     def narrowed(self, fixed: Mapping[str, Any], forbidden: tuple[Rule, ...] = ()) -> Space:
         """This space with some axes fixed and some values forbidden."""
@@ -89,7 +87,7 @@ class Space:
                 if not allowed:
                     raise QuestionError(f"--forbid {rule} leaves no value of {rule.axis} to try")
                 values[rule.axis] = allowed
-        return replace(self, values=values, forbidden=(*self.forbidden, *forbidden))
+        return replace(self, values=values, forbidden=(*self.forbidden, *forbidden), given=self.given | fixed.keys())
 
 
 def read_space(path: str | None) -> Space:
@@ -106,9 +104,9 @@ def _check_values(axis: str, value: Any, where: str) -> Any:
     """Check the values of one axis of a file."""
     if axis not in AXES:
         raise UnknownNameError(f"axis of {where}", axis, AXES)
-    if value in OPEN.values():
-        if OPEN.get(axis) != value:
-            axes = ", ".join(name for name, word in OPEN.items() if word == value)
+    if isinstance(value, str) and any(value == word for _, word in WORDS):
+        if (axis, value) not in WORDS:
+            axes = ", ".join(name for name, word in WORDS if word == value)
             raise ValueRangeError(f"{axis} in {where} is {value}: only {axes} can be {value}; list the values of {axis}")
         return value
     items = value if isinstance(value, list) else [value]

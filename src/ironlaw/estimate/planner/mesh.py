@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import Any
@@ -12,17 +11,17 @@ import numpy as np
 from ironlaw.errors import SpaceError
 from ironlaw.estimate import rules
 from ironlaw.estimate.pipeline.schedules import schedule_of
+from ironlaw.estimate.planner.ends import Ends, balanced_ends
+from ironlaw.estimate.planner.space import ENDS, Space
+from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, Plan
-from ironlaw.search.ends import Ends, balanced_ends
-from ironlaw.search.space import ENDS, Space
 
 COLUMNS = ("gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", *ENDS)
 MOST_ROWS = 3_000_000
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Mesh:
+class Mesh(Frozen):
     """Legal mesh rows as columns by name, and the number of rows that each rule rejected."""
 
     columns: dict[str, Any]
@@ -87,9 +86,10 @@ def _inner_rows(
     shards, chunks = space.of("dp_shard"), [v for v in _values_to_try(space, "vpp", 1.0) if v == 1 or pp > 1]
     if not schedule_of(job).takes_chunks:
         chunks = [v for v in chunks if v == 1]
-    split = [
-        (r, dp / r) for r in _values_to_try(space, "dp_replicate", dp) if dp % r == 0 and (shards in (None, "all") or dp / r in shards)
-    ]
+    replicas = _values_to_try(space, "dp_replicate", dp)
+    if space.of("dp_replicate") is None and 0.0 in (space.of("zero") or (float(job.framework.default_zero),)):
+        replicas = tuple(dict.fromkeys((1.0, dp)))  # without ZeRO all ranks are replicas
+    split = [(r, dp / r) for r in replicas if dp % r == 0 and (shards in (None, "all") or dp / r in shards)]
     micros = [m for m in _values_to_try(space, "micro_batch_size", 1.0) if (global_batch_size / dp) % m == 0]
     experts = [
         (min(_values_to_try(space, "ep", 1.0)), min(_values_to_try(space, "etp", 1.0)))
@@ -110,7 +110,7 @@ def _too_large(gpus: float) -> SpaceError:
 
 
 def _values_to_try(space: Space, axis: str, number: float, most: float = np.inf) -> tuple[float, ...] | list[float]:
-    """The values of an axis; every divisor of ``number`` for the word "all"; 1 for an axis that is not varied."""
+    """The values of an axis, for a word the values of ``number`` that it stands for; 1 for an axis that is not varied."""
     values = space.of(axis)
     if values is None:
         return (1.0,)

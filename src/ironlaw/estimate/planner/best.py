@@ -1,0 +1,193 @@
+"""The best plan of some tasks: the fastest that keeps memory free, found without timing every plan, and exactly.
+
+Rows are visited in the order of a time that none of their plans beats. Memory is computed first; a row whose plans all need too much, or
+cannot be faster than the best so far, is not timed. The search ends where the bound of the next row exceeds the best time: rows that are
+not visited have no better plan, and none that is as good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ironlaw.estimate.planner.bounds import step_at_least
+from ironlaw.estimate.planner.grid import (
+    ILLEGAL,
+    MOST_CELLS,
+    ROWS,
+    Choices,
+    Task,
+    evaluate_cells,
+    reduce_free_choices,
+    rooms,
+    row_minimum,
+    sum_parts,
+    timed_parts,
+    usable_choices,
+)
+from ironlaw.estimate.planner.mesh import plan_of
+from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
+from ironlaw.estimate.wires import domains_taken
+
+FIRST = 512  # rows of the first block of a task
+TIMED = 64  # rows of a block that are timed first, to have a time to beat
+ROUNDING = 1e-9  # of a bound: its sums round in another order than those of a step
+
+
+class Best(NamedTuple):
+    """The best plan: the position of its task, its values, time and memory."""
+
+    task: int
+    plan: Plans
+    tight: bool  # it fits, but no plan keeps the margin free
+
+
+class Visit:
+    """A task while it is searched: a bound of every row, and the least memory of the rows that were visited."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.choices = usable_choices(task, task.mesh.columns)
+        self.least = step_at_least(task, np.arange(task.mesh.rows), self.choices, sharded=False) * (1.0 - ROUNDING)
+        self.leanest = np.zeros(task.mesh.rows)
+
+
+def best_plan(tasks: Sequence[Task]) -> Best | None:
+    """The fastest plan that keeps memory free (``rooms``); where none does, the fastest that fits; where none fits, the leanest.
+
+    Of equal plans the simplest, and the one of the first task. None where no task has a legal plan.
+    """
+    visits = [Visit(task) for task in tasks if task.mesh.rows]
+    if not visits:
+        return None
+    for tier, room in enumerate(rooms(visits[0].task)):
+        limit, rows = _fastest_rows(visits, room)
+        if np.isfinite(limit):
+            plans = [open_rows(v.task, r, limit, room) for v, r in zip(visits, rows, strict=True)]
+            return _first_of_equals(plans, [tasks.index(v.task) for v in visits], tier > 0)
+    room, rows = _leanest_rows(visits)
+    plans = [open_rows(v.task, r, np.inf, room, fitting=False) for v, r in zip(visits, rows, strict=True)]
+    return _first_of_equals(plans, [tasks.index(v.task) for v in visits], tight=False)
+
+
+def _first_of_equals(plans: list[Plans], owners: list[int], tight: bool) -> Best | None:
+    """The first of the fastest plans, the simplest first; of equal plans of two tasks the first task's."""
+    firsts = [(float(p.seconds.min()), at) for at, p in enumerate(plans) if p.seconds.size]
+    if not firsts:
+        return None
+    at = min(firsts)[1]
+    return Best(owners[at], sort_plans(plans[at]).take(slice(0, 1)), tight)
+
+
+def _fastest_rows(visits: list[Visit], room: float) -> tuple[float, list[Any]]:
+    """The least time of a plan within ``room``, and the rows of every task that have such a plan."""
+    limit, seconds = np.inf, [np.full(v.task.mesh.rows, np.inf) for v in visits]
+    for visit, times in sorted(zip(visits, seconds, strict=True), key=lambda pair: float(pair[0].least.min())):
+        most = max(MOST_CELLS // int(np.prod(visit.choices.shape)), 1)
+        least = visit.least.min(axis=(0, 1))
+        order = np.argsort(least, kind="stable")
+        order, width = order[visit.leanest[order] <= room], FIRST
+        while order.size and least[order[0]] <= limit:
+            rows, order, width = order[: min(width, most)], order[min(width, most) :], ROWS
+            rows = rows[least[rows] <= limit]
+            block = Block(visit, rows, room, limit)
+            for first in block.by_bound():
+                at = first[block.least[first] <= limit]
+                if not at.size:
+                    break
+                times[rows[at]] = block.times(at, limit)
+                limit = min(limit, float(times[rows[at]].min()))
+    return limit, [np.flatnonzero(times == limit) if np.isfinite(limit) else np.empty(0, dtype=np.int64) for times in seconds]
+
+
+class Block:
+    """Rows whose memory is computed, and the bound of each over the plans that are within ``room``."""
+
+    def __init__(self, visit: Visit, rows: Any, room: float, limit: float) -> None:
+        self.task, self.rows = visit.task, rows
+        self.choices = usable_choices(self.task, self._columns(rows))
+        with np.errstate(all="ignore"):
+            self.cells = evaluate_cells(self.task, rows, self.choices)
+        visit.leanest[rows] = row_minimum(self.cells.device)
+        self.inside = self.cells.fits & (self.cells.device <= room)
+        self.bound = np.where(self.inside, self._over_cells(visit.least[..., rows]), np.inf)
+        left = np.flatnonzero(row_minimum(self.bound) <= limit)
+        if left.size:
+            tighter = step_at_least(self.task, rows[left], self.choices, sharded=True) * (1.0 - ROUNDING)
+            self.bound[..., left] = np.maximum(self.bound[..., left], self._over_cells(tighter))
+        self.least = row_minimum(self.bound)
+
+    def _over_cells(self, bound: Any) -> Any:
+        """A bound by recomputation, ZeRO and row, with an axis for every choice."""
+        return bound.reshape(*bound.shape[:2], *(1,) * (self.inside.ndim - 3), bound.shape[-1])
+
+    def _columns(self, rows: Any) -> dict[str, Any]:
+        return {name: column[rows] for name, column in self.task.mesh.columns.items()}
+
+    def by_bound(self) -> Iterator[Any]:
+        """Positions of rows in the order of their bound, few at first: the first of them give a time to beat."""
+        order, start, width = np.argsort(self.least, kind="stable"), 0, TIMED
+        while start < order.size:
+            yield order[start : start + width]
+            start, width = start + width, 8 * width
+
+    def times(self, at: Any, limit: float) -> Any:
+        """The best time of the rows ``at`` these positions, over the values of choices that may give ``limit`` or less."""
+        hopeful = self.bound[..., at] <= limit
+        used = [_used(hopeful, axis) for axis in range(hopeful.ndim - 1)]
+        values = tuple(
+            v if u is None else tuple(item for item, keep in zip(v, u, strict=True) if keep)
+            for v, u in zip(self.choices.values, used, strict=True)
+        )
+        choices, columns = Choices(values, self.choices.selective), self._columns(self.rows[at])
+        inside = _cut(self.inside, used, at)
+        plan = plan_of(columns, self.task.global_batch_size, self.task.seq_len, **choices.columns())
+        inner = tuple(axis for axis, size in enumerate(inside.shape[:-1]) if size == 1)
+        best = np.empty(at.size)
+        with np.errstate(all="ignore"):
+            parts = reduce_free_choices(timed_parts(self.task, plan, [_cut(mask, used, at) for mask in self.cells.masks]), inside.shape)
+            for rows, value in sum_parts(self.task, domains_taken(self.task.cluster, plan), parts, at.size):
+                fastest = np.where(inside[..., rows], np.fmin.reduce(value, axis=inner, keepdims=True), np.inf)
+                best[rows] = row_minimum(fastest)
+        return np.where(best < ILLEGAL, best, np.inf)
+
+
+def _used(hopeful: Any, axis: int) -> Any:
+    """True for the values of an axis that some cell may use; None where it has one value for all."""
+    if hopeful.shape[axis] == 1:
+        return None
+    return hopeful.any(axis=tuple(other for other in range(hopeful.ndim) if other != axis))
+
+
+def _cut(mask: Any, used: list[Any], rows: Any) -> Any:
+    """A mask at the values that are used and at some rows; axes of one value stay."""
+    mask = np.asarray(mask)
+    if mask.ndim and mask.shape[-1] > 1:
+        mask = mask[..., rows]
+    for axis, keep in zip(range(-2, -mask.ndim - 1, -1), reversed(used), strict=False):
+        if keep is not None and mask.shape[axis] > 1:
+            mask = np.compress(keep, mask, axis=axis)
+    return mask
+
+
+def _leanest_rows(visits: list[Visit]) -> tuple[float, list[Any]]:
+    """The least memory of a legal plan, and the rows of every task that have such a plan."""
+    least = [np.full(v.task.mesh.rows, np.inf) for v in visits]
+    lowest = np.inf
+    for visit, device in zip(visits, least, strict=True):
+        order = np.argsort(visit.leanest, kind="stable")
+        for start in range(0, order.size, FIRST):
+            rows = order[start : start + FIRST]
+            if visit.leanest[rows[0]] > lowest:
+                break
+            choices = usable_choices(visit.task, {name: column[rows] for name, column in visit.task.mesh.columns.items()})
+            with np.errstate(all="ignore"):
+                cells = evaluate_cells(visit.task, rows, choices)
+                needed = np.broadcast_to(cells.device, (*choices.shape, rows.size))
+                for mask in cells.masks:
+                    needed = np.where(mask, needed, np.inf)
+            device[rows] = row_minimum(needed)
+            lowest = min(lowest, float(device[rows].min()))
+    return lowest, [np.flatnonzero(d == lowest) for d in least]

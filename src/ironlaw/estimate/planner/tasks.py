@@ -1,0 +1,63 @@
+"""Tasks: one job on one cluster with its legal mesh rows, for every combination of values that need another job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from ironlaw.errors import QuestionError, ValueRangeError
+from ironlaw.estimate.bind.question import Bound
+from ironlaw.estimate.pipeline.schedules import one_chunk
+from ironlaw.estimate.planner.grid import Task
+from ironlaw.estimate.planner.mesh import mesh_rows
+from ironlaw.estimate.planner.space import VARIANTS, Space, context_ranks
+from ironlaw.job import Job
+from ironlaw.question import defaults
+
+
+def methods_of(space: Space, seq_len: float) -> tuple[str, ...]:
+    """The methods of context parallelism to try: the default alone where cp is fixed at 1 or sequences are short."""
+    methods = space.of("cp_method")
+    if methods != "by length":
+        return methods or (defaults.CP_METHOD,)
+    many = space.of("cp") not in (None, (1.0,)) and seq_len >= defaults.LONG_SEQUENCE
+    return defaults.CP_METHODS if many else defaults.CP_METHODS[:1]
+
+
+def variants_of(space: Space, seq_len: float, given: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Every combination of the values of axes that need another job or another cluster, but of those that are ``given``."""
+    varied = {axis: space.of(axis) for axis in VARIANTS if space.of(axis) and axis not in given}
+    if varied.get("cp_method") == "by length":
+        varied["cp_method"] = methods_of(space, seq_len)
+        if len(varied["cp_method"]) == 1:
+            del varied["cp_method"]
+    return [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
+
+
+def usable_space(space: Space, bound: Bound, gpus: float, seq_len: float) -> Space:
+    """A space without the values that this job or this number of accelerators cannot have."""
+    values, model, schedule = dict(space.values), bound.model, bound.asked.schedule
+    hows = values.get("recompute")
+    if hows:
+        possible = [how for how in hows if not how.startswith("every:") or int(how[6:]) <= model.num_hidden_layers]
+        if not possible:
+            raise ValueRangeError(f"--recompute {hows[0]}: {model.name} has only {model.num_hidden_layers} layers")
+        values["recompute"] = tuple(possible)
+    if values.get("cp") == "by length":
+        values["cp"] = context_ranks(seq_len, gpus)
+    methods = methods_of(space, seq_len)
+    if bound.asked.cp_method in methods[1:]:  # with one rank the methods are alike: the first method has those plans
+        values["cp"] = tuple(ranks for ranks in values.get("cp", ()) if ranks > 1.0)
+    if "vpp" in values and one_chunk(schedule):
+        if 1.0 not in values["vpp"]:
+            raise QuestionError(f"--schedule {schedule} has one chunk per rank, vpp is fixed at {values['vpp'][0]:g}: use interleaved")
+        values["vpp"] = (1.0,)
+    return replace(space, values=values)
+
+
+def task_of(space: Space, bound: Bound, job: Job, sizes: Mapping[str, float]) -> Task:
+    """A task with the legal mesh rows of a usable space; ``sizes`` are the number of accelerators, the batch and the sequence length."""
+    mesh = mesh_rows(space, job, **sizes)
+    return Task(job, bound.cluster, mesh, space, sizes["global_batch_size"], sizes["seq_len"], bound.margin(job.framework.name))

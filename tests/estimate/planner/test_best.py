@@ -1,0 +1,266 @@
+"""The planner against enumeration: the same best plan, no plan below its bound, the same answer from every verb."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ironlaw
+from ironlaw.errors import IronlawError
+from ironlaw.estimate.bind.question import bind_question, framework_of, with_batch
+from ironlaw.estimate.planner import best
+from ironlaw.estimate.planner.best import ROUNDING, best_plan
+from ironlaw.estimate.planner.bounds import step_at_least
+from ironlaw.estimate.planner.grid import Task, rooms, usable_choices
+from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
+from ironlaw.estimate.planner.space import CHOICES, read_space
+from ironlaw.estimate.planner.tasks import task_of, usable_space, variants_of
+from ironlaw.question.asked import asked_of
+from ironlaw.question.options import read_options
+
+MODELS = ("llama-3-8b", "mixtral-8x7b", "qwen-3-0.6b", "deepseek-v2-lite", "nemotron-h-8b", "gemma-3-4b", "gpt-2")
+DEVICES = ("h100-sxm", "a100-sxm-80gb", "mi300x", "tpu-v5p", "b200-sxm", "gb200", "v100-sxm-16gb", "a100-pcie-80gb", "rtx-4090")
+FRAMEWORKS = ("megatron", "nemo", "fsdp", "deepspeed", "torchtitan", "torchtitan-compile", "megatron-legacy", "maxtext")
+SEEDS = range(48)
+
+
+def drawn(seed: int) -> dict[str, Any]:
+    """A question; every part of the bound is met by some of them: experts, host-bound layers, schedules, odd counts, long sequences."""
+    r = random.Random(seed)
+    asked: dict[str, Any] = {
+        "model": r.choice(MODELS),
+        "on": r.choice(DEVICES),
+        "gpus": r.choice((1, 2, 4, 6, 7, 8, 12, 16, 24, 48, 72, 80)),
+    }
+    asked["global_batch_size"] = asked["gpus"] * r.choice((1, 2, 4, 8)) * r.choice((1, 1, 3))
+    asked["seq_len"] = r.choice((512, 1024, 1024, 4096)) if asked["model"] != "gpt-2" else 1024
+    if r.random() < 0.5:
+        asked["framework"] = r.choice(FRAMEWORKS)
+    if r.random() < 0.4:
+        asked["schedule"] = r.choice(("1f1b", "gpipe", "zero-bubble", "dualpipe", "interleaved"))
+    for name, values in (
+        ("moe_dispatcher", ("deepep", "hybridep")), ("cuda_graphs", ("partial", "full")), ("optimizer", ("muon", "sgd")),
+        ("cp_method", ("all-to-all", "all-gather")), ("recompute", ("none", "full", "share:0.3")), ("zero", (1, 3)), ("tp", (2, 4)),
+        ("overlap", ("none", "all")), ("lora_rank", (16,)), ("count_embedding", (True,)), ("gradient_dtype", ("bf16",)),
+    ):  # fmt: skip
+        if r.random() < 0.12:
+            asked[name] = r.choice(values)
+    return asked
+
+
+SPACE = """
+tp = [1, 2, 3, 4, 8]
+pp = "all"
+vpp = [1, 2, 3]
+cp = [1, 2]
+ep = [1, 2, 4, 8]
+etp = [1, 2]
+dp_replicate = "all"
+last_stage_layers = "balanced"
+micro_batch_size = [1, 2, 3]
+recompute = ["none", "selective", "every:2", "full"]
+zero = [0, 1, 2, 3]
+sp = ["on", "off"]
+overlap_tp = ["on", "off"]
+overlap_ep = ["on", "off"]
+overlap_grad_reduce = ["on", "off"]
+offload_optimizer = ["off", "on"]
+"""
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory) -> Any:
+    path = tmp_path_factory.mktemp("space") / "space.toml"
+    path.write_text(SPACE, encoding="utf-8")
+    return read_space(str(path))
+
+
+def tasks_of(asked: dict[str, Any], space: Any) -> list[Task]:
+    """The task of a question in a space of this file; none where the question is refused."""
+    try:
+        bound = with_batch(bind_question(asked_of(read_options(asked))))
+    except IronlawError:
+        return []
+    row = bound.asked.rows[0]
+    fixed = {name: getattr(row, name) for name in ("tp", "zero", "recompute") if getattr(row, name) is not None}
+    if row.overlap is not None:
+        fixed |= {f"overlap_{name}": float(name.replace("_", "-") in row.overlap) for name in ("tp", "ep", "grad_reduce")}
+    sizes = {"gpus": row.gpus, "global_batch_size": row.global_batch_size, "seq_len": row.seq_len}
+    narrowed = usable_space(space.narrowed(fixed), bound, row.gpus, row.seq_len)
+    return [task_of(narrowed, bound, bound.job(framework_of(bound, row)), sizes)]
+
+
+def every_plan(task: Task, fitting: bool = True) -> Plans:
+    """Every plan of a task."""
+    return open_rows(task, np.arange(task.mesh.rows), fitting=fitting)
+
+
+@pytest.fixture(scope="module")
+def drawn_tasks(space) -> dict[int, Task]:
+    found = {seed: tasks_of(drawn(seed), space) for seed in SEEDS}
+    return {seed: tasks[0] for seed, tasks in found.items() if tasks and tasks[0].mesh.rows}
+
+
+def test_most_questions_have_plans(drawn_tasks):
+    assert len(drawn_tasks) > len(SEEDS) // 2
+    assert sum(task.job.model.num_experts > 0 for task in drawn_tasks.values()) > 5
+    assert len({task.job.schedule for task in drawn_tasks.values()}) >= 4
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_plan_is_faster_than_its_bound(seed, drawn_tasks):
+    """By recomputation and ZeRO, with and without the collectives of sharded weights, for plans that fit and plans that do not."""
+    if seed not in drawn_tasks:
+        return
+    task = drawn_tasks[seed]
+    choices = usable_choices(task, task.mesh.columns)
+    index = np.arange(task.mesh.rows)
+    row_of = {tuple(row): at for at, row in enumerate(np.stack(list(task.mesh.columns.values()), axis=1).tolist())}
+    plans = every_plan(task, fitting=False)
+    rows = np.array([row_of[tuple(row)] for row in np.stack([plans.columns[name] for name in task.mesh.columns], axis=1).tolist()])
+    values = dict(zip(CHOICES, choices.values, strict=True))
+    how = np.array([values["recompute"].index(value) for value in plans.columns["recompute"]])
+    stage = np.array([values["zero"].index(value) for value in plans.columns["zero"]])
+    for sharded in (False, True):
+        least = step_at_least(task, index, choices, sharded)
+        bound = least[how, stage if sharded else 0, rows]
+        assert np.all(bound > 0.0)
+        assert np.all(bound * (1.0 - ROUNDING) <= plans.seconds)
+
+
+def test_the_bound_says_something(drawn_tasks):
+    """Of the best plan of a task it leaves out little; else hardly a row would be excluded."""
+    shares = []
+    for task in drawn_tasks.values():
+        least = step_at_least(task, np.arange(task.mesh.rows), usable_choices(task, task.mesh.columns), sharded=True)
+        shares.append(least.min() / best_plan([task]).plan.seconds[0])
+    assert np.median(shares) > 0.8
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_best_plan_is_that_of_enumeration(seed, drawn_tasks):
+    if seed not in drawn_tasks:
+        return
+    task, found = drawn_tasks[seed], best_plan([drawn_tasks[seed]])
+    assert found is not None
+    plans = every_plan(task)
+    for tier, room in enumerate(rooms(task)):
+        inside = plans.take(np.flatnonzero(plans.device <= room))
+        if inside.seconds.size:
+            expected = sort_plans(inside)
+            assert found.tight == (tier > 0)
+            break
+    else:
+        all_plans = every_plan(task, fitting=False)
+        expected = sort_plans(all_plans.take(np.flatnonzero(all_plans.device == all_plans.device.min())))
+        assert not found.tight
+    assert found.plan.seconds[0] == expected.seconds[0]
+    assert found.plan.device[0] == expected.device[0]
+    assert {name: column[0] for name, column in found.plan.columns.items()} == {n: c[0] for n, c in expected.columns.items()}
+
+
+@pytest.mark.parametrize("sizes", [{"FIRST": 1, "ROWS": 3, "TIMED": 1}, {"FIRST": 7, "TIMED": 2}, {"MOST_CELLS": 999}], ids=str)
+def test_blocks_of_any_size_give_the_same_plan(sizes, drawn_tasks, monkeypatch):
+    some = list(drawn_tasks.values())[:8]
+    whole = [best_plan([task]) for task in some]
+    for name, size in sizes.items():
+        monkeypatch.setattr(best, name, size)
+    for task, expected in zip(some, whole, strict=True):
+        found = best_plan([task])
+        assert found.plan.seconds == expected.plan.seconds
+        assert {n: c[0] for n, c in found.plan.columns.items()} == {n: c[0] for n, c in expected.plan.columns.items()}
+
+
+def test_of_several_tasks_the_best_plan_is_the_best_of_each(drawn_tasks):
+    """With one time to beat for all; of equal tasks the first."""
+    some = [task for task in drawn_tasks.values() if best_plan([task]).plan.device[0] <= rooms(task)[0]][:6]
+    single = [best_plan([task]).plan.seconds[0] for task in some]
+    found = best_plan(some + some)
+    assert found.plan.seconds[0] == min(single) == single[found.task]
+
+
+QUESTIONS: tuple[dict[str, Any], ...] = (
+    {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 16},
+    {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 2},
+    {"model": "llama-3-70b", "on": "h100-sxm", "gpus": 8},
+    {"model": "llama-3-70b", "on": "gb200", "gpus": 96, "recompute": "full"},
+    {"model": "mixtral-8x7b", "on": "mi300x", "gpus": 24, "seq_len": 4096, "global_batch_size": 96},
+    {"model": "gpt-2", "on": "v100-sxm-16gb", "gpus": 5},
+    {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "seq_len": 32768, "global_batch_size": 16},
+    {"model": "qwen-3-0.6b", "on": "tpu-v5p", "gpus": 16, "micro_batch_size": 2, "zero": 3},
+    {"model": "llama-3-8b", "on": "a100-sxm-40gb", "gpus": 8, "framework": "torchtitan", "overlap": "none", "tp": 4},
+    {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 2, "pp": 2, "vpp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none"},
+    {"model": "deepseek-v2-lite", "on": "h100-sxm", "gpus": 16, "precision": "fp8", "schedule": "zero-bubble"},
+    {"model": "llama-3-8b", "on": "rtx-4090", "gpus": 2, "margin": "20%"},
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: ",".join(map(str, q.values())))
+def test_the_best_plan_of_a_search_is_that_of_an_estimate(question):
+    """In bits; and the plan, given by its flags, has the same time and memory."""
+    estimate, found = ironlaw.estimate(**question), ironlaw.search(**question)
+    first = found.first(1)
+    if not first:
+        assert not estimate.fits[0]
+        return
+    assert (first[0].seconds, first[0].device) == (estimate.step_seconds[0], estimate.device_bytes[0])
+    again, row = found.explained(first)[0]
+    assert again.row(row)["asked"]["plan"] == estimate.row(0)["asked"]["plan"]
+    given = estimate.row(0)["asked"]
+    back = ironlaw.estimate(**{**given["given"], **given["plan"]})
+    assert (back.step_seconds[0], back.device_bytes[0]) == (first[0].seconds, first[0].device)
+
+
+def test_many_rows_are_answered_as_each_alone():
+    columns = {"gpus": [8, 16, 16, 24], "global_batch_size": [32, 64, 32, 48], "tp": [2, None, 4, None]}
+    shared = {"model": "llama-3-8b", "on": "h100-sxm", "seq_len": 4096}
+    for names in ({"gpus", "global_batch_size"}, {"gpus"}):
+        many = ironlaw.estimate(**shared, **{name: columns[name] for name in names})
+        for at in range(4):
+            alone = ironlaw.estimate(**shared, **{name: columns[name][at] for name in names})
+            assert (many.step_seconds[at], many.device_bytes[at]) == (alone.step_seconds[0], alone.device_bytes[0])
+
+
+def test_no_plan_drawn_from_the_default_space_beats_the_best():
+    question = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 32, "global_batch_size": 64}
+    estimate = ironlaw.estimate(**question)
+    bound = with_batch(bind_question(asked_of(read_options(question))))
+    space = read_space(None)
+    (variant,) = variants_of(space, 8192.0)
+    assert not variant
+    sizes = {"gpus": 32.0, "global_batch_size": 64.0, "seq_len": 8192.0}
+    task = task_of(usable_space(space, bound, 32.0, 8192.0), bound, bound.job("megatron"), sizes)
+    rows = np.random.default_rng(1).choice(task.mesh.rows, 40, replace=False)
+    plans = open_rows(task, rows, room=rooms(task)[0])
+    assert plans.seconds.size > 1000
+    assert plans.seconds.min() >= estimate.step_seconds[0]
+
+
+def test_a_given_plan_is_only_evaluated(monkeypatch):
+    monkeypatch.setattr("ironlaw.estimate.planner.choose.best_plan", None)
+    given = {"tp": 2, "pp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none"}
+    plan = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, **given).row(0)["plan"]
+    assert (plan["vpp"], plan["cp"], plan["dp_shard"], plan["offload"], plan["overlap"]) == (
+        1,
+        1,
+        4,
+        [],
+        ["grad-reduce", "param-gather", "pp"],
+    )
+
+
+def test_where_no_plan_keeps_the_margin_the_fastest_that_fits_is_taken_and_that_is_said():
+    """Sequences of one length after the other, until the leanest plan of one accelerator is between the margin and the capacity."""
+    said = set()
+    for length in range(4096, 65536, 1024):
+        estimate = ironlaw.estimate("qwen-3-0.6b", on="l4", gpus=1, global_batch_size=1, seq_len=length, offload="none")
+        row = estimate.row(0)
+        told = any("no plan leaves" in line for line in row["warnings"])
+        said.add((row["memory"]["keeps_margin"], row["memory"]["fits"], told))
+        if not row["memory"]["fits"]:
+            break
+    assert said >= {(True, True, False), (False, False, False)}
+    assert said <= {(True, True, False), (False, True, True), (False, False, False)}
