@@ -11,7 +11,7 @@ import numpy as np
 from ironlaw.catalog.model import Model
 from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of, sized
 from ironlaw.estimate.layer.sizes import core_head_dim
-from ironlaw.estimate.pipeline.stages import Stage
+from ironlaw.estimate.pipeline.stages import Stage, once_for_stage
 from ironlaw.law import parameters
 
 
@@ -105,9 +105,15 @@ def largest_experts(model: Model, kind: Kind) -> float:
 
 
 @lru_cache(256)
+def table_parameters(model: Model) -> Any:
+    """The table of the token embedding, or of the output layer."""
+    return parameters.embedding(model.vocab_size, model.hidden_size)
+
+
+@lru_cache(256)
 def embedding_parameters(model: Model) -> Any:
     """Token embedding, learned positions, and the norm that some models have after them."""
-    count = parameters.embedding(model.vocab_size, model.hidden_size)
+    count = table_parameters(model)
     if model.position_embedding == "learned":
         count = count + parameters.learned_positions(model.max_position_embeddings, model.hidden_size)
     if model.embedding_norm:
@@ -118,13 +124,13 @@ def embedding_parameters(model: Model) -> Any:
 @lru_cache(256)
 def head_parameters(model: Model) -> Any:
     """Output projection, tied or not, and the final norm, as the last stage holds them."""
-    count = parameters.embedding(model.vocab_size, model.hidden_size) + norm_parameters(model)
+    count = table_parameters(model) + norm_parameters(model)
     return count + (model.vocab_size if model.output_bias else 0.0)
 
 
 def tied_parameters(model: Model) -> Any:
     """The table that embedding and output layer share; 0 where each has one."""
-    return parameters.embedding(model.vocab_size, model.hidden_size) if model.tie_word_embeddings else 0.0
+    return table_parameters(model) if model.tie_word_embeddings else 0.0
 
 
 def _layers(model: Model, experts: float) -> Any:
@@ -185,7 +191,7 @@ def matmul_parameters(model: Model) -> Any:
     count: Any = 0.0
     for kind in kinds(model):
         count = count + kind.count * matmul_per_layer(model, kind)
-    return count + (1.0 + model.num_nextn_predict_layers) * parameters.embedding(model.vocab_size, model.hidden_size)
+    return count + (1.0 + model.num_nextn_predict_layers) * table_parameters(model)
 
 
 def attention_width(model: Model) -> float:
@@ -216,11 +222,13 @@ def _with_layers(count: Any, model: Model, stage: Stage, of_layer: Callable[[Mod
     return count
 
 
+@once_for_stage
 def stage_common(model: Model, stage: Stage) -> Any:
     """Parameters of a pipeline stage outside its experts; tied weights count once where first and last stage are one."""
     return _with_layers(stage_tables(model, stage), model, stage, common_parameters)
 
 
+@once_for_stage
 def stage_routed(model: Model, stage: Stage) -> Any:
     """Parameters of the experts of a pipeline stage."""
     return _with_layers(0.0 * stage.layers, model, stage, routed_parameters)
@@ -273,13 +281,15 @@ def replicated_parameters(model: Model, kind: Kind) -> Any:
     return count
 
 
+@once_for_stage
 def stage_replicated(model: Model, stage: Stage) -> Any:
     """Parameters of a stage that tensor parallelism does not split: of its layers, learned positions, and the last norm."""
-    positions = embedding_parameters(model) - parameters.embedding(model.vocab_size, model.hidden_size)
+    positions = embedding_parameters(model) - table_parameters(model)
     count = stage.embedding * positions + stage.head * norm_parameters(model)
     return _with_layers(count, model, stage, replicated_parameters)
 
 
+@once_for_stage
 def stage_tables(model: Model, stage: Stage) -> Any:
     """Embedding and output layer of a stage; the stage with layers for further tokens has the embedding too."""
     count = stage.embedding * embedding_parameters(model) + stage.head * head_parameters(model)
@@ -287,5 +297,5 @@ def stage_tables(model: Model, stage: Stage) -> Any:
     if model.num_nextn_predict_layers:  # none is needed on a stage with the embedding, or with a tied output layer
         further = stage.head if stage.further is None else stage.further
         table = np.maximum(stage.embedding, stage.head) if model.tie_word_embeddings else stage.embedding
-        count = count + np.maximum(further - table, 0.0) * parameters.embedding(model.vocab_size, model.hidden_size)
+        count = count + np.maximum(further - table, 0.0) * table_parameters(model)
     return count

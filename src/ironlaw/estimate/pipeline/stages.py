@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.model import Model
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
@@ -27,6 +28,23 @@ class Stage(Frozen):
     shadowed: bool = False  # never slower nor fuller than the first class: as many layers, no more in flight, and no embedding
     further: Any = None  # 1 where it holds the layers for further tokens; None: where the output layer is
     halves: tuple[Stage, Stage] | None = None  # the two stages of one rank, of which this is the mean: DualPipe
+
+    @cached_property
+    def found(self) -> dict[Any, Any]:
+        """What ``once_for_stage`` has counted."""
+        return {}
+
+
+def once_for_stage(count: Callable[[Model, Stage], Any]) -> Callable[[Model, Stage], Any]:
+    """Call ``count(model, stage)`` once; the stage keeps what it returned. An evaluation makes its own stages, so nothing outlives it."""
+
+    @wraps(count)
+    def call(model: Model, stage: Stage) -> Any:
+        if (count, model) not in stage.found:
+            stage.found[count, model] = count(model, stage)
+        return stage.found[count, model]
+
+    return call
 
 
 def stages(job: Job, plan: Plan) -> list[Stage]:
