@@ -13,8 +13,9 @@ import sys
 
 from figures import Figure
 
-ASK = ["estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512", "--tp", "8", "--pp", "4", "--global-batch-size", "512"]
 OPEN = ["estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512"]
+MESH = ["--tp", "8", "--pp", "4", "--vpp", "1", "--zero", "1", "--micro-batch-size", "1", "--global-batch-size", "512"]
+ASK = [*OPEN, *MESH, "--recompute", "none"]
 RUNS = 15
 NUMPY = "import numpy"
 BUDGETS = {"estimate, plan given": 1.6, "estimate, plan chosen": 3.0}  # in the time of importing numpy
