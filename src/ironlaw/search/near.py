@@ -1,0 +1,141 @@
+"""Plans near the best: the simplest, those that differ most from the best, what is free to choose, and how likely each is the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ironlaw.estimate.answer import Group
+from ironlaw.estimate.bands import difference_width, likely_fastest
+from ironlaw.estimate.planner.grid import usable_choices
+from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
+from ironlaw.estimate.planner.space import CHOICES, ENDS
+from ironlaw.question.defaults import NEAR, NEAR_PLANS
+from ironlaw.search.answer import Choice, SearchResult, to_choices
+from ironlaw.search.setting import Setting
+from ironlaw.search.sizing import meets_limits
+
+# axes that decide how different two plans are to who runs them, beside those of the setting's variant
+LAYOUT = ("tp", "pp", "cp", "ep", "etp", "micro_batch_size", "zero", "recompute", "offload_optimizer", "offload_activations")
+HELD = (*LAYOUT, "vpp")  # of the best plan where one axis is moved alone; the others follow or are chosen anew
+SHOWN = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "micro_batch_size", *CHOICES)
+
+
+class Near(NamedTuple):
+    """The plans within NEAR of the best plan's step time, on as many accelerators of its kind and in its framework."""
+
+    plans: list[Choice]  # fastest first
+    distinct: list[Choice]  # of plans that are alike but for what is overlapped the fastest
+    shown: list[Choice]  # the simplest, and those that differ most from the best and from each other; simplest first, without the best
+
+    @property
+    def simplest(self) -> Choice:
+        """The simplest plan: the model split the fewest ways, then the order that decides between equal plans."""
+        return min(self.distinct, key=effort)
+
+
+def near_plans(result: SearchResult, best: Choice) -> Near:
+    """The plans near the best that meet the question and keep as much memory free."""
+    limit, plans = (1.0 + NEAR) * best.seconds, []
+    for setting in settings_alike(result, best):
+        opened = setting.swept.open(np.flatnonzero(setting.swept.seconds <= limit), limit)
+        meets = meets_limits(result.question, setting.objectives(opened.seconds))
+        plans += to_choices(setting, opened.take(np.flatnonzero(meets)))
+    plans.sort(key=lambda choice: (choice.seconds, effort(choice)))
+    fastest: dict[Any, Choice] = {}
+    for choice in plans:
+        fastest.setdefault(tuple(item for item in values_of(choice).items() if not item[0].startswith("overlap_")), choice)
+    distinct = list(fastest.values())
+    return Near(plans, distinct, choose_different(best, distinct))
+
+
+def settings_alike(result: SearchResult, best: Choice) -> list[Setting]:
+    """The settings of the best plan's accelerator, count and framework whose best plan keeps as much memory free."""
+    return [s for s in result.ranked() if comparable(s, best.setting) and s.swept.room == best.setting.swept.room]
+
+
+def comparable(setting: Setting, other: Setting) -> bool:
+    """True for settings whose step times have been seen to differ by the spread of plans of one job."""
+    return (setting.on, setting.gpus, setting.framework) == (other.on, other.gpus, other.framework)
+
+
+def values_of(choice: Choice) -> dict[str, Any]:
+    """The axes of a plan, with those that need another job."""
+    return {**choice.values, **choice.setting.variant}
+
+
+def effort(choice: Choice) -> tuple[Any, ...]:
+    """The order from the simplest plan."""
+    v = choice.values
+    return (v["tp"] * v["pp"] * v["cp"] * v["ep"] * v["etp"], *(effort_of(name, v[name]) for name in SIMPLEST))
+
+
+def layout(choice: Choice) -> tuple[Any, ...]:
+    """The values of a plan that are compared; interleaving is a schedule of its own."""
+    variant = (value for name, value in choice.setting.variant.items() if name != "cp_method" or choice.values["cp"] > 1.0)
+    return (*(choice.values[name] for name in LAYOUT), choice.values["vpp"] > 1.0, *variant)
+
+
+def choose_different(best: Choice, plans: Sequence[Choice]) -> list[Choice]:
+    """The simplest of some plans, then one by one the plan that differs in most axes from all chosen before; of equals the simplest."""
+    ordered = sorted(plans, key=effort)
+    chosen = [best, *(choice for choice in ordered[:1] if not choice.same_as(best))]
+    of_layout: dict[Any, Choice] = {}
+    for choice in ordered:
+        of_layout.setdefault(layout(choice), choice)
+
+    def distance(one: tuple[Any, ...]) -> int:
+        return min(sum(a != b for a, b in zip(one, layout(other), strict=False)) for other in chosen)
+
+    while len(chosen) <= NEAR_PLANS:
+        farthest = max(of_layout, key=distance)
+        if not distance(farthest):
+            break
+        chosen.append(of_layout[farthest])
+    return sorted(chosen[1:], key=effort)
+
+
+def free_axes(best: Choice, near: Near) -> list[dict[str, Any]]:
+    """The values of every axis that was varied and occur near the best, and what each costs where the axis is moved alone.
+
+    ``longer`` is the fraction of the step that the fastest such plan takes longer; None where another axis of HELD must move too.
+    Overlap, replicas, sequence parallelism and the layers of the end stages are chosen anew.
+    """
+    found = []
+    ours, plans = values_of(best), [(values_of(choice), choice.seconds) for choice in near.plans]
+    for axis in (*SHOWN, *best.setting.variant):
+        if not _is_varied(best.setting, axis):
+            continue
+        held = [name for name in HELD if name != axis]
+        costs: dict[Any, float | None] = {}
+        for values, seconds in plans:  # fastest first
+            alone = all(values[name] == ours[name] for name in held)
+            if costs.get(values[axis]) is None:
+                costs[values[axis]] = seconds / best.seconds - 1.0 if alone else None
+        ordered = sorted(costs, key=lambda value: effort_of(axis, value))
+        found.append({"axis": axis, "best": ours[axis], "values": [{"value": value, "longer": costs[value]} for value in ordered]})
+    return found
+
+
+def _is_varied(setting: Setting, axis: str) -> bool:
+    """True where the search had several values of an axis to try."""
+    task = setting.swept.task
+    if axis in task.mesh.columns:
+        return bool(np.ptp(task.mesh.columns[axis]) > 0.0)
+    return axis not in CHOICES or len(usable_choices(task, task.mesh.columns).values[CHOICES.index(axis)]) > 1
+
+
+def probabilities(choices: Sequence[Choice], best: tuple[Group, int]) -> list[float | None]:
+    """How likely each of some plans is truly the fastest of them; the first is the best, whose place in an estimate is given.
+
+    None for a plan on other accelerators, another number of them or in another framework: how far those are from their predicted ratio
+    was not learned.
+    """
+    width = difference_width(*best)
+    alike = [comparable(choice.setting, choices[0].setting) for choice in choices]
+    if width is None:
+        return [None] * len(choices)
+    likely = iter(likely_fastest([choice.seconds for choice, same in zip(choices, alike, strict=True) if same], *width))
+    return [float(next(likely)) if same else None for same in alike]
