@@ -9,6 +9,7 @@ from ironlaw import units
 from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import LONG_SEQUENCE
 from ironlaw.report.estimate import band_words, mesh_words, parameters_line, placement_words, stage_layers_words, waterfall_line
+from ironlaw.report.near import near_best, one_less
 from ironlaw.report.terminal import Ink, dollars, short
 
 _GOALS = {
@@ -32,7 +33,7 @@ def page(data: dict[str, Any], colour: bool = False) -> str:
     ink = Ink(colour)
     parts = [head(data, ink)]
     if data["plans"]:
-        parts += [best(data, ink), plans(data, ink), sizing(data, ink), pareto(data, ink), advice(data, ink)]
+        parts += [best(data, ink), plans(data, ink), near(data, ink), sizing(data, ink), pareto(data, ink), advice(data, ink)]
     else:
         parts += [no_plan(data, ink), sizing(data, ink)]
     parts.append(notes(data, ink))
@@ -157,7 +158,7 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         return
     yield ink.bold("Plans") + ink.dim(f"  (= within {data['told_apart']:.0%}: too close to the best to rank)")
     run = f" {'days':>7} {'USD':>12}" if data["question"]["tokens"] else ""
-    yield ink.dim(f"{_HEADER} {'step':>8} {'tokens/s':>11} {'MFU':>6} {'memory':>7}{run}")
+    yield ink.dim(f"{_HEADER} {'step':>8} {'tokens/s':>11} {'MFU':>6} {'memory':>7} {'fastest':>7}{run}")
     several = len(data["question"]["on"]) > 1
     for number, plan in enumerate(data["plans"], 1):
         yield _plan_row(plan, number, several)
@@ -173,12 +174,19 @@ def _plan_row(plan: dict[str, Any], number: int, several: bool) -> str:
         f" {p['tp']:>3} {p['pp']:>3} {p['vpp']:>3} {p['cp']:>3} {p['ep']:>3} {p['dp']:>5}"
         f" {p['zero']:>4} {p['micro_batch_size']:>3} {p['recompute']:<10} {units.show(plan['step']['seconds'], 's'):>8}"
         f" {plan['throughput']['tokens_per_second']:>11,.0f} {plan['throughput']['mfu']:>6.1%} {1.0 - plan['headroom']:>7.1%}"
+        f" {'-' if plan['fastest_probability'] is None else format(plan['fastest_probability'], '.0%'):>7}"
     )
     if totals and totals["time"] is not None and totals["cost"] is not None:
         row += f" {totals['time'] / 86400.0:>7,.1f} {totals['cost']:>12,.0f}"
     row += f" {p['accelerator']}" if several else ""
     row += "".join(f" {value}" for name, value in plan["variant"].items() if name != "cp_method" or p["cp"] > 1)
     return row + stage_layers_words(p) + _offloaded(plan).replace(", ", " ", 1) + (f"  {plan['note']}" if plan["note"] else "")
+
+
+def near(data: dict[str, Any], ink: Ink) -> Iterator[str]:
+    """The plans near the best, and what is left with one node less."""
+    yield from near_best(data, ink)
+    yield from one_less(data)
 
 
 def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:

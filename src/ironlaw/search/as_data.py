@@ -11,15 +11,15 @@ from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.bands import step_band, told_apart
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
-from ironlaw.estimate.planner.space import ENDS, SWITCHES
+from ironlaw.estimate.planner.space import ENDS
 from ironlaw.question.asked import SCALARS
-from ironlaw.question.defaults import NEAR, PLANS
+from ironlaw.question.defaults import PLANS
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.advice import advise
 from ironlaw.search.answer import Choice, SearchResult
-from ironlaw.search.fewer import fewer_data
+from ironlaw.search.fewer import one_less
 from ironlaw.search.misses import misses
-from ironlaw.search.near import Near, free_axes, near_plans, probabilities, values_of
+from ironlaw.search.near import near_entry, near_plans, probabilities, whole_as_int
 from ironlaw.search.question import Question
 from ironlaw.search.sizing import sizes
 from ironlaw.search.why import compare_context_parallel, difference
@@ -32,7 +32,7 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
     choices, faster = listed_choices(result)
     estimates = result.explained(choices)
     plans = plan_entries(result, choices, estimates, faster, explain)
-    near, less = _near_best(result, choices, estimates, faster, plans) if choices else (None, None)
+    near, fewer = _near_best(result, choices, estimates, faster, plans) if choices and advice else (None, None)
     setting = choices[0].setting if choices else result.settings[0] if result.settings else None
     return {
         **common_keys(
@@ -49,7 +49,7 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
         "context_parallel": compare_context_parallel(result, choices[0]) if choices else None,
         "told_apart": told_apart(result.folders),
         "near": near,
-        "one_less": less,
+        "one_less": fewer,
         "pareto": [pareto_entry(choice, values) for choice, values in result.pareto()],
         "sizes": sizes(result.question, result.settings),
         "advice": advise(result, choices[0], estimates[0]) if advice and choices else [],
@@ -120,13 +120,14 @@ def plan_entries(
             "goal": goals[i],
             "worth": _finite_values(totals[i]) if choice.setting.bound.asked.tokens is not None else None,
             "headroom": 1.0 - choice.device / choice.setting.capacity,
-            "options": {name: _whole_as_int(choice.values[name]) for name in SIMPLEST if name not in ENDS or choice.values[name] >= 0.0},
+            "options": {name: whole_as_int(choice.values[name]) for name in SIMPLEST if name not in ENDS or choice.values[name] >= 0.0},
             "variant": choice.setting.variant,
             "why": difference(places[0], places[i or 1]) if len(places) > 1 else [],
             "tie": bool(i and choice is not faster and goals[i] < apart * goals[0]),
             "note": f"fastest that fits, with {1.0 - choice.device / choice.setting.capacity:.1%} of the memory free"
             if choice is faster
             else "",
+            "fastest_probability": None,
             "band": step_band(places[i][0], places[i][1], choice.seconds),
         }
         for i, (choice, (estimate, row)) in enumerate(zip(choices, estimates, strict=True))
@@ -154,11 +155,6 @@ def simplest(plans: list[dict[str, Any]]) -> int | None:
     return min(tied, key=effort, default=None)
 
 
-def _whole_as_int(value: Any) -> Any:
-    """A whole number as int; a name unchanged."""
-    return value if isinstance(value, str) else int(value) if float(value).is_integer() else float(value)
-
-
 def _finite_values(values: dict[str, float]) -> dict[str, float | None]:
     """Objectives, with None for one that has no value, such as a cost without a price."""
     return {name: value if np.isfinite(value) else None for name, value in values.items()}
@@ -172,50 +168,11 @@ def _near_best(
     unlisted = [plan for plan in near.shown if not any(plan.same_as(choice) for choice in choices)]
     rivals = [choice for choice in [*choices, *unlisted] if choice is not faster]
     found = probabilities(rivals, estimates[0][0].place_of(estimates[0][1]))
-    likely = {id(choice): share for choice, share in zip(rivals, found, strict=True)}
-    for plan, choice in zip(plans, choices, strict=True):
-        plan["fastest_probability"] = likely.get(id(choice))
-    less = fewer_data(result, choices[0], plans[0]["placement"]["gpus_per_domain"])
-    if less and less["plan"]:
-        less["plan"] = layout_entry(less["plan"])
+    for plan, share in zip((p for p, choice in zip(plans, choices, strict=True) if choice is not faster), found, strict=False):
+        plan["fastest_probability"] = share
     shares = [next(share for c, share in zip(rivals, found, strict=True) if c.same_as(plan)) for plan in near.shown]
+    less = one_less(result, choices[0], plans[0]["placement"]["gpus_per_domain"])
     return near_entry(near, choices[0], shares), less
-
-
-def near_entry(near: Near, best: Choice, shares: list[float | None]) -> dict[str, Any]:
-    """The plans near the best, what is free to choose and what is not."""
-    axes = [{**row, "values": [{**item, "value": _plain(row["axis"], item["value"])} for item in row["values"]]} for row in free_axes(best, near)]
-    axes = [{**row, "best": _plain(row["axis"], row["best"])} for row in axes]
-    at = next((i for i, plan in enumerate(near.shown) if plan.same_as(near.simplest)), None)
-    return {
-        "within": NEAR,
-        "count": len(near.plans),
-        "without_overlap": len(near.distinct),
-        "simplest": at,  # None: the best
-        "plans": [
-            {
-                **layout_entry(plan),
-                "step_seconds": plan.seconds,
-                "longer": plan.seconds / best.seconds - 1.0,
-                "device_bytes": plan.device,
-                "fastest_probability": share,
-                "differs": [name for name, value in values_of(plan).items() if value != values_of(best)[name]],
-            }
-            for plan, share in zip(near.shown, shares, strict=True)
-        ],
-        "free": [row for row in axes if len(row["values"]) > 1],
-        "fixed": {row["axis"]: row["values"][0]["value"] for row in axes if len(row["values"]) == 1},
-    }
-
-
-def layout_entry(choice: Choice) -> dict[str, Any]:
-    """The axes of a plan that is listed without an estimate."""
-    return {"plan": {name: _plain(name, value) for name, value in choice.values.items()}, "variant": choice.setting.variant}
-
-
-def _plain(axis: str, value: Any) -> Any:
-    """A value of an axis as JSON has it."""
-    return bool(value) if axis in SWITCHES else _whole_as_int(value)
 
 
 def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:
@@ -225,7 +182,7 @@ def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:
         "gpus": int(choice.setting.gpus),
         "framework": choice.setting.framework,
         "plan": {
-            **{axis: _whole_as_int(choice.values[axis]) for axis in PARETO_AXES},
+            **{axis: whole_as_int(choice.values[axis]) for axis in PARETO_AXES},
             "recompute": choice.values["recompute"],
             "offload_optimizer": bool(choice.values["offload_optimizer"]),
         },

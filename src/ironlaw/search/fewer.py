@@ -1,51 +1,46 @@
-"""The best plan on one node less, or one tray, rack or slice: what a failure that is not repaired would leave."""
+"""The run on one node less, or one tray, rack or slice: what is left after a failure that is not repaired.
+
+Two answers: the best plan with the same batch, on the next count that has one; and the same layout with fewer data-parallel ranks, whose
+batch shrinks with them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ironlaw.estimate.placement import slices_of, tray_of
 from ironlaw.estimate.planner.best import best_plan
+from ironlaw.estimate.planner.grid import rooms
+from ironlaw.estimate.planner.plans import open_rows, sort_plans
 from ironlaw.search.answer import Choice, SearchResult, to_choices
-from ironlaw.search.near import settings_alike
+from ironlaw.search.near import plan_entry, settings_alike
+from ironlaw.search.setting import Setting
 
-MOST_TRIED = 64  # counts below the first
-
-
-class Fewer(NamedTuple):
-    """The best plan on fewer accelerators, with the batch of the best."""
-
-    unit: str  # what is taken away
-    first: float  # accelerators without one unit
-    why: str | None  # no plan there: "divides", "fits"
-    plan: Choice | None  # of the nearest count below that has one
-    keeps_margin: bool
+MOST_TRIED = 64  # counts below the best plan's
+KEPT = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")  # of the best plan, with fewer data-parallel ranks
 
 
-def one_less(result: SearchResult, best: Choice, share: float) -> Fewer | None:
-    """The best plan on the accelerators that are left without one unit, or on the next count below that has a plan.
+def one_less(result: SearchResult, best: Choice, share: float) -> dict[str, Any] | None:
+    """The run without one unit of the accelerators, by the keys of the JSON; None where nothing is left.
 
-    ``share`` is what the best plan takes of a scale-up domain. None where nothing is left.
+    ``share`` is what the best plan takes of a scale-up domain.
     """
     unit, counts = _counts(best, share)
-    first, why = 0.0, None
-    for tried, gpus in zip(range(MOST_TRIED), counts, strict=False):
-        first = first or gpus
-        settings = [replace(setting, gpus=gpus, swept=None) for setting in settings_alike(result, best)]
-        tasks = [setting.task() for setting in settings]
-        found = best_plan(tasks) if any(task.mesh.rows for task in tasks) else None
-        fits = found is not None and bool(found.plan.seconds.size) and found.plan.device[0] <= tasks[found.task].cluster.room
-        if found is not None and fits:
-            return Fewer(unit, first, why, to_choices(settings[found.task], found.plan)[0], not found.tight)
-        if not tried:
-            why = "divides" if found is None else "fits"
-        if found is not None:  # still fewer accelerators have less memory
-            break
-    return Fewer(unit, first, why, None, False) if first else None
+    tried = [gpus for gpus, _ in zip(counts, range(MOST_TRIED), strict=False)]
+    if not tried:
+        return None
+    why, plan = _same_batch(settings_alike(result, best), tried)
+    return {
+        "unit": unit,
+        "gpus": int(tried[0]),
+        "why": why,
+        "same_batch": None if plan is None else _entry(best, plan),
+        "same_layout": _same_layout(best, best.setting.gpus - tried[0]),
+    }
 
 
 def _counts(best: Choice, share: float) -> tuple[str, Iterator[float]]:
@@ -60,23 +55,60 @@ def _counts(best: Choice, share: float) -> tuple[str, Iterator[float]]:
     return name, (float(n) for n in np.arange(gpus - best.setting.node, 0.0, -best.setting.node))
 
 
-def fewer_data(result: SearchResult, best: Choice, share: float) -> dict[str, Any] | None:
-    """What is lost with one unit, by the keys of the JSON."""
-    found = one_less(result, best, share)
-    if found is None:
+def _same_batch(alike: Sequence[Setting], counts: Sequence[float]) -> tuple[str | None, Choice | None]:
+    """The best plan on the first of these counts that has one, and why the first has none: ``divides`` or ``fits``."""
+    why = None
+    for gpus in counts:
+        found, has_rows = _best_of([replace(setting, gpus=gpus, swept=None) for setting in alike])
+        if found is not None:
+            return why, found
+        if has_rows:  # still fewer accelerators have less memory
+            return why or "fits", None
+        why = "divides"
+    return why, None
+
+
+def _same_layout(best: Choice, lost: float) -> dict[str, Any] | None:
+    """The best plan's layout on what is left when as few data-parallel ranks as possible give up ``lost`` accelerators."""
+    setting, values = best.setting, best.values
+    ranks = float(values["dp_replicate"] * values["dp_shard"])
+    left = ranks - np.ceil(lost / (setting.gpus / ranks))
+    if left < 1.0:
         return None
-    data: dict[str, Any] = {"unit": found.unit, "asked_gpus": int(found.first), "why": found.why}
-    if found.plan is None:
-        return {**data, "gpus": None, "plan": None}
-    plan, setting = found.plan, found.plan.setting
-    now, then = (c.setting.objectives(c.seconds) for c in (best, plan))
+    row = setting.bound.asked.rows[0]._replace(global_batch_size=setting.batch * left / ranks)
+    space = setting.question.space.narrowed({axis: float(values[axis]) for axis in KEPT})
+    bound = setting.bound.replace(asked=setting.bound.asked.replace(rows=(row,)))
+    smaller = Setting(replace(setting.question, space=space), bound, setting.gpus * left / ranks, setting.variant)
+    task = smaller.task()
+    for room in rooms(task):  # so few rows are opened sooner than searched
+        plans = sort_plans(open_rows(task, np.arange(task.mesh.rows), room=room))
+        if plans.seconds.size:
+            return _entry(best, to_choices(smaller, plans.take(slice(0, 1)))[0])
+    return None
+
+
+def _best_of(settings: Sequence[Setting]) -> tuple[Choice | None, bool]:
+    """The best plan of some settings where one fits, and whether any is legal."""
+    tasks = [setting.task() for setting in settings]
+    found = best_plan(tasks)
+    if found is None:
+        return None, False
+    if not found.plan.seconds.size or found.plan.device[0] > tasks[found.task].cluster.room:
+        return None, True
+    return to_choices(settings[found.task], found.plan)[0], True
+
+
+def _entry(best: Choice, plan: Choice) -> dict[str, Any]:
+    """A plan on fewer accelerators, and what is lost against the best."""
+    setting = plan.setting
+    now, then = (choice.setting.objectives(choice.seconds) for choice in (best, plan))
     run = setting.bound.asked.tokens is not None
     more = {name: float(then[name] - now[name]) if run else np.nan for name in ("time", "cost")}
     return {
-        **data,
+        **plan_entry(plan),
         "gpus": int(setting.gpus),
-        "plan": plan,
-        "keeps_margin": found.keeps_margin,
+        "global_batch_size": int(setting.batch),
+        "keeps_margin": plan.device <= setting.bound.room(setting.framework),
         "step_seconds": plan.seconds,
         "tokens_per_second": float(then["rate"]),
         "lost": 1.0 - float(then["rate"] / now["rate"]),

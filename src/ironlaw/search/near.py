@@ -11,7 +11,7 @@ from ironlaw.estimate.answer import Group
 from ironlaw.estimate.bands import difference_width, likely_fastest
 from ironlaw.estimate.planner.grid import usable_choices
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
-from ironlaw.estimate.planner.space import CHOICES, ENDS
+from ironlaw.estimate.planner.space import CHOICES, ENDS, SWITCHES
 from ironlaw.question.defaults import NEAR, NEAR_PLANS
 from ironlaw.search.answer import Choice, SearchResult, to_choices
 from ironlaw.search.setting import Setting
@@ -87,7 +87,7 @@ def choose_different(best: Choice, plans: Sequence[Choice]) -> list[Choice]:
         of_layout.setdefault(layout(choice), choice)
 
     def distance(one: tuple[Any, ...]) -> int:
-        return min(sum(a != b for a, b in zip(one, layout(other), strict=False)) for other in chosen)
+        return min(sum(bool(a != b) for a, b in zip(one, layout(other), strict=False)) for other in chosen)
 
     while len(chosen) <= NEAR_PLANS:
         farthest = max(of_layout, key=distance)
@@ -115,7 +115,8 @@ def free_axes(best: Choice, near: Near) -> list[dict[str, Any]]:
             if costs.get(values[axis]) is None:
                 costs[values[axis]] = seconds / best.seconds - 1.0 if alone else None
         ordered = sorted(costs, key=lambda value: effort_of(axis, value))
-        found.append({"axis": axis, "best": ours[axis], "values": [{"value": value, "longer": costs[value]} for value in ordered]})
+        items = [{"value": as_plain(axis, value), "longer": costs[value]} for value in ordered]
+        found.append({"axis": axis, "best": as_plain(axis, ours[axis]), "values": items})
     return found
 
 
@@ -139,3 +140,42 @@ def probabilities(choices: Sequence[Choice], best: tuple[Group, int]) -> list[fl
         return [None] * len(choices)
     likely = iter(likely_fastest([choice.seconds for choice, same in zip(choices, alike, strict=True) if same], *width))
     return [float(next(likely)) if same else None for same in alike]
+
+
+def near_entry(near: Near, best: Choice, shares: Sequence[float | None]) -> dict[str, Any]:
+    """The plans near the best, what is free to choose and what is not, by the keys of the JSON; ``shares`` are of the plans shown."""
+    ours, axes = values_of(best), free_axes(best, near)
+    return {
+        "within": NEAR,
+        "count": len(near.plans),
+        "without_overlap": len(near.distinct),
+        "simplest": next((i for i, plan in enumerate(near.shown) if plan.same_as(near.simplest)), None),  # None: the best
+        "plans": [
+            {
+                **plan_entry(plan),
+                "step_seconds": plan.seconds,
+                "longer": plan.seconds / best.seconds - 1.0,
+                "fastest_probability": share,
+                "differs": [name for name, value in values_of(plan).items() if value != ours[name]],
+            }
+            for plan, share in zip(near.shown, shares, strict=True)
+        ],
+        "free": [row for row in axes if len(row["values"]) > 1],
+        "fixed": {row["axis"]: row["best"] for row in axes if len(row["values"]) == 1},
+    }
+
+
+def plan_entry(choice: Choice) -> dict[str, Any]:
+    """The axes and the memory of a plan that is listed without an estimate."""
+    values = {name: as_plain(name, value) for name, value in choice.values.items() if name not in ENDS or value >= 0.0}
+    return {"plan": values, "variant": choice.setting.variant, "framework": choice.setting.framework, "device_bytes": choice.device}
+
+
+def as_plain(axis: str, value: Any) -> Any:
+    """A value of an axis as JSON has it."""
+    return bool(value) if axis in SWITCHES else whole_as_int(value)
+
+
+def whole_as_int(value: Any) -> Any:
+    """A whole number as int; a name unchanged."""
+    return value if isinstance(value, str) else int(value) if float(value).is_integer() else float(value)
