@@ -32,10 +32,11 @@ def test_every_schedule_of_the_options_has_its_row_and_no_other():
 
 def test_the_default_space_tries_the_usual_values():
     space = tomllib.loads(SPACE.read_text(encoding="utf-8"))
-    assert tuple(space["micro_batch_size"]) == defaults.MICRO_BATCHES
-    assert tuple(space["vpp"]) == defaults.CHUNKS
-    assert tuple(space["ep"]) == defaults.EXPERT_RANKS
-    assert set(space["recompute"]) <= set(defaults.RECOMPUTES)
+    assert space["micro_batch_size"] == "powers of two"
+    assert space["ep"] == [1, 2, 4, 8, 16, 32, 64]
+    assert set(space["moe_dispatcher"]) == set(defaults.DISPATCHERS)
+    assert set(space["schedule"]) <= set(defaults.SCHEDULES)
+    assert "precision" not in space and "cuda_graphs" not in space  # only where the user lists them
 
 
 def test_defaults_import_no_numpy():

@@ -706,7 +706,7 @@ def test_a_space_that_is_no_file_is_refused(name, tmp_path):
         ({"forbid": "tp>=1"}, "leaves no value of tp"),
         ({"forbid": "recompute>1"}, "has names"),
         ({"forbid": "schedule<2"}, "has names"),
-        ({"forbid": "schedule=1f1b"}, "not varied"),
+        ({"forbid": "fabric=roce-400"}, "not varied"),
         ({"forbid": "tp>x"}, "count"),
         ({"forbid": "tp"}, "AXIS=VALUE"),
         ({"forbid": "tp=1,"}, "AXIS=VALUE"),

@@ -166,6 +166,9 @@ class Framework(Record):
     compiled_recompute: bool = False  # the compiler removes the last product of a recomputed block, which backward does not need
     gather_unit: str = "layer"  # unit of ZeRO 3's gathers: layer (a wrapped module) | matrix (the compiler gathers each operand)
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
+    may_overlap: tuple[str, ...] = ()  # what it can overlap beside these, where a recipe turns it on
+    schedules: tuple[str, ...] = ("1f1b", "interleaved")  # the pipeline schedules it has
+    dispatchers: tuple[str, ...] = ("alltoall",)  # the all-to-alls of experts it has
     pairs_micro_batches: bool = False  # can overlap the forward of one micro-batch with the backward of another, layer by layer
     fused_projections: bool = True  # q, k and v are one matrix, gate and up another; an adapter covers the whole matrix
     offload_gradients_early: bool = False  # gradients are copied to the host during the last backward pass, not after it

@@ -201,6 +201,7 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
     click.echo(f"{data['title']}")
     for axis, row in data["axes"].items():
         click.echo(f"  {axis:<22}{row['size'] if row['size'] is not None else '-':>5}  {', '.join(short(v) for v in row['values'])}")
+    click.echo(f"  not searched: {', '.join(data['not_searched'])}")
     for rule in data["forbidden"]:
         click.echo(f"  forbidden: {rule}")
     for row in data["settings"]:

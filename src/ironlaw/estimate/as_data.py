@@ -340,6 +340,8 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
     data["recompute"] = group.recompute[at]
     data |= {"precision": job.precision.name, "optimizer": job.optimizer}
     data["schedule"] = name_in_plan(job, data["vpp"])
+    if job.model.num_experts:
+        data["moe_dispatcher"] = job.moe_dispatcher
     data["flash_attention"] = "on" if job.flash else "off"
     data["overlap"] = [
         name

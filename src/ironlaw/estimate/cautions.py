@@ -6,6 +6,7 @@ from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS
+from ironlaw.estimate.planner.rows import is_given, with_implied
 from ironlaw.job import Job
 from ironlaw.question.asked import Asked
 from ironlaw.question.defaults import LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
@@ -33,10 +34,14 @@ def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
         kind = "table of learned positions" if model.position_embedding == "learned" else "stated range"
         warnings.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
     warnings += _large_batch(asked)
-    if longest >= WARN_SEQUENCE and "cp" not in given and most > 1:
-        warnings.append(
-            f"cp is not searched: at seq_len {longest:g} context parallel (--cp, or ironlaw plan, which searches it) may be faster"
-        )
+    if (
+        longest >= WARN_SEQUENCE
+        and "cp" not in given
+        and most > 1
+        and all(is_given(with_implied(r, asked.schedule), model) for r in asked.rows)
+    ):
+        warnings.append(f"cp is 1 where the rest of the plan is given: at seq_len {longest:g} context parallel (--cp) may be faster")
+    warnings += _not_in_stack(asked, job)
     warnings += [f"--{name.replace('_', '-')} has no effect {why}" for name, why in _list_idle(asked, job) if name in given]
     if "tokens" in given and "mttf" not in given and most >= MANY_ACCELERATORS:
         warnings.append(
@@ -54,6 +59,18 @@ def _large_batch(asked: Asked) -> list[str]:
     if tokens <= LARGEST_BATCH:
         return []
     return [f"global_batch_size {batch:,.0f} counts sequences: {units.show(tokens, 'token')} a step; for tokens give --global-batch-tokens"]
+
+
+def _not_in_stack(asked: Asked, job: Job) -> list[str]:
+    """Options that were given and that the framework does not have: its estimate is that of a framework that had them."""
+    stack = job.framework
+    overlaps = sorted({name for row in asked.rows for name in row.overlap or ()} - {*stack.overlap, *stack.may_overlap})
+    lacking = [
+        *([f"schedule {job.schedule}"] if asked.schedule is not None and job.schedule not in stack.schedules else []),
+        *([f"dispatcher {job.moe_dispatcher}"] if "moe_dispatcher" in asked.given and job.moe_dispatcher not in stack.dispatchers else []),
+        *(f"overlap of {name}" for name in overlaps),
+    ]
+    return [f"{stack.name} has no {item}: the answer is for a stack like it that has one" for item in lacking]
 
 
 def _list_idle(asked: Asked, job: Job) -> list[tuple[str, str]]:

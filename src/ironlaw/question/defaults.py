@@ -41,12 +41,8 @@ FRAMEWORK = "megatron"
 FLAT_FRAMEWORK = "fsdp"  # without tensor and pipeline parallel
 GRID = "world"
 
-# --- what is tried where an axis is left open
+# --- how much memory the best plan keeps free
 
-MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0)
-CHUNKS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0)
-EXPERT_RANKS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-RECOMPUTES = ("none", "selective", "every:4", "every:2", "full")
 CERTAINTY = 0.8  # how likely a plan must be to fit before it is called best: as many as an error band is meant to contain
 LEAST_MARGIN = 0.01  # share of device memory that is kept free however sure the prediction is
 

@@ -346,6 +346,15 @@ def notes(group: Group, at: int, ink: Ink) -> Iterator[str]:
         listed = [f"{i['name']} {short(i['value'])}" for i in items if i["origin"] == origin and not _is_left_out(i)]
         if listed:
             yield ink.bold(title) + ink.dim(": ") + ", ".join(listed)
+    if any(item["name"] == "cp" and item["origin"] == "chosen" for item in items):
+        yield ink.bold("Not searched") + ink.dim(": ") + ", ".join(unsearched(group))
+
+
+def unsearched(group: Group) -> tuple[str, ...]:
+    """What the planner did not vary, in words."""
+    from ironlaw.estimate.planner.space import read_space
+
+    return read_space(group.asked.space if group.asked else None).unsearched()
 
 
 def _is_left_out(item: dict[str, Any]) -> bool:

@@ -365,3 +365,4 @@ def notes(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     defaults = [a for a in data["assumptions"] if a["origin"] == "default" and a["name"] not in _LEFT_OUT]
     if defaults:
         yield ink.bold("Assumed") + ink.dim(": ") + ", ".join(f"{a['name']} {short(a['value'])}" for a in defaults)
+    yield ink.bold("Not searched") + ink.dim(": ") + ", ".join(data["question"]["not_searched"])

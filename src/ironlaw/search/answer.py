@@ -77,7 +77,7 @@ class SearchResult:
         options = {**self.question.given, **changed}
         question = read_question({name: value for name, value in options.items() if value is not None}, folders=self.folders)
         bounds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
-        settings = [replace(s, question=question, bound=bounds[s.bound.asked.on, tuple(s.variant.items())]) for s in self.settings]
+        settings = [replace(s, question=question, base=bounds[s.base.asked.on, tuple(s.variant.items())]) for s in self.settings]
         return SearchResult(question, settings, self.seconds, self.partial, self.folders, self.cache)
 
     # --- how much was searched
@@ -318,6 +318,7 @@ def describe_space(question: Question, folders: tuple[str, ...] = ()) -> dict[st
     return {
         "title": question.space.title,
         "axes": axes,
+        "not_searched": list(question.space.unsearched()),
         "forbidden": [f"{r.axis}{r.compare}{r.value}" for r in question.space.forbidden],
         "settings": rows,
         "rows": sum(r["rows"] for r in rows),

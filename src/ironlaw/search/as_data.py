@@ -87,6 +87,7 @@ def question_data(result: SearchResult) -> dict[str, Any]:
         "failures": q.failures,
         "pareto": list(q.pareto),
         "space": q.space.title,
+        "not_searched": list(q.space.unsearched()),
     }
 
 

@@ -11,10 +11,12 @@ import numpy as np
 
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
+from ironlaw.estimate.planner.best import best_plan
+from ironlaw.estimate.planner.choose import bind_variant
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.rows import given_space
-from ironlaw.estimate.planner.space import Space
-from ironlaw.estimate.planner.tasks import task_of, usable_space, variants_of
+from ironlaw.estimate.planner.space import VARIANTS, Space
+from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.job import Job
 from ironlaw.plan import plan_with
@@ -24,6 +26,8 @@ from ironlaw.search.question import Question
 from ironlaw.search.sweep import sweep
 from ironlaw.terms import plain
 
+# axes of the space that ships whose values all listed plans share: those of the best plan, which is found in the whole space
+PLANNED = ("schedule", "moe_dispatcher", "overlap_ep")
 FORWARD_SHARE = 1.0 / 3.0  # of a step: the cost of an evaluation when plans are ranked; an estimate has the share of its plan
 
 
@@ -32,15 +36,44 @@ class Setting:
     """``gpus`` accelerators of one kind, run one way. Swept once, then read many times."""
 
     question: Question
-    bound: Bound
+    base: Bound
     gpus: float
     variant: dict[str, Any]
     swept: Any = None  # its Sweep, or None where the search has not reached it
+    planned: dict[str, Any] | None = None  # values of PLANNED axes, which all its plans have; None: to be found
 
     def __post_init__(self) -> None:
         """Refuse to rank by cost without a price; other objectives need none."""
         if self.question.minimize == "cost" or self.question.budget is not None:
-            bind_price(self.bound.asked.price, self.bound.cluster, self.bound.folders, [])
+            bind_price(self.base.asked.price, self.base.cluster, self.base.folders, [])
+
+    @cached_property
+    def bound(self) -> Bound:
+        """The bound question of its plans: with the values of PLANNED axes that the best plan has."""
+        if self.planned is None:
+            self.planned = self._plan()
+        options = {name: value for name, value in self.planned.items() if name in VARIANTS and value is not None}
+        return bind_variant(self.base, options) if options else self.base
+
+    def _plan(self) -> dict[str, Any]:
+        """The values that the best plan has of the axes that the listed plans share, found without timing every plan."""
+        space, bound = self._offered, self.base
+        varied = [axis for axis in PLANNED if space.varies(axis) and axis not in space.given]
+        if space.own or not bound.model.num_experts or not varied:
+            return {}
+        options = variants_of(space.only(PLANNED), self.seq_len)
+        bounds = [bind_variant(bound, option) for option in options]
+        usable = [usable_space(space, own, self.gpus, self.seq_len) for own in bounds]
+        best = best_plan([task_of(s, own, own.job(self.framework), self.sizes) for s, own in zip(usable, bounds, strict=True)])
+        if best is None:
+            return {}
+        return {**options[best.task], **{name: column[0] for name, column in best.plan.columns.items() if name in varied}}
+
+    @cached_property
+    def _offered(self) -> Space:
+        """The question's space without what the framework, the model or the device does not have."""
+        job = self.base.job(self.framework)
+        return offered(given_space(self.question.space, self.base, job, self.gpus), self.base, job.framework)
 
     @property
     def on(self) -> str:
@@ -50,14 +83,14 @@ class Setting:
     @cached_property
     def job(self) -> Job:
         """The job of every plan of the setting."""
-        row, space = self.bound.asked.rows[0], self.question.space
-        row = row._replace(gpus=self.gpus, tp=space.fixed("tp"), pp=space.fixed("pp") or row.pp)
-        return self.bound.job(framework_of(self.bound, row))
+        return self.bound.job(self.framework)
 
     @property
     def framework(self) -> str:
         """The name of the framework that runs every plan of the setting."""
-        return self.job.framework.name
+        row, space = self.base.asked.rows[0], self.question.space
+        row = row._replace(gpus=self.gpus, tp=space.fixed("tp"), pp=space.fixed("pp") or row.pp)
+        return framework_of(self.base, row)
 
     @property
     def assumptions(self) -> Assumptions:
@@ -70,12 +103,12 @@ class Setting:
     @property
     def batch(self) -> float:
         """Sequences of a step."""
-        return self.bound.asked.rows[0].global_batch_size or 0.0
+        return self.base.asked.rows[0].global_batch_size or 0.0
 
     @property
     def seq_len(self) -> float:
         """Tokens of a sequence."""
-        return self.bound.asked.rows[0].seq_len or 0.0
+        return self.base.asked.rows[0].seq_len or 0.0
 
     @property
     def best(self) -> float:
@@ -134,8 +167,9 @@ class Setting:
     @cached_property
     def space(self) -> Space:
         """The question's space without the values that this job or accelerator cannot have."""
-        space = given_space(self.question.space, self.bound, self.job, self.gpus)
-        return usable_space(space, self.bound, self.gpus, self.seq_len)
+        bound = self.bound
+        fixed = {name: value for name, value in (self.planned or {}).items() if name not in VARIANTS}
+        return usable_space(self._offered.narrowed(fixed), bound, self.gpus, self.seq_len)
 
     @cached_property
     def capacity(self) -> float:
@@ -150,7 +184,8 @@ class Setting:
 
 def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bound, dict[str, Any]]]:
     """The bound question of every accelerator and variant. All share one batch and sequence length."""
-    variants = variants_of(question.space, question.asked.rows[0].seq_len or 0.0)
+    space = question.space if question.space.own else question.space.without(PLANNED)
+    variants = variants_of(space, question.asked.rows[0].seq_len or 0.0)
     several = {axis for axis in variants[0] if len({variant[axis] for variant in variants}) > 1}
     for on in question.on:
         for variant in variants:

@@ -32,7 +32,7 @@ def refine_range(question: Question, settings: Sequence[Setting], go_on: Callabl
         return []
     by_bound: dict[int, list[Setting]] = {}
     for setting in settings:
-        by_bound.setdefault(id(setting.bound), []).append(setting)
+        by_bound.setdefault(id(setting.base), []).append(setting)
     return [
         new
         for same_bound in by_bound.values()
@@ -50,7 +50,7 @@ def _halve(low: Setting, high: Setting, go_on: Callable[[int], bool]) -> list[Se
         middle = np.floor((low.gpus + high.gpus) / 2.0 / node) * node
         if not low.gpus < middle < high.gpus:
             return new
-        setting = Setting(low.question, low.bound, float(middle), low.variant)
+        setting = Setting(low.question, low.base, float(middle), low.variant)
         if not setting.run(go_on):
             return new
         new.append(setting)

@@ -13,7 +13,7 @@ from ironlaw.estimate.layer.counts import cached_heads, matmul_parameters, total
 from ironlaw.law import masks, parameters
 
 CONFIGS = paths.DATA / "hf_configs"
-ASK = {"on": "h100-sxm", "gpus": 64, "seq_len": 4096, "global_batch_size": 64, "tp": 1, "pp": 1, "micro_batch_size": 1}
+ASK = {"on": "h100-sxm", "gpus": 64, "seq_len": 4096, "global_batch_size": 64, "tp": 1, "cp": 1, "pp": 1, "micro_batch_size": 1}
 
 
 def read(name, change=None):

@@ -21,7 +21,7 @@ from ironlaw.estimate.planner.rows import (
     with_implied,
 )
 from ironlaw.estimate.planner.space import Space, read_space
-from ironlaw.estimate.planner.tasks import task_of, usable_space, variants_of
+from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
 from ironlaw.frozen import Frozen
 from ironlaw.plan import Plan
 from ironlaw.question.asked import Row
@@ -71,7 +71,7 @@ def _place(bound: Bound, framework: str, bind_again: bool, index: list[int], cho
     listed = [choices[bound.asked.rows[i]] for i in index]
     rows = [choice.row for choice in listed]
     if bind_again:
-        bound = _bind_variant(bound, {"rows": tuple(rows)})
+        bound = bind_variant(bound, {"rows": tuple(rows)})
     return Placed(
         bound,
         framework,
@@ -90,7 +90,7 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
     filled = with_implied(row, bound.asked.schedule)
     if is_given(filled, bound.model):
         return Choice(close_by_rule(job, filled), _open_axes(bound, row, LAYOUT_AXES), {})
-    space = space.narrowed(given)
+    space = offered(space.narrowed(given), bound, job.framework)
     sizes = {"gpus": row.gpus or 1.0, "global_batch_size": row.global_batch_size or 1.0, "seq_len": row.seq_len or 1.0}
     variants = variants_of(space, sizes["seq_len"], given)
     tasks = []
@@ -115,10 +115,10 @@ def _variant_of(bound: Bound, variant: dict[str, Any], bounds: dict[Any, Bound])
     """The question bound for a variant of its job; bound once."""
     key = tuple(variant.items())
     if key not in bounds:
-        bounds[key] = _bind_variant(bound, variant)
+        bounds[key] = bind_variant(bound, variant)
     return bounds[key]
 
 
-def _bind_variant(bound: Bound, options: dict[str, Any]) -> Bound:
+def bind_variant(bound: Bound, options: dict[str, Any]) -> Bound:
     """The question bound with other options, which the user did not give."""
     return with_batch(bind_question(bound.asked.replace(**options), bound.folders, bound.money is not None))

@@ -90,7 +90,7 @@ def _inner_rows(
     if space.of("dp_replicate") is None and 0.0 in (space.of("zero") or (float(job.framework.default_zero),)):
         replicas = tuple(dict.fromkeys((1.0, dp)))  # without ZeRO all ranks are replicas
     split = [(r, dp / r) for r in replicas if dp % r == 0 and (shards in (None, "all") or dp / r in shards)]
-    micros = [m for m in _values_to_try(space, "micro_batch_size", 1.0) if (global_batch_size / dp) % m == 0]
+    micros = [m for m in _values_to_try(space, "micro_batch_size", global_batch_size / dp) if (global_batch_size / dp) % m == 0]
     experts = [
         (min(_values_to_try(space, "ep", 1.0)), min(_values_to_try(space, "etp", 1.0)))
     ]  # 1 for a dense model: the rules reject any other
@@ -116,6 +116,8 @@ def _values_to_try(space: Space, axis: str, number: float, most: float = np.inf)
         return (1.0,)
     if values == "all":
         return [v for v in divisors(int(number)) if v <= most]
+    if values == "powers of two":
+        return [2.0**power for power in range(int(number).bit_length())]
     return [v for v in values if v <= most]
 
 

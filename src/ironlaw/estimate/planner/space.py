@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,16 @@ WORDS = {  # that a space file may give instead of values, with the values they 
     ("pp", "all"): "every divisor",
     ("dp_replicate", "all"): "every divisor",
     ("dp_shard", "all"): "every divisor",
+    ("micro_batch_size", "powers of two"): "1, 2, 4, and on up to the sequences of a rank",
     ("cp", "by length"): "1, 2, 4, 8, and on while a rank keeps 1,024 tokens of a sequence",
     ("last_stage_layers", "balanced"): "even, and every split that shortens the slowest stage (first stage too)",
     ("cp_method", "by length"): "ring; from sequences of 16,384 tokens on all of them",
 }
+# what no space tries unless it lists it, in words
+UNSEARCHED = {
+    "framework": "framework", "precision": "precision", "cuda_graphs": "CUDA graphs", "gradient_dtype": "type of gradients",
+    "etp": "expert tensor parallelism", "offload_activations": "offloading of activations", "node": "node", "fabric": "fabric",
+}  # fmt: skip
 _MOST_VALUES = 1000
 
 
@@ -61,6 +67,7 @@ class Space:
     values: Mapping[str, Any]
     forbidden: tuple[Rule, ...] = ()
     given: frozenset[str] = frozenset()  # axes that the question fixes
+    own: bool = False  # a file of the user's, who says what the stack can do
 
     def of(self, axis: str) -> Any:
         """The values of an axis to try, the word for them, or None where it is not varied."""
@@ -75,6 +82,18 @@ class Space:
         """True where there is more than one value of an axis to try."""
         values = self.values.get(axis, ())
         return isinstance(values, str) or len(values) > 1
+
+    def only(self, axes: Collection[str]) -> Space:
+        """This space with the values of some axes; the others have their defaults."""
+        return replace(self, values={axis: values for axis, values in self.values.items() if axis in axes})
+
+    def without(self, axes: Collection[str]) -> Space:
+        """This space without some axes that the question leaves open; they have their defaults."""
+        return replace(self, values={axis: values for axis, values in self.values.items() if axis not in axes or axis in self.given})
+
+    def unsearched(self) -> tuple[str, ...]:
+        """What this space does not vary, in words: it is as given, or the default."""
+        return tuple(words for axis, words in UNSEARCHED.items() if not self.varies(axis))
 
     def narrowed(self, fixed: Mapping[str, Any], forbidden: tuple[Rule, ...] = ()) -> Space:
         """This space with some axes fixed and some values forbidden."""
@@ -97,7 +116,9 @@ def read_space(path: str | None) -> Space:
         file = Path(__file__).parent / "spaces" / f"{path}.toml"
     table = read_toml(file, "space file")
     title = table.pop("title", file.stem)
-    return Space(str(title), {axis: _check_values(axis, value, file.name) for axis, value in table.items()})
+    return Space(
+        str(title), {axis: _check_values(axis, value, file.name) for axis, value in table.items()}, own=path not in (None, "default")
+    )
 
 
 def _check_values(axis: str, value: Any, where: str) -> Any:
