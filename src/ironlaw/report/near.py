@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import fill
 from typing import Any
 
 from ironlaw import units
@@ -10,6 +11,7 @@ from ironlaw.report.estimate import mesh_words, stage_layers_words
 from ironlaw.report.terminal import Ink, dollars
 
 _WORDS = {"micro_batch_size": "micro-batch", "dp_replicate": "replicas", "cp_method": "method of cp", "moe_dispatcher": "dispatcher"}
+_WIDTH = 140  # of a line
 _LISTED = 3  # values of an axis with their costs; of more the ends alone
 _COLUMNS = (("tp", 3), ("pp", 3), ("vpp", 3), ("cp", 3), ("ep", 3), ("dp", 5), ("zero", 4), ("mbs", 3))  # with their widths
 
@@ -23,7 +25,7 @@ def near_best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield ink.bold("Near the best") + ink.dim(f"  ({near['count']:,} plans within {near['within']:.0%}{other}; the simplest first)")
     if near["plans"]:
         header = " ".join(f"{name:>{width}}" for name, width in _COLUMNS)
-        yield ink.dim(f"     {header} {'recompute':<10} {'step':>8} {'longer':>6} {'memory':>7} {'fastest':>7}")
+        yield ink.dim(f"     {header} {'recompute':<10} {'step':>8} {'longer':>6} {'memory':>7} {'faster':>7}")
     for row in near["plans"]:
         yield _near_row(row, data["plans"][0]["memory"]["capacity_bytes"])
     if near["simplest"] is None:
@@ -32,7 +34,8 @@ def near_best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         row = near["plans"][near["simplest"]]
         yield f"  simplest plan within {near['within']:.0%}: {mesh_words(_with_dp(row['plan']))}, {row['longer']:+.1%}"
     if near["free"]:
-        yield "  free to choose: " + "; ".join(map(_free_words, near["free"]))
+        words = "; ".join(map(_free_words, near["free"]))
+        yield fill(words, _WIDTH, initial_indent="  free to choose: ", subsequent_indent="    ", break_on_hyphens=False)
     if any(item["longer"] is None for row in near["free"] for item in row["values"]):
         yield ink.dim("  (* only with another change of the layout)")
     if words := _fixed_words(near["fixed"]):
@@ -45,7 +48,7 @@ def _near_row(row: dict[str, Any], capacity: float) -> str:
     p["mbs"] = p["micro_batch_size"]
     axes = " ".join(f"{p[name]:>{width}}" for name, width in _COLUMNS)
     step, used = units.show(row["step_seconds"], "s"), row["device_bytes"] / capacity
-    likely = "-" if row["fastest_probability"] is None else f"{row['fastest_probability']:.0%}"
+    likely = "-" if row["faster_probability"] is None else f"{row['faster_probability']:.0%}"
     text = f"     {axes} {p['recompute']:<10} {step:>8} {row['longer']:>+6.1%} {used:>7.1%} {likely:>7}"
     offload = ",".join(name for name in ("optimizer", "activations") if p[f"offload_{name}"])
     variant = [str(value) for name, value in row["variant"].items() if name != "cp_method" or p["cp"] > 1]
@@ -91,21 +94,21 @@ def _value(value: Any) -> str:
     return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
 
-def one_less(data: dict[str, Any]) -> Iterator[str]:
-    """The run without one node, tray, rack or slice, and what is lost: with the same batch, and with the same layout."""
+def one_less(data: dict[str, Any], ink: Ink) -> Iterator[str]:
+    """The run without one node, tray, rack or slice, and what is lost; with the same layout where that loses less."""
     less = data["one_less"]
     if less is None:
         return
     gpus, batch = f"{less['gpus']:,} accelerators", data["question"]["global_batch_size"]
     why = {"divides": f"no tp, pp, cp and dp divide {gpus} and the batch of {batch:,.0f}", "fits": f"no plan fits {gpus}"}
     same_batch, same_layout = less["same_batch"], less["same_layout"]
-    yield f"  one {less['unit']} less: {why[less['why']] if less['why'] else gpus}"
+    yield ink.bold(f"One {less['unit']} less") + f": {why[less['why']] if less['why'] else gpus}"
     if same_batch:
-        yield f"    with the same batch on {same_batch['gpus']:,}: {mesh_words(_with_dp(same_batch['plan']))}, {_lost(same_batch)}"
-    if same_layout:
-        yield f"    with the same layout on {same_layout['gpus']:,}, batch {same_layout['global_batch_size']:,}: {_lost(same_layout)}"
+        yield f"  with the same batch on {same_batch['gpus']:,}: {mesh_words(_with_dp(same_batch['plan']))}, {_lost(same_batch)}"
+    if same_layout and (not same_batch or same_layout["lost"] < same_batch["lost"]):
+        yield f"  with the same layout on {same_layout['gpus']:,}, batch {same_layout['global_batch_size']:,}: {_lost(same_layout)}"
     if not same_batch and not same_layout:
-        yield "    no plan was found on fewer accelerators"
+        yield "  no plan was found on fewer accelerators"
 
 
 def _lost(entry: dict[str, Any]) -> str:

@@ -33,7 +33,15 @@ def page(data: dict[str, Any], colour: bool = False) -> str:
     ink = Ink(colour)
     parts = [head(data, ink)]
     if data["plans"]:
-        parts += [best(data, ink), plans(data, ink), near(data, ink), sizing(data, ink), pareto(data, ink), advice(data, ink)]
+        parts += [
+            best(data, ink),
+            plans(data, ink),
+            near_best(data, ink),
+            one_less(data, ink),
+            sizing(data, ink),
+            pareto(data, ink),
+            advice(data, ink),
+        ]
     else:
         parts += [no_plan(data, ink), sizing(data, ink)]
     parts.append(notes(data, ink))
@@ -181,12 +189,6 @@ def _plan_row(plan: dict[str, Any], number: int, several: bool) -> str:
     row += f" {p['accelerator']}" if several else ""
     row += "".join(f" {value}" for name, value in plan["variant"].items() if name != "cp_method" or p["cp"] > 1)
     return row + stage_layers_words(p) + _offloaded(plan).replace(", ", " ", 1) + (f"  {plan['note']}" if plan["note"] else "")
-
-
-def near(data: dict[str, Any], ink: Ink) -> Iterator[str]:
-    """The plans near the best, and what is left with one node less."""
-    yield from near_best(data, ink)
-    yield from one_less(data)
 
 
 def sizing(data: dict[str, Any], ink: Ink) -> Iterator[str]:

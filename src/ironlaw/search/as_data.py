@@ -165,13 +165,11 @@ def _near_best(
     result: SearchResult, choices: list[Choice], estimates: list[tuple[Estimate, int]], faster: Choice | None, plans: list[dict[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The plans near the best, and what is left with one node less; sets how likely each listed plan is the fastest."""
-    near = near_plans(result, choices[0])
-    unlisted = [plan for plan in near.shown if not any(plan.same_as(choice) for choice in choices)]
-    rivals = [choice for choice in [*choices, *unlisted] if choice is not faster]
-    found = probabilities(rivals, estimates[0][0].place_of(estimates[0][1]))
-    for plan, share in zip((p for p, choice in zip(plans, choices, strict=True) if choice is not faster), found, strict=False):
+    near, place = near_plans(result, choices[0]), estimates[0][0].place_of(estimates[0][1])
+    rivals = [(plan, choice) for plan, choice in zip(plans, choices, strict=True) if choice is not faster]
+    for (plan, _), share in zip(rivals, probabilities([choice for _, choice in rivals], place), strict=True):
         plan["fastest_probability"] = share
-    shares = [next(share for c, share in zip(rivals, found, strict=True) if c.same_as(plan)) for plan in near.shown]
+    shares = [probabilities([choices[0], plan], place)[1] for plan in near.shown]
     less = one_less(result, choices[0], plans[0]["placement"]["gpus_per_domain"])
     return near_entry(near, choices[0], shares), less
 

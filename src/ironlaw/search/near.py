@@ -53,7 +53,8 @@ def near_plans(result: SearchResult, best: Choice) -> Near:
 
 def settings_alike(result: SearchResult, best: Choice) -> list[Setting]:
     """The settings of the best plan's accelerator, count and framework whose best plan keeps as much memory free."""
-    return [s for s in result.ranked() if comparable(s, best.setting) and s.swept.room == best.setting.swept.room]
+    alike = [s for s in result.settings if comparable(s, best.setting) and s.swept]
+    return [s for s in alike if np.isfinite(s.best) and s.swept.room == best.setting.swept.room]
 
 
 def comparable(setting: Setting, other: Setting) -> bool:
@@ -143,7 +144,10 @@ def probabilities(choices: Sequence[Choice], best: tuple[Group, int]) -> list[fl
 
 
 def near_entry(near: Near, best: Choice, shares: Sequence[float | None]) -> dict[str, Any]:
-    """The plans near the best, what is free to choose and what is not, by the keys of the JSON; ``shares`` are of the plans shown."""
+    """The plans near the best, what is free to choose and what is not, by the keys of the JSON.
+
+    ``shares``: how likely each plan shown is truly faster than the best.
+    """
     ours, axes = values_of(best), free_axes(best, near)
     return {
         "within": NEAR,
@@ -155,7 +159,7 @@ def near_entry(near: Near, best: Choice, shares: Sequence[float | None]) -> dict
                 **plan_entry(plan),
                 "step_seconds": plan.seconds,
                 "longer": plan.seconds / best.seconds - 1.0,
-                "fastest_probability": share,
+                "faster_probability": share,
                 "differs": [name for name, value in values_of(plan).items() if value != ours[name]],
             }
             for plan, share in zip(near.shown, shares, strict=True)
