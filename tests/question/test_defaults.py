@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import tomllib
@@ -44,21 +45,28 @@ def test_defaults_import_no_numpy():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_default_batch_has_the_odd_factors_of_the_number_of_accelerators():
-    """So every split into a power of two of tensor and pipeline ranks leaves data-parallel ranks that divide the batch."""
-    for gpus in range(1, 10_001):
+def test_the_batches_to_try_are_near_the_usual_one_and_hold_for_every_micro_batch():
+    for gpus in range(1, 10_001, 7):
         for micro in (1.0, 2.0, 3.0):
-            batch = defaults.batch(float(gpus), 8192.0, micro)
-            odd = gpus // (gpus & -gpus)
-            assert batch == int(batch) and batch % (odd * micro) == 0, gpus
-            if any(n % (odd * micro) == 0 for n in range(384, 641)):  # a quarter of 4 Mi tokens either way
-                assert 384 <= batch <= 640, gpus
+            batches = defaults.batches(float(gpus), 512.0, 0.25, micro)
+            assert batches and len(set(batches)) == len(batches)
+            assert all(384 <= batch <= 640 and batch % micro == 0 for batch in batches)
 
 
-def test_the_default_batch_is_4_mi_tokens_for_powers_of_two():
+def test_the_batches_to_try_share_all_that_a_larger_batch_could_share_with_the_accelerators():
+    """For every batch in the range there is one to try, as large or larger, that all its data-parallel sizes divide too."""
+    for gpus in (8, 480, 512, 768, 1000, 3072, 5000):
+        tried = defaults.batches(float(gpus), 512.0, 0.25)
+        most = max(math.gcd(batch, gpus) for batch in range(384, 641))
+        for batch in range(384, 641):
+            shared = math.gcd(batch, gpus)
+            assert 8 * shared < most or any(other >= batch and math.gcd(int(other), gpus) % shared == 0 for other in tried)
+
+
+def test_the_first_batch_to_try_is_4_mi_tokens_for_powers_of_two():
     for power in range(16):
-        assert defaults.batch(2.0**power, 8192.0) * 8192 == 4 * 1024**2
-        assert defaults.batch(2.0**power, 4096.0) * 4096 == 4 * 1024**2
+        for seq_len in (8192.0, 4096.0):
+            assert defaults.batches(2.0**power, defaults.usual_batch(seq_len), 0.25)[0] * seq_len == 4 * 1024**2
 
 
 def test_a_job_has_no_defaults_of_its_own():

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ironlaw.estimate.bind.question import bind_question, framework_of, with_batch
-from ironlaw.question import defaults
+from ironlaw import estimate
+from ironlaw.estimate.bind.question import bind_question, framework_of
 from ironlaw.question.asked import asked_of
 from ironlaw.question.options import read_options
 from ironlaw.search.answer import settings_of
@@ -60,9 +60,7 @@ def test_the_plans_of_a_search_assume_what_an_estimate_assumes(ask, gpus):
         assert one["plan"]["framework"] == estimate["framework"]
 
 
-AWKWARD = (1, 2, 3, 5, 7, 12, 30, 36, 72, 97, 100, 127, 128, 129, 480, 509, 511, 512, 513, 514, 516, 640, 720, 768, 1000, 1009, 1024, 1152)
-AWKWARD += (1536, 1792, 2000, 2048, 2049, 2310, 3072, 4095, 4096, 4097, 5040, 6144, 7680, 8191, 8192, 9216, 9240, 9973, 9999, 10000)
-MANY = sorted({*AWKWARD, *range(1, 10_001, 29)})
+COUNTS = (1, 7, 36, 97, 480, 512, 516, 768, 1000, 1009, 2310, 3072, 9999)
 QUESTIONS = [
     {"model": "llama-3-8b", "on": "h100-sxm"},
     {"model": "gpt-2", "on": "a100-sxm-80gb"},  # its positions are fewer than the default sequence length
@@ -75,19 +73,34 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: ",".join(map(str, q.values())))
 def test_estimate_and_plan_assume_the_same_for_every_count(question):
-    for gpus in MANY:
-        one = with_batch(bind_question(asked_of(read_options({**question, "gpus": gpus}))))
-        row = one.asked.rows[0]
+    for gpus in COUNTS:
+        answer = estimate(**question, gpus=gpus)
         (setting,) = settings_of(read_question({**question, "gpus": gpus}), ())
-        assert (setting.batch, setting.seq_len, setting.framework) == (row.global_batch_size, row.seq_len, framework_of(one, row)), gpus
-        assert setting.bound.asked.schedule == one.asked.schedule
+        (group,) = answer.groups
+        assert (setting.batch, setting.seq_len, setting.framework) == (
+            group.plan.global_batch_size[0],
+            group.plan.seq_len[0],
+            group.job.framework.name,
+        ), gpus
+        assert setting.bound.asked.schedule == group.asked.schedule
+
+
+def test_a_plan_that_is_given_whole_has_one_batch_in_every_verb():
+    plan = {"tp": 8, "pp": 4, "vpp": 5, "zero": 1, "micro_batch_size": 2, "recompute": "none", "gpus": 768}
+    question = {"model": "llama-3-70b", "on": "h100-sxm", **plan}
+    (setting,) = settings_of(read_question(question), ())
+    answer = estimate(**question)
+    assert answer.legal[0] and answer.groups[0].plan.global_batch_size[0] == setting.batch
+    assert setting.batch == 576.0  # 24 ranks of 2 sequences in groups of 4 micro-batches are 192; three times that is nearest to 512
 
 
 def test_counts_of_one_search_share_the_batch_of_the_largest():
-    settings = settings_of(read_question({"model": "llama-3-8b", "on": "h100-sxm", "gpus": "512,768"}), ())
-    assert {setting.batch for setting in settings} == {defaults.batch(768.0, 8192.0)} == {384.0}
+    question = {"model": "llama-3-8b", "on": "h100-sxm"}
+    settings = settings_of(read_question({**question, "gpus": "512,768"}), ())
+    batch = estimate(**question, gpus=768).groups[0].plan.global_batch_size[0]
+    assert {setting.batch for setting in settings} == {batch}
     notes = {item["name"]: item["value"] for item in settings[0].assumptions}
-    assert notes["global_batch_size"] == "384 for every count: the default of 768 accelerators"
+    assert notes["global_batch_size"] == f"{batch:g} for every count: picked with the plan of 768 accelerators"
 
 
 def test_the_framework_follows_the_question_and_not_the_chosen_plan():

@@ -12,7 +12,7 @@ from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind.model import with_tokens
-from ironlaw.estimate.bind.question import Bound, bind_question, with_batch
+from ironlaw.estimate.bind.question import Bound, assume_batch, bind_question, with_batch
 from ironlaw.estimate.cautions import cautions
 from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
 from ironlaw.estimate.memory.total import Memory, memory
@@ -218,6 +218,7 @@ def with_run(group: Group, bound: Bound) -> Group:
     """Attach run costs, assumptions and warnings to a group. Recomputes nothing of the step."""
     asked, name = bound.asked, group.job.framework.name
     notes = [*bound.assumptions, *bound.job_of(name)[1]]
+    assume_batch(notes, asked, np.ravel(group.plan.global_batch_size).tolist())
     if group.correction is not None:
         assume(notes, "correction", f"step times {group.correction.factor:.3f} ({group.correction.label})", "override")
     if "framework" not in asked.given:

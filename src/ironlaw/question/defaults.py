@@ -24,6 +24,8 @@ OFFLOADS = ("optimizer", "activations")
 SEQ_LEN = 8192.0  # tokens; most models of the last years are pre-trained at this length or half of it
 BATCH_TOKENS = 4 * 1024 * 1024  # what published runs of 7 to 70 billion parameters use
 BATCH_RANGE = 0.25  # of it: how far the default batch may be from it, to be one that plans divide well
+BATCH_LOSS = 0.02  # of the tokens per second of the best batch in that range: what a nearer batch may lose
+FEWEST_SHARED = 8.0  # a batch to try shares at least one over this of the divisors that the best of them shares with the accelerators
 OPTIMIZER = "adamw"
 SCHEDULE = "1f1b"
 SCHEDULE_RULE = "1f1b, interleaved where vpp > 1"
@@ -79,24 +81,52 @@ def seq_len(max_position_embeddings: int) -> float:
     return float(min(max_position_embeddings, SEQ_LEN))
 
 
-def batch(gpus: float, seq_len: float, micro_batch_size: float = 1.0) -> float:
-    """Sequences per step when none are given: near 4 Mi tokens, and a number that plans for ``gpus`` accelerators divide well.
+def usual_batch(seq_len: float) -> float:
+    """The number of sequences that has 4 Mi tokens, rounded up.
 
-    Tensor and pipeline parallel take factors of two, so the batch takes the odd factors of ``gpus``. Of the batches within a quarter of
-    4 Mi tokens that have them, the one with the largest common divisor with ``gpus``, then with the most factors of two, then the nearest.
-    Where there is none: the next multiple of ``gpus``, or of ``gpus`` over its common divisor with 128.
-
-    >>> batch(512, 8192), batch(768, 8192), batch(1000, 8192), batch(2048, 8192), batch(97, 8192)
-    (512.0, 384.0, 500.0, 512.0, 388.0)
+    >>> usual_batch(8192)
+    512.0
     """
-    usual, ranks, micro = math.ceil(BATCH_TOKENS / seq_len), int(gpus), int(micro_batch_size)
-    step = micro * (ranks // (ranks & -ranks))
-    low, high = math.ceil((1.0 - BATCH_RANGE) * usual), math.floor((1.0 + BATCH_RANGE) * usual)
-    batches = range(math.ceil(low / step) * step, high + 1, step)
-    if not batches:
-        unit = micro * (ranks if ranks <= usual else ranks // math.gcd(ranks, 128))
-        return float(math.ceil(usual / unit) * unit)
-    return float(max(batches, key=lambda b: (math.gcd(b // micro, ranks), b & -b, -abs(math.log(b / usual)))))
+    return float(math.ceil(BATCH_TOKENS / seq_len))
+
+
+def batches(gpus: float, usual: float, share: float, micro_batch_size: float = 1.0) -> list[float]:
+    """Sequences per step to try within ``share`` of the ``usual`` number, the nearest first.
+
+    The ranks of data parallel divide both the batch and ``gpus``, so a plan for a batch is a plan for every larger batch that shares the
+    same divisors with ``gpus``, and takes no longer for a sequence there. Of each set of shared divisors only the largest batch and the
+    nearest can therefore be wanted. A batch that shares less than an eighth of what another shares is left out: it would leave few ranks to
+    data parallel. Batches within 5 % of each other are as near; of these the one that shares most comes first.
+
+    >>> batches(512, 512, 0.25), batches(1000, 512, 0.25)
+    ([512.0, 640.0], [500.0, 600.0, 625.0])
+    """
+    ranks, micro = int(gpus), int(micro_batch_size)
+    low, high = math.ceil((1.0 - share) * usual / micro), math.floor((1.0 + share) * usual / micro)
+    tried: set[int] = set()
+    kept: list[int] = []  # divisors that larger batches share with the ranks
+    least = max(math.gcd(batch, ranks) for batch in range(low, high + 1)) / FEWEST_SHARED
+    for batch in range(high, low - 1, -1):
+        shared = math.gcd(batch, ranks)
+        if shared >= least and all(other % shared for other in kept):
+            kept.append(shared)
+            near = round(usual / micro / shared) * shared
+            tried |= {batch, near if low <= near <= high else batch}
+
+    def preference(batch: int) -> tuple[int, int, float]:
+        away = abs(math.log(batch * micro / usual))
+        return round(away / math.log(1.05)), -math.gcd(batch, ranks), away
+
+    return [float(batch * micro) for batch in sorted(tried, key=preference)]
+
+
+def batch_of_ranks(ranks: float, usual: float) -> float:
+    """The whole multiple of ``ranks`` that is nearest to the usual number of sequences, at least one of each rank.
+
+    >>> batch_of_ranks(96, 512), batch_of_ranks(997, 512)
+    (480.0, 997.0)
+    """
+    return max(float(round(usual / ranks)), 1.0) * ranks
 
 
 def framework(usual: str, gpus: float | None = None, tp: float | None = None, pp: float | None = None) -> str:

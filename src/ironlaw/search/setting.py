@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.bind.money import bind_price
-from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
+from ironlaw.estimate.bind.question import Bound, assume_batch, bind_question, framework_of, with_batch
 from ironlaw.estimate.planner.best import best_plan
-from ironlaw.estimate.planner.choose import bind_variant
+from ironlaw.estimate.planner.choose import bind_variant, choose
 from ironlaw.estimate.planner.grid import Task
-from ironlaw.estimate.planner.rows import given_space
+from ironlaw.estimate.planner.rows import given_space, is_given, row_of_space
 from ironlaw.estimate.planner.space import VARIANTS, Space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.job import Job
 from ironlaw.plan import plan_with
-from ironlaw.question.asked import with_options
+from ironlaw.question.asked import Row, with_options
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.search.question import Question
 from ironlaw.search.sweep import sweep
@@ -94,8 +94,10 @@ class Setting:
 
     @property
     def assumptions(self) -> Assumptions:
-        """The assumptions of the bound question, and the framework that its rule gives."""
-        notes = list(self.bound.assumptions)
+        """The assumptions of the bound question, its batch, and the framework that its rule gives."""
+        notes, counts = list(self.bound.assumptions), _listed_counts(self.question)
+        shared = f"for every count: picked with the plan of {max(counts):,.0f} accelerators" if len(counts) > 1 else ""
+        assume_batch(notes, self.bound.asked, [self.batch], shared)
         if "framework" not in self.bound.asked.given:
             assume(notes, "framework", self.framework, "default")
         return notes
@@ -187,19 +189,28 @@ def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bo
     space = question.space if question.space.own else question.space.without(PLANNED)
     variants = variants_of(space, question.asked.rows[0].seq_len or 0.0)
     several = {axis for axis in variants[0] if len({variant[axis] for variant in variants}) > 1}
+    row: Row | None = None
     for on in question.on:
         for variant in variants:
             options = {**variant, "on": on} | ({} if question.prices is None else {"price": question.prices.get(on)})
-            bound = bind_question(with_options(question.asked, options), folders, with_run=True)
-            yield _with_shared_batch(bound, question), {axis: value for axis, value in variant.items() if axis in several}
+            bound = with_batch(bind_question(with_options(question.asked, options), folders, with_run=True))
+            row = row or _row_with_batch(bound, question)
+            yield bound.replace(asked=bound.asked.replace(rows=(row,))), {axis: v for axis, v in variant.items() if axis in several}
 
 
-def _with_shared_batch(bound: Bound, question: Question) -> Bound:
-    """A bound question with a sequence length and a batch: by default that of an estimate, for the largest count of accelerators."""
-    counts = [count for count in question.gpus if isinstance(count, float)]
-    row = bound.asked.rows[0]._replace(gpus=max(counts), micro_batch_size=question.space.fixed("micro_batch_size"))
-    shared = f"for every count: the default of {max(counts):,.0f} accelerators" if len(counts) > 1 else ""
-    return with_batch(bound.replace(asked=bound.asked.replace(rows=(row,))), shared)
+def _row_with_batch(bound: Bound, question: Question) -> Row:
+    """The row of a search with its batch: by default the batch of an estimate of the largest count of accelerators."""
+    row = bound.asked.rows[0]._replace(gpus=max(_listed_counts(question)))
+    if row.global_batch_size is not None:
+        return row
+    placed = row_of_space(question.space, row, bound.asked.schedule)
+    asked = placed if is_given(placed, bound.model) else row._replace(micro_batch_size=question.space.fixed("micro_batch_size"))
+    return row._replace(global_batch_size=choose(bound, asked, question.space, {}).row.global_batch_size)
+
+
+def _listed_counts(question: Question) -> list[float]:
+    """The counts of accelerators that a question names: those listed, or the ends of a range."""
+    return [count for count in question.gpus if isinstance(count, float)]
 
 
 def counts_of(question: Question, bound: Bound) -> list[float]:

@@ -141,7 +141,7 @@ def test_latent_attention_has_adapters_on_all_its_projections():
     [
         ({"lora_targets": "wq"}, UnknownNameError, "wq"),
         ({"lora_targets": "experts"}, QuestionError, "no experts"),
-        ({"lora_targets": "qkv,q"}, QuestionError, "in one"),
+        ({"lora_targets": "qkv,q"}, QuestionError, "already contains q, k, v"),
         ({"lora_targets": "q", "model": "deepseek-v2-lite", "gpus": 8, "ep": 8, "global_batch_size": 8}, UnsupportedError, "use qkv"),
         ({"lora_targets": "gate", "model": "gpt-2-xl", "seq_len": 1024}, UnsupportedError, "use fc1"),
         ({"frozen_weights": "nf4", "lora_rank": None}, QuestionError, "--lora-rank"),

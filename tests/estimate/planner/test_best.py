@@ -12,7 +12,7 @@ import ironlaw
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.bind.question import bind_question, framework_of, with_batch
 from ironlaw.estimate.planner import best
-from ironlaw.estimate.planner.best import ROUNDING, best_plan
+from ironlaw.estimate.planner.best import ROUNDING, UNFIT, best_plan
 from ironlaw.estimate.planner.bounds import step_at_least
 from ironlaw.estimate.planner.grid import Task, rooms, usable_choices
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
@@ -151,12 +151,12 @@ def test_the_best_plan_is_that_of_enumeration(seed, drawn_tasks):
         inside = plans.take(np.flatnonzero(plans.device <= room))
         if inside.seconds.size:
             expected = sort_plans(inside)
-            assert found.tight == (tier > 0)
+            assert found.tier == tier
             break
     else:
         all_plans = every_plan(task, fitting=False)
         expected = sort_plans(all_plans.take(np.flatnonzero(all_plans.device == all_plans.device.min())))
-        assert not found.tight
+        assert found.tier == UNFIT
     assert found.plan.seconds[0] == expected.seconds[0]
     assert found.plan.device[0] == expected.device[0]
     assert {name: column[0] for name, column in found.plan.columns.items()} == {n: c[0] for n, c in expected.columns.items()}

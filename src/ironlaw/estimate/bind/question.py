@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
@@ -156,11 +156,8 @@ def framework_of(bound: Bound, row: Row) -> str:
     return bound.asked.framework or defaults.framework(bound.cluster.accelerator.usual_framework, row.gpus, row.tp, row.pp)
 
 
-def with_batch(bound: Bound, shared: str = "") -> Bound:
-    """A bound question whose rows all have a sequence length and a batch, given or by default.
-
-    ``shared``: the note on a default batch that several counts of accelerators share.
-    """
+def with_batch(bound: Bound) -> Bound:
+    """A bound question whose rows all have a sequence length, and a batch where the question gives one: else the planner picks it."""
     asked, notes = bound.asked, list(bound.assumptions)
     length = defaults.seq_len(bound.model.max_position_embeddings)
     rows = tuple(_with_batch(asked, row, length) for row in asked.rows)
@@ -169,22 +166,25 @@ def with_batch(bound: Bound, shared: str = "") -> Bound:
             notes[:0] = [{"name": "--global-batch-tokens", "value": taken, "origin": "default"}] * bool(taken)  # first: the user reads it
     if "seq_len" not in asked.given:
         assume(notes, "seq_len", rows[0].seq_len, "default")
-    if "global_batch_size" not in asked.given and asked.global_batch_tokens is None:
-        batches = {row.global_batch_size for row in rows}
-        batch = rows[0].global_batch_size if len(batches) == 1 else "by row"
-        assume(notes, "global_batch_size", f"{batch:g} {shared}" if shared else batch, "default")
     return bound.replace(asked=asked.replace(rows=rows), assumptions=notes)
 
 
 def _with_batch(asked: Asked, row: Row, default_length: float) -> Row:
-    """A row with its sequence length and its batch in sequences, given or by default."""
+    """A row with its sequence length, and with its batch in sequences if it is given."""
     length = default_length if row.seq_len is None else row.seq_len
-    batch = row.global_batch_size
-    if asked.global_batch_tokens is not None:
-        batch = sequences_of(asked.global_batch_tokens, length)
-    elif batch is None:
-        batch = defaults.batch(row.gpus or 1.0, length, row.micro_batch_size or 1.0)
+    batch = row.global_batch_size if asked.global_batch_tokens is None else sequences_of(asked.global_batch_tokens, length)
     return row._replace(seq_len=length, global_batch_size=batch)
+
+
+def assume_batch(notes: Assumptions, asked: Asked, batches: Collection[float], shared: str = "") -> None:
+    """Note the batches that were picked for a question that gives none; ``shared`` says for whom the one batch was picked."""
+    if "global_batch_size" in asked.given or asked.global_batch_tokens is not None:
+        return
+    batch, usual = next(iter(batches)), defaults.usual_batch(asked.rows[0].seq_len or 1.0)
+    value: Any = batch if len(set(batches)) == 1 else "by row"
+    assume(notes, "global_batch_size", f"{batch:g} {shared}" if shared else value, "default")
+    if value == batch != usual:
+        assume(notes, "batch", f"picked with the plan, near the {usual:g} sequences of 4 Mi tokens", "default")
 
 
 def sequences_of(tokens: float, seq_len: float, multiple: float = 1.0) -> float:

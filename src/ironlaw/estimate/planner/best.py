@@ -33,6 +33,7 @@ from ironlaw.estimate.wires import domains_taken
 
 FIRST = 512  # rows of the first block of a task
 TIMED = 64  # rows of a block that are timed first, to have a time to beat
+UNFIT = 3  # after the tiers of ``rooms``: the plan does not fit
 ROUNDING = 1e-9  # of a bound: its sums round in another order than those of a step
 
 
@@ -41,7 +42,7 @@ class Best(NamedTuple):
 
     task: int
     plan: Plans
-    tight: bool  # it fits, but no plan keeps the margin free
+    tier: int  # of ``rooms`` that it keeps to, the best being 0; UNFIT where no plan fits
 
 
 class Visit:
@@ -54,36 +55,40 @@ class Visit:
         self.leanest = np.zeros(task.mesh.rows)
 
 
-def best_plan(tasks: Sequence[Task]) -> Best | None:
+def best_plan(tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
     """The fastest plan that keeps memory free (``rooms``); where none does, the fastest that fits; where none fits, the leanest.
 
-    Of equal plans the simplest, and the one of the first task. None where no task has a legal plan.
+    Of equal plans the simplest, and the one of the first task. None where no task has a legal plan. With a ``limit``, only plans that
+    keep memory free and take at most so many seconds.
     """
     visits = [Visit(task) for task in tasks if task.mesh.rows]
     if not visits:
         return None
+    owners = [tasks.index(v.task) for v in visits]
     for tier, room in enumerate(rooms(visits[0].task)):
-        limit, rows = _fastest_rows(visits, room)
+        seconds, rows = _fastest_rows(visits, room, limit)
+        if np.isfinite(seconds):
+            plans = [open_rows(v.task, r, seconds, room) for v, r in zip(visits, rows, strict=True)]
+            return _first_of_equals(plans, owners, tier)
         if np.isfinite(limit):
-            plans = [open_rows(v.task, r, limit, room) for v, r in zip(visits, rows, strict=True)]
-            return _first_of_equals(plans, [tasks.index(v.task) for v in visits], tier > 0)
+            return None
     room, rows = _leanest_rows(visits)
     plans = [open_rows(v.task, r, np.inf, room, fitting=False) for v, r in zip(visits, rows, strict=True)]
-    return _first_of_equals(plans, [tasks.index(v.task) for v in visits], tight=False)
+    return _first_of_equals(plans, owners, UNFIT)
 
 
-def _first_of_equals(plans: list[Plans], owners: list[int], tight: bool) -> Best | None:
+def _first_of_equals(plans: list[Plans], owners: list[int], tier: int) -> Best | None:
     """The first of the fastest plans, the simplest first; of equal plans of two tasks the first task's."""
     firsts = [(float(p.seconds.min()), at) for at, p in enumerate(plans) if p.seconds.size]
     if not firsts:
         return None
     at = min(firsts)[1]
-    return Best(owners[at], sort_plans(plans[at]).take(slice(0, 1)), tight)
+    return Best(owners[at], sort_plans(plans[at]).take(slice(0, 1)), tier)
 
 
-def _fastest_rows(visits: list[Visit], room: float) -> tuple[float, list[Any]]:
-    """The least time of a plan within ``room``, and the rows of every task that have such a plan."""
-    limit, seconds = np.inf, [np.full(v.task.mesh.rows, np.inf) for v in visits]
+def _fastest_rows(visits: list[Visit], room: float, limit: float) -> tuple[float, list[Any]]:
+    """The least time up to ``limit`` of a plan within ``room``, infinity where there is none; and the rows of every task that have it."""
+    seconds = [np.full(v.task.mesh.rows, np.inf) for v in visits]
     for visit, times in sorted(zip(visits, seconds, strict=True), key=lambda pair: float(pair[0].least.min())):
         most = max(MOST_CELLS // int(np.prod(visit.choices.shape)), 1)
         least = visit.least.min(axis=(0, 1))
@@ -99,7 +104,10 @@ def _fastest_rows(visits: list[Visit], room: float) -> tuple[float, list[Any]]:
                     break
                 times[rows[at]] = block.times(at, limit)
                 limit = min(limit, float(times[rows[at]].min()))
-    return limit, [np.flatnonzero(times == limit) if np.isfinite(limit) else np.empty(0, dtype=np.int64) for times in seconds]
+    least = min(float(times.min(initial=np.inf)) for times in seconds)
+    if least > limit or not np.isfinite(least):
+        return np.inf, []
+    return least, [np.flatnonzero(times == least) for times in seconds]
 
 
 class Block:

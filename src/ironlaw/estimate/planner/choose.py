@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
-from ironlaw.estimate.planner.best import best_plan
+from ironlaw.estimate.planner.batch import pick_batch
+from ironlaw.estimate.planner.best import UNFIT, best_plan
 from ironlaw.estimate.planner.rows import (
     LAYOUT_AXES,
     OPEN_AXES,
@@ -23,7 +24,9 @@ from ironlaw.estimate.planner.rows import (
 from ironlaw.estimate.planner.space import Space, read_space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
 from ironlaw.frozen import Frozen
+from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.question import defaults
 from ironlaw.question.asked import Row
 
 
@@ -46,7 +49,8 @@ class Choice(NamedTuple):
     row: Row
     chosen: tuple[str, ...]
     variant: dict[str, Any]
-    tight: bool = False
+    tier: int = 0  # how much memory the plan keeps free: see ``best.Best``
+    seconds: float = 0.0  # of a step, where the plan was searched
 
 
 def place(bound: Bound) -> list[Placed]:
@@ -80,17 +84,57 @@ def _place(bound: Bound, framework: str, bind_again: bool, index: list[int], cho
         np.array(index, dtype=np.int64),
         tuple(str(row.recompute) for row in rows),
         tuple(choice.chosen for choice in listed),
-        tuple(choice.tight for choice in listed),
+        tuple(0 < choice.tier < UNFIT for choice in listed),
     )
 
 
 def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Choice:
-    """The plan of one row. ``bounds`` keeps the question bound for each variant of the job, for other rows."""
-    job, given = bound.job(framework_of(bound, row)), given_axes(bound.asked, row)
-    filled = with_implied(row, bound.asked.schedule)
+    """The plan of one row, and its batch where the question gives none. ``bounds`` keeps the question bound for each variant."""
+    job, filled = bound.job(framework_of(bound, row)), with_implied(row, bound.asked.schedule)
+    usual = defaults.usual_batch(row.seq_len or 1.0)
     if is_given(filled, bound.model):
-        return Choice(close_by_rule(job, filled), _open_axes(bound, row, LAYOUT_AXES), {})
-    space = offered(space.narrowed(given), bound, job.framework)
+        closed = close_by_rule(job, filled)
+        if row.global_batch_size is None:
+            closed = closed._replace(global_batch_size=defaults.batch_of_ranks(_sequences_at_once(job, closed), usual))
+        return Choice(closed, _open_axes(bound, row, LAYOUT_AXES), {})
+    if row.global_batch_size is not None:
+        return _search(bound, row, space, bounds) or _without_plan(bound, row)
+    batches = defaults.batches(row.gpus or 1.0, usual, defaults.BATCH_RANGE, row.micro_batch_size or 1.0)
+    found: dict[float, Choice] = {}
+
+    def rate(batch: float, least: float) -> float:
+        choice = _search(bound, row._replace(global_batch_size=batch), space, bounds, batch / least if least else np.inf)
+        if choice is None:
+            return 0.0
+        found[batch] = choice
+        return 0.0 if choice.tier else batch / choice.seconds
+
+    batch = pick_batch(batches, rate)
+    if not found:  # no number of ranks divides such a batch: the least batch above that does
+        batch = defaults.batch_of_ranks(row.gpus or 1.0, usual)
+        rate(batch, 0.0)
+    elif batch not in found or found[batch].tier:
+        batch = min(found, key=lambda one: (found[one].tier, batches.index(one)))
+    return found.get(batch) or _without_plan(bound, row._replace(global_batch_size=batch))
+
+
+def _sequences_at_once(job: Job, row: Row) -> float:
+    """Sequences that all data-parallel ranks of a closed row start together; with chunks, for a whole group of micro-batches."""
+    ranks = (row.gpus or 1.0) / ((row.tp or 1.0) * (row.pp or 1.0) * (row.cp or 1.0))
+    group = 1.0 if row.vpp in (None, 1.0) or job.microbatch_group else row.pp or 1.0
+    return max(ranks * (row.micro_batch_size or 1.0) * group, 1.0)
+
+
+def _without_plan(bound: Bound, row: Row) -> Choice:
+    """A row for which no plan is legal, closed by rule: the rules say which of them the given axes break."""
+    job, filled = bound.job(framework_of(bound, row)), with_implied(row, bound.asked.schedule)
+    return Choice(close_by_rule(job, filled), _open_axes(bound, row, LAYOUT_AXES), {})
+
+
+def _search(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf) -> Choice | None:
+    """The best plan of a row with a batch (``best.best_plan``); None where no plan is legal, or none is within ``limit`` seconds."""
+    given = given_axes(bound.asked, row)
+    space = offered(space.narrowed(given), bound, bound.job(framework_of(bound, row)).framework)
     sizes = {"gpus": row.gpus or 1.0, "global_batch_size": row.global_batch_size or 1.0, "seq_len": row.seq_len or 1.0}
     variants = variants_of(space, sizes["seq_len"], given)
     tasks = []
@@ -98,12 +142,13 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
         own = _variant_of(bound, variant, bounds)
         usable = usable_space(space, own, sizes["gpus"], sizes["seq_len"])
         tasks.append(task_of(usable, own, own.job(framework_of(own, row)), sizes))
-    best = best_plan(tasks)
-    if best is None:  # no plan is legal: the rules say which the given axes break
-        return Choice(close_by_rule(job, filled), _open_axes(bound, row, LAYOUT_AXES), {})
+    best = best_plan(tasks, limit)
+    if best is None:
+        return None
     values = {name: column[0] for name, column in best.plan.columns.items()}
     searched = (*LAYOUT_AXES, *(axis for axis in OPEN_AXES if any(map(space.varies, columns_of(axis)))))
-    return Choice(row_of(row, values), _open_axes(bound, row, searched), variants[best.task], best.tight)
+    chosen = _open_axes(bound, row, searched)
+    return Choice(row_of(row, values), chosen, variants[best.task], best.tier, float(best.plan.seconds[0]))
 
 
 def _open_axes(bound: Bound, row: Row, axes: Collection[str]) -> tuple[str, ...]:

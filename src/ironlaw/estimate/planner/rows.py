@@ -68,14 +68,18 @@ def is_given(row: Row, model: Model) -> bool:
     return all(getattr(row, axis) is not None for axis in LAYOUT if axis != "ep" or model.num_experts)
 
 
+def row_of_space(space: Space, row: Row, schedule: str | None) -> Row:
+    """A row with the mesh that a space fixes, and the axes that the mesh decides."""
+    fixed = {name: space.values[name][0] for name in space.given if not space.varies(name)}
+    return with_implied(row._replace(**{n: v for n, v in fixed.items() if n in (*MESH, "zero", "recompute")}), schedule)
+
+
 def given_space(space: Space, bound: Bound, job: Job, gpus: float) -> Space:
     """A space in which a whole plan is fixed, as that plan alone: the axes that it leaves out follow their rules."""
-    fixed = {name: space.values[name][0] for name in space.given if not space.varies(name)}
-    numbers = {name: value for name, value in fixed.items() if name in (*MESH, "zero", "recompute")}
-    row = Row(gpus=gpus, **numbers)
-    row = with_implied(row, bound.asked.schedule)
+    row = row_of_space(space, Row(gpus=gpus), bound.asked.schedule)
     if not is_given(row, job.model):
         return space
+    fixed = {name: space.values[name][0] for name in space.given if not space.varies(name)}
     ruled = {name for axis in RULED for name in columns_of(axis)} - fixed.keys()
     others = replace(space, values={axis: values for axis, values in space.values.items() if axis not in ruled})
     return others.narrowed({**given_axes(bound.asked, close_by_rule(job, row)), **fixed})
