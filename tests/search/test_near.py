@@ -219,6 +219,31 @@ def test_a_plan_that_is_given_has_no_others_near():
     assert "Near the best" not in page(data)
 
 
+def test_a_plan_without_others_near_says_so():
+    data = search_data(ironlaw.search(**SMALL, framework="torchtitan"))
+    assert data["near"]["count"] == 1
+    assert "Near the best: no other plan is within 2%" in page(data)
+
+
+def test_a_schedule_is_an_axis_and_the_first_of_the_space_is_the_simplest(tmp_path):
+    """With one chunk for each of many micro-batches both schedules are near; moving another axis alone keeps the schedule."""
+    space = tmp_path / "space.toml"
+    space.write_text('tp = [1]\npp = [2]\nmicro_batch_size = [1]\nzero = [1]\nrecompute = ["none"]\ndp_replicate = [1]\n'
+                     'schedule = ["1f1b", "zero-bubble"]\noverlap_grad_reduce = ["on", "off"]\n')  # fmt: skip
+    result = ironlaw.search("llama-3-8b", on="h100-sxm", gpus=8, global_batch_size=512, space=str(space))
+    best = result.of_kinds(1)[0]
+    near = near_plans(result, best)
+    assert best.setting.variant == {"schedule": "zero-bubble"}
+    assert near.simplest.setting.variant == {"schedule": "1f1b"}
+    rows = {row["axis"]: row["values"] for row in free_axes(best, near)}
+    assert [item["value"] for item in rows["schedule"]] == ["1f1b", "zero-bubble"]
+    fastest = {item["value"]: item["longer"] for item in rows["schedule"]}
+    assert 0.0 == fastest["zero-bubble"] < fastest["1f1b"] <= NEAR
+    same_schedule = [plan.seconds for plan in near.plans if plan.setting is best.setting and not plan.values["overlap_grad_reduce"]]
+    off = next(item["longer"] for item in rows["overlap_grad_reduce"] if item["value"] is False)
+    assert off == pytest.approx(min(same_schedule) / best.seconds - 1.0)
+
+
 def test_limits_hold_for_near_plans():
     """With a deadline that the best plan barely meets, slower plans do not answer the question."""
     found = ironlaw.search(**SMALL, tokens="1T")

@@ -19,7 +19,10 @@ _COLUMNS = (("tp", 3), ("pp", 3), ("vpp", 3), ("cp", 3), ("ep", 3), ("dp", 5), (
 def near_best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     """The plans within 2 % that differ most from the best, the simplest first, and the axes that are free."""
     near = data["near"]
-    if near is None or near["count"] < 2:
+    if near is None or data["space"]["legal"] < 2:
+        return
+    if near["count"] < 2:
+        yield ink.bold("Near the best") + f": no other plan is within {near['within']:.0%}"
         return
     other = f", {near['without_overlap']:,} if overlap is not counted" if near["without_overlap"] < near["count"] else ""
     yield ink.bold("Near the best") + ink.dim(f"  ({near['count']:,} plans within {near['within']:.0%}{other}; the simplest first)")

@@ -68,9 +68,10 @@ def values_of(choice: Choice) -> dict[str, Any]:
 
 
 def effort(choice: Choice) -> tuple[Any, ...]:
-    """The order from the simplest plan."""
-    v = choice.values
-    return (v["tp"] * v["pp"] * v["cp"] * v["ep"] * v["etp"], *(effort_of(name, v[name]) for name in SIMPLEST))
+    """The order from the simplest plan; of schedules, dispatchers and the like the one that the space lists first."""
+    v, listed = choice.values, choice.setting.question.space.of
+    variant = (listed(axis).index(value) for axis, value in choice.setting.variant.items() if isinstance(listed(axis), tuple))
+    return (v["tp"] * v["pp"] * v["cp"] * v["ep"] * v["etp"], *variant, *(effort_of(name, v[name]) for name in SIMPLEST))
 
 
 def layout(choice: Choice) -> tuple[Any, ...]:
@@ -109,7 +110,7 @@ def free_axes(best: Choice, near: Near) -> list[dict[str, Any]]:
     for axis in (*SHOWN, *best.setting.variant):
         if not _is_varied(best.setting, axis):
             continue
-        held = [name for name in HELD if name != axis]
+        held = [name for name in (*HELD, *best.setting.variant) if name != axis]
         costs: dict[Any, float | None] = {}
         for values, seconds in plans:  # fastest first
             alone = all(values[name] == ours[name] for name in held)
