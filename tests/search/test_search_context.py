@@ -141,3 +141,17 @@ def test_where_nothing_fits_without_it_the_smallest_plan_is_named():
     assert told["cp"] > 1
     assert told["other_seconds"] is None
     assert told["leanest_bytes"] is None or told["leanest_bytes"] > told["capacity_bytes"]
+
+
+def test_frameworks_of_a_list_are_compared_for_the_same_job():
+    """Each has its own plans, which name it; the best is the best of each alone, and naming one framework gives its own answer."""
+    question = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 16, "global_batch_size": 64, "seq_len": 4096}
+    both = ironlaw.search(**question, framework="megatron,torchtitan-compile")
+    alone = {name: ironlaw.search(**question, framework=name).first(1)[0] for name in ("megatron", "torchtitan-compile")}
+    assert {s.framework: s.best for s in both.settings} == {name: choice.seconds for name, choice in alone.items()}
+    assert both.first(1)[0].seconds == min(choice.seconds for choice in alone.values())
+    plans = search_data(both, advice=False)["plans"]
+    assert {plan["variant"]["framework"] for plan in plans} == set(alone)
+    assert all(plan["variant"]["framework"] == plan["plan"]["framework"] for plan in plans)
+    unnamed = ironlaw.search(**question).first(1)[0]
+    assert (unnamed.seconds, unnamed.device) == (alone["megatron"].seconds, alone["megatron"].device)

@@ -122,7 +122,12 @@ class SearchResult:
         chosen: dict[Any, Choice] = {}
         for choice in self._sort_choices(fastest_of_each_kind):
             chosen.setdefault(choice.kind, choice)
-        return list(chosen.values())[:number]
+        listed = list(chosen.values())
+        firsts = {
+            choice.setting.framework: choice for choice in reversed(listed)
+        }.values()  # of frameworks that are compared each has a plan
+        picked = [*firsts, *(choice for choice in listed if choice not in firsts)][:number]
+        return [choice for choice in listed if choice in picked]
 
     def _sort_choices(self, choices_of: Callable[[Setting], list[Choice]]) -> list[Choice]:
         """The choices of all settings that meet the question, best first; of equals the first of the first setting."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
@@ -169,10 +169,13 @@ def read_question(asked: Mapping[str, Any], where: str = "", folders: tuple[str,
     prices = search_options.get("price")
     if prices is not None and not isinstance(prices, dict):
         options["price"] = prices
+    frameworks = names(fixed.pop("framework"), "--framework") if "framework" in fixed else ()
     space = read_space(options.get("space")).narrowed(
         {**fixed, **(read_fixed(search_options["fix"]) if "fix" in search_options else {})},
         read_forbidden(search_options["forbid"]) if "forbid" in search_options else (),
     )
+    if frameworks:
+        space = replace(space, values={**space.values, "framework": frameworks}, given=space.given | {"framework"})
     same = ("budget", "deadline", "pareto", "quota", "failures", "time_limit")  # options that are fields of the question
     question = Question(
         asked=asked_of(options),

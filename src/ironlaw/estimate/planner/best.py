@@ -32,6 +32,7 @@ from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
 from ironlaw.estimate.wires import domains_taken
 
 FIRST = 512  # rows of the first block of a task
+MANY = 8 * ROWS  # rows of which it pays to tighten the bound before their memory is computed
 TIMED = 64  # rows of a block that are timed first, to have a time to beat
 UNFIT = 3  # after the tiers of ``rooms``: the plan does not fit
 ROUNDING = 1e-9  # of a bound: its sums round in another order than those of a step
@@ -95,19 +96,35 @@ def _fastest_rows(visits: list[Visit], room: float, limit: float) -> tuple[float
         order = np.argsort(least, kind="stable")
         order, width = order[visit.leanest[order] <= room], FIRST
         while order.size and least[order[0]] <= limit:
-            rows, order, width = order[: min(width, most)], order[min(width, most) :], ROWS
-            rows = rows[least[rows] <= limit]
-            block = Block(visit, rows, room, limit)
-            for first in block.by_bound():
-                at = first[block.least[first] <= limit]
-                if not at.size:
-                    break
-                times[rows[at]] = block.times(at, limit)
-                limit = min(limit, float(times[rows[at]].min()))
+            left = order[least[order] <= limit]
+            rows, order = left[:width], left[width:]
+            if left.size > MANY and width > FIRST:
+                rows, order = _hopeful(visit, left[:MANY], limit), left[MANY:]
+            width = ROWS
+            for start in range(0, rows.size, min(ROWS, most)):
+                limit = _time_block(Block(visit, rows[start : start + min(ROWS, most)], room, limit), times, limit)
     least = min(float(times.min(initial=np.inf)) for times in seconds)
     if least > limit or not np.isfinite(least):
         return np.inf, []
     return least, [np.flatnonzero(times == least) for times in seconds]
+
+
+def _hopeful(visit: Visit, rows: Any, limit: float) -> Any:
+    """The rows that a tighter bound does not exclude, the lowest bound first: before memory is computed, where there are many."""
+    least = step_at_least(visit.task, rows, visit.choices, sharded=True).min(axis=(0, 1)) * (1.0 - ROUNDING)
+    order = np.argsort(least, kind="stable")
+    return rows[order[least[order] <= limit]]
+
+
+def _time_block(block: Block, times: Any, limit: float) -> float:
+    """Time the rows of a block that may take at most ``limit``, those with the lowest bound first; the least time so far."""
+    for first in block.by_bound():
+        at = first[block.least[first] <= limit]
+        if not at.size:
+            break
+        times[block.rows[at]] = block.times(at, limit)
+        limit = min(limit, float(times[block.rows[at]].min()))
+    return limit
 
 
 class Block:

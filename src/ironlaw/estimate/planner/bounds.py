@@ -15,8 +15,10 @@ import numpy as np
 
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.layer.trained import stage_trained
+from ironlaw.estimate.network.sharding import gradient_reduction, stage_weights, weight_gather
 from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
-from ironlaw.estimate.pipeline.stages import slowest, stages
+from ironlaw.estimate.pipeline.stages import Stage, slowest, stages
 from ironlaw.estimate.placement import placement
 from ironlaw.estimate.planner.grid import Choices, Task
 from ironlaw.estimate.planner.mesh import COLUMNS, plan_of
@@ -52,8 +54,28 @@ def step_at_least(task: Task, rows: Any, choices: Choices, sharded: bool) -> Any
         # what fills a bubble (weight gradients, waiting) is not known here: as much as there is leaves only that of plain schedules
         bubble = schedule_of(job).bubble(plan, MicroBatch(pipeline, np.minimum(slow, pipeline), *4 * (pipeline,)))
         parts = [Term("micro-batches", slow * plan.num_microbatches, "s"), bubble]
+        if sharded:
+            parts.append(Term("gradients and weights", _once_a_step(task, plan, choices, classes, slow), "s"))
         least = whole_step(task.cluster, domains_taken(task.cluster, plan), parts).value
         return np.where(np.isnan(least), 0.0, least)  # outside a law's domain nothing is excluded
+
+
+def _once_a_step(task: Task, plan: Plan, choices: Choices, classes: list[Stage], slow: Any) -> Any:
+    """What shows of reducing gradients and gathering weights on the stage that sends least, each behind a whole micro-batch.
+
+    With one micro-batch they may be behind the same one, and the longer of the two is counted.
+    """
+    stages_of_zero = np.array(choices.values[CHOICES.index("zero")]).reshape(-1, 1)
+    plan = plan.replace(zero=stages_of_zero)
+    reduced: Any = np.inf
+    gathered: Any = np.inf
+    for stage in classes:
+        reduction = gradient_reduction(task.job, task.cluster, plan, *stage_trained(task.job, stage))
+        gather = weight_gather(task.job, task.cluster, plan, *stage_weights(task.job, stage))
+        reduced = np.where(stage.count > 0, np.minimum(reduced, reduction), reduced)
+        gathered = np.where(stage.count > 0, np.minimum(gathered, gather), gathered)
+    both = np.maximum(reduced - slow, 0.0) + np.maximum(gathered - slow, 0.0)
+    return np.where(plan.num_microbatches > 1.0, both, np.maximum(np.maximum(reduced, gathered) - slow, 0.0))
 
 
 def _distinct_layers(task: Task, plan: Plan, choices: Choices, sharded: bool) -> tuple[Plan, Any]:
