@@ -63,7 +63,7 @@ def run_of(bound: Bound, plan: Plan, step: Any, forward_share: Any) -> Run:
     per_step = plan.global_batch_size * plan.seq_len
     parameters = total_parameters(bound.model)
     steps = leaf("steps", run.steps, "1", tokens=asked.tokens, tokens_per_step=per_step)
-    training = leaf("training", _product, "s", steps=steps.value, step=step)
+    training = leaf("training", time_of_steps, "s", steps=steps.value, step=step)
     useful = [training, *_evaluations(asked, per_step, step, forward_share, steps.value)]
     seconds = total("seconds", [*useful, *_checkpoints(rates, plan, parameters, steps.value)])
     # failures_of adds the checkpoints, so the useful time is without them
@@ -92,7 +92,7 @@ def _evaluations(asked: Asked, tokens_per_step: Any, step: Any, forward_share: A
         return []
     evaluated = tokens_per_step if asked.evaluation_tokens is None else asked.evaluation_tokens
     seconds = step * forward_share * (evaluated / tokens_per_step)
-    return [leaf("evaluation", _product, "s", steps=np.floor(steps / asked.evaluate_every), step=seconds)]
+    return [leaf("evaluation", time_of_steps, "s", steps=np.floor(steps / asked.evaluate_every), step=seconds)]
 
 
 def _checkpoints(rates: FailureRates, plan: Plan, parameters: Any, steps: Any) -> list[Term]:
@@ -102,9 +102,9 @@ def _checkpoints(rates: FailureRates, plan: Plan, parameters: Any, steps: Any) -
     from ironlaw.estimate.failures import checkpoint_size
 
     seconds = checkpoint_size(parameters) / rates.storage_bandwidth(plan.gpus)
-    return [leaf("checkpoints", _product, "s", steps=np.floor(steps / rates.checkpoint_every), step=seconds)]
+    return [leaf("checkpoints", time_of_steps, "s", steps=np.floor(steps / rates.checkpoint_every), step=seconds)]
 
 
-def _product(steps: Any, step: Any) -> Any:
+def time_of_steps(steps: Any, step: Any) -> Any:
     """Steps of the run times the time of one: ``steps step``."""
     return steps * step

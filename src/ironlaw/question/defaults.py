@@ -100,9 +100,12 @@ def batches(gpus: float, usual: float, share: float, micro_batch_size: float = 1
 
     >>> batches(512, 512, 0.25), batches(1000, 512, 0.25)
     ([512.0, 640.0], [500.0, 600.0, 625.0])
+    >>> batches(8, 512, 0.25, micro_batch_size=350)
+    [700.0]
     """
     ranks, micro = int(gpus), int(micro_batch_size)
     low, high = math.ceil((1.0 - share) * usual / micro), math.floor((1.0 + share) * usual / micro)
+    high = max(low, high)  # one batch is tried where no multiple of large micro-batches is within the share
     tried: set[int] = set()
     kept: list[int] = []  # divisors that larger batches share with the ranks
     least = max(math.gcd(batch, ranks) for batch in range(low, high + 1)) / FEWEST_SHARED

@@ -239,7 +239,7 @@ def asked_of_choices(choices: Sequence[Choice]) -> Asked:
     setting = choices[0].setting
     rows = [row_of(setting.bound.asked.rows[0]._replace(gpus=setting.gpus), choice.values) for choice in choices]
     columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in PLANNED}
-    unused = [name for name in PLANNED if not any(columns[name]) and name in (*ENDS, "offload")]
+    unused = [name for name in (*ENDS, "offload") if all(value in (None, frozenset()) for value in columns[name])]  # 0 layers is a value
     columns = {name: column if len(choices) > 1 else column[0] for name, column in columns.items() if name not in unused}
     return with_options(setting.bound.asked.replace(framework=setting.framework), columns)
 

@@ -195,6 +195,8 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
     {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 2, "pp": 2, "vpp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none"},
     {"model": "deepseek-v2-lite", "on": "h100-sxm", "gpus": 16, "precision": "fp8", "schedule": "zero-bubble"},
     {"model": "llama-3-8b", "on": "rtx-4090", "gpus": 2, "margin": "20%"},
+    {"model": "gpt-2", "on": "h200-sxm", "gpus": 12, "pp": 3, "recompute": "selective", "overlap": "all", "seq_len": 1024},
+    {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "micro_batch_size": 700},
 )
 
 

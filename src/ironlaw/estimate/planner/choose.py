@@ -111,7 +111,7 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
 
     batch = pick_batch(batches, rate)
     if not found:  # no number of ranks divides such a batch: the least batch above that does
-        batch = defaults.batch_of_ranks(row.gpus or 1.0, usual)
+        batch = defaults.batch_of_ranks((row.gpus or 1.0) * (row.micro_batch_size or 1.0), usual)
         rate(batch, 0.0)
     elif batch not in found or found[batch].tier:
         batch = min(found, key=lambda one: (found[one].tier, batches.index(one)))

@@ -15,6 +15,7 @@ from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import sequences_of
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters, total_parameters
+from ironlaw.estimate.run import time_of_steps
 from ironlaw.job import PRECISIONS
 from ironlaw.law import cost, flops, run
 from ironlaw.question import defaults
@@ -117,9 +118,15 @@ class Workload:
         return Sourced(self.peak.value * gpus, self.peak.unit, f"{gpus:,.0f} x {self.peak.text}", self.peak.source)
 
     def seconds(self, tokens: float, gpus: float, mfu: float) -> float:
-        """Time of the run."""
-        inputs = {"operations": self.work(tokens), "peak": self.total_peak(gpus), "efficiency": mfu}
-        return self.compute(f"time on {gpus:.0f} GPUs", run.iron_law, "s", **inputs)
+        """Time of the run: of the whole steps of the estimated plan at its own MFU, as every verb counts it; by the iron law at another."""
+        name, operations = f"time on {gpus:.0f} GPUs", self.work(tokens)
+        estimate = self._estimates.get(gpus)
+        if estimate is not None and mfu == self.predicted_mfu(gpus):
+            plan, step = estimate.place_of(0)[0].plan, float(estimate.step_seconds[0])
+            if plan.gpus[0] == gpus:
+                steps = run.steps(tokens, float(plan.global_batch_size[0] * plan.seq_len[0]))
+                return self.compute(name, time_of_steps, "s", steps=steps, step=step)
+        return self.compute(name, run.iron_law, "s", operations=operations, peak=self.total_peak(gpus), efficiency=mfu)
 
     def step_seconds(self, gpus: float, mfu: float) -> float | None:
         """Time of a step by hand; None where its tokens are not given."""
