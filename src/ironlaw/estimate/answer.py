@@ -44,6 +44,7 @@ class Group(Frozen):
     chosen: tuple[tuple[str, ...], ...]
     variant: Mapping[str, Any]  # options that were chosen for the job
     tight: tuple[bool, ...]  # no plan keeps the margin of memory free, so one was chosen that does not
+    better_batch: tuple[tuple[float, float] | None, ...]  # a batch near the given one that is much faster, and how many times
     rules: Mapping[str, Any]
     memory: Memory
     step: Step
@@ -203,6 +204,7 @@ def _evaluate(placed: Placed) -> Group:
         chosen=placed.chosen,
         variant=placed.variant,
         tight=placed.tight,
+        better_batch=placed.better_batch,
         rules={**rules, "fits": needed.fits},
         memory=needed,
         step=timed,

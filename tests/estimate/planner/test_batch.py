@@ -37,3 +37,19 @@ def test_no_batch_within_a_quarter_gives_two_per_cent_more_tokens_per_second(mod
 
 def test_a_batch_that_cannot_be_split_is_given_one_sequence_for_each_rank():
     assert estimate("llama-3-8b", on="h100-sxm", gpus=997).groups[0].plan.global_batch_size[0] == 997.0
+
+
+def test_a_given_batch_that_is_divided_badly_gets_one_line_that_names_a_better_one():
+    question = {"model": "llama-3-70b", "on": "h100-sxm", "gpus": 768}
+    lines = [line for line in estimate(**question, global_batch_size=516).row(0)["warnings"] if "divided badly" in line]
+    assert len(lines) == 1
+    better = float(lines[0].split(": ")[1].split(" gives")[0])
+    bad, good = (estimate(**question, global_batch_size=batch).tokens_per_second[0] for batch in (516, better))
+    assert 464.4 <= better <= 567.6 and good > bad / 0.9
+    assert f"{good / bad - 1.0:.0%} more" in lines[0]
+
+
+@pytest.mark.parametrize("batch", [512, 768, 516 - 4])
+def test_a_batch_that_plans_divide_well_gets_no_such_line(batch):
+    answer = estimate("llama-3-70b", on="h100-sxm", gpus=768, global_batch_size=batch)
+    assert not [line for line in answer.row(0)["warnings"] if "divided badly" in line]

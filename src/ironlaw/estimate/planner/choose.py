@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ class Placed(Frozen):
     recompute: tuple[str, ...]
     chosen: tuple[tuple[str, ...], ...]
     tight: tuple[bool, ...]  # the plan was chosen, and keeps too little memory free because none keeps more
+    better_batch: tuple[tuple[float, float] | None, ...]  # a batch near the given one that is much faster, and how many times
 
 
 class Choice(NamedTuple):
@@ -51,6 +53,7 @@ class Choice(NamedTuple):
     variant: dict[str, Any]
     tier: int = 0  # how much memory the plan keeps free: see ``best.Best``
     seconds: float = 0.0  # of a step, where the plan was searched
+    better_batch: tuple[float, float] | None = None
 
 
 def place(bound: Bound) -> list[Placed]:
@@ -85,6 +88,7 @@ def _place(bound: Bound, framework: str, bind_again: bool, index: list[int], cho
         tuple(str(row.recompute) for row in rows),
         tuple(choice.chosen for choice in listed),
         tuple(0 < choice.tier < UNFIT for choice in listed),
+        tuple(choice.better_batch for choice in listed),
     )
 
 
@@ -98,7 +102,9 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
             closed = closed._replace(global_batch_size=defaults.batch_of_ranks(_sequences_at_once(job, closed), usual))
         return Choice(closed, _open_axes(bound, row, LAYOUT_AXES), {})
     if row.global_batch_size is not None:
-        return _search(bound, row, space, bounds) or _without_plan(bound, row)
+        choice = _search(bound, row, space, bounds) or _without_plan(bound, row)
+        better = better_batch(bound, row, space, bounds, choice.seconds) if len(bound.asked.rows) == 1 else None
+        return choice._replace(better_batch=better)
     batches = defaults.batches(row.gpus or 1.0, usual, defaults.BATCH_RANGE, row.micro_batch_size or 1.0)
     found: dict[float, Choice] = {}
 
@@ -116,6 +122,25 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
     elif batch not in found or found[batch].tier:
         batch = min(found, key=lambda one: (found[one].tier, batches.index(one)))
     return found.get(batch) or _without_plan(bound, row._replace(global_batch_size=batch))
+
+
+def better_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seconds: float) -> tuple[float, float] | None:
+    """A batch near the given one with a plan that gives much more tokens per second, and how many times; None where there is none.
+
+    Only a batch that shares few divisors with the number of accelerators is worth the search.
+    """
+    given, gpus = row.global_batch_size or 0.0, row.gpus or 1.0
+    near = defaults.batches(gpus, given, defaults.NEAR_BATCH, row.micro_batch_size or 1.0) if given >= defaults.FEW_SEQUENCES else []
+    shared = gcd(int(given), int(gpus))
+    best: tuple[float, float] | None = None
+    for batch in near:
+        if gcd(int(batch), int(gpus)) < defaults.MUCH_SHARED * shared:
+            continue
+        least = best[1] if best else 1.0 / (1.0 - defaults.BATCH_COST)
+        choice = _search(bound, row._replace(global_batch_size=batch), space, bounds, seconds / least * batch / given)
+        if choice is not None and seconds > 0.0:
+            best = batch, seconds / choice.seconds * batch / given
+    return best
 
 
 def _sequences_at_once(job: Job, row: Row) -> float:
