@@ -223,3 +223,10 @@ def test_a_storage_that_is_not_given_is_not_explained(capsys):
 def test_a_step_of_no_time_is_refused(capsys):
     assert main(shlex.split("data --step-time 0s --batch 1 --on h100-sxm --sample-size 1KB")) == 2
     assert capsys.readouterr().err == "ironlaw: --step-time is 0s, must be more than 0 and at most 1e+15 s\n"
+
+
+def test_an_assumption_is_listed_once():
+    """Of a run with tokens, whose checkpoints the estimate assumes too."""
+    names = [note["name"] for note in data("gpt-2", "h100-sxm", gpus=8, tokens="20x").assumptions]
+    assert "checkpoint_bandwidth" in names
+    assert len(names) == len(set(names))

@@ -125,6 +125,11 @@ def test_the_mfu_is_predicted():
     assert answer["min_days"] == pytest.approx(1e12 / float(alone.tokens_per_second[0]) / 86400, rel=1e-5)  # the last step is whole
 
 
+def test_one_accelerator_is_named_in_the_singular():
+    headline = "\n".join(solve("gpt-2", "h100-sxm", gpus=1, tokens="1B").headline)
+    assert "for 1 GPU\n" in headline and "1 GPU at " in headline
+
+
 def test_an_mfu_above_the_predicted_one_is_warned_of():
     warnings = solve("llama-3-70b", "h100-sxm", tokens="2T", deadline=60, mfu=0.8).warnings
     assert any("estimate predicts" in line for line in warnings)

@@ -233,7 +233,7 @@ def with_run(group: Group, bound: Bound) -> Group:
 
         run = run_of(bound, group.plan, group.step.tree.value, group.step.forward_share)
         notes += bound.run_assumptions
-    warnings = (*(f"left out: {item}" for item in bound.left_out), *cautions(asked, group.job, group.cluster))
+    warnings = (*(f"left out: {item}" for item in bound.left_out), *cautions(asked, group.job, group.cluster, group.chosen))
     return group.replace(run=run, assumptions=notes, warnings=warnings, asked=asked)
 
 

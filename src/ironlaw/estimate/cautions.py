@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS
-from ironlaw.estimate.planner.rows import is_given, with_implied
 from ironlaw.job import Job
 from ironlaw.question.asked import Asked
 from ironlaw.question.defaults import LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
@@ -15,8 +16,8 @@ _ONLY_IN_A_RUN = ("price", "grid", "pue", "evaluate_every", "evaluation_tokens",
 _ONLY_WITH_EXPERTS = ("expert_imbalance", "capacity_factor", "moe_dispatcher", "grouped_experts")
 
 
-def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
-    """Warnings about a question: constants that are priors, a node that does not suit the device, options without effect."""
+def cautions(asked: Asked, job: Job, cluster: Cluster, chosen: Collection[Collection[str]]) -> list[str]:
+    """Warnings about a question whose rows leave ``chosen`` axes open: constants that are priors, an unsuitable node, idle options."""
     warnings = []
     given, device, node, model = asked.given, cluster.accelerator, cluster.node, job.model
     longest, most = _longest_sequence(asked), max(row.gpus or 1.0 for row in asked.rows)
@@ -38,7 +39,7 @@ def cautions(asked: Asked, job: Job, cluster: Cluster) -> list[str]:
         longest >= WARN_SEQUENCE
         and "cp" not in given
         and most > 1
-        and all(is_given(with_implied(r, asked.schedule), model) for r in asked.rows)
+        and not any({"cp", "micro_batch_size"} & set(axes) for axes in chosen)  # the plan was not searched
     ):
         warnings.append(f"cp is 1 where the rest of the plan is given: at seq_len {longest:g} context parallel (--cp) may be faster")
     warnings += _not_in_stack(asked, job)

@@ -266,3 +266,10 @@ def test_where_no_plan_keeps_the_margin_the_fastest_that_fits_is_taken_and_that_
             break
     assert said >= {(True, True, False), (False, False, False)}
     assert said <= {(True, True, False), (False, True, True), (False, False, False)}
+
+
+@pytest.mark.parametrize("given", [{}, {"tp": 1, "pp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none"}])
+def test_only_a_given_plan_is_said_to_lack_context_parallel(given):
+    row = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, seq_len=131072, **given).row(0)
+    assert any("context parallel (--cp) may be faster" in line for line in row["warnings"]) == bool(given)
+    assert (row["plan"]["cp"] > 1) == (not given)

@@ -165,7 +165,7 @@ def checkpoint_stage(values: Mapping[str, Any], step: Step, group: Group, notes:
     """Row and write time of a checkpoint, during which the same storage reads nothing; --checkpoint-every spreads it over steps."""
     size = checkpoint_size(float(total_parameters(group.job.model)))
     rate = bind_failures(asked_of(values, FAILURE_OPTIONS), group.cluster, []).storage_bandwidth(step.gpus)
-    if "checkpoint_bandwidth" not in values:
+    if "checkpoint_bandwidth" not in values and not any(note["name"] == "checkpoint_bandwidth" for note in notes):
         assume(notes, "checkpoint_bandwidth", f"{group.cluster.systems.checkpoint_bandwidth.text} for each accelerator", "default")
     written = leaf("checkpoint write", goodput.write_time, "s", size=size, bandwidth=rate)
     write = f"one takes {units.show(scalar(written), 's')}"

@@ -55,9 +55,9 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     headline, feasible, plan = [*solution.headline, *_say_pace(workload, gpus, mfu)], solution.feasible, {}
     if "mfu" in values and gpus:
         workload.mfu(gpus, values["mfu"])  # adds a warning if it is above the predicted MFU
-    if estimate is not None and estimate.legal[0]:
+    if gpus and estimate is not None and estimate.legal[0]:
         if not estimate.fits[0]:
-            headline.insert(0, f"no: the job does not fit on {gpus:,.0f} GPUs, see step 1")
+            headline.insert(0, f"no: the job does not fit on {_gpus(gpus)}, see step 1")
             feasible = False
         plan = {"plan": describe_plan(estimate)}
         headline.append(f"plan: {plan['plan']}")
@@ -102,14 +102,14 @@ def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
             feasible = False
         else:
             usd = workload.rent("rent of the fewest", fewest, seconds)
-            headline.append(f"at least {fewest:,.0f} GPUs: {units.amount(usd)} USD for {units.show(seconds, 's', 4)}")
+            headline.append(f"at least {_gpus(fewest)}: {units.amount(usd)} USD for {units.show(seconds, 's', 4)}")
     if "budget" in values:
         most = workload.affordable_gpus(values["budget"], seconds)
         hours = workload.gpu_hours(most, seconds)
         if most < 1.0:
             headline.insert(0, "no: the budget pays for less than one GPU until the deadline")
             feasible = False
-        headline.append(f"at most {math.floor(most):,} GPUs: {units.amount(hours)} GPU-hours for {values['budget']:,.0f} USD")
+        headline.append(f"at most {_gpus(math.floor(most))}: {units.amount(hours)} GPU-hours for {values['budget']:,.0f} USD")
     if fewest is not None and most is not None and fewest > most:
         run = _run_to_its_end(values, workload, fewest)
         if run is None or run[1] > values["budget"]:
@@ -139,12 +139,12 @@ def _solve_time(values: dict[str, Any], workload: Workload) -> Solution:
     mfu = workload.mfu(gpus, values.get("mfu"))
     if "budget" in values:
         longest = workload.affordable_seconds(values["budget"], gpus)
-        headline.append(f"the budget pays for {gpus:,.0f} GPUs for at most {units.show(longest, 's', 4)}")
+        headline.append(f"the budget pays for {_gpus(gpus)} for at most {units.show(longest, 's', 4)}")
         numbers["max_days"] = longest / DAY
     if "tokens" in values and mfu:
         shortest = workload.seconds(values["tokens"], gpus, mfu)
         usd = workload.rent("rent of the shortest", gpus, shortest)
-        headline.insert(0, f"at least {units.show(shortest, 's', 4)}: {units.amount(usd)} USD for {gpus:,.0f} GPUs")
+        headline.insert(0, f"at least {units.show(shortest, 's', 4)}: {units.amount(usd)} USD for {_gpus(gpus)}")
         numbers["min_days"] = shortest / DAY
         if numbers.get("max_days", math.inf) < numbers["min_days"]:
             headline.insert(0, "no: the budget is spent before the run ends")
@@ -200,7 +200,7 @@ def _solve_budget(values: dict[str, Any], workload: Workload) -> Solution:
     mfu = workload.mfu(gpus, values.get("mfu"))
     shortest = workload.seconds(values["tokens"], gpus, mfu)
     least = workload.rent("least budget", gpus, shortest)
-    headline = [f"at least {units.amount(least)} USD: {gpus:,.0f} GPUs for {units.show(shortest, 's', 4)}"]
+    headline = [f"at least {units.amount(least)} USD: {_gpus(gpus)} for {units.show(shortest, 's', 4)}"]
     numbers, feasible = {"mfu": mfu, "min_usd": least, "min_days": shortest / DAY}, True
     if "deadline" in values:
         numbers["max_usd"] = workload.rent("budget to the deadline", gpus, values["deadline"])
@@ -215,12 +215,21 @@ def _solve_budget(values: dict[str, Any], workload: Workload) -> Solution:
 SOLVERS = {"gpus": _solve_gpus, "time": _solve_time, "tokens": _solve_tokens, "mfu": _solve_mfu, "budget": _solve_budget}
 
 
+def _gpus(count: float) -> str:
+    """A count of accelerators in words.
+
+    >>> _gpus(1), _gpus(2048)
+    ('1 GPU', '2,048 GPUs')
+    """
+    return f"{count:,.0f} GPU" + ("s" if count != 1 else "")
+
+
 def _say_pace(workload: Workload, gpus: float | None, mfu: float | None) -> list[str]:
     """Tokens per second and the time of a step at a count and an MFU."""
     if not gpus or not mfu:
         return []
     rate = workload.tokens("tokens of a second", gpus, 1.0, mfu)
-    text = f"{gpus:,.0f} GPUs at {mfu:.1%} MFU process {rate:,.0f} tokens/s"
+    text = f"{_gpus(gpus)} at {mfu:.1%} MFU process{'es' if gpus == 1 else ''} {rate:,.0f} tokens/s"
     step = workload.step_seconds(gpus, mfu)
     return [text + (f", a step of {workload.batch:,.0f} tokens takes {units.show(step, 's', 3)}" if step else "")]
 
