@@ -27,7 +27,7 @@ WRONG = [
     ({"moe_experts": "some"}, "moe_experts is 'some'"),
     ({"hidden": "1e12"}, "above the roof"),
     ({"tp": "3"}, "tp 3 does not divide num_attention_heads 16"),
-    ({"tp": "two"}, "tp: 'two'"),
+    ({"tp": "two"}, "tp is 'two'"),
     ({"micro_batch": "3"}, "micro_batch_size 3 * dp 8 does not divide global_batch_size 256"),
     ({"tp": "", "global_batch_seqs": "4"}, "parallelism unknown"),
     ({"precision": "fp3"}, "unknown precision 'fp3'"),

@@ -29,7 +29,7 @@ def test_a_correction_comes_back_as_it_was_written(tmp_path):
 def test_a_correction_never_replaces_another_file(tmp_path):
     path = tmp_path / "runs.csv"
     path.write_text("id\n1\n", encoding="utf-8")
-    with pytest.raises(QuestionError, match="is no correction"):
+    with pytest.raises(QuestionError, match="is not a correction file"):
         write_correction(path, np.zeros(3), path)
     assert path.read_text(encoding="utf-8") == "id\n1\n"
 

@@ -198,7 +198,10 @@ def test_a_memory_column_that_cannot_be_compared_says_why(change, why):
 
 
 def test_pre_training_that_ran_must_fit():
-    fits, full = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8), ironlaw.estimate("llama-3-70b", on="h100-sxm", gpus=8)
+    fits, full = (
+        ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8),
+        ironlaw.estimate("llama-3-70b", on="h100-sxm", gpus=8, offload="none"),
+    )
     asked = [(run(), fits, 0), (run(id="b"), full, 0), (run(id="c", training="adapters"), full, 0), (run(id="d", step_time_s=""), full, 0)]
     assert list(ran_and_fits(asked)) == [("a", True), ("b", False)]
     assert fine_tuned({"training": "fine-tuning"})

@@ -103,7 +103,7 @@ def _entry(best: Choice, plan: Choice) -> dict[str, Any]:
     setting = plan.setting
     now, then = (choice.setting.objectives(choice.seconds) for choice in (best, plan))
     run = setting.bound.asked.tokens is not None
-    more = {name: float(then[name] - now[name]) if run else np.nan for name in ("time", "cost")}
+    more = {name: float(then[name] - now[name]) if run and np.isfinite(now[name]) else np.nan for name in ("time", "cost")}
     return {
         **plan_entry(plan),
         "gpus": int(setting.gpus),

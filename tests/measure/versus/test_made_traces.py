@@ -23,7 +23,7 @@ SHAPE = {
 }  # fmt: skip
 FSDP = {
     "model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "framework": "torchtitan", "zero": 3, "seq_len": 8192, "global_batch_size": 16,
-    "micro_batch_size": 1, "recompute": "selective",
+    "micro_batch_size": 1, "recompute": "selective", "tp": 1, "pp": 1,
 }  # fmt: skip
 SMALL = {**FSDP, "model": SHAPE, "seq_len": 4096, "recompute": "full"}
 PIPE = {

@@ -373,7 +373,7 @@ def test_utilisation_of_three_megatron_logs_on_v100(layers, hidden, asked, step,
         ({"device": "Tesla V100-SXM2-32GB"}, "not the same device"),
         ({"device": ""}, "has no device name"),
         ({"world_size": 8}, "not the same number of accelerators: measured on 8, predicted for 64"),
-        ({"layers": 32.0}, "not the same layers: 32 on the measured rank, 8 on"),
+        ({"layers": 32.0}, "not the same layers: 32 on the measured rank, 9 on"),
         ({"microbatches": 1.0}, "not the same micro-batches: 1 per step measured, 16 predicted"),
         ({"steps": 1}, "1 measured step:"),
         ({"mfu": 1.05}, "above 100 %"),
@@ -383,7 +383,7 @@ def test_utilisation_of_three_megatron_logs_on_v100(layers, hidden, asked, step,
 )
 def test_two_different_runs_give_warnings(more, word):
     predicted = _kept("dense")
-    same = {"device": "NVIDIA H100 80GB HBM3", "world_size": 64, "layers": 8.0, "microbatches": 16.0, "steps": 5, "recompute_seconds": 0.0}
+    same = {"device": "NVIDIA H100 80GB HBM3", "world_size": 64, "layers": 9.0, "microbatches": 16.0, "steps": 5, "recompute_seconds": 0.0}
     quiet = compare(Measured(predicted.seconds, {"gemm": predicted.seconds}, **same), predicted).warnings
     assert not any("not" in line.split(":")[0] for line in quiet), quiet
     loud = compare(Measured(predicted.seconds, {"gemm": predicted.seconds}, **{**same, **more}), predicted).warnings
@@ -592,7 +592,7 @@ def test_a_saved_estimate_and_options_contradict(saved):
 
 
 def test_a_run_is_compared_even_if_the_estimate_does_not_fit():
-    predicted = load_prediction({"model": "llama-3-70b", "on": "h100-sxm", "gpus": 8, "tp": 8, "recompute": "none"})
+    predicted = load_prediction({"model": "llama-3-70b", "on": "h100-sxm", "gpus": 8, "tp": 8, "recompute": "none", "offload": "none"})
     assert predicted is not None
     found = compare(Measured(predicted.seconds, {}, device="h100-sxm", world_size=8), predicted)
     assert any("the run fitted" in line for line in found.warnings)
