@@ -237,7 +237,7 @@ def to_choices(setting: Setting, plans: Plans) -> list[Choice]:
 def asked_of_choices(choices: Sequence[Choice]) -> Asked:
     """The question that evaluates some choices of one job."""
     setting = choices[0].setting
-    rows = [row_of(setting.bound.asked.rows[0]._replace(gpus=setting.gpus), choice.values) for choice in choices]
+    rows = [row_of(setting.bound.asked.rows[0]._replace(gpus=choice.setting.gpus), choice.values) for choice in choices]
     columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in PLANNED}
     unused = [name for name in (*ENDS, "offload") if all(value in (None, frozenset()) for value in columns[name])]  # 0 layers is a value
     columns = {name: column if len(choices) > 1 else column[0] for name, column in columns.items() if name not in unused}

@@ -91,13 +91,10 @@ def _inner_rows(
         replicas = tuple(dict.fromkeys((1.0, dp)))  # without ZeRO all ranks are replicas
     split = [(r, dp / r) for r in replicas if dp % r == 0 and (shards in (None, "all") or dp / r in shards)]
     micros = [m for m in _values_to_try(space, "micro_batch_size", global_batch_size / dp) if (global_batch_size / dp) % m == 0]
-    experts = [
-        (min(_values_to_try(space, "ep", 1.0)), min(_values_to_try(space, "etp", 1.0)))
-    ]  # 1 for a dense model: the rules reject any other
-    if job.model.num_experts:
-        ranks = tp * cp * dp
-        eps = [ep for ep in _values_to_try(space, "ep", 1.0) if job.model.num_experts % ep == 0]
-        experts = [(ep, etp) for ep, etp in product(eps, _values_to_try(space, "etp", 1.0)) if ranks % (ep * etp) == 0]
+    ranks, count = tp * cp * dp, job.model.num_experts
+    experts = list(product(_values_to_try(space, "ep", 1.0), _values_to_try(space, "etp", 1.0)))
+    # a dense model has 1 of each: the rules reject any other
+    experts = [(ep, etp) for ep, etp in experts if count % ep == 0 and ranks % (ep * etp) == 0] if count else [min(experts)]
     # interleaving needs whole groups of pp micro-batches; the rules check the rest
     run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (global_batch_size / dp / m) % pp == 0]
     if len(split) * len(run) * len(experts) * len(ends) > MOST_ROWS:  # before the list takes all memory
