@@ -63,6 +63,7 @@ def random_question(draw):
     return asked
 
 
+@pytest.mark.slow
 def test_random_answers_are_asked_again_to_the_last_digit(tmp_path):
     draw, found = random.Random(16), 0
     path = tmp_path / "a.json"

@@ -80,6 +80,7 @@ def test_the_printed_order_and_intensity(printed):
     assert printed["intensity with weights"] == pytest.approx(CASES["S000-13"]["expected"]["intensity"], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_one_rank_sends_nothing():
     answer = compare("llama-3-70b", **DOCUMENT | {"dp": 1})
     assert CASES["S000-04"]["expected"]["M_net_dp1"] == 0.0
@@ -135,6 +136,7 @@ def test_memory_never_binds_in_the_printed_example(printed):
     assert printed["metrics"]["usd_per_pflops_hour"]["spread"] == pytest.approx(1.0, abs=5e-3)  # whole GPUs
 
 
+@pytest.mark.slow
 def test_the_corrected_count_is_a_fixed_point():
     answer = compare("llama-3-70b", **DOCUMENT | {"three_roof": "corrected"})
     row = row_of(answer, "h100-sxm")
