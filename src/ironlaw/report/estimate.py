@@ -30,7 +30,7 @@ from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.job import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
-from ironlaw.report.terminal import Ink, bar, dollars, short
+from ironlaw.report.terminal import Ink, bar, dollars, likelihood, short
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _margin_words(group: Group, memory: dict[str, Any]) -> str:
 def _likely_words(memory: dict[str, Any]) -> str:
     """How likely a plan fits."""
     likely = memory["fits_probability"]
-    return "" if likely is None else f"; {likely:.0%} likely to fit"
+    return "" if likely is None else f"; {likelihood(likely)} likely to fit"
 
 
 def _fit_words(memory: dict[str, Any]) -> str:
@@ -140,7 +140,7 @@ def _fit_words(memory: dict[str, Any]) -> str:
     likely = memory["fits_probability"]
     if not memory["fits"]:
         return "does not fit"
-    return "fits" if likely is None or likely >= CERTAINTY else f"fits ({likely:.0%} likely)"
+    return "fits" if likely is None or likely >= CERTAINTY else f"fits ({likelihood(likely)} likely)"
 
 
 def _host_shortage(host: dict[str, Any] | None) -> str:

@@ -61,6 +61,17 @@ def short(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
+def likelihood(probability: float) -> str:
+    """A probability in percent, without claiming certainty.
+
+    >>> likelihood(0.983), likelihood(0.9996), likelihood(0.001)
+    ('98%', 'over 99%', 'under 1%')
+    """
+    if probability >= 0.995:
+        return "over 99%"
+    return "under 1%" if probability < 0.005 else f"{probability:.0%}"
+
+
 def dollars(usd: float | None) -> str:
     """A sum of money; None means that no price is known."""
     return "no price known" if usd is None else f"{units.amount(usd)} USD"
