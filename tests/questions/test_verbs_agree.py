@@ -31,15 +31,25 @@ OPTIONS = {
 }  # fmt: skip
 RUN = ("--tokens", "100B", "--price", "2.5")
 OWN = {"compare": RUN[2:], "lessons": (), "goodput": RUN[:2], "solve": (*RUN, "--solve-for", "time")}
-SEEDS = range(20)
+SEEDS = range(200)
+WIDE = 14  # seeds of questions that may have many plans; the others are small, so that all are asked within minutes
+SMALL = ("gpt-2", "qwen-3-0.6b", "llama-2-7b", "opt-1.3b", "gemma-2-2b", "llama-3-8b", "deepseek-v2-lite", "mixtral-8x7b")
+FEW = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20)
+NARROW = ({"tp": (1, 2)}, {"pp": (1, 2)}, {"zero": (1, 3)}, {"recompute": ("none", "full")}, {"micro-batch-size": (1, 2)})
 
 
 def drawn(seed: int) -> list[str]:
-    """A question of a model, an accelerator, a count, and a few other options."""
+    """A question of a model, an accelerator, a count, and a few other options; small questions fix two axes of the plan and the batch."""
     r = random.Random(seed)
-    words = [r.choice(MODELS), "--on", r.choice(DEVICES), "--gpus", str(r.choice(COUNTS))]
-    for name in r.sample(sorted(OPTIONS), r.choice((0, 1, 2, 3))):
-        words += [f"--{name}", str(r.choice(OPTIONS[name]))]
+    wide = seed < WIDE
+    words = [r.choice(MODELS if wide else SMALL), "--on", r.choice(DEVICES), "--gpus", str(r.choice(COUNTS if wide else FEW))]
+    options: dict[str, Any] = {name: OPTIONS[name] for name in r.sample(sorted(OPTIONS), r.choice((0, 1, 2, 3)))}
+    if not wide:
+        for fixed in r.sample(NARROW, 2):
+            options |= fixed
+        options |= {"global-batch-size": (48, 60, 64, 120, 128)} if r.random() < 0.7 else {}
+    for name, values in options.items():
+        words += [f"--{name}", str(r.choice(values))]
     return words
 
 
