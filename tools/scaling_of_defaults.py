@@ -37,7 +37,7 @@ SEQUENCES = 4  # of each accelerator, where the work of each is equal
 EQUAL, FIXED = "equal", "fixed"
 LARGE = 0.15  # of the MFU: a larger fall at equal work is listed with its causes
 COVERED = 0.8  # of a fall: the terms that are named have grown by at least so much of it
-MOST_NAMED = 3
+MOST_NAMED = 5
 
 NETWORK = {  # collectives by the node of the step that holds them
     "tensor parallel": "t", "context parallel": "c", "expert parallel": "e", "sharded data parallel": "s", "stage to stage": "i",
@@ -159,7 +159,9 @@ def page(rows: Mapping[Key, Row]) -> str:
     parts.append("| letter | loss |\n| --- | --- |\n" + "\n".join(f"| {letter} | {word} |" for letter, word in sorted(WORDS.items())))
     parts.append(f"## Falls of more than {LARGE:.0%} at equal work\n\n{large_falls(rows)}")
     for model in MODELS:
-        parts.append(f"## {title_of(model)}\n\n### At equal work: {SEQUENCES} sequences for each accelerator\n\n{table(rows, model, EQUAL)}")
+        parts.append(
+            f"## {title_of(model)}\n\n### At equal work: {SEQUENCES} sequences for each accelerator\n\n{table(rows, model, EQUAL)}"
+        )
         parts.append(f"### At the default batch\n\n{table(rows, model, FIXED)}")
     return "\n\n".join(parts) + "\n"
 

@@ -37,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
-    """One answer; where ``feasible`` is False the answer is no (exit status 1)."""
+    """One answer; where ``feasible`` is False the answer is no."""
 
     title: str
     headline: Sequence[str]  # sentences, the answer first
@@ -47,7 +47,13 @@ class Answer:
     assumptions: Assumptions = field(default_factory=list)
     warnings: Sequence[str] = ()
     feasible: bool = True
+    possible: bool = True  # False: no plan of the question is legal, so the question is wrong (exit status 2)
     folders: tuple[str, ...] = ()
+
+    @property
+    def exit_status(self) -> int:
+        """0 where the answer is yes, 1 where it is no, 2 where no plan of the question is legal."""
+        return 2 if not self.possible else int(not self.feasible)
 
     def __getitem__(self, name: str) -> Any:
         """The value of a term, a further value, or the rows of a table, by name."""

@@ -107,6 +107,12 @@ def host_bandwidth(cluster: Cluster) -> Sourced:
     return cluster.node.host_memory_bandwidth or cluster.systems.host_memory_bandwidth
 
 
+GRADIENTS_OUT, UPDATE, WEIGHTS_BACK, BESIDE = (
+    "gradients to the host", "optimizer in the host", "weights from the host", "copies beside the host's optimizer",
+)  # fmt: skip
+HOST_OPTIMIZER = (GRADIENTS_OUT, UPDATE, WEIGHTS_BACK, BESIDE)  # what an optimizer in host memory adds to a step
+
+
 def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backward: Any, idle: Any) -> list[Term]:
     """Once a step: gradients copied to the host, the host's update, updated weights copied back.
 
@@ -121,7 +127,7 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backwa
     state_traffic = states.OPTIMIZERS[job.optimizer].traffic_bytes - ON_DEVICE
     moved = states.host_traffic(state_traffic, wide, job.precision.parameter_bytes, master_bytes(job))
     update = leaf(
-        "optimizer in the host",
+        UPDATE,
         states.host_update,
         "s",
         "dispatch",
@@ -141,9 +147,9 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backwa
         inputs = {"compute": compute, "communication": communication, "slowdown": slowdown}
         return leaf(name, overlap.exposed_after_overlap, "s", "network", times=plan.offload_optimizer, **inputs)
 
-    out, back = copy("gradients to the host", wide), copy("weights from the host", job.precision.parameter_bytes)
+    out, back = copy(GRADIENTS_OUT, wide), copy(WEIGHTS_BACK, job.precision.parameter_bytes)
     if job.offload_overlap:
-        return [update, beside("copies beside the host's optimizer", update.value, np.maximum(out.value, back.value), 0.0)]
+        return [update, beside(BESIDE, update.value, np.maximum(out.value, back.value), 0.0)]
     if job.framework.offload_gradients_early:
         window = cluster.systems.gradient_window.value
         inputs = {"compute": window * backward, "idle": window * idle, "communication": out.value, "slowdown": cluster.overlap_slowdown}

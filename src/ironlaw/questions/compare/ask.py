@@ -17,6 +17,7 @@ from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.layer.counts import active_parameters
+from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
 from ironlaw.estimate.wires import nic_rate
 from ironlaw.job import PRECISIONS
 from ironlaw.law import cost, kernels
@@ -67,7 +68,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     candidates.sort(key=lambda candidate: _hourly_rent(candidate, by_first_order))
     return Answer(
         title=f"{model.title} {'trained' if training else 'run forward'} on {', '.join(on)}",
-        headline=tables.headline(candidates, knobs, values),
+        headline=[*(c.why_not for c in candidates if c.why_not), *tables.headline(candidates, knobs, values)],
         tables=tables.tables(candidates, knobs, values),
         terms=terms,
         values={
@@ -79,6 +80,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         assumptions=assumptions,
         warnings=warnings,
         feasible=any(candidate.fits for candidate in candidates) if training else True,
+        possible=any(candidate.legal for candidate in candidates),
         folders=folders,
     )
 
@@ -132,6 +134,7 @@ def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, trainin
     warnings = [f"--peak of {name} is {above:.2f} times its dense peak: no kernel is that fast"] if above > 1.0 else []
     prices, terms = _price_resources(device, price)
     numbers = real_ranks = fits = planned = trained = None
+    legal, why_not = True, ""
     if values.get("three_roof") != "off":
         numbers, real_ranks, more_terms, more_warnings = first_order.answer_first_order(values, knobs, device, price, peak)
         terms += more_terms
@@ -141,7 +144,7 @@ def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, trainin
         fits = estimate is not None and bool(estimate.fits[0])
         if estimate is None:
             target = values["target_tokens_per_second"]
-            warnings.append(f"{name}: no plan on a round count up to 131,072 fits and reaches {target:,.0f} tokens/s")
+            why_not = f"No: no plan of {name} on a round count up to 131,072 fits and reaches {target:,.0f} tokens/s"
         else:
             group = estimate.groups[0]
             assumptions += [item for item in group.assumptions if item["origin"] == "default"]
@@ -151,8 +154,19 @@ def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, trainin
                 trained, more_terms = _rate_training(estimate, name, price, values.get("target_tokens_per_second"))
                 terms += more_terms
             else:
-                warnings.append(f"{name}: the job does not fit on {planned.gpus:,.0f} accelerators: give more, or a smaller batch")
-    return Candidate(name, prices, tuple(terms), numbers, real_ranks, fits, planned, trained, tuple(assumptions), tuple(warnings))
+                legal = bool(estimate.legal[0])
+                why_not = _say_no(estimate, name, planned.gpus)
+    return Candidate(
+        name, prices, tuple(terms), numbers, real_ranks, fits, legal, why_not, planned, trained, tuple(assumptions), tuple(warnings)
+    )
+
+
+def _say_no(estimate: Estimate, name: str, gpus: float) -> str:
+    """Why an accelerator does not do the job, and the nearest counts that work."""
+    if not estimate.legal[0]:
+        return f"No: no plan is legal on {gpus:,.0f} x {name}: {why_impossible(estimate)}"
+    near = describe_counts(nearest_counts(estimate)) or "; give a smaller batch, or fewer axes of the plan"
+    return f"No: the job does not fit on {gpus:,.0f} x {name}{near}"
 
 
 def _price_resources(device: Device, price: Any) -> tuple[Prices, list[Term]]:

@@ -85,6 +85,8 @@ class Candidate:
     first_order: FirstOrder | None = None
     real_ranks: RealRanks | None = None
     fits: bool | None = None  # None: no training is estimated
+    legal: bool = True  # False: no plan is legal on the given count
+    why_not: str = ""  # why there is no plan that fits, with the nearest counts that work
     planned: Planned | None = None
     trained: Trained | None = None
     assumptions: tuple[dict[str, Any], ...] = ()

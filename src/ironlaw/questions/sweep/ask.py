@@ -17,6 +17,7 @@ from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
 from ironlaw.law import run as law
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
@@ -112,10 +113,11 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         listed = {item["name"] for item in assumptions} | {"seq_len", "global_batch_size"}
         assumptions += [item for item in group.assumptions if item["name"] not in listed]
     else:
-        warnings += [row["why_not"] for row in rows[:1] if row["why_not"]]
+        headline += [row["why_not"] for row in rows[:1] if row["why_not"]]
     tables = [Table("rows", f"Runs on {values['on']}, each by estimate", filled_columns(ROWS, rows), rows)]
     title = f"A sweep of {len(rows)} runs on {values['on']}"
-    return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders)
+    possible = any(row.get("legal", True) for row in rows)
+    return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), possible, folders)
 
 
 def _estimate_row(
@@ -144,7 +146,7 @@ def _estimate_row(
         return {**start, "why_not": str(error)}, None
     data = estimate.row(0)
     if data["step"]["seconds"] is None:
-        return {**start, "why_not": data["warnings"][-1] if data["warnings"] else "no plan divides the batch"}, None
+        return {**start, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None
     plan, memory, run_data = data["plan"], data["memory"], data["run"]
     tokens_per_step = plan["global_batch_size"] * plan["seq_len"]
     return {
@@ -161,7 +163,7 @@ def _estimate_row(
         "seconds": run_data["days"] * 86400.0,
         "usd": run_data["usd"],
         "energy": None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6,
-        "why_not": "" if memory["fits"] else "does not fit",
+        "why_not": "" if memory["fits"] else f"does not fit{describe_counts(nearest_counts(estimate))}",
     }, estimate
 
 
