@@ -113,6 +113,26 @@ GRADIENTS_OUT, UPDATE, WEIGHTS_BACK, BESIDE = (
 HOST_OPTIMIZER = (GRADIENTS_OUT, UPDATE, WEIGHTS_BACK, BESIDE)  # what an optimizer in host memory adds to a step
 
 
+def host_update(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
+    """The update of the optimizer's states in the host, once a step; none where nothing is offloaded."""
+    if not np.any(plan.offload_optimizer > 0):
+        return []
+    state_traffic = states.OPTIMIZERS[job.optimizer].traffic_bytes - ON_DEVICE
+    update = leaf(
+        UPDATE,
+        states.host_update,
+        "s",
+        "dispatch",
+        times=plan.offload_optimizer,
+        parameters=pace.of(lambda stage: optimizer_parameters(job, plan, stage)) * job.offload_fraction,
+        accelerators=sharing_host(cluster, plan),
+        bytes_per_parameter=states.host_traffic(state_traffic, gradient_bytes(job), job.precision.parameter_bytes, master_bytes(job)),
+        bandwidth=host_bandwidth(cluster),
+        bandwidth_fraction=cluster.systems.host_bandwidth_fraction,
+    )
+    return [update]
+
+
 def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backward: Any, idle: Any) -> list[Term]:
     """Once a step: gradients copied to the host, the host's update, updated weights copied back.
 
@@ -123,21 +143,8 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backwa
     if not np.any(plan.offload_optimizer > 0):
         return []
     updated = pace.of(lambda stage: optimizer_parameters(job, plan, stage)) * job.offload_fraction
+    (update,) = host_update(job, cluster, plan, pace)
     link, wide = host_link(cluster), gradient_bytes(job)
-    state_traffic = states.OPTIMIZERS[job.optimizer].traffic_bytes - ON_DEVICE
-    moved = states.host_traffic(state_traffic, wide, job.precision.parameter_bytes, master_bytes(job))
-    update = leaf(
-        UPDATE,
-        states.host_update,
-        "s",
-        "dispatch",
-        times=plan.offload_optimizer,
-        parameters=updated,
-        accelerators=sharing_host(cluster, plan),
-        bytes_per_parameter=moved,
-        bandwidth=host_bandwidth(cluster),
-        bandwidth_fraction=cluster.systems.host_bandwidth_fraction,
-    )
 
     def copy(name: str, size: float) -> Term:
         parts = {"size": traffic.optimizer_step(updated, size), "bandwidth": link, "latency": 0.0}

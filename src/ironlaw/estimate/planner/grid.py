@@ -7,7 +7,7 @@ a legal plan and no two cells are the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
@@ -64,6 +64,14 @@ class Choices(Frozen):
     def shape(self) -> tuple[int, ...]:
         """The number of values of each choice."""
         return tuple(len(v) for v in self.values)
+
+    def of(self, name: str) -> tuple[Any, ...]:
+        """The values of one choice."""
+        return self.values[CHOICES.index(name)]
+
+    def only(self, values: Mapping[str, tuple[Any, ...]]) -> Choices:
+        """These choices with other values for some of them."""
+        return Choices(tuple(values.get(name, old) for name, old in zip(CHOICES, self.values, strict=True)), self.selective)
 
     def columns(self) -> dict[str, Any]:
         """The choices as columns, one leading axis each."""
@@ -196,4 +204,4 @@ def sum_parts(task: Task, domains: Any, parts: list[Term], rows: int) -> Iterato
 
 def row_minimum(value: Any) -> Any:
     """The smallest value of every row, over all choices."""
-    return value.reshape(-1, value.shape[-1]).min(axis=0)
+    return value.min(axis=tuple(range(value.ndim - 1)))
