@@ -77,14 +77,13 @@ def test_all_verbs_give_one_answer(seed, asked):
     words = drawn(seed)
     status, estimate = asked("estimate", words)
     if status:  # no plan is legal, or none fits
-        assert asked("plan", words)[0] in (1, 2)
-        assert asked("compare", words)[0] in (1, 2)
+        assert [asked(verb, words)[0] for verb in ("plan", "compare", "sweep", "money")] == [status] * 4
         return
     step, device, rate = estimate["step"]["seconds"], estimate["memory"]["device"], estimate["throughput"]["tokens_per_second"]
     run, capacity = estimate["run"], estimate["memory"]["capacity_bytes"]
     found = {verb: asked(verb, words) for verb in ("plan", "compare", "solve", "money", "goodput", "lessons")}
-    if "--global-batch-size" not in words:  # an axis of the sweep, in tokens
-        found["sweep"] = asked("sweep", words)
+    found["sweep"] = asked("sweep", words)
+    if "--global-batch-size" not in words:
         found["sites"] = asked("sites", doubled(words)) if "--gpus-per-domain" not in words else (0, None)
     assert all(status == 0 for status, _ in found.values())
     answers = {verb: data for verb, (_, data) in found.items()}
@@ -101,9 +100,11 @@ def test_all_verbs_give_one_answer(seed, asked):
     size = answers["goodput"]["sizes"][0]
     assert size["useful"] / 86400 == pytest.approx(run["days"], rel=1e-15)  # the useful time may be added up in another order
     assert (size["seconds"] / 86400, size["goodput"]) == (run["days_with_failures"], run["goodput"])
-    if "sweep" in answers:
-        row = answers["sweep"]["rows"][0]
-        assert (row["step"], row["memory"], row["tokens_per_second"], row["usd"]) == (step, device, rate, run["usd"])
+    row = answers["sweep"]["rows"][0]
+    assert (row["step"], row["memory"], row["tokens_per_second"], row["usd"]) == (step, device, rate, run["usd"])
+    assert row["energy"] / 3.6e6 == pytest.approx(run["kwh"], rel=1e-15)  # through another unit
+    power = answers["money"]["energy_and_carbon"][0]
+    assert (power["energy"] / 3.6e6, power["carbon"]) == (run["kwh_with_failures"], run["kg_co2e_with_failures"])
     if answers.get("sites"):
         assert answers["sites"]["compute_seconds"] == step
 

@@ -87,7 +87,7 @@ def test_no_drawn_plan_beats_the_best(at):
     assert best.fits[0]
     routed = best.groups[0].job.model.num_experts > 0
     names = (*overlaps_of(best), *(("ep",) if routed else ()))
-    given = {k: v for k, v in best.groups[0].variant.items()}
+    given = dict(best.groups[0].variant)
     legal = fitting = 0
     seen: set[Any] = set()
     while legal < PLANS:
@@ -105,45 +105,66 @@ def test_no_drawn_plan_beats_the_best(at):
 HAND = {  # by position of the question: plans that engineers would write, one axis after the other
     0: """
         dp_shard=64 zero=3 mbs=1 | dp_shard=64 zero=3 mbs=2 | dp_shard=64 zero=3 mbs=4 recompute=full | dp_shard=64 zero=2 mbs=1
-        dp_shard=64 zero=1 mbs=1 recompute=selective | dp_replicate=8 dp_shard=8 zero=3 mbs=1 | dp_replicate=8 dp_shard=8 zero=1 mbs=1
+        dp_shard=64 zero=1 mbs=1 recompute=selective | dp_replicate=8 dp_shard=8 zero=3 mbs=1
+        dp_replicate=8 dp_shard=8 zero=1 mbs=1
         dp_replicate=8 dp_shard=8 zero=2 mbs=2 recompute=every:2 | dp_replicate=64 zero=0 mbs=1 recompute=full
-        tp=2 dp_shard=32 zero=1 mbs=1 | tp=2 dp_shard=32 zero=1 mbs=2 | tp=2 dp_shard=32 zero=3 mbs=2 | tp=2 dp_shard=32 zero=1 mbs=1 sp=off
-        tp=4 dp_shard=16 zero=1 mbs=1 | tp=4 dp_shard=16 zero=1 mbs=4 | tp=8 dp_shard=8 zero=1 mbs=2 | tp=8 dp_replicate=8 zero=0 mbs=1
-        tp=16 dp_shard=4 zero=1 mbs=4 | pp=2 dp_shard=32 zero=1 mbs=1 | pp=2 vpp=4 dp_shard=32 zero=1 mbs=1 | pp=4 vpp=8 dp_shard=16 zero=1 mbs=1
+        tp=2 dp_shard=32 zero=1 mbs=1 | tp=2 dp_shard=32 zero=1 mbs=2 | tp=2 dp_shard=32 zero=3 mbs=2
+        tp=2 dp_shard=32 zero=1 mbs=1 sp=off
+        tp=4 dp_shard=16 zero=1 mbs=1 | tp=4 dp_shard=16 zero=1 mbs=4 | tp=8 dp_shard=8 zero=1 mbs=2
+        tp=8 dp_replicate=8 zero=0 mbs=1
+        tp=16 dp_shard=4 zero=1 mbs=4 | pp=2 dp_shard=32 zero=1 mbs=1 | pp=2 vpp=4 dp_shard=32 zero=1 mbs=1
+        pp=4 vpp=8 dp_shard=16 zero=1 mbs=1
         tp=2 pp=2 dp_shard=16 zero=1 mbs=1 | tp=2 pp=2 vpp=8 dp_shard=16 zero=1 mbs=2 | tp=2 pp=4 vpp=2 dp_shard=8 zero=1 mbs=1
         cp=2 dp_shard=32 zero=1 mbs=1 | cp=2 tp=2 dp_shard=16 zero=1 mbs=1 | dp_shard=64 zero=1 mbs=1 overlap=none
-        dp_shard=64 zero=1 mbs=1 overlap=grad-reduce | tp=2 dp_shard=32 zero=1 mbs=1 overlap=tp | dp_shard=64 zero=1 mbs=1 offload=optimizer
+        dp_shard=64 zero=1 mbs=1 overlap=grad-reduce | tp=2 dp_shard=32 zero=1 mbs=1 overlap=tp
+        dp_shard=64 zero=1 mbs=1 offload=optimizer
     """,
     1: """
-        tp=8 pp=5 vpp=4 dp_shard=12 zero=1 mbs=1 | tp=8 pp=5 vpp=8 dp_shard=12 zero=1 mbs=1 | tp=8 pp=5 vpp=16 dp_shard=12 zero=1 mbs=1
-        tp=8 pp=10 vpp=4 dp_shard=6 zero=1 mbs=1 | tp=8 pp=4 vpp=5 dp_shard=15 zero=1 mbs=1 | tp=8 pp=4 vpp=10 dp_shard=15 zero=1 mbs=1
-        tp=4 pp=5 vpp=8 dp_shard=24 zero=1 mbs=1 | tp=4 pp=8 vpp=10 dp_shard=15 zero=1 mbs=1 | tp=4 pp=8 vpp=5 dp_shard=15 zero=1 mbs=1
-        tp=4 pp=10 vpp=8 dp_shard=12 zero=1 mbs=1 | tp=4 pp=10 vpp=4 dp_shard=12 zero=1 mbs=1 | tp=4 pp=4 vpp=10 dp_shard=30 zero=1 mbs=1
-        tp=4 pp=20 vpp=4 dp_shard=6 zero=1 mbs=1 | tp=2 pp=8 vpp=10 dp_shard=30 zero=1 mbs=1 | tp=2 pp=10 vpp=8 dp_shard=24 zero=1 mbs=1
-        tp=2 pp=16 vpp=5 dp_shard=15 zero=1 mbs=1 | tp=2 pp=20 vpp=4 dp_shard=12 zero=1 mbs=1 | pp=16 vpp=5 dp_shard=30 zero=1 mbs=1
+        tp=8 pp=5 vpp=4 dp_shard=12 zero=1 mbs=1 | tp=8 pp=5 vpp=8 dp_shard=12 zero=1 mbs=1
+        tp=8 pp=5 vpp=16 dp_shard=12 zero=1 mbs=1
+        tp=8 pp=10 vpp=4 dp_shard=6 zero=1 mbs=1 | tp=8 pp=4 vpp=5 dp_shard=15 zero=1 mbs=1
+        tp=8 pp=4 vpp=10 dp_shard=15 zero=1 mbs=1
+        tp=4 pp=5 vpp=8 dp_shard=24 zero=1 mbs=1 | tp=4 pp=8 vpp=10 dp_shard=15 zero=1 mbs=1
+        tp=4 pp=8 vpp=5 dp_shard=15 zero=1 mbs=1
+        tp=4 pp=10 vpp=8 dp_shard=12 zero=1 mbs=1 | tp=4 pp=10 vpp=4 dp_shard=12 zero=1 mbs=1
+        tp=4 pp=4 vpp=10 dp_shard=30 zero=1 mbs=1
+        tp=4 pp=20 vpp=4 dp_shard=6 zero=1 mbs=1 | tp=2 pp=8 vpp=10 dp_shard=30 zero=1 mbs=1
+        tp=2 pp=10 vpp=8 dp_shard=24 zero=1 mbs=1
+        tp=2 pp=16 vpp=5 dp_shard=15 zero=1 mbs=1 | tp=2 pp=20 vpp=4 dp_shard=12 zero=1 mbs=1
+        pp=16 vpp=5 dp_shard=30 zero=1 mbs=1
         pp=20 vpp=4 dp_shard=24 zero=1 mbs=1 | pp=40 vpp=2 dp_shard=12 zero=1 mbs=1 | dp_shard=480 zero=3 mbs=1 recompute=full
-        dp_replicate=4 dp_shard=120 zero=3 mbs=1 recompute=full | tp=8 dp_shard=60 zero=3 mbs=1 | tp=8 dp_shard=60 zero=3 mbs=2 recompute=full
+        dp_replicate=4 dp_shard=120 zero=3 mbs=1 recompute=full | tp=8 dp_shard=60 zero=3 mbs=1
+        tp=8 dp_shard=60 zero=3 mbs=2 recompute=full
         tp=2 dp_shard=240 zero=3 mbs=1 recompute=full | tp=4 pp=2 vpp=10 dp_shard=60 zero=1 mbs=1 recompute=full
-        tp=8 pp=3 dp_shard=20 zero=1 mbs=1 | tp=4 pp=3 dp_shard=40 zero=1 mbs=1 | tp=4 pp=6 dp_shard=20 zero=1 mbs=1 recompute=selective
+        tp=8 pp=3 dp_shard=20 zero=1 mbs=1 | tp=4 pp=3 dp_shard=40 zero=1 mbs=1
+        tp=4 pp=6 dp_shard=20 zero=1 mbs=1 recompute=selective
         tp=4 cp=2 pp=5 vpp=8 dp_shard=12 zero=1 mbs=1 | tp=8 pp=5 vpp=8 dp_replicate=12 zero=0 mbs=1
-        tp=8 pp=10 vpp=8 dp_replicate=6 zero=0 mbs=1 | tp=4 pp=5 vpp=8 dp_shard=24 zero=2 mbs=1 | tp=4 pp=5 vpp=8 dp_shard=24 zero=1 mbs=2 recompute=full
+        tp=8 pp=10 vpp=8 dp_replicate=6 zero=0 mbs=1 | tp=4 pp=5 vpp=8 dp_shard=24 zero=2 mbs=1
+        tp=4 pp=5 vpp=8 dp_shard=24 zero=1 mbs=2 recompute=full
         tp=8 pp=6 last_stage_layers=10 dp_shard=10 zero=1 mbs=1 | tp=8 pp=6 vpp=2 last_stage_layers=10 dp_shard=10 zero=1 mbs=1
         tp=4 pp=8 vpp=10 dp_shard=15 zero=1 mbs=1 overlap=none | tp=8 pp=4 vpp=10 dp_shard=15 zero=1 mbs=2 recompute=every:2
     """,
     3: """
-        dp_shard=24 zero=1 mbs=1 | dp_shard=24 zero=1 mbs=2 | dp_shard=24 zero=1 mbs=4 | dp_shard=24 zero=3 mbs=4 | dp_replicate=24 zero=0 mbs=2
+        dp_shard=24 zero=1 mbs=1 | dp_shard=24 zero=1 mbs=2 | dp_shard=24 zero=1 mbs=4 | dp_shard=24 zero=3 mbs=4
+        dp_replicate=24 zero=0 mbs=2
         dp_replicate=24 zero=0 mbs=4 | dp_replicate=2 dp_shard=12 zero=1 mbs=4 | dp_shard=24 zero=2 mbs=4 recompute=selective
-        dp_shard=24 zero=3 mbs=4 recompute=full | dp_replicate=6 dp_shard=4 zero=1 mbs=1 | tp=2 dp_shard=12 zero=1 mbs=8 | tp=2 dp_shard=12 zero=1 mbs=4
-        tp=4 dp_shard=6 zero=1 mbs=16 | tp=8 dp_shard=3 zero=1 mbs=32 | pp=2 dp_shard=12 zero=1 mbs=1 | pp=4 dp_shard=6 zero=1 mbs=2
-        cp=2 dp_shard=12 zero=1 mbs=2 | cp=4 dp_shard=6 zero=1 mbs=4 | dp_shard=24 zero=1 mbs=4 overlap=none | dp_replicate=3 dp_shard=8 zero=3 mbs=2
+        dp_shard=24 zero=3 mbs=4 recompute=full | dp_replicate=6 dp_shard=4 zero=1 mbs=1 | tp=2 dp_shard=12 zero=1 mbs=8
+        tp=2 dp_shard=12 zero=1 mbs=4
+        tp=4 dp_shard=6 zero=1 mbs=16 | tp=8 dp_shard=3 zero=1 mbs=32 | pp=2 dp_shard=12 zero=1 mbs=1
+        pp=4 dp_shard=6 zero=1 mbs=2
+        cp=2 dp_shard=12 zero=1 mbs=2 | cp=4 dp_shard=6 zero=1 mbs=4 | dp_shard=24 zero=1 mbs=4 overlap=none
+        dp_replicate=3 dp_shard=8 zero=3 mbs=2
     """,
     6: """
-        ep=8 dp_shard=64 zero=1 mbs=1 | ep=8 dp_shard=64 zero=1 mbs=2 | ep=4 dp_shard=64 zero=1 mbs=1 | ep=2 dp_shard=64 zero=1 mbs=1
+        ep=8 dp_shard=64 zero=1 mbs=1 | ep=8 dp_shard=64 zero=1 mbs=2 | ep=4 dp_shard=64 zero=1 mbs=1
+        ep=2 dp_shard=64 zero=1 mbs=1
         ep=8 dp_shard=64 zero=3 mbs=1 | ep=8 dp_shard=64 zero=3 mbs=2 recompute=full | dp_shard=64 zero=3 mbs=1 recompute=full
         tp=2 ep=8 dp_shard=32 zero=1 mbs=1 | tp=4 ep=8 dp_shard=16 zero=1 mbs=1 | tp=8 ep=8 dp_shard=8 zero=1 mbs=1
         pp=2 ep=8 dp_shard=32 zero=1 mbs=1 | pp=2 vpp=4 ep=8 dp_shard=32 zero=1 mbs=1 | pp=4 vpp=8 ep=8 dp_shard=16 zero=1 mbs=1
-        pp=4 vpp=4 ep=4 dp_shard=16 zero=1 mbs=1 | pp=8 vpp=4 ep=8 dp_shard=8 zero=1 mbs=1 | tp=2 pp=4 ep=8 dp_shard=8 zero=1 mbs=1
-        tp=2 pp=4 vpp=8 ep=8 dp_shard=8 zero=1 mbs=1 | pp=4 vpp=8 ep=8 dp_shard=16 zero=1 mbs=2 | ep=8 dp_replicate=8 dp_shard=8 zero=1 mbs=1
+        pp=4 vpp=4 ep=4 dp_shard=16 zero=1 mbs=1 | pp=8 vpp=4 ep=8 dp_shard=8 zero=1 mbs=1
+        tp=2 pp=4 ep=8 dp_shard=8 zero=1 mbs=1
+        tp=2 pp=4 vpp=8 ep=8 dp_shard=8 zero=1 mbs=1 | pp=4 vpp=8 ep=8 dp_shard=16 zero=1 mbs=2
+        ep=8 dp_replicate=8 dp_shard=8 zero=1 mbs=1
         ep=8 dp_shard=64 zero=2 mbs=1 | cp=2 ep=8 dp_shard=32 zero=1 mbs=1 | ep=8 dp_shard=64 zero=1 mbs=1 recompute=selective
         pp=2 ep=8 dp_shard=32 zero=1 mbs=2 recompute=every:2 | pp=4 vpp=8 ep=8 dp_shard=16 zero=1 mbs=1 overlap=all
     """,

@@ -69,6 +69,10 @@ def _refuse(values: dict[str, Any]) -> None:
         raise QuestionError("give MODEL or --parameters, not both")
     if "model" not in values and "parameters" not in values:
         raise QuestionError("missing MODEL, or --parameters N with --mfu (simplified)")
+    if "global_batch_size" in values and "global_batch_tokens" in values:
+        raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
+    if "global_batch_size" in values and "mfu" in values:
+        raise QuestionError("--global-batch-size counts sequences, which --mfu (simplified) does not know: give --global-batch-tokens")
     rows = math.prod(len(values[name]) for name in LISTS if name in values)
     if rows > MOST_ROWS:
         raise SpaceError(f"{rows:,} rows are more than {MOST_ROWS}: give shorter lists, or use ironlaw plan, which searches")
@@ -87,10 +91,15 @@ def _refuse(values: dict[str, Any]) -> None:
 
 def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Every row by an estimate with the plan it chooses."""
-    lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", "global_batch_tokens", "gpus")]
+    batches = "global_batch_size" if "global_batch_size" in values else "global_batch_tokens"
+    lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", batches, "gpus")]
     common = {name: values[name] for name in ("on", *PASSED, "price", "pue") if name in values}
     estimates = [
-        _estimate_row({**common, "model": model, "gpus": gpus} | ({"seq_len": seq_len} if seq_len else {}), run, batch, folders)
+        _estimate_row(
+            {**common, "model": model, "gpus": gpus} | ({"seq_len": seq_len} if seq_len else {}) | ({batches: batch} if batch else {}),
+            run,
+            folders,
+        )
         for model, run, seq_len, batch, gpus in itertools.product(*lists)
     ]
     rows = [row for row, _ in estimates]
@@ -120,9 +129,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), possible, folders)
 
 
-def _estimate_row(
-    asked: dict[str, Any], run: float | PerParameter, batch: float | None, folders: tuple[str, ...]
-) -> tuple[dict[str, Any], Estimate | None]:
+def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tuple[str, ...]) -> tuple[dict[str, Any], Estimate | None]:
     """One row and its estimate; a row without a plan says why."""
     model = plain_model(bind_model(asked["model"], folders)[0])
     asked.setdefault("seq_len", defaults.seq_len(model.max_position_embeddings))
@@ -131,12 +138,13 @@ def _estimate_row(
         "model": model.name,
         "tokens": tokens,
         "seq_len": asked["seq_len"],
-        "batch": batch,
+        "batch": None,
         "gpus": asked["gpus"],
         "fits": None,
     }
-    if batch:
-        asked["global_batch_size"] = sequences_of(batch, asked["seq_len"])
+    if "global_batch_tokens" in asked:
+        asked["global_batch_size"] = sequences_of(asked.pop("global_batch_tokens"), asked["seq_len"])
+    if "global_batch_size" in asked:
         start["batch"] = asked["global_batch_size"] * asked["seq_len"]
     try:
         estimate = answer({**asked, "tokens": tokens}, folders)
