@@ -57,12 +57,7 @@ def compare_answers(a: Data, b: Data, names: tuple[str, str]) -> Answer:
     equal = not moved and not changed["inputs"] and not changed["assumptions"]
     columns = (Column("a", names[0]), Column("b", names[1]))
     tables = [Table(name, title, (Column(key, key), *columns), changed[name]) for name, (title, key) in _INPUTS.items()]
-    sizes = (
-        Column("a", names[0], "1"),
-        Column("b", names[1], "1"),
-        Column("difference", "difference", "1"),
-        Column("share", "change", "%"),
-    )
+    sizes = [Column(key, title, "1") for key, title in (("a", names[0]), ("b", names[1]), ("difference", "difference"))]
     numbers = [row for row in moved if row["difference"] is not None]
     words = [{**row, "a": shown(row["a"]), "b": shown(row["b"])} for row in moved if row["difference"] is None]
     numbers.sort(key=lambda row: -abs(row["share"] or 0.0))
@@ -71,7 +66,7 @@ def compare_answers(a: Data, b: Data, names: tuple[str, str]) -> Answer:
         headline=_headline(equal, changed, numbers, words),
         tables=[
             *tables,
-            Table("values", "Values that moved, in SI units", (Column("value", "value"), *sizes), numbers),
+            Table("values", "Values that moved, in SI units", (Column("value", "value"), *sizes, Column("share", "change", "%")), numbers),
             Table("words", "Words that changed", (Column("value", "value"), *columns), words),
         ],
         values={"equal": equal, "verb": verbs[0]},
@@ -98,11 +93,14 @@ def _changes(key: str, before: Data, after: Data) -> Iterator[dict[str, str]]:
 
 
 def _moved(before: Data, after: Data) -> Iterator[dict[str, Any]]:
-    """Values that differ, or that one answer does not have."""
+    """Values that differ, or that one answer does not have; a row that several tables show is listed once."""
+    seen: set[Any] = set()
     for name in [*before, *(name for name in after if name not in before)]:
         x, y = before.get(name), after.get(name)
-        if x == y:
+        row = (name.partition("[")[2], str(x), str(y))
+        if x == y or (row[0] and row in seen):
             continue
+        seen.add(row)
         numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (x, y))
         if numbers and abs(y - x) <= _ROUNDING * abs(x):
             continue
