@@ -385,7 +385,7 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
             from ironlaw.estimate.layer.sequence import head_ranks
 
             data["cp_inner"] = number(head_ranks(job, plan), at)
-    return data
+    return {**group.variant, **data}
 
 
 def layers_by_stage(job: Job, plan: Plan, at: int) -> list[int]:

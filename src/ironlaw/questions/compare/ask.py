@@ -54,7 +54,12 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         values["seq_len"] = defaults.seq_len(model.max_position_embeddings)
         assume(assumptions, "seq_len", values["seq_len"], "default")
     knobs = first_order.knobs_of(values, model)
-    candidates = [_evaluate_candidate(name, values, knobs, training, folders) for name in on]
+    frameworks = values.pop("framework", (None,))
+    if len(frameworks) > 1 and not training:
+        raise QuestionError("--task inference estimates no training: give no --framework")
+    several = {"several_frameworks": len(frameworks) > 1}
+    runs = [values | ({"framework": framework} | several if framework else {}) for framework in frameworks]
+    candidates = [_evaluate_candidate(name, run, knobs, training, folders) for name in on for run in runs]
     terms = [*first_order.intensities(knobs, values), *(term for candidate in candidates for term in candidate.terms)]
     for candidate in candidates:
         assumptions += [item for item in candidate.assumptions if item not in assumptions]
@@ -93,7 +98,7 @@ def _hourly_rent(candidate: Candidate, by_first_order: bool) -> float:
 
 def _too_good(candidates: list[Candidate]) -> list[str]:
     """A warning where the three-roof model implies a higher MFU than tuned runs reach."""
-    implied = {c.accelerator: c.first_order.mfu for c in candidates if c.first_order and c.first_order.mfu > USUAL_MFU[1]}
+    implied = {c.label: c.first_order.mfu for c in candidates if c.first_order and c.first_order.mfu > USUAL_MFU[1]}
     if not implied:
         return []
     shares = ", ".join(f"{share:.0%} on {name}" for name, share in implied.items())
@@ -116,13 +121,15 @@ def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, trainin
     """One accelerator: its prices, its answer by the three-roof model and its estimate."""
     precision = values.get("precision") or bind_precision(name, folders)
     cluster = cluster_of({"on": name, "precision": precision}, folders, [])
+    framework = values.get("framework", "") if values.get("several_frameworks") else ""
+    label = f"{name} ({framework})" if framework else name
     price_assumptions: Assumptions = []
     price = bind_price(values["price"].get(name), cluster, folders, price_assumptions)
     assumptions = [{**item, "name": f"{name} {item['name']}"} for item in price_assumptions]
     accelerator = cluster.accelerator
     dense_peak = accelerator.peak[PRECISIONS[precision].peak]
     device = Device(
-        name=name,
+        name=label,
         peak=values["peak"].get(name, dense_peak),
         bandwidth=values["bandwidth"].get(name, accelerator.hbm_bandwidth),
         nic=values["nic"].get(name, nic_rate(cluster)),
@@ -144,21 +151,22 @@ def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, trainin
         fits = estimate is not None and bool(estimate.fits[0])
         if estimate is None:
             target = values["target_tokens_per_second"]
-            why_not = f"No: no plan of {name} on a round count up to 131,072 fits and reaches {target:,.0f} tokens/s"
+            why_not = f"No: no plan of {label} on a round count up to 131,072 fits and reaches {target:,.0f} tokens/s"
         else:
             group = estimate.groups[0]
             assumptions += [item for item in group.assumptions if item["origin"] == "default"]
             warnings += [line for line in group.warnings if line not in warnings]
             planned = _describe_planned(estimate)
             if fits and math.isfinite(float(estimate.tokens_per_second[0])):
-                trained, more_terms = _rate_training(estimate, name, price, values.get("target_tokens_per_second"))
+                trained, more_terms = _rate_training(estimate, label, price, values.get("target_tokens_per_second"))
                 terms += more_terms
             else:
                 legal = bool(estimate.legal[0])
-                why_not = _say_no(estimate, name, planned.gpus)
+                why_not = _say_no(estimate, label, planned.gpus)
     return Candidate(
-        name, prices, tuple(terms), numbers, real_ranks, fits, legal, why_not, planned, trained, tuple(assumptions), tuple(warnings)
-    )
+        name, prices, tuple(terms), numbers, real_ranks, fits, legal, why_not, planned, trained, tuple(assumptions), tuple(warnings),
+        framework,
+    )  # fmt: skip
 
 
 def _say_no(estimate: Estimate, name: str, gpus: float) -> str:

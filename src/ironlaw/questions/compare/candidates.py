@@ -91,11 +91,19 @@ class Candidate:
     trained: Trained | None = None
     assumptions: tuple[dict[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
+    framework: str = ""  # where several are compared
+
+    @property
+    def label(self) -> str:
+        """The accelerator, with the framework where several are compared."""
+        return f"{self.accelerator} ({self.framework})" if self.framework else self.accelerator
 
     def row(self) -> dict[str, Any]:
         """The row of the tables and of JSON: the keys that have a value."""
         first = {f"first_order_{key}": value for key, value in _fields(self.first_order).items()}
-        row = {"accelerator": self.accelerator} | _fields(self.prices) | _fields(self.real_ranks) | first
+        row = (
+            {"accelerator": self.accelerator, "framework": self.framework or None} | _fields(self.prices) | _fields(self.real_ranks) | first
+        )
         row |= {"gpus": self.planned.gpus if self.planned else None, "fits": self.fits} | _fields(self.planned) | _fields(self.trained)
         return {key: value for key, value in row.items() if value is not None}
 
