@@ -153,12 +153,17 @@ class Cells(Frozen):
     fits: Any
 
 
-def evaluate_cells(task: Task, index: Any, choices: Choices) -> Cells:
-    """The plans of a block of rows, their masks and their memory."""
+def legal_masks(task: Task, index: Any, choices: Choices) -> tuple[Plan, list[Any]]:
+    """The plans of a block of rows, and masks that are all true where a cell is a legal plan unlike all others."""
     columns = {name: column[index] for name, column in task.mesh.columns.items()}
     plan = plan_of(columns, task.global_batch_size, task.seq_len, **choices.columns())
+    return plan, [*distinct_masks(task, plan, choices), rules.legal(rules.legality(task.job, plan))]
+
+
+def evaluate_cells(task: Task, index: Any, choices: Choices) -> Cells:
+    """The plans of a block of rows, their masks and their memory."""
+    plan, masks = legal_masks(task, index, choices)
     needed = memory(task.job, task.cluster, plan)
-    masks = [*distinct_masks(task, plan, choices), rules.legal(rules.legality(task.job, plan))]
     return Cells(plan, masks, needed.device, needed.fits)
 
 
