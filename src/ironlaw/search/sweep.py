@@ -121,46 +121,49 @@ class Sweep:
         """Every plan of some rows that takes at most ``limit`` and keeps to the room of the best plan."""
         return open_rows(self.task, rows, limit, rooms(self.task)[self.room])
 
+    def count(self, index: Any, choices: Choices, visit: Visit) -> int:
+        """Count the plans of a block of rows that no plan needs to be timed of; the number of legal plans."""
+        lean, bound = visit.lean.of(index), visit.least[..., index]
+        for least, room in zip(self.least, rooms(self.task), strict=True):
+            least[index] = row_minimum(np.where(lean <= room, bound, np.inf))
+        heavy = row_minimum(lean) > self.task.cluster.room  # none of their plans fits
+        self.device[index] = row_minimum(lean)
+        legal = 0
+        if heavy.any():
+            with np.errstate(all="ignore"):
+                masks = legal_masks(self.task, index[heavy], choices)[1]
+            legal = count_true(all_true(masks), (*choices.shape, int(heavy.sum())))
+            self.legal, self.rows = self.legal + legal, self.rows + int(heavy.sum())
+        return legal if heavy.all() else legal + self._count_cells(index[~heavy], choices)[0]
+
     def visit(self, index: Any, choices: Choices, visit: Visit) -> int:
         """Count the plans of a block of rows, and time those that no bound excludes; the number of legal plans."""
-        lean, most = visit.lean.of(index), most_memory(self.task)
-        light = row_minimum(lean) > most  # none of their plans fits
-        self.device[index[light]] = row_minimum(lean)[light]
-        legal = self._visit_heavy(index[light], choices) + self._visit(index[~light], choices, visit)
-        self.legal, self.rows = self.legal + legal, self.rows + index.size
+        legal, cells = self._count_cells(index, choices)
+        self._time(index, choices, cells, over_cells(visit.tighter.of(index), choices, visit.choices))
         return legal
 
-    def _visit_heavy(self, index: Any, choices: Choices) -> int:
-        """Legal plans of rows of which none fits."""
-        if not index.size:
-            return 0
-        with np.errstate(all="ignore"):
-            return count_true(all_true(legal_masks(self.task, index, choices)[1]), (*choices.shape, index.size))
-
-    def _visit(self, index: Any, choices: Choices, visit: Visit) -> int:
-        """Legal plans of rows of which some may fit; their memory, and the times of those that no bound excludes."""
-        if not index.size:
-            return 0
+    def _count_cells(self, index: Any, choices: Choices) -> tuple[int, Cells]:
+        """Count the plans of a block of rows and those of them that fit."""
         with np.errstate(all="ignore"):
             cells = evaluate_cells(self.task, index, choices)
-        shape = (*choices.shape, index.size)
         self.device[index], self.exact[index] = row_minimum(cells.device), True
-        legal = all_true(cells.masks)
-        self.fits += count_true(legal & cells.fits, shape)
-        bound = over_cells(visit.least[..., index], choices, visit.choices)
-        near = np.flatnonzero(self._hopeful(index, cells, bound).reshape(-1, index.size).any(axis=0))
-        if near.size:  # the tighter bound of rows that the other does not exclude
-            bound = np.array(np.broadcast_to(bound, (*bound.shape[:-1], index.size)))
-            bound[..., near] = over_cells(visit.tighter.of(index[near]), choices, visit.choices)
-        self._time(index, choices, cells, bound)
-        return count_true(legal, shape)
+        shape, mask = (*choices.shape, index.size), all_true(cells.masks)
+        legal = count_true(mask, shape)
+        self.legal, self.rows, self.fits = self.legal + legal, self.rows + index.size, self.fits + count_true(mask & cells.fits, shape)
+        return legal, cells
 
-    def _hopeful(self, index: Any, cells: Cells, bound: Any) -> Any:
+    def hopeful(self, index: Any, lean: Any, bound: Any) -> Any:
+        """Rows that may have a plan to time, by bounds of their memory and time; those of the lowest bound first."""
+        hopeful = self._hopeful(index, lean <= self.task.cluster.room, lean, bound)
+        least = row_minimum(np.where(hopeful, bound, np.inf))
+        return index[np.argsort(least, kind="stable")[: np.count_nonzero(np.isfinite(least))]]
+
+    def _hopeful(self, index: Any, fits: Any, device: Any, bound: Any) -> Any:
         """Cells that may be the best of their kind, near the best, or on the front."""
-        hopeful = (bound <= self.front.limit(cells.device)) & (cells.device <= most_memory(self.task))
-        for best, room in zip(self.best[: self.room + 1], rooms(self.task)):
+        hopeful = (bound <= self.front.limit(device)) & (device <= most_memory(self.task))
+        for best, room in zip(self.best[: self.room + 1], rooms(self.task), strict=False):
             limit = np.maximum(best, (1.0 + NEAR) * best.min())[self.kind[index]]
-            hopeful = hopeful | (cells.fits & (cells.device <= room) & (bound <= limit))
+            hopeful = hopeful | (fits & (device <= room) & (bound <= limit))
         return hopeful
 
     def _time(self, index: Any, choices: Choices, cells: Cells, bound: Any) -> None:
@@ -169,7 +172,7 @@ class Sweep:
         known = np.zeros(cells.device.shape, dtype=bool)
         rows, width = np.arange(index.size), TIMED
         while rows.size:
-            hopeful = self._hopeful(index, cells, bound) & ~known
+            hopeful = self._hopeful(index, cells.fits, cells.device, bound) & ~known
             least = row_minimum(np.where(hopeful, bound, np.inf))[rows]
             rows = rows[np.argsort(least, kind="stable")[: np.count_nonzero(np.isfinite(least))]]
             at, rows, width = np.sort(rows[:width]), rows[width:], ROWS
@@ -238,9 +241,9 @@ def pareto_indices(seconds: Any, device: Any) -> Any:
     return order[ahead | same]
 
 
-def kinds(task: Task) -> Iterator[tuple[Any, Choices]]:
-    """The rows of every kind, and the choices to vary for them. Kinds of few rows are joined; masks keep their cells distinct."""
-    c = task.mesh.columns
+def kinds(task: Task, rows: Any) -> Iterator[tuple[Any, Choices]]:
+    """Some rows by kind, and the choices to vary for them. Kinds of few rows are joined; masks keep their cells distinct."""
+    c = {name: column[rows] for name, column in task.mesh.columns.items()}
     given = np.maximum(*(c[axis] for axis in ENDS)) >= 0.0
     uneven = np.where(c["pp"] > 1.0, 1.0 + ((task.job.model.num_hidden_layers % c["pp"] > 0.0) | given), 0.0)
     sharded = np.where(c["dp_shard"] > 1.0, 2.0, 1.0 * (c["cp"] * c["dp_replicate"] > 1.0))
@@ -249,7 +252,7 @@ def kinds(task: Task) -> Iterator[tuple[Any, Choices]]:
     which = np.where(count[which] < FEW, -1, which)
     for kind in np.unique(which):
         index = np.flatnonzero(which == kind)
-        yield index, usable_choices(task, {name: column[index] for name, column in c.items()})
+        yield rows[index], usable_choices(task, {name: column[index] for name, column in c.items()})
 
 
 def all_true(masks: list[Any]) -> Any:
@@ -282,21 +285,31 @@ def sweep(task: Task, go_on: Callable[[int], bool] = lambda _: True) -> Sweep:
     swept = Sweep.begin(task)
     if not task.mesh.rows:
         return swept
-    visit = Visit(task)
+    visit, every = Visit(task), np.arange(task.mesh.rows)
     order = np.argsort(row_minimum(visit.least), kind="stable")
-    sample = order[:: max(task.mesh.rows // FEW, 1)]  # of all bounds: times to beat
-    place = np.empty(order.size, dtype=np.int64)
-    place[order] = np.arange(order.size)
-    rest = np.ones(task.mesh.rows, dtype=bool)
+    sample = order[:: max(order.size // FEW, 1)]  # rows of all bounds, for times to beat
+    if not _in_blocks(swept.visit, task, sample, visit, go_on):
+        return swept
+    rest = np.ones(order.size, dtype=bool)
     rest[sample] = False
-    some = {name: column[sample] for name, column in task.mesh.columns.items()}
-    for index, choices in [(sample, usable_choices(task, some)), *((index[rest[index]], choices) for index, choices in kinds(task))]:
-        width = max(min(ROWS, MOST_CELLS // int(np.prod(choices.shape))), 1)
-        ordered = index[np.argsort(place[index])]
-        for start in range(0, ordered.size, width):
-            if not go_on(swept.visit(ordered[start : start + width], choices, visit)):
-                return swept
+    hopeful = swept.hopeful(every[rest], visit.lean.of(every[rest]), visit.least[..., rest])
+    hopeful = swept.hopeful(hopeful, visit.lean.of(hopeful), visit.tighter.of(hopeful))
+    rest[hopeful] = False
+    if not _in_blocks(swept.visit, task, hopeful, visit, go_on):
+        return swept
+    for index, choices in kinds(task, every[rest]):
+        if not _in_blocks(swept.count, task, index, visit, go_on, choices):
+            break
     return swept
+
+
+def _in_blocks(
+    look: Callable[[Any, Choices, Visit], int], task: Task, rows: Any, visit: Visit, go_on: Callable[[int], bool], choices: Choices | None = None
+) -> bool:
+    """Look at rows in blocks; False as soon as ``go_on`` stops it. Without ``choices`` those that the rows can use."""
+    choices = choices or usable_choices(task, {name: column[rows] for name, column in task.mesh.columns.items()})
+    width = max(min(ROWS, MOST_CELLS // int(np.prod(choices.shape))), 1)
+    return all(go_on(look(rows[start : start + width], choices, visit)) for start in range(0, rows.size, width))
 
 
 def fastest_plans(swept: Sweep, number: int) -> Plans:
