@@ -22,6 +22,7 @@ from ironlaw.estimate.planner.grid import (
     Cells,
     Choices,
     Task,
+    all_true,
     evaluate_cells,
     legal_masks,
     rooms,
@@ -147,9 +148,9 @@ class Sweep:
         with np.errstate(all="ignore"):
             cells = evaluate_cells(self.task, index, choices)
         self.device[index], self.exact[index] = row_minimum(cells.device), True
-        shape, mask = (*choices.shape, index.size), all_true(cells.masks)
-        legal = count_true(mask, shape)
-        self.legal, self.rows, self.fits = self.legal + legal, self.rows + index.size, self.fits + count_true(mask & cells.fits, shape)
+        shape = (*choices.shape, index.size)
+        legal = count_true(cells.legal, shape)
+        self.legal, self.rows, self.fits = self.legal + legal, self.rows + index.size, self.fits + count_true(cells.legal & cells.fits, shape)
         return legal, cells
 
     def hopeful(self, index: Any, lean: Any, bound: Any) -> Any:
@@ -168,11 +169,11 @@ class Sweep:
 
     def _time(self, index: Any, choices: Choices, cells: Cells, bound: Any) -> None:
         """Time the hopeful cells of a block, those of a few rows of low bound first, and keep what they show."""
-        fitting = [cells.fits & (cells.device <= room) for room in rooms(self.task)]
+        fitting = [cells.fitting & (cells.device <= room) for room in rooms(self.task)]
         known = np.zeros(cells.device.shape, dtype=bool)
         rows, width = np.arange(index.size), TIMED
         while rows.size:
-            hopeful = self._hopeful(index, cells.fits, cells.device, bound) & ~known
+            hopeful = self._hopeful(index, cells.fitting, cells.device, bound) & ~known
             least = row_minimum(np.where(hopeful, bound, np.inf))[rows]
             rows = rows[np.argsort(least, kind="stable")[: np.count_nonzero(np.isfinite(least))]]
             at, rows, width = np.sort(rows[:width]), rows[width:], ROWS
@@ -255,14 +256,6 @@ def kinds(task: Task, rows: Any) -> Iterator[tuple[Any, Choices]]:
         yield rows[index], usable_choices(task, {name: column[index] for name, column in c.items()})
 
 
-def all_true(masks: list[Any]) -> Any:
-    """True where every mask is; small masks are combined first."""
-    combined = masks[0]
-    for mask in sorted(masks[1:], key=np.size):
-        combined = combined & mask
-    return combined
-
-
 def count_true(mask: Any, shape: tuple[int, ...]) -> int:
     """True cells of a mask that is broadcast to ``shape``."""
     return int(np.count_nonzero(mask)) * (prod(map(int, shape)) // max(int(np.size(mask)), 1))
@@ -285,19 +278,21 @@ def sweep(task: Task, go_on: Callable[[int], bool] = lambda _: True) -> Sweep:
     swept = Sweep.begin(task)
     if not task.mesh.rows:
         return swept
-    visit, every = Visit(task), np.arange(task.mesh.rows)
+    visit = Visit(task)
     order = np.argsort(row_minimum(visit.least), kind="stable")
-    sample = order[:: max(order.size // FEW, 1)]  # rows of all bounds, for times to beat
-    if not _in_blocks(swept.visit, task, sample, visit, go_on):
+    sample = np.zeros(order.size, dtype=bool)
+    sample[:: max(order.size // FEW, 1)] = True  # rows of all bounds, for times to beat
+    if not _in_blocks(swept.visit, task, order[sample], visit, go_on):
         return swept
-    rest = np.ones(order.size, dtype=bool)
-    rest[sample] = False
-    hopeful = swept.hopeful(every[rest], visit.lean.of(every[rest]), visit.least[..., rest])
-    hopeful = swept.hopeful(hopeful, visit.lean.of(hopeful), visit.tighter.of(hopeful))
-    rest[hopeful] = False
-    if not _in_blocks(swept.visit, task, hopeful, visit, go_on):
-        return swept
-    for index, choices in kinds(task, every[rest]):
+    order, excluded, width = order[~sample], [], ROWS
+    while order.size:
+        rows, order, width = order[:width], order[width:], 2 * width
+        hopeful = swept.hopeful(rows, visit.lean.of(rows), visit.least[..., rows])
+        hopeful = swept.hopeful(hopeful, visit.lean.of(hopeful), visit.tighter.of(hopeful))
+        excluded.append(np.setdiff1d(rows, hopeful, assume_unique=True))
+        if not _in_blocks(swept.visit, task, hopeful, visit, go_on):
+            return swept
+    for index, choices in kinds(task, np.concatenate([order, *excluded])):
         if not _in_blocks(swept.count, task, index, visit, go_on, choices):
             break
     return swept

@@ -95,6 +95,8 @@ def best_plan(tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
         if np.isfinite(limit):
             return None
     room, rows = _leanest_rows(visits)
+    if not np.isfinite(room):
+        return None
     plans = [open_rows(v.task, r, np.inf, room, fitting=False) for v, r in zip(visits, rows, strict=True)]
     return _first_of_equals(plans, owners, UNFIT)
 
@@ -169,7 +171,7 @@ class Block:
             self.cells = evaluate_cells(self.task, rows, self.choices)
         if not np.isfinite(limit):
             visit.leanest[rows] = row_minimum(self.cells.device)
-        self.inside = self.cells.fits & (self.cells.device <= room)
+        self.inside = self.cells.fitting & (self.cells.device <= room)
         inside = np.flatnonzero(self.inside.reshape(-1, rows.size).any(axis=0))
         self.bound = np.full((*self.inside.shape[:-1], rows.size), np.inf)
         if inside.size:
