@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError
-from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
+from ironlaw.estimate.layer.kinds import Kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.memory.activations import layer_activations
@@ -59,8 +60,11 @@ def share_on_device(job: Job, plan: Plan, stage: Stage) -> Any:
     return np.where(plan.offload_activations > 0, on_device, 1.0)
 
 
-def host_memory(job: Job, plan: Plan, stage: Stage) -> Term:
-    """Host memory for one accelerator of a stage: optimizer states, the gradients that update them, and activations."""
+def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[Term]]) -> Term:
+    """Host memory for one accelerator of a stage: optimizer states, the gradients that update them, and activations.
+
+    ``layers`` are the activations of one layer of each kind.
+    """
     state_bytes = states.OPTIMIZERS[job.optimizer].state_bytes
     states_and_gradients = [
         leaf(
@@ -74,11 +78,11 @@ def host_memory(job: Job, plan: Plan, stage: Stage) -> Term:
         )
         for name, size in (("master weights", master_bytes(job)), ("optimizer states", state_bytes), ("gradients", gradient_bytes(job)))
     ]
-    s, in_flight, offloaded = Shapes.of(job, plan), in_flight_per_layer(job, plan, stage), 1.0 - share_on_device(job, plan, stage)
+    in_flight, offloaded = in_flight_per_layer(job, plan, stage), 1.0 - share_on_device(job, plan, stage)
     saved: Any = 0.0
-    for kind in kinds(job.model):
+    for kind, parts in layers.items():
         if kind.trained:
-            saved = saved + layers_of(stage, kind, job.model) * fold(layer_activations(job, plan, s, kind))
+            saved = saved + layers_of(stage, kind, job.model) * fold(parts)
     activations = leaf("activations", share_of, "B", size=saved * in_flight * (1.0 - plan.recompute_layers), fraction=offloaded)
     return total("held in the host for one accelerator", [*states_and_gradients, activations])
 

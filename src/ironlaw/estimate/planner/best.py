@@ -13,24 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.estimate.planner.bounds import BOUNDED, memory_at_least, step_at_least
-from ironlaw.estimate.planner.grid import (
-    ILLEGAL,
-    MOST_CELLS,
-    ROWS,
-    Choices,
-    Task,
-    evaluate_cells,
-    reduce_free_choices,
-    rooms,
-    row_minimum,
-    sum_parts,
-    timed_parts,
-    usable_choices,
-)
-from ironlaw.estimate.planner.mesh import plan_of
+from ironlaw.estimate.planner.grid import MOST_CELLS, ROWS, Task, evaluate_cells, rooms, row_minimum, usable_choices
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
-from ironlaw.estimate.planner.space import CHOICES
-from ironlaw.estimate.wires import domains_taken
+from ironlaw.estimate.planner.timing import all_but, keep_used, over_cells, time_cells
 
 FIRST = 512  # rows that are looked at first, to have a time to beat
 MANY = 8 * ROWS  # rows of which the bound is tightened at once
@@ -112,6 +97,8 @@ def best_plan(tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
         if np.isfinite(limit):
             return None
     room, rows = _leanest_rows(visits)
+    if not np.isfinite(room):
+        return None
     plans = [open_rows(v.task, r, np.inf, room, fitting=False) for v, r in zip(visits, rows, strict=True)]
     return _first_of_equals(plans, owners, UNFIT)
 
@@ -177,22 +164,20 @@ class Block:
         usable = [np.isin(visit.choices.of(name), self.choices.of(name)) for name in BOUNDED]
         if np.isfinite(limit):
             hopeful = (visit.tighter.of(rows) <= limit) & (visit.lean.of(rows) <= room)
-            usable = [use & hopeful.any(axis=_all_but(axis, hopeful.ndim)) for axis, use in enumerate(usable)]
+            usable = [use & hopeful.any(axis=all_but(axis, hopeful.ndim)) for axis, use in enumerate(usable)]
         self.least = np.full(rows.size, np.inf)
         if not all(use.any() for use in usable):
             return
-        self.choices = self.choices.only({name: _keep(visit.choices.of(name), use) for name, use in zip(BOUNDED, usable, strict=True)})
+        self.choices = self.choices.only({name: keep_used(visit.choices.of(name), use) for name, use in zip(BOUNDED, usable, strict=True)})
         with np.errstate(all="ignore"):
             self.cells = evaluate_cells(self.task, rows, self.choices)
         if not np.isfinite(limit):
             visit.leanest[rows] = row_minimum(self.cells.device)
-        self.inside = self.cells.fits & (self.cells.device <= room)
+        self.inside = self.cells.fitting & (self.cells.device <= room)
         inside = np.flatnonzero(self.inside.reshape(-1, rows.size).any(axis=0))
         self.bound = np.full((*self.inside.shape[:-1], rows.size), np.inf)
         if inside.size:
-            bound = visit.tighter.of(rows[inside])[np.ix_(*usable, np.arange(inside.size))]
-            shape = (len(self.choices.of(name)) if name in BOUNDED else 1 for name in CHOICES)
-            bound = bound.reshape(*shape, inside.size)
+            bound = over_cells(visit.tighter.of(rows[inside]), self.choices, visit.choices)
             self.bound[..., inside] = np.where(self.inside[..., inside], bound, np.inf)
         self.least = row_minimum(self.bound)
 
@@ -208,48 +193,8 @@ class Block:
 
     def times(self, at: Any, limit: float) -> Any:
         """The best time of the rows ``at`` these positions, over the values of choices that may give ``limit`` or less."""
-        hopeful = self.bound[..., at] <= limit
-        used = [_used(hopeful, axis) for axis in range(hopeful.ndim - 1)]
-        values = tuple(v if u is None else _keep(v, u) for v, u in zip(self.choices.values, used, strict=True))
-        choices, columns = Choices(values, self.choices.selective), self._columns(self.rows[at])
-        inside = _cut(self.inside, used, at)
-        plan = plan_of(columns, self.task.global_batch_size, self.task.seq_len, **choices.columns())
-        inner = tuple(axis for axis, size in enumerate(inside.shape[:-1]) if size == 1)
-        best = np.empty(at.size)
-        with np.errstate(all="ignore"):
-            parts = reduce_free_choices(timed_parts(self.task, plan, [_cut(mask, used, at) for mask in self.cells.masks]), inside.shape)
-            for rows, value in sum_parts(self.task, domains_taken(self.task.cluster, plan), parts, at.size):
-                fastest = np.where(inside[..., rows], np.fmin.reduce(value, axis=inner, keepdims=True), np.inf)
-                best[rows] = row_minimum(fastest)
-        return np.where(best < ILLEGAL, best, np.inf)
-
-
-def _keep(values: tuple[Any, ...], used: Any) -> tuple[Any, ...]:
-    """The values that are used."""
-    return tuple(value for value, use in zip(values, used, strict=True) if use)
-
-
-def _used(hopeful: Any, axis: int) -> Any:
-    """True for the values of an axis that some cell may use; None where it has one value for all."""
-    if hopeful.shape[axis] == 1:
-        return None
-    return hopeful.any(axis=_all_but(axis, hopeful.ndim))
-
-
-def _all_but(axis: int, number: int) -> tuple[int, ...]:
-    """Of so many axes all but one."""
-    return tuple(other for other in range(number) if other != axis)
-
-
-def _cut(mask: Any, used: list[Any], rows: Any) -> Any:
-    """A mask at the values that are used and at some rows; axes of one value stay."""
-    mask = np.asarray(mask)
-    if mask.ndim and mask.shape[-1] > 1:
-        mask = mask[..., rows]
-    for axis, keep in zip(range(-2, -mask.ndim - 1, -1), reversed(used), strict=False):
-        if keep is not None and mask.shape[axis] > 1:
-            mask = np.compress(keep, mask, axis=axis)
-    return mask
+        timed = time_cells(self.task, self.rows, self.choices, self.cells.masks, self.bound <= limit, at)
+        return row_minimum(np.where(timed.cut(self.inside), timed.seconds, np.inf))
 
 
 def _leanest_rows(visits: list[Visit]) -> tuple[float, list[Any]]:
