@@ -47,8 +47,8 @@ class Answer:
     assumptions: Assumptions = field(default_factory=list)
     warnings: Sequence[str] = ()
     feasible: bool = True
-    possible: bool = True  # False: no plan of the question is legal, so the question is wrong (exit status 2)
     folders: tuple[str, ...] = ()
+    possible: bool = True  # False: no plan of the question is legal, so the question is wrong (exit status 2)
     verb: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)  # options as they were given
 

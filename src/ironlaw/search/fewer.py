@@ -18,7 +18,7 @@ from ironlaw.search.answer import Choice, SearchResult, to_choices
 from ironlaw.search.near import plan_entry, settings_alike
 from ironlaw.search.setting import Setting
 
-MOST_TRIED = 32  # counts below the best plan's; one that nothing divides takes no search, and the first that has a plan is the answer
+MOST_TRIED = 64  # counts below the best plan's; one that nothing divides takes no search, and the first that has a plan is the answer
 KEPT = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")  # of the best plan, with fewer data-parallel ranks
 
 

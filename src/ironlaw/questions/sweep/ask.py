@@ -126,7 +126,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     tables = [Table("rows", f"Runs on {values['on']}, each by estimate", filled_columns(ROWS, rows), rows)]
     title = f"A sweep of {len(rows)} runs on {values['on']}"
     possible = any(row.get("legal", True) for row in rows)
-    return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), possible, folders)
+    return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders, possible)
 
 
 def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tuple[str, ...]) -> tuple[dict[str, Any], Estimate | None]:
