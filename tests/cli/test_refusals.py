@@ -44,7 +44,7 @@ REFUSED = [  # throughput above the roof
     ("compare llama-3-8b --on h100-sxm --gpus 64 --utilization hbm=1.5", "at most 1"),
     # a replica that its accelerators cannot hold
     ("compare llama-3-70b --on h100-sxm --gpus 8 --gpus-per-replica 2", "give at least 14"),
-    ("solve llama-3-70b --on h100-sxm --tokens 2T --gpus 1", "give more --gpus"),
+    ("solve llama-3-70b --on h100-sxm --tokens 2T --gpus 3 --tp 8", "the nearest number of accelerators that works is 8"),
     ("inference llama-3-8b --on h100-sxm --gpus 3", "does not divide"),
     # bandwidth
     ("compare llama-3-8b --on h100-sxm --gpus 8 --bandwidth 0", "more than 0"),
@@ -140,6 +140,7 @@ NO = [  # understood, and the answer is no
     ("lessons llama-3-70b --on h100-sxm --gpus 1 --most 1", "does not fit"),
     ("inference llama-3-70b --on l4 --gpus 1", "does not fit"),
     ("sweep llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "no row has a plan"),
+    ("solve llama-3-70b --on h100-sxm --tokens 2T --gpus 1", "no plan fits on 1 GPUs"),
     ("compare llama-3-70b --on h100-sxm --target-tokens-per-second 1e12", "none of these accelerators"),
 ]
 

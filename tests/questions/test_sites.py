@@ -268,7 +268,7 @@ def test_the_audit_finds_a_wrong_site(tmp_path, line, said):
         ({"route_factor": 1.2, "latency": "10ms"}, "leave one"),
         ({"sites": "2", "route_factor": 1.2}, "needs places"),
         ({"beyond": 1}, "no option"),
-        ({"tp": 3}, "ironlaw estimate"),
+        ({"tp": 3}, "do not factor"),
     ],
 )
 def test_wrong_questions_are_refused_in_one_line(options, said):

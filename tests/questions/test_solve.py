@@ -191,7 +191,6 @@ def test_an_unmet_limit_is_not_feasible(options):
         ({"deadline": -3, "tokens": "1T"}, ValueRangeError, "more than 0"),
         ({"budget": "0", "deadline": 3}, ValueRangeError, "more than 0"),
         ({"days": 3}, QuestionError, "no option"),
-        ({"gpus": 1, "tokens": "1T", "model": "llama-3-70b"}, QuestionError, "no MFU is predicted"),
     ],
 )
 def test_refusals(options, error, words):

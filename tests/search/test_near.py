@@ -252,3 +252,10 @@ def test_limits_hold_for_near_plans():
     near, wide = (near_plans(result, result.of_kinds(1)[0]) for result in (late, found))
     assert 0 < len(near.plans) < len(wide.plans)
     assert all(plan.seconds <= 1.0011 * near.plans[0].seconds for plan in near.plans)
+
+
+def test_one_node_less_looks_beyond_the_next_counts():
+    """With data parallelism alone 128 sequences are divided by 64 ranks, and by none of the seven counts of nodes between 64 and 128."""
+    found = ironlaw.search("llama-3-8b", on="h100-sxm", gpus=128, global_batch_size=128, fix="tp=1,pp=1,cp=1")
+    less = search_data(found)["one_less"]
+    assert (less["gpus"], less["why"], less["same_batch"]["gpus"]) == (120, "divides", 64)

@@ -169,6 +169,8 @@ class Framework(Record):
     may_overlap: tuple[str, ...] = ()  # what it can overlap beside these, where a recipe turns it on
     schedules: tuple[str, ...] = ("1f1b", "interleaved")  # the pipeline schedules it has
     dispatchers: tuple[str, ...] = ("alltoall",)  # the all-to-alls of experts it has
+    cuda_graphs: tuple[str, ...] = ()  # what it captures as graphs beside nothing: partial, full; empty: not known
+    gradient_dtypes: tuple[str, ...] = ()  # formats in which it can store and reduce gradients; empty: not known beside its own
     pairs_micro_batches: bool = False  # can overlap the forward of one micro-batch with the backward of another, layer by layer
     fused_projections: bool = True  # q, k and v are one matrix, gate and up another; an adapter covers the whole matrix
     offload_gradients_early: bool = False  # gradients are copied to the host during the last backward pass, not after it

@@ -124,6 +124,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | None = None) -> int:
     """Print one answer; the exit status is 0 if the plan fits. ``held``: how it came from another answer."""
+    from ironlaw.estimate.near_counts import nearest_counts, why_impossible
     from ironlaw.estimate.rules import broken
 
     if estimate.rows > 1 and not as_json and explain is None:
@@ -133,8 +134,9 @@ def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | No
             click.echo(row_line(estimate, i))
         return max(row_status(estimate, i) for i in range(estimate.rows))
     group, at = estimate.place_of(0)
-    if not as_json and (problems := broken(group.job, group.plan, group.rules, at)):
-        raise PlanError(f"no such plan{f' from {held.saved.name}' if held else ''}: {'; '.join(problems)}")
+    if not as_json and broken(group.job, group.plan, group.rules, at):
+        raise PlanError(f"no such plan{f' from {held.saved.name}' if held else ''}: {why_impossible(estimate)}")
+    near = nearest_counts(estimate) if estimate.rows == 1 and explain is None and not estimate.fits[0] else None
     if explain is not None:
         from ironlaw.report.explanation import explain as explained
 
@@ -145,13 +147,15 @@ def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | No
             from ironlaw.estimate.held import held_data
 
             data["held"] = held_data(held)
+        if near is not None and isinstance(data, dict):
+            data["nearest_gpus"] = list(near)
         sys.stdout.write(json_text(data) + "\n")
     elif explain is not None:
         sys.stdout.write(text + "\n")
     else:
         from ironlaw.report.estimate import page
 
-        sys.stdout.write(page(estimate, colour=wants_colour(), held=held) + "\n")
+        sys.stdout.write(page(estimate, colour=wants_colour(), held=held, near=near or ()) + "\n")
     return max(row_status(estimate, i) for i in range(estimate.rows))
 
 

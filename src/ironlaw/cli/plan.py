@@ -88,7 +88,7 @@ def _read_options(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, A
 def _search(
     question: Question, folders: tuple[str, ...], as_json: bool, explain: bool, csv_file: str | None, parquet_file: str | None
 ) -> int:
-    """Search, then print or write the result; 1 where no plan meets the question."""
+    """Search, then print or write the result; 1 where no plan meets the question, 2 where none is legal."""
     from ironlaw.search.answer import run
     from ironlaw.search.as_data import plan_table, search_data
 
@@ -113,7 +113,9 @@ def _search(
         sys.stdout.write(page(data, colour=wants_colour()) + "\n" + _stage_arguments(result, data))
     elif not data["plans"]:
         click.echo("ironlaw: no plan meets the question; run it without --csv and --parquet to see why", err=True)
-    return 0 if data["plans"] else 1
+    if data["plans"]:
+        return 0
+    return 1 if data["space"]["legal"] or result.partial else 2
 
 
 def _stage_arguments(result: SearchResult, data: dict[str, Any]) -> str:

@@ -68,7 +68,7 @@ def question_command(
         else:
             text = report.answer_page(answer, colour=wants_colour())
         sys.stdout.write(text + "\n")
-        return 0 if answer.feasible else 1
+        return answer.exit_status
 
     params: list[click.Parameter] = [
         click.Argument([name], required=False, metavar=None if name == "model" else options[name].metavar) for name in arguments

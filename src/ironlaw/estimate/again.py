@@ -86,6 +86,8 @@ def _held(group: Group, at: int) -> Iterator[tuple[str, Any]]:
     yield "framework", job.framework.name
     if job.precision.name != bind_precision(asked.on, group.folders):
         yield "precision", job.precision.name
+    if asked.gradient_dtype is not None and "gradient_dtype" not in asked.given:
+        yield "gradient_dtype", asked.gradient_dtype
     if job.schedule != defaults.SCHEDULE:
         yield "schedule", job.schedule
     for name in _OF_JOB:

@@ -91,6 +91,7 @@ class Estimate(Frozen):
     groups: tuple[Group, ...]
     rows: int
     folders: tuple[str, ...]
+    asked: Asked | None = None  # the question, with what it leaves open
 
     def _gather_column(self, read: Any) -> Any:
         """One column over all rows, from ``read(group)`` of every group."""
@@ -180,7 +181,7 @@ def answer_asked(asked: Asked, folders: tuple[str, ...] = ()) -> Estimate:
     """The Estimate of a question."""
     require(asked, "model", "on", "gpus")
     bound = with_batch(bind_question(asked, folders))
-    return Estimate(tuple(_evaluate(placed) for placed in place(bound)), len(asked.rows), bound.folders)
+    return Estimate(tuple(_evaluate(placed) for placed in place(bound)), len(asked.rows), bound.folders, asked)
 
 
 def _evaluate(placed: Placed) -> Group:

@@ -114,6 +114,7 @@ def warnings(group: Group, at: int) -> list[str]:
         *_batch_warning(group, at),
         *_rate_warning(group, at),
         *_margin_warning(group, at),
+        *_offload_warning(group, at),
         *_failure_warning(group, at),
         *_placement_warnings(group, at),
         *broken(group.job, group.plan, group.rules, at),
@@ -139,6 +140,20 @@ def _batch_warning(group: Group, at: int) -> list[str]:
     if not by_default or idle < 0.2:
         return []
     return [f"the default batch leaves {idle:.0%} of the step to the pipeline bubble: give --global-batch-size"]
+
+
+def _offload_warning(group: Group, at: int) -> list[str]:
+    """Warn where the planner put the optimizer into host memory, with what this costs each step."""
+    if "offload" not in group.chosen[at] or not number(group.plan.offload_optimizer, at):
+        return []
+    from ironlaw.estimate.memory.offloading import HOST_OPTIMIZER
+
+    step = number(group.step.tree.value, at) or 1.0
+    costs = sum(number(part.value, at) or 0.0 for part in group.step.tree.parts if part.name in HOST_OPTIMIZER)
+    return [
+        f"this plan keeps the optimizer in host memory, which takes {units.show(costs, 's')} of each step ({costs / step:.1%});"
+        " --offload none asks for a plan without it"
+    ]
 
 
 def _margin_warning(group: Group, at: int) -> list[str]:
@@ -370,7 +385,7 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
             from ironlaw.estimate.layer.sequence import head_ranks
 
             data["cp_inner"] = number(head_ranks(job, plan), at)
-    return data
+    return {**group.variant, **data}
 
 
 def layers_by_stage(job: Job, plan: Plan, at: int) -> list[int]:

@@ -10,7 +10,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS
 from ironlaw.job import Job
 from ironlaw.question.asked import Asked
-from ironlaw.question.defaults import LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
+from ironlaw.question.defaults import CUDA_GRAPH, LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
 
 _ONLY_IN_A_RUN = ("price", "grid", "pue", "evaluate_every", "evaluation_tokens", *FAILURE_OPTIONS)
 _ONLY_WITH_EXPERTS = ("expert_imbalance", "capacity_factor", "moe_dispatcher", "grouped_experts")
@@ -70,6 +70,7 @@ def _not_in_stack(asked: Asked, job: Job) -> list[str]:
         *([f"schedule {job.schedule}"] if asked.schedule is not None and job.schedule not in stack.schedules else []),
         *([f"dispatcher {job.moe_dispatcher}"] if "moe_dispatcher" in asked.given and job.moe_dispatcher not in stack.dispatchers else []),
         *(f"overlap of {name}" for name in overlaps),
+        *([f"{job.cuda_graphs} CUDA graphs"] if stack.cuda_graphs and job.cuda_graphs not in (CUDA_GRAPH, *stack.cuda_graphs) else []),
     ]
     return [f"{stack.name} has no {item}: the answer is for a stack like it that has one" for item in lacking]
 

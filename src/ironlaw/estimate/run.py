@@ -42,6 +42,11 @@ class Run(Frozen):
         return [*free, *self.failures.trees(), self.usd_with_failures, self.joules_with_failures, self.kg_co2e_with_failures]
 
 
+def power_of_one(cluster: Cluster) -> float:
+    """Rated power of one accelerator with its share of the host, before PUE [W]."""
+    return float(cluster.accelerator.tdp.value + cluster.node.host_power.value / cluster.node.accelerators.value)
+
+
 def power_of(cluster: Cluster, gpus: Any, pue: Sourced, name: str = "power") -> Term:
     """Rated power of accelerators and their share of the hosts, times PUE."""
     host_power, sharing = cluster.node.host_power, cluster.node.accelerators

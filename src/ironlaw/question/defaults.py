@@ -73,6 +73,7 @@ WARN_SEQUENCE = 65536.0  # tokens from which an estimate without context paralle
 
 USUAL_MFU = (0.40, 0.50)  # MFU of tuned runs
 LARGEST_BATCH = 2.0**28  # tokens; four times the largest batch of published runs
+MOST_ACCELERATORS = 131072.0  # no published job is larger: more are not tried where a number is looked for
 MANY_ACCELERATORS = 512.0  # accelerators from which failures that are not independent are worth a warning
 
 

@@ -68,6 +68,14 @@ def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
     return tuple(int(none_or_more(item, flag)) for item in items)
 
 
+def one_name(value: Any, flag: str) -> str:
+    """Read one name; several are compared by other verbs."""
+    name = text(value, flag)
+    if "," in name:
+        raise QuestionError(f"{flag} is {name}: one name is asked for here; ironlaw plan and ironlaw compare take several")
+    return name
+
+
 def price(value: Any, flag: str) -> Any:
     """Read a price: USD per accelerator hour, or provider/term."""
     if isinstance(value, bool):
@@ -179,7 +187,9 @@ OPTIONS: dict[str, Option] = {
     "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s (default: the node's)", "RATE"),
     # --- the batch and the mesh
     "framework": Option(
-        text, "training framework (default: the accelerator's usual one, else fsdp with --gpus 1 or --tp 1 --pp 1, else megatron)", "NAME"
+        one_name,
+        "training framework (default: the accelerator's usual one, else fsdp with --gpus 1 or --tp 1 --pp 1, else megatron)",
+        "NAME",
     ),
     "global_batch_size": Option(
         whole, f"sequences per optimizer step (default: about {defaults.BATCH_TOKENS / 2**20:g} Mi tokens)", column=True

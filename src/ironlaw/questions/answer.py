@@ -37,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
-    """One answer; where ``feasible`` is False the answer is no (exit status 1)."""
+    """One answer; where ``feasible`` is False the answer is no."""
 
     title: str
     headline: Sequence[str]  # sentences, the answer first
@@ -48,6 +48,14 @@ class Answer:
     warnings: Sequence[str] = ()
     feasible: bool = True
     folders: tuple[str, ...] = ()
+    possible: bool = True  # False: no plan of the question is legal, so the question is wrong (exit status 2)
+    verb: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)  # options as they were given
+
+    @property
+    def exit_status(self) -> int:
+        """0 where the answer is yes, 1 where it is no, 2 where no plan of the question is legal."""
+        return 2 if not self.possible else int(not self.feasible)
 
     def __getitem__(self, name: str) -> Any:
         """The value of a term, a further value, or the rows of a table, by name."""
@@ -91,11 +99,12 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
     from ironlaw.catalog.load import given_folders
 
     folders = given_folders(catalog)
+    given = {name: value for name, value in options.items() if value is not None}
     options, readings = _resolve_words(verb, options, folders)
     answer: Answer = import_module(f"ironlaw.questions.{verb}.ask").ask(options, folders)
     known = {(item["name"], item["value"]) for item in answer.assumptions}
     added = [{"name": name, "value": value, "origin": "default"} for name, value in readings if (name, value) not in known]
-    return replace(answer, assumptions=[*added, *answer.assumptions])
+    return replace(answer, assumptions=[*added, *answer.assumptions], verb=verb, given=given)
 
 
 def _resolve_words(verb: str, given: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[dict[str, Any], list[tuple[str, str]]]:

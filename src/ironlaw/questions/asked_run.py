@@ -9,9 +9,10 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.cluster import Cluster
-from ironlaw.errors import QuestionError
+from ironlaw.errors import PlanError, QuestionError
 from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.bind.cluster import cluster_of
+from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.questions.answer import need
@@ -46,7 +47,9 @@ def estimate_plan(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
     estimate = answer({k: v for k, v in values.items() if k in ESTIMATE}, folders)
     group = estimate.groups[0]
     if not bool(group.legal[0]):
-        raise QuestionError(f"this plan is not possible on {values['gpus']:,.0f} accelerators: ironlaw estimate prints the rule it breaks")
+        raise PlanError(f"no such plan: {why_impossible(estimate)}")
+    if not bool(group.memory.fits[0]):
+        return group.replace(warnings=(*group.warnings, f"the plan does not fit in memory{describe_counts(nearest_counts(estimate))}"))
     return group
 
 
@@ -63,8 +66,6 @@ def run_of(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
     run = group.run
     assert run is not None
     warnings = list(group.warnings)
-    if not bool(group.memory.fits[0]):
-        warnings.append("the plan does not fit in memory: see ironlaw estimate")
     useful, wall = scalar(run.seconds), scalar(run.failures.seconds)
     if math.isnan(wall):
         warnings.append("failures are left out: with them the run makes almost no progress")

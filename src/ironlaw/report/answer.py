@@ -24,11 +24,18 @@ def answer_data(answer: Answer, explain: bool = False) -> dict[str, Any]:
         "title": answer.title,
         "headline": list(answer.headline),
         "feasible": answer.feasible,
+        "asked": {"verb": answer.verb, "given": {name: json_value(_as_given(value)) for name, value in answer.given.items()}},
         **{name: json_value(value) for name, value in answer.values.items()},
         **{table.name: [{key: json_value(value) for key, value in row.items()} for row in table.rows] for table in answer.tables},
         "terms": {term.name.replace(" ", "_"): term_data(term, 0, explain) for term in answer.terms},
         "sources": sources_data(term_sources(answer.terms)),
     }
+
+
+def _as_given(value: Any) -> Any:
+    """An option as it was given; a model's dimensions, a set or a path as text where JSON has no such value."""
+    plain = isinstance(value, (str, bool, int, float, list, tuple, dict)) or hasattr(value, "tolist")
+    return value if plain else str(value)
 
 
 def json_value(value: Any) -> Any:

@@ -5,7 +5,7 @@ Plain text with optional ANSI emphasis; nothing is imported for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +43,13 @@ _LISTED_KINDS = 3  # kinds of layer in the line of parameters
 _LEFT_OUT = {"cp": 1, "etp": 1, "count_embedding": False}  # defaults that the page leaves out
 
 
-def page(estimate: Estimate, index: int = 0, colour: bool = False, held: Held | None = None) -> str:
-    """One row as a page of text; ``held``: the answer that it changes."""
+def page(estimate: Estimate, index: int = 0, colour: bool = False, held: Held | None = None, near: Sequence[float] = ()) -> str:
+    """One row as a page of text; ``held``: the answer that it changes; ``near``: numbers of accelerators that have a plan that fits."""
     group, at = estimate.place_of(index)
     ink = Ink(colour)
     parts = [verdict(group, at, ink), breakdown(group, at, ink), memory_lines(group, at, ink), run_lines(group, at), notes(group, at, ink)]
+    if near:
+        parts.insert(1, iter([f"The nearest number of accelerators that works: {' or '.join(f'{count:,.0f}' for count in near)}."]))
     if held is not None:
         from ironlaw.report.held import held_lines
 
@@ -255,7 +257,7 @@ def plan_line(plan: dict[str, Any]) -> str:
     return (
         f"plan: {mesh_words(plan)}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {short(plan['num_microbatches'])},"
         f" batch {plan['global_batch_size']} x {plan['seq_len']} tokens, recompute {plan['recompute']},"
-        f" {plan['precision']}, {plan['optimizer']}, {plan['framework']}"
+        f" {plan['precision']}, {plan['optimizer']}{' in HOST MEMORY' if 'optimizer' in plan['offload'] else ''}, {plan['framework']}"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.report.estimate import mesh_words, stage_layers_words
-from ironlaw.report.terminal import Ink, dollars
+from ironlaw.report.terminal import Ink, dollars, variant_words
 
 _WORDS = {"micro_batch_size": "micro-batch", "dp_replicate": "replicas", "cp_method": "method of cp", "moe_dispatcher": "dispatcher"}
 _WIDTH = 140  # of a line
@@ -54,7 +54,7 @@ def _near_row(row: dict[str, Any], capacity: float) -> str:
     likely = "-" if row["faster_probability"] is None else f"{row['faster_probability']:.0%}"
     text = f"     {axes} {p['recompute']:<10} {step:>8} {row['longer']:>+6.1%} {used:>7.1%} {likely:>7}"
     offload = ",".join(name for name in ("optimizer", "activations") if p[f"offload_{name}"])
-    variant = [str(value) for name, value in row["variant"].items() if name != "cp_method" or p["cp"] > 1]
+    variant = variant_words(row["variant"], p["cp"])
     return " ".join([text, *variant, *([f"offload {offload}"] if offload else [])]) + stage_layers_words(p)
 
 

@@ -10,7 +10,7 @@ from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import LONG_SEQUENCE
 from ironlaw.report.estimate import band_words, mesh_words, parameters_line, placement_words, stage_layers_words, waterfall_line
 from ironlaw.report.near import near_best, one_less
-from ironlaw.report.terminal import Ink, dollars, short
+from ironlaw.report.terminal import Ink, dollars, short, variant_words
 
 _GOALS = {
     "time": "shortest time",
@@ -187,7 +187,7 @@ def _plan_row(plan: dict[str, Any], number: int, several: bool) -> str:
     if totals and totals["time"] is not None and totals["cost"] is not None:
         row += f" {totals['time'] / 86400.0:>7,.1f} {totals['cost']:>12,.0f}"
     row += f" {p['accelerator']}" if several else ""
-    row += "".join(f" {value}" for name, value in plan["variant"].items() if name != "cp_method" or p["cp"] > 1)
+    row += "".join(f" {word}" for word in variant_words(plan["variant"], p["cp"]))
     return row + stage_layers_words(p) + _offloaded(plan).replace(", ", " ", 1) + (f"  {plan['note']}" if plan["note"] else "")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -52,6 +52,16 @@ def _writes_blocks(encoding: str) -> bool:
     except (LookupError, UnicodeEncodeError):
         return False
     return True
+
+
+def variant_words(variant: Mapping[str, Any], context_ranks: float) -> list[str]:
+    """The options of a plan's job that a search varied; the method of context parallelism only where there is any.
+
+    >>> variant_words({"precision": "bf16", "cuda_graphs": "full", "gradient_dtype": "bf16", "cp_method": "ring"}, 1)
+    ['bf16', 'graphs full', 'gradients bf16']
+    """
+    named = {"cuda_graphs": "graphs ", "gradient_dtype": "gradients "}
+    return [f"{named.get(name, '')}{value}" for name, value in variant.items() if name != "cp_method" or context_ranks > 1]
 
 
 def short(value: Any) -> str:

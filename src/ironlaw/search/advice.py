@@ -16,8 +16,8 @@ from ironlaw.estimate.step import step
 from ironlaw.job import Job
 from ironlaw.question.asked import with_options
 from ironlaw.search.answer import Choice, SearchResult, asked_of_choices
+from ironlaw.search.sweep import MORE
 
-MORE = 1.1  # times a resource
 BATCHES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 SIZES = (1.0, 2.0, 4.0, 8.0)

@@ -22,7 +22,7 @@ from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of
 from ironlaw.search.sizing import meets_limits, refine_range
-from ironlaw.search.sweep import Sweep, fastest_plans, keep_pages, pareto_plans
+from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, keep_pages, kind_numbers, pareto_plans
 
 # options that change the cost or the ranking of plans, but not their step time
 AGAIN = (
@@ -30,7 +30,6 @@ AGAIN = (
     "restart_time", "checkpoint_every", "checkpoint_bandwidth", "evaluate_every", "evaluation_tokens", "time_limit",
 )  # fmt: skip
 PLANNED = tuple(name for name in Row._fields if name not in ("global_batch_size", "seq_len"))  # columns that a plan sets
-KIND_AXES = ("tp", "pp", "cp", "ep")
 Progress = Callable[[str], None]
 
 
@@ -84,9 +83,10 @@ class SearchResult:
 
     @property
     def space(self) -> dict[str, Any]:
-        """Counts of the search: mesh rows, choices a row, legal plans, meshes or plans rejected by each rule, plans timed."""
+        """Counts of the search: mesh rows, choices a row, legal plans, meshes or plans rejected by each rule, plans timed and excluded."""
         sweeps = [s.swept for s in self.settings if s.swept]
-        rows, legal, fits = sum(s.timed for s in sweeps), sum(s.legal for s in sweeps), sum(s.fits for s in sweeps)
+        rows, legal, fits = sum(s.rows for s in sweeps), sum(s.legal for s in sweeps), sum(s.fits for s in sweeps)
+        timed = sum(s.timed for s in sweeps)
         rejected: Counter[str] = Counter()
         for s in sweeps:
             rejected.update(s.task.mesh.rejected)
@@ -95,7 +95,8 @@ class SearchResult:
             "options": legal / rows if rows else 0.0,
             "legal": legal,
             "infeasible": {**rejected, "fits": legal - fits},
-            "timed": legal,
+            "timed": timed,
+            "excluded": legal - timed,
             "seconds": self.seconds,
             "partial": self.partial,
         }
@@ -214,18 +215,13 @@ def fastest_of_each_kind(setting: Setting) -> list[Choice]:
 
 def _fastest_of_kinds(swept: Sweep) -> Plans:
     """The fastest plans of each kind in a setting."""
-    key = _kind_numbers(swept.task.mesh.columns)
-    best = np.full(2 ** len(KIND_AXES), np.inf)
-    np.minimum.at(best, key, swept.seconds)
-    rows = np.flatnonzero(np.isfinite(swept.seconds) & (swept.seconds == best[key]))
+    key, best = swept.kind, np.array(swept.best[swept.room])
+    seconds = swept.settle(best[key])
+    np.minimum.at(best, key, seconds)
+    rows = np.flatnonzero(np.isfinite(seconds) & (seconds == best[key]))
     plans = swept.open(rows)
-    plans = sort_plans(plans.take(np.flatnonzero(plans.seconds == best[_kind_numbers(plans.columns)])))
-    return plans.take(np.sort(np.unique(_kind_numbers(plans.columns), return_index=True)[1]))
-
-
-def _kind_numbers(columns: dict[str, Any]) -> Any:
-    """A number for each combination of axes that are used."""
-    return sum((columns[axis] > 1.0) * 2**i for i, axis in enumerate(KIND_AXES))
+    plans = sort_plans(plans.take(np.flatnonzero(plans.seconds == best[kind_numbers(plans.columns)])))
+    return plans.take(np.sort(np.unique(kind_numbers(plans.columns), return_index=True)[1]))
 
 
 def to_choices(setting: Setting, plans: Plans) -> list[Choice]:

@@ -14,13 +14,11 @@ import numpy as np
 
 from ironlaw.estimate.placement import slices_of, tray_of
 from ironlaw.estimate.planner.best import best_plan
-from ironlaw.estimate.planner.grid import rooms
-from ironlaw.estimate.planner.plans import open_rows, sort_plans
 from ironlaw.search.answer import Choice, SearchResult, to_choices
 from ironlaw.search.near import plan_entry, settings_alike
 from ironlaw.search.setting import Setting
 
-MOST_TRIED = 4  # counts below the best plan's: a search of a mixture takes a second each
+MOST_TRIED = 64  # counts below the best plan's; one that nothing divides takes no search, and the first that has a plan is the answer
 KEPT = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")  # of the best plan, with fewer data-parallel ranks
 
 
@@ -79,12 +77,8 @@ def _same_layout(best: Choice, lost: float) -> dict[str, Any] | None:
     space = setting.question.space.narrowed({axis: float(values[axis]) for axis in KEPT})
     bound = setting.bound.replace(asked=setting.bound.asked.replace(rows=(row,)))
     smaller = Setting(replace(setting.question, space=space), bound, setting.gpus * left / ranks, setting.variant)
-    task = smaller.task()
-    for room in rooms(task):  # so few rows are opened sooner than searched
-        plans = sort_plans(open_rows(task, np.arange(task.mesh.rows), room=room))
-        if plans.seconds.size:
-            return _entry(best, to_choices(smaller, plans.take(slice(0, 1)))[0])
-    return None
+    plan, _ = _best_of([smaller])
+    return None if plan is None else _entry(best, plan)
 
 
 def _best_of(settings: Sequence[Setting]) -> tuple[Choice | None, bool]:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ironlaw.errors import IronlawError
+from ironlaw.estimate.near_counts import counts_that_work
 from ironlaw.estimate.planner.mesh import divisors
+from ironlaw.estimate.planner.possible import any_fits
 from ironlaw.estimate.planner.space import read_space
 from ironlaw.question.asked import with_options
 from ironlaw.search.answer import SearchResult, run
@@ -17,8 +19,6 @@ from ironlaw.search.setting import Setting
 from ironlaw.search.sizing import meets_limits
 
 SECONDS = 5.0  # for each change that needs a separate search
-NEAR = (0.0, 0.02, 0.05, 0.1, 0.25)  # how far from the asked number of accelerators others are tried
-LARGER = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
 def misses(result: SearchResult) -> list[dict[str, Any]]:
@@ -94,20 +94,31 @@ def _fixed_axes(result: SearchResult) -> list[dict[str, Any]]:
 
 
 def _other_numbers(result: SearchResult) -> list[dict[str, Any]]:
-    """The nearest number of accelerators that has a plan; where none is near, the smallest multiple."""
+    """The nearest numbers of accelerators below and above the asked one that have a plan that fits."""
     q = result.question
     if not result.settings or max(s.gpus for s in result.settings) >= MOST_GPUS:
         return []
     top = max(s.gpus for s in result.settings)
-    node = result.settings[-1].node
-    near = {np.floor(top * (1.0 + f * sign) / node) * node for f in NEAR for sign in (-1, 1)} | {2.0 ** round(np.log2(top))}
-    nearest_first = sorted((n for n in near if n >= 1), key=lambda n: abs(n - top))
-    for number in (*nearest_first, *(_next_power_of_two(top * f) for f in LARGER)):
-        if 1 <= number <= MOST_GPUS and number != top:
-            setting = _fastest_feasible(replace(q, gpus=(float(number),)), result.folders)
-            if setting is not None:
-                return [_make_miss("gpus", top, float(number), "", float(max(number / top, top / number)), setting)]
-    return []
+    alike = [s for s in result.settings if s.gpus == top]
+
+    def setting_on(count: float) -> tuple[Setting | None, bool]:
+        """A setting with so many accelerators that has a plan that fits, and whether any is legal."""
+        legal = False
+        for setting in alike:
+            task = replace(setting, gpus=count, swept=None).task()
+            if task.mesh.rows:
+                legal = True
+                if any_fits(task):
+                    return setting, True
+        return None, legal
+
+    def works(count: float) -> bool | None:
+        setting, legal = setting_on(count)
+        return setting is not None if legal else None
+
+    unit = int(np.prod([q.space.fixed(axis) or 1.0 for axis in ("tp", "pp", "cp")]))
+    counts = counts_that_work(works, top, unit, int(alike[-1].node), any(np.isfinite(s.leanest) for s in alike))
+    return [_make_miss("gpus", top, count, "", float(max(count / top, top / count)), setting_on(count)[0]) for count in counts]
 
 
 def _other_batch(result: SearchResult) -> list[dict[str, Any]]:
@@ -124,10 +135,6 @@ def _other_batch(result: SearchResult) -> list[dict[str, Any]]:
         if feasible is not None:
             return [_make_miss("global_batch_size", batch, float(wanted), "", float(max(wanted / batch, batch / wanted)), feasible)]
     return []
-
-
-def _next_power_of_two(number: float) -> float:
-    return float(2.0 ** np.ceil(np.log2(number)))
 
 
 def _search_feasible(question: Question, folders: tuple[str, ...]) -> SearchResult | None:

@@ -40,7 +40,7 @@ def near_plans(result: SearchResult, best: Choice) -> Near:
     """The plans near the best that meet the question and keep as much memory free."""
     limit, plans = (1.0 + NEAR) * best.seconds, []
     for setting in settings_alike(result, best):
-        opened = setting.swept.open(np.flatnonzero(setting.swept.seconds <= limit), limit)
+        opened = setting.swept.open(np.flatnonzero(setting.swept.settle(limit) <= limit), limit)
         meets = meets_limits(result.question, setting.objectives(opened.seconds))
         plans += to_choices(setting, opened.take(np.flatnonzero(meets)))
     plans.sort(key=lambda choice: (choice.seconds, effort(choice)))

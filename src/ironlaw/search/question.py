@@ -102,6 +102,18 @@ def how_many(value: Any, flag: str) -> float:
     return number
 
 
+def each(axis: str) -> Any:
+    """Make a reader of a comma list of values of an option."""
+
+    def read(value: Any, flag: str) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(OPTIONS[axis].read(item, flag) for item in names(value, flag)))
+
+    return read
+
+
+LISTED = {  # axes whose option takes a comma list in a search: its values are compared
+    "framework": names, "precision": each("precision"), "cuda_graphs": each("cuda_graphs"), "gradient_dtype": each("gradient_dtype"),
+}  # fmt: skip
 COUNTS = "{:g}..{:g}".format(*defaults.COUNTS)
 OWN: dict[str, Option] = {
     "on": Option(names, "accelerators to compare, by catalogue name", "A[,B]"),
@@ -161,6 +173,8 @@ def read_question(asked: Mapping[str, Any], where: str = "", folders: tuple[str,
     for name in ("model", "on"):
         if name not in given:
             raise QuestionError(f"missing {MEANING[name]}")
+    listed = {axis: LISTED[axis](estimate_options.pop(axis), flag(axis, where)) for axis in LISTED if axis in estimate_options}
+    estimate_options |= {axis: values[0] for axis, values in listed.items() if len(values) == 1}
     options, fixed = _split_options(read_options(estimate_options, where))
     if isinstance(options.get("tokens"), PerParameter):
         from ironlaw.estimate.bind.model import with_tokens  # numpy, which the help of the verb does without
@@ -169,13 +183,12 @@ def read_question(asked: Mapping[str, Any], where: str = "", folders: tuple[str,
     prices = search_options.get("price")
     if prices is not None and not isinstance(prices, dict):
         options["price"] = prices
-    frameworks = names(fixed.pop("framework"), "--framework") if "framework" in fixed else ()
+    several_values = {axis: values for axis, values in listed.items() if len(values) > 1}
     space = read_space(options.get("space")).narrowed(
         {**fixed, **(read_fixed(search_options["fix"]) if "fix" in search_options else {})},
         read_forbidden(search_options["forbid"]) if "forbid" in search_options else (),
     )
-    if frameworks:
-        space = replace(space, values={**space.values, "framework": frameworks}, given=space.given | {"framework"})
+    space = replace(space, values={**space.values, **several_values}, given=space.given | several_values.keys())
     same = ("budget", "deadline", "pareto", "quota", "failures", "time_limit")  # options that are fields of the question
     question = Question(
         asked=asked_of(options),

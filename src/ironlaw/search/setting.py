@@ -120,7 +120,7 @@ class Setting:
     @property
     def leanest(self) -> float:
         """Bytes of the legal plan that needs least memory; infinity where none is legal."""
-        return float(self.swept.device.min(initial=np.inf)) if self.swept else np.inf
+        return self.swept.leanest() if self.swept else np.inf
 
     def task(self) -> Task:
         """The job of the setting with its legal mesh rows."""
@@ -137,7 +137,7 @@ class Setting:
         if task.mesh.rows and not go_on(0):
             return False
         self.swept = sweep(task, go_on)
-        return bool(self.swept.timed == task.mesh.rows)
+        return bool(self.swept.rows == task.mesh.rows)
 
     def objectives(self, seconds: Any) -> dict[str, Any]:
         """Run time, cost, energy, carbon and rate of plans from their step times; of one step where no tokens are given."""

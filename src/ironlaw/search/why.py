@@ -90,4 +90,4 @@ def _differ_in_method_only(setting: Setting, other: Setting) -> bool:
 def _leanest(setting: Setting, with_cp: bool) -> float:
     """Bytes of the legal plan with cp > 1 (or with cp 1) that needs least memory; infinity where there is none."""
     swept = setting.swept
-    return float(swept.device[(swept.task.mesh.columns["cp"] > 1.0) == with_cp].min(initial=np.inf)) if swept else np.inf
+    return swept.leanest((swept.task.mesh.columns["cp"] > 1.0) == with_cp) if swept else np.inf

@@ -13,10 +13,10 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.bind.question import bind_question, framework_of, with_batch
 from ironlaw.estimate.planner import best
 from ironlaw.estimate.planner.best import ROUNDING, UNFIT, best_plan
-from ironlaw.estimate.planner.bounds import step_at_least
+from ironlaw.estimate.planner.bounds import BOUNDED, memory_at_least, step_at_least
 from ironlaw.estimate.planner.grid import Task, rooms, usable_choices
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
-from ironlaw.estimate.planner.space import CHOICES, read_space
+from ironlaw.estimate.planner.space import read_space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
 from ironlaw.question.asked import asked_of
 from ironlaw.question.options import read_options
@@ -112,23 +112,38 @@ def test_most_questions_have_plans(drawn_tasks):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_plan_is_faster_than_its_bound(seed, drawn_tasks):
-    """By recomputation and ZeRO, with and without the collectives of sharded weights, for plans that fit and plans that do not."""
+    """By the choices in BOUNDED, with and without the collectives of sharded weights, for plans that fit and plans that do not."""
     if seed not in drawn_tasks:
         return
     task = drawn_tasks[seed]
     choices = usable_choices(task, task.mesh.columns)
-    index = np.arange(task.mesh.rows)
-    row_of = {tuple(row): at for at, row in enumerate(np.stack(list(task.mesh.columns.values()), axis=1).tolist())}
-    plans = every_plan(task, fitting=False)
-    rows = np.array([row_of[tuple(row)] for row in np.stack([plans.columns[name] for name in task.mesh.columns], axis=1).tolist()])
-    values = dict(zip(CHOICES, choices.values, strict=True))
-    how = np.array([values["recompute"].index(value) for value in plans.columns["recompute"]])
-    stage = np.array([values["zero"].index(value) for value in plans.columns["zero"]])
+    plans, cells = every_plan_with_cell(task)
     for sharded in (False, True):
-        least = step_at_least(task, index, choices, sharded)
-        bound = least[how, stage if sharded else 0, rows]
-        assert np.all(bound > 0.0)
-        assert np.all(bound * (1.0 - ROUNDING) <= plans.seconds)
+        shape = (*(len(choices.of(name)) for name in BOUNDED), task.mesh.rows)
+        least = np.broadcast_to(step_at_least(task, np.arange(task.mesh.rows), choices, sharded), shape)[cells]
+        assert np.all(least > 0.0)
+        assert np.all(least * (1.0 - ROUNDING) <= plans.seconds)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_plan_needs_less_memory_than_its_bound(seed, drawn_tasks):
+    if seed not in drawn_tasks:
+        return
+    task = drawn_tasks[seed]
+    choices = usable_choices(task, task.mesh.columns)
+    plans, cells = every_plan_with_cell(task)
+    least = memory_at_least(task, np.arange(task.mesh.rows), choices)[cells]
+    assert np.all(least > 0.0)
+    assert np.all(least * (1.0 - ROUNDING) <= plans.device)
+    assert np.median(least / plans.device) > 0.5
+
+
+def every_plan_with_cell(task: Task) -> tuple[Plans, tuple[Any, ...]]:
+    """Every plan of a task, whether it fits or not, and where a bound of the task has its value."""
+    row_of = {tuple(row): at for at, row in enumerate(np.stack(list(task.mesh.columns.values()), axis=1).tolist())}
+    plans, choices = every_plan(task, fitting=False), usable_choices(task, task.mesh.columns)
+    rows = np.array([row_of[tuple(row)] for row in np.stack([plans.columns[name] for name in task.mesh.columns], axis=1).tolist()])
+    return plans, (*(np.array([choices.of(name).index(value) for value in plans.columns[name].tolist()]) for name in BOUNDED), rows)
 
 
 def test_the_bound_says_something(drawn_tasks):

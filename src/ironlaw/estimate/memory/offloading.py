@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError
-from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
+from ironlaw.estimate.layer.kinds import Kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.memory.activations import layer_activations
@@ -59,8 +60,11 @@ def share_on_device(job: Job, plan: Plan, stage: Stage) -> Any:
     return np.where(plan.offload_activations > 0, on_device, 1.0)
 
 
-def host_memory(job: Job, plan: Plan, stage: Stage) -> Term:
-    """Host memory for one accelerator of a stage: optimizer states, the gradients that update them, and activations."""
+def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[Term]]) -> Term:
+    """Host memory for one accelerator of a stage: optimizer states, the gradients that update them, and activations.
+
+    ``layers`` are the activations of one layer of each kind.
+    """
     state_bytes = states.OPTIMIZERS[job.optimizer].state_bytes
     states_and_gradients = [
         leaf(
@@ -74,11 +78,11 @@ def host_memory(job: Job, plan: Plan, stage: Stage) -> Term:
         )
         for name, size in (("master weights", master_bytes(job)), ("optimizer states", state_bytes), ("gradients", gradient_bytes(job)))
     ]
-    s, in_flight, offloaded = Shapes.of(job, plan), in_flight_per_layer(job, plan, stage), 1.0 - share_on_device(job, plan, stage)
+    in_flight, offloaded = in_flight_per_layer(job, plan, stage), 1.0 - share_on_device(job, plan, stage)
     saved: Any = 0.0
-    for kind in kinds(job.model):
+    for kind, parts in layers.items():
         if kind.trained:
-            saved = saved + layers_of(stage, kind, job.model) * fold(layer_activations(job, plan, s, kind))
+            saved = saved + layers_of(stage, kind, job.model) * fold(parts)
     activations = leaf("activations", share_of, "B", size=saved * in_flight * (1.0 - plan.recompute_layers), fraction=offloaded)
     return total("held in the host for one accelerator", [*states_and_gradients, activations])
 
@@ -107,6 +111,32 @@ def host_bandwidth(cluster: Cluster) -> Sourced:
     return cluster.node.host_memory_bandwidth or cluster.systems.host_memory_bandwidth
 
 
+GRADIENTS_OUT, UPDATE, WEIGHTS_BACK, BESIDE = (
+    "gradients to the host", "optimizer in the host", "weights from the host", "copies beside the host's optimizer",
+)  # fmt: skip
+HOST_OPTIMIZER = (GRADIENTS_OUT, UPDATE, WEIGHTS_BACK, BESIDE)  # what an optimizer in host memory adds to a step
+
+
+def host_update(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
+    """The update of the optimizer's states in the host, once a step; none where nothing is offloaded."""
+    if not np.any(plan.offload_optimizer > 0):
+        return []
+    state_traffic = states.OPTIMIZERS[job.optimizer].traffic_bytes - ON_DEVICE
+    update = leaf(
+        UPDATE,
+        states.host_update,
+        "s",
+        "dispatch",
+        times=plan.offload_optimizer,
+        parameters=pace.of(lambda stage: optimizer_parameters(job, plan, stage)) * job.offload_fraction,
+        accelerators=sharing_host(cluster, plan),
+        bytes_per_parameter=states.host_traffic(state_traffic, gradient_bytes(job), job.precision.parameter_bytes, master_bytes(job)),
+        bandwidth=host_bandwidth(cluster),
+        bandwidth_fraction=cluster.systems.host_bandwidth_fraction,
+    )
+    return [update]
+
+
 def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backward: Any, idle: Any) -> list[Term]:
     """Once a step: gradients copied to the host, the host's update, updated weights copied back.
 
@@ -117,21 +147,8 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backwa
     if not np.any(plan.offload_optimizer > 0):
         return []
     updated = pace.of(lambda stage: optimizer_parameters(job, plan, stage)) * job.offload_fraction
+    (update,) = host_update(job, cluster, plan, pace)
     link, wide = host_link(cluster), gradient_bytes(job)
-    state_traffic = states.OPTIMIZERS[job.optimizer].traffic_bytes - ON_DEVICE
-    moved = states.host_traffic(state_traffic, wide, job.precision.parameter_bytes, master_bytes(job))
-    update = leaf(
-        "optimizer in the host",
-        states.host_update,
-        "s",
-        "dispatch",
-        times=plan.offload_optimizer,
-        parameters=updated,
-        accelerators=sharing_host(cluster, plan),
-        bytes_per_parameter=moved,
-        bandwidth=host_bandwidth(cluster),
-        bandwidth_fraction=cluster.systems.host_bandwidth_fraction,
-    )
 
     def copy(name: str, size: float) -> Term:
         parts = {"size": traffic.optimizer_step(updated, size), "bandwidth": link, "latency": 0.0}
@@ -141,9 +158,9 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backwa
         inputs = {"compute": compute, "communication": communication, "slowdown": slowdown}
         return leaf(name, overlap.exposed_after_overlap, "s", "network", times=plan.offload_optimizer, **inputs)
 
-    out, back = copy("gradients to the host", wide), copy("weights from the host", job.precision.parameter_bytes)
+    out, back = copy(GRADIENTS_OUT, wide), copy(WEIGHTS_BACK, job.precision.parameter_bytes)
     if job.offload_overlap:
-        return [update, beside("copies beside the host's optimizer", update.value, np.maximum(out.value, back.value), 0.0)]
+        return [update, beside(BESIDE, update.value, np.maximum(out.value, back.value), 0.0)]
     if job.framework.offload_gradients_early:
         window = cluster.systems.gradient_window.value
         inputs = {"compute": window * backward, "idle": window * idle, "communication": out.value, "slowdown": cluster.overlap_slowdown}

@@ -108,7 +108,7 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     names = tuple(c.name for c in classes)
     if not (np.any(plan.offload_optimizer > 0) or np.any(plan.offload_activations > 0)):
         return Memory(trees, which, best, usable, fits, names)
-    hosts = tuple(host_memory(job, plan, c) for c in classes)
+    hosts = tuple(host_memory(job, plan, c, layers) for c in classes)
     room = host_capacity(cluster, plan)
     for c, tree in zip(classes, hosts, strict=True):
         fits = fits & ((tree.value <= room) | ~(c.count > 0))

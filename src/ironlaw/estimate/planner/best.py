@@ -7,32 +7,18 @@ not visited have no better plan, and none that is as good.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ironlaw.estimate.planner.bounds import step_at_least
-from ironlaw.estimate.planner.grid import (
-    ILLEGAL,
-    MOST_CELLS,
-    ROWS,
-    Choices,
-    Task,
-    evaluate_cells,
-    reduce_free_choices,
-    rooms,
-    row_minimum,
-    sum_parts,
-    timed_parts,
-    usable_choices,
-)
-from ironlaw.estimate.planner.mesh import plan_of
+from ironlaw.estimate.planner.bounds import BOUNDED, memory_at_least, step_at_least
+from ironlaw.estimate.planner.grid import MOST_CELLS, ROWS, Task, evaluate_cells, rooms, row_minimum, usable_choices
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
-from ironlaw.estimate.wires import domains_taken
+from ironlaw.estimate.planner.timing import all_but, keep_used, over_cells, time_cells
 
-FIRST = 512  # rows of the first block of a task
-MANY = 8 * ROWS  # rows of which it pays to tighten the bound before their memory is computed
+FIRST = 512  # rows that are looked at first, to have a time to beat
+MANY = 8 * ROWS  # rows of which the bound is tightened at once
 TIMED = 64  # rows of a block that are timed first, to have a time to beat
 UNFIT = 3  # after the tiers of ``rooms``: the plan does not fit
 ROUNDING = 1e-9  # of a bound: its sums round in another order than those of a step
@@ -47,13 +33,50 @@ class Best(NamedTuple):
 
 
 class Visit:
-    """A task while it is searched: a bound of every row, and the least memory of the rows that were visited."""
+    """A task while it is searched: bounds of its rows, by value of the choices in BOUNDED, and of the least memory of each row."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
         self.choices = usable_choices(task, task.mesh.columns)
         self.least = step_at_least(task, np.arange(task.mesh.rows), self.choices, sharded=False) * (1.0 - ROUNDING)
-        self.leanest = np.zeros(task.mesh.rows)
+        self.leanest = np.zeros(task.mesh.rows)  # exact where every plan of a row was visited
+        shape = tuple(len(self.choices.of(name)) for name in BOUNDED)
+        self.tighter, self.lean = Known(shape, task.mesh.rows, self._tighten), Known(shape, task.mesh.rows, self._bound_memory)
+
+    def _tighten(self, rows: Any) -> Any:
+        """The bound of the time with the collectives of sharded weights."""
+        return np.maximum(step_at_least(self.task, rows, self.choices, sharded=True) * (1.0 - ROUNDING), self.least[..., rows])
+
+    def _bound_memory(self, rows: Any) -> Any:
+        """The bound of the memory; it is the row's least memory until that is known."""
+        lean = memory_at_least(self.task, rows, self.choices) * (1.0 - ROUNDING)
+        self.leanest[rows] = row_minimum(lean)
+        return lean
+
+    def order(self, rows: Any, bound: Any, room: float, limit: float) -> Any:
+        """Of some rows those that may have a plan within ``room`` of at most ``limit`` seconds, the lowest ``bound`` first."""
+        least = row_minimum(np.where(self.lean.of(rows) <= room, bound, np.inf))
+        order = np.argsort(least, kind="stable")
+        return rows[order[: np.count_nonzero((least <= limit) & np.isfinite(least))]]
+
+
+class Known:
+    """A value of every row, by value of the choices in BOUNDED, computed for a row when it is first asked for."""
+
+    def __init__(self, shape: tuple[int, ...], rows: int, compute: Callable[[Any], Any]) -> None:
+        self._compute = compute
+        self._place = np.full(rows, -1)  # of a row in ``_values``
+        self._values = np.empty((*shape, 0))
+
+    def of(self, rows: Any) -> Any:
+        """The values of some rows."""
+        new = rows[self._place[rows] < 0]
+        if new.size:
+            self._place[new] = self._values.shape[-1] + np.arange(new.size)
+            self._values = np.concatenate(
+                [self._values, np.broadcast_to(self._compute(new), (*self._values.shape[:-1], new.size))], axis=-1
+            )
+        return self._values[..., self._place[rows]]
 
 
 def best_plan(tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
@@ -74,6 +97,8 @@ def best_plan(tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
         if np.isfinite(limit):
             return None
     room, rows = _leanest_rows(visits)
+    if not np.isfinite(room):
+        return None
     plans = [open_rows(v.task, r, np.inf, room, fitting=False) for v, r in zip(visits, rows, strict=True)]
     return _first_of_equals(plans, owners, UNFIT)
 
@@ -91,29 +116,29 @@ def _fastest_rows(visits: list[Visit], room: float, limit: float) -> tuple[float
     """The least time up to ``limit`` of a plan within ``room``, infinity where there is none; and the rows of every task that have it."""
     seconds = [np.full(v.task.mesh.rows, np.inf) for v in visits]
     for visit, times in sorted(zip(visits, seconds, strict=True), key=lambda pair: float(pair[0].least.min())):
-        most = max(MOST_CELLS // int(np.prod(visit.choices.shape)), 1)
-        least = visit.least.min(axis=(0, 1))
-        order = np.argsort(least, kind="stable")
-        order, width = order[visit.leanest[order] <= room], FIRST
-        while order.size and least[order[0]] <= limit:
-            left = order[least[order] <= limit]
-            rows, order = left[:width], left[width:]
-            if left.size > MANY and width > FIRST:
-                rows, order = _hopeful(visit, left[:MANY], limit), left[MANY:]
-            width = ROWS
-            for start in range(0, rows.size, min(ROWS, most)):
-                limit = _time_block(Block(visit, rows[start : start + min(ROWS, most)], room, limit), times, limit)
+        left = np.flatnonzero((row_minimum(visit.least) <= limit) & (visit.leanest <= room))
+        left, width = visit.order(left, visit.least[..., left], room, limit), FIRST
+        while left.size and not np.isfinite(limit):  # rows of all bounds: a time to beat saves most of the work
+            probed = np.arange(0, left.size, max(left.size // width, 1))
+            limit = _time_rows(visit, left[probed], times, room, limit)
+            left, width = np.delete(left, probed), 2 * width
+        width = ROWS
+        while left.size:
+            rows, left, width = left[:width], left[width:], MANY
+            rows = visit.order(rows, visit.least[..., rows], room, limit)
+            limit = _time_rows(visit, visit.order(rows, visit.tighter.of(rows), room, limit), times, room, limit)
     least = min(float(times.min(initial=np.inf)) for times in seconds)
     if least > limit or not np.isfinite(least):
         return np.inf, []
     return least, [np.flatnonzero(times == least) for times in seconds]
 
 
-def _hopeful(visit: Visit, rows: Any, limit: float) -> Any:
-    """The rows that a tighter bound does not exclude, the lowest bound first: before memory is computed, where there are many."""
-    least = step_at_least(visit.task, rows, visit.choices, sharded=True).min(axis=(0, 1)) * (1.0 - ROUNDING)
-    order = np.argsort(least, kind="stable")
-    return rows[order[least[order] <= limit]]
+def _time_rows(visit: Visit, rows: Any, times: Any, room: float, limit: float) -> float:
+    """Time the plans of rows that may take at most ``limit`` and keep to ``room``; the least time so far."""
+    width = min(ROWS, max(MOST_CELLS // int(np.prod(visit.choices.shape)), 1))
+    for start in range(0, rows.size, width):
+        limit = _time_block(Block(visit, rows[start : start + width], room, limit), times, limit)
+    return limit
 
 
 def _time_block(block: Block, times: Any, limit: float) -> float:
@@ -128,73 +153,48 @@ def _time_block(block: Block, times: Any, limit: float) -> float:
 
 
 class Block:
-    """Rows whose memory is computed, and the bound of each over the plans that are within ``room``."""
+    """Rows whose memory is computed, and the bound of each over the plans that are within ``room``.
+
+    With a ``limit`` the memory is computed of the values of recomputation and ZeRO that may keep to it.
+    """
 
     def __init__(self, visit: Visit, rows: Any, room: float, limit: float) -> None:
         self.task, self.rows = visit.task, rows
         self.choices = usable_choices(self.task, self._columns(rows))
+        usable = [np.isin(visit.choices.of(name), self.choices.of(name)) for name in BOUNDED]
+        if np.isfinite(limit):
+            hopeful = (visit.tighter.of(rows) <= limit) & (visit.lean.of(rows) <= room)
+            usable = [use & hopeful.any(axis=all_but(axis, hopeful.ndim)) for axis, use in enumerate(usable)]
+        self.least = np.full(rows.size, np.inf)
+        if not all(use.any() for use in usable):
+            return
+        self.choices = self.choices.only({name: keep_used(visit.choices.of(name), use) for name, use in zip(BOUNDED, usable, strict=True)})
         with np.errstate(all="ignore"):
             self.cells = evaluate_cells(self.task, rows, self.choices)
-        visit.leanest[rows] = row_minimum(self.cells.device)
-        self.inside = self.cells.fits & (self.cells.device <= room)
-        self.bound = np.where(self.inside, self._over_cells(visit.least[..., rows]), np.inf)
-        left = np.flatnonzero(row_minimum(self.bound) <= limit)
-        if left.size:
-            tighter = step_at_least(self.task, rows[left], self.choices, sharded=True) * (1.0 - ROUNDING)
-            self.bound[..., left] = np.maximum(self.bound[..., left], self._over_cells(tighter))
+        if not np.isfinite(limit):
+            visit.leanest[rows] = row_minimum(self.cells.device)
+        self.inside = self.cells.fitting & (self.cells.device <= room)
+        inside = np.flatnonzero(self.inside.reshape(-1, rows.size).any(axis=0))
+        self.bound = np.full((*self.inside.shape[:-1], rows.size), np.inf)
+        if inside.size:
+            bound = over_cells(visit.tighter.of(rows[inside]), self.choices, visit.choices)
+            self.bound[..., inside] = np.where(self.inside[..., inside], bound, np.inf)
         self.least = row_minimum(self.bound)
-
-    def _over_cells(self, bound: Any) -> Any:
-        """A bound by recomputation, ZeRO and row, with an axis for every choice."""
-        return bound.reshape(*bound.shape[:2], *(1,) * (self.inside.ndim - 3), bound.shape[-1])
 
     def _columns(self, rows: Any) -> dict[str, Any]:
         return {name: column[rows] for name, column in self.task.mesh.columns.items()}
 
     def by_bound(self) -> Iterator[Any]:
         """Positions of rows in the order of their bound, few at first: the first of them give a time to beat."""
-        order, start, width = np.argsort(self.least, kind="stable"), 0, TIMED
+        order, start, width = np.argsort(self.least, kind="stable")[: np.count_nonzero(np.isfinite(self.least))], 0, TIMED
         while start < order.size:
             yield order[start : start + width]
             start, width = start + width, 8 * width
 
     def times(self, at: Any, limit: float) -> Any:
         """The best time of the rows ``at`` these positions, over the values of choices that may give ``limit`` or less."""
-        hopeful = self.bound[..., at] <= limit
-        used = [_used(hopeful, axis) for axis in range(hopeful.ndim - 1)]
-        values = tuple(
-            v if u is None else tuple(item for item, keep in zip(v, u, strict=True) if keep)
-            for v, u in zip(self.choices.values, used, strict=True)
-        )
-        choices, columns = Choices(values, self.choices.selective), self._columns(self.rows[at])
-        inside = _cut(self.inside, used, at)
-        plan = plan_of(columns, self.task.global_batch_size, self.task.seq_len, **choices.columns())
-        inner = tuple(axis for axis, size in enumerate(inside.shape[:-1]) if size == 1)
-        best = np.empty(at.size)
-        with np.errstate(all="ignore"):
-            parts = reduce_free_choices(timed_parts(self.task, plan, [_cut(mask, used, at) for mask in self.cells.masks]), inside.shape)
-            for rows, value in sum_parts(self.task, domains_taken(self.task.cluster, plan), parts, at.size):
-                fastest = np.where(inside[..., rows], np.fmin.reduce(value, axis=inner, keepdims=True), np.inf)
-                best[rows] = row_minimum(fastest)
-        return np.where(best < ILLEGAL, best, np.inf)
-
-
-def _used(hopeful: Any, axis: int) -> Any:
-    """True for the values of an axis that some cell may use; None where it has one value for all."""
-    if hopeful.shape[axis] == 1:
-        return None
-    return hopeful.any(axis=tuple(other for other in range(hopeful.ndim) if other != axis))
-
-
-def _cut(mask: Any, used: list[Any], rows: Any) -> Any:
-    """A mask at the values that are used and at some rows; axes of one value stay."""
-    mask = np.asarray(mask)
-    if mask.ndim and mask.shape[-1] > 1:
-        mask = mask[..., rows]
-    for axis, keep in zip(range(-2, -mask.ndim - 1, -1), reversed(used), strict=False):
-        if keep is not None and mask.shape[axis] > 1:
-            mask = np.compress(keep, mask, axis=axis)
-    return mask
+        timed = time_cells(self.task, self.rows, self.choices, self.cells.masks, self.bound <= limit, at)
+        return row_minimum(np.where(timed.cut(self.inside), timed.seconds, np.inf))
 
 
 def _leanest_rows(visits: list[Visit]) -> tuple[float, list[Any]]:

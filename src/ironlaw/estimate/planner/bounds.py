@@ -1,14 +1,16 @@
-"""A step time that no plan of a mesh row beats, from the terms that every choice pays.
+"""A step time that no plan of a mesh row beats, from the terms that every choice pays; and memory that every plan of a row needs.
 
 A step is at least its micro-batches on the slowest stage and the time in which that stage waits for the others. A layer's kernels and
 its collectives within tensor, context and expert groups read few axes, so the laws time each combination of those axes once, with the
 most favourable value of every choice. What else a plan may add (sharded states, hand-overs, gradients, the optimizer, offloading) is
 left out, and so is the addition of gradients, which ZeRO may shard. Every law that is left in grows with the times it is given, so the
-bound holds for every plan of the row.
+bound holds for every plan of the row. Memory is that of the plan of a row which is sharded most, with the leanest choices.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,96 +18,198 @@ import numpy as np
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import stage_trained
-from ironlaw.estimate.network.sharding import gradient_reduction, stage_weights, weight_gather
+from ironlaw.estimate.memory.offloading import host_update
+from ironlaw.estimate.memory.total import memory
+from ironlaw.estimate.network.sharding import Waits, gradient_reduction, shared_table_reduction, stage_weights, weight_gather
+from ironlaw.estimate.pipeline.hand_overs import hand_over
 from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
-from ironlaw.estimate.pipeline.stages import Stage, slowest, stages
-from ironlaw.estimate.placement import placement
+from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
+from ironlaw.estimate.placement import Placement, placement
 from ironlaw.estimate.planner.grid import Choices, Task
 from ironlaw.estimate.planner.mesh import COLUMNS, plan_of
 from ironlaw.estimate.planner.space import CHOICES
-from ironlaw.estimate.step import embedding_term, head_term, layer_times, through_pipeline, through_stages, whole_step
-from ironlaw.estimate.wires import domains_taken
+from ironlaw.estimate.step import (
+    LayerTimes,
+    embedding_term,
+    head_term,
+    layer_times,
+    optimizer,
+    through_pipeline,
+    through_stages,
+    whole_step,
+)
 from ironlaw.plan import Plan
+from ironlaw.question import defaults
 from ironlaw.terms import Term, fold
 
 LAYER_AXES = ("gpus", "tp", "cp", "ep", "etp", "micro_batch_size")  # of a mesh row: what a layer reads beside its placement
+BOUNDED = ("recompute", "zero", "offload_optimizer")  # choices, in their order, that a bound has values for
+REPLICAS = ("dp_replicate", "dp_shard")
 LAYER_CHOICES = ("sp", "overlap_tp", "overlap_ep")  # of the choices, beside recomputation and ZeRO
+LEANEST = {  # the value of a choice that needs least memory; the others are compared
+    "offload_activations": max,
+    **dict.fromkeys(("overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "overlap_ep"), min),
+}
+_MOST_WHOLE, _MOST_CODE = 1 << 24, 1 << 62
 ENDLESS = 1e15  # sequences of a batch: all but none of the micro-batches of a layer have another one beside them
 
 
 def step_at_least(task: Task, rows: Any, choices: Choices, sharded: bool) -> Any:
-    """Seconds that no plan of some rows beats, by value of recomputation, value of ZeRO and row.
+    """Seconds that no plan of some rows beats, by value of each choice in BOUNDED and row.
 
-    If ``sharded``, with the collectives of sharded weights and gradients in the layers, which takes longer to compute; without
-    them the bound has one value for all values of ZeRO.
+    If ``sharded``, with the collectives of sharded weights and gradients, the optimizer and hand-overs, which takes longer to compute;
+    without them the bound has one value for all values of ZeRO and of offloading.
     """
     job, columns = task.job, {name: column[rows] for name, column in task.mesh.columns.items()}
-    plan = plan_of(columns, task.global_batch_size, task.seq_len)
-    layers, which = _distinct_layers(task, plan, choices, sharded)
+    placed = placement_of_rows(task, columns)
+    # without sharded weights replicas and shards are alike but for the place of their ranks
+    first, of_row = distinct_rows([*(column for name, column in columns.items() if sharded or name not in REPLICAS), *placed])
+    plan = plan_of({name: column[first] for name, column in columns.items()}, task.global_batch_size, task.seq_len)
+    layers, which = _distinct_layers(task, plan, Placement(*(column[first] for column in placed)), choices, sharded)
     with np.errstate(all="ignore"):
-        shapes, first = Shapes.of(job, layers), stages(job, layers)[0]
-        times = {kind: layer_times(job, task.cluster, layers, shapes, kind, first) for kind in kinds(job.model)}
-        one_layer = {kind: _least(layer.terms, layers)[..., which] for kind, layer in times.items()}
-        ends = (_least(term(job, task.cluster, layers, shapes).parts, layers)[..., which] for term in (embedding_term, head_term))
+        shapes, first_stage = Shapes.of(job, layers), stages(job, layers)[0]
+        times = {kind: layer_times(job, task.cluster, layers, shapes, kind, first_stage) for kind in kinds(job.model)}
+        embedding, head = (
+            _least(_summed(term(job, task.cluster, layers, shapes).parts), layers)[..., which] for term in (embedding_term, head_term)
+        )
         classes = stages(job, plan)
-        through = through_stages(job, classes, one_layer, *ends)
+
+        def of_stages(read: Callable[[LayerTimes], Any]) -> list[Any]:
+            """The least of what is read of each layer, through the layers of every class of stages, with the ends."""
+            one_layer = {kind: _least(read(layer), layers)[..., which] for kind, layer in times.items()}
+            return through_stages(job, classes, one_layer, embedding, head)
+
+        through = of_stages(lambda layer: _summed(layer.terms))
         slow = slowest(classes, through).pick([time for stage, time in zip(classes, through, strict=True) if not stage.shadowed])
         pipeline = through_pipeline(classes, through)
+        parts = []
+        if sharded:
+            once = _once_a_step(
+                task, plan, choices, classes, slow, [of_stages(partial(_not_beside, task, way)) for way in Waits._fields[1:]]
+            )
+            parts = [Term("once a step", once, "s")]
+            hop = hand_over(job, task.cluster, plan.replace(sp=1.0)).value
+            overlapped = max(choices.of("overlap_pp")) * (plan.vpp > 1.0)
+            slow = slow + np.where(plan.pp > 1.0, 2.0 * plan.vpp * (1.0 - overlapped), 0.0) * hop
+            pipeline = pipeline + np.where(plan.pp > 1.0, 2.0 * plan.pp * plan.vpp, 0.0) * hop
         # what fills a bubble (weight gradients, waiting) is not known here: as much as there is leaves only that of plain schedules
         bubble = schedule_of(job).bubble(plan, MicroBatch(pipeline, np.minimum(slow, pipeline), *4 * (pipeline,)))
-        parts = [Term("micro-batches", slow * plan.num_microbatches, "s"), bubble]
-        if sharded:
-            parts.append(Term("gradients and weights", _once_a_step(task, plan, choices, classes, slow), "s"))
-        least = whole_step(task.cluster, domains_taken(task.cluster, plan), parts).value
-        return np.where(np.isnan(least), 0.0, least)  # outside a law's domain nothing is excluded
+        parts = [Term("micro-batches", slow * plan.num_microbatches, "s"), bubble, *parts]
+        least = whole_step(task.cluster, placed.domains[first].astype(np.float64), parts).value
+        return np.where(np.isnan(least), 0.0, least)[..., of_row]  # outside a law's domain nothing is excluded
 
 
-def _once_a_step(task: Task, plan: Plan, choices: Choices, classes: list[Stage], slow: Any) -> Any:
-    """What shows of reducing gradients and gathering weights on the stage that sends least, each behind a whole micro-batch.
+def _not_beside(task: Task, way: str, layer: LayerTimes) -> Any:
+    """What a layer takes beside the time of one pass, forward or backward, behind which collectives of the whole job may hide."""
+    window = task.cluster.systems.gradient_window.value
+    return _summed(layer.terms) - window * (getattr(layer, way) + layer.waits.either + getattr(layer.waits, way))
 
-    With one micro-batch they may be behind the same one, and the longer of the two is counted.
+
+def _once_a_step(task: Task, plan: Plan, choices: Choices, classes: list[Stage], slow: Any, left: list[list[Any]]) -> Any:
+    """What a stage adds once a step at least: exposed reduction and gather, optimizer; of the stage that adds least.
+
+    The reduction hides behind a backward pass and the gather behind a forward pass. ``left`` is what each stage's micro-batch takes
+    beside a forward and beside a backward pass. A longer micro-batch may hide more, but by no more than it is longer; so the sum with a
+    micro-batch (with two, where both are exposed) is at least what is left and the collective.
     """
-    stages_of_zero = np.array(choices.values[CHOICES.index("zero")]).reshape(-1, 1)
-    plan = plan.replace(zero=stages_of_zero)
-    reduced: Any = np.inf
-    gathered: Any = np.inf
-    for stage in classes:
-        reduction = gradient_reduction(task.job, task.cluster, plan, *stage_trained(task.job, stage))
-        gather = weight_gather(task.job, task.cluster, plan, *stage_weights(task.job, stage))
-        reduced = np.where(stage.count > 0, np.minimum(reduced, reduction), reduced)
-        gathered = np.where(stage.count > 0, np.minimum(gathered, gather), gathered)
-    both = np.maximum(reduced - slow, 0.0) + np.maximum(gathered - slow, 0.0)
-    return np.where(plan.num_microbatches > 1.0, both, np.maximum(np.maximum(reduced, gathered) - slow, 0.0))
+    zero, offload = (np.array(choices.of(name)).reshape(shape) for name, shape in (("zero", (-1, 1, 1)), ("offload_optimizer", (-1, 1))))
+    job, cluster, plan = task.job, task.cluster, plan.replace(zero=zero, offload_optimizer=offload)
+    shared: Any = fold(shared_table_reduction(job, cluster, plan))
+    least: Any = np.inf
+    for stage, beside_forward, beside_backward in zip(classes, *left, strict=True):
+        reduced = gradient_reduction(job, cluster, plan, *stage_trained(job, stage)) + beside_backward - slow
+        gathered = weight_gather(job, cluster, plan, *stage_weights(job, stage)) + beside_forward - slow
+        both = np.where(plan.num_microbatches >= 2.0, reduced + gathered, 0.0)
+        added = np.maximum(np.maximum(reduced, gathered), np.maximum(both, 0.0))
+        pace = Pace((stage,), 0.0 * plan.pp)
+        added = added + fold([optimizer(job, cluster, plan, pace), *host_update(job, cluster, plan, pace)])
+        least = np.where(stage.count > 0, np.minimum(least, added), least)
+    return least + shared
 
 
-def _distinct_layers(task: Task, plan: Plan, choices: Choices, sharded: bool) -> tuple[Plan, Any]:
+def placement_of_rows(task: Task, columns: dict[str, Any]) -> Placement:
+    """The placement of rows; those whose groups span as many ranks are placed once."""
+    first, which = distinct_rows([columns[name] for name in ("gpus", "tp", "cp", "pp", "ep", "etp", "dp_shard")])
+    some = {name: column[first] for name, column in columns.items()}
+    placed = placement(task.cluster, plan_of(some, task.global_batch_size, task.seq_len))
+    return Placement(*(np.broadcast_to(column, first.shape)[which] for column in placed))
+
+
+def memory_at_least(task: Task, rows: Any, choices: Choices) -> Any:
+    """Bytes that every plan of some rows needs, by value of each choice in BOUNDED and row.
+
+    The rows that differ in chunks, replicas and dispatcher alone share the memory of one: with one chunk a rank, all data-parallel ranks
+    sharing the states where some do, and no buffers of a dispatcher. Chunks hold more micro-batches in
+    flight, but for those with the embedding in a short first stage, which are told apart.
+    """
+    columns = {name: column[rows] for name, column in task.mesh.columns.items()}
+    ranks = columns["dp_replicate"] * columns["dp_shard"]
+    shards = np.where(columns["dp_shard"] > 1.0, ranks, 1.0)
+    chunks = columns["vpp"] if task.job.count_embedding else np.where(columns["first_stage_layers"] >= 0.0, columns["vpp"], 1.0)
+    columns |= {"dp_shard": shards, "dp_replicate": ranks / shards, "vpp": chunks}
+    first, which = distinct_rows([column for column in columns.values() if column.size])
+    lean = choices.only({name: (LEANEST[name](choices.of(name)),) for name in CHOICES if name in LEANEST})
+    plan = plan_of({name: column[first] for name, column in columns.items()}, task.global_batch_size, task.seq_len, **lean.columns())
+    job = task.job.replace(moe_dispatcher=defaults.DISPATCHER)
+    with np.errstate(all="ignore"):
+        device = np.broadcast_to(memory(job, task.cluster, plan).device, (*lean.shape, first.size))
+    others = tuple(axis for axis, name in enumerate(CHOICES) if name not in BOUNDED)
+    device = device.min(axis=others)
+    return np.where(np.isnan(device), 0.0, device)[..., which]
+
+
+def distinct_rows(columns: Sequence[Any]) -> tuple[Any, Any]:
+    """The first row of every combination of the values of some columns, and the number of the combination of every row.
+
+    >>> first, which = distinct_rows([np.array([4.0, 1.0, 4.0]), np.array([2.0, 2.0, 2.0])])
+    >>> first[which].tolist()
+    [0, 1, 0]
+    """
+    code, size = np.zeros(columns[0].size, dtype=np.int64), 1
+    for column in columns:
+        numbers, most = _numbered(column)
+        if size * most > _MOST_CODE:
+            code = np.unique(code, return_inverse=True)[1]
+            size = int(code.max()) + 1
+        code, size = code * most + numbers, size * most
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return first, which
+
+
+def _numbered(column: Any) -> tuple[Any, int]:
+    """A column as whole numbers from 0 on, alike where its values are, and how many they may be."""
+    least, most = float(column.min()), float(column.max())
+    whole = column.astype(np.int64)
+    if least == most:
+        return 0, 1
+    if most - least < _MOST_WHOLE and np.array_equal(whole, column):
+        return whole - int(least), int(most - least) + 1
+    values, numbers = np.unique(column, return_inverse=True)
+    return numbers, int(values.size)
+
+
+def _distinct_layers(task: Task, plan: Plan, placed: Placement, choices: Choices, sharded: bool) -> tuple[Plan, Any]:
     """A row for every combination of what a layer reads, as a plan, and the number of the combination of every row.
 
     The rest is as a layer likes it: a batch without end, so that with overlap ep there is always another micro-batch, one chunk, and
     nothing offloaded.
     """
     read = [getattr(plan, axis) for axis in LAYER_AXES] + [plan.pp > 1.0]  # DualPipe hides nothing without a pipeline
-    read += [column for name, column in placement(task.cluster, plan)._asdict().items() if name in ("share", "unit", "block")]
+    read += [placed.share, placed.unit, placed.block, placed.least]
     read += [plan.dp_shard] if sharded else []
-    code: Any = 0.0
-    for column in read:
-        values, number = np.unique(column, return_inverse=True)
-        code = code * float(values.size) + number
-    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    first, which = distinct_rows(read)
     columns = {name: np.broadcast_to(getattr(plan, name), (plan.rows,))[first] for name in COLUMNS} | {"vpp": np.ones(first.size)}
     varied = ("recompute", *LAYER_CHOICES, *(["zero"] if sharded else []))
-    favourable = Choices(
-        tuple(values if name in varied else (0.0,) for name, values in zip(CHOICES, choices.values, strict=True)), choices.selective
-    )
+    favourable = choices.only({name: (0.0,) for name in CHOICES if name not in varied})
     return plan_of(columns, ENDLESS, task.seq_len, **favourable.columns()), which
 
 
-def _least(terms: Any, layers: Plan) -> Any:
-    """The least of a sum of terms over all choices but recomputation and ZeRO, without the addition of gradients."""
-    return _spread(fold([term for term in terms if term.name != "gradient accumulation"]), layers).min(axis=2)
+def _summed(terms: Sequence[Term]) -> Any:
+    """The sum of terms but for the addition of gradients, which ZeRO may shard."""
+    return fold([term for term in terms if term.name != "gradient accumulation"])
 
 
-def _spread(value: Any, layers: Plan) -> Any:
-    """A column as (values of recomputation, of ZeRO, all other choices, combinations)."""
+def _least(value: Any, layers: Plan) -> Any:
+    """The least of a column over all choices but those in BOUNDED: (recomputation, ZeRO, offloading, combinations)."""
     shape = np.broadcast_shapes(*(np.shape(getattr(layers, name)) for name in ("recompute_layers", "zero", *LAYER_CHOICES, "tp")))
-    return np.broadcast_to(value, shape).reshape(*shape[:2], -1, shape[-1])
+    return np.broadcast_to(value, shape).reshape(*shape[:2], -1, shape[-1]).min(axis=2, keepdims=True)

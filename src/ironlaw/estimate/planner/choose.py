@@ -11,6 +11,7 @@ import numpy as np
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.planner.batch import pick_batch
 from ironlaw.estimate.planner.best import UNFIT, best_plan
+from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.rows import (
     LAYOUT_AXES,
     OPEN_AXES,
@@ -158,6 +159,18 @@ def _without_plan(bound: Bound, row: Row) -> Choice:
 
 def _search(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf) -> Choice | None:
     """The best plan of a row with a batch (``best.best_plan``); None where no plan is legal, or none is within ``limit`` seconds."""
+    variants, tasks, space = tasks_of_row(bound, row, space, bounds)
+    best = best_plan(tasks, limit)
+    if best is None:
+        return None
+    values = {name: column[0] for name, column in best.plan.columns.items()}
+    searched = (*LAYOUT_AXES, *(axis for axis in OPEN_AXES if any(map(space.varies, columns_of(axis)))))
+    chosen = _open_axes(bound, row, searched)
+    return Choice(row_of(row, values), chosen, variants[best.task], best.tier, float(best.plan.seconds[0]))
+
+
+def tasks_of_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> tuple[list[dict[str, Any]], list[Task], Space]:
+    """The tasks of a row with a batch, the options of the job of each, and the space without what the framework does not have."""
     given = given_axes(bound.asked, row)
     space = offered(space.narrowed(given), bound, bound.job(framework_of(bound, row)).framework)
     sizes = {"gpus": row.gpus or 1.0, "global_batch_size": row.global_batch_size or 1.0, "seq_len": row.seq_len or 1.0}
@@ -167,13 +180,7 @@ def _search(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limi
         own = _variant_of(bound, variant, bounds)
         usable = usable_space(space, own, sizes["gpus"], sizes["seq_len"])
         tasks.append(task_of(usable, own, own.job(framework_of(own, row)), sizes))
-    best = best_plan(tasks, limit)
-    if best is None:
-        return None
-    values = {name: column[0] for name, column in best.plan.columns.items()}
-    searched = (*LAYOUT_AXES, *(axis for axis in OPEN_AXES if any(map(space.varies, columns_of(axis)))))
-    chosen = _open_axes(bound, row, searched)
-    return Choice(row_of(row, values), chosen, variants[best.task], best.tier, float(best.plan.seconds[0]))
+    return variants, tasks, space
 
 
 def _open_axes(bound: Bound, row: Row, axes: Collection[str]) -> tuple[str, ...]:

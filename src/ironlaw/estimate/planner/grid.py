@@ -7,7 +7,8 @@ a legal plan and no two cells are the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -64,6 +65,14 @@ class Choices(Frozen):
     def shape(self) -> tuple[int, ...]:
         """The number of values of each choice."""
         return tuple(len(v) for v in self.values)
+
+    def of(self, name: str) -> tuple[Any, ...]:
+        """The values of one choice."""
+        return self.values[CHOICES.index(name)]
+
+    def only(self, values: Mapping[str, tuple[Any, ...]]) -> Choices:
+        """These choices with other values for some of them."""
+        return Choices(tuple(values.get(name, old) for name, old in zip(CHOICES, self.values, strict=True)), self.selective)
 
     def columns(self) -> dict[str, Any]:
         """The choices as columns, one leading axis each."""
@@ -144,13 +153,38 @@ class Cells(Frozen):
     device: Any  # bytes
     fits: Any
 
+    @cached_property
+    def legal(self) -> Any:
+        """True where a cell is a legal plan unlike all others."""
+        return all_true(self.masks)
+
+    @cached_property
+    def fitting(self) -> Any:
+        """True where some legal plan fits, in the shape of memory."""
+        legal = np.broadcast_to(self.legal, np.broadcast_shapes(np.shape(self.legal), self.device.shape))
+        inner = tuple(axis for axis, size in enumerate(self.device.shape) if size < legal.shape[axis])
+        return self.fits & (legal.any(axis=inner, keepdims=True) if inner else legal)
+
+
+def legal_masks(task: Task, index: Any, choices: Choices) -> tuple[Plan, list[Any]]:
+    """The plans of a block of rows, and masks that are all true where a cell is a legal plan unlike all others."""
+    columns = {name: column[index] for name, column in task.mesh.columns.items()}
+    plan = plan_of(columns, task.global_batch_size, task.seq_len, **choices.columns())
+    return plan, [*distinct_masks(task, plan, choices), rules.legal(rules.legality(task.job, plan))]
+
+
+def all_true(masks: list[Any]) -> Any:
+    """True where every mask is; small masks are combined first."""
+    combined, *others = sorted(masks, key=np.size)
+    for mask in others:
+        combined = combined & mask
+    return combined
+
 
 def evaluate_cells(task: Task, index: Any, choices: Choices) -> Cells:
     """The plans of a block of rows, their masks and their memory."""
-    columns = {name: column[index] for name, column in task.mesh.columns.items()}
-    plan = plan_of(columns, task.global_batch_size, task.seq_len, **choices.columns())
+    plan, masks = legal_masks(task, index, choices)
     needed = memory(task.job, task.cluster, plan)
-    masks = [*distinct_masks(task, plan, choices), rules.legal(rules.legality(task.job, plan))]
     return Cells(plan, masks, needed.device, needed.fits)
 
 
@@ -196,4 +230,4 @@ def sum_parts(task: Task, domains: Any, parts: list[Term], rows: int) -> Iterato
 
 def row_minimum(value: Any) -> Any:
     """The smallest value of every row, over all choices."""
-    return value.reshape(-1, value.shape[-1]).min(axis=0)
+    return value.min(axis=tuple(range(value.ndim - 1)))

@@ -18,6 +18,7 @@ from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, Plan
 
 COLUMNS = ("gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", *ENDS)
+ORDER = ("gpus", "tp", "pp", "cp", "dp_replicate", "dp_shard", "micro_batch_size", "vpp", "ep", "etp", *ENDS)  # the first varies slowest
 MOST_ROWS = 3_000_000
 
 
@@ -46,8 +47,9 @@ def divisors(number: int) -> tuple[float, ...]:
 
 def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq_len: float) -> Mesh:
     """The legal rows of one number of accelerators."""
-    rows: list[tuple[float, ...]] = []
+    blocks: list[Any] = [np.empty((0, len(ORDER)))]
     ends: dict[float, list[Ends]] = {}
+    rows = 0
     for tp, cp in product(_values_to_try(space, "tp", gpus), _values_to_try(space, "cp", gpus)):
         if gpus % (tp * cp):
             continue
@@ -59,12 +61,12 @@ def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq
                 continue
             if pp not in ends:
                 ends[pp] = _end_layers(space, job, pp, seq_len)
-            rows += _inner_rows(space, job, (gpus, tp, pp, cp), dp, global_batch_size, ends[pp])
-            if len(rows) > MOST_ROWS:
+            blocks.append(_inner_rows(space, job, (gpus, tp, pp, cp), dp, global_batch_size, ends[pp]))
+            rows += len(blocks[-1])
+            if rows > MOST_ROWS:
                 raise _too_large(gpus)
-    order = ("gpus", "tp", "pp", "cp", "dp_replicate", "dp_shard", "micro_batch_size", "vpp", "ep", "etp", *ENDS)
-    table = np.array(rows, dtype=np.float64).reshape(-1, len(order))
-    columns = {name: np.ascontiguousarray(table[:, order.index(name)]) for name in COLUMNS}
+    table = np.concatenate(blocks)
+    columns = {name: np.ascontiguousarray(table[:, ORDER.index(name)]) for name in COLUMNS}
     legal, rejected = _check_rules(space, job, columns, global_batch_size, seq_len)
     return Mesh({name: column[legal] for name, column in columns.items()}, rejected)
 
@@ -78,9 +80,7 @@ def _end_layers(space: Space, job: Job, pp: float, seq_len: float) -> list[Ends]
     return list(product(first or (BY_RULE,), last or (BY_RULE,)))
 
 
-def _inner_rows(
-    space: Space, job: Job, outer: tuple[float, ...], dp: float, global_batch_size: float, ends: list[Ends]
-) -> list[tuple[float, ...]]:
+def _inner_rows(space: Space, job: Job, outer: tuple[float, ...], dp: float, global_batch_size: float, ends: list[Ends]) -> Any:
     """The rows of one choice of tp, pp and cp: replicas and shards, micro-batches, chunks, experts."""
     _, tp, pp, cp = outer
     shards, chunks = space.of("dp_shard"), [v for v in _values_to_try(space, "vpp", 1.0) if v == 1 or pp > 1]
@@ -99,7 +99,12 @@ def _inner_rows(
     run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (global_batch_size / dp / m) % pp == 0]
     if len(split) * len(run) * len(experts) * len(ends) > MOST_ROWS:  # before the list takes all memory
         raise _too_large(outer[0])
-    return [(*outer, *s, *r, *e, *n) for s, r, e, n in product(split, run, experts, ends)]
+    axes = [np.array(pairs).reshape(-1, 2) for pairs in (split, run, experts, ends)]  # every combination, the last varying fastest
+    table = np.empty((*(len(pairs) for pairs in axes), len(ORDER)))
+    table[..., : len(outer)] = outer
+    for at, pairs in enumerate(axes):
+        table[..., len(outer) + 2 * at : len(outer) + 2 * at + 2] = pairs.reshape(*(-1 if axis == at else 1 for axis in range(4)), 2)
+    return table.reshape(-1, len(ORDER))
 
 
 def _too_large(gpus: float) -> SpaceError:

@@ -21,7 +21,10 @@ MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro
 SWITCHES = ("sp", *(f"overlap_{name.replace('-', '_')}" for name in OVERLAPS), *(f"offload_{name}" for name in OFFLOADS))
 CHOICES = ("recompute", "zero", *SWITCHES)
 # each value needs another job or another cluster
-VARIANTS = ("schedule", "precision", "framework", "count_embedding", "cp_method", "moe_dispatcher", "attention_kernel", "node", "fabric")
+VARIANTS = (
+    "schedule", "precision", "framework", "count_embedding", "cp_method", "moe_dispatcher", "attention_kernel", "cuda_graphs",
+    "gradient_dtype", "node", "fabric",
+)  # fmt: skip
 AXES = (*MESH, *CHOICES, *VARIANTS)
 WORDS = {  # that a space file may give instead of values, with the values they stand for
     ("pp", "all"): "every divisor",

@@ -39,6 +39,8 @@ def offered(space: Space, bound: Bound, framework: Framework) -> Space:
     has = {
         "schedule": framework.schedules,
         "moe_dispatcher": framework.dispatchers if routed and modern else framework.dispatchers[:1],
+        "cuda_graphs": (defaults.CUDA_GRAPH, *framework.cuda_graphs),
+        "gradient_dtype": framework.gradient_dtypes,
         "vpp": () if "interleaved" in framework.schedules else (1.0,),
         **{f"overlap_{name.replace('-', '_')}": (0.0,) for name in OVERLAPS if f"overlap_{name.replace('-', '_')}" not in overlaps},
     }

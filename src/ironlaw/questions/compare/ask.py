@@ -17,6 +17,7 @@ from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.layer.counts import active_parameters
+from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
 from ironlaw.estimate.wires import nic_rate
 from ironlaw.job import PRECISIONS
 from ironlaw.law import cost, kernels
@@ -53,7 +54,12 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         values["seq_len"] = defaults.seq_len(model.max_position_embeddings)
         assume(assumptions, "seq_len", values["seq_len"], "default")
     knobs = first_order.knobs_of(values, model)
-    candidates = [_evaluate_candidate(name, values, knobs, training, folders) for name in on]
+    frameworks = values.pop("framework", (None,))
+    if len(frameworks) > 1 and not training:
+        raise QuestionError("--task inference estimates no training: give no --framework")
+    several = {"several_frameworks": len(frameworks) > 1}
+    runs = [values | ({"framework": framework} | several if framework else {}) for framework in frameworks]
+    candidates = [_evaluate_candidate(name, run, knobs, training, folders) for name in on for run in runs]
     terms = [*first_order.intensities(knobs, values), *(term for candidate in candidates for term in candidate.terms)]
     for candidate in candidates:
         assumptions += [item for item in candidate.assumptions if item not in assumptions]
@@ -67,7 +73,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     candidates.sort(key=lambda candidate: _hourly_rent(candidate, by_first_order))
     return Answer(
         title=f"{model.title} {'trained' if training else 'run forward'} on {', '.join(on)}",
-        headline=tables.headline(candidates, knobs, values),
+        headline=[*(c.why_not for c in candidates if c.why_not), *tables.headline(candidates, knobs, values)],
         tables=tables.tables(candidates, knobs, values),
         terms=terms,
         values={
@@ -79,6 +85,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         assumptions=assumptions,
         warnings=warnings,
         feasible=any(candidate.fits for candidate in candidates) if training else True,
+        possible=any(candidate.legal for candidate in candidates),
         folders=folders,
     )
 
@@ -91,7 +98,7 @@ def _hourly_rent(candidate: Candidate, by_first_order: bool) -> float:
 
 def _too_good(candidates: list[Candidate]) -> list[str]:
     """A warning where the three-roof model implies a higher MFU than tuned runs reach."""
-    implied = {c.accelerator: c.first_order.mfu for c in candidates if c.first_order and c.first_order.mfu > USUAL_MFU[1]}
+    implied = {c.label: c.first_order.mfu for c in candidates if c.first_order and c.first_order.mfu > USUAL_MFU[1]}
     if not implied:
         return []
     shares = ", ".join(f"{share:.0%} on {name}" for name, share in implied.items())
@@ -114,13 +121,15 @@ def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, trainin
     """One accelerator: its prices, its answer by the three-roof model and its estimate."""
     precision = values.get("precision") or bind_precision(name, folders)
     cluster = cluster_of({"on": name, "precision": precision}, folders, [])
+    framework = values.get("framework", "") if values.get("several_frameworks") else ""
+    label = f"{name} ({framework})" if framework else name
     price_assumptions: Assumptions = []
     price = bind_price(values["price"].get(name), cluster, folders, price_assumptions)
     assumptions = [{**item, "name": f"{name} {item['name']}"} for item in price_assumptions]
     accelerator = cluster.accelerator
     dense_peak = accelerator.peak[PRECISIONS[precision].peak]
     device = Device(
-        name=name,
+        name=label,
         peak=values["peak"].get(name, dense_peak),
         bandwidth=values["bandwidth"].get(name, accelerator.hbm_bandwidth),
         nic=values["nic"].get(name, nic_rate(cluster)),
@@ -132,6 +141,7 @@ def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, trainin
     warnings = [f"--peak of {name} is {above:.2f} times its dense peak: no kernel is that fast"] if above > 1.0 else []
     prices, terms = _price_resources(device, price)
     numbers = real_ranks = fits = planned = trained = None
+    legal, why_not = True, ""
     if values.get("three_roof") != "off":
         numbers, real_ranks, more_terms, more_warnings = first_order.answer_first_order(values, knobs, device, price, peak)
         terms += more_terms
@@ -141,18 +151,30 @@ def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, trainin
         fits = estimate is not None and bool(estimate.fits[0])
         if estimate is None:
             target = values["target_tokens_per_second"]
-            warnings.append(f"{name}: no plan on a round count up to 131,072 fits and reaches {target:,.0f} tokens/s")
+            why_not = f"No: no plan of {label} on a round count up to 131,072 fits and reaches {target:,.0f} tokens/s"
         else:
             group = estimate.groups[0]
             assumptions += [item for item in group.assumptions if item["origin"] == "default"]
             warnings += [line for line in group.warnings if line not in warnings]
             planned = _describe_planned(estimate)
             if fits and math.isfinite(float(estimate.tokens_per_second[0])):
-                trained, more_terms = _rate_training(estimate, name, price, values.get("target_tokens_per_second"))
+                trained, more_terms = _rate_training(estimate, label, price, values.get("target_tokens_per_second"))
                 terms += more_terms
             else:
-                warnings.append(f"{name}: the job does not fit on {planned.gpus:,.0f} accelerators: give more, or a smaller batch")
-    return Candidate(name, prices, tuple(terms), numbers, real_ranks, fits, planned, trained, tuple(assumptions), tuple(warnings))
+                legal = bool(estimate.legal[0])
+                why_not = _say_no(estimate, label, planned.gpus)
+    return Candidate(
+        name, prices, tuple(terms), numbers, real_ranks, fits, legal, why_not, planned, trained, tuple(assumptions), tuple(warnings),
+        framework,
+    )  # fmt: skip
+
+
+def _say_no(estimate: Estimate, name: str, gpus: float) -> str:
+    """Why an accelerator does not do the job, and the nearest counts that work."""
+    if not estimate.legal[0]:
+        return f"No: no plan is legal on {gpus:,.0f} x {name}: {why_impossible(estimate)}"
+    near = describe_counts(nearest_counts(estimate)) or "; give a smaller batch, or fewer axes of the plan"
+    return f"No: the job does not fit on {gpus:,.0f} x {name}{near}"
 
 
 def _price_resources(device: Device, price: Any) -> tuple[Prices, list[Term]]:

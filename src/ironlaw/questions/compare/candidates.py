@@ -85,15 +85,25 @@ class Candidate:
     first_order: FirstOrder | None = None
     real_ranks: RealRanks | None = None
     fits: bool | None = None  # None: no training is estimated
+    legal: bool = True  # False: no plan is legal on the given count
+    why_not: str = ""  # why there is no plan that fits, with the nearest counts that work
     planned: Planned | None = None
     trained: Trained | None = None
     assumptions: tuple[dict[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
+    framework: str = ""  # where several are compared
+
+    @property
+    def label(self) -> str:
+        """The accelerator, with the framework where several are compared."""
+        return f"{self.accelerator} ({self.framework})" if self.framework else self.accelerator
 
     def row(self) -> dict[str, Any]:
         """The row of the tables and of JSON: the keys that have a value."""
         first = {f"first_order_{key}": value for key, value in _fields(self.first_order).items()}
-        row = {"accelerator": self.accelerator} | _fields(self.prices) | _fields(self.real_ranks) | first
+        row = (
+            {"accelerator": self.accelerator, "framework": self.framework or None} | _fields(self.prices) | _fields(self.real_ranks) | first
+        )
         row |= {"gpus": self.planned.gpus if self.planned else None, "fits": self.fits} | _fields(self.planned) | _fields(self.trained)
         return {key: value for key, value in row.items() if value is not None}
 

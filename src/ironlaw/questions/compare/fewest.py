@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.question.defaults import MOST_ACCELERATORS
 from ironlaw.terms import scalar
 
-MOST = 131072  # accelerators; no published job is larger
 ROUND = (1, 3, 5, 7)  # times powers of two: the counts of nodes that are tried, as meshes divide them well
 
 
-def counts(node: int, least: float = 1.0, most: float = MOST) -> list[float]:
+def counts(node: int, least: float = 1.0, most: float = MOST_ACCELERATORS) -> list[float]:
     """Round counts from ``least`` to ``most``: parts of a node, then 1, 3, 5, 7 times powers of two of nodes.
 
     >>> counts(8, 4, 64)
@@ -40,7 +40,7 @@ def fewest(options: dict[str, Any], rate: float, node: int, least: float, folder
 
     ``least`` is a lower limit, from the peak. Counts up to eight times as many are tried first, then all.
     """
-    for low, high in ((least, 8.0 * least), (8.0 * least, float(MOST))):
+    for low, high in ((least, 8.0 * least), (8.0 * least, MOST_ACCELERATORS)):
         tried = [n for n in counts(node, low, high) if _divides(options, n)]
         if not tried:
             continue

@@ -21,6 +21,7 @@ OPTIONS: dict[str, Option] = {
         by_name(price), "USD per accelerator hour or provider/term, for all, or A=3.93,B=4.33 (default: newest on-demand price)", "PRICE"
     ),
     **{name: ESTIMATE[name] for name in PASSED},
+    "framework": Option(names, "training framework, or a comma list: each is compared (default: the accelerator's usual one)", "A[,B...]"),
     "three_roof": Option(
         one_of(("corrected", "as-printed", "off")),
         "also answer by the three-roof model: corrected, as-printed (by the cost-of-bandwidth note), off (default: corrected)",

@@ -32,8 +32,8 @@ def costs(candidates: list[Candidate], values: dict[str, Any]) -> tuple[str, dic
 
     Peaks and bandwidths that are given are in the simple prices and the three-roof model, not in the estimate.
     """
-    full = {c.accelerator: c.trained.usd_per_million_tokens for c in candidates if c.trained}
-    answered = [(c.accelerator, c.first_order.usd_per_million_tokens) for c in candidates if c.first_order]
+    full = {c.label: c.trained.usd_per_million_tokens for c in candidates if c.trained}
+    answered = [(c.label, c.first_order.usd_per_million_tokens) for c in candidates if c.first_order]
     first = {name: usd for name, usd in answered if usd is not None}
     simple = values.get("three_roof") == "as-printed" or len(full) < 2 or bool(values.get("peak") or values.get("bandwidth"))
     return ("the three-roof model", first) if simple and len(first) > 1 else ("estimate", full)
@@ -42,13 +42,14 @@ def costs(candidates: list[Candidate], values: dict[str, Any]) -> tuple[str, dic
 def metrics(candidates: list[Candidate], values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """For each simple price, whether it ranks the candidates as their cost per token does, and how far from proportional it is."""
     cost = costs(candidates, values)[1]
-    priced = [c for c in candidates if cost.get(c.accelerator)]
+    dearest_first = sorted((c for c in candidates if cost.get(c.label)), key=lambda c: -cost[c.label])
+    priced = list({c.accelerator: c for c in dearest_first}.values())  # of several frameworks the cheapest
     if len(priced) < 2:
         return {}
     ranking = {}
     for metric in METRICS:
-        pairs = combinations([(getattr(c.prices, metric), cost[c.accelerator]) for c in priced], 2)
-        ratios = [getattr(c.prices, metric) / cost[c.accelerator] for c in priced]
+        pairs = combinations([(getattr(c.prices, metric), cost[c.label]) for c in priced], 2)
+        ratios = [getattr(c.prices, metric) / cost[c.label] for c in priced]
         ranking[metric] = {
             "orders": all((a[0] < b[0]) == (a[1] < b[1]) for a, b in pairs),
             "spread": max(ratios) / min(ratios) if min(ratios) > 0 else math.inf,
@@ -65,7 +66,7 @@ def best_metric(candidates: list[Candidate], values: dict[str, Any]) -> str | No
 def rule_pick(candidates: list[Candidate]) -> str | None:
     """The pick of the rule of the cost-of-bandwidth note: cheapest HBM bandwidth, not network-bound, and it reaches the rate."""
     eligible = [c for c in candidates if c.first_order and math.isfinite(c.first_order.gpus) and c.first_order.bound != "network"]
-    return min(eligible, key=lambda c: c.prices.usd_per_tbs_hour).accelerator if eligible else None
+    return min(eligible, key=lambda c: c.prices.usd_per_tbs_hour).label if eligible else None
 
 
 def headline(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -> list[str]:
@@ -79,7 +80,7 @@ def _say_cheapest(candidates: list[Candidate], values: dict[str, Any]) -> list[s
     if values.get("task") == "inference":
         return ["forward only: answered by the three-roof model alone, without an estimate of training"]
     trained = sorted(
-        ((c.accelerator, c.planned, c.trained) for c in candidates if c.planned and c.trained), key=lambda c: c[2].usd_per_million_tokens
+        ((c.label, c.planned, c.trained) for c in candidates if c.planned and c.trained), key=lambda c: c[2].usd_per_million_tokens
     )
     if not trained:
         return ["none of these accelerators does the job as asked"]
@@ -111,8 +112,8 @@ def _say_metric(candidates: list[Candidate], values: dict[str, Any]) -> list[str
 def _say_memory(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -> list[str]:
     """Intensity against the balance of each accelerator, and the batch below which memory would bind."""
     reached, *with_weights = (float(term.value) for term in intensities(knobs, values))
-    balances = [c.prices.machine_balance for c in candidates]
-    binding = [c.accelerator for c in candidates if c.prices.machine_balance > reached]
+    balances = dict.fromkeys(c.prices.machine_balance for c in candidates)
+    binding = [c.label for c in candidates if c.prices.machine_balance > reached]
     text = f"three-roof model: intensity {reached:,.0f} FLOP/B, machine balance {', '.join(f'{b:,.0f}' for b in balances)}"
     if binding:
         return [f"{text}: memory binds on {', '.join(binding)} rather than arithmetic"]
@@ -130,7 +131,7 @@ def _say_network(candidates: list[Candidate], values: dict[str, Any]) -> list[st
     target = values.get("target_tokens_per_second")
     lines = []
     for candidate in candidates:
-        name, first, real = candidate.accelerator, candidate.first_order, candidate.real_ranks
+        name, first, real = candidate.label, candidate.first_order, candidate.real_ranks
         if first is None:
             continue
         if real is not None:
@@ -159,22 +160,28 @@ def _data_parallel_limit(first: FirstOrder, words: str) -> str:
 def tables(candidates: list[Candidate], knobs: Knobs, values: dict[str, Any]) -> tuple[Table, ...]:
     """Prices, the estimate, the three-roof model, what helps, and the knobs."""
     rows = [candidate.row() for candidate in candidates]
-    listed = [Table("prices", "Prices of the hardware", _PRICES, rows)]
+    once = list({row["accelerator"]: row for row in reversed(rows)}.values())[::-1]  # what no framework changes
+    listed = [Table("prices", "Prices of the hardware", _PRICES, once)]
     if values.get("task") != "inference":
-        listed.append(Table("estimate", "By estimate, each with the plan it chooses, sorted by rent", _ESTIMATE, rows))
-        listed.append(Table("plans", "Plans of the estimate", _PLANS, [row for row in rows if "plan" in row]))
+        listed.append(Table("estimate", "By estimate, each with the plan it chooses, sorted by rent", columns_of(_ESTIMATE, rows), rows))
+        listed.append(Table("plans", "Plans of the estimate", columns_of(_PLANS, rows), [row for row in rows if "plan" in row]))
     if values.get("three_roof") != "off":
         as_printed = values.get("three_roof") == "as-printed"
         version = "as the cost-of-bandwidth note prints it" if as_printed else "network term corrected"
         title = f"By the three-roof model ({version}; first order, simplified)"
-        listed.append(Table("three_roofs", title, _FIRST + (_PRINTED if as_printed else ()), rows))
-        listed.append(Table("crossovers", "Where the bound of the three-roof model changes", _CROSSOVERS, rows if knobs.trains else ()))
+        listed.append(Table("three_roofs", title, _FIRST + (_PRINTED if as_printed else ()), once))
+        listed.append(Table("crossovers", "Where the bound of the three-roof model changes", _CROSSOVERS, once if knobs.trains else ()))
         settings = [{"knob": "--" + flag, "value": _knob_value(knobs, name), "meaning": text} for flag, name, text in KNOBS]
         listed.append(Table("knobs", "Knobs of the three-roof model", _KNOBS, settings))
     bounds = {c.trained.bound for c in candidates if c.trained} | {c.first_order.bound for c in candidates if c.first_order}
     fixes = [{"bound": bound, "helps": helps} for bound, helps in REMEDIES.items() if bound in bounds]
     listed.append(Table("fixes", "What helps", (Column("bound", "bound by"), Column("helps", "what helps")), fixes))
     return tuple(listed)
+
+
+def columns_of(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> tuple[Column, ...]:
+    """The columns, without that of the framework where one is compared."""
+    return columns if any("framework" in row for row in rows) else tuple(column for column in columns if column is not _FRAMEWORK)
 
 
 def _knob_value(knobs: Knobs, name: str) -> float | None:
@@ -187,17 +194,18 @@ LEFT_OUT = (
     " replicas of several accelerators as one; the network column of the estimate has all of it"
 )
 _NAME = Column("accelerator", "accelerator")
+_FRAMEWORK = Column("framework", "framework")
 _PRICES = (
     _NAME, Column("usd_per_gpu_hour", "USD/GPU-h", "1"), Column("usd_per_tbs_hour", "USD/h per TB/s", "1"),
     Column("usd_per_pflops_hour", "USD/h per PFLOP/s", "1"), Column("machine_balance", "balance, FLOP/B", "1"),
 )  # fmt: skip
 _ESTIMATE = (
-    _NAME, Column("gpus", "GPUs", "1"), Column("fits", "fits"), Column("memory_share", "memory", "%"),
+    _NAME, _FRAMEWORK, Column("gpus", "GPUs", "1"), Column("fits", "fits"), Column("memory_share", "memory", "%"),
     Column("tokens_per_second", "tokens/s", "1"), Column("mfu", "MFU", "%"), Column("bound", "bound"),
     Column("hbm_share", "HBM share", "%"), Column("network_share", "network", "%"), Column("cluster_hbm", "cluster HBM", "B/s"),
     Column("usd_per_hour", "USD/h", "USD"), Column("usd_per_million_tokens", "USD/M tokens", "1"),
 )  # fmt: skip
-_PLANS = (_NAME, Column("batch_tokens", "batch", "token"), Column("plan", "plan"))
+_PLANS = (_NAME, _FRAMEWORK, Column("batch_tokens", "batch", "token"), Column("plan", "plan"))
 _FIRST = (
     _NAME, Column("first_order_compute", "compute tokens/s", "1"), Column("first_order_memory", "HBM tokens/s", "1"),
     Column("first_order_network", "network tokens/s", "1"), Column("first_order_rate", "per GPU", "1"),

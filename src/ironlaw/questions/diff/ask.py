@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.saved import Saved, read_answer
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, read
+from ironlaw.questions.diff.answers import compare_answers, read_answer_of_verb
 from ironlaw.questions.diff.causes import find_causes, signed
 from ironlaw.questions.diff.inputs import changed_inputs
 from ironlaw.questions.diff.options import OPTIONS
@@ -36,6 +38,10 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     paths = read(options, OPTIONS, "diff")
     if set(paths) != {"a", "b"}:
         raise QuestionError("diff needs two answers: ironlaw diff A.json B.json")
+    others = [read_answer_of_verb(paths[name]) for name in ("a", "b")]
+    if others[0] is not None and others[1] is not None:
+        names = [Path(paths[name]).name for name in ("a", "b")]
+        return compare_answers(others[0], others[1], (names[0], names[1]) if names[0] != names[1] else (paths["a"], paths["b"]))
     a, b = (read_answer(paths[name]) for name in ("a", "b"))
     if a.name == b.name:
         a, b = a._replace(name=paths["a"]), b._replace(name=paths["b"])

@@ -7,8 +7,8 @@ from ironlaw.question.options import Option, text
 ARGUMENTS = ("a", "b")  # arguments instead of MODEL
 
 OPTIONS: dict[str, Option] = {
-    "a": Option(text, "answer of ironlaw estimate --json, or of ironlaw plan --json (its best plan)", "A.json"),
-    "b": Option(text, "the answer to compare with it", "B.json"),
+    "a": Option(text, "answer of ironlaw estimate --json, of ironlaw plan --json (its best plan), or of another verb", "A.json"),
+    "b": Option(text, "the answer of the same kind to compare with it", "B.json"),
 }
 EXAMPLES = """\
   ironlaw diff before.json after.json

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ironlaw.errors import IronlawError, QuestionError
+from ironlaw.errors import IronlawError, PlanError, QuestionError
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.near_counts import why_impossible
 from ironlaw.question import defaults
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.lessons.rules_of_thumb import classify_bottleneck, recommend_scale
@@ -63,7 +64,7 @@ def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, .
         raise QuestionError("lessons takes one plan: give one value for every option")
     row = base.row(0)
     if row["step"]["seconds"] is None:
-        raise QuestionError(f"no such plan: {'; '.join(row['warnings'])}")
+        raise PlanError(f"no such plan: {why_impossible(base)}")
     group, _ = base.place_of(0)
     options = {**values, **_options_of(row["plan"])}
     trials = try_techniques(options, row, folders)

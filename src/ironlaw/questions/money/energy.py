@@ -1,4 +1,8 @@
-"""Power, energy and carbon of a run, from given, measured and rated power side by side."""
+"""Power, energy and carbon of a run, from given, rated and measured power side by side.
+
+Rated power comes before measured power, as in every other verb: power is measured for few accelerators, and two accelerators, or two
+verbs, are comparable on one basis only.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate.bind.money import bind_grid, bind_pue
+from ironlaw.estimate.run import power_of_one
 from ironlaw.law import energy
 from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Column
@@ -41,7 +46,8 @@ class NodePower:
 class Power:
     """Power of a run's accelerators, and what turns it into energy and carbon."""
 
-    nodes: tuple[NodePower, ...]  # the most reliable first, the rated last
+    nodes: tuple[NodePower, ...]  # the first is that of the answer: given; measured where --load is given; else rated, as in an estimate
+    rated: float  # of one accelerator with its share of the node [W]
     network: float  # switches, for each accelerator [W]
     pue: Sourced
     intensity: Sourced
@@ -51,13 +57,13 @@ class Power:
 
     @property
     def drawn(self) -> float:
-        """Most reliable power of one accelerator with its share of node and network [W]."""
+        """Power of the answer: of one accelerator with its share of node and network [W]."""
         return self.nodes[0].watts + self.network
 
     @property
     def limit(self) -> float:
         """Power to provide for one accelerator: rated, or drawn where that is more [W]."""
-        return max(self.nodes[-1].watts, self.drawn - self.network) + self.network
+        return max(self.rated, self.drawn - self.network) + self.network
 
 
 def bind_power(values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...]) -> Power:
@@ -66,22 +72,24 @@ def bind_power(values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...
     intensity = bind_grid(values.get("grid"), folders, notes)
     pue = bind_pue(values.get("pue"), run.cluster, notes)
     network = float(values.get("network_power", 0.0))
-    node, device = run.cluster.node, run.cluster.accelerator
+    device = run.cluster.accelerator
     record = load.record("power", device.name, folders) if device.name in load.names("power", folders) else None
     load_share = _bind_load(values, run)
-    nodes = [NodePower("given", values["power"], "given in the question")] if "power" in values else []
+    rated = power_of_one(run.cluster)
+    nodes = [NodePower("rated", rated, "board power plus a share of the node's limit: an upper bound, as in every verb")]
     warnings = []
     if record is not None:
         term = leaf("node power", energy.power_at_load, "W", waiting_power=record.waiting, busy_power=record.busy, load=load_share)
-        nodes.append(NodePower("measured", term, f"at {load_share:.0%} load, interpolated between measured runs"))
+        measured = NodePower("measured", term, f"at {load_share:.0%} load, interpolated between measured runs")
+        nodes.insert(0 if "load" in values else 1, measured)
     else:
         warnings.append(f"no measured power of {device.name} nodes is published: rated power is an upper bound")
-    rated = device.tdp.value + node.host_power.value / node.accelerators.value
-    nodes.append(NodePower("rated", rated, "board power plus a share of the node's limit: an upper bound"))
+    if "power" in values:
+        nodes.insert(0, NodePower("given", values["power"], "given in the question"))
     if not network:
         warnings.append("power of switches is not counted: give --network-power per accelerator")
     household = load.record("ownership", "default", folders).household_energy
-    return Power(tuple(nodes), network, pue, intensity, household, record, warnings)
+    return Power(tuple(nodes), rated, network, pue, intensity, household, record, warnings)
 
 
 def _bind_load(values: Mapping[str, Any], run: AskedRun) -> float:

@@ -13,6 +13,7 @@ from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
+from ironlaw.estimate.near_counts import why_impossible
 from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, run
 from ironlaw.question import defaults
@@ -69,11 +70,10 @@ def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[
                 f"a batch of {sequences:g} sequences gives {share:.2f} to a site with {n:g} of {sum(gpus):g} GPUs,"
                 " must be whole: change the batch or --gpus"
             )
-        group = estimate(given["model"], given["on"], gpus=n, catalog=folders, global_batch_size=share, **options).groups[0]
-        if not bool(group.legal[0]):
-            broken = next(name for name, column in group.rules.items() if name != "fits" and not bool(column[0]))
-            raise PlanError(f"this plan breaks the rule {broken} at a site of {n:g} {given['on']}: ironlaw estimate --gpus {n:g} says why")
-        groups[n] = group
+        answer = estimate(given["model"], given["on"], gpus=n, catalog=folders, global_batch_size=share, **options)
+        if not bool(answer.legal[0]):
+            raise PlanError(f"no such plan at a site of {n:,.0f} {given['on']}: {why_impossible(answer)}")
+        groups[n] = answer.groups[0]
     slowest = max(groups.values(), key=lambda group: scalar(group.step.tree))
     for item in slowest.assumptions:
         if item["name"] not in ("gpus", "global_batch_size", "model", "on"):

@@ -47,6 +47,18 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if "budget" in values and not workload.price.value:
         del values["budget"]
         workload.warnings.append("--budget sets no limit: the price is 0")
+    if "gpus" in values and "model" in values:
+        workload.require_plan(values["gpus"])
+    if "gpus" in values and "mfu" not in values and (why_not := workload.does_not_fit(values["gpus"])):
+        return Answer(
+            title=f"{workload.title} on {values['on']}: {unknown}",
+            headline=[why_not],
+            values={"solved_for": unknown, "gpus": values["gpus"]},
+            assumptions=workload.assumptions,
+            warnings=list(dict.fromkeys(workload.warnings)),
+            feasible=False,
+            folders=folders,
+        )
     solution = SOLVERS[unknown](values, workload)
     gpus = solution.gpus
     estimate = workload.plan(gpus) if gpus else None

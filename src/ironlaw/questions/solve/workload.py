@@ -8,13 +8,14 @@ from typing import Any
 
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.errors import QuestionError
+from ironlaw.errors import PlanError, QuestionError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import sequences_of
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters, total_parameters
+from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
 from ironlaw.estimate.run import time_of_steps
 from ironlaw.job import PRECISIONS
 from ironlaw.law import cost, flops, run
@@ -170,9 +171,7 @@ class Workload:
             for count in [gpus, *(n for n in counts(self.node, gpus) if n > gpus)][:5]:
                 estimate = answer({**self.options, "gpus": count}, self.folders)
                 if estimate.legal[0]:
-                    group = estimate.place_of(0)[0]
-                    self.warnings += group.warnings
-                    self.assumptions += [item for item in group.assumptions if item["origin"] == "default" and item not in self.assumptions]
+                    self._note(estimate)
                     if count != gpus:
                         self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: predictions are for {count:,.0f}")
                     break
@@ -180,6 +179,30 @@ class Workload:
                 self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: the steps are computed by hand")
         except QuestionError as error:
             self.warnings.append(f"estimate has no answer, the steps are computed by hand: {error}")
+        return estimate
+
+    def require_plan(self, gpus: float) -> None:
+        """Refuse a given count on which no plan is legal, with the nearest counts that work."""
+        try:
+            estimate = answer({**self.options, "gpus": gpus}, self.folders)
+        except QuestionError:  # what an estimate does not model is computed by hand
+            return
+        if not estimate.legal[0]:
+            raise PlanError(f"no such plan: {why_impossible(estimate)}")
+        self._estimates[gpus] = self._note(estimate)
+
+    def does_not_fit(self, gpus: float) -> str:
+        """That no plan fits on a count, with the nearest counts that work; empty where one fits."""
+        estimate = self.plan(gpus)
+        if estimate is None or not estimate.legal[0] or estimate.fits[0]:
+            return ""
+        return f"no: no plan fits on {gpus:,.0f} GPUs, so no MFU is predicted{describe_counts(nearest_counts(estimate))}"
+
+    def _note(self, estimate: Estimate) -> Estimate:
+        """An estimate whose warnings and assumptions the answer repeats."""
+        group = estimate.place_of(0)[0]
+        self.warnings += group.warnings
+        self.assumptions += [item for item in group.assumptions if item["origin"] == "default" and item not in self.assumptions]
         return estimate
 
     def predicted_mfu(self, gpus: float) -> float | None:

@@ -17,6 +17,7 @@ from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
 from ironlaw.law import run as law
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
@@ -68,6 +69,10 @@ def _refuse(values: dict[str, Any]) -> None:
         raise QuestionError("give MODEL or --parameters, not both")
     if "model" not in values and "parameters" not in values:
         raise QuestionError("missing MODEL, or --parameters N with --mfu (simplified)")
+    if "global_batch_size" in values and "global_batch_tokens" in values:
+        raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
+    if "global_batch_size" in values and "mfu" in values:
+        raise QuestionError("--global-batch-size counts sequences, which --mfu (simplified) does not know: give --global-batch-tokens")
     rows = math.prod(len(values[name]) for name in LISTS if name in values)
     if rows > MOST_ROWS:
         raise SpaceError(f"{rows:,} rows are more than {MOST_ROWS}: give shorter lists, or use ironlaw plan, which searches")
@@ -86,10 +91,15 @@ def _refuse(values: dict[str, Any]) -> None:
 
 def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Every row by an estimate with the plan it chooses."""
-    lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", "global_batch_tokens", "gpus")]
+    batches = "global_batch_size" if "global_batch_size" in values else "global_batch_tokens"
+    lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", batches, "gpus")]
     common = {name: values[name] for name in ("on", *PASSED, "price", "pue") if name in values}
     estimates = [
-        _estimate_row({**common, "model": model, "gpus": gpus} | ({"seq_len": seq_len} if seq_len else {}), run, batch, folders)
+        _estimate_row(
+            {**common, "model": model, "gpus": gpus} | ({"seq_len": seq_len} if seq_len else {}) | ({batches: batch} if batch else {}),
+            run,
+            folders,
+        )
         for model, run, seq_len, batch, gpus in itertools.product(*lists)
     ]
     rows = [row for row, _ in estimates]
@@ -112,15 +122,14 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         listed = {item["name"] for item in assumptions} | {"seq_len", "global_batch_size"}
         assumptions += [item for item in group.assumptions if item["name"] not in listed]
     else:
-        warnings += [row["why_not"] for row in rows[:1] if row["why_not"]]
+        headline += [row["why_not"] for row in rows[:1] if row["why_not"]]
     tables = [Table("rows", f"Runs on {values['on']}, each by estimate", filled_columns(ROWS, rows), rows)]
     title = f"A sweep of {len(rows)} runs on {values['on']}"
-    return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders)
+    possible = any(row.get("legal", True) for row in rows)
+    return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders, possible)
 
 
-def _estimate_row(
-    asked: dict[str, Any], run: float | PerParameter, batch: float | None, folders: tuple[str, ...]
-) -> tuple[dict[str, Any], Estimate | None]:
+def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tuple[str, ...]) -> tuple[dict[str, Any], Estimate | None]:
     """One row and its estimate; a row without a plan says why."""
     model = plain_model(bind_model(asked["model"], folders)[0])
     asked.setdefault("seq_len", defaults.seq_len(model.max_position_embeddings))
@@ -129,12 +138,13 @@ def _estimate_row(
         "model": model.name,
         "tokens": tokens,
         "seq_len": asked["seq_len"],
-        "batch": batch,
+        "batch": None,
         "gpus": asked["gpus"],
         "fits": None,
     }
-    if batch:
-        asked["global_batch_size"] = sequences_of(batch, asked["seq_len"])
+    if "global_batch_tokens" in asked:
+        asked["global_batch_size"] = sequences_of(asked.pop("global_batch_tokens"), asked["seq_len"])
+    if "global_batch_size" in asked:
         start["batch"] = asked["global_batch_size"] * asked["seq_len"]
     try:
         estimate = answer({**asked, "tokens": tokens}, folders)
@@ -144,7 +154,7 @@ def _estimate_row(
         return {**start, "why_not": str(error)}, None
     data = estimate.row(0)
     if data["step"]["seconds"] is None:
-        return {**start, "why_not": data["warnings"][-1] if data["warnings"] else "no plan divides the batch"}, None
+        return {**start, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None
     plan, memory, run_data = data["plan"], data["memory"], data["run"]
     tokens_per_step = plan["global_batch_size"] * plan["seq_len"]
     return {
@@ -161,7 +171,7 @@ def _estimate_row(
         "seconds": run_data["days"] * 86400.0,
         "usd": run_data["usd"],
         "energy": None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6,
-        "why_not": "" if memory["fits"] else "does not fit",
+        "why_not": "" if memory["fits"] else f"does not fit{describe_counts(nearest_counts(estimate))}",
     }, estimate
 
 

@@ -36,6 +36,7 @@ OPTIONS: dict[str, Option] = {
     "gpus": Option(list_of(whole), "comma list of accelerator counts, such as 64,128; every row is then an estimate", "LIST"),
     "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),
     "global_batch_tokens": Option(list_of(tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
+    "global_batch_size": Option(list_of(whole), "comma list of sequences per optimizer step, instead of tokens", "LIST"),
     "seq_len": Option(list_of(length), "comma list of tokens per sequence (default: the estimate's)", "LIST"),
     "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", "TIME"),
     "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
@@ -46,7 +47,7 @@ OPTIONS: dict[str, Option] = {
     **{name: Option(text, f"with --sites: {meaning}, as for the verb sites", "X") for name, meaning in EXCHANGE.items()},
     **{name: ESTIMATE[name] for name in PASSED},
 }
-LISTS = ("model", "parameters", "gpus", "tokens", "global_batch_tokens", "seq_len")  # every combination is a row
+LISTS = ("model", "parameters", "gpus", "tokens", "global_batch_tokens", "global_batch_size", "seq_len")  # every combination is a row
 SIMPLIFIED = ("parameters", "step_time", "accumulate")
 EXAMPLES = """\
   ironlaw sweep llama-3-8b,llama-3-70b --on h100-sxm --gpus 256 --tokens 20x --global-batch-tokens 1Mi,4Mi,16Mi

@@ -1,0 +1,69 @@
+"""Whether a question has any plan that fits, found without timing a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ironlaw.estimate.bind.question import Bound
+from ironlaw.estimate.memory.total import memory
+from ironlaw.estimate.planner.choose import place, tasks_of_row
+from ironlaw.estimate.planner.grid import MOST_CELLS, Task, evaluate_cells, rooms, usable_choices
+from ironlaw.estimate.planner.rows import is_given, with_implied
+from ironlaw.estimate.planner.space import Space, read_space
+from ironlaw.estimate.rules import legal, legality
+from ironlaw.question import defaults
+
+ROWS = 256  # of one block: the leanest rows come first, so the first block often has a plan that fits
+
+
+def has_plan(bound: Bound) -> bool | None:
+    """True where the first row of a question has a plan that fits, False where no legal plan fits, None where no plan is legal.
+
+    Where the question gives no batch, it is the first of the planner's that has a legal plan: how much memory a plan needs hardly
+    depends on it.
+    """
+    row = bound.asked.rows[0]
+    if is_given(with_implied(row, bound.asked.schedule), bound.model):
+        placed = place(bound)[0]
+        job, cluster = placed.bound.job(placed.framework), placed.bound.cluster
+        if not np.all(legal(legality(job, placed.plan))):
+            return None
+        return bool(np.all(memory(job, cluster, placed.plan).fits))
+    space, bounds = read_space(bound.asked.space), {(): bound}
+    gpus, micro = row.gpus or 1.0, row.micro_batch_size or 1.0
+    usual = defaults.usual_batch(row.seq_len or 1.0)
+    batches = [row.global_batch_size] if row.global_batch_size else defaults.batches(gpus, usual, defaults.BATCH_RANGE, micro)
+    for batch in batches or [defaults.batch_of_ranks(gpus * micro, usual)]:
+        tasks = [task for task in tasks_of_row(bound, row._replace(global_batch_size=batch), space, bounds)[1] if task.mesh.rows]
+        if tasks:
+            return any_fits(tasks[0])
+    return None
+
+
+def _leanest(space: Space) -> Space:
+    """A space with the values of open choices that need least memory: a plan that fits is nearly always among them."""
+    lean = {"recompute": "full", "zero": 3.0, "offload_optimizer": 1.0}
+    held = {axis: (value,) for axis, value in lean.items() if axis not in space.given and value in (space.of(axis) or ())}
+    return replace(space, values={**space.values, **held})
+
+
+def any_fits(task: Task) -> bool:
+    """True where a plan of a task fits; rows that split the model most come first."""
+    task = task.replace(space=_leanest(task.space))
+    columns = task.mesh.columns
+    choices = usable_choices(task, columns)
+    split = columns["tp"] * columns["pp"] * columns["ep"] * columns["cp"] / columns["micro_batch_size"]
+    order = np.argsort(-split, kind="stable")
+    width = max(min(ROWS, MOST_CELLS // int(np.prod(choices.shape))), 1)
+    most = rooms(task)[-1]
+    for start in range(0, order.size, width):
+        with np.errstate(all="ignore"):
+            cells = evaluate_cells(task, order[start : start + width], choices)
+        inside = cells.fits & (cells.device <= most)
+        for mask in cells.masks:
+            inside = inside & mask
+        if np.any(inside):
+            return True
+    return False
