@@ -37,6 +37,7 @@ from ironlaw.question.defaults import NEAR
 KIND_AXES = ("tp", "pp", "cp", "ep")  # axes of the mesh that plans of one kind use alike
 MORE = 1.1  # times the memory of a device
 FEW = 384  # rows: a smaller kind joins the mixed kind, since a call of the laws costs as much as this many rows
+COUNTED = 4 * ROWS  # rows of one call of the laws of memory alone
 _RETAINED = 1 << 28  # bytes
 
 
@@ -168,10 +169,10 @@ class Sweep:
         return hopeful
 
     def _time(self, index: Any, choices: Choices, cells: Cells, bound: Any) -> None:
-        """Time the hopeful cells of a block, those of a few rows of low bound first, and keep what they show."""
+        """Time the hopeful cells of a block, those of a few rows of low bound first where no time is known, and keep what they show."""
         fitting = [cells.fitting & (cells.device <= room) for room in rooms(self.task)]
         known = np.zeros(cells.device.shape, dtype=bool)
-        rows, width = np.arange(index.size), TIMED
+        rows, width = np.arange(index.size), ROWS if np.isfinite(self.best).any() else TIMED
         while rows.size:
             hopeful = self._hopeful(index, cells.fitting, cells.device, bound) & ~known
             least = row_minimum(np.where(hopeful, bound, np.inf))[rows]
@@ -302,8 +303,9 @@ def _in_blocks(
     look: Callable[[Any, Choices, Visit], int], task: Task, rows: Any, visit: Visit, go_on: Callable[[int], bool], choices: Choices | None = None
 ) -> bool:
     """Look at rows in blocks; False as soon as ``go_on`` stops it. Without ``choices`` those that the rows can use."""
+    width = ROWS if choices is None else COUNTED
     choices = choices or usable_choices(task, {name: column[rows] for name, column in task.mesh.columns.items()})
-    width = max(min(ROWS, MOST_CELLS // int(np.prod(choices.shape))), 1)
+    width = max(min(width, MOST_CELLS // int(np.prod(choices.shape))), 1)
     return all(go_on(look(rows[start : start + width], choices, visit)) for start in range(0, rows.size, width))
 
 

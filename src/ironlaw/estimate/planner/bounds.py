@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import stage_trained
@@ -29,6 +30,7 @@ from ironlaw.estimate.planner.grid import Choices, Task
 from ironlaw.estimate.planner.mesh import COLUMNS, plan_of
 from ironlaw.estimate.planner.space import CHOICES
 from ironlaw.estimate.step import LayerTimes, embedding_term, head_term, layer_times, optimizer, through_pipeline, through_stages, whole_step
+from ironlaw.frozen import same_but
 from ironlaw.plan import Plan
 from ironlaw.question import defaults
 from ironlaw.terms import Term, fold
@@ -143,6 +145,12 @@ def memory_at_least(task: Task, rows: Any, choices: Choices) -> Any:
     others = tuple(axis for axis, name in enumerate(CHOICES) if name not in BOUNDED)
     device = device.min(axis=others)
     return np.where(np.isnan(device), 0.0, device)[..., which]
+
+
+def bounds_alike(one: Task, other: Task) -> bool:
+    """True for tasks with the same rows and bounds: their jobs differ in dispatchers that send alike, if at all."""
+    same = one.mesh is other.mesh and same_but(one.cluster, other.cluster) and same_but(one.job, other.job, "moe_dispatcher")
+    return same and dispatcher_of(one.job).sends_once == dispatcher_of(other.job).sends_once
 
 
 def distinct_rows(columns: Sequence[Any]) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.planner.batch import pick_batch
 from ironlaw.estimate.planner.best import UNFIT, best_plan
+from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.rows import (
     LAYOUT_AXES,
     OPEN_AXES,
@@ -162,11 +163,11 @@ def _search(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limi
     space = offered(space.narrowed(given), bound, bound.job(framework_of(bound, row)).framework)
     sizes = {"gpus": row.gpus or 1.0, "global_batch_size": row.global_batch_size or 1.0, "seq_len": row.seq_len or 1.0}
     variants = variants_of(space, sizes["seq_len"], given)
-    tasks = []
+    tasks: list[Task] = []
     for variant in variants:
         own = _variant_of(bound, variant, bounds)
         usable = usable_space(space, own, sizes["gpus"], sizes["seq_len"])
-        tasks.append(task_of(usable, own, own.job(framework_of(own, row)), sizes))
+        tasks.append(task_of(usable, own, own.job(framework_of(own, row)), sizes, tasks))
     best = best_plan(tasks, limit)
     if best is None:
         return None
