@@ -40,6 +40,9 @@ class Visit:
         self.task, number = task, task.mesh.rows
         self.choices = usable_choices(task, task.mesh.columns)
         self.leanest = np.zeros(number)  # exact where every plan of a row was visited
+        self.least: Any
+        self.tighter: Known
+        self.lean: Known
         if twin is not None:
             self.least, self.tighter, self.lean = twin.least, twin.tighter, twin.lean
             return
@@ -54,6 +57,13 @@ class Visit:
     def _bound_memory(self, rows: Any) -> Any:
         """The bound of the memory."""
         return memory_at_least(self.task, rows, self.choices) * (1.0 - ROUNDING)
+
+    def bound(self, rows: Any) -> Any:
+        """The tighter bound of rows of which it is known, the other bound of the others."""
+        known = self.tighter.knows(rows)
+        bound = np.array(np.broadcast_to(self.least[..., rows], (*self.tighter.shape, rows.size)))
+        bound[..., known] = self.tighter.of(rows[known])
+        return bound
 
     def order(self, rows: Any, bound: Any, room: float, limit: float) -> Any:
         """Of some rows those that may have a plan within ``room`` of at most ``limit`` seconds, the lowest ``bound`` first."""
@@ -78,16 +88,21 @@ class Known:
     """A value of every row, by value of the choices in BOUNDED, computed for a row when it is first asked for."""
 
     def __init__(self, shape: tuple[int, ...], rows: int, compute: Callable[[Any], Any]) -> None:
-        self._compute = compute
+        self.shape, self._compute = shape, compute
         self._place = np.full(rows, -1)  # of a row in ``_values``
         self._values = np.empty((*shape, 0))
+
+    def knows(self, rows: Any) -> Any:
+        """True for rows of which the value was asked for."""
+        return self._place[rows] >= 0
 
     def of(self, rows: Any) -> Any:
         """The values of some rows."""
         new = rows[self._place[rows] < 0]
         if new.size:
             self._place[new] = self._values.shape[-1] + np.arange(new.size)
-            self._values = np.concatenate([self._values, np.broadcast_to(self._compute(new), (*self._values.shape[:-1], new.size))], axis=-1)
+            found = np.broadcast_to(self._compute(new), (*self._values.shape[:-1], new.size))
+            self._values = np.concatenate([self._values, found], axis=-1)
         return self._values[..., self._place[rows]]
 
 
