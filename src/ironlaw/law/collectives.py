@@ -38,7 +38,7 @@ def one_way_factor(n):
 
 
 def all_reduce_across_factor(n, domains):
-    """Bytes a rail carries in an all-reduce for each byte of its share: ``2 (domains - 1) / domains`` up to two domains, then ``2 (n - 1) / n``.
+    """Bytes a rail carries in an all-reduce for each byte of its share: ``2 (d - 1) / d`` of d domains up to two, beyond ``2 (n - 1) / n``.
 
     Between two domains NCCL reduces along a tree: inside a domain first, then one sum each way. A rail carries half of what it does in a
     ring. Two trees over more domains have a domain with a parent and two children, whose rails carry as much as in the ring.

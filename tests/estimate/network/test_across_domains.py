@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.network.sharding import reductions
 from ironlaw.estimate.pipeline.stages import stages
-from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.terms import shares
 
 
@@ -53,7 +53,7 @@ def test_an_all_reduce_between_two_domains_is_a_tree(gpus, carried):
 
 
 def test_shards_inside_a_domain_reduce_there_first():
-    """Megatron Core's --num-distributed-optimizer-instances: scattered among the 16 ranks of a domain, then one shard each between 32 domains."""
+    """Megatron Core's --num-distributed-optimizer-instances: scattered among the 16 ranks of a domain, then a shard each between 32."""
     group = answer("llama-3-70b", 2048, tp=4, pp=1, dp_shard=16)
     parameters = stage_trained(group.job, stages(group.job, group.plan)[0])
     (_, (scatter, *_)), _, (_, (replicas, *_)) = reductions(group.job, group.cluster, group.plan, *parameters)
