@@ -322,7 +322,7 @@ class Systems(Record):
     overlap_slowdown: Sourced = quantity("1")
     gradient_window: Sourced = quantity("1")
     legacy_host_time: Sourced = quantity("1")  # time of a launch in a stack from before 2023, over its record
-    operators_per_collective: Sourced = quantity("1")  # operators that the host launches in the time in which it starts a collective
+    operators_per_collective: Sourced | None = quantity("1", required=False)  # host time to start a collective, in operators; absent: none
     step_overhead: Sourced = quantity("s")  # per step, outside all operators
     scale_loss: Sourced = quantity("1")  # share of the step lost with each doubling of domains
     host_memory_bandwidth: Sourced = quantity("B/s")  # of a server whose record has none

@@ -228,7 +228,8 @@ def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     launched, launch = operators(job, plan, kind), host_time(job.framework, cluster)
     count = 3.0 + plan.recompute_layers if kind.trained else 1.0
     from_python = job.framework.operators_per_layer.value > 0 and job.cuda_graphs == "none"  # else a program or a graph starts them
-    each = cluster.systems.operators_per_collective.value if from_python else 0.0
+    stated = cluster.systems.operators_per_collective
+    each = stated.value if from_python and stated is not None else 0.0
 
     def late_launches(name: str, times: Any, started: Any, seconds: Any) -> Term:
         """Time that the device waits for launches while it works ``seconds``."""
