@@ -142,3 +142,35 @@ def test_collectives_of_a_step_hide_behind_the_time_that_the_host_takes():
         assert exposed(Waits(backward=1e-3)) == pytest.approx((reduced - 1e-3, gathered))
         left = exposed(Waits(either=reduced + 1e-3))
         assert left == pytest.approx((0.0, gathered - 1e-3) if shared else (0.0, max(gathered - reduced - 1e-3, 0.0)))
+
+
+# three passes launch the operators of one; a collective takes the host as long as 1.5 of them: its record has the trace
+@pytest.mark.parametrize(
+    ("changes", "forward", "others"),
+    [
+        ({"framework": "megatron-legacy", "tp": 1}, 0, 0),
+        ({"framework": "megatron-legacy", "tp": 8, "sp": "off"}, 2, 2),  # an all-reduce a block
+        ({"framework": "megatron-legacy", "tp": 8, "sp": "off", "recompute": "full"}, 2, 4),
+        ({"framework": "megatron", "tp": 8, "sp": "on"}, 4, 6),  # gather and scatter, and the input gathered again in both blocks
+        ({"framework": "torchtitan", "tp": 8, "sp": "on"}, 4, 4),
+        ({"framework": "torchtitan", "tp": 1, "zero": 3}, 1, 2),  # weights gathered twice, gradients scattered
+        ({"framework": "torchtitan", "tp": 1, "zero": 2}, 0, 1),
+    ],
+)
+def test_the_host_starts_every_collective_of_a_layer(changes, forward, others):
+    asked = {"on": "a100-sxm-80gb", "gpus": 8, "global_batch_size": 8, "zero": 1, "recompute": "none", **changes}
+    group = ironlaw.estimate("gpt2-xl", **asked).groups[0]
+    launched = float(np.ravel(group.step.tree["host dispatch"].inputs["operators"])[0])
+    passes = 3.0 + (asked["recompute"] == "full")
+    assert launched == passes * group.job.framework.operators_per_layer.value + 1.5 * (forward + others)
+
+
+def test_a_graph_and_a_program_start_no_collective_from_the_host():
+    asked = {"on": "a100-sxm-80gb", "gpus": 8, "tp": 8, "pp": 1, "global_batch_size": 8}
+    for replayed in (
+        {"framework": "megatron", "cuda_graphs": "full"},
+        {"framework": "megatron", "cuda_graphs": "partial"},
+        {"framework": "maxtext"},
+    ):
+        tree = ironlaw.estimate("gpt2-xl", **asked, **replayed).groups[0].step.tree
+        assert float(np.ravel(tree["host dispatch"].inputs["operators"])[0]) == 0.0

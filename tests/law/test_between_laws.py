@@ -220,6 +220,14 @@ def test_layers_that_are_kept_are_not_run_again():
 # collectives
 
 
+def test_a_tree_between_two_domains_sends_each_byte_once_and_beyond_it_is_a_ring():
+    n, domains = whole(1, 200) * 8.0, whole(3, 8)
+    np.testing.assert_array_equal(collectives.all_reduce_across_factor(n, 2.0), 1.0)
+    np.testing.assert_array_equal(collectives.all_reduce_across_factor(n, 1.0), 0.0)
+    np.testing.assert_array_equal(collectives.all_reduce_across_factor(n, domains), collectives.all_reduce_factor(n))
+    assert collectives.all_reduce_across_factor(2.0, 2.0) == collectives.all_reduce_factor(2.0)  # one rank in each domain: the same
+
+
 def test_all_reduce_is_reduce_scatter_and_all_gather():
     n, size, bandwidth, latency = whole(1, 4096), real(0.0, 1e11), real(1e9, 1e12), real(0.0, 1e-4)
     both = collectives.ring_reduce_scatter(n, size, bandwidth, latency) + collectives.ring_all_gather(n, size, bandwidth, latency)

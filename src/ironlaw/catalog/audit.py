@@ -39,7 +39,7 @@ def audit_file(kind: str, path: Path, folders: tuple[str, ...] = ()) -> list[str
     """The problems of one file."""
     try:
         table = load.read_file(path)
-        record = load.decode(kind, path.stem, table, str(path))
+        record = load.decode(kind, path.stem, load.completed(kind, table, str(path), folders), str(path))
     except IronlawError as error:
         return [str(error) if str(path) in str(error) else f"{path}: {error}"]
     problems = [*_check_sources(table), *_find_unsourced(table)]

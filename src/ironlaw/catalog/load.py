@@ -148,7 +148,21 @@ def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
 def record(kind: str, name: str, folders: tuple[str, ...] = ()) -> Any:
     """The record of ``kind`` called ``name`` (or an alias of it), an instance of ``KINDS[kind]``."""
     path = _locate(kind, name, folders)
-    return decode(kind, path.stem, read_file(path), str(path))
+    return decode(kind, path.stem, completed(kind, read_file(path), str(path), folders), str(path))
+
+
+def completed(kind: str, table: dict[str, Any], where: str, folders: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The table of a record with what the record that it is ``like`` has and it does not say."""
+    if "like" not in table:
+        return table
+    base = read_file(_locate(kind, str(table["like"]), folders))
+    if "like" in base:
+        raise CatalogError(f"{where}: like {table['like']!r}, which is like {base['like']!r}: write like = {str(base['like'])!r}")
+    sources = {
+        **_check_type(dict, base.get("sources", {}), where, "sources"),
+        **_check_type(dict, table.get("sources", {}), where, "sources"),
+    }
+    return {**base, **table, "sources": sources}
 
 
 def overrides(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:

@@ -158,6 +158,7 @@ class FailureLog(Record):
 class Framework(Record):
     """A training stack's defaults: the kernels it launches, the types it stores, the communication it overlaps."""
 
+    like: str = ""  # the framework whose record has what this one does not say
     attention_kernel: str  # flash | unfused: the default where the device has both
     flash_generation: dict[str, str] = plain_table()  # architecture -> kernel generation
     default_zero: int = 1
@@ -217,7 +218,7 @@ class Framework(Record):
     one_layout: tuple[str, ...] = ()  # architectures where all GEMMs read one orientation of a tensor with one scale
     fp8_scaling: str = "current"  # default scaling of the precision fp8: current | delayed
     param_gather: dict[str, Sourced] = quantities("B")  # precision -> bytes gathered per weight with fp8_param_gather
-    default_param_gather: bool = False  # default of fp8_param_gather, for the precisions in param_gather
+    default_param_gather: tuple[str, ...] = ()  # of the precisions in param_gather, those with fp8_param_gather on by default
     optimizer_passes: Sourced = quantity("1")  # traffic over that of a fused optimizer
     allocator_slack: Sourced = quantity("1")
     workspace: Sourced = quantity("B")
@@ -323,6 +324,7 @@ class Systems(Record):
     overlap_slowdown: Sourced = quantity("1")
     gradient_window: Sourced = quantity("1")
     legacy_host_time: Sourced = quantity("1")  # time of a launch in a stack from before 2023, over its record
+    operators_per_collective: Sourced | None = quantity("1", required=False)  # host time to start a collective, in operators; absent: none
     step_overhead: Sourced = quantity("s")  # per step, outside all operators
     scale_loss: Sourced = quantity("1")  # share of the step lost with each doubling of domains
     host_memory_bandwidth: Sourced = quantity("B/s")  # of a server whose record has none

@@ -22,7 +22,7 @@ from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.memory import offloading
 from ironlaw.estimate.memory.offloading import optimizer_parameters
-from ironlaw.estimate.network import context, overlapped_experts, tensor
+from ironlaw.estimate.network import context, overlapped_experts, sharding, tensor
 from ironlaw.estimate.network.sharding import Waits, data_parallel, exposed, fully_sharded, shared_table_reduction
 from ironlaw.estimate.pipeline import hand_overs
 from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
@@ -200,7 +200,10 @@ def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     waits = fold([exposed_tp, *ring, *routed, sharded, *offloaded])  # while the device waits for data the host launches on
     ahead = (fold([exposed_tp, *ring, *routed]) - ringing.forward - ringing.backward) / pass_count  # of these, in the forward pass
     ahead = ahead + ringing.forward + fold([sharded.parts[0], *offloaded[:1]])
-    host = host_dispatch(job, cluster, plan, kind, forward.value + ahead, device + waits)
+    started = tensor.launched(job, plan, kind, forward), sharding.launched(plan, kind)
+    host = host_dispatch(
+        job, cluster, plan, kind, forward.value + ahead, device + waits, tuple(sum(one) for one in zip(*started, strict=True))
+    )
     summed = gradients.accumulation(cluster, job, plan, *layer_trained(job, kind))
     return LayerTimes(
         terms=[forward, backward, again, summed, exposed_tp, *ring, *routed, sharded, *offloaded, host],
@@ -214,23 +217,32 @@ def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     )
 
 
-def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, whole: Any) -> Term:
+def host_dispatch(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, whole: Any, collectives: tuple[Any, Any]) -> Term:
     """Time in which the device waits for the host to launch kernels, over a layer's passes; the host runs ahead into the next pass.
 
     ``forward`` and ``whole`` are the times of the forward pass and of all passes without it: computation, and waits for data.
+    ``collectives`` are those that the host starts in the forward pass, and in the others; one takes as long as several operators.
     With experts that drop no tokens it cannot: it waits for their counts in every layer's forward pass, and starts the next one
     without a lead.
     """
     launched, launch = operators(job, plan, kind), host_time(job.framework, cluster)
     count = 3.0 + plan.recompute_layers if kind.trained else 1.0
+    from_python = job.framework.operators_per_layer.value > 0 and job.cuda_graphs == "none"  # else a program or a graph starts them
+    stated = cluster.systems.operators_per_collective
+    each = stated.value if from_python and stated is not None else 0.0
 
-    def late_launches(name: str, times: Any, seconds: Any) -> Term:
+    def late_launches(name: str, times: Any, started: Any, seconds: Any) -> Term:
         """Time that the device waits for launches while it works ``seconds``."""
-        return leaf(name, kernels.dispatch_shortfall, "s", "dispatch", operators=launched * times, host_time=launch, device_time=seconds)
+        kernels_launched = launched * times + each * started
+        return leaf(name, kernels.dispatch_shortfall, "s", "dispatch", operators=kernels_launched, host_time=launch, device_time=seconds)
 
+    ahead, later = collectives
     if not kind.routed or job.capacity_factor or not kind.trained:
-        return late_launches("host dispatch", count, whole)
-    parts = [late_launches("host dispatch, forward", 1.0, forward), late_launches("host dispatch, backward", count - 1.0, whole - forward)]
+        return late_launches("host dispatch", count, ahead + later, whole)
+    parts = [
+        late_launches("host dispatch, forward", 1.0, ahead, forward),
+        late_launches("host dispatch, backward", count - 1.0, later, whole - forward),
+    ]
     return total("host dispatch", parts)
 
 

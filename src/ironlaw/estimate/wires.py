@@ -30,6 +30,7 @@ class Collective(Frozen):
     factor: Callable[[Any], Any]  # bytes each of n ranks sends for each byte of the tensor
     start_ups: Callable[[Any], Any]  # on the fabric, by the domains spanned, over those between two domains
     time: Callable[..., Any] = collectives.two_tier
+    across: Callable[[Any, Any], Any] | None = None  # the same on a rail between domains, by ranks and domains; None: as ``factor``
     fills_torus: bool = True  # in a torus it uses the links of all axes that its group fills
     measured_as: str = ""  # the operation whose measured constants it takes; "": its own
 
@@ -50,7 +51,7 @@ def _steps_of_a_ring(domains: Any) -> Any:
 COLLECTIVES = {
     row.name: row
     for row in (
-        Collective("all_reduce", collectives.all_reduce_factor, _steps_of_a_tree),
+        Collective("all_reduce", collectives.all_reduce_factor, _steps_of_a_tree, across=collectives.all_reduce_across_factor),
         Collective("all_gather", collectives.one_way_factor, _steps_of_a_ring),
         Collective("reduce_scatter", collectives.one_way_factor, _steps_of_a_ring),
         Collective("all_to_all", collectives.one_way_factor, np.ones_like, fills_torus=False),  # each message goes straight
@@ -142,7 +143,9 @@ def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -
 def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
     """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
     row = COLLECTIVES[operation]
-    return leaf(name, row.time, "s", bound="network", size=size, factor=row.factor(n), **_tiers(cluster, plan, row, n, stride))
+    tiers, factor = _tiers(cluster, plan, row, n, stride), row.factor(n)
+    on_rail = factor if row.across is None else row.across(n, tiers["outer_ranks"])
+    return leaf(name, row.time, "s", bound="network", size=size, factor=factor, outer_factor=on_rail, **tiers)
 
 
 def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:

@@ -37,6 +37,29 @@ def one_way_factor(n):
     return inside(ratio(n - 1.0, 1.0 * n), n >= 1)
 
 
+def all_reduce_across_factor(n, domains):
+    """Bytes a rail carries in an all-reduce for each byte of its share: ``2 (d - 1) / d`` of d domains up to two, beyond ``2 (n - 1) / n``.
+
+    Between two domains NCCL reduces along a tree: inside a domain first, then one sum each way. A rail carries half of what it does in a
+    ring. Two trees over more domains have a domain with a parent and two children, whose rails carry as much as in the ring.
+
+    Parameters
+        n [1]: ranks, >= 1
+        domains [1]: domains the ranks are in, >= 1
+    Where: n >= domains
+    Returns [1]: traffic factor
+    Source: S. Jeaugey in NCCL issue 946 (on two nodes a tree has half the traffic on the network, and NCCL should use it for large sizes),
+        https://github.com/NVIDIA/nccl/issues/946; NVIDIA, NCCL, src/graph/tuning.cc (an all-reduce alone has trees: gathers and scatters
+        are rings of all ranks)
+    Leaves out: reduction in switches of the fabric (SHARP)
+
+    >>> float(all_reduce_across_factor(16, 2)), float(all_reduce_across_factor(32, 4)), float(all_reduce_across_factor(2, 2))
+    (1.0, 1.9375, 1.0)
+    """
+    tree = ratio(2.0 * (domains - 1.0), 1.0 * domains)
+    return inside(np.where(np.less_equal(domains, 2.0), tree, ratio(2.0 * (n - 1.0), 1.0 * n)), n >= 1, domains >= 1, n >= domains)
+
+
 def ring_all_gather(n, size, bandwidth, latency):
     """Every rank ends with all ``size`` bytes: ``(n - 1) latency + (n - 1) / n size / bandwidth``.
 
@@ -244,12 +267,13 @@ def two_tier(
     outer_fraction,
     outer_half_size,
     outer_latency,
+    outer_factor,
 ):
     """A collective inside domains and across them: ``max(measured(inner), measured(outer, size / inner_ranks))``.
 
     NCCL's rings run through every rank once: each accelerator's own link carries the whole traffic, and each of the
     ``inner_ranks`` NIC rails of a domain its share. Both stages run at once, the slower one sets the time. ``factor`` is
-    that of all ``inner_ranks outer_ranks`` ranks.
+    that of all ``inner_ranks outer_ranks`` ranks, ``outer_factor`` that of a rail; in rings they are equal.
 
     Parameters
         inner_ranks [1]: ranks of the group in one scale-up domain, >= 1
@@ -264,17 +288,18 @@ def two_tier(
         outer_fraction [1]: share of that rate reached by large messages, > 0
         outer_half_size [B]: size per rail that reaches half of it, >= 0
         outer_latency [s]: start-up across domains, >= 0
+        outer_factor [1]: traffic factor of the operation on a rail, >= 0
     Returns [s]: time
     Source: S. Jeaugey, Massively Scale Your Deep Learning Training with NCCL 2.4, NVIDIA, 2019 (rings and rails),
         https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/
     Leaves out: latency that grows with the number of domains, contention above the rails
 
-    >>> round(float(two_tier(8, 4, 4 * 2.0**30, 2 * 31 / 32, 450e9, 1.0, 0.0, 0.0, 50e9, 1.0, 0.0, 0.0)) * 1e3, 1)
+    >>> round(float(two_tier(8, 4, 4 * 2.0**30, 2 * 31 / 32, 450e9, 1.0, 0.0, 0.0, 50e9, 1.0, 0.0, 0.0, 2 * 31 / 32)) * 1e3, 1)
     20.8
     """
     inner = measured(inner_ranks, size, factor, inner_rate, inner_fraction, inner_half_size, inner_latency)
     rail = ratio(1.0 * size, 1.0 * inner_ranks)
-    outer = measured(outer_ranks, rail, factor, outer_rate, outer_fraction, outer_half_size, outer_latency)
+    outer = measured(outer_ranks, rail, outer_factor, outer_rate, outer_fraction, outer_half_size, outer_latency)
     return np.maximum(inner, outer)
 
 

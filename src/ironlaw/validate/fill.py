@@ -249,7 +249,7 @@ def fill_stack(row: Row) -> None:
     if (
         not cells.get("sharding")
         and row.apart[:1] == [Apart.ADAPTERS]
-        and load.record("frameworks", cells["framework"], row.folders).name == "nemo"
+        and load.record("frameworks", cells["framework"], row.folders).name in ("nemo", "megatron-bridge")
     ):
         row.set("sharding", "zero1", "blank sharding of adapters in NeMo: a distributed optimizer, its stack shards no weights")
     if cells.get("flash_attention") not in ("y", "n", "", None):

@@ -89,7 +89,7 @@ def _bind_narrow(asked: Asked, framework: Framework, precision: Precision, assum
     elif asked.fp8_scaling is None:
         assume(assumptions, "fp8_scaling", scaling, "default")
     gathers = precision.name in framework.param_gather
-    gather = framework.default_param_gather and gathers if asked.fp8_param_gather is None else asked.fp8_param_gather
+    gather = precision.name in framework.default_param_gather if asked.fp8_param_gather is None else asked.fp8_param_gather
     if gather and not gathers:
         usable = ", ".join(framework.param_gather) or "none"
         raise UnsupportedError(

@@ -60,6 +60,13 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
     return total("sharded data parallel", parts)
 
 
+def launched(plan: Plan, kind: Kind) -> tuple[Any, Any]:
+    """Collectives of sharded weights and gradients that the host starts in a layer's forward pass, and in its other passes."""
+    each = (2.0 if kind.routed else 1.0) * np.where(plan.shard_ranks > 1, 1.0, 0.0)
+    later = np.where(plan.zero == 3, 2.0, 0.0) + np.where(plan.zero == 2, 1.0, 0.0)
+    return each * np.where(plan.zero == 3, 1.0, 0.0), each * later * float(kind.trained)
+
+
 def layer_weights(job: Job, kind: Kind) -> tuple[Any, Any]:
     """Bytes of one layer's weights as they are gathered: outside its experts, and in them."""
     model = job.model

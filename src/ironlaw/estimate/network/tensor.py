@@ -64,10 +64,15 @@ def blocks(job: Job, forward: Term, backward: Term) -> list[Products]:
                     first_dgrad=_time(back, first, INPUT_GRADIENT),
                     first_wgrad=_time(back, first, WEIGHT_GRADIENT),
                     second_dgrad=_time(back, second, INPUT_GRADIENT),
-                    summed_again=not job.framework.compiled_recompute or not set(second) & set(LAST_PRODUCTS),
+                    summed_again=_summed_again(job, second),
                 )
             )
     return split
+
+
+def _summed_again(job: Job, second: tuple[str, ...]) -> bool:
+    """True where recomputation of a block runs the sum behind its second product too."""
+    return not job.framework.compiled_recompute or not set(second) & set(LAST_PRODUCTS)
 
 
 def _time(products: list[tuple[Operator, Any]], names: tuple[str, ...], computes: str) -> Any:
@@ -123,6 +128,23 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
         pieces = _in_pieces(cluster, job, plan, sent, products, (on, off), (trained, recomputed))
         parts.append(total(_IN_PIECES, pieces, times=beside))
     return total("tensor parallel", parts)
+
+
+def launched(job: Job, plan: Plan, kind: Kind, forward: Term) -> tuple[Any, Any]:
+    """Collectives over tensor-parallel ranks that the host starts in a layer's forward pass, and in its other passes.
+
+    A block has one all-reduce a pass, or with sequence parallelism a gather and a scatter; ``async_tensor`` stacks then gather the input
+    once more backward. A collective in pieces is started by one call.
+    """
+    names = {operator_of(part).name for part in forward.parts}
+    split = [second for _, second in BLOCKS if names & set(second)]
+    count, repeated = float(len(split)), float(sum(_summed_again(job, second) for second in split))
+    on, group = np.where(plan.sp > 0, 1.0, 0.0), np.where(plan.tp > 1, 1.0, 0.0)
+    if not kind.trained:
+        return group * count * (1.0 + on), 0.0
+    gathered_again = 1.0 if job.framework.async_tensor and not job.lora_rank else 0.0
+    later = count * (1.0 + on * (1.0 + gathered_again)) + plan.recompute_layers * (count * on + repeated)
+    return group * count * (1.0 + on), group * later
 
 
 def waits_beside_products(term: Term, passes: Any) -> Waits:

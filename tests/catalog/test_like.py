@@ -1,0 +1,46 @@
+"""A record that is like another has what that one has and it does not say."""
+
+from __future__ import annotations
+
+import pytest
+
+import ironlaw
+from ironlaw.catalog import audit, load
+from ironlaw.errors import CatalogError, UnknownNameError
+
+
+def written(folder, text, name="mine"):
+    path = folder / "frameworks" / f"{name}.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return (str(folder),)
+
+
+def test_megatron_bridge_is_nemo_that_gathers_eight_bits_where_its_recipes_do():
+    bridge, nemo = load.record("frameworks", "Megatron-Bridge"), load.record("frameworks", "nemo")
+    own = ("name", "title", "like", "default_param_gather")
+    assert {name: getattr(bridge, name) for name in bridge.fields if name not in own} == {
+        name: getattr(nemo, name) for name in nemo.fields if name not in own
+    }
+    asked = {"on": "h100-sxm", "gpus": 64, "tp": 2, "pp": 1, "global_batch_size": 64}
+    for precision, gathers in (("bf16", False), ("fp8", True), ("fp8-block", False)):
+        job = ironlaw.estimate("llama-3-8b", **asked, precision=precision, framework="megatron-bridge").groups[0].job
+        assert job.fp8_param_gather == gathers, precision
+    assert not ironlaw.estimate("llama-3-8b", **asked, precision="fp8", framework="nemo").groups[0].job.fp8_param_gather
+
+
+def test_own_values_and_sources_win(tmp_path):
+    sources = '\n[sources.count]\ntitle = "ours"\nurl = "https://example.org"\nread = 2026-11-23\ngrade = "measured"\n'
+    folders = written(tmp_path, f'title = "ours"\nlike = "nemo"\nnorm_bytes = {{ value = "5 B", source = "count" }}\n{sources}')
+    mine = load.record("frameworks", "mine", folders)
+    assert (mine.norm_bytes.value, mine.norm_bytes.source.title) == (5.0, "ours")
+    assert mine.residual_bytes.value == load.record("frameworks", "nemo").residual_bytes.value
+    assert audit.audit_file("frameworks", tmp_path / "frameworks" / "mine.toml", folders) == []
+
+
+def test_a_base_that_is_missing_or_itself_like_another_is_an_error(tmp_path):
+    with pytest.raises(UnknownNameError, match="nemmo"):
+        load.record("frameworks", "mine", written(tmp_path, 'title = "ours"\nlike = "nemmo"\n'))
+    folders = written(tmp_path, 'title = "two steps"\nlike = "megatron-bridge"\n', "two-steps")
+    with pytest.raises(CatalogError, match="write like = 'nemo'"):
+        load.record("frameworks", "two-steps", folders)
