@@ -193,6 +193,7 @@ class Framework(Record):
     backward_traffic_ratio: Sourced = quantity("1")  # bytes of a norm's backward over its forward
     loss_bytes: Sourced = quantity("B")  # HBM bytes per logit, forward and backward
     logit_memory: Sourced = quantity("B")  # bytes in memory per logit at the peak
+    chunked_output: bool = False  # output layer and loss are one function of chunks of tokens: backward computes the logits again
     fused_loss_memory: Sourced | None = quantity("B", required=False)  # the same where the loss is compiled and cannot run in place
     saved_activation_tensors: Sourced = quantity("1")  # wide MLP tensors stored for backward, besides gate and up
     saved_expert_rows: Sourced | None = quantity("1", required=False)  # stored copies of the rows sent to gated experts; absent: 2
@@ -219,6 +220,7 @@ class Framework(Record):
     fp8_scaling: str = "current"  # default scaling of the precision fp8: current | delayed
     param_gather: dict[str, Sourced] = quantities("B")  # precision -> bytes gathered per weight with fp8_param_gather
     default_param_gather: tuple[str, ...] = ()  # of the precisions in param_gather, those with fp8_param_gather on by default
+    usual_optimizer: str = ""  # of a question that names the framework and no optimizer; "": the default of all
     optimizer_passes: Sourced = quantity("1")  # traffic over that of a fused optimizer
     allocator_slack: Sourced = quantity("1")
     workspace: Sourced = quantity("B")

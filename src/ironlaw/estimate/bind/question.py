@@ -66,7 +66,9 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         assume(notes, name, value, "given")
     for written, reading in asked.readings:
         assume(notes, written, reading, "default")
-    for name, usual in NOTED.items():
+    if asked.framework and "optimizer" not in asked.given:
+        asked = asked.replace(optimizer=load.record("frameworks", asked.framework, folders).usual_optimizer or defaults.OPTIMIZER)
+    for name, usual in {**NOTED, "optimizer": asked.optimizer}.items():
         if name not in asked.given:
             assume(notes, name, printed(usual), "default")
     check(asked)
@@ -140,13 +142,15 @@ def _check_options(asked: Asked, model: Model, precision: str) -> None:
             raise ValueRangeError(
                 f"--recompute {row.recompute}: {model.name} has only {model.num_hidden_layers} layers; give a smaller interval"
             )
+    if asked.expert_precision and not model.num_experts:
+        raise QuestionError(f"--expert-precision {asked.expert_precision}: {model.name} has no experts; leave the option out")
     how = asked.dispatch_precision
     if how != defaults.DISPATCH_PRECISION:
         if not model.num_experts:
             raise QuestionError(f"--dispatch-precision {how}: {model.name} has no experts to send rows to")
         if all(row.ep == 1.0 for row in asked.rows):
             raise QuestionError(f"--dispatch-precision {how}: with ep 1 no row is sent to another rank")
-        if not PRECISIONS[precision].narrow:
+        if not PRECISIONS[asked.expert_precision or precision].narrow:
             narrow = ", ".join(name for name, p in PRECISIONS.items() if p.narrow)
             raise QuestionError(f"--dispatch-precision {how} needs --precision {narrow}; got {precision}")
 
