@@ -15,7 +15,7 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
-from ironlaw.estimate.layer import adapters, casts, gradients, passes
+from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes
 from ironlaw.estimate.layer.counts import embedding_parameters
 from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
@@ -258,7 +258,7 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
         return count
     launches = 3.0 if job.precision.narrow else 1.0
     local = job.model.num_experts / plan.ep
-    return count + f.operators_per_routed_layer.value + launches * f.operators_per_expert.value * local
+    return count + f.operators_per_routed_layer.value + (launches * f.operators_per_expert.value + experts.bias_operators(job)) * local
 
 
 def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
@@ -277,11 +277,8 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     e, vocab = job.precision.activation_bytes, job.model.vocab_size / plan.tp
     logits = s.tokens * vocab
     trained = not job.lora_rank
-    wgrad = [gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True, result=gradients.written(job))] if trained else []
     compute = [
-        gemm(cluster, job, "output gemm", s.tokens, vocab, s.hidden, wide=True),
-        gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab, wide=True),
-        *wgrad,
+        *output_products(job, cluster, s, vocab, trained),
         elementwise(cluster, "cross-entropy", job.framework.loss_bytes.value * logits * e / 2.0),
         elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]
@@ -297,6 +294,21 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
         "output layer and loss",
         [*compute, *summed, reduce, exposed(cluster, "exposed gather and scatter", busy, fold([gather, gather, scatter]), sharded)],
     )
+
+
+def output_products(job: Job, cluster: Cluster, s: Shapes, vocab: Any, trained: bool) -> list[Term]:
+    """The products of the output layer, each in the format that the framework record names for it, and that repeated in backward."""
+    formats = job.framework.output_formats
+    backward = formats.get("gradients", "")
+    size = (s.tokens, vocab, s.hidden)
+    products = [gemm(cluster, job, "output gemm", *size, wide=True, stated=formats.get("output", ""))]
+    if "again" in formats:
+        products.append(gemm(cluster, job, "output gemm again", *size, wide=True, stated=formats["again"]))
+    products.append(gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab, wide=True, stated=backward))
+    if trained:
+        written = gradients.written(job)
+        products.append(gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True, result=written, stated=backward))
+    return products
 
 
 def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
