@@ -178,6 +178,9 @@ class Framework(Record):
     operators_per_layer: Sourced = quantity("1")
     operators_per_routed_layer: Sourced = quantity("1")  # router, permutation, dispatch, in addition
     operators_per_expert: Sourced = quantity("1")  # per local expert, where experts are not one grouped kernel
+    expert_launches: dict[str, Sourced] = quantities(
+        "1"
+    )  # narrow precision -> launches of an expert's product, mean over passes; absent: 3
     expert_bias_bytes: Sourced | None = quantity("B", required=False)  # of an expert's output, forward; absent: its product adds the bias
     expert_bias_bytes_backward: Sourced | None = quantity("B", required=False)  # the same for its gradient
     expert_bias_operators: Sourced | None = quantity("1", required=False)  # launches per local expert, forward

@@ -245,7 +245,7 @@ def waits_of(host: Term) -> Waits:
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     """Kernels that a layer's forward pass launches: of any layer, of a state's scan, of routing, and of each expert on the rank.
 
-    Narrow formats cast an expert's operands in separate kernels: two more launches a GEMM.
+    Narrow formats cast an expert's operands in separate kernels.
     """
     if job.cuda_graphs == "full":
         return 0.0
@@ -260,7 +260,7 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     if not kind.routed or "moe" in graphs:
         return count
     routed = f.operators_per_routed_layer.value * (1.0 - sum(ROUTING_CAPTURED.get(module, 0.0) for module in graphs))
-    launches = 3.0 if casts.job_of_experts(job).precision.narrow else 1.0
+    launches = experts.launches_of_product(casts.job_of_experts(job))
     local = job.model.num_experts / plan.ep
     return count + routed + (launches * f.operators_per_expert.value + experts.bias_operators(job)) * local
 

@@ -9,6 +9,7 @@ import ironlaw
 from ironlaw.catalog import load
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.step import operators, step
+from ironlaw.job import PRECISIONS
 
 ASK = {
     "on": "h100-sxm", "gpus": 8, "global_batch_size": 64, "seq_len": 4096, "tp": 1, "pp": 1, "vpp": 1, "zero": 1, "micro_batch_size": 1,
@@ -87,3 +88,18 @@ def test_other_stacks_compute_three_products_of_the_output_layer_in_the_type_of_
     terms = head("fsdp")
     assert [name for name in terms if name.startswith("output")] == ["output gemm", "output dgrad", "output wgrad"]
     assert terms["output gemm"].inputs["peak"].text == "989 TFLOP/s"
+
+
+@pytest.mark.parametrize(
+    ("precision", "launches"), [("bf16", 1.0), ("fp8-block", 5 / 3), ("fp8", 7 / 3), ("mxfp8", 11 / 3), ("nvfp4", 13 / 3)]
+)
+def test_an_experts_product_is_launched_with_its_casts_and_the_kernels_that_order_scales(precision, launches):
+    """Transformer Engine: forward a cast and a product, backward a cast and two products; mxfp8 orders two scale tensors for each product."""
+    found = gpt_oss(framework="nemo", on="b200-sxm", precision=precision, cuda_graphs="full")
+    graphs = found.job.replace(cuda_graphs="none", model=found.job.model.replace(expert_bias=False))
+    kind = next(kind for kind in kinds(graphs.model) if kind.routed)
+    routed = first(operators(graphs, found.plan, kind))
+    alone = first(
+        operators(graphs.replace(framework=graphs.framework.replace(expert_launches={}), precision=PRECISIONS["bf16"]), found.plan, kind)
+    )
+    assert routed - alone == pytest.approx(2 * 128 / 8 * (launches - 1.0), rel=1e-3)

@@ -165,6 +165,17 @@ def added_bias(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool
     return [elementwise(cluster, "bias of experts", stated.value * elements, launched, key=_ACTIVATED)]
 
 
+def launches_of_product(job: Job) -> float:
+    """Launches of one expert's product: itself and, in narrow formats, its casts and the kernels that order their scales.
+
+    A mean over the three products of training. Where the record says nothing both operands are cast at every use.
+    """
+    if not job.precision.narrow:
+        return 1.0
+    stated = job.framework.expert_launches.get(job.precision.name)
+    return 3.0 if stated is None else stated.value
+
+
 def bias_operators(job: Job) -> float:
     """Kernels that add the bias of one expert, forward."""
     count = job.framework.expert_bias_operators
