@@ -1,8 +1,9 @@
 """Fit the global constants on published runs; each family is scored with constants fitted without it.
 
-    minimise   sum over rows |log(predicted / measured)| w  +  1/2 sum over constants (log(value / first) / log(spread))^2
+    minimise   sum over rows loss(|log(predicted / measured)|) w  +  1/2 sum over constants (log(value / first) / log(spread))^2
 
-with ``w = WEIGHT / sqrt(rows of the family)``: a family weighs the root of its rows, because its rows are alike. Gauss-Newton
+with ``w = WEIGHT / sqrt(rows of the family)``: a family weighs the root of its rows, because its rows are alike. The loss is the error e up
+to FAR, and ``FAR (1 + log(e / FAR))`` beyond: a row that far off says that something of its run is not known. Gauss-Newton
 steps on reweighted least squares (Huber, Robust Statistics, 1981, section 7.8), without random numbers. By hand: the robust
 losses of scipy.optimize.least_squares are other functions, and would move the constants that ship.
 """

@@ -7,6 +7,7 @@ import pytest
 
 import ironlaw
 from ironlaw.catalog import load
+from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.step import operators, step
 from ironlaw.job import PRECISIONS
@@ -103,3 +104,13 @@ def test_an_experts_product_is_launched_with_its_casts_and_the_kernels_that_orde
         operators(graphs.replace(framework=graphs.framework.replace(expert_launches={}), precision=PRECISIONS["bf16"]), found.plan, kind)
     )
     assert routed - alone == pytest.approx(2 * 128 / 8 * (launches - 1.0), rel=1e-3)
+
+
+def test_a_stack_without_fp32_weights_moves_fourteen_bytes_of_a_weight_and_its_moments_in_an_update():
+    """torchtune, bf16: 2 of the gradient, and weight and two moments of 2 bytes read and written; its fused kernel moves 1.2 times as much."""
+    moved = {}
+    for framework, passes in (("torchtune", 1.2), ("fsdp", 3.0)):
+        found = group("llama-3-8b", framework=framework, gpus=1, global_batch_size=1, zero=0)
+        update = found.step.tree["optimizer"].inputs["traffic"]
+        moved[framework] = first(update) / first(total_parameters(found.job.model)) / passes
+    assert moved == {"torchtune": pytest.approx(14.0), "fsdp": pytest.approx(28.0)}
