@@ -1,9 +1,8 @@
 """Fit the global constants on published runs; each family is scored with constants fitted without it.
 
-    minimise   sum over rows loss(|log(predicted / measured)|) w  +  1/2 sum over constants (log(value / first) / log(spread))^2
+    minimise   sum over rows |log(predicted / measured)| w  +  1/2 sum over constants (log(value / first) / log(spread))^2
 
-with ``w = WEIGHT / sqrt(rows of the family)``: a family weighs the root of its rows, because its rows are alike. The loss is the error e up
-to FAR, and ``FAR (1 + log(e / FAR))`` beyond: a row that far off says that something of its run is not known. Gauss-Newton
+with ``w = WEIGHT / sqrt(rows of the family)``: a family weighs the root of its rows, because its rows are alike. Gauss-Newton
 steps on reweighted least squares (Huber, Robust Statistics, 1981, section 7.8), without random numbers. By hand: the robust
 losses of scipy.optimize.least_squares are other functions, and would move the constants that ship.
 """
@@ -33,7 +32,6 @@ from ironlaw.validate.runs import DATA
 RECORD = DATA / "fit.json"
 WEIGHT = 3.4  # a family of n rows weighs 3.4 sqrt(n) in |log error| against one standard deviation of a constant
 FLOOR = 0.03  # smaller errors are noise: repeated runs differ by 2 to 8 %
-FAR = 0.15  # a row beyond this error says little of the constants: something of its run is not known. Its weight falls with its error
 NUDGE = 0.04  # log step of the finite differences
 ROUNDS = 5  # further rounds change no constant in its third digit
 FITTED_APART = {Apart.NO_PRECISION}  # rows the fit uses though set apart: their 16-bit formats have one rate
@@ -124,8 +122,7 @@ class Problem:
         weights, prior = self.weights(mask), 1.0 / self.spread**2
         step = np.zeros_like(point)
         for _ in range(12):
-            error = np.maximum(np.abs(residual + jacobian @ step), FLOOR)
-            w = weights / error * np.minimum(1.0, FAR / error)
+            w = weights / np.maximum(np.abs(residual + jacobian @ step), FLOOR)
             matrix = (jacobian * w[:, None]).T @ jacobian + np.diag(prior)
             slope = (jacobian * w[:, None]).T @ residual + prior * (point - self.first)
             step = np.clip(point - np.linalg.solve(matrix, slope), self.low, self.high) - point

@@ -95,7 +95,7 @@ def test_other_stacks_compute_three_products_of_the_output_layer_in_the_type_of_
     ("precision", "launches"), [("bf16", 1.0), ("fp8-block", 5 / 3), ("fp8", 7 / 3), ("mxfp8", 11 / 3), ("nvfp4", 13 / 3)]
 )
 def test_an_experts_product_is_launched_with_its_casts_and_the_kernels_that_order_scales(precision, launches):
-    """Transformer Engine: forward a cast and a product, backward a cast and two products; mxfp8 orders two scale tensors for each product."""
+    """Transformer Engine: forward a cast and a product, backward a cast and two; mxfp8 orders two tensors of scales for each product."""
     found = gpt_oss(framework="nemo", on="b200-sxm", precision=precision, cuda_graphs="full")
     graphs = found.job.replace(cuda_graphs="none", model=found.job.model.replace(expert_bias=False))
     kind = next(kind for kind in kinds(graphs.model) if kind.routed)
@@ -107,7 +107,7 @@ def test_an_experts_product_is_launched_with_its_casts_and_the_kernels_that_orde
 
 
 def test_a_stack_without_fp32_weights_moves_fourteen_bytes_of_a_weight_and_its_moments_in_an_update():
-    """torchtune, bf16: 2 of the gradient, and weight and two moments of 2 bytes read and written; its fused kernel moves 1.2 times as much."""
+    """torchtune, bf16: 2 of the gradient; weight and two moments of 2 bytes read and written. Its fused kernel moves 1.2 times as much."""
     moved = {}
     for framework, passes in (("torchtune", 1.2), ("fsdp", 3.0)):
         found = group("llama-3-8b", framework=framework, gpus=1, global_batch_size=1, zero=0)
