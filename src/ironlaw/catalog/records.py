@@ -181,6 +181,12 @@ class Framework(Record):
     operators_per_layer: Sourced = quantity("1")
     operators_per_routed_layer: Sourced = quantity("1")  # router, permutation, dispatch, in addition
     operators_per_expert: Sourced = quantity("1")  # per local expert, where experts are not one grouped kernel
+    expert_launches: dict[str, Sourced] = quantities(
+        "1"
+    )  # narrow precision -> launches of an expert's product, mean over passes; absent: 3
+    expert_bias_bytes: Sourced | None = quantity("B", required=False)  # of an expert's output, forward; absent: its product adds the bias
+    expert_bias_bytes_backward: Sourced | None = quantity("B", required=False)  # the same for its gradient
+    expert_bias_operators: Sourced | None = quantity("1", required=False)  # launches per local expert, forward
     host_time_per_operator: Sourced = quantity("s")
     norm_bytes: Sourced = quantity("B")  # HBM bytes per element of the normalised tensor, forward
     residual_bytes: Sourced = quantity("B")  # per element of the residual addition
@@ -191,6 +197,7 @@ class Framework(Record):
     attention_copies: dict[str, Sourced] = quantities("B")  # per element of flash attention's inputs and output, and backward
     fused_bias_gradients: bool = False  # the GEMM of a weight gradient also sums the bias gradient
     backward_traffic_ratio: Sourced = quantity("1")  # bytes of a norm's backward over its forward
+    output_formats: dict[str, str] = plain_table()  # format of the output layer's products: output | again (in backward) | gradients
     loss_bytes: Sourced = quantity("B")  # HBM bytes per logit, forward and backward
     logit_memory: Sourced = quantity("B")  # bytes in memory per logit at the peak
     chunked_output: bool = False  # output layer and loss are one function of chunks of tokens: backward computes the logits again

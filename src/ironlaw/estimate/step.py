@@ -15,7 +15,7 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
-from ironlaw.estimate.layer import adapters, casts, gradients, passes
+from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes
 from ironlaw.estimate.layer.counts import embedding_parameters
 from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
@@ -257,7 +257,7 @@ def waits_of(host: Term) -> Waits:
 def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     """Kernels that a layer's forward pass launches: of any layer, of a state's scan, of routing, and of each expert on the rank.
 
-    Narrow formats cast an expert's operands in separate kernels: two more launches a GEMM.
+    Narrow formats cast an expert's operands in separate kernels.
     """
     if job.cuda_graphs == "full":
         return 0.0
@@ -272,9 +272,9 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     if not kind.routed or "moe" in graphs:
         return count
     routed = f.operators_per_routed_layer.value * (1.0 - sum(ROUTING_CAPTURED.get(module, 0.0) for module in graphs))
-    launches = 3.0 if casts.job_of_experts(job).precision.narrow else 1.0
+    launches = experts.launches_of_product(casts.job_of_experts(job))
     local = job.model.num_experts / plan.ep
-    return count + routed + launches * f.operators_per_expert.value * local
+    return count + routed + (launches * f.operators_per_expert.value + experts.bias_operators(job)) * local
 
 
 # of the kernels of a routed layer: Megatron Core, core/transformer/moe/router.py (gating 3, scores and top-k 7, loss of the balance 12) and
@@ -303,14 +303,9 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Final norm, output projection and cross-entropy, forward and backward."""
     e, vocab = job.precision.activation_bytes, job.model.vocab_size / plan.tp
     logits = s.tokens * vocab
-    chunked = job.framework.chunked_output  # also finds the gradient of a weight that is frozen
-    trained = not job.lora_rank or chunked
-    wgrad = [gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True, result=gradients.written(job))] if trained else []
+    trained = not job.lora_rank or job.framework.chunked_output  # chunks also find the gradient of a weight that is frozen
     compute = [
-        gemm(cluster, job, "output gemm", s.tokens, vocab, s.hidden, wide=True),
-        gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab, wide=True),
-        *([gemm(cluster, job, "output gemm again", s.tokens, vocab, s.hidden, wide=True)] if chunked else []),
-        *wgrad,
+        *output_products(job, cluster, s, vocab, trained),
         elementwise(cluster, "cross-entropy", job.framework.loss_bytes.value * logits * e / 2.0),
         elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]
@@ -328,6 +323,21 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     )
 
 
+def output_products(job: Job, cluster: Cluster, s: Shapes, vocab: Any, trained: bool) -> list[Term]:
+    """The products of the output layer, each in the format that the framework record names for it, and that repeated in backward."""
+    formats = job.framework.output_formats
+    backward = formats.get("gradients", "")
+    size = (s.tokens, vocab, s.hidden)
+    products = [gemm(cluster, job, "output gemm", *size, wide=True, stated=formats.get("output", ""))]
+    if job.framework.chunked_output:
+        products.append(gemm(cluster, job, "output gemm again", *size, wide=True, stated=formats.get("again", "")))
+    products.append(gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab, wide=True, stated=backward))
+    if trained:
+        written = gradients.written(job)
+        products.append(gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True, result=written, stated=backward))
+    return products
+
+
 def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
     """With fp16: divide gradients by the scale of the loss, and look for infinities, before the update."""
     if job.precision.name != "fp16":
@@ -336,10 +346,19 @@ def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Ter
     return [elementwise(cluster, "loss scale taken out", moved)]
 
 
+def updated_by(job: Job) -> str:
+    """The optimizer that updates the weights: without fp32 weights in the stack, the variant that keeps its moments in their 16-bit type.
+
+    PyTorch makes the moments of a weight like that weight (torch.optim.AdamW, zeros_like).
+    """
+    stored, narrow = job.framework.parameter_bytes, f"{job.optimizer}-bf16"
+    return narrow if stored is not None and stored.value <= 2.0 and narrow in states.OPTIMIZERS else job.optimizer
+
+
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
     parameters = pace.of(lambda stage: optimizer_parameters(job, plan, stage))
-    on_device = states.OPTIMIZERS[job.optimizer].traffic_bytes * job.framework.optimizer_passes.value
+    on_device = states.OPTIMIZERS[updated_by(job)].traffic_bytes * job.framework.optimizer_passes.value
     # where the host updates, the device reads gradients for their norm and writes weights
     offloaded = job.framework.gradient_bytes.value + job.precision.parameter_bytes
     touched = np.where(plan.offload_optimizer > 0, offloaded * job.offload_fraction + on_device * (1.0 - job.offload_fraction), on_device)

@@ -138,8 +138,48 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, activation: 
         elementwise(cluster, "permute and unpermute", copied, PERMUTATIONS, cluster.row_bandwidth, key=_PERMUTED),
         elementwise(cluster, "experts' activation function", activation * m * width(job, plan), key=_ACTIVATED),
         routing_scores(cluster, job, plan, s, backward),
+        *added_bias(cluster, job, plan, s, backward),
     ]
     return parts + expert_casts(cluster, job, plan, s, backward)
+
+
+def adds_bias(job: Job) -> bool:
+    """True where kernels of their own add the bias of an expert's second product.
+
+    Their sizes come from the host, so a graph of the whole step cannot hold them: recipes with such graphs fuse the experts.
+    """
+    return job.model.expert_bias and job.framework.expert_bias_bytes is not None and job.cuda_graphs != "full"
+
+
+def added_bias(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:
+    """Time to add the bias, weighted by the router's probability, to what the experts put out; none where the product adds it.
+
+    The bias of the first product is part of that product.
+    """
+    f = job.framework
+    if not adds_bias(job) or f.expert_bias_bytes is None:
+        return []
+    stated = f.expert_bias_bytes_backward if backward and f.expert_bias_bytes_backward is not None else f.expert_bias_bytes
+    elements = rows(job, plan, s) * float(expert_width(job.model))
+    launched = bias_operators(job) * job.model.num_experts / plan.ep
+    return [elementwise(cluster, "bias of experts", stated.value * elements, launched, key=_ACTIVATED)]
+
+
+def launches_of_product(job: Job) -> float:
+    """Launches of one expert's product: itself and, in narrow formats, its casts and the kernels that order their scales.
+
+    A mean over the three products of training. Where the record says nothing both operands are cast at every use.
+    """
+    if not job.precision.narrow:
+        return 1.0
+    stated = job.framework.expert_launches.get(job.precision.name)
+    return 3.0 if stated is None else stated.value
+
+
+def bias_operators(job: Job) -> float:
+    """Kernels that add the bias of one expert, forward."""
+    count = job.framework.expert_bias_operators
+    return count.value if adds_bias(job) and count is not None else 0.0
 
 
 def expert_casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:

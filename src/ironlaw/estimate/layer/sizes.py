@@ -17,7 +17,7 @@ from ironlaw.catalog.records import Framework
 from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
 from ironlaw.frozen import Frozen
-from ironlaw.job import Job
+from ironlaw.job import PRECISIONS, Job
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Plan
 from ironlaw.terms import BOUNDS, Term, leaf, plain
@@ -169,12 +169,14 @@ def gemm(
     wide: bool = False,
     result: float | None = None,
     key: Operator | None = None,
+    stated: str = "",
 ) -> Term:
     """The term of one GEMM of (m, k) by (k, n) with narrow operands and a wide result; with ``wide`` all three are wide.
 
-    ``result``: bytes moved for an element of the result, if it is not written once in the type of activations.
+    ``result``: bytes moved for an element of the result, if it is not written once in the type of activations. ``stated``: a format
+    that the stack computes this product in whatever the precision; a device that lacks it uses the wide one.
     """
-    p = job.precision
+    p = PRECISIONS[stated] if stated in cluster.accelerator.peak else job.precision
     operand = p.activation_bytes if wide else p.operand_bytes
     moved = traffic.gemm(m, n, k, operand, operand, p.activation_bytes if result is None else result)
     peak, constants = (p.wide, p.wide) if wide else (p.peak, p.gemm)
