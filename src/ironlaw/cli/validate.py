@@ -22,6 +22,7 @@ Examples:
   ironlaw validate --runs other_runs.csv --json
   ironlaw validate --mine our_runs.csv --correction ours.toml      (then: ironlaw estimate ... --correction ours.toml)
   ironlaw validate --plans
+  ironlaw validate --fits runs_that_fitted_or_failed.csv
   ironlaw validate fit
 """
 
@@ -33,6 +34,9 @@ Examples:
 @click.option("--correction", metavar="TOML", help="with --mine: write a correction file for ironlaw estimate --correction")
 @click.option("--memory", is_flag=True, help="also score measured memory")
 @click.option("--peaks", metavar="CSV", help="with --memory: table of measured peaks (default: the table that ships)")
+@click.option(
+    "--fits", metavar="CSV", help="score a table of runs that fitted or failed: how likely each was said to fit, and its peak memory"
+)
 @click.option("--plans", is_flag=True, help="compare published plans with the best plans of searches")
 @click.option(
     "--by",
@@ -51,6 +55,7 @@ def command(
     correction: str | None,
     memory: bool,
     peaks: str | None,
+    fits: str | None,
     plans: bool,
     by: str,
     as_json: bool,
@@ -70,19 +75,37 @@ def command(
         raise QuestionError("--correction needs your own runs: give --mine CSV")
     if as_json and markdown:
         raise QuestionError("--json and --markdown: give one of them")
+    others = runs is not None or mine is not None or memory or peaks is not None
     if action == "fit":
-        if runs is not None or mine is not None or memory or peaks is not None or plans or as_json or markdown or catalog:
+        if others or fits is not None or plans or as_json or markdown or catalog:
             raise QuestionError("validate fit takes no options: it uses the runs and the catalogue that ship")
         return _fit()
+    if fits is not None:
+        if others or plans or markdown or by != "family":
+            raise QuestionError("--fits scores one table by itself, and allows only --json and --catalog")
+        return _fits(Path(fits), folders, as_json)
     if plans:
-        if runs is not None or mine is not None or memory or peaks is not None or by != "family":
+        if others or by != "family":
             raise QuestionError("--plans uses the runs that ship, and allows only --json, --markdown and --catalog")
         return _plans(folders, as_json, markdown)
-    path = Path(next((file for file in (mine, runs) if file is not None), RUNS))
-    session.check_grouping(path, by)
-    scores = session.validate(path, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None)
+    scored = Path(next((file for file in (mine, runs) if file is not None), RUNS))
+    session.check_grouping(scored, by)
+    scores = session.validate(scored, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None)
     if correction is not None:
-        _write_correction(scores, Path(correction), path)
+        _write_correction(scores, Path(correction), scored)
+    _print_scores(scores, by, folders, as_json, markdown)
+    if (mine or runs) and not as_json:
+        skipped = [f"line {row.line} ({row.id}): {row.reason}" for row in scores.held_out.skipped]
+        for line in (*skipped, *far_apart(scores.held_out)):
+            click.echo(f"ironlaw: {line}", err=True)
+    return 0 if scores.held_out.prepared.runs else 1
+
+
+def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], as_json: bool, markdown: bool) -> None:
+    """Print the scores of runs as JSON, as Markdown or as text."""
+    from ironlaw.validate import session
+    from ironlaw.validate.score import far_apart
+
     if as_json:
         from ironlaw.estimate.as_data import common_keys
 
@@ -92,11 +115,23 @@ def command(
         from ironlaw.report import validation
 
         sys.stdout.write((validation.markdown(scores) if markdown else validation.text(scores, by)) + "\n")
-    if (mine or runs) and not as_json:
-        skipped = [f"line {row.line} ({row.id}): {row.reason}" for row in scores.held_out.skipped]
-        for line in (*skipped, *far_apart(scores.held_out)):
-            click.echo(f"ironlaw: {line}", err=True)
-    return 0 if scores.held_out.prepared.runs else 1
+
+
+def _fits(path: Path, folders: tuple[str, ...], as_json: bool) -> int:
+    """Print what is predicted of runs that fitted or failed."""
+    from ironlaw.validate import fits
+
+    rows = fits.fits(path, folders)
+    if as_json:
+        from ironlaw.estimate.as_data import common_keys
+
+        data = {**common_keys([], [], folders), "schema_version": fits.SCHEMA_VERSION, "fits": fits.summary(rows)}
+        sys.stdout.write(json.dumps(data, indent=1, allow_nan=False, default=float) + "\n")
+    else:
+        from ironlaw.report import fits as report
+
+        sys.stdout.write(report.text(rows) + "\n")
+    return 0 if any(row.probability is not None for row in rows) else 1
 
 
 def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
