@@ -192,6 +192,7 @@ class Framework(Record):
     backward_traffic_ratio: Sourced = quantity("1")  # bytes of a norm's backward over its forward
     loss_bytes: Sourced = quantity("B")  # HBM bytes per logit, forward and backward
     logit_memory: Sourced = quantity("B")  # bytes in memory per logit at the peak
+    chunked_output: bool = False  # output layer and loss are one function of chunks of tokens: backward computes the logits again
     fused_loss_memory: Sourced | None = quantity("B", required=False)  # the same where the loss is compiled and cannot run in place
     chunked_logits: bool = False  # by default the output layer and the loss run on a chunk of the logits at a time
     chunk_memory: Sourced | None = quantity("B", required=False)  # bytes in memory per logit of a chunk; absent: it has no chunked loss

@@ -21,6 +21,7 @@ Examples:
   ironlaw validate --by device --memory
   ironlaw validate --runs other_runs.csv --json
   ironlaw validate --mine our_runs.csv --correction ours.toml      (then: ironlaw estimate ... --correction ours.toml)
+  ironlaw validate --generic
   ironlaw validate --plans
   ironlaw validate --fits runs_that_fitted_or_failed.csv
   ironlaw validate fit
@@ -37,6 +38,7 @@ Examples:
 @click.option(
     "--fits", metavar="CSV", help="score a table of runs that fitted or failed: how likely each was said to fit, and its peak memory"
 )
+@click.option("--generic", is_flag=True, help="also score every run with the record that a stack outside the catalogue would get")
 @click.option("--plans", is_flag=True, help="compare published plans with the best plans of searches")
 @click.option(
     "--by",
@@ -56,6 +58,7 @@ def command(
     memory: bool,
     peaks: str | None,
     fits: str | None,
+    generic: bool,
     plans: bool,
     by: str,
     as_json: bool,
@@ -75,7 +78,7 @@ def command(
         raise QuestionError("--correction needs your own runs: give --mine CSV")
     if as_json and markdown:
         raise QuestionError("--json and --markdown: give one of them")
-    others = runs is not None or mine is not None or memory or peaks is not None
+    others = runs is not None or mine is not None or memory or peaks is not None or generic
     if action == "fit":
         if others or fits is not None or plans or as_json or markdown or catalog:
             raise QuestionError("validate fit takes no options: it uses the runs and the catalogue that ship")
@@ -90,7 +93,7 @@ def command(
         return _plans(folders, as_json, markdown)
     scored = Path(next((file for file in (mine, runs) if file is not None), RUNS))
     session.check_grouping(scored, by)
-    scores = session.validate(scored, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None)
+    scores = session.validate(scored, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None, generic)
     if correction is not None:
         _write_correction(scores, Path(correction), scored)
     _print_scores(scores, by, folders, as_json, markdown)
@@ -132,6 +135,13 @@ def _fits(path: Path, folders: tuple[str, ...], as_json: bool) -> int:
 
         sys.stdout.write(report.text(rows) + "\n")
     return 0 if any(row.probability is not None for row in rows) else 1
+
+
+def _generic(scores: Validation) -> str:
+    """The table of both kinds of record, where it was asked for."""
+    from ironlaw.validate.generic import text
+
+    return "" if scores.generic is None else "\n\n" + text(scores.held_out, scores.generic)
 
 
 def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
