@@ -201,7 +201,9 @@ class Framework(Record):
     chunk_parts: Sourced | None = quantity("1", required=False)  # equal parts that tokens are split into; absent: chunk_tokens
     chunk_vocabulary: Sourced | None = quantity("1", required=False)  # of the vocabulary in a chunk; absent: all
     chunk_as_hidden: bool = False  # a chunk has as many tokens as make its logits no more than the hidden state of all tokens
-    head_gradient_bytes: Sourced | None = quantity("B", required=False)  # whole gradient of a chunked output layer; absent: as any other
+    head_gradient_bytes: Sourced | None = quantity("B", required=False)  # whole gradient of a chunked output layer; absent: none
+    head_gradient_frozen: bool = False  # it is made also where the output layer is frozen
+    lora_targets: str = ""  # layers that have an adapter by default; absent: the attention's
     norm_copies: Sourced | None = quantity("B", required=False)  # kept for each element of a norm's input beside it; absent: none
     lazy_gradients: bool = False  # the backward pass allocates gradients, the update frees them; else they stay between steps
     whole_gradients: bool = False  # gradients of several micro-batches are summed before they are reduced: whole on every rank

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog import load
+from ironlaw.catalog.spellings import known_names
 from ironlaw.errors import InputError, IronlawError, nearest_names
 from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.table import answer_many, known_names, read_table
+from ironlaw.estimate.table import answer_many, read_table
 from ironlaw.question.options import read_options
 from ironlaw.validate.fill import SkipError, number, short
 from ironlaw.validate.peaks import figures

@@ -56,7 +56,7 @@ def chunked(job: Job, plan: Plan, s: Shapes) -> list[Term]:
     terms = [scores(job, plan, "logits of a chunk", tokens, f.chunk_memory.value, columns)]
     if f.whole_memory is not None:
         terms.append(scores(job, plan, "logits", s.tokens, f.whole_memory.value))
-    if f.head_gradient_bytes is not None:
+    if f.head_gradient_bytes is not None and (f.head_gradient_frozen or not job.lora_rank):
         size = f.head_gradient_bytes.value
         table = {"tokens": model.vocab_size / plan.tp, "hidden_size": model.hidden_size, "tp": 1.0, "sp": 0.0, "bytes_per_element": size}
         terms.append(leaf("gradient of the output layer", activations.checkpoint, "B", **table))
