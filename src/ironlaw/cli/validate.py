@@ -170,7 +170,7 @@ def _fit() -> int:
     fitted = fit.solve_all(prepared)
     for c in fit.constants():
         click.echo(f"{c.name:<22} {fitted.values[c.name]:.4g}   (first {c.first:.4g})")
-    record.write_fit(prepared, fitted, fit.memory_spreads(session.run_memories(prepared)))
+    record.write_fit(prepared, fitted, session.spreads(prepared))
     click.echo(f"wrote {record.SYSTEMS}, {record.BANDS}, {fit.RECORD}")
     return 0
 

@@ -22,11 +22,12 @@ from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.table import answer_many, read_table
 from ironlaw.question.options import read_options
 from ironlaw.validate.fill import SkipError, number, short
-from ironlaw.validate.peaks import figures
-from ironlaw.validate.runs import short_reason
+from ironlaw.validate.peaks import RunMemory, figures
+from ironlaw.validate.runs import DATA, short_reason
 
 GIB = 2.0**30
 SCHEMA_VERSION = 1
+SHIPPED = DATA / "fits_prime_rl.csv"
 LIKELY = 0.5  # probability to fit above which a run counts as said to fit
 PACKED = 0.01  # mean tokens of packed samples are as near as this to a multiple of PACK
 PACK = 1024.0  # tokens: packed samples are a multiple of it long
@@ -54,6 +55,7 @@ class Fit:
     line: int
     group: str  # framework, and adapters or full fine-tuning
     asked: Asked | None = None
+    accelerator: str = ""
     predicted_bytes: float | None = None
     probability: float | None = None
     reason: str = ""
@@ -280,17 +282,27 @@ def _companions(table: Sequence[tuple[int, Cells]]) -> dict[tuple[str, str], str
 def _with_answer(row: Fit, answer: tuple[Estimate, int] | IronlawError) -> Fit:
     """A row with its prediction, or with the reason why it has none."""
     if isinstance(answer, IronlawError):
-        return Fit(row.name, row.line, row.group, None, reason=short_reason(str(answer)))
+        return Fit(row.name, row.line, row.group, reason=short_reason(str(answer)))
     group, at = answer[0].place_of(answer[1])
     if not bool(np.broadcast_to(group.legal, group.index.shape)[at]):
         broken = [name for name, passed in group.rules.items() if not bool(np.broadcast_to(passed, group.index.shape)[at])]
-        return Fit(row.name, row.line, row.group, None, reason=f"no such plan: {', '.join(broken)}")
+        return Fit(row.name, row.line, row.group, reason=f"no such plan: {', '.join(broken)}")
     asked = row.asked
     assert asked is not None
     column = group.memory.reserved if asked.kind == "reserved" else group.memory.allocated
     likely = None if group.likely is None else float(np.broadcast_to(group.likely.value, group.index.shape)[at])
     reason = next((rule for rule in asked.rules if rule.startswith("no peak")), "")
-    return Fit(row.name, row.line, row.group, asked, float(np.broadcast_to(column, group.index.shape)[at]), likely, reason)
+    size = float(np.broadcast_to(column, group.index.shape)[at])
+    return Fit(row.name, row.line, row.group, asked, group.cluster.accelerator.name, size, likely, reason)
+
+
+def shipped_memories(folders: tuple[str, ...] = ()) -> list[tuple[str, RunMemory]]:
+    """(family, memory) of the rows of the table that ships: prime-rl's, which measured reserved memory."""
+    return [
+        ("prime-rl", RunMemory(r.name, r.asked.kind, r.predicted_bytes, r.asked.measured_bytes, r.group.partition(",")[0], r.accelerator))
+        for r in fits(SHIPPED, folders)
+        if r.error is not None and r.asked is not None and r.predicted_bytes is not None and r.asked.measured_bytes is not None
+    ]
 
 
 # --- figures -------------------------------------------------------------------------------------------------------------

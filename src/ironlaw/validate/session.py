@@ -11,7 +11,8 @@ from ironlaw.errors import IronlawError, QuestionError, nearest_names
 from ironlaw.estimate.table import read_table
 from ironlaw.validate import generic as generic_module
 from ironlaw.validate import peaks as peak_module
-from ironlaw.validate.fit import Fit, held_out_times, memory_coverage, read_record
+from ironlaw.validate.fit import Fit, held_out_times, memory_coverage, memory_spreads, read_record
+from ironlaw.validate.fits import shipped_memories
 from ironlaw.validate.generic import score_generic
 from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, read_runs
@@ -73,6 +74,18 @@ def memory_summary(scored: Scored, measured: Any = None) -> dict[str, Any]:
     ran = peak_module.ran_and_fits((run.cells, e, row) for run, (e, row) in zip(p.runs, p.answers, strict=True))
     runs = run_memories(p)
     return {**peak_module.summary(peaks, skipped, [memory for _, memory in runs], ran), "coverage": memory_coverage(runs)}
+
+
+def spreads(p: Prepared) -> dict[str, tuple[float, float, int, int]]:
+    """Spreads of memory: those of pre-training runs, and of the trainers in the shipped table of fits, pooled with all runs.
+
+    The table has many rows of one publisher, all near their prediction: what other frameworks borrow is learned without it.
+    """
+    listed = shipped_memories()
+    families = {family for family, _ in listed}
+    runs = [(family, memory) for family, memory in run_memories(p) if family not in families]
+    borrowed = memory_spreads(runs)
+    return {**borrowed, **{group: found for group, found in memory_spreads([*runs, *listed]).items() if group not in borrowed}}
 
 
 def run_memories(p: Prepared) -> list[tuple[str, peak_module.RunMemory]]:
