@@ -73,7 +73,7 @@ def memory_summary(scored: Scored, measured: Any = None) -> dict[str, Any]:
     p = scored.prepared
     ran = peak_module.ran_and_fits((run.cells, e, row) for run, (e, row) in zip(p.runs, p.answers, strict=True))
     runs = run_memories(p)
-    return {**peak_module.summary(peaks, skipped, [memory for _, memory in runs], ran), "coverage": memory_coverage(runs)}
+    return {**peak_module.summary(peaks, skipped, [memory for _, memory in runs], ran), "coverage": memory_coverage(lent_memories(p))}
 
 
 def spreads(p: Prepared) -> dict[str, tuple[float, float, int, int]]:
@@ -81,11 +81,15 @@ def spreads(p: Prepared) -> dict[str, tuple[float, float, int, int]]:
 
     The table has many rows of one publisher, all near their prediction: what other frameworks borrow is learned without it.
     """
-    listed = shipped_memories()
-    families = {family for family, _ in listed}
-    runs = [(family, memory) for family, memory in run_memories(p) if family not in families]
-    borrowed = memory_spreads(runs)
-    return {**borrowed, **{group: found for group, found in memory_spreads([*runs, *listed]).items() if group not in borrowed}}
+    runs = lent_memories(p)
+    lent = memory_spreads(runs)
+    return {**lent, **{group: found for group, found in memory_spreads([*runs, *shipped_memories()]).items() if group not in lent}}
+
+
+def lent_memories(p: Prepared) -> list[tuple[str, peak_module.RunMemory]]:
+    """(family, memory) of the runs whose spread a framework without rows borrows: those of families outside the shipped table of fits."""
+    families = {family for family, _ in shipped_memories()}
+    return [(family, memory) for family, memory in run_memories(p) if family not in families]
 
 
 def run_memories(p: Prepared) -> list[tuple[str, peak_module.RunMemory]]:
