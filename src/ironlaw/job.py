@@ -93,6 +93,7 @@ class Job(Frozen):
     microbatch_group: float  # micro-batches a chunk runs before the next one's turn; 0: pp
     deferred_wgrad: float  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
     fused_loss: bool
+    optimizer_in_backward: bool  # each weight is updated where its gradient is made, and the gradient freed
     chunked_logits: bool  # the output layer and the loss hold a chunk of the logits at a time
     fp8_scaling: str  # current | delayed: where the scale of a tensor in fp8 comes from
     fp8_param_gather: bool  # weights of narrow linear layers are kept and gathered in the narrow format

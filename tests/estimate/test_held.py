@@ -35,10 +35,11 @@ VALUES = {  # a few values of every option of an estimate, as a person writes th
     "first_stage_layers": ["4"], "last_stage_layers": ["6"], "mtp_stage": ["0"], "count_embedding": ["on"], "mtp_layers": ["1"],
     "cp_method": ["all-to-all", "all-gather", "all-to-all+ring"], "cp_inner": ["2"], "cp_balance": ["off"], "document_length": ["1024"],
     "gradient_dtype": ["bf16", "fp32"], "offload": ["optimizer", "optimizer,activations"], "offload_layers": ["4"],
-    "offload_fraction": ["0.5"], "offload_overlap": ["on"], "lora_rank": ["16"], "lora_sets": ["4"], "lora_targets": ["attention", "q_proj,v_proj", "all"],
+    "offload_fraction": ["0.5"], "offload_overlap": ["on"],
+    "lora_rank": ["16"], "lora_sets": ["4"], "lora_targets": ["attention", "q_proj,v_proj", "all"],
     "frozen_weights": ["nf4", "fp8", "gptq"], "frozen_layers": ["2"], "evaluate_every": ["100"], "evaluation_tokens": ["10M"],
     "checkpoint_every": ["500"], "checkpoint_bandwidth": ["100GB/s"], "mttf": ["50000h"], "restart_time": ["15min"],
-    "tokens": ["1T", "300B"], "logits": ["whole"],
+    "tokens": ["1T", "300B"], "logits": ["whole"], "optimizer_in_backward": ["on"],
     "margin": ["5%"], "space": ["published"], "price": ["2.5", "0"], "grid": ["france", "100"], "pue": ["1.1"],
 }  # fmt: skip
 FROM_FILES = {"correction", "calibration_version"}

@@ -75,6 +75,7 @@ class Asked(Frozen):
     deferred_wgrad: float = 0.0
     fused_loss: bool = False
     logits: str | None = None  # the framework's
+    optimizer_in_backward: bool = False
     delay_wgrad_compute: bool = False
     layers_per_stage: tuple[int, ...] = ()
     mtp_stage: float | None = None

@@ -251,6 +251,11 @@ OPTIONS: dict[str, Option] = {
     "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule (default: pp)"),
     "deferred_wgrad": Option(whole, "micro-batches whose output-layer weight gradient waits for the end of the pipeline (default: 0)"),
     "fused_loss": Option(switch, "compiled loss, which stores one more fp32 copy of the logits (default: off)", "on|off"),
+    "optimizer_in_backward": Option(
+        switch,
+        "update each weight in the backward pass and free its gradient: less memory, one micro-batch a step (default: off)",
+        "on|off",
+    ),
     "logits": Option(
         one_of(("whole", "chunked")),
         "the output layer and the loss hold all logits at once, or a chunk at a time (default: the framework's)",
@@ -355,7 +360,7 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     "Precision and kernels": (
         "precision", "expert_precision", "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start",
         "bf16_layers_at_end", "gradient_dtype", "flash_attention",
-        "attention_kernel", "cuda_graphs", "fused_loss", "logits",
+        "attention_kernel", "cuda_graphs", "fused_loss", "logits", "optimizer_in_backward",
     ),
     "Offloading": ("offload", "offload_layers", "offload_fraction", "offload_overlap"),
     "Fine-tuning": ("lora_rank", "lora_sets", "lora_targets", "frozen_weights", "frozen_layers"),

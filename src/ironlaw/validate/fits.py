@@ -93,6 +93,8 @@ def read_prime_rl(cells: Cells, folders: tuple[str, ...]) -> Asked:
     """A row of prime-rl's baselines. Their peak is ``torch.cuda.max_memory_reserved`` of a trainer (trainer/rl/train.py)."""
     gpus, sequence, count = (_whole(cells, name) for name in ("num_gpus", "seq_len", "micro_batches"))
     cp, ep = (_whole(cells, name, 1) for name in ("cp", "ep"))
+    if gpus % cp:
+        raise SkipError(f"cp {cp:g} does not divide num_gpus {gpus:g}")
     if (kind := cells.get("type", "")) not in PRIME_TRAINERS:
         raise SkipError(f"type is {short(kind)!r}, must be rl or sft")
     if (how := cells.get("ac", "")) not in PRIME_RECOMPUTE:

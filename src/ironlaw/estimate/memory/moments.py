@@ -50,17 +50,20 @@ class Moment(Frozen):
 
 def summed(job: Job, plan: Plan) -> Any:
     """1 where gradients are in memory during all of a step: they stay between steps, or those of an earlier micro-batch do."""
+    if job.optimizer_in_backward:
+        return 0.0 * plan.num_microbatches
     return np.where((plan.num_microbatches > 1) | (not job.framework.lazy_gradients), 1.0, 0.0)
 
 
 def peak(job: Job, plan: Plan, gradients: Any, saved: Any, loss: Any, layer: Any, update: Any) -> Moment:
     """The fullest moment of every plan, from the bytes of what is in memory at some moments only."""
-    kept = summed(job, plan)
-    sizes = np.broadcast_arrays(kept * gradients + saved + loss, kept * gradients + saved + layer, gradients + layer, gradients + update)
+    kept, made = summed(job, plan), 0.0 if job.optimizer_in_backward else 1.0
+    during, after = kept * gradients + saved, made * gradients
+    sizes = np.broadcast_arrays(during + loss, during + layer, after + layer, after + made * update)
     which = np.argmax(np.stack(sizes), axis=0)
     at = [np.where(which == moment, 1.0, 0.0) for moment in (LOSS, BACKWARD, END, UPDATE)]
     late = at[END] + at[UPDATE]
-    return Moment(at[LOSS], at[BACKWARD], np.maximum(kept, late), at[LOSS] + at[BACKWARD], at[BACKWARD] + at[END], at[UPDATE])
+    return Moment(at[LOSS], at[BACKWARD], np.maximum(kept, made * late), at[LOSS] + at[BACKWARD], at[BACKWARD] + at[END], at[UPDATE])
 
 
 def layer_gradients(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
