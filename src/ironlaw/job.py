@@ -85,6 +85,7 @@ class Job(Frozen):
     offload_fraction: float  # share of the optimizer's states that offloading moves to the host
     offload_overlap: bool  # the host updates one tensor while others are copied
     lora_rank: float  # 0: everything is trained
+    lora_sets: float  # sets of adapters in memory, of which one is trained
     lora_targets: tuple[str, ...]  # operators that have an adapter: qkv or q, k, v; proj; fc1 or gate, up; fc2; experts; router
     frozen_weights: str  # how adapters' frozen layers are stored: fp8 | nf4; "": as the precision stores weights
     attention_kernel: str  # generation of the flash kernel; "": the framework's on this architecture
@@ -92,6 +93,8 @@ class Job(Frozen):
     microbatch_group: float  # micro-batches a chunk runs before the next one's turn; 0: pp
     deferred_wgrad: float  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
     fused_loss: bool
+    optimizer_in_backward: bool  # each weight is updated where its gradient is made, and the gradient freed
+    chunked_logits: bool  # the output layer and the loss hold a chunk of the logits at a time
     fp8_scaling: str  # current | delayed: where the scale of a tensor in fp8 comes from
     fp8_param_gather: bool  # weights of narrow linear layers are kept and gathered in the narrow format
     delay_wgrad_compute: bool  # with overlap ep: weight gradients computed beside the all-to-all, apart from the rest of backward

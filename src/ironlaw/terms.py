@@ -70,6 +70,10 @@ class Term:
         """The same term under another name."""
         return Term(name, self.value, self.unit, self.law, self.inputs, self.parts, self.times, self._bound)
 
+    def repeated(self, times: Any) -> Term:
+        """The same term ``times`` over."""
+        return Term(self.name, self.value * times, self.unit, self.law, self.inputs, self.parts, self.times * times, self._bound, self.key)
+
     def walk(self) -> Iterator[Term]:
         """This node and all below it, parents first."""
         yield self

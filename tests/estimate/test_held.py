@@ -35,10 +35,11 @@ VALUES = {  # a few values of every option of an estimate, as a person writes th
     "first_stage_layers": ["4"], "last_stage_layers": ["6"], "mtp_stage": ["0"], "count_embedding": ["on"], "mtp_layers": ["1"],
     "cp_method": ["all-to-all", "all-gather", "all-to-all+ring"], "cp_inner": ["2"], "cp_balance": ["off"], "document_length": ["1024"],
     "gradient_dtype": ["bf16", "fp32"], "offload": ["optimizer", "optimizer,activations"], "offload_layers": ["4"],
-    "offload_fraction": ["0.5"], "offload_overlap": ["on"], "lora_rank": ["16"], "lora_targets": ["attention", "q_proj,v_proj", "all"],
-    "frozen_weights": ["nf4", "fp8"], "frozen_layers": ["2"], "evaluate_every": ["100"], "evaluation_tokens": ["10M"],
+    "offload_fraction": ["0.5"], "offload_overlap": ["on"],
+    "lora_rank": ["16"], "lora_sets": ["4"], "lora_targets": ["attention", "q_proj,v_proj", "all"],
+    "frozen_weights": ["nf4", "fp8", "gptq"], "frozen_layers": ["2"], "evaluate_every": ["100"], "evaluation_tokens": ["10M"],
     "checkpoint_every": ["500"], "checkpoint_bandwidth": ["100GB/s"], "mttf": ["50000h"], "restart_time": ["15min"],
-    "tokens": ["1T", "300B"],
+    "tokens": ["1T", "300B"], "logits": ["whole"], "optimizer_in_backward": ["on"],
     "margin": ["5%"], "space": ["published"], "price": ["2.5", "0"], "grid": ["france", "100"], "pue": ["1.1"],
 }  # fmt: skip
 FROM_FILES = {"correction", "calibration_version"}
@@ -93,10 +94,12 @@ def a(tmp_path):
 
 
 def test_recomputation_saves_the_activations_that_it_does_not_keep(a):
-    """32 layers keep 16 bytes by token, width and tensor rank and more; with full recomputation one checkpoint each: 17 GiB, not 2."""
+    """32 layers keep 16 bytes by token, width and tensor rank and more; with full recomputation one checkpoint each: 17.6 GiB, not 2.
+
+    The layer that is computed again and the logits are not in memory together."""
     held = hold(a, {"recompute": "full"})
     moved = differences(results(held.before), results(held.after))
-    assert moved["bytes"] / 2**30 == pytest.approx(-17.0, abs=0.1)
+    assert moved["bytes"] / 2**30 == pytest.approx(-17.6, abs=0.1)
     assert not held.followed and held.changed == {"recompute": ("none", "full")}
     anew = answer(read_options({**ASKED, **PLAN, "recompute": "full"}))
     assert results(held.anew) == results(anew)
@@ -163,7 +166,7 @@ def test_the_page_says_what_was_held_and_both_differences(a, ask):
     assert status == 0
     lines = out.splitlines()
     at = lines.index("The plan of a.json, with recompute none to full")
-    assert "-17.03 GiB" in next(line for line in lines[at:] if line.startswith("  plan held"))
+    assert "-17.62 GiB" in next(line for line in lines[at:] if line.startswith("  plan held"))
     assert any(line.startswith("  plan chosen anew") for line in lines) == bool(plan_changes(hold(a, {"recompute": "full"})))
     data = json.loads(ask("estimate", "--plan", a, "--recompute", "full", "--json")[1])["held"]
     assert data["changed"] == {"recompute": ["none", "full"]} and data["reproduced"] is True

@@ -176,6 +176,8 @@ class Framework(Record):
     fused_projections: bool = True  # q, k and v are one matrix, gate and up another; an adapter covers the whole matrix
     offload_gradients_early: bool = False  # gradients are copied to the host during the last backward pass, not after it
     parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: as the precision says
+    frozen_bytes: Sourced | None = quantity("B", required=False)  # stored weights beside adapters; absent: as the precision says
+    adapter_bytes: Sourced | None = quantity("B", required=False)  # stored weights of adapters; absent: as the precision says
     gradient_bytes: Sourced = quantity("B")
     gradient_reduce_bytes: Sourced = quantity("B")
     operators_per_layer: Sourced = quantity("1")
@@ -202,8 +204,24 @@ class Framework(Record):
     logit_memory: Sourced = quantity("B")  # bytes in memory per logit at the peak
     chunked_output: bool = False  # output layer and loss are one function of chunks of tokens: backward computes the logits again
     fused_loss_memory: Sourced | None = quantity("B", required=False)  # the same where the loss is compiled and cannot run in place
+    chunked_logits: bool = False  # by default the output layer and the loss run on a chunk of the logits at a time
+    chunk_memory: Sourced | None = quantity("B", required=False)  # bytes in memory per logit of a chunk; absent: it has no chunked loss
+    whole_memory: Sourced | None = quantity("B", required=False)  # of all logits, beside a chunk; absent: none
+    chunk_tokens: Sourced | None = quantity("token", required=False)  # tokens of a chunk; absent: all
+    chunk_parts: Sourced | None = quantity("1", required=False)  # equal parts that tokens are split into; absent: chunk_tokens
+    chunk_vocabulary: Sourced | None = quantity("1", required=False)  # of the vocabulary in a chunk; absent: all
+    chunk_as_hidden: bool = False  # a chunk has as many tokens as make its logits no more than the hidden state of all tokens
+    head_gradient_bytes: Sourced | None = quantity("B", required=False)  # whole gradient of a chunked output layer; absent: none
+    head_gradient_frozen: bool = False  # it is made also where the output layer is frozen
+    lora_targets: str = ""  # layers that have an adapter by default; absent: the attention's
+    norm_copies: Sourced | None = quantity("B", required=False)  # kept for each element of a norm's input beside it; absent: none
+    lazy_gradients: bool = False  # the backward pass allocates gradients, the update frees them; else they stay between steps
+    whole_gradients: bool = False  # gradients of several micro-batches are summed before they are reduced: whole on every rank
+    frozen_hooks: bool = False  # ZeRO 3 keeps the gradient of each layer's input until the backward pass ends where weights are frozen
+    optimizer_copies: Sourced | None = quantity("1", required=False)  # copies of one moment of all weights that the update makes
     saved_activation_tensors: Sourced = quantity("1")  # wide MLP tensors stored for backward, besides gate and up
     saved_expert_rows: Sourced | None = quantity("1", required=False)  # stored copies of the rows sent to gated experts; absent: 2
+    expert_row_gradients: Sourced | None = quantity("1", required=False)  # copies of these rows that backward holds at once; absent: 1
     row_copies: Sourced | None = quantity("1", required=False)  # HBM passes of a routed row outside its expert; absent: by dispatcher
     row_copies_backward: Sourced | None = quantity("1", required=False)  # the same for its gradient; absent: as forward
     padding_copies: Sourced | None = quantity("1", required=False)  # further passes in narrow formats, to pad experts to whole blocks

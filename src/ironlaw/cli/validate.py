@@ -23,6 +23,7 @@ Examples:
   ironlaw validate --mine our_runs.csv --correction ours.toml      (then: ironlaw estimate ... --correction ours.toml)
   ironlaw validate --generic
   ironlaw validate --plans
+  ironlaw validate --fits runs_that_fitted_or_failed.csv
   ironlaw validate fit
 """
 
@@ -34,6 +35,9 @@ Examples:
 @click.option("--correction", metavar="TOML", help="with --mine: write a correction file for ironlaw estimate --correction")
 @click.option("--memory", is_flag=True, help="also score measured memory")
 @click.option("--peaks", metavar="CSV", help="with --memory: table of measured peaks (default: the table that ships)")
+@click.option(
+    "--fits", metavar="CSV", help="score a table of runs that fitted or failed: how likely each was said to fit, and its peak memory"
+)
 @click.option("--generic", is_flag=True, help="also score every run with the record that a stack outside the catalogue would get")
 @click.option("--plans", is_flag=True, help="compare published plans with the best plans of searches")
 @click.option(
@@ -53,6 +57,7 @@ def command(
     correction: str | None,
     memory: bool,
     peaks: str | None,
+    fits: str | None,
     generic: bool,
     plans: bool,
     by: str,
@@ -73,19 +78,37 @@ def command(
         raise QuestionError("--correction needs your own runs: give --mine CSV")
     if as_json and markdown:
         raise QuestionError("--json and --markdown: give one of them")
+    others = runs is not None or mine is not None or memory or peaks is not None or generic
     if action == "fit":
-        if runs is not None or mine is not None or memory or peaks is not None or generic or plans or as_json or markdown or catalog:
+        if others or fits is not None or plans or as_json or markdown or catalog:
             raise QuestionError("validate fit takes no options: it uses the runs and the catalogue that ship")
         return _fit()
+    if fits is not None:
+        if others or plans or markdown or by != "family":
+            raise QuestionError("--fits scores one table by itself, and allows only --json and --catalog")
+        return _fits(Path(fits), folders, as_json)
     if plans:
-        if runs is not None or mine is not None or memory or peaks is not None or generic or by != "family":
+        if others or by != "family":
             raise QuestionError("--plans uses the runs that ship, and allows only --json, --markdown and --catalog")
         return _plans(folders, as_json, markdown)
-    path = Path(next((file for file in (mine, runs) if file is not None), RUNS))
-    session.check_grouping(path, by)
-    scores = session.validate(path, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None, generic)
+    scored = Path(next((file for file in (mine, runs) if file is not None), RUNS))
+    session.check_grouping(scored, by)
+    scores = session.validate(scored, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None, generic)
     if correction is not None:
-        _write_correction(scores, Path(correction), path)
+        _write_correction(scores, Path(correction), scored)
+    _print_scores(scores, by, folders, as_json, markdown)
+    if (mine or runs) and not as_json:
+        skipped = [f"line {row.line} ({row.id}): {row.reason}" for row in scores.held_out.skipped]
+        for line in (*skipped, *far_apart(scores.held_out)):
+            click.echo(f"ironlaw: {line}", err=True)
+    return 0 if scores.held_out.prepared.runs else 1
+
+
+def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], as_json: bool, markdown: bool) -> None:
+    """Print the scores of runs as JSON, as Markdown or as text."""
+    from ironlaw.validate import session
+    from ironlaw.validate.score import far_apart
+
     if as_json:
         from ironlaw.estimate.as_data import common_keys
 
@@ -94,12 +117,24 @@ def command(
     else:
         from ironlaw.report import validation
 
-        sys.stdout.write((validation.markdown(scores) if markdown else validation.text(scores, by) + _generic(scores)) + "\n")
-    if (mine or runs) and not as_json:
-        skipped = [f"line {row.line} ({row.id}): {row.reason}" for row in scores.held_out.skipped]
-        for line in (*skipped, *far_apart(scores.held_out)):
-            click.echo(f"ironlaw: {line}", err=True)
-    return 0 if scores.held_out.prepared.runs else 1
+        sys.stdout.write((validation.markdown(scores) if markdown else validation.text(scores, by)) + "\n")
+
+
+def _fits(path: Path, folders: tuple[str, ...], as_json: bool) -> int:
+    """Print what is predicted of runs that fitted or failed."""
+    from ironlaw.validate import fits
+
+    rows = fits.fits(path, folders)
+    if as_json:
+        from ironlaw.estimate.as_data import common_keys
+
+        data = {**common_keys([], [], folders), "schema_version": fits.SCHEMA_VERSION, "fits": fits.summary(rows)}
+        sys.stdout.write(json.dumps(data, indent=1, allow_nan=False, default=float) + "\n")
+    else:
+        from ironlaw.report import fits as report
+
+        sys.stdout.write(report.text(rows) + "\n")
+    return 0 if any(row.probability is not None for row in rows) else 1
 
 
 def _generic(scores: Validation) -> str:
@@ -135,7 +170,7 @@ def _fit() -> int:
     fitted = fit.solve_all(prepared)
     for c in fit.constants():
         click.echo(f"{c.name:<22} {fitted.values[c.name]:.4g}   (first {c.first:.4g})")
-    record.write_fit(prepared, fitted, fit.memory_spreads(session.run_memories(prepared)))
+    record.write_fit(prepared, fitted, session.spreads(prepared))
     click.echo(f"wrote {record.SYSTEMS}, {record.BANDS}, {fit.RECORD}")
     return 0
 

@@ -21,7 +21,7 @@ from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.memory import offloading
-from ironlaw.estimate.memory.offloading import optimizer_parameters
+from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network import context, overlapped_experts, sharding, tensor
 from ironlaw.estimate.network.sharding import Waits, data_parallel, exposed, fully_sharded, shared_table_reduction
 from ironlaw.estimate.pipeline import hand_overs

@@ -74,6 +74,8 @@ class Asked(Frozen):
     microbatch_group: float = 0.0  # 0: pp
     deferred_wgrad: float = 0.0
     fused_loss: bool = False
+    logits: str | None = None  # the framework's
+    optimizer_in_backward: bool = False
     delay_wgrad_compute: bool = False
     layers_per_stage: tuple[int, ...] = ()
     mtp_stage: float | None = None
@@ -96,6 +98,7 @@ class Asked(Frozen):
     margin: float | None = None  # of device memory; None: bands.memory_margin of the framework
     # fine-tuning
     lora_rank: float = 0.0  # 0: everything is trained
+    lora_sets: float = 1.0
     lora_targets: str = defaults.LORA_TARGETS
     frozen_weights: str = ""  # as trained weights
     frozen_layers: float = 0.0

@@ -261,6 +261,16 @@ OPTIONS: dict[str, Option] = {
     "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule (default: pp)"),
     "deferred_wgrad": Option(whole, "micro-batches whose output-layer weight gradient waits for the end of the pipeline (default: 0)"),
     "fused_loss": Option(switch, "compiled loss, which stores one more fp32 copy of the logits (default: off)", "on|off"),
+    "optimizer_in_backward": Option(
+        switch,
+        "update each weight in the backward pass and free its gradient: less memory, one micro-batch a step (default: off)",
+        "on|off",
+    ),
+    "logits": Option(
+        one_of(("whole", "chunked")),
+        "the output layer and the loss hold all logits at once, or a chunk at a time (default: the framework's)",
+        "HOW",
+    ),
     "delay_wgrad_compute": Option(switch, "run weight gradients during the all-to-all of --overlap ep (default: off)", "on|off"),
     "grouped_experts": Option(switch, "grouped GEMM for the experts of a rank (default: on)", "on|off"),
     "overlap": Option(
@@ -309,13 +319,16 @@ OPTIONS: dict[str, Option] = {
     ),
     # --- fine-tuning
     "lora_rank": Option(whole, "rank of LoRA adapters; all other weights are frozen (default: no adapters)"),
+    "lora_sets": Option(whole, "sets of LoRA adapters in memory, of which one is trained (default: 1)", "N"),
     "lora_targets": Option(
         adapter_targets,
         "layers with an adapter: attention, mlp, all, or of q, k, v, qkv, proj, fc1, gate, up, fc2, experts, router"
         f" (default: {defaults.LORA_TARGETS})",
         "LIST",
     ),
-    "frozen_weights": Option(one_of(("fp8", "nf4")), "format of frozen weights with LoRA: fp8, nf4 (default: as trained weights)", "NAME"),
+    "frozen_weights": Option(
+        one_of(("fp8", "nf4", "gptq")), "format of frozen weights with LoRA: fp8, nf4, gptq (4 bits) (default: as trained weights)", "NAME"
+    ),
     "frozen_layers": Option(none_or_more, "first layers, with the embedding, that are not trained (default: 0)", "N"),
     # --- the run
     "evaluate_every": Option(whole, "steps between evaluations (default: no evaluations)", "STEPS"),
@@ -357,10 +370,10 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     "Precision and kernels": (
         "precision", "expert_precision", "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start",
         "bf16_layers_at_end", "gradient_dtype", "flash_attention",
-        "attention_kernel", "cuda_graphs", "fused_loss",
+        "attention_kernel", "cuda_graphs", "fused_loss", "logits", "optimizer_in_backward",
     ),
     "Offloading": ("offload", "offload_layers", "offload_fraction", "offload_overlap"),
-    "Fine-tuning": ("lora_rank", "lora_targets", "frozen_weights", "frozen_layers"),
+    "Fine-tuning": ("lora_rank", "lora_sets", "lora_targets", "frozen_weights", "frozen_layers"),
     "Run and cost": ("tokens", "price", "grid", "pue", "evaluate_every", "evaluation_tokens"),
     "Failures and checkpoints": ("mttf", "restart_time", "checkpoint_every", "checkpoint_bandwidth"),
 }  # fmt: skip

@@ -101,7 +101,7 @@ def write_bands(
             for group, (_, w, n, f) in memory.items()
         ),
         "\n[memory_centre]",
-        *(f'"{group}" = {{ value = "{centre:.3f}", source = "memory" }}' for group, (centre, *_) in memory.items()),
+        *(f'"{group}" = {{ value = "{max(centre, 0.0):.3f}", source = "memory" }}' for group, (centre, *_) in memory.items()),
     ]
     sources = {
         "choice": ("A choice: bands of 80 %", "guess"),

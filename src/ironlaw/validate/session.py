@@ -11,7 +11,8 @@ from ironlaw.errors import IronlawError, QuestionError, nearest_names
 from ironlaw.estimate.table import read_table
 from ironlaw.validate import generic as generic_module
 from ironlaw.validate import peaks as peak_module
-from ironlaw.validate.fit import Fit, held_out_times, memory_coverage, read_record
+from ironlaw.validate.fit import Fit, held_out_times, memory_coverage, memory_spreads, read_record
+from ironlaw.validate.fits import shipped_memories
 from ironlaw.validate.generic import score_generic
 from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, read_runs
@@ -72,7 +73,23 @@ def memory_summary(scored: Scored, measured: Any = None) -> dict[str, Any]:
     p = scored.prepared
     ran = peak_module.ran_and_fits((run.cells, e, row) for run, (e, row) in zip(p.runs, p.answers, strict=True))
     runs = run_memories(p)
-    return {**peak_module.summary(peaks, skipped, [memory for _, memory in runs], ran), "coverage": memory_coverage(runs)}
+    return {**peak_module.summary(peaks, skipped, [memory for _, memory in runs], ran), "coverage": memory_coverage(lent_memories(p))}
+
+
+def spreads(p: Prepared) -> dict[str, tuple[float, float, int, int]]:
+    """Spreads of memory: those of pre-training runs, and of the trainers in the shipped table of fits, pooled with all runs.
+
+    The table has many rows of one publisher, all near their prediction: what other frameworks borrow is learned without it.
+    """
+    runs = lent_memories(p)
+    lent = memory_spreads(runs)
+    return {**lent, **{group: found for group, found in memory_spreads([*runs, *shipped_memories()]).items() if group not in lent}}
+
+
+def lent_memories(p: Prepared) -> list[tuple[str, peak_module.RunMemory]]:
+    """(family, memory) of the runs whose spread a framework without rows borrows: those of families outside the shipped table of fits."""
+    families = {family for family, _ in shipped_memories()}
+    return [(family, memory) for family, memory in run_memories(p) if family not in families]
 
 
 def run_memories(p: Prepared) -> list[tuple[str, peak_module.RunMemory]]:

@@ -71,5 +71,6 @@ def test_a_plan_that_just_keeps_the_margin_fits_with_the_certainty_asked(framewo
     """All memory is allocated, so that the slack is its share of all: the case in which the margin leaves least."""
     margin, slack = memory_margin(framework, "h100-sxm"), load.record("frameworks", framework).allocator_slack.value
     needed = (1.0 - margin) / (1.0 + slack)
-    assert LEAST_MARGIN < margin < 0.2
-    assert float(probability(needed, 1.0, memory_spread(framework, "h100-sxm"))) == pytest.approx(CERTAINTY)
+    assert LEAST_MARGIN <= margin < 0.2
+    found = float(probability(needed, 1.0, memory_spread(framework, "h100-sxm")))
+    assert found == pytest.approx(CERTAINTY) if margin > LEAST_MARGIN else found > CERTAINTY

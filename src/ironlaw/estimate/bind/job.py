@@ -38,12 +38,29 @@ def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster,
         "flash": flash,
         "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
         "cp_domain": cluster.node.scale_up_size.value,
-        "lora_targets": targets(asked.lora_targets, model, framework) if asked.lora_rank else (),
+        "lora_targets": targets(_decide_targets(asked, framework), model, framework) if asked.lora_rank else (),
+        "chunked_logits": _decide_logits(asked, framework, assumptions),
         "fp8_scaling": scaling,
         "fp8_param_gather": gather,
         "schedule": asked.schedule or defaults.SCHEDULE,
     }
     return Job(**{**same, **decided})
+
+
+def _decide_targets(asked: Asked, framework: Framework) -> str:
+    """The layers that have an adapter: as given, or as the framework does by default."""
+    return asked.lora_targets if "lora_targets" in asked.given else framework.lora_targets or asked.lora_targets
+
+
+def _decide_logits(asked: Asked, framework: Framework, assumptions: Assumptions) -> bool:
+    """Whether the loss holds a chunk of the logits at a time: as given, or as the framework does by default."""
+    if asked.logits is None:
+        if framework.chunk_memory is not None:
+            assume(assumptions, "logits", "chunked" if framework.chunked_logits else "whole", "default")
+        return framework.chunked_logits
+    if asked.logits == "chunked" and framework.chunk_memory is None:
+        raise UnsupportedError(f"--logits chunked: {framework.name} has no chunked loss in its record; name another --framework")
+    return asked.logits == "chunked"
 
 
 def _decide_flash(asked: Asked, framework: Framework, cluster: Cluster, assumptions: Assumptions) -> bool:

@@ -127,8 +127,18 @@ class Attention(Mixer):
         return [
             *(latent_activations(job, plan, s, cast_share) if m.kv_lora_rank else []),
             leaf("attention", activations.attention, "B", **shared, flash=flash, tp=tp, bytes_per_element=e),
+            *self.normed(job, plan, s),
             leaf("attention scores", activations.attention_scores, "B", times=core_kept, **scores, tp=tp, bytes_per_element=e),
         ]
+
+    def normed(self, job: Job, plan: Plan, s: Shapes) -> list[Term]:
+        """Queries and keys as their norms keep them, beside those that attention keeps."""
+        m = job.model
+        if not m.qk_norm:
+            return []
+        width = (m.num_attention_heads + (0.0 if m.kv_lora_rank else m.num_key_value_heads)) * m.head_dim
+        sizes = {"tokens": s.tokens, "intermediate_size": width, "tp": plan.tp, "bytes_per_element": job.precision.activation_bytes}
+        return [leaf("inputs of the norms of queries and keys", activations.mlp, "B", saved=1.0, **sizes)]
 
 
 def index_share(model: Model) -> float:

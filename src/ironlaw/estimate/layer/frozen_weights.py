@@ -16,8 +16,10 @@ from ironlaw.plan import Plan
 from ironlaw.terms import Term
 
 # bytes of a weight with its scales: fp8 has one a tensor; nf4 one byte for 64 weights and four for 256 of those bytes
-# (Dettmers et al., QLoRA, NeurIPS 2023, sections 3 and appendix A, https://arxiv.org/abs/2305.14314: double quantisation)
-STORED = {"fp8": 1.0, "nf4": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0)}
+# (Dettmers et al., QLoRA, NeurIPS 2023, sections 3 and appendix A, https://arxiv.org/abs/2305.14314: double quantisation); gptq a scale
+# of two bytes and a zero of four bits for 128 weights (AutoGPTQ, qlinear: scales and qzeros by group, https://github.com/AutoGPTQ/AutoGPTQ)
+STORED = {"fp8": 1.0, "nf4": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0), "gptq": 0.5 + 2.5 / 128.0}
+FOUR_BITS = ("nf4", "gptq")  # unpacked to 16 bits before each product
 ONE_LAYOUT = ("hopper", "ada")  # their fp8 products read both operands along the sum, so the backward pass needs weights transposed
 
 
@@ -29,9 +31,9 @@ def refuse(stored: str, lora_rank: float, precision: Precision) -> None:
         raise QuestionError(f"--frozen-weights {stored}: the format applies to weights that adapters leave frozen; give --lora-rank")
     if stored == "fp8" and precision.name != "fp8":
         raise QuestionError(f"--frozen-weights fp8: products read the stored fp8 weights; give --precision fp8, not {precision.name}")
-    if stored == "nf4" and precision.narrow:
+    if stored in FOUR_BITS and precision.narrow:
         raise QuestionError(
-            f"--frozen-weights nf4: products read weights unpacked to 16 bits; give --precision bf16 or fp16, not {precision.name}"
+            f"--frozen-weights {stored}: products read weights unpacked to 16 bits; give --precision bf16 or fp16, not {precision.name}"
         )
 
 
@@ -52,10 +54,11 @@ def weights(job: Job, plan: Plan, s: Shapes, kind: Kind) -> Any:
 
 
 def dequantised(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """Time to unpack four-bit weights to 16 bits before each product, forward and again backward (bitsandbytes, MatMul4Bit)."""
-    if job.frozen_weights != "nf4":
+    """Time to unpack four-bit weights to 16 bits before each product, forward and again backward (bitsandbytes, MatMul4Bit; AutoGPTQ's
+    kernels of training do the same)."""
+    if job.frozen_weights not in FOUR_BITS:
         return []
-    size = STORED["nf4"] + job.precision.parameter_bytes
+    size = STORED[job.frozen_weights] + job.precision.parameter_bytes
     return [elementwise(cluster, "frozen weights unpacked", size * weights(job, plan, s, kind), len(linear_shapes(job, s, kind)))]
 
 

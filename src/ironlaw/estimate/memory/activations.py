@@ -10,8 +10,9 @@ from typing import Any
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate.layer import adapters, casts, experts
 from ironlaw.estimate.layer.counts import expert_width, norms_of
-from ironlaw.estimate.layer.kinds import Kind, layer_of_kind
+from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
 from ironlaw.law import activations
 from ironlaw.plan import Plan
@@ -34,7 +35,12 @@ def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]
     norm_share = e / (e + inputs * 2.0 / kind.blocks)  # a norm's input is kept where its output is computed again
     mixer = kind.mixer.activations(job, plan, s, cast_share(job), 1.0 - plan.recompute_attention)
     if job.lora_rank:
-        return [*activations_beside_frozen(job, plan, s, kind), *mixer, *mlp_activations(job, plan, s, kind, linear_kept, cheap_kept)]
+        return [
+            *activations_beside_frozen(job, plan, s, kind),
+            *norm_copies(job, plan, s, kind, cheap_kept),
+            *mixer,
+            *mlp_activations(job, plan, s, kind, linear_kept, cheap_kept),
+        ]
     return [
         leaf(
             "norms and residuals",
@@ -50,6 +56,7 @@ def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]
             bytes_per_element=e,
             input_bytes=with_source(job, inputs),
         ),
+        *norm_copies(job, plan, s, kind, cheap_kept),
         *mixer,
         *cast_copies(job, s, kind),
         *mlp_activations(job, plan, s, kind, linear_kept, cheap_kept),
@@ -69,6 +76,14 @@ def activations_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> li
     kept = norms_of(model, kind) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
     middle = adapters.elements_kept(job, s, kind)
     return [hidden_state("norms and residuals", job, plan, s, kept), elements("inside adapters", middle, 1.0, e)]
+
+
+def norm_copies(job: Job, plan: Plan, s: Shapes, kind: Kind, kept: Any) -> list[Term]:
+    """Wide copies of the inputs of a layer's norms, which an eager norm keeps."""
+    stated = job.framework.norm_copies
+    if stated is None:
+        return []
+    return [hidden_state("copies in norms", job, plan, s, norms_of(job.model, kind) * stated.value / job.precision.activation_bytes * kept)]
 
 
 def hidden_state(name: str, job: Job, plan: Plan, s: Shapes, times: Any = None) -> Term:
@@ -173,3 +188,12 @@ def mlp_tensors(job: Job, cheap_kept: Any, last: float) -> Any:
     if job.model.hidden_act == "relu":
         return 1.0 + (last if last < 1.0 else 0.0) * cheap_kept
     return 1.0 + last * cheap_kept
+
+
+def trained_layers(job: Job, stage: Stage) -> Any:
+    """Layers of a stage that have a backward pass."""
+    layers = stage.layers
+    for kind in kinds(job.model):
+        if not kind.trained:
+            layers = layers - layers_of(stage, kind, job.model)
+    return layers

@@ -12,9 +12,9 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError
 from ironlaw.estimate.layer.kinds import Kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
-from ironlaw.estimate.layer.trained import stage_trained
-from ironlaw.estimate.memory.activations import layer_activations
+from ironlaw.estimate.memory.activations import hidden_state, layer_activations, trained_layers
 from ironlaw.estimate.memory.buffers import share_of
+from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network.sharding import exposed
 from ironlaw.estimate.pipeline.in_flight import in_flight_per_layer
 from ironlaw.estimate.pipeline.stages import Pace, Stage, offloaded_share
@@ -35,15 +35,6 @@ def sharing_host(cluster: Cluster, plan: Plan) -> Any:
 def gradient_bytes(job: Job) -> float:
     """Bytes of a gradient as it arrives in the host: the type of the states it updates."""
     return HOST_GRADIENT if master_bytes(job) else job.precision.parameter_bytes
-
-
-def optimizer_parameters(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Parameters of a stage whose optimizer states one accelerator updates, on the device or in the host."""
-    common, routed = stage_trained(job, stage)
-    parameters = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
-    if job.model.num_experts:
-        parameters = parameters + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
-    return parameters
 
 
 def master_bytes(job: Job) -> float:
@@ -83,7 +74,9 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
     for kind, parts in layers.items():
         if kind.trained:
             saved = saved + layers_of(stage, kind, job.model) * fold(parts)
-    activations = leaf("activations", share_of, "B", size=saved * in_flight * (1.0 - plan.recompute_layers), fraction=offloaded)
+    checkpoints = hidden_state("checkpoints", job, plan, Shapes.of(job, plan)).value * trained_layers(job, stage)
+    held = (saved * (1.0 - plan.recompute_layers) + checkpoints * plan.recompute_layers) * in_flight
+    activations = leaf("activations", share_of, "B", size=held, fraction=offloaded)
     return total("held in the host for one accelerator", [*states_and_gradients, activations])
 
 

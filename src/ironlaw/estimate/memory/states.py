@@ -20,8 +20,10 @@ from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf, total
 
 
-def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[Term]:
+def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients: Any = None) -> list[Term]:
     """Weights, gradients, master weights and optimizer states, each sharded from its ZeRO stage on.
+
+    ``gradients`` is 0 where the peak is at a moment without gradients; None counts them everywhere.
 
     Only narrow linear layers have cast copies; where weights are gathered as they were cast, no wide weight is kept beside them.
     """
@@ -30,6 +32,10 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[T
     # the sharded parameters are the master weights; frozen weights, and weights the optimizer updates directly, need none
     as_master = f.parameter_bytes is not None and precision.master_weights and optimizer.master_bytes > 0.0 and not job.lora_rank
     stored = f.parameter_bytes if as_master else precision.parameter_bytes
+    if job.lora_rank and f.frozen_bytes is not None:
+        stored = f.frozen_bytes
+    adapter = f.adapter_bytes or precision.parameter_bytes
+    whole = whole_gradients(job, plan)
     separate_master = precision.master_weights and f.parameter_bytes is None
     on_device = 1.0 - plan.offload_optimizer * job.offload_fraction
     replicated = stage_replicated(job.model, stage)
@@ -38,6 +44,7 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[T
     if keeps_weights(job) and job.fp8_param_gather:
         wide = (wide[0] - linear, wide[1] - experts, replicated - down)
     trained = (*stage_trained(job, stage), 0.0 if job.lora_rank else replicated)
+    sets = (*(job.lora_sets * count for count in trained[:2]), trained[2]) if job.lora_rank else trained
     state = partial(_sharded_state, job, plan, stage)
     if job.frozen_weights:
         weights = frozen_weights(job, plan, stage)
@@ -47,17 +54,27 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage) -> list[T
             state("low-precision copies of weights", cast_copy_bytes(job, cluster), 3.0, (linear, experts, down)),
         ]
     if job.lora_rank:
-        weights.append(state("weights of adapters", precision.parameter_bytes, 3.0, trained))
+        weights.append(state("weights of adapters", adapter, 3.0, sets))
+        separate_master = separate_master and f.adapter_bytes is None
     return [
         *weights,
-        state("gradients", f.gradient_bytes.value, 2.0, trained),
+        state("gradients", f.gradient_bytes.value, 2.0, sets, times=1.0 if gradients is None else gradients),
+        state("whole gradients", precision.parameter_bytes, 4.0, sets, times=whole),
         state("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0, trained),
         state("optimizer states", on_device * optimizer.state_bytes, 1.0, trained),
         *table_states(job, plan, stage, on_device),
     ]
 
 
-def _sharded_state(job: Job, plan: Plan, stage: Stage, name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any]) -> Term:
+def whole_gradients(job: Job, plan: Plan) -> Any:
+    """1 where gradients of several micro-batches are summed on every rank before they are reduced: FSDP's ``no_sync``."""
+    accumulates = (plan.zero == 3) & (plan.shard_ranks > 1) & (plan.num_microbatches > 1)
+    return np.where(accumulates, 1.0, 0.0) if job.framework.whole_gradients else 0.0
+
+
+def _sharded_state(
+    job: Job, plan: Plan, stage: Stage, name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any], times: Any = None
+) -> Term:
     """A state of ``size`` bytes a parameter on one rank, sharded from ZeRO stage ``from_stage`` on.
 
     ``counts`` are parameters outside the experts, in the experts, and of the former those that tensor parallelism does not split. The
@@ -70,14 +87,13 @@ def _sharded_state(job: Job, plan: Plan, stage: Stage, name: str, size: Any, fro
     shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
     if from_stage == 1.0:
         shards = _at_most_matrices(shards, local, largest_matrix(job, plan, stage))
-    common = leaf(name, states.state, "B", parameters=local, bytes_per_parameter=size, shards=shards)
+    common = leaf(name, states.state, "B", times=times, parameters=local, bytes_per_parameter=size, shards=shards)
     if not job.model.num_experts:
         return common
     shards = states.zero_shards(from_stage, plan.zero, plan.expert_shard_ranks)
     parameters = copies * routed_count / plan.expert_ways
-    return total(
-        name, [common, leaf(f"{name}, experts", states.state, "B", parameters=parameters, bytes_per_parameter=size, shards=shards)]
-    )
+    inside = leaf(f"{name}, experts", states.state, "B", times=times, parameters=parameters, bytes_per_parameter=size, shards=shards)
+    return total(name, [common, inside])
 
 
 def _copies_a_rank(job: Job, plan: Plan) -> Any:
@@ -133,3 +149,12 @@ def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Ter
             shards=_at_most_matrices(shards, tables, largest_matrix(job, plan, stage)),
         )
     ]
+
+
+def optimizer_parameters(job: Job, plan: Plan, stage: Stage) -> Any:
+    """Parameters of a stage whose optimizer states one accelerator updates, on the device or in the host."""
+    common, routed = stage_trained(job, stage)
+    parameters = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
+    if job.model.num_experts:
+        parameters = parameters + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
+    return parameters

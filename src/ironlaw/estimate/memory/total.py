@@ -18,21 +18,21 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
-from ironlaw.estimate.memory.activations import hidden_state, layer_activations
+from ironlaw.estimate.memory import moments
+from ironlaw.estimate.memory.activations import hidden_state, layer_activations, trained_layers
 from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_buffers, share_of, workspace
+from ironlaw.estimate.memory.loss import deferred_logits, logits
 from ironlaw.estimate.memory.offloading import host_capacity, host_memory, share_on_device
 from ironlaw.estimate.memory.states import model_states
-from ironlaw.estimate.network import overlapped_experts
 from ironlaw.estimate.network.context import attention_buffers
 from ironlaw.estimate.pipeline.in_flight import in_flight_of_last_chunk, in_flight_per_layer
-from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage, stages
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
-from ironlaw.law import activations
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
+GRADIENTS = ("gradients", "whole gradients")
 # keys of the parts of allocated memory that stay between steps
 STATES = (
     "weights",
@@ -165,20 +165,7 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: d
     """The device memory of one class of stages; ``layers`` are the activations of one layer of each kind."""
     f = job.framework
     s = Shapes.of(job, plan)
-    loss = logits(job, plan, s, stage)
-    allocated = total(
-        "allocated",
-        [
-            *model_states(job, cluster, plan, stage),
-            activation_memory(job, plan, s, stage, layers, loss),
-            loss,
-            *attention_buffers(job, plan, s, stage, loss),
-            *deferred_logits(job, plan, s, stage),
-            transit_buffers(job, plan, s),
-            gather_buffers(job, plan, stage),
-            *workspace(job, cluster),
-        ],
-    )
+    allocated = total("allocated", allocated_parts(job, cluster, plan, s, stage, layers))
     groups = 1.0 * (plan.tp > 1) + (plan.pp > 1) + (plan.expert_ways > 1) + (plan.cp > 1) + (plan.dp_shard > 1) + (plan.dp_replicate > 1)
     outside_allocator = [
         leaf("driver context", as_is, "B", size=f.context),
@@ -191,79 +178,50 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: d
     return total("device", [total("reserved", [allocated, slack]), *outside_allocator])
 
 
-def activation_memory(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kind, list[Term]], loss: Term) -> Term:
-    """Activations of the micro-batches in flight: whole layers, checkpoints of recomputed layers, and the layer being recomputed."""
+def allocated_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, stage: Stage, layers: dict[Kind, list[Term]]) -> list[Term]:
+    """The tensors of one class of stages at the fullest moment of a step."""
+    held = model_states(job, cluster, plan, stage)
+    saved = saved_activations(job, plan, s, stage, layers)
+    losing = [logits(job, plan, s, stage), *deferred_logits(job, plan, s, stage)]
+    running = moments.running_layer(job, plan, s, stage, layers)
+    beside = [*attention_buffers(job, plan, s), *moments.hooked_gradients(job, plan, s, stage)]
+    updated = moments.update_copies(job, plan, stage)
+    gradients = fold([part for part in held if part.key in GRADIENTS])
+    layer = fold([*running, *beside])
+    at = moments.peak(job, plan, gradients, fold(saved), fold(losing[:1]), layer, fold(updated))
+    return [
+        *(part.repeated(at.gradients) if part.key in GRADIENTS else part for part in held),
+        total("activations", [*(part.repeated(at.saved) for part in saved), *(part.repeated(at.layer) for part in running)]),
+        losing[0].repeated(at.loss),
+        *losing[1:],
+        *(part.repeated(at.layer) for part in beside),
+        *(part.repeated(at.update) for part in updated),
+        transit_buffers(job, plan, s),
+        gather_buffers(job, plan, stage),
+        *workspace(job, cluster),
+    ]
+
+
+def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kind, list[Term]]) -> list[Term]:
+    """Activations of the micro-batches in flight: of whole layers, and the checkpoints of recomputed layers."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
-    boundary = hidden_state("checkpoints", job, plan, s, trained_layers(job, stage) * in_flight * plan.recompute_layers)
     on_device = share_on_device(job, plan, stage)
-    working = np.where(plan.recompute_layers > 0, 1.0, 0.0) * np.minimum(stage.layers, 1.0)
-    sizes = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in saved.items()}
-    return total(
-        "activations",
-        [
-            *(
-                total(
-                    f"saved {kind.name}",
-                    parts,
-                    times=float(kind.trained)
-                    * on_device
-                    * layers_of(stage, kind, job.model)
-                    * (np.where(stage.head > 0, at_end, in_flight) if kind.place == "end" else in_flight)
-                    * (1.0 - plan.recompute_layers),
-                )
-                for kind, parts in saved.items()
-            ),
-            boundary,
-            leaf("layer being recomputed", overlapped_experts.largest, "B", times=working, **sizes),
-            *overlapped_experts.paired_layer_memory(plan, stage.layers, sizes, loss.value),
-        ],
-    )
-
-
-def trained_layers(job: Job, stage: Stage) -> Any:
-    """Layers of a stage that have a backward pass."""
-    layers = stage.layers
-    for kind in kinds(job.model):
-        if not kind.trained:
-            layers = layers - layers_of(stage, kind, job.model)
-    return layers
-
-
-def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
-    """On the stage that computes the loss: logits, their softmax and gradient, and the inputs of the last norm and the projection."""
-    e = job.precision.activation_bytes
-    inputs = hidden_state("inputs of norm and projection", job, plan, s, 2.0)
-    scores = leaf(
-        "logits",
-        activations.logits,
-        "B",
-        tokens=s.tokens,
-        vocab_size=job.model.vocab_size,
-        tp=plan.tp,
-        bytes_per_logit=logit_bytes(job) * e / 2.0,
-    )
-    alive = (1.0 + job.model.num_nextn_predict_layers) * np.where(
-        (plan.pp > 1) & schedule_of(job).forwards_first, plan.num_microbatches, 1.0
-    )  # one set a head; the logits of all micro-batches where no backward runs before all forwards
-    return total("logits and loss", [inputs, scores], times=np.ceil(stage.head) * alive)
-
-
-def logit_bytes(job: Job) -> Any:
-    """Bytes alive for each logit, in 2-byte elements."""
-    compiled = job.framework.fused_loss_memory
-    return (compiled if job.fused_loss and compiled is not None else job.framework.logit_memory).value
-
-
-def deferred_logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term]:
-    """Gradients of logits and inputs of the projection, kept until the pipeline drains, when the weight gradient is computed."""
-    if not job.deferred_wgrad:
-        return []
-    e = job.precision.activation_bytes
-    waiting = np.ceil(stage.head) * np.where(plan.pp > 1, np.minimum(job.deferred_wgrad, plan.num_microbatches), 0.0)
-    gradients = leaf(
-        "gradients of logits", activations.logits, "B", tokens=s.tokens, vocab_size=job.model.vocab_size, tp=plan.tp, bytes_per_logit=e
-    )
-    return [total("deferred weight gradient", [hidden_state("inputs of the projection", job, plan, s), gradients], times=waiting)]
+    boundary = hidden_state("checkpoints", job, plan, s, trained_layers(job, stage) * in_flight * plan.recompute_layers * on_device)
+    return [
+        *(
+            total(
+                f"saved {kind.name}",
+                parts,
+                times=float(kind.trained)
+                * on_device
+                * layers_of(stage, kind, job.model)
+                * (np.where(stage.head > 0, at_end, in_flight) if kind.place == "end" else in_flight)
+                * (1.0 - plan.recompute_layers),
+            )
+            for kind, parts in saved.items()
+        ),
+        boundary,
+    ]
 
 
 def transit_buffers(job: Job, plan: Plan, s: Shapes) -> Term:

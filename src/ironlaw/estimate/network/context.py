@@ -13,7 +13,6 @@ from ironlaw.estimate.layer.kinds import Kind, kinds
 from ironlaw.estimate.layer.sequence import head_ranks, sequence_ranks
 from ironlaw.estimate.layer.sizes import Shapes, once_for_sizes
 from ironlaw.estimate.network.sharding import Overlapped, Waits, exposed
-from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
 from ironlaw.law import activations
 from ironlaw.plan import Plan
@@ -96,11 +95,10 @@ def _stride(job: Job, plan: Plan) -> Any:
     return plan.tp * head_ranks(job, plan) if method_of(job).has_two_levels else plan.tp
 
 
-def attention_buffers(job: Job, plan: Plan, s: Shapes, stage: Stage, loss: Term) -> list[Term]:
-    """Buffers of one layer's attention for keys and values of other ranks.
+def attention_buffers(job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """Buffers of one layer's attention for keys and values of other ranks, while the layer runs.
 
-    On the stage with the loss only what exceeds the logits counts, as attention and logits are never in memory together. With
-    all-to-all a rank has as many bytes as before, in another order.
+    With all-to-all a rank has as many bytes as before, in another order.
     """
     method = method_of(job)
     attends = any(kind.mixer.attends for kind in kinds(job.model))
@@ -117,5 +115,4 @@ def attention_buffers(job: Job, plan: Plan, s: Shapes, stage: Stage, loss: Term)
         buffer = leaf("keys, values and their gradients of all ranks", activations.gathered_attention, "B", **shape)
     else:
         buffer = leaf("keys, values and partial outputs of the ring", activations.ring_attention, "B", num_attention_heads=s.heads, **shape)
-    excess = np.where(stage.head > 0, np.maximum(1.0 - loss.value / buffer.value, 0.0), 1.0)
-    return [total("attention over context ranks", [buffer], times=np.where(plan.cp > 1, excess, 0.0))]
+    return [total("attention over context ranks", [buffer], times=np.where(plan.cp > 1, 1.0, 0.0))]

@@ -156,16 +156,15 @@ def _left(whole: Any, moved: Any) -> Any:
     return np.maximum(whole - moved, 0.0)
 
 
-def paired_layer_memory(plan: Plan, layers: Any, sizes: dict[str, Any], head: Any) -> list[Term]:
+def paired_layer_memory(plan: Plan, layers: Any, sizes: dict[str, Any]) -> list[Term]:
     """Memory of the second copy of a layer while a pair runs: forward saves one before backward of the other micro-batch frees its own.
 
     Pairing adds one warm-up forward, which replaces the forward that 1F1B runs before each backward: chunks in flight stay the same.
-    Where the loss is computed, its ``head`` bytes are freed before the layers of a pair run and allocated again after them.
     """
     if not np.any(plan.overlap_ep > 0):
         return []
     times = plan.overlap_ep * np.minimum(layers, 1.0)
-    return [leaf("layer of the paired micro-batch", _most, "B", times=times, freed=head, **sizes)]
+    return [leaf("layer of the paired micro-batch", largest, "B", times=times, **sizes)]
 
 
 def largest(**sizes: Any) -> Any:
@@ -174,8 +173,3 @@ def largest(**sizes: Any) -> Any:
     for size in sizes.values():
         most = np.maximum(most, size)
     return most
-
-
-def _most(freed: Any, **sizes: Any) -> Any:
-    """The largest of a layer of each kind, beyond what the loss has freed: ``max(0, max(sizes) - freed)``."""
-    return np.maximum(largest(**sizes) - freed, 0.0)
