@@ -125,17 +125,23 @@ def _fit() -> int:
     fitted = fit.solve_all(prepared)
     for c in fit.constants():
         click.echo(f"{c.name:<22} {fitted.values[c.name]:.4g}   (first {c.first:.4g})")
-    record.write_fit(prepared, fitted, fit.memory_spreads(session.run_memories(prepared)))
+    generic, _ = prepare(runs.read_runs(generic=True)[0])
+    record.write_fit(prepared, generic, fitted, fit.memory_spreads(session.run_memories(prepared)))
     click.echo(f"wrote {record.SYSTEMS}, {record.BANDS}, {fit.RECORD}")
     return 0
 
 
 def _write_correction(scores: Validation, path: Path, source: Path) -> None:
-    """Write the correction of step times from a user's runs; refuse if they are too few."""
-    from ironlaw.estimate.correction import LEAST_ROWS, write_correction
+    """Write the correction of step times from a user's runs; refuse where none was scored."""
+    from ironlaw.estimate.bands import level_law
+    from ironlaw.estimate.correction import write_correction
+    from ironlaw.validate.own_runs import runs_to_correct_by
 
-    errors = scores.in_sample.error
-    if errors.size < LEAST_ROWS:
-        raise QuestionError(f"--correction needs at least {LEAST_ROWS} scored runs, {source.name} has {errors.size}")
-    factor = write_correction(path, errors, source)
-    click.echo(f"ironlaw: wrote {path}: steps times {factor:.3f}, from {errors.size} runs of {source.name}", err=True)
+    runs = runs_to_correct_by(scores.in_sample)
+    if not runs:
+        raise QuestionError(f"--correction needs a scored run with an error band, {source.name} has none")
+    correction = write_correction(path, runs, source, *level_law())
+    there = correction.level(correction.places).factor
+    times = f"{there.min():.3f}" if there.max() - there.min() < 0.0005 else f"{there.min():.3f} to {there.max():.3f}"
+    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
+    click.echo(f"ironlaw: wrote {path}: steps times {times} at these runs, less further away, from {count} of {source.name}", err=True)

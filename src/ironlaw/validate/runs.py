@@ -22,6 +22,7 @@ from ironlaw.validate.prose import Cells
 
 DATA = Path(__file__).parent / "data"
 RUNS = DATA / "runs.csv"
+STACK_COLUMNS = ("framework",)
 PUBLISHED = "published"  # the space of plans of a run: what its source does not say is what its stack does by default
 
 
@@ -66,15 +67,16 @@ class Skipped:
     reason: str
 
 
-def read_runs(path: Path = RUNS, folders: tuple[str, ...] = ()) -> tuple[list[Run], list[Skipped]]:
-    """The runs of a table and the skipped rows. Raises InputError for a file that is not a table."""
+def read_runs(path: Path = RUNS, folders: tuple[str, ...] = (), generic: bool = False) -> tuple[list[Run], list[Skipped]]:
+    """The runs of a table and the skipped rows; ``generic``: as if no row named its stack. InputError for a file that is no table."""
     runs: list[Run] = []
     skipped: list[Skipped] = []
     for line, cells in read_table(path):
         name = cells.get("id") or cells.get("name") or f"line {line}"
         family = cells.get("family") or path.stem
+        read = {column: "" if generic and column in STACK_COLUMNS else cell for column, cell in cells.items()}
         try:
-            runs.append(map_row(name, line, family, cells, folders))
+            runs.append(map_row(name, line, family, read, folders))
         except SkipError as reason:
             skipped.append(Skipped(name, line, family, str(reason)))
     return runs, skipped

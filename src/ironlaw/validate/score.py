@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.bands import width
 from ironlaw.validate.fill import Apart
+from ironlaw.validate.fit import COVERAGE
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import Skipped
 
@@ -100,20 +100,10 @@ def group_key(prepared: Prepared, i: int, by: str) -> str:
     return run.cells.get(by, "") or "blank"
 
 
-def score(
-    prepared: Prepared,
-    predicted: Any,
-    skipped: Sequence[Skipped],
-    folders: tuple[str, ...] = (),
-    learned: Mapping[str, Mapping[str, float]] | None = None,
-) -> Scored:
-    """Predictions with their bands; a family in ``learned`` has bands learned without it."""
-    bands = [width(kind, folders) for kind in prepared.support]
-    half_widths = np.array([np.nan if band is None else band[0] for band in bands])  # a band is (half-width, coverage)
-    for i, (family, kind) in enumerate(zip(prepared.families, prepared.support, strict=True)):
-        half_widths[i] = (learned or {}).get(str(family), {}).get(kind, half_widths[i])
-    coverage = next((band[1] for band in bands if band is not None), 0.8)
-    return Scored(prepared, predicted, half_widths, coverage, tuple(skipped))
+def score(prepared: Prepared, predicted: Any, skipped: Sequence[Skipped], half_width: Any = None, coverage: float = COVERAGE) -> Scored:
+    """Predictions with the half-widths of their bands in log; None: no run has a band."""
+    widths = np.full(len(prepared.runs), np.nan) if half_width is None else np.asarray(half_width, dtype=np.float64)
+    return Scored(prepared, predicted, widths, coverage, tuple(skipped))
 
 
 def headline(scored: Scored) -> dict[str, float | None]:

@@ -14,6 +14,7 @@ from ironlaw.validate.fit import Fit, held_out_times, memory_coverage, read_reco
 from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, read_runs
 from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, headline, mixtures, score, skip_counts
+from ironlaw.validate.widths import shipped_half_widths
 
 SCHEMA_VERSION = 1
 EXACT = tuple(f"megatron-papers-{n:03d}" for n in range(11, 19))
@@ -39,8 +40,9 @@ def validate(path: Path = RUNS, memory: bool = False, folders: tuple[str, ...] =
     prepared, unplanned = prepare(runs, folders)
     fit, record = read_record()
     skipped = [*unread, *unplanned]
-    held_out = score(prepared, held_out_times(prepared, fit), skipped, folders, record.get("bands_held_out"))
-    in_sample = score(prepared, times(prepared), skipped, folders)
+    half_width = shipped_half_widths(prepared, record, folders)
+    held_out = score(prepared, held_out_times(prepared, fit), skipped, half_width)
+    in_sample = score(prepared, times(prepared), skipped, half_width)
     return Validation(
         held_out, in_sample, len(runs) + len(unread), fit, record, memory_summary(held_out, measured) if measured is not None else None
     )
