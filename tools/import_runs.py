@@ -1,6 +1,6 @@
 """Write the table of published runs that ships, from a larger table: the columns that the mapping rules read, and the sources.
 
-    python tools/import_runs.py --runs TABLE.csv --out src/ironlaw/validate/data/runs.csv
+    python tools/import_runs.py --runs TABLE.csv [TABLE.csv ...] --out src/ironlaw/validate/data/runs.csv
 
 Free text is not copied: facts in prose become columns.
 """
@@ -23,12 +23,16 @@ COLUMNS = (
     "flash_attention", "attention_kernel", "compile", "cuda_graphs", "tp_comm_overlap", "offload", "step_time_s", "tokens_per_s_per_gpu",
     "tflops_per_gpu", "mfu", "memory_gb_per_gpu", "memory_unit", "memory_kind", "flops_convention", "training", "lora_rank",
     "frozen_weights", "tuned", "zero_group", "gradient_dtype", "fp8_scaling", "offload_layers", "ep_comm_overlap",
+    "delay_wgrad_compute", "overlap", "graph_scope", "expert_precision", "dp_shard", "trainer", "deterministic", "optimizer",
 )  # fmt: skip
 # corrections of the table from the recipes of its rows, read on 2026-11-22. MaxText: remat_policy=custom saves the tensors that it names
 # and recomputes the rest (AI-Hypercomputer/tpu-recipes, training/v5p; AI-Hypercomputer/maxtext, benchmarks/maxtext_v5p_model_configs.py).
 # MLPerf: github.com/mlcommons/training_results_v4.0, NVIDIA/benchmarks/llama2_70b_lora/implementations/nemo, conf/
 # megatron_gpt_peft_tuning_config.yaml (fp8_params with fp8; ACG, ACM and ACL unset) and config_*.sh (SP=1, FP8=True); Fujitsu and Oracle
-# ship the same scripts
+# ship the same scripts. torchtune: recipes/configs of github.com/pytorch/torchtune, read on 2026-11-23: enable_activation_checkpointing is on
+# in llama3_1/8B_full_single_device, 8B_lora_single_device, 8B_qlora_single_device, 405B_qlora, llama3/70B_full and 70B_lora; the first runs
+# PagedAdamW8bit, 70B_full offloads to the host. Of its table of optimisations each row adds to the one above; the first is not packed, so
+# that its tokens are not known
 _CUSTOM = {"recompute": "full", "recompute_fraction": "1"}
 _ADAPTERS = {"recompute": "none", "sequence_parallel": "y", "frozen_weights": "fp8"}
 RECIPES = {
@@ -36,8 +40,15 @@ RECIPES = {
     "maxtext-044": _CUSTOM,
     "maxtext-045": _CUSTOM,
     **dict.fromkeys((f"mlperf-0{n}" for n in (19, 31, 33, 34, 35, 36, 37, 38)), _ADAPTERS),
+    **dict.fromkeys((f"tune-00{n}" for n in (3, 4, 5, 7, 8)), {"recompute": "full"}),
+    **dict.fromkeys(("tune-001", "tune-002"), {"recompute": "full", "optimizer": "adam8bit"}),
+    "tune-006": {"recompute": "full", "offload": "optimizer"},
+    "tune-009": {"step_time_s": "", "tokens_per_s_per_gpu": ""},
+    "tune-015": {"offload": "activations"},
+    "tune-016": {"offload": "activations", "optimizer": "adam8bit"},
+    "tune-017": {"offload": "activations", "optimizer": "adam8bit", "training": "adapters"},
+    "tune-018": {"offload": "activations", "optimizer": "adam8bit", "training": "adapters", "frozen_weights": "nf4"},
 }
-EXPERTS_OVERLAPPED = r"EP A2A 1F1B overlap on|\+1f1b EP a2a overlap"  # in a row's notes, or in what its recipe adds to them
 LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
 # in this order: a source that counts in full may say since when others halve
 CONVENTIONS = (("full", "attention counted in full"), ("non-causal", "attention counted in full"), ("hal[fv]", "attention counted at half"))
@@ -47,8 +58,6 @@ def shortened(row: dict[str, str]) -> dict[str, str]:
     """One row without free text."""
     row = read_prose(row)[0]
     kept = {name: row.get(name, "") for name in COLUMNS}
-    if re.search(EXPERTS_OVERLAPPED, f"{row['notes']}; {row.get('enrich_source', '')}", re.IGNORECASE):
-        kept["ep_comm_overlap"] = "y"
     kept.update(RECIPES.get(row["id"], {}))
     kept["interconnect"] = ", ".join(dict.fromkeys(m.group(0) for m in re.finditer(LINKS, row["interconnect"])))
     convention = row["flops_convention"].lower()
@@ -60,11 +69,13 @@ def shortened(row: dict[str, str]) -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path, required=True, help="the larger table, CSV")
+    parser.add_argument("--runs", type=Path, required=True, nargs="+", help="the larger tables, CSV, in their order")
     parser.add_argument("--out", type=Path, required=True, help="the table to write, CSV")
     given = parser.parse_args()
-    with given.runs.open(encoding="utf-8-sig", newline="") as file:
-        rows = [shortened(row) for row in csv.DictReader(file)]
+    rows = []
+    for path in given.runs:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows += [shortened(row) for row in csv.DictReader(file)]
     with given.out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()

@@ -71,6 +71,7 @@ class Job(Frozen):
     count_embedding: bool
     expert_imbalance: float  # load of the busiest expert rank over the mean
     moe_dispatcher: str  # alltoall | deepep | hybridep: the last two send a row once to each domain
+    expert_precision: str  # of the products of routed experts; "": precision
     dispatch_precision: str  # wide | fp8 (rows and their gradients) | fp8-forward: format of rows sent to experts
     capacity_factor: float  # rows an expert is padded or cut to, over the mean; 0: dropless
     layers_per_stage: tuple[int, ...]
@@ -87,7 +88,7 @@ class Job(Frozen):
     lora_targets: tuple[str, ...]  # operators that have an adapter: qkv or q, k, v; proj; fc1 or gate, up; fc2; experts; router
     frozen_weights: str  # how adapters' frozen layers are stored: fp8 | nf4; "": as the precision stores weights
     attention_kernel: str  # generation of the flash kernel; "": the framework's on this architecture
-    cuda_graphs: str  # none | partial (all but routed experts) | full: what runs as a captured graph
+    cuda_graphs: str  # none | partial (attention, dense MLPs, Mamba) | full | a list of modules: what runs as a captured graph
     microbatch_group: float  # micro-batches a chunk runs before the next one's turn; 0: pp
     deferred_wgrad: float  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
     fused_loss: bool

@@ -11,9 +11,10 @@ import ironlaw
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.table import answer_many, read_table
 from ironlaw.validate import predict
-from ironlaw.validate.fill import Apart, SkipError, number, stack_of
+from ironlaw.validate.fill import Apart, SkipError, number
 from ironlaw.validate.predict import prepare, times
 from ironlaw.validate.runs import RUNS, Measured, Skipped, read_runs
+from ironlaw.validate.stack import stack_of
 from made_runs import GPT, mapped, ready
 
 

@@ -190,6 +190,7 @@ class Framework(Record):
     backward_traffic_ratio: Sourced = quantity("1")  # bytes of a norm's backward over its forward
     loss_bytes: Sourced = quantity("B")  # HBM bytes per logit, forward and backward
     logit_memory: Sourced = quantity("B")  # bytes in memory per logit at the peak
+    chunked_output: bool = False  # output layer and loss are one function of chunks of tokens: backward computes the logits again
     fused_loss_memory: Sourced | None = quantity("B", required=False)  # the same where the loss is compiled and cannot run in place
     saved_activation_tensors: Sourced = quantity("1")  # wide MLP tensors stored for backward, besides gate and up
     saved_expert_rows: Sourced | None = quantity("1", required=False)  # stored copies of the rows sent to gated experts; absent: 2

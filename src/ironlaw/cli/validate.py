@@ -21,6 +21,7 @@ Examples:
   ironlaw validate --by device --memory
   ironlaw validate --runs other_runs.csv --json
   ironlaw validate --mine our_runs.csv --correction ours.toml      (then: ironlaw estimate ... --correction ours.toml)
+  ironlaw validate --generic
   ironlaw validate --plans
   ironlaw validate fit
 """
@@ -33,6 +34,7 @@ Examples:
 @click.option("--correction", metavar="TOML", help="with --mine: write a correction file for ironlaw estimate --correction")
 @click.option("--memory", is_flag=True, help="also score measured memory")
 @click.option("--peaks", metavar="CSV", help="with --memory: table of measured peaks (default: the table that ships)")
+@click.option("--generic", is_flag=True, help="also score every run with the record that a stack outside the catalogue would get")
 @click.option("--plans", is_flag=True, help="compare published plans with the best plans of searches")
 @click.option(
     "--by",
@@ -51,6 +53,7 @@ def command(
     correction: str | None,
     memory: bool,
     peaks: str | None,
+    generic: bool,
     plans: bool,
     by: str,
     as_json: bool,
@@ -71,16 +74,16 @@ def command(
     if as_json and markdown:
         raise QuestionError("--json and --markdown: give one of them")
     if action == "fit":
-        if runs is not None or mine is not None or memory or peaks is not None or plans or as_json or markdown or catalog:
+        if runs is not None or mine is not None or memory or peaks is not None or generic or plans or as_json or markdown or catalog:
             raise QuestionError("validate fit takes no options: it uses the runs and the catalogue that ship")
         return _fit()
     if plans:
-        if runs is not None or mine is not None or memory or peaks is not None or by != "family":
+        if runs is not None or mine is not None or memory or peaks is not None or generic or by != "family":
             raise QuestionError("--plans uses the runs that ship, and allows only --json, --markdown and --catalog")
         return _plans(folders, as_json, markdown)
     path = Path(next((file for file in (mine, runs) if file is not None), RUNS))
     session.check_grouping(path, by)
-    scores = session.validate(path, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None)
+    scores = session.validate(path, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None, generic)
     if correction is not None:
         _write_correction(scores, Path(correction), path)
     if as_json:
@@ -91,12 +94,19 @@ def command(
     else:
         from ironlaw.report import validation
 
-        sys.stdout.write((validation.markdown(scores) if markdown else validation.text(scores, by)) + "\n")
+        sys.stdout.write((validation.markdown(scores) if markdown else validation.text(scores, by) + _generic(scores)) + "\n")
     if (mine or runs) and not as_json:
         skipped = [f"line {row.line} ({row.id}): {row.reason}" for row in scores.held_out.skipped]
         for line in (*skipped, *far_apart(scores.held_out)):
             click.echo(f"ironlaw: {line}", err=True)
     return 0 if scores.held_out.prepared.runs else 1
+
+
+def _generic(scores: Validation) -> str:
+    """The table of both kinds of record, where it was asked for."""
+    from ironlaw.validate.generic import text
+
+    return "" if scores.generic is None else "\n\n" + text(scores.held_out, scores.generic)
 
 
 def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:

@@ -11,26 +11,33 @@ import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
+from ironlaw.catalog.model import Model
+from ironlaw.catalog.spellings import find_name
 from ironlaw.errors import InputError, IronlawError, QuestionError
 from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.question.options import OPTIONS, read_options
+from ironlaw.question.recipes import read_precision
 
 MAX_BYTES = 200_000_000
 _DIMENSIONS = (
     "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
     "gated_mlp", "sliding_window", "tie_word_embeddings", "max_position_embeddings", "num_experts", "num_experts_per_tok",
     "moe_intermediate_size", "shared_expert_intermediate_size", "first_k_dense_replace", "position_embedding",
-    "dropout", "query_key_value_bias", "attention_output_bias", "mlp_bias",
+    "dropout", "query_key_value_bias", "attention_output_bias", "mlp_bias", "expert_bias",
 )  # fmt: skip
 _YES = {"y": "on", "n": "off"}
 _GRAPHS = {"y": "full", "n": "none"}
 _KERNELS = {"fa1": "flash-1", "flash-1": "flash-1", "fa2": "flash-2", "fa3": "flash-3", "flash-2": "flash-2", "flash-3": "flash-3"}
-_SHARDING = {"none": "0", "zero1": "1", "zero2": "2", "zero3": "3", "fsdp": "3"}
+_SHARDING = {
+    "none": "0", "ddp": "0", "zero0": "0", "zero1": "1", "zero2": "2", "zero3": "3", "fsdp": "3", "fsdp2": "3", "hsdp": "3",
+    "full-shard": "3", "hybrid-shard": "3", "shard-grad-op": "2", "no-shard": "0", "zero-1": "1", "zero-2": "2", "zero-3": "3",
+    "distributed-optimizer": "1",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,11 +113,11 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
     dimensions = {n: _YES.get(named[n], named[n]) for n in _DIMENSIONS if n in named}
     for n in _DIMENSIONS:
         named.pop(n, None)
+    catalogued = find_name("models", named.get("model", ""), folders)
     if "model" in named:
-        named["model"] = named["model"].partition(" (")[0].strip() or named["model"]
-    incomplete = cells.get("mla") == "y" or _parse_whole(dimensions.get("num_experts", "")) > 1
-    if incomplete and _catalogued(named.get("model", ""), folders):
-        dimensions = {}  # columns give neither the dimensions of latent attention nor which layers are routed
+        named["model"] = catalogued or named["model"].partition(" (")[0].strip() or named["model"]
+    if catalogued and _incomplete(load.record("models", catalogued, folders), dimensions, cells):
+        dimensions = {}
     if cells.get("shared_experts", "0") not in ("", "0") and "moe_intermediate_size" in dimensions:
         dimensions["shared_expert_intermediate_size"] = str(
             _parse_whole(cells["shared_experts"]) * _parse_whole(dimensions["moe_intermediate_size"])
@@ -123,27 +130,41 @@ def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any
     return _translate_published(named, cells, folders)
 
 
+_COMPARED = {
+    "num_hidden_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "num_experts": "moe_experts",
+    "num_experts_per_tok": "moe_topk",
+}  # fmt: skip
+
+
+def _incomplete(model: Model, dimensions: dict[str, str], cells: dict[str, str]) -> bool:
+    """True where columns do not describe the model, whose record then decides: latent attention, routed layers, layers that differ.
+
+    The sizes that the columns give must be the record's. A mixture of other sizes is another model; for other layouts it is an error,
+    because no column says how the layers of a shortened hybrid are mixed.
+    """
+    mixed = kinds(model)
+    hybrid = any(kind.mixer.name != "attention" for kind in mixed) or model.layer_groups or model.one_block_layers or model.kv_lora_rank
+    told = cells.get("mla") == "y" or _parse_whole(dimensions.get("num_experts", "")) > 1
+    if not (hybrid or told or model.num_experts):
+        return False
+    other = [n for n in _COMPARED if dimensions.get(n) and _parse_whole(dimensions[n]) not in (0, getattr(model, n))]
+    if other and hybrid:
+        stated = ", ".join(f"{_COMPARED[n]} {dimensions[n]} (there {getattr(model, n)})" for n in other)
+        raise QuestionError(f"not the sizes of {model.name} in the catalogue, whose layers differ in kind: {stated}")
+    return not other
+
+
 def _parse_whole(cell: str) -> int:
     """A cell as a whole number; 0 for any other text, which the check of the value refuses."""
     text = without_thousands(cell)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
 
 
-def _catalogued(name: str, folders: tuple[str, ...]) -> bool:
-    return load.fold_name(name) in known_names("models", folders)
-
-
-@cache
-def known_names(kind: str, folders: tuple[str, ...]) -> frozenset[str]:
-    """Names and aliases of a kind of record, folded. Cached, because every line of a table needs them."""
-    return frozenset({*(load.fold_name(n) for n in load.names(kind, folders)), *load.aliases(folders)[kind]})
-
-
 def _translate_published(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
     """Turn the spellings and conventions of published-run tables into options."""
     for name in ("sp", "flash_attention"):
         named[name] = _YES.get(named.get(name, ""), named.get(name))
-    named["zero"] = _SHARDING.get(named.get("zero", ""), named.get("zero"))
+    named["zero"] = _SHARDING.get(load.fold_name(named.get("zero", "")), named.get("zero"))
     if named.get("sp") == "off" or named.get("tp") == "1":
         named["sp"] = "off"
     if cells.get("attention_kernel") == "unfused":
@@ -152,21 +173,31 @@ def _translate_published(named: dict[str, Any], cells: dict[str, str], folders: 
     named["cuda_graphs"] = _GRAPHS.get(named.get("cuda_graphs", ""), named.get("cuda_graphs"))
     if named.get("offload") in ("n", "none"):
         named["offload"] = None
-    if precision := str(named.get("precision") or "").split(" ")[0].rstrip("?"):
-        named["precision"] = precision
+    _read_recipe(named)
     _pick_device(named, cells, folders)
     _use_compiled(named, cells, folders)
     _translate_layers(named, cells)
     return {name: value for name, value in named.items() if value is not None}
 
 
+def _read_recipe(named: dict[str, Any]) -> None:
+    """Turn the words of a precision into options; a word that says nothing known is an error, not another precision."""
+    text = str(named.get("precision") or "")
+    recipe = read_precision(text)
+    if not text or not recipe.precision:
+        return  # blank, or for the option's own check
+    if recipe.unread:
+        raise QuestionError(f"precision {text!r}: {' '.join(recipe.unread)!r} is not understood")
+    named["precision"] = recipe.precision
+    for name, value in (("fp8_scaling", recipe.scaling), ("expert_precision", recipe.expert_precision)):
+        named[name] = named.get(name) or value or None
+
+
 def _pick_device(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:
-    """Choose between two accelerators of one name by their memory size."""
+    """The accelerator by one of its spellings; two of one name are told apart by their memory size."""
     memory = cells.get("gpu_mem_gb", "")
-    if named.get("on") and memory:
-        spelled = f"{named['on']} {memory}GB"
-        if load.fold_name(spelled) in load.aliases(folders)["accelerators"]:
-            named["on"] = spelled
+    if named.get("on"):
+        named["on"] = find_name("accelerators", named["on"], folders, f"{memory}GB" if memory else "") or named["on"]
 
 
 def _use_compiled(named: dict[str, Any], cells: dict[str, str], folders: tuple[str, ...]) -> None:

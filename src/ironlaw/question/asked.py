@@ -62,6 +62,7 @@ class Asked(Frozen):
     grouped_experts: bool = True
     # precision and optimizer
     precision: str | None = None
+    expert_precision: str = ""  # as precision
     fp8_scaling: str | None = None
     fp8_param_gather: bool | None = None
     bf16_layers_at_start: float = 0.0

@@ -16,6 +16,7 @@ CP_METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 DISPATCH_PRECISIONS = ("wide", "fp8", "fp8-forward")
 CUDA_GRAPHS = ("none", "partial", "full")
+GRAPH_MODULES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")  # what Megatron Core's --cuda-graph-scope names
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 OFFLOADS = ("optimizer", "activations")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -161,6 +162,18 @@ def at_least_one(value: Any, flag: str) -> float:
     return number
 
 
+def graphs(value: Any, flag: str) -> str:
+    """Read what runs as a captured graph: a name, or a list of modules."""
+    text = str(value).strip()
+    if text in defaults.CUDA_GRAPHS:
+        return text
+    modules = tuple(dict.fromkeys(re.split(r"[,+\s]+", text)))
+    if not modules or not set(modules) <= set(defaults.GRAPH_MODULES):
+        known = ", ".join((*defaults.CUDA_GRAPHS, *defaults.GRAPH_MODULES))
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be one of {known}, or a list of modules")
+    return ",".join(modules)
+
+
 def _names(names: tuple[str, ...], default: str = "") -> str:
     return ", ".join(names) + (f" (default: {default})" if default else "")
 
@@ -225,6 +238,7 @@ OPTIONS: dict[str, Option] = {
         f"format of linear layers: {_names(defaults.PRECISIONS, 'bf16, or fp16 where the device lacks it')}",
         "NAME",
     ),
+    "expert_precision": Option(one_of(defaults.PRECISIONS), "format of the routed experts' products (default: --precision)", "NAME"),
     "fp8_scaling": Option(one_of(("current", "delayed")), "scaling of --precision fp8: current, delayed (default: the framework's)", "HOW"),
     "fp8_param_gather": Option(
         switch, "store and all-gather fp8 or fp4 weights as fp8 or fp4 (default: off; torchtitan in fp8: on)", "on|off"
@@ -250,7 +264,9 @@ OPTIONS: dict[str, Option] = {
     "flash_attention": Option(switch, "flash attention (default: on where device and framework have it)", "on|off"),
     "attention_kernel": Option(one_of(("flash-1", "flash-2", "flash-3")), "flash-attention generation (default: the framework's)", "NAME"),
     "cuda_graphs": Option(
-        one_of(defaults.CUDA_GRAPHS), f"CUDA graphs: none, partial (all but routed experts), full (default: {defaults.CUDA_GRAPH})", "WHAT"
+        graphs,
+        f"CUDA graphs: none, partial (attn,mlp,mamba), full, or a list of {', '.join(defaults.GRAPH_MODULES)} (default: none)",
+        "WHAT",
     ),
     # --- layers on stages
     "layers_per_stage": Option(stage_layers, "layers of every pipeline stage, comma separated (default: even)", "LIST"),
@@ -329,7 +345,8 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
         "delay_wgrad_compute",
     ),
     "Precision and kernels": (
-        "precision", "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "gradient_dtype", "flash_attention",
+        "precision", "expert_precision", "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start",
+        "bf16_layers_at_end", "gradient_dtype", "flash_attention",
         "attention_kernel", "cuda_graphs", "fused_loss",
     ),
     "Offloading": ("offload", "offload_layers", "offload_fraction", "offload_overlap"),

@@ -6,6 +6,7 @@ in the headline. Rules run in the order of ``FILLS``.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -14,10 +15,14 @@ from functools import cache
 from pathlib import Path
 
 from ironlaw.catalog import load
+from ironlaw.catalog.spellings import find_name
 from ironlaw.errors import nearest_names
-from ironlaw.estimate.table import known_names, without_thousands
-from ironlaw.question.defaults import DISPATCHERS
+from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.table import without_thousands
+from ironlaw.question.defaults import DISPATCHERS, OVERLAPS
+from ironlaw.question.recipes import read_precision
 from ironlaw.validate.prose import Cells, read_prose
+from ironlaw.validate.stack import Known, find_stack, generic_stack
 
 VOCABULARY = 50257  # GPT-2's, which Megatron pads to a multiple of 128 tp
 SIXTEEN_BIT = ("fp16", "bf16")
@@ -36,6 +41,9 @@ class Apart(StrEnum):
     NO_RECOMPUTE = "recompute unknown"
     NO_CUDA_GRAPHS = "CUDA graphs unknown"
     NO_VPP = "vpp unknown"
+    UNKNOWN_STACK = "stack unknown"
+    UNREAD = "words not understood"
+    DETERMINISTIC = "deterministic or CI run"
 
 
 @dataclass
@@ -46,11 +54,19 @@ class Row:
     folders: tuple[str, ...]
     rules: list[str] = field(default_factory=list)
     apart: list[Apart] = field(default_factory=list)
+    generic: bool = False  # predict with the record that a stranger's stack would get
+    stack: Known = Known.NAME
 
     def set(self, name: str, value: str, rule: str) -> None:
         """Fill a cell and record the rule."""
         self.cells[name] = value
         self.rules.append(rule)
+
+    def unread(self, column: str, words: str) -> None:
+        """Set the row apart for words of a column that say nothing known."""
+        if Apart.UNREAD not in self.apart:
+            self.apart.append(Apart.UNREAD)
+        self.rules.append(f"{column}: {short(words)!r} not understood")
 
 
 class SkipError(Exception):
@@ -99,10 +115,23 @@ def check_device(row: Row) -> None:
         raise SkipError("no model: model_name")
     if device.strip().upper() == "A100" and not cells.get("gpu_mem_gb"):
         row.rules.append("a bare A100 is the 80 GB SXM")
-    spelled = f"{device} {cells.get('gpu_mem_gb', '')}GB"
-    if not {load.fold_name(device), load.fold_name(spelled)} & known_names("accelerators", row.folders):
+    device = chips_of(row, device)
+    memory = cells.get("gpu_mem_gb", "")
+    if not find_name("accelerators", device, row.folders, f"{memory}GB" if memory else ""):
         near = nearest_names(device, load.names("accelerators", row.folders))
         raise SkipError(f"unknown accelerator {short(device)!r}" + (f"; nearest: {', '.join(near)}" if near else ""))
+
+
+def chips_of(row: Row, device: str) -> str:
+    """The accelerator of a TPU slice: the number in "TPU v3-256" counts cores, two a chip up to v5p; v5e and v6e count chips."""
+    found = re.fullmatch(r"(?:tpu[ -]?)?(v\d[a-z]*)-(\d{1,6})", device.strip().lower())
+    if not found or find_name("accelerators", device, row.folders):
+        return device
+    version, count = found[1].replace("litepod", "e"), int(found[2])
+    row.cells["gpu_type"] = chip = f"TPU {version}"
+    if not version.endswith("e") and number(row.cells["gpus"]) == count:
+        row.set("gpus", str(count // 2), f"{device} has {count} cores, two a chip: {count // 2} chips")
+    return chip
 
 
 def fill_from_prose(row: Row) -> None:
@@ -116,8 +145,8 @@ def set_apart(row: Row) -> None:
     cells = row.cells
     if number(cells.get("moe_experts", "")) > 1:
         row.apart.append(Apart.MIXTURE)
-        if cells.get("moe_dispatch", "") == "token-drop":
-            row.set("capacity_factor", cells.get("capacity_factor") or "1", "token-drop dispatch: capacity factor 1")
+        if cells.get("moe_dispatch", "") in ("token-drop", "capacity"):
+            row.set("capacity_factor", cells.get("capacity_factor") or "1", f"{cells['moe_dispatch']} dispatch: capacity factor 1")
     if cells.get("training") == "adapters":
         row.apart.append(Apart.ADAPTERS)
         row.rules.append(f"low-rank adapters of rank {cells.get('lora_rank') or USUAL_RANK}")
@@ -125,6 +154,9 @@ def set_apart(row: Row) -> None:
         row.apart.append(Apart.FINE_TUNING)
     if cells.get("tuned") == "n":
         row.apart.append(Apart.EARLY)
+    if cells.get("deterministic", "").lower() in ("y", "yes", "on", "true", "1"):
+        row.apart.append(Apart.DETERMINISTIC)
+        row.rules.append("deterministic mode or a test of few micro-batches: not a run for speed")
 
 
 @cache
@@ -142,6 +174,7 @@ def fill_sizes(row: Row) -> None:
     """Dimensions of the model: the row's, else the catalogue's; a blank vocabulary is GPT-2's, padded."""
     cells = row.cells
     model = load.fold_name(cells.get("model_name", "").partition(" (")[0])
+    catalogued = bool(find_name("models", cells.get("model_name", ""), row.folders))
     if model in named_sizes() and not cells.get("hidden"):
         sizes = named_sizes()[model]
         cells.update({k: v for k, v in sizes.items() if k != "source"})
@@ -151,7 +184,6 @@ def fill_sizes(row: Row) -> None:
     for name in ("moe_experts", "shared_experts"):
         if cells.get(name) and not (0 <= number(cells[name]) < 1e6 and number(cells[name]) == int(number(cells[name]))):
             raise SkipError(f"{name} is {short(cells[name])!r}, must be a whole number")
-    catalogued = model in known_names("models", row.folders)
     if cells.get("hidden") and cells.get("layers") and cells.get("heads"):
         if not cells.get("vocab") and not catalogued:
             unit = 128 * int(number(cells.get("tp") or "1"))
@@ -177,9 +209,9 @@ def fill_traits(row: Row) -> None:
     cells = row.cells
     model = cells.get("model_name", "")
     relative = next((record for pattern, record in _RELATIVES.items() if re.match(pattern, model.lower())), "")
-    released = load.fold_name(model.partition(" (")[0])  # MosaicML measured other shapes than it released
-    if released in known_names("models", row.folders) and load.fold_name(cells.get("framework", "")) != "llm-foundry":
-        relative = released
+    released = find_name("models", model, row.folders)  # MosaicML measured other shapes than it released
+    if released and load.fold_name(cells.get("framework", "")) != "llm-foundry":
+        relative = load.resolve("models", released, row.folders)
     if not relative or not cells.get("hidden"):
         return
     record = load.record("models", relative, row.folders)
@@ -195,11 +227,10 @@ def fill_precision(row: Row) -> None:
     word = (cells.get("precision_filled") or cells.get("precision") or "").lower()
     if cells.get("precision_filled") and not cells.get("precision"):
         row.rules.append("precision as filled in from the recipe")
-    if word.startswith("fp8") and "block" in word:
-        cells["precision_filled"] = "fp8-block"
-    elif word.startswith("int8"):
+    if word.startswith("int8"):
         raise SkipError("int8 training is not modelled")
     if word:
+        read_recipe(row, word)
         return
     device = load.record("accelerators", cells.get("gpu_type") or cells.get("accelerator") or cells.get("on", ""), row.folders)
     rates = {device.peak[p].value for p in SIXTEEN_BIT if p in device.peak}
@@ -207,6 +238,25 @@ def fill_precision(row: Row) -> None:
         raise SkipError(Apart.NO_PRECISION)
     row.set("precision", "fp16" if "fp16" in device.peak else "bf16", "blank precision: 16 bits, whose formats have one rate here")
     row.apart.append(Apart.NO_PRECISION)
+
+
+def read_recipe(row: Row, word: str) -> None:
+    """The precision by its words; the experts' own precision where one is stated. Words not understood set the row apart."""
+    recipe = read_precision(word)
+    if not recipe.precision:
+        raise SkipError(f"unknown precision {short(word)!r}")
+    if recipe.unread:
+        row.unread("precision", " ".join(recipe.unread))
+    row.cells["precision_filled"] = recipe.precision
+    for name, value in (("fp8_scaling", recipe.scaling), ("expert_precision", recipe.expert_precision)):
+        if value and not row.cells.get(name):
+            row.set(name, value, f"{name.replace('_', ' ')} {value}, as the precision says")
+    if row.cells.get("fp8_scaling") and recipe.precision != "fp8":
+        row.cells["fp8_scaling"] = ""
+    experts = row.cells.get("expert_precision", "")
+    if experts:
+        said = read_precision(experts)
+        row.cells["expert_precision"] = said.precision or said.expert_precision or experts
 
 
 def fill_mesh(row: Row) -> None:
@@ -229,7 +279,9 @@ def fill_mesh(row: Row) -> None:
     if not cells.get("sharding") and split > 1:
         row.set("sharding", "zero1", "blank sharding with tp or pp: a distributed optimizer")
     if not cells.get("micro_batch"):
-        row.rules.append("blank micro-batch: chosen by ironlaw")
+        tried = micro_batches(row)
+        among = "mean of those within 10 % of the fastest" if tried else "chosen by ironlaw"
+        row.rules.append(f"blank micro-batch: {among}")
     if not cells.get("recompute"):
         row.apart.append(Apart.NO_RECOMPUTE)
         row.rules.append("blank recompute: chosen by ironlaw, least that fits")
@@ -238,14 +290,12 @@ def fill_mesh(row: Row) -> None:
 def fill_stack(row: Row) -> None:
     """The training stack by its name, by a word in it, or by the plan; kernels, graphs and overlap as in the row."""
     cells = row.cells
-    name = load.fold_name(cells.get("framework", "").partition(" (")[0]), load.fold_name(cells.get("framework", ""))
-    known = known_names("frameworks", row.folders)
-    if name[1] not in known:
-        if name[0] in known:
-            cells["framework"] = cells["framework"].partition(" (")[0]
-        else:
-            framework = stack_of(cells)
-            row.set("framework", framework, f"framework {cells.get('framework') or 'blank'!r} taken as {framework}")
+    framework, row.stack = find_stack(cells, row.folders)
+    if row.stack is not Known.NAME:
+        row.rules.append(f"framework {cells.get('framework') or 'blank'!r} taken as {framework}")
+    if row.stack is Known.GENERIC:
+        row.apart.append(Apart.UNKNOWN_STACK)
+    cells["framework"] = framework
     if (
         not cells.get("sharding")
         and row.apart[:1] == [Apart.ADAPTERS]
@@ -255,29 +305,31 @@ def fill_stack(row: Row) -> None:
     if cells.get("flash_attention") not in ("y", "n", "", None):
         row.set("flash_attention", "", "flash attention not known: the framework's habit")
     stack = load.record("frameworks", cells["framework"], row.folders)
-    for item, effect in (
-        ("tp", "tensor-parallel communication overlapped"),
-        ("ep", "all-to-all of experts overlapped with another micro-batch"),
-    ):
-        if cells.get(f"{item}_comm_overlap") == "y":
-            overlap = (cells.get("overlap") or ",".join(stack.overlap)).split(",")
-            row.set("overlap", ",".join((*overlap, item)), f"{effect}, as the row says")
+    fill_overlap(row, stack.overlap)
+    if cells.get("graph_scope") and cells.get("cuda_graphs", "") not in ("y", "full"):
+        cells["cuda_graphs"] = cells["graph_scope"]
     if Apart.MIXTURE in row.apart and not cells.get("cuda_graphs") and stack.operators_per_routed_layer.value > 0:
         row.apart.append(Apart.NO_CUDA_GRAPHS)  # without a graph, a routed layer waits for its host
         row.rules.append("blank CUDA graphs: none")
 
 
-STACKS = (("deepspeed", "deepspeed"), ("megatron", "megatron"), ("nemo", "nemo"), ("titan", "torchtitan"), ("fsdp", "fsdp"),
-          ("maxtext", "maxtext"), ("jax", "maxtext"), ("pax", "maxtext"), ("xla", "maxtext"), ("primus", "megatron"))  # fmt: skip
-
-
-def stack_of(cells: Cells) -> str:
-    """The framework record to use for an unknown name: by a word in it, else by the plan."""
-    folded = cells.get("framework", "").lower()
-    for word, framework in STACKS:
-        if word in folded:
-            return framework
-    return "megatron" if number(cells.get("tp") or "1") * number(cells.get("pp") or "1") > 1 else "fsdp"
+def fill_overlap(row: Row, usual: tuple[str, ...]) -> None:
+    """What overlaps: the stack's habit, with what the row adds; with words in its own column, exactly these."""
+    cells = row.cells
+    words = [w for w in re.split(r"[\s,;+/]+", cells.get("overlap", "").lower()) if w]
+    if words and not set(words) <= {*OVERLAPS, "none", "all"}:
+        if cells.get("ep_comm_overlap") != "y":
+            row.unread("overlap", cells["overlap"])
+        cells["overlap"], words = "", []
+    for item, effect in (
+        ("tp", "tensor-parallel communication overlapped"),
+        ("ep", "all-to-all of experts overlapped with another micro-batch"),
+    ):
+        if cells.get(f"{item}_comm_overlap") == "y" and item not in words:
+            overlap = (cells.get("overlap") or ",".join(usual)).split(",")
+            row.set("overlap", ",".join((*overlap, item)), f"{effect}, as the row says")
+    if cells.get("ep_comm_overlap") == "y" and cells["framework"] == "nemo" and not cells.get("delay_wgrad_compute"):
+        row.set("delay_wgrad_compute", "on", "weight gradients delayed: Megatron-Bridge sets it with the overlap of experts")
 
 
 def fill_chunks(row: Row) -> None:
@@ -319,7 +371,9 @@ FABRICS = (("omni-path", "omni-path-100"), ("roce", "roce-200"), ("infiniband", 
 def fill_groups(row: Row) -> None:
     """How a stack uses its ranks: groups of ZeRO, micro-batches counted by device, experts without a group of ranks."""
     cells = row.cells
-    dp, shards = number(cells.get("dp", "")), number(cells.get("zero_group", ""))
+    dp, shards = number(cells.get("dp", "")), number(cells.get("zero_group") or cells.get("dp_shard", ""))
+    if load.fold_name(cells.get("sharding", "")) in HYBRID and not shards > 0:
+        dp, shards = hybrid_group(row)
     if dp > shards:
         cells["dp_replicate"] = f"{dp / shards:g}"
         row.set("dp_shard", f"{shards:g}", f"optimizer states sharded over {shards:g} ranks, as the row says")
@@ -334,20 +388,76 @@ def fill_groups(row: Row) -> None:
         if number(cells.get("tp", "")) > 1:  # logical axes of layers/moe.py: "mlp" of an expert's weights lies on the tensor axis
             row.set("etp", cells["tp"], "MaxText splits every expert over its tensor axis")
     if cells.get("moe_dispatcher") not in (None, "", *DISPATCHERS):
+        row.unread("moe_dispatcher", cells["moe_dispatcher"])
         cells["moe_dispatcher"] = ""
+
+
+HYBRID = ("hsdp", "hybrid-shard", "hybrid")
+STATE_BYTES = 16.0  # of a parameter: weight and gradient in 4 bytes, two states of Adam in 4 bytes
+
+
+def hybrid_group(row: Row) -> tuple[float, float]:
+    """Data-parallel ranks, and those of them that share one set of weights: the least whole nodes whose memory holds the states.
+
+    Half of the memory is for states, the rest for activations and what is gathered.
+    """
+    cells = row.cells
+    split = math.prod(number(cells.get(n) or "1") for n in ("tp", "pp", "cp"))
+    ranks = number(cells["gpus"]) / split
+    device = load.record("accelerators", find_name("accelerators", cells["gpu_type"], row.folders), row.folders)
+    node = load.record("nodes", device.usual_node, row.folders).accelerators.value
+    billions = number(cells.get("params_b", ""))
+    if not billions > 0:
+        model = load.record("models", find_name("models", cells.get("model_name", ""), row.folders), row.folders)
+        billions = float(total_parameters(model)) / 1e9
+    held = STATE_BYTES * billions * 1e9 / (number(cells.get("tp") or "1") * number(cells.get("pp") or "1"))
+    group = min(node, ranks)
+    while group < ranks and (held / group > 0.5 * device.usable_memory or ranks % group):
+        group += node
+    return ranks, min(group, ranks)
+
+
+def use_generic(row: Row) -> None:
+    """The record that a stranger's stack would get, in place of the run's own."""
+    if row.generic:
+        cells = row.cells
+        framework = generic_stack(cells, row.folders)
+        row.rules.append(f"{cells['framework']} predicted with the generic record {framework}")
+        cells |= {"framework": framework, "compile": ""}
 
 
 FILLS = (
     check_device, fill_from_prose, set_apart, fill_sizes, fill_traits, fill_precision, fill_mesh, fill_stack, fill_chunks, fill_links,
-    fill_groups,
+    fill_groups, use_generic,
 )  # fmt: skip
 
 
+def micro_batches(row: Row) -> list[int]:
+    """The micro-batches that a row without one may have run: powers of two that divide a rank's sequences; none where dp is open."""
+    cells = row.cells
+    if cells.get("micro_batch") or not (cells.get("tp") and cells.get("pp")):
+        return []
+    ranks = number(cells["gpus"]) / math.prod(number(cells.get(n) or "1") for n in ("tp", "pp", "cp"))
+    sequences = number(cells["global_batch_seqs"]) / ranks
+    if not sequences >= 1 or sequences != int(sequences):
+        return []
+    return [2**k for k in range(int(sequences).bit_length()) if int(sequences) % 2**k == 0]
+
+
 def variants(row: Row) -> list[Cells]:
-    """The row, or two with the least and the most chunks where vpp is unknown; adapters of no stated rank have the usual one."""
+    """The row, or one for every value of what it does not state: least and most chunks, micro-batches.
+
+    Adapters of no stated rank have the usual one.
+    """
     cells = row.cells
     if Apart.ADAPTERS in row.apart:
         cells = {**cells, "lora_rank": cells.get("lora_rank") or USUAL_RANK}
+    sizes = [{"micro_batch": str(size)} for size in micro_batches(row)] or [{}]
+    return [{**chunked, **size} for chunked in _by_chunks(row, cells) for size in sizes]
+
+
+def _by_chunks(row: Row, cells: Cells) -> list[Cells]:
+    """The row, or two with the least and the most chunks where vpp is unknown."""
     if Apart.NO_VPP not in row.apart:
         return [cells]
     layers, pp = number(cells.get("layers", "")), number(cells["pp"])

@@ -17,12 +17,12 @@ from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.table import options_of, read_table
 from ironlaw.question.options import read_options
-from ironlaw.validate.fill import FILLS, Apart, Row, SkipError, number, positive, short, variants
+from ironlaw.validate.fill import FILLS, Apart, Row, SkipError, micro_batches, number, positive, short, variants
 from ironlaw.validate.prose import Cells
+from ironlaw.validate.stack import Known
 
 DATA = Path(__file__).parent / "data"
 RUNS = DATA / "runs.csv"
-STACK_COLUMNS = ("framework",)
 PUBLISHED = "published"  # the space of plans of a run: what its source does not say is what its stack does by default
 
 
@@ -55,6 +55,8 @@ class Run:
     measured: Measured
     rules: tuple[str, ...]
     apart: tuple[Apart, ...]  # why it does not count in the headline; empty: it counts
+    stack: Known = Known.NAME  # how the record of its stack was found
+    among_micro_batches: bool = False  # the questions try the micro-batches that it may have run; see predict.near_fastest
 
 
 @dataclass(frozen=True)
@@ -68,30 +70,32 @@ class Skipped:
 
 
 def read_runs(path: Path = RUNS, folders: tuple[str, ...] = (), generic: bool = False) -> tuple[list[Run], list[Skipped]]:
-    """The runs of a table and the skipped rows; ``generic``: as if no row named its stack. InputError for a file that is no table."""
+    """The runs of a table and the skipped rows. Raises InputError for a file that is not a table.
+
+    ``generic``: every run with the framework record that a stranger's stack would get.
+    """
     runs: list[Run] = []
     skipped: list[Skipped] = []
     for line, cells in read_table(path):
         name = cells.get("id") or cells.get("name") or f"line {line}"
         family = cells.get("family") or path.stem
-        read = {column: "" if generic and column in STACK_COLUMNS else cell for column, cell in cells.items()}
         try:
-            runs.append(map_row(name, line, family, read, folders))
+            runs.append(map_row(name, line, family, cells, folders, generic))
         except SkipError as reason:
             skipped.append(Skipped(name, line, family, str(reason)))
     return runs, skipped
 
 
-def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str, ...] = ()) -> Run:
+def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str, ...] = (), generic: bool = False) -> Run:
     """One row as a Run. Raises SkipError with the reason if it cannot be asked."""
     if cells.get(""):
         raise SkipError(f"more cells than the header: {short(cells[''])!r}")
-    row = Row(as_columns({k: v for k, v in cells.items() if k}, folders), folders)
+    row = Row(as_columns({k: v for k, v in cells.items() if k}, folders), folders, generic=generic)
     try:
         for rule in FILLS:
             rule(row)
         measured = read_measurement(row)
-        questions = []
+        questions, sizes = [], micro_batches(row)
         for variant in variants(row):
             options = options_of(variant, folders)
             options.pop("tokens", None)
@@ -101,7 +105,7 @@ def map_row(name: str, line: int, family: str, cells: Cells, folders: tuple[str,
         raise SkipError(short_reason(str(error))) from None
     except (ArithmeticError, ValueError) as error:  # a cell that no rule expected: it costs its own row, not the table
         raise SkipError(f"a cell has a value that cannot be used: {short(str(error))}") from None
-    return Run(name, line, family, row.cells, tuple(questions), measured, tuple(row.rules), tuple(row.apart))
+    return Run(name, line, family, row.cells, tuple(questions), measured, tuple(row.rules), tuple(row.apart), row.stack, bool(sizes))
 
 
 def as_columns(cells: Cells, folders: tuple[str, ...] = ()) -> Cells:

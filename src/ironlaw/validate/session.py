@@ -9,8 +9,10 @@ from typing import Any
 
 from ironlaw.errors import IronlawError, QuestionError, nearest_names
 from ironlaw.estimate.table import read_table
+from ironlaw.validate import generic as generic_module
 from ironlaw.validate import peaks as peak_module
 from ironlaw.validate.fit import Fit, held_out_times, memory_coverage, read_record
+from ironlaw.validate.generic import score_generic
 from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, read_runs
 from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, headline, mixtures, score, skip_counts
@@ -31,10 +33,13 @@ class Validation:
     fit: Fit
     record: dict[str, Any]
     memory: dict[str, Any] | None
+    generic: Scored | None = None  # the same runs with the record that a stranger's stack would get
 
 
-def validate(path: Path = RUNS, memory: bool = False, folders: tuple[str, ...] = (), peaks: Path | None = None) -> Validation:
-    """Score the runs of a table, and with ``memory`` the measured peaks too."""
+def validate(
+    path: Path = RUNS, memory: bool = False, folders: tuple[str, ...] = (), peaks: Path | None = None, generic: bool = False
+) -> Validation:
+    """Score the runs of a table; with ``memory`` the measured peaks too, with ``generic`` also with the generic framework records."""
     measured = peak_module.read_peaks(peaks) if memory else None  # first, so that a wrong file is an error before the runs are scored
     runs, unread = read_runs(path, folders)
     prepared, unplanned = prepare(runs, folders)
@@ -44,7 +49,13 @@ def validate(path: Path = RUNS, memory: bool = False, folders: tuple[str, ...] =
     held_out = score(prepared, held_out_times(prepared, fit), skipped, half_width)
     in_sample = score(prepared, times(prepared), skipped, half_width)
     return Validation(
-        held_out, in_sample, len(runs) + len(unread), fit, record, memory_summary(held_out, measured) if measured is not None else None
+        held_out,
+        in_sample,
+        len(runs) + len(unread),
+        fit,
+        record,
+        memory_summary(held_out, measured) if measured is not None else None,
+        score_generic(fit, record, path, folders) if generic else None,
     )
 
 
@@ -96,6 +107,7 @@ def data(validation: Validation, by: str = "family") -> dict[str, Any]:
         "mixtures": mixtures(scored).data() if mixtures(scored).n else None,
         "in_sample": headline(validation.in_sample),
         "memory": validation.memory,
+        "generic": None if validation.generic is None else generic_module.data(scored, validation.generic),
         "groups": [s.data() for s in scored.groups(by)],
         "baselines": baseline_data(scored),
         "predictions": predictions(scored),
@@ -119,6 +131,7 @@ def predictions(scored: Scored) -> list[dict[str, Any]]:
                 "band": band,
                 "support": p.support[i] or None,
                 "apart": list(run.apart),
+                "stack": {"record": run.cells.get("framework", ""), "found": str(run.stack)},
                 "rules": list(run.rules),
             }
         )

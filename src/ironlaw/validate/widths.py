@@ -27,12 +27,13 @@ from ironlaw.validate.fit import COVERAGE, weighted_quantile
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import Run
 from ironlaw.validate.score import interval_scores
+from ironlaw.validate.stack import Known
 
 PENALTY = 0.003  # of a coefficient in log half-width: a part that hardly improves the score stays out
 ROUNDS = 200  # of reweighting; the coefficients change by less than _STEP long before
 _STEP, _SMOOTH = 1e-5, 1e-3  # in log half-width
 LEAST = 0.05  # half-width in log that every question has: repeated steps differ by 2 to 8 %
-UNKNOWN_FACTS = {Apart.NO_PRECISION, Apart.NO_PARALLELISM, Apart.NO_RECOMPUTE, Apart.NO_CUDA_GRAPHS, Apart.NO_VPP}
+UNKNOWN_FACTS = {Apart.NO_PRECISION, Apart.NO_PARALLELISM, Apart.NO_RECOMPUTE, Apart.NO_CUDA_GRAPHS, Apart.NO_VPP, Apart.UNREAD}
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Rows:
 
 
 def stack_stated(run: Run) -> bool:
-    """False where a stand-in replaces the stack that a run names, or that it does not name."""
-    return not any(rule.startswith("framework ") and " taken as " in rule for rule in run.rules)
+    """False where the generic record stands in for the stack that a run names, or does not name."""
+    return run.stack is not Known.GENERIC
 
 
 def evidence_of(prepared: Prepared, predicted: Any) -> Evidence:

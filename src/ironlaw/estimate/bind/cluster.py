@@ -52,10 +52,11 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
         _assume_host(node, systems, assumptions)
     reference = load.record("accelerators", calibration.device, folders)
     clock = _sustained_clock(accelerator, reference, systems, assumptions)
-    precision = PRECISIONS[asked.precision or bind_precision(asked.on, folders)]
-    if precision.peak not in accelerator.peak or precision.gemm not in calibration.gemm or precision.wide not in accelerator.peak:
-        usable = [p.name for p in PRECISIONS.values() if p.peak in accelerator.peak and p.gemm in calibration.gemm]
-        raise UnsupportedError(f"--precision {precision.name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
+    for option, name in (("precision", asked.precision or bind_precision(asked.on, folders)), ("expert-precision", asked.expert_precision)):
+        formats = PRECISIONS.get(name)  # None: the option is not given
+        if formats and not ({formats.peak, formats.wide} <= set(accelerator.peak) and formats.gemm in calibration.gemm):
+            usable = [p.name for p in PRECISIONS.values() if p.peak in accelerator.peak and p.gemm in calibration.gemm]
+            raise UnsupportedError(f"--{option} {name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
     return Cluster(
         accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems,
         _given_share(node, asked), clock, asked.margin,

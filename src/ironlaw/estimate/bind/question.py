@@ -140,13 +140,15 @@ def _check_options(asked: Asked, model: Model, precision: str) -> None:
             raise ValueRangeError(
                 f"--recompute {row.recompute}: {model.name} has only {model.num_hidden_layers} layers; give a smaller interval"
             )
+    if asked.expert_precision and not model.num_experts:
+        raise QuestionError(f"--expert-precision {asked.expert_precision}: {model.name} has no experts; leave the option out")
     how = asked.dispatch_precision
     if how != defaults.DISPATCH_PRECISION:
         if not model.num_experts:
             raise QuestionError(f"--dispatch-precision {how}: {model.name} has no experts to send rows to")
         if all(row.ep == 1.0 for row in asked.rows):
             raise QuestionError(f"--dispatch-precision {how}: with ep 1 no row is sent to another rank")
-        if not PRECISIONS[precision].narrow:
+        if not PRECISIONS[asked.expert_precision or precision].narrow:
             narrow = ", ".join(name for name, p in PRECISIONS.items() if p.narrow)
             raise QuestionError(f"--dispatch-precision {how} needs --precision {narrow}; got {precision}")
 

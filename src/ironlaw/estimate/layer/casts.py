@@ -7,6 +7,7 @@ casts each orientation where it is used. The framework record has these facts.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,14 @@ GATHERED_GRADIENTS = ("attention output", "mlp out", "shared expert out", "state
 def job_of_kind(job: Job, kind: Kind) -> Job:
     """The job for one kind of layer: layers that are kept wide compute in the wide precision."""
     return job.replace(precision=PRECISIONS[job.precision.wide], fp8_param_gather=False) if kind.wide else job
+
+
+@lru_cache(256)
+def job_of_experts(job: Job) -> Job:
+    """The job for the products of routed experts: in their own precision where they have one. Their weights are gathered as others are."""
+    if not job.expert_precision or job.expert_precision == job.precision.name:
+        return job
+    return job.replace(precision=PRECISIONS[job.expert_precision], fp8_param_gather=False)
 
 
 def scale_reads(job: Job) -> float:
@@ -210,6 +219,14 @@ def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Ter
     Shards that are gathered narrow are first read for their scales. Weights that ZeRO 3 gathers are cast with every gather instead;
     where they are gathered narrow and not kept, their scales are found once a step.
     """
+    routed = job_of_experts(job)
+    if routed is job:
+        return _kept_weights(cluster, job, plan, pace, 1.0, 1.0)
+    return [*_kept_weights(cluster, job, plan, pace, 1.0, 0.0), *_kept_weights(cluster, routed, plan, pace, 0.0, 1.0)]
+
+
+def _kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace, share: float, expert_share: float) -> list[Term]:
+    """The casts of ``share`` of the weights outside experts and ``expert_share`` of those inside, in the job's precision."""
     if job.frozen_weights or not job.precision.narrow:
         return []
     if not keeps_weights(job):
@@ -220,7 +237,8 @@ def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Ter
     def local(stage: Stage) -> Any:
         """Bytes moved for the weights of a stage on one rank."""
         common, routed, entire = stage_linear(job.model, stage)
-        dense, experts = not_gathered * ((common - entire) / plan.tp + entire), kept_experts * (routed / plan.expert_ways)
+        dense = share * not_gathered * ((common - entire) / plan.tp + entire)
+        experts = expert_share * kept_experts * (routed / plan.expert_ways)
         moved = whole_weights(cluster, job, dense + experts)
         if job.fp8_param_gather:
             shard = dense / states.zero_shards(1.0, plan.zero, plan.shard_ranks)

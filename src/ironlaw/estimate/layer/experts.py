@@ -13,6 +13,7 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
 from ironlaw.estimate.layer import casts, gradients
+from ironlaw.estimate.layer.casts import job_of_experts
 from ironlaw.estimate.layer.counts import expert_width, visited
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.products import product_key
@@ -66,7 +67,7 @@ def latent_shapes(job: Job, plan: Plan, s: Shapes) -> dict[str, tuple[Any, Any, 
 
 def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: Any, k: Any, key: Operator) -> Term:
     """One GEMM an expert of the rank, all in one kernel: ``m`` rows in all, ``n`` by ``k`` weights each."""
-    p, wgrad = job.precision, key.computes == WEIGHT_GRADIENT
+    p, wgrad = job_of_experts(job).precision, key.computes == WEIGHT_GRADIENT
     local = job.model.num_experts / plan.ep
     weights = local * n * k * (gradients.written(job) if wgrad else p.operand_bytes)
     moved = weights + m * k * p.operand_bytes + m * n * (p.operand_bytes if wgrad else p.activation_bytes)
@@ -147,6 +148,7 @@ def expert_casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bo
     Rows dispatched in fp8 are cast once on the rank that sends them. With the scales of DeepSeek-V3 (fp8-block) one product reads them
     as they arrive, and they are only transposed for the other; in other formats they are cast again.
     """
+    job = job_of_experts(job)
     if not job.precision.narrow:
         return []
     m, sent, hidden = rows(job, plan, s), dispatches_fp8(job, backward), float(expert_width(job.model))
@@ -171,7 +173,7 @@ def row_copies(job: Job, plan: Plan, s: Shapes, backward: bool) -> Any:
     delivers one copy for each expert in the order of ranks, and a rank with several experts sorts them.
     """
     f, m, tokens = job.framework, rows(job, plan, s), s.tokens / plan.tp
-    padded = f.padding_copies.value if f.padding_copies is not None and job.precision.narrow else 0.0
+    padded = f.padding_copies.value if f.padding_copies is not None and job_of_experts(job).precision.narrow else 0.0
     stated = f.row_copies_backward if backward and f.row_copies_backward is not None else f.row_copies
     if stated is not None:
         return experts.rows_moved(tokens, m, stated.value + padded)

@@ -1,0 +1,82 @@
+"""The framework record of a published run: by its name, by a word in it, or the generic record that a stranger's stack would get."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from ironlaw.catalog import load
+from ironlaw.catalog.spellings import find_name, known_names, spellings
+from ironlaw.question import defaults
+from ironlaw.validate.prose import Cells
+
+
+class Known(StrEnum):
+    """How the record of a run's stack was found."""
+
+    NAME = "its own record"
+    WORD = "a record by a word in its name"
+    GENERIC = "the generic record"
+
+
+_STACKS = (  # a word in the name of a framework, and the record of stacks like it; longer words first where one has another in it
+    ("automodel", "automodel"), ("prime-rl", "prime-rl"), ("prime rl", "prime-rl"), ("torchtune", "torchtune"), ("unsloth", "unsloth"),
+    ("liger", "huggingface-liger"), ("axolotl", "axolotl"), ("trl", "trl"), ("hugging", "huggingface"), ("transformers", "huggingface"),
+    ("accelerate", "huggingface"), ("llm.c", "llm.c"), ("fms", "fms-fsdp"), ("foundry", "llm-foundry"), ("composer", "llm-foundry"),
+    ("deepspeed", "deepspeed"), ("megatron", "megatron"), ("nemo", "nemo"), ("titan", "torchtitan"), ("fsdp", "fsdp"),
+    ("maxtext", "maxtext"), ("t5x", "maxtext"), ("jax", "maxtext"), ("pax", "maxtext"), ("xla", "maxtext"), ("primus", "megatron"),
+)  # fmt: skip
+_ON_GPU = {"maxtext": "xla-gpu"}  # record for a TPU -> the same stack on a GPU
+
+
+def find_stack(cells: Cells, folders: tuple[str, ...] = ()) -> tuple[str, Known]:
+    """The framework record of a row, and how it was found."""
+    name = cells.get("framework", "")
+    trainer = cells.get("trainer", "")
+    for text in (name, *([f"{name.partition(' (')[0]} {trainer}"] if trainer else []), *spellings(name)):
+        if load.fold_name(text) in known_names("frameworks", folders):
+            return _for_device(load.resolve("frameworks", text, folders), cells, folders), Known.NAME
+    framework = _by_word(name)
+    if framework:
+        return _for_device(framework, cells, folders), Known.WORD
+    return generic_stack(cells, folders), Known.GENERIC
+
+
+def stack_of(cells: Cells) -> str:
+    """The framework record to use for an unknown name: by a word in it, else by the plan.
+
+    >>> stack_of({"framework": "TorchTitan fork"}), stack_of({"framework": "home-made", "tp": "8"})
+    ('torchtitan', 'megatron')
+    """
+    return _by_word(cells.get("framework", "")) or generic_stack(cells)
+
+
+def _by_word(name: str) -> str:
+    for word, framework in _STACKS:
+        if re.search(rf"\b{re.escape(word)}" if len(word) < 4 else re.escape(word), name.lower()):
+            return framework
+    return ""
+
+
+def generic_stack(cells: Cells, folders: tuple[str, ...] = ()) -> str:
+    """The record that a question without a framework gets: the device's usual one, else by the plan."""
+    device = _device(cells, folders)
+    usual = load.record("accelerators", device, folders).usual_framework if device else ""
+
+    def degree(name: str) -> float | None:
+        cell = cells.get(name, "")
+        return float(cell) if cell.isdecimal() else None
+
+    return str(defaults.framework(usual, degree("gpus"), degree("tp") or 1.0, degree("pp") or 1.0))
+
+
+def _device(cells: Cells, folders: tuple[str, ...]) -> str:
+    memory = cells.get("gpu_mem_gb", "")
+    return find_name("accelerators", cells.get("gpu_type", ""), folders, f"{memory}GB" if memory else "")
+
+
+def _for_device(framework: str, cells: Cells, folders: tuple[str, ...]) -> str:
+    """A JAX stack has one record for TPUs and one for GPUs."""
+    other, device = _ON_GPU.get(framework, ""), _device(cells, folders)
+    on_gpu = other and device and load.record("accelerators", device, folders).vendor == "NVIDIA"
+    return other if on_gpu else framework
