@@ -22,6 +22,7 @@ Examples:
   ironlaw validate --runs other_runs.csv --json
   ironlaw validate --mine our_runs.csv --correction ours.toml      (then: ironlaw estimate ... --correction ours.toml)
   ironlaw validate --generic
+  ironlaw validate --predictions another_tool.csv
   ironlaw validate --plans
   ironlaw validate fit
 """
@@ -35,13 +36,14 @@ Examples:
 @click.option("--memory", is_flag=True, help="also score measured memory")
 @click.option("--peaks", metavar="CSV", help="with --memory: table of measured peaks (default: the table that ships)")
 @click.option("--generic", is_flag=True, help="also score every run with the record that a stack outside the catalogue would get")
+@click.option("--predictions", metavar="CSV", help="score another tool's predictions (id, step_time_s) beside ours on the same rows")
 @click.option("--plans", is_flag=True, help="compare published plans with the best plans of searches")
 @click.option(
     "--by",
     metavar="KEY",
     default="family",
     show_default=True,
-    help="group by family, device, support (kind of band), apart (why a row is outside the headline), or a column of the table",
+    help="group by family, stack, device, support (kind of run), apart (why a row is outside the headline), or a column of the table",
 )
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--markdown", is_flag=True, help="print the page as Markdown")
@@ -54,6 +56,7 @@ def command(
     memory: bool,
     peaks: str | None,
     generic: bool,
+    predictions: str | None,
     plans: bool,
     by: str,
     as_json: bool,
@@ -67,14 +70,11 @@ def command(
     from ironlaw.validate.score import far_apart
 
     folders = given_folders(catalog)
-    if runs is not None and mine is not None:
-        raise QuestionError("--runs scores published runs and --mine your own runs: give one of them")
-    if correction is not None and mine is None:
-        raise QuestionError("--correction needs your own runs: give --mine CSV")
-    if as_json and markdown:
-        raise QuestionError("--json and --markdown: give one of them")
+    others = {"--mine": mine, "--correction": correction, "--memory": memory or peaks, "--generic": generic, "--plans": plans}
+    _refuse_together(runs, mine, correction, as_json and markdown, predictions, [name for name, given in others.items() if given])
     if action == "fit":
-        if runs is not None or mine is not None or memory or peaks is not None or generic or plans or as_json or markdown or catalog:
+        given = (runs, mine, peaks, predictions)
+        if any(file is not None for file in given) or memory or generic or plans or as_json or markdown or catalog:
             raise QuestionError("validate fit takes no options: it uses the runs and the catalogue that ship")
         return _fit()
     if plans:
@@ -83,6 +83,8 @@ def command(
         return _plans(folders, as_json, markdown)
     path = Path(next((file for file in (mine, runs) if file is not None), RUNS))
     session.check_grouping(path, by)
+    if predictions is not None:
+        return _predictions(Path(predictions), path, by, folders, as_json)
     scores = session.validate(path, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None, generic)
     if correction is not None:
         _write_correction(scores, Path(correction), path)
@@ -100,6 +102,34 @@ def command(
         for line in (*skipped, *far_apart(scores.held_out)):
             click.echo(f"ironlaw: {line}", err=True)
     return 0 if scores.held_out.prepared.runs else 1
+
+
+def _refuse_together(
+    runs: str | None, mine: str | None, correction: str | None, both_forms: bool, predictions: str | None, others: list[str]
+) -> None:
+    """Refuse options that do not go together."""
+    if runs is not None and mine is not None:
+        raise QuestionError("--runs scores published runs and --mine your own runs: give one of them")
+    if correction is not None and mine is None:
+        raise QuestionError("--correction needs your own runs: give --mine CSV")
+    if both_forms:
+        raise QuestionError("--json and --markdown: give one of them")
+    if predictions is not None and others:
+        raise QuestionError(f"--predictions compares two tools on published runs, without {', '.join(others)}")
+
+
+def _predictions(given: Path, path: Path, by: str, folders: tuple[str, ...], as_json: bool) -> int:
+    """Score another tool's predictions of published runs beside ours."""
+    from ironlaw.estimate.table import read_table
+    from ironlaw.validate import others, session
+
+    read = others.read_predictions(given, {cells.get("id", "") for _, cells in read_table(path)} - {""})
+    compared = others.compare(read, session.validate(path, folders=folders).held_out, by)
+    if as_json:
+        sys.stdout.write(json.dumps({"schema_version": others.SCHEMA_VERSION, **compared}, indent=1, allow_nan=False) + "\n")
+    else:
+        sys.stdout.write(others.text(compared) + "\n")
+    return 0 if compared["scored"] else 1
 
 
 def _generic(scores: Validation) -> str:

@@ -14,6 +14,7 @@ from ironlaw.validate.fill import Apart
 from ironlaw.validate.fit import COVERAGE
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import Skipped
+from ironlaw.validate.stack import Known
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def interval_scores(error: Any, half_width: Any, miss: float) -> Any:
     return 2.0 * half_width + 2.0 / miss * np.maximum(0.0, np.abs(np.log1p(error)) - half_width)
 
 
-GROUPINGS = ("family", "device", "support", "apart")  # and the columns of the table
+GROUPINGS = ("family", "stack", "device", "support", "apart")  # and the columns of the table
 
 
 def group_key(prepared: Prepared, i: int, by: str) -> str:
@@ -97,6 +98,8 @@ def group_key(prepared: Prepared, i: int, by: str) -> str:
         return prepared.support[i] or "none"
     if by == "apart":
         return ", ".join(run.apart) or "headline"
+    if by == "stack":
+        return run.cells.get("framework", "") + ("" if run.stack is Known.NAME else f", {run.stack}")
     return run.cells.get(by, "") or "blank"
 
 
@@ -128,6 +131,21 @@ def headline(scored: Scored) -> dict[str, float | None]:
 def mixtures(scored: Scored) -> Summary:
     """Errors of mixtures of experts with known recompute; no constant is fitted on mixtures."""
     return scored.summary("mixtures", np.array([r.apart == (Apart.MIXTURE,) for r in scored.prepared.runs], dtype=bool))
+
+
+TENTHS = tuple(0.1 * k for k in range(11))
+
+
+def deciles(scored: Scored) -> list[dict[str, Any]]:
+    """Predicted over measured step time: its quantiles over the headline, over mixtures, and over all scored runs."""
+    p = scored.prepared
+    mixture = np.array([Apart.MIXTURE in run.apart for run in p.runs], dtype=bool)
+    groups = {"headline": p.counts, "mixtures": mixture, "all": np.ones(len(p.runs), dtype=bool)}
+    return [
+        {"group": name, "n": int(mask.sum()), "ratio": [float(q) for q in np.quantile(scored.error[mask] + 1.0, TENTHS)]}
+        for name, mask in groups.items()
+        if mask.any()
+    ]
 
 
 FAR = 5.0  # factor; no published run is so far from its prediction, but milliseconds or a cluster's rate are

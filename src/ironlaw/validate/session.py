@@ -10,12 +10,13 @@ from typing import Any
 from ironlaw.errors import IronlawError, QuestionError, nearest_names
 from ironlaw.estimate.table import read_table
 from ironlaw.validate import generic as generic_module
+from ironlaw.validate import others
 from ironlaw.validate import peaks as peak_module
 from ironlaw.validate.fit import Fit, held_out_times, memory_coverage, read_record
 from ironlaw.validate.generic import score_generic
 from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, read_runs
-from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, headline, mixtures, score, skip_counts
+from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, deciles, headline, mixtures, score, skip_counts
 from ironlaw.validate.widths import shipped_half_widths
 
 SCHEMA_VERSION = 1
@@ -110,6 +111,10 @@ def data(validation: Validation, by: str = "family") -> dict[str, Any]:
         "generic": None if validation.generic is None else generic_module.data(scored, validation.generic),
         "groups": [s.data() for s in scored.groups(by)],
         "baselines": baseline_data(scored),
+        "bands": validation.record.get("bands"),
+        "own_runs": validation.record.get("own_runs"),
+        "deciles": deciles(scored),
+        "other_tools": others.shipped(scored),
         "predictions": predictions(scored),
         "constants": dict(validation.fit.values),
     }
