@@ -24,6 +24,7 @@ COLUMNS = (
     "tflops_per_gpu", "mfu", "memory_gb_per_gpu", "memory_unit", "memory_kind", "flops_convention", "training", "lora_rank",
     "frozen_weights", "tuned", "zero_group", "gradient_dtype", "fp8_scaling", "offload_layers", "ep_comm_overlap",
     "delay_wgrad_compute", "overlap", "graph_scope", "expert_precision", "dp_shard", "trainer", "deterministic", "optimizer",
+    "fallback",
 )  # fmt: skip
 # corrections of the table from the recipes of its rows, read on 2026-11-22. MaxText: remat_policy=custom saves the tensors that it names
 # and recomputes the rest (AI-Hypercomputer/tpu-recipes, training/v5p; AI-Hypercomputer/maxtext, benchmarks/maxtext_v5p_model_configs.py).
@@ -49,6 +50,9 @@ RECIPES = {
     "tune-017": {"offload": "activations", "optimizer": "adam8bit", "training": "adapters"},
     "tune-018": {"offload": "activations", "optimizer": "adam8bit", "training": "adapters", "frozen_weights": "nf4"},
 }
+# prime-rl, trainer/models/layers/lora/multi_moe.py (MultiLoRAGroupedExperts, use_grouped_mm), read on 2026-11-23: a grouped product where the
+# device is of compute capability 9; else a loop over the experts
+HOPPER = ("H100", "H200", "GH200")
 LINKS = r"(\d+) slices|Omni-Path|RoCE|InfiniBand|HDR|NDR|\bIB\b|EFA|NVL72|DCN"
 # in this order: a source that counts in full may say since when others halve
 CONVENTIONS = (("full", "attention counted in full"), ("non-causal", "attention counted in full"), ("hal[fv]", "attention counted at half"))
@@ -58,6 +62,8 @@ def shortened(row: dict[str, str]) -> dict[str, str]:
     """One row without free text."""
     row = read_prose(row)[0]
     kept = {name: row.get(name, "") for name in COLUMNS}
+    if row["family"] == "prime-rl" and row["moe_experts"] and row.get("training") == "adapters" and row["gpu_type"] not in HOPPER:
+        kept["fallback"] = "adapters of experts one expert at a time"
     kept.update(RECIPES.get(row["id"], {}))
     kept["interconnect"] = ", ".join(dict.fromkeys(m.group(0) for m in re.finditer(LINKS, row["interconnect"])))
     convention = row["flops_convention"].lower()

@@ -217,6 +217,7 @@ class Framework(Record):
     fp8_scaling: str = "current"  # default scaling of the precision fp8: current | delayed
     param_gather: dict[str, Sourced] = quantities("B")  # precision -> bytes gathered per weight with fp8_param_gather
     default_param_gather: bool = False  # default of fp8_param_gather, for the precisions in param_gather
+    usual_optimizer: str = ""  # of a question that names the framework and no optimizer; "": the default of all
     optimizer_passes: Sourced = quantity("1")  # traffic over that of a fused optimizer
     allocator_slack: Sourced = quantity("1")
     workspace: Sourced = quantity("B")

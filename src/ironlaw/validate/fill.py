@@ -44,6 +44,7 @@ class Apart(StrEnum):
     UNKNOWN_STACK = "stack unknown"
     UNREAD = "words not understood"
     DETERMINISTIC = "deterministic or CI run"
+    FALLBACK = "kernels of a fallback"
 
 
 @dataclass
@@ -168,6 +169,13 @@ def named_sizes() -> dict[str, dict[str, str]]:
 _DIMENSIONS = ("layers", "hidden", "heads", "vocab", "kv_heads", "head_dim", "ffn_hidden", "expert_ffn_hidden", "moe_topk")
 
 _DEGREES = ("tp", "pp", "cp", "ep", "etp", "vpp", "dp", "zero_group", "micro_batch")
+
+
+def named_fallback(row: Row) -> None:
+    """Runs on a device for which the stack has no kernel of its own for the experts, as its source says: they compute one by one."""
+    if row.cells.get("fallback"):
+        row.apart.append(Apart.FALLBACK)
+        row.rules.append(f"fallback: {row.cells['fallback']}")
 
 
 def fill_sizes(row: Row) -> None:
@@ -427,8 +435,8 @@ def use_generic(row: Row) -> None:
 
 
 FILLS = (
-    check_device, fill_from_prose, set_apart, fill_sizes, fill_traits, fill_precision, fill_mesh, fill_stack, fill_chunks, fill_links,
-    fill_groups, use_generic,
+    check_device, fill_from_prose, set_apart, named_fallback, fill_sizes, fill_traits, fill_precision, fill_mesh, fill_stack, fill_chunks,
+    fill_links, fill_groups, use_generic,
 )  # fmt: skip
 
 

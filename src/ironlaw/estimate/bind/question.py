@@ -66,7 +66,9 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         assume(notes, name, value, "given")
     for written, reading in asked.readings:
         assume(notes, written, reading, "default")
-    for name, usual in NOTED.items():
+    if asked.framework and "optimizer" not in asked.given:
+        asked = asked.replace(optimizer=load.record("frameworks", asked.framework, folders).usual_optimizer or defaults.OPTIMIZER)
+    for name, usual in {**NOTED, "optimizer": asked.optimizer}.items():
         if name not in asked.given:
             assume(notes, name, printed(usual), "default")
     check(asked)
