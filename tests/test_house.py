@@ -78,8 +78,9 @@ def test_a_module_imports_only_what_its_room_may(path):
 
 # rooms of estimate/ from the bottom up: each imports only rooms below it
 FLOORS = (
-    "placement", "wires", "pipeline", "layer", "network", "memory", "correction", "bind", "rules", "step", "rates", "failures", "run",
-    "planner", "cautions", "bands", "parameters", "waterfall", "again", "as_data", "saved", "answer", "near_counts", "held", "table",
+    "placement", "wires", "pipeline", "layer", "network", "memory", "distance", "correction", "bind", "rules", "step", "rates", "failures",
+    "run", "planner", "cautions", "evidence", "bands", "parameters", "waterfall", "again", "as_data", "saved", "answer",
+    "near_counts", "held", "table",
     "__init__",
 )  # fmt: skip
 

@@ -412,9 +412,9 @@ def catalogue_page() -> str:
 def validation_page() -> str:
     """Every published run that ships against its prediction, and measured memory."""
     with tempfile.TemporaryDirectory() as folder:
-        status, printed = run("ironlaw validate --memory --markdown", Path(folder))
+        status, printed = run("ironlaw validate --memory --generic --markdown", Path(folder))
     if status or not printed.startswith("# "):
-        raise BrokenError(f"docs/validation.md: ironlaw validate --memory --markdown: exit status {status}:\n{printed[-600:]}")
+        raise BrokenError(f"docs/validation.md: ironlaw validate --memory --generic --markdown: exit status {status}:\n{printed[-600:]}")
     return f"{MADE_BY}\n\n{printed.rstrip()}\n"
 
 

@@ -10,6 +10,7 @@ import pytest
 import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
+from ironlaw.estimate.correction import OwnRun, write_correction
 from ironlaw.estimate.step import step
 from ironlaw.law import collectives, exchanges, experts, overlap
 from ironlaw.validate.fit import constants, with_values
@@ -99,7 +100,9 @@ def test_offloading_all_layers_is_offloading():
 
 def test_a_correction_of_one_changes_nothing(tmp_path):
     path = tmp_path / "one.toml"
-    path.write_text('label = "none"\nfactor = 1.0\nhalf_width = 0.1\n', encoding="utf-8")
+    place = {"stack": "fsdp", "device": "h100-sxm", "architecture": "hopper", "format": "bf16", "mixture": False, "adapters": False,
+             "hybrid": False, "gpus": 8.0, "seq_len": 8192.0, "parameters": 8e9}  # fmt: skip
+    write_correction(path, [OwnRun("equal", place, 1.0, 0.2)], path, 0.8, 0.5)
     plain, ours = (ironlaw.estimate("llama-3-8b", **DENSE, **more).row() for more in ({}, {"correction": str(path)}))
     assert ours["step"]["tree"] == plain["step"]["tree"]
     assert ours["step"]["seconds"] == plain["step"]["seconds"]

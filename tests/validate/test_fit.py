@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from ironlaw.validate.fit import (
     Fit,
     Problem,
     constants,
-    half_widths,
     held_out_times,
     memory_coverage,
     memory_spreads,
@@ -67,23 +65,6 @@ def test_weighted_quantile_is_the_first_that_covers():
     assert weighted_quantile(values, np.array([10.0, 1, 1, 1]), 0.8) == 0.3
     assert weighted_quantile(values, np.ones(4), 1.0) == 0.4
     assert weighted_quantile(np.array([7.0]), np.array([2.0]), 0.8) == 7.0
-
-
-def test_half_widths_weigh_families_alike_and_leave_one_out():
-    """Nine rows of a are off by 0.1 in log, one row of b by 0.5: half of the weight each, so 80 % needs b."""
-    p = synthetic([1.0] * 10, [0.5] * 10, ["a"] * 9 + ["b"])
-    predicted = np.exp([0.1] * 9 + [-0.5])
-    assert half_widths(p, predicted) == {"dense": (pytest.approx(0.5), 10, 2)}
-    assert half_widths(p, predicted, "b") == {"dense": (pytest.approx(0.1), 9, 1)}
-    assert half_widths(p, predicted, "a")["dense"][0] == pytest.approx(0.5)
-
-
-def test_a_kind_with_one_family_has_a_band_wider_by_half():
-    p = synthetic([1.0, 1.0], [0.5, 0.5], ["a", "b"])
-    p = replace(p, support=("dense", "prior device"))
-    made = half_widths(p, np.exp([0.1, 0.01]))
-    assert made["dense"][0] == pytest.approx(0.1)
-    assert made["prior device"][0] == pytest.approx(0.15)
 
 
 def problem(n=400):

@@ -364,10 +364,11 @@ class Systems(Record):
 
 
 class Bands(Record):
-    """Error bands: half-widths in log at one coverage, by the kind of runs that support an estimate."""
+    """Error bands at one coverage: the parts of a half-width in log, and the law by which own runs correct others."""
 
     coverage: Sourced = quantity("1")
-    step: dict[str, Sourced] = quantities("1")
+    width: dict[str, Sourced] = quantities("1")  # part of a step's half-width -> what it is for a multiple of 1; see estimate.bands
+    level: dict[str, Sourced] = quantities("1")  # share, reach: correlation of errors of one publisher's runs; see estimate.correction
     memory: dict[str, Sourced] = quantities("1")  # half-widths by framework, by "framework on accelerator", and "any"
     memory_centre: dict[str, Sourced] = quantities("1")  # median of log(measured / predicted), by the same names
     difference: dict[str, Sourced] = quantities("1")  # half-widths of log(ratio of two plans of one job, predicted / measured)

@@ -22,10 +22,20 @@ Examples:
   ironlaw validate --runs other_runs.csv --json
   ironlaw validate --mine our_runs.csv --correction ours.toml      (then: ironlaw estimate ... --correction ours.toml)
   ironlaw validate --generic
+  ironlaw validate --predictions another_tool.csv
   ironlaw validate --plans
   ironlaw validate --fits runs_that_fitted_or_failed.csv
   ironlaw validate fit
 """
+
+
+# what is done in place of scoring runs: the options that go with it, and what it does
+MODES = {
+    "fit": ((), "validate fit takes no options: it uses the runs and the catalogue that ship"),
+    "--fits": (("--json", "--catalog"), "--fits scores one table by itself, and allows only --json and --catalog"),
+    "--plans": (("--json", "--markdown", "--catalog"), "--plans uses the runs that ship, and allows only --json, --markdown and --catalog"),
+    "--predictions": (("--runs", "--by", "--json", "--catalog"), "--predictions compares two tools on published runs"),
+}
 
 
 @click.command("validate", epilog=_EXAMPLES)
@@ -39,13 +49,14 @@ Examples:
     "--fits", metavar="CSV", help="score a table of runs that fitted or failed: how likely each was said to fit, and its peak memory"
 )
 @click.option("--generic", is_flag=True, help="also score every run with the record that a stack outside the catalogue would get")
+@click.option("--predictions", metavar="CSV", help="score another tool's predictions (id, step_time_s) beside ours on the same rows")
 @click.option("--plans", is_flag=True, help="compare published plans with the best plans of searches")
 @click.option(
     "--by",
     metavar="KEY",
     default="family",
     show_default=True,
-    help="group by family, device, support (kind of band), apart (why a row is outside the headline), or a column of the table",
+    help="group by family, stack, device, support (kind of run), apart (why a row is outside the headline), or a column of the table",
 )
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--markdown", is_flag=True, help="print the page as Markdown")
@@ -59,6 +70,7 @@ def command(
     peaks: str | None,
     fits: str | None,
     generic: bool,
+    predictions: str | None,
     plans: bool,
     by: str,
     as_json: bool,
@@ -72,27 +84,22 @@ def command(
     from ironlaw.validate.score import far_apart
 
     folders = given_folders(catalog)
-    if runs is not None and mine is not None:
-        raise QuestionError("--runs scores published runs and --mine your own runs: give one of them")
-    if correction is not None and mine is None:
-        raise QuestionError("--correction needs your own runs: give --mine CSV")
-    if as_json and markdown:
-        raise QuestionError("--json and --markdown: give one of them")
-    others = runs is not None or mine is not None or memory or peaks is not None or generic
+    given = {
+        "fit": action, "--runs": runs, "--mine": mine, "--correction": correction, "--memory": memory, "--peaks": peaks, "--fits": fits,
+        "--generic": generic, "--predictions": predictions, "--plans": plans, "--by": by != "family", "--json": as_json,
+        "--markdown": markdown, "--catalog": catalog,
+    }  # fmt: skip
+    _refuse_together([name for name, value in given.items() if value not in (None, False, ())])
     if action == "fit":
-        if others or fits is not None or plans or as_json or markdown or catalog:
-            raise QuestionError("validate fit takes no options: it uses the runs and the catalogue that ship")
         return _fit()
     if fits is not None:
-        if others or plans or markdown or by != "family":
-            raise QuestionError("--fits scores one table by itself, and allows only --json and --catalog")
         return _fits(Path(fits), folders, as_json)
     if plans:
-        if others or by != "family":
-            raise QuestionError("--plans uses the runs that ship, and allows only --json, --markdown and --catalog")
         return _plans(folders, as_json, markdown)
     scored = Path(next((file for file in (mine, runs) if file is not None), RUNS))
     session.check_grouping(scored, by)
+    if predictions is not None:
+        return _predictions(Path(predictions), scored, by, folders, as_json)
     scores = session.validate(scored, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None, generic)
     if correction is not None:
         _write_correction(scores, Path(correction), scored)
@@ -117,7 +124,7 @@ def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], as_json
     else:
         from ironlaw.report import validation
 
-        sys.stdout.write((validation.markdown(scores) if markdown else validation.text(scores, by)) + "\n")
+        sys.stdout.write((validation.markdown(scores) if markdown else validation.text(scores, by) + _generic(scores)) + "\n")
 
 
 def _fits(path: Path, folders: tuple[str, ...], as_json: bool) -> int:
@@ -135,6 +142,34 @@ def _fits(path: Path, folders: tuple[str, ...], as_json: bool) -> int:
 
         sys.stdout.write(report.text(rows) + "\n")
     return 0 if any(row.probability is not None for row in rows) else 1
+
+
+def _refuse_together(given: list[str]) -> None:
+    """Refuse options that do not go together."""
+    if "--runs" in given and "--mine" in given:
+        raise QuestionError("--runs scores published runs and --mine your own runs: give one of them")
+    if "--correction" in given and "--mine" not in given:
+        raise QuestionError("--correction needs your own runs: give --mine CSV")
+    if "--json" in given and "--markdown" in given:
+        raise QuestionError("--json and --markdown: give one of them")
+    for mode, (allowed, does) in MODES.items():
+        others = [name for name in given if name != mode and name not in allowed]
+        if mode in given and others:
+            raise QuestionError(f"{does}; without {', '.join(others)}")
+
+
+def _predictions(given: Path, path: Path, by: str, folders: tuple[str, ...], as_json: bool) -> int:
+    """Score another tool's predictions of published runs beside ours."""
+    from ironlaw.estimate.table import read_table
+    from ironlaw.validate import others, session
+
+    read = others.read_predictions(given, {cells.get("id", "") for _, cells in read_table(path)} - {""})
+    compared = others.compare(read, session.validate(path, folders=folders).held_out, by)
+    if as_json:
+        sys.stdout.write(json.dumps({"schema_version": others.SCHEMA_VERSION, **compared}, indent=1, allow_nan=False) + "\n")
+    else:
+        sys.stdout.write(others.text(compared) + "\n")
+    return 0 if compared["scored"] else 1
 
 
 def _generic(scores: Validation) -> str:
@@ -170,17 +205,23 @@ def _fit() -> int:
     fitted = fit.solve_all(prepared)
     for c in fit.constants():
         click.echo(f"{c.name:<22} {fitted.values[c.name]:.4g}   (first {c.first:.4g})")
-    record.write_fit(prepared, fitted, session.spreads(prepared))
+    generic, _ = prepare(runs.read_runs(generic=True)[0])
+    record.write_fit(prepared, generic, fitted, session.spreads(prepared))
     click.echo(f"wrote {record.SYSTEMS}, {record.BANDS}, {fit.RECORD}")
     return 0
 
 
 def _write_correction(scores: Validation, path: Path, source: Path) -> None:
-    """Write the correction of step times from a user's runs; refuse if they are too few."""
-    from ironlaw.estimate.correction import LEAST_ROWS, write_correction
+    """Write the correction of step times from a user's runs; refuse where none was scored."""
+    from ironlaw.estimate.bands import level_law
+    from ironlaw.estimate.correction import write_correction
+    from ironlaw.validate.own_runs import runs_to_correct_by
 
-    errors = scores.in_sample.error
-    if errors.size < LEAST_ROWS:
-        raise QuestionError(f"--correction needs at least {LEAST_ROWS} scored runs, {source.name} has {errors.size}")
-    factor = write_correction(path, errors, source)
-    click.echo(f"ironlaw: wrote {path}: steps times {factor:.3f}, from {errors.size} runs of {source.name}", err=True)
+    runs = runs_to_correct_by(scores.in_sample)
+    if not runs:
+        raise QuestionError(f"--correction needs a scored run with an error band, {source.name} has none")
+    correction = write_correction(path, runs, source, *level_law())
+    there = correction.level(correction.places).factor
+    times = f"{there.min():.3f}" if there.max() - there.min() < 0.0005 else f"{there.min():.3f} to {there.max():.3f}"
+    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
+    click.echo(f"ironlaw: wrote {path}: steps times {times} at these runs, less further away, from {count} of {source.name}", err=True)

@@ -14,6 +14,7 @@ from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.question import Bound, assume_batch, bind_question, with_batch
 from ironlaw.estimate.cautions import cautions
+from ironlaw.estimate.distance import positions
 from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
 from ironlaw.estimate.memory.total import Memory, memory
 from ironlaw.estimate.planner.choose import Placed, place
@@ -29,7 +30,7 @@ from ironlaw.question.options import read_options
 from ironlaw.terms import BOUNDS, Term, shares, total
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.correction import Correction
+    from ironlaw.estimate.correction import Level
     from ironlaw.estimate.run import Run
 
 
@@ -53,7 +54,7 @@ class Group(Frozen):
     run: Run | None = None
     warnings: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-    correction: Correction | None = None
+    level: Level | None = None  # what own runs say of these rows
     asked: Asked | None = None
 
     @cached_property
@@ -192,8 +193,10 @@ def _evaluate(placed: Placed) -> Group:
     with np.errstate(all="ignore"):
         needed = memory(job, cluster, plan)
         timed = step(job, cluster, plan)
-    if bound.correction is not None:  # scale every part of the step by the factor of the user's runs
-        timed = timed.replace(tree=total("step", timed.tree.parts, times=bound.correction.factor))
+    level = None
+    if bound.correction is not None:  # scale every part of the step by what the user's runs say of each row
+        level = bound.correction.level(positions(job, cluster, plan, "framework" in bound.asked.given))
+        timed = timed.replace(tree=total("step", timed.tree.parts, times=level.factor))
     with np.errstate(all="ignore"):
         rates = throughput(job, cluster, plan, timed)
     group = Group(
@@ -212,7 +215,7 @@ def _evaluate(placed: Placed) -> Group:
         throughput=rates,
         assumptions=[],
         folders=bound.folders,
-        correction=bound.correction,
+        level=level,
     )
     return with_run(group, bound)
 
@@ -222,8 +225,10 @@ def with_run(group: Group, bound: Bound) -> Group:
     asked, name = bound.asked, group.job.framework.name
     notes = [*bound.assumptions, *bound.job_of(name)[1]]
     assume_batch(notes, asked, np.ravel(group.plan.global_batch_size).tolist())
-    if group.correction is not None:
-        assume(notes, "correction", f"step times {group.correction.factor:.3f} ({group.correction.label})", "override")
+    if group.level is not None:
+        low, high = float(np.min(group.level.factor)), float(np.max(group.level.factor))
+        times = f"{low:.3f}" if high - low < 0.0005 else f"{low:.3f} to {high:.3f}"
+        assume(notes, "correction", f"step times {times} ({group.level.label})", "override")
     if "framework" not in asked.given:
         assume(notes, "framework", name, "default")
     if asked.margin is None:

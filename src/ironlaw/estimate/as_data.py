@@ -62,7 +62,7 @@ def common_keys(
 def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str, Any]:
     """One row of an estimate as the object of its JSON."""
     from ironlaw.estimate.again import asked_data, records_data
-    from ironlaw.estimate.bands import step_band
+    from ironlaw.estimate.bands import band_data, nearest_runs, step_band
     from ironlaw.estimate.parameters import parameters_data
 
     group, at = estimate.place_of(index)
@@ -75,6 +75,8 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
             "tree": term_data(group.step.tree, at, explain),
             "stage": stage_name(group, at),
         },
+        "error_band": None if step is None else band_data(group, at),
+        "nearest_runs": [] if step is None else nearest_runs(group, at),
         "memory": memory_data(group, at, explain),
         "throughput": throughput_data(group, at, step is None),
         "mfu_waterfall": None if step is None else waterfall_data(group, at),

@@ -1,17 +1,21 @@
-"""Error bands: how far a run like this one was from its prediction when its family was not used to fit it.
+"""Error bands: how far a run like this one was from its prediction when its publisher was not used to fit it.
 
-``ironlaw validate fit`` finds a half-width for each kind of run that has published runs. Other runs have no band: a wide band
-would suggest knowledge that does not exist.
+The half-width of a step's band is a sum: a base, and a part for everything that takes a question away from the published runs.
+``ironlaw validate fit`` learns the parts with whole publishers left out and with whole stack records left out
+(docs/adr/0026-bands-by-distance.md). A part is never negative, so a question further away never has a narrower band.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Bands
+from ironlaw.estimate.distance import TRAITS, UNKNOWN, Positions, positions
+from ironlaw.estimate.evidence import Evidence, mean_gap, near_data, nearest, read_evidence
 from ironlaw.estimate.memory.errors import ANY, memory_spread
 from ironlaw.estimate.pipeline.schedules import schedule_of
 
@@ -20,69 +24,172 @@ if TYPE_CHECKING:
 
 SCALE = 256.0  # accelerators beyond which stragglers, fabrics and unpublished settings widen the errors
 LAUNCH_BOUND = 0.1  # share of the step lost to dispatch from which a run counts as launch-bound
+FEW = 6.0  # doublings: a job on fewer than 64 accelerators is small
 _LEAST = 1e-9  # half-width: below it the plan predicted fastest is
 
-SUPPORTS = {
-    "dense": "a dense model on a device whose operators were measured",
-    "dense at scale": "a dense model on such a device, on more than 256 accelerators",
+PARTS = {  # of a half-width: what each is multiplied by
+    "base": "every question",
+    "distance": "mean distance of the nearest run of each of the three nearest publishers",
+    "unknown stack": "the training stack was assumed, not stated",
+    "unknown facts": "a published run does not state its recomputation, graphs, chunks or precision",
+    "prior device": "the constants of the device are priors",
+    "mixture": "a mixture of experts",
+    "adapters": "low-rank adapters or frozen layers",
+    "offloading": "optimizer states or activations in the memory of the host",
+    "few accelerators": "doublings below 64 accelerators, over 6",
+    "network": "share of the step that the network exposes",
+    "launches": "share of the step lost to launches",
+}
+
+KINDS = {
+    "adapters": "low-rank adapters or frozen layers",
+    "hybrid": "a model with state-space or linear-attention layers",
     "mixture": "a mixture of experts",
     "prior device": "a device whose constants are priors",
     "launch-bound": "a model so small that the host sets the pace",
+    "dense at scale": "a dense model on more than 256 accelerators",
+    "dense": "a dense model on a device whose operators were measured",
 }
 
 
-def supports(group: Group, at: int) -> str:
-    """Which kind of published runs supports this row's band: a key of SUPPORTS, or ``""`` where none does."""
-    kind = _if_measured(group, at)
-    return "prior device" if kind not in ("", "mixture") and _on_priors(group) else kind
+def kind_of(group: Group, at: int) -> str:
+    """The kind of a run, under which its errors are listed: the first key of KINDS that applies."""
+    where = place_of(group, at)
+    found = {
+        "adapters": where["adapters"],
+        "hybrid": where["hybrid"],
+        "mixture": where["mixture"],
+        "prior device": group.cluster.calibration.grade != "measured",
+        "launch-bound": _share(group, "dispatch", at) > LAUNCH_BOUND,
+        "dense at scale": where["gpus"] > SCALE,
+    }
+    return next((kind for kind, applies in found.items() if applies), "dense")
 
 
-def _on_priors(group: Group) -> bool:
-    return group.cluster.calibration.grade != "measured"
+def place_of(group: Group, at: int, stated: bool | None = None) -> Positions:
+    """Where a row is among the published runs; ``stated``: its stack is known (None: known where the question names it)."""
+    if stated is None:
+        stated = group.asked is None or "framework" in group.asked.given
+    columns = positions(group.job, group.cluster, group.plan, stated)
+    return {name: _at(column, group, at) if name in ("gpus", "seq_len") else column for name, column in columns.items()}
 
 
-def _if_measured(group: Group, at: int) -> str:
-    """The kind of run this would be on a device whose operators were measured."""
-    job, model = group.job, group.job.model
-    offloaded = (group.plan.offload_optimizer, group.plan.offload_activations)
-    offloads = any(np.broadcast_to(flag, group.index.shape)[at] for flag in offloaded)
-    staged = np.broadcast_to(group.plan.pp, group.index.shape)[at] > 1  # with one stage no schedule applies
-    unscored = staged and not schedule_of(job).scored
-    if job.lora_rank or offloads or model.frozen_layers or model.mamba_layers or unscored:
-        return ""
-    if model.num_experts or model.linear_attention_layers:
-        return "mixture"
-    idle = np.broadcast_to(group.shares["dispatch"], group.index.shape)
-    if idle[at] > LAUNCH_BOUND:
-        return "launch-bound"
-    return "dense at scale" if np.broadcast_to(group.plan.gpus, group.index.shape)[at] > SCALE else "dense"
+def _at(column: Any, group: Group, at: int) -> float:
+    return float(np.broadcast_to(column, group.index.shape)[at])
 
 
-def width(kind: str, folders: tuple[str, ...] = ()) -> tuple[float, float] | None:
-    """(half-width in log, coverage) of a kind of run; None where nothing supports one."""
+def _share(group: Group, roof: str, at: int) -> float:
+    return _at(group.shares[roof], group, at)
+
+
+def offloads(group: Group, at: int) -> bool:
+    """True where a row keeps states or activations in the memory of the host."""
+    return any(bool(_at(flag, group, at)) for flag in (group.plan.offload_optimizer, group.plan.offload_activations))
+
+
+def unsupported(group: Group, at: int, evidence: Evidence) -> str:
+    """The kind of run that no published run has, for which a band would claim knowledge that nobody has; ``""`` where there is none."""
+    where = place_of(group, at)
+    missing = [trait for trait in TRAITS if where[trait] and not evidence.has(trait)]
+    if offloads(group, at) and not evidence.has("offloaded"):
+        missing.append("offloading")
+    staged = _at(group.plan.pp, group, at) > 1  # with one stage no schedule applies
+    if staged and not schedule_of(group.job).scored:
+        missing.append(f"schedule {group.job.schedule}")
+    return ", ".join(missing)
+
+
+def multiples(
+    group: Group, at: int, evidence: Evidence, *, without: str = "", stated: bool | None = None, unknown: bool = False
+) -> dict[str, float]:
+    """What multiplies each of PARTS in the half-width of a row. ``without``: a publisher whose runs are no evidence."""
+    where = place_of(group, at, stated)
+    return {
+        "base": 1.0,
+        "distance": mean_gap(nearest(where, evidence, without)),
+        "unknown stack": float(where["stack"] == UNKNOWN),
+        "unknown facts": float(unknown),
+        "prior device": float(group.cluster.calibration.grade != "measured"),
+        "mixture": float(where["mixture"]),
+        "adapters": float(where["adapters"]),
+        "offloading": float(offloads(group, at)),
+        "few accelerators": max(0.0, 1.0 - float(np.log2(where["gpus"])) / FEW),
+        "network": _share(group, "network", at),
+        "launches": _share(group, "dispatch", at),
+    }
+
+
+def width_parts(multiple: Mapping[str, float], coefficients: Mapping[str, float]) -> dict[str, float]:
+    """The parts of a half-width in log, largest last to add: ``coefficient * multiple`` of each of PARTS.
+
+    >>> width_parts({"base": 1.0, "distance": 0.5}, {"base": 0.1, "distance": 0.2})
+    {'base': 0.1, 'distance': 0.1}
+    """
+    return {name: coefficients.get(name, 0.0) * value for name, value in multiple.items()}
+
+
+def coefficients(folders: tuple[str, ...] = ()) -> dict[str, float]:
+    """What ``ironlaw validate fit`` learned for each of PARTS."""
     record: Bands = load.record("bands", "default", folders)
-    half = record.step.get(kind)
-    return None if half is None else (half.value, record.coverage.value)
+    return {name: float(part.value) for name, part in record.width.items()}
+
+
+def parts_of_band(group: Group, at: int, *, unknown: bool = False, stated: bool | None = None) -> dict[str, float] | None:
+    """The parts of the half-width of a row, before any correction; None where no published run supports a band."""
+    evidence = read_evidence()
+    if unsupported(group, at, evidence):
+        return None
+    return width_parts(multiples(group, at, evidence, unknown=unknown, stated=stated), coefficients(group.folders))
 
 
 def widened(group: Group, at: int) -> tuple[float, float] | None:
-    """(half-width in log, coverage) of a row; on a device whose constants are priors, wider by the variance that priors add.
-
-    Only dense runs on such devices were scored, so priors add the difference to dense runs: ``w^2 + prior^2 - dense^2``.
-    """
-    band = width(_if_measured(group, at), group.folders)
-    prior, dense = width("prior device", group.folders), width("dense", group.folders)
-    if band is None or not _on_priors(group) or prior is None or dense is None:
-        return band
-    return float(np.sqrt(band[0] ** 2 + max(prior[0] ** 2 - dense[0] ** 2, 0.0))), band[1]
+    """(half-width in log, coverage) of a row, after a correction by own runs where there is one; None where nothing supports one."""
+    parts = parts_of_band(group, at)
+    if parts is None:
+        return None
+    left = 1.0 if group.level is None else float(np.broadcast_to(group.level.left, group.index.shape)[at])
+    record: Bands = load.record("bands", "default", group.folders)
+    return sum(parts.values()) * left, float(record.coverage.value)
 
 
 def step_band(group: Group, at: int, seconds: float | None) -> list[float] | None:
     """``[lo, hi, coverage]`` of a step time [s], or None."""
-    half_width = widened(group, at)
-    if half_width is not None and group.correction is not None:  # the spread of the user's runs replaces the published one
-        half_width = (group.correction.half_width, half_width[1])
+    half_width = None if seconds is None else widened(group, at)
     return None if half_width is None or seconds is None else banded(seconds, *half_width)
+
+
+def nearest_runs(group: Group, at: int) -> list[dict[str, Any]]:
+    """The published runs that are nearest to a row, one of each of three publishers, as plain data."""
+    evidence, where = read_evidence(), place_of(group, at)
+    return near_data(where, nearest(where, evidence), evidence)
+
+
+def band_data(group: Group, at: int) -> dict[str, Any] | None:
+    """The half-width of a row in log, its parts, and what would narrow it to what; None where it has no band."""
+    parts, found = parts_of_band(group, at), widened(group, at)
+    if parts is None or found is None:
+        return None
+    half, coverage = found
+    left = half / sum(parts.values())  # what own runs leave of the published width
+    narrower = {}
+    if parts["unknown stack"] > 0.0:
+        narrower["name the stack: --framework"] = left * sum((parts_of_band(group, at, stated=True) or parts).values())
+    if parts["prior device"] > 0.0:
+        narrower["measure the operators of the device: a calibration record"] = half - left * parts["prior device"]
+    if group.level is None:
+        narrower["one measured step of your own: ironlaw validate --mine"] = half * float(np.sqrt(1.0 - level_law(group.folders)[0] ** 2))
+    return {
+        "half_width": half,
+        "coverage": coverage,
+        "parts": {name: width for name, width in parts.items() if width > 0.0},
+        "narrower": [{"what": what, "half_width": width} for what, width in sorted(narrower.items(), key=lambda item: item[1])],
+    }
+
+
+def level_law(folders: tuple[str, ...] = ()) -> tuple[float, float]:
+    """(share, reach) of the law by which own runs correct others; see ``correction.covariance``."""
+    record: Bands = load.record("bands", "default", folders)
+    return float(record.level["share"].value), float(record.level["reach"].value)
 
 
 def told_apart(folders: tuple[str, ...] = ()) -> float:
@@ -94,7 +201,7 @@ def told_apart(folders: tuple[str, ...] = ()) -> float:
 def difference_width(group: Group, at: int) -> tuple[float, float] | None:
     """(half-width in log, coverage) of the ratio of two step times of one job; None where a catalogue has none."""
     record: Bands = load.record("bands", "default", group.folders)
-    kind = _if_measured(group, at)
+    kind = kind_of(group, at)
     half = record.difference.get(kind if kind in record.difference else ANY)
     return None if half is None else (half.value, record.coverage.value)
 
@@ -135,4 +242,5 @@ def banded(value: float, half_width: float, coverage: float) -> list[float]:
 
 def why_no_band(group: Group, at: int) -> str | None:
     """The warning of an estimate without a band."""
-    return None if supports(group, at) else "no error band: no published run like this one was scored"
+    kind = unsupported(group, at, read_evidence())
+    return f"no error band: no published run like this one was scored ({kind})" if kind else None

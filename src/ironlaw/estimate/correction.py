@@ -1,56 +1,126 @@
-"""A factor on step time from the user's own runs: ``validate --mine`` writes it, ``--correction`` applies it."""
+"""What a user's own runs say of the level of a prediction near them: ``validate --mine`` writes it, ``--correction`` applies it.
+
+The log error of a prediction is taken as a Gaussian process over ``distance``: two runs of one publisher at distance d have correlation
+``share exp(-d / reach)``, and a run has ``1 - share`` of its variance to itself. Both constants are learned from published runs with
+families left out (``ironlaw validate fit``). Formulas: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 2.2.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ironlaw.errors import InputError, QuestionError
+from ironlaw.estimate.distance import NAMES, SIZES, Positions, distance
 from ironlaw.files import read_toml
 from ironlaw.frozen import Frozen
 
-LEAST_ROWS = 3  # fewer runs do not determine a factor
-_MAX_BYTES = 100_000
-_FACTOR, _HALF_WIDTH = (0.1, 10.0), (0.0, 3.0)
+MOST_ROWS = 500  # of a correction file; more runs add nothing but time
+PRIOR_ROWS = 4.0  # runs as which the published spread counts beside the spread of the user's own runs
+_MAX_BYTES = 400_000
+_FACTOR = (0.1, 10.0)  # measured over predicted step time; beyond it a unit is wrong
+_NORMAL_80 = 1.2815515655446004  # half-width of the central 80 % of a normal distribution, over its standard deviation
 
 
-class Correction(Frozen):
-    """A factor on step time, its half-width in log at 80 %, and where it comes from."""
+class Level(NamedTuple):
+    """What own runs say of some rows: a factor on the step, the share of its variance that is left, and how far the runs are."""
 
-    factor: float
-    half_width: float
+    factor: Any
+    left: Any
+    nearest: Any
     label: str
 
 
-def write_correction(path: Path, errors: Any, source: Path) -> float:
-    """Write the factor that makes the median of predicted / measured equal to 1, and its spread; a failed write leaves no file.
+def covariance(gaps: Any, share: float, reach: float) -> Any:
+    """Correlation of the log errors of two runs of one publisher at a distance: ``share exp(-d / reach)``.
+
+    >>> float(covariance(0.0, 0.9, 0.5)), round(float(covariance(0.5, 0.9, 0.5)), 3)
+    (0.9, 0.331)
+    """
+    return share * np.exp(-np.asarray(gaps) / reach)
+
+
+def posterior(cross: Any, own: Any, logs: Any, share: float) -> tuple[Any, Any]:
+    """Mean of the log error of rows, and the share of its variance that is left, from the log errors of own runs.
+
+    ``cross`` [rows, runs] and ``own`` [runs, runs] are covariances; ``mean = C K^-1 e`` and ``left = 1 - C K^-1 C'`` with
+    ``K = own + (1 - share) I``. With one run at distance 0 the mean is ``share`` times its error.
+
+    >>> mean, left = posterior(np.array([[0.8]]), np.array([[0.8]]), np.array([0.2]), 0.8)
+    >>> round(float(mean[0]), 3), round(float(left[0]), 3)
+    (0.16, 0.36)
+    """
+    solved = np.linalg.solve(own + (1.0 - share) * np.eye(len(own)), np.concatenate([np.atleast_2d(logs), cross]).T)
+    return cross @ solved[:, 0], 1.0 - np.einsum("ij,ji->i", cross, solved[:, 1:])
+
+
+class Correction(Frozen):
+    """Own runs, where they are, their ``log(measured / predicted)``, and the constants of the law."""
+
+    label: str
+    share: float
+    reach: float
+    stretch: float  # of what is left of a band: above 1 where own runs are further from each other than published ones
+    places: Positions
+    logs: Any
+
+    def level(self, asked: Positions) -> Level:
+        """What the runs say of the rows of ``asked``: columns of one value a row."""
+        gaps = np.asarray(distance({n: np.reshape(np.asarray(c), (-1, 1)) for n, c in asked.items()}, self.places))
+        own = distance({n: np.asarray(c)[:, None] for n, c in self.places.items()}, self.places)
+        mean, left = posterior(covariance(gaps, self.share, self.reach), covariance(own, self.share, self.reach), self.logs, self.share)
+        return Level(np.exp(mean), np.sqrt(np.maximum(left, 0.0)) * self.stretch, gaps.min(axis=1), self.label)
+
+
+class OwnRun(NamedTuple):
+    """A scored run of the user: its name, where it is, measured over predicted step time, and the half-width of its band in log."""
+
+    id: str
+    place: Mapping[str, Any]
+    ratio: float
+    half_width: float
+
+
+def spread_of(logs: Any, half_widths: Any, own: Any, share: float) -> float:
+    """The spread of own runs over that of their bands: ``sqrt((PRIOR_ROWS + z' K^-1 z) / (PRIOR_ROWS + n))``, z in standard deviations.
+
+    1 where they are as far from their predictions as their bands say. Few runs hardly move it.
+
+    >>> one = np.ones((1, 1))
+    >>> [round(spread_of(np.array([x]), np.array([0.2]), 0.8 * one, 0.8), 2) for x in (0.0, 0.156, 0.6)]
+    [0.89, 1.0, 1.95]
+    """
+    z = _NORMAL_80 * np.asarray(logs) / np.asarray(half_widths)
+    squares = float(z @ np.linalg.solve(own + (1.0 - share) * np.eye(len(own)), z))
+    return math.sqrt((PRIOR_ROWS + squares) / (PRIOR_ROWS + len(z)))
+
+
+def write_correction(path: Path, runs: Sequence[OwnRun], source: Path, share: float, reach: float) -> Correction:
+    """Write the runs of a correction with the constants of its law; a failed write leaves no file. Returns what a question reads.
 
     Refuses to overwrite a file that is no correction, and to write one that ``read_correction`` would refuse.
     """
-    logs = -np.log1p(np.asarray(errors, dtype=np.float64))
-    factor = float(np.exp(np.median(logs)))
-    spread = float(np.quantile(np.abs(logs - np.median(logs)), 0.8))
-    if not _FACTOR[0] <= factor <= _FACTOR[1] or spread > _HALF_WIDTH[1]:
+    if len(runs) > MOST_ROWS:
         raise QuestionError(
-            f"{source.name}: steps take {factor:.3g} times their prediction, within a factor of {np.exp(min(spread, 700.0)):.3g}:"
-            f" too far for a correction: check the units; a factor must be from {_FACTOR[0]:g} to {_FACTOR[1]:g}"
+            f"{source.name}: {len(runs)} scored runs; a correction takes at most {MOST_ROWS}: give those near your questions"
         )
+    for run in runs:
+        if not _FACTOR[0] <= run.ratio <= _FACTOR[1]:
+            raise QuestionError(
+                f"{source.name}: the step of {run.id} took {run.ratio:.3g} times its prediction: too far for a correction: check the units;"
+                f" a factor must be from {_FACTOR[0]:g} to {_FACTOR[1]:g}"
+            )
     if path.is_file() and not _replaceable(path):
         raise QuestionError(f"--correction {path}: the file exists and is not a correction file: give another name")
-    label = "".join(c if c.isprintable() else "?" for c in source.name)
-    text = (
-        "# Written by ironlaw validate --mine: measured over predicted step time of your own runs.\n"
-        f"label = {json.dumps(f'{label}, {logs.size} runs, {date.today().isoformat()}', ensure_ascii=False)}\n"
-        f"factor = {factor:.4f}  # measured over predicted step time, median\n"
-        f"half_width = {max(spread, 0.01):.4f}  # in log, holds for 80 % of these runs\n"
-        f"rows = {logs.size}\n"
-    )
+    text = _correction_text(runs, source, share, reach)
     if path.is_dir() or not path.name:
         raise InputError(f"{path}: cannot be written: a folder")
     temporary = path.with_name(path.name + ".part")
@@ -61,14 +131,42 @@ def write_correction(path: Path, errors: Any, source: Path) -> float:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-    return factor
+    return read_correction(str(path))
+
+
+def _correction_text(runs: Sequence[OwnRun], source: Path, share: float, reach: float) -> str:
+    """The file of a correction: label, constants, and one block a run."""
+    name = "".join(c if c.isprintable() else "?" for c in source.name)
+    count = f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
+    places = {column: np.array([run.place[column] for run in runs]) for column in (*NAMES, *SIZES)}
+    own = covariance(distance({n: c[:, None] for n, c in places.items()}, places), share, reach)
+    logs, widths = np.log([run.ratio for run in runs]), np.array([run.half_width for run in runs])
+    lines = [
+        "# Written by ironlaw validate --mine: measured over predicted step time of your own runs.",
+        f"label = {json.dumps(f'{name}, {count}, {date.today().isoformat()}', ensure_ascii=False)}",
+        f"share = {share:.4g}  # of the error of a run that an equal run shares, from published families left out",
+        f"reach = {reach:.4g}  # distance at which 1/e of it is left",
+        f"stretch = {spread_of(logs, widths, own, share):.4f}  # spread of these runs over that of their bands",
+    ]
+    for run in runs:
+        lines += ["", "[[run]]", f"id = {_text(run.id)}", f"measured_over_predicted = {run.ratio:.6g}"]
+        lines += [f"{column} = {_text(run.place[column])}" for column in NAMES]
+        lines += [f"{column} = {float(run.place[column]):.10g}" for column in SIZES]
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: Any) -> str:
+    """A value of a correction file in TOML: true, false, or a string without control characters."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value)).lower()
+    return json.dumps("".join(c if c.isprintable() else "?" for c in str(value)), ensure_ascii=False)
 
 
 def _replaceable(path: Path) -> bool:
     """True for a file that is an earlier correction, or empty."""
     try:
-        return path.stat().st_size == 0 or bool(read_correction(str(path)))
-    except (OSError, InputError):
+        return path.stat().st_size == 0 or path.read_text(encoding="utf-8").startswith("# Written by ironlaw validate --mine")
+    except (OSError, ValueError):
         return False
 
 
@@ -76,10 +174,27 @@ def read_correction(path: str) -> Correction:
     """The correction of a file; InputError names what is wrong with it."""
     file = Path(path)
     table = read_toml(file, "correction", _MAX_BYTES)
-    numbers = {}
-    for name, low, high in (("factor", *_FACTOR), ("half_width", *_HALF_WIDTH)):
-        value = table.get(name)
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
-            raise InputError(f"{file}: {name} is {value!r}, must be a number from {low:g} to {high:g} (ironlaw validate --mine writes it)")
-        numbers[name] = float(value)
-    return Correction(numbers["factor"], numbers["half_width"], str(table.get("label", file.name)))
+    limits = (("share", 0.0, 1.0), ("reach", 0.01, 100.0), ("stretch", 0.0, 100.0))
+    share, reach, stretch = (_number(file, table, name, low, high) for name, low, high in limits)
+    runs = table.get("run")
+    if not isinstance(runs, list) or not 1 <= len(runs) <= MOST_ROWS or not all(isinstance(run, dict) for run in runs):
+        raise InputError(f"{file}: needs 1 to {MOST_ROWS} blocks [[run]] (ironlaw validate --mine writes them)")
+    places: dict[str, Any] = {}
+    for name in NAMES:
+        kind = str if name in ("stack", "device", "architecture", "format") else bool
+        for at, run in enumerate(runs, 1):
+            if not isinstance(run.get(name), kind):
+                raise InputError(f"{file}: {name} of run {at} is {run.get(name)!r}, must be {'text' if kind is str else 'true or false'}")
+        places[name] = np.array([run[name] for run in runs])
+    for name in SIZES:
+        places[name] = np.array([_number(file, run, name, 1.0, 1e18) for run in runs])
+    logs = np.log([_number(file, run, "measured_over_predicted", *_FACTOR) for run in runs])
+    return Correction(str(table.get("label", file.name)), share, reach, stretch, places, logs)
+
+
+def _number(file: Path, table: Mapping[str, Any], name: str, low: float, high: float) -> float:
+    """A number of a correction file between two ends."""
+    value = table.get(name)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
+        raise InputError(f"{file}: {name} is {value!r}, must be a number from {low:g} to {high:g} (ironlaw validate --mine writes it)")
+    return float(value)

@@ -23,13 +23,14 @@ from ironlaw.estimate.as_data import (
     warnings,
     waterfall_data,
 )
-from ironlaw.estimate.bands import memory_band, step_band
+from ironlaw.estimate.bands import band_data, memory_band, nearest_runs, step_band
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.job import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
+from ironlaw.report.nearest import nearest_lines
 from ironlaw.report.terminal import Ink, bar, dollars, likelihood, short
 from ironlaw.terms import Term
 
@@ -47,7 +48,14 @@ def page(estimate: Estimate, index: int = 0, colour: bool = False, held: Held | 
     """One row as a page of text; ``held``: the answer that it changes; ``near``: numbers of accelerators that have a plan that fits."""
     group, at = estimate.place_of(index)
     ink = Ink(colour)
-    parts = [verdict(group, at, ink), breakdown(group, at, ink), memory_lines(group, at, ink), run_lines(group, at), notes(group, at, ink)]
+    parts = [
+        verdict(group, at, ink),
+        breakdown(group, at, ink),
+        memory_lines(group, at, ink),
+        run_lines(group, at),
+        published_lines(group, at, ink),
+        notes(group, at, ink),
+    ]
     if near:
         parts.insert(1, iter([f"The nearest number of accelerators that works: {' or '.join(f'{count:,.0f}' for count in near)}."]))
     if held is not None:
@@ -337,6 +345,14 @@ def _with_failures(run: dict[str, Any]) -> str:
         f" a failure every {units.show(run['mttf_hours'] * 3600.0, 's')} ({format(count, ',.0f' if count >= 10.0 else '.2g')} in all),"
         f" checkpoint every {units.show(run['checkpoint_interval_seconds'], 's')}, goodput {run['goodput']:.1%}"
     )
+
+
+def published_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
+    """The nearest published runs with their measured steps and our errors, and what would narrow the band."""
+    if number(group.step.tree.value, at) is None:
+        return
+    yield ink.bold("Nearest published runs") + ink.dim("  (predicted without their publisher)")
+    yield from nearest_lines(band_data(group, at), nearest_runs(group, at))
 
 
 def notes(group: Group, at: int, ink: Ink) -> Iterator[str]:

@@ -9,8 +9,10 @@ from ironlaw import units
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError
 from ironlaw.estimate.as_data import formula, law_name, number, trees_of, waterfall_data
+from ironlaw.estimate.bands import band_data, nearest_runs
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.waterfall import LOSSES, MEANING
+from ironlaw.report.nearest import band_table
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
@@ -24,11 +26,13 @@ def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
     tables = {"parameters": parameters_table(parameters_data(group.job))}
     if number(group.step.tree.value, at) is not None:
         tables["mfu"] = waterfall_table(waterfall_data(group, at))
+        if band := band_data(group, at):
+            tables["error band"] = band_table(band, nearest_runs(group, at))
     if term and term != "all":
         folded = term.lower().replace("_", " ").replace("-", " ")
         trees = [t for tree in trees for t in _terms_named(tree, folded, at)]
         if not trees and folded not in tables:
-            raise UnknownNameError("term", term, {"parameters"} | {t.name for tree in trees_of(group) for t in tree.walk()})
+            raise UnknownNameError("term", term, set(tables) | {t.name for tree in trees_of(group) for t in tree.walk()})
         tables = {name: table for name, table in tables.items() if name == folded}
     lines = [line for table in tables.values() for line in (*table, "")]
     for tree in trees:

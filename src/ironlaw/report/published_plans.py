@@ -40,7 +40,7 @@ def text(comparison: Mapping[str, Any]) -> str:
     for plan in comparison["plans"]:
         if not plan["verdict"].startswith("within"):
             lines += ["", f"{plan['id']}: {_terms(plan['terms'])}", f"  {plan['verdict']}"]
-    return "\n".join([*lines, "", _agreement(comparison["orders"]["families"])])
+    return "\n".join([*lines, "", _agreement(comparison["orders"]["families"]), _regret(comparison["orders"]["total"])])
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -67,6 +67,17 @@ def _agreement(families: Sequence[Mapping[str, Any]]) -> str:
     pairs, right = sum(f["pairs"] for f in families), sum(f["right"] for f in families)
     share = f"{right / max(pairs, 1):.0%}"
     return f"of {pairs} pairs of plans of one job, measured more than 5 % apart, {right} are predicted in the measured order ({share})"
+
+
+def _regret(total: Mapping[str, Any]) -> str:
+    """What running the plan predicted fastest of the measured ones would have lost, and what is aimed at."""
+    if not total["jobs"]:
+        return "no job was measured with several plans"
+    return (
+        f"the plan predicted fastest of the measured ones is {total['mean_regret']:.1%} slower than the fastest, in the mean over"
+        f" {total['jobs']} jobs, at most {total['worst_regret']:.0%}; aimed at: {total['aim']:.0%} of pairs in order,"
+        f" {total['regret_aim']:.0%} lost"
+    )
 
 
 def markdown(comparison: Mapping[str, Any]) -> str:
@@ -149,6 +160,7 @@ def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
         " order, -1 all reversed. *Loss*: the measured time of the plan that the model would choose over the fastest measured, less 1; the"
         " median and the worst over jobs.\n"
     )
+    yield f"{_regret(orders['total'])[0].upper()}{_regret(orders['total'])[1:]}.\n"
     rows = []
     for f in orders["families"]:
         kendall = "-" if f["kendall"] is None else f"{f['kendall']:+.2f}"
@@ -156,6 +168,8 @@ def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
         loss = (f"{f['median_regret']:.0%}", f"{f['worst_regret']:.0%}")
         rows.append((f["family"], *map(str, numbers), kendall, f"{f['fastest_chosen']} of {f['jobs']}", *loss))
     yield from markdown_table(("family", "jobs", "plans", "pairs", "in order", "Kendall", "fastest chosen", "loss", "worst"), rows)
+    for family, why in orders["why"].items():
+        yield f"\n{family}: {why}"
     yield "\nBy the axes in which the two plans of a pair differ:\n"
     rows = [(_name_axes(a["axes"]), a["family"], str(a["pairs"]), str(a["right"])) for a in orders["axes"]]
     yield from markdown_table(("differ in", "family", "pairs", "in order"), rows, 2)
@@ -173,6 +187,52 @@ def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
     )
     rows = [(f"{b['said']:.0%}", str(b["pairs"]), f"{b['right'] / b['pairs']:.0%}") for b in orders["likely"] if b["pairs"]]
     yield from markdown_table(("said to be in order", "pairs", "in order"), rows)
+    yield ""
+    yield from _pairs_test(orders)
+
+
+_LISTED_COLUMNS = (
+    "micro_batch_size",
+    "tp",
+    "pp",
+    "vpp",
+    "cp",
+    "ep",
+    "recompute",
+    "seq_len",
+    "cuda_graphs",
+    "moe_dispatch",
+    "overlap",
+    "zero",
+)
+
+
+def _pairs_test(orders: Mapping[str, Any]) -> Iterator[str]:
+    """Measured and predicted effect of one column, with all else equal."""
+    yield "## One column at a time\n"
+    yield (
+        "Of runs of one family that differ in one column alone: how much longer the step is with the second value than with the first,"
+        " measured and predicted (geometric means over pairs). *Direction*: changes that are predicted the way they were measured.\n"
+    )
+    rows = [
+        (c["column"], str(c["families"]), str(c["pairs"]), f"{c['median_abs_error']:.1%}", f"{c['right']} of {c['changes']}")
+        for c in orders["columns"]
+    ]
+    yield from markdown_table(("column", "families", "pairs", "median error of the ratio", "direction"), rows)
+    yield ""
+    rows = [
+        (
+            f"{c['column']} {c['from']} to {c['to']}",
+            c["family"],
+            str(c["pairs"]),
+            f"{c['measured_ratio']:.2f}",
+            f"{c['predicted_ratio']:.2f}",
+            f"{c['error']:+.1%}",
+        )
+        for c in orders["changes"]
+        if c["column"] in _LISTED_COLUMNS
+    ]
+    yield from markdown_table(("change", "family", "pairs", "measured", "predicted", "error"), rows, 2)
     yield ""
 
 

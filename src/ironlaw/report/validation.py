@@ -10,8 +10,10 @@ from typing import Any
 from ironlaw.question.defaults import CERTAINTY
 from ironlaw.report.terminal import markdown_table
 from ironlaw.validate.fit import constants
+from ironlaw.validate.generic import by_family
+from ironlaw.validate.others import shipped
 from ironlaw.validate.runs import DATA
-from ironlaw.validate.score import Scored, Summary, baseline_data, headline, mixtures, skip_counts
+from ironlaw.validate.score import Scored, Summary, baseline_data, deciles, headline, mixtures, skip_counts
 from ironlaw.validate.session import CALCULON, Validation, exact_points
 
 _WORST = 8
@@ -178,9 +180,20 @@ def _rest(validation: Validation) -> Iterator[str]:
     yield "\n## Without each constant\n"
     yield "Held-out errors with one effect switched off and the other constants fitted again.\n"
     yield from _ablation(record)
+    yield from _generic(validation)
+    yield from _bands(record)
+    yield from _own_runs(record)
+    yield from _other_tools(validation)
+    yield "## Predicted over measured\n"
+    yield "Quantiles of predicted / measured step time, each family with constants fitted without it: 1 is right, below 1 is too fast.\n"
+    names = ("least", *(f"{k}0 %" for k in range(1, 10)), "most")
+    rows = [(d["group"], str(d["n"]), *(f"{q:.2f}" for q in d["ratio"])) for d in deciles(validation.held_out)]
+    yield from markdown_table(("group", "n", *names), rows)
+    yield "\n## By stack\n"
+    yield from markdown_table(HEADER[:9], [row[:9] for row in group_rows(validation, "stack")])
     yield "\n## By device\n"
     yield from markdown_table(HEADER[:9], [row[:9] for row in group_rows(validation, "device")])
-    yield "\n## By kind of band\n"
+    yield "\n## By kind of run\n"
     yield from markdown_table(HEADER[:9], [row[:9] for row in group_rows(validation, "support")])
     if validation.memory is not None:
         yield "\n## Memory\n"
@@ -188,6 +201,111 @@ def _rest(validation: Validation) -> Iterator[str]:
             yield f"- {line.strip()}"
     yield "\n## Skipped rows\n"
     yield from markdown_table(("rows", "reason"), [(str(n), reason) for reason, n in skip_counts(validation.held_out.skipped).items()])
+
+
+def _generic(validation: Validation) -> Iterator[str]:
+    """Each family with its stack's record and with the generic one, held out, and in sample."""
+    if validation.generic is None:
+        return
+    yield "\n## With the record of an unknown stack\n"
+    yield (
+        "Every run once with its stack's record and once with the record that a stack outside the catalogue gets; constants are fitted"
+        " without the family. *Other record*: rows for which the two differ.\n"
+    )
+    rows = []
+    for group in by_family(validation.held_out, validation.generic):
+        name = group["family"] + ("" if group["apart"] == "headline" else f", {group['apart']}")
+        figures = [percent(group[which][figure]) for figure in ("median_abs_error", "p90_abs_error") for which in ("own", "generic")]
+        rows.append((name, str(group["n"]), str(group["rows_changed"]), *figures))
+    yield from markdown_table(("family", "rows", "other record", "own median", "generic", "own p90", "generic"), rows)
+
+
+def _bands(record: dict[str, Any]) -> Iterator[str]:
+    """How often bands contain a publisher's runs, learned without it, with its stack's record and with the generic one."""
+    found = record.get("bands")
+    if not found:
+        return
+    yield "\n## Error bands\n"
+    yield (
+        "The half-width of a band is a sum of parts for what takes a question away from the published runs, learned with whole publishers"
+        " and whole stack records left out. *Of runs* and *of publishers*: share of runs inside, pooled and with publishers weighing the"
+        " same (meant: 80 %). *Score*: width plus a penalty for runs outside, in log; it should be below that of one width for every run.\n"
+    )
+    rows = [
+        (
+            g["group"],
+            str(g["n"]),
+            str(g["families"]),
+            f"{g['coverage']:.0%}",
+            f"{g['family_coverage']:.0%}",
+            f"{g['median_half_width']:.2f}",
+            f"{g['interval_score']:.2f}",
+            f"{g['constant_interval_score']:.2f}",
+        )
+        for g in found["groups"]
+    ]
+    yield from markdown_table(("group", "n", "families", "of runs", "of publishers", "half-width", "score", "of one width"), rows)
+    publishers = found["spearman_publishers"]
+    yield (
+        f"\nThe width ranks with the error over publishers left out: rank correlation {found['spearman_runs']:.2f} over runs"
+        + ("" if publishers is None else f", {publishers:.2f} over publishers")
+        + ".\n"
+    )
+    missed = [g["group"] for g in found["groups"] if not AIM[0] <= g["coverage"] <= AIM[1]]
+    if missed:
+        yield f"Outside the {AIM[0]:.0%} to {AIM[1]:.0%} that is aimed at: {'; '.join(missed)}.\n"
+
+
+AIM = (0.75, 0.85)  # share of runs inside a band of 80 %
+
+
+def _own_runs(record: dict[str, Any]) -> Iterator[str]:
+    """What one run of a publisher says of its others."""
+    found = record.get("own_runs")
+    if not found:
+        return
+    yield "## One run of your own\n"
+    yield (
+        "One run of a publisher corrects each of its others (`ironlaw validate --mine`), by a law learned without this publisher. *Like*"
+        " runs have the same kind of model, device, format and stack, and sizes within a factor of 2.3; *all* are all runs of a publisher."
+        " Errors are medians of each publisher, then the median and the mean over publishers.\n"
+    )
+    rows = []
+    for which, name in (("record", "its record"), ("generic", "generic record")):
+        for group in ("like", "all"):
+            f = found.get(which, {}).get(group)
+            if f:
+                medians = (percent(f["before"]), percent(f["after"]), percent(f["mean_before"]), percent(f["mean_after"]))
+                rows.append((f"{group}, {name}", str(f["families"]), *medians, f"{f['coverage']:.0%}", f"{f['narrower']:.2f}"))
+    header = ("runs", "publishers", "median before", "after", "mean before", "after", "in the corrected band", "width, times")
+    yield from markdown_table(header, rows)
+    yield ""
+
+
+def _other_tools(validation: Validation) -> Iterator[str]:
+    """Predictions of other tools beside ours, on the same rows."""
+    found = shipped(validation.held_out)
+    points = exact_points(validation.held_out)
+    if not found and points is None:
+        return
+    yield "## Other tools on the same rows\n"
+    yield (
+        "Median |error| and its 90 % quantile, theirs and ours; *one efficiency* is one MFU for each device. Score any tool with"
+        " `ironlaw validate --predictions FILE.csv` (columns id, step_time_s).\n"
+    )
+    rows = []
+    for tool in found:
+        for g in (*tool["groups"], tool["all"]):
+            base = g["one_efficiency"]["median_abs_error"] if g["one_efficiency"] else None
+            figures = [percent(g[who][name]) for name in ("median_abs_error", "p90_abs_error") for who in ("theirs", "ours")]
+            rows.append((f"{tool['tool']}, {g['group']}", str(g["n"]), *figures, percent(base)))
+    if points is not None:
+        rows.append(("Calculon's eight A100 points (means)", "8", percent(CALCULON), percent(points), "-", "-", "-"))
+    yield from markdown_table(("tool and rows", "n", "theirs", "ours", "their p90", "ours", "one efficiency"), rows)
+    yield ""
+    for tool in found:
+        yield f"- {tool['tool']}: [{tool['title']}]({tool['url']})"
+    yield ""
 
 
 def causes() -> dict[str, str]:

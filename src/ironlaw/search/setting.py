@@ -11,6 +11,7 @@ import numpy as np
 
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, assume_batch, bind_question, framework_of, with_batch
+from ironlaw.estimate.distance import positions
 from ironlaw.estimate.planner.best import best_plan
 from ironlaw.estimate.planner.choose import bind_variant, choose
 from ironlaw.estimate.planner.grid import Task
@@ -19,7 +20,7 @@ from ironlaw.estimate.planner.space import VARIANTS, Space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
 from ironlaw.estimate.run import Run, run_of
 from ironlaw.job import Job
-from ironlaw.plan import plan_with
+from ironlaw.plan import Plan, plan_with
 from ironlaw.question.asked import Row, with_options
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.search.question import Question
@@ -144,8 +145,7 @@ class Setting:
 
     def objectives(self, seconds: Any) -> dict[str, Any]:
         """Run time, cost, energy, carbon and rate of plans from their step times; of one step where no tokens are given."""
-        level = 1.0 if self.bound.correction is None else float(self.bound.correction.factor)
-        times = np.asarray(seconds, dtype=np.float64) * level
+        times = np.asarray(seconds, dtype=np.float64) * self.level
         run, failing = self._bind_run(times), self.question.failures and self.bound.asked.tokens is not None
         usd, joules, carbon, whole = run.usd, run.joules, run.kg_co2e, run.seconds
         if failing:
@@ -160,12 +160,24 @@ class Setting:
         }
         return {name: np.broadcast_to(np.where(np.isnan(c), np.inf, c), times.shape) for name, c in columns.items()}
 
+    @cached_property
+    def level(self) -> float:
+        """What own runs say of the step of every plan of the setting, as a factor."""
+        if self.bound.correction is None:
+            return 1.0
+        where = positions(self.job, self.bound.cluster, self._plan_of(1.0), "framework" in self.bound.asked.given)
+        return float(np.ravel(self.bound.correction.level(where).factor)[0])
+
+    def _plan_of(self, ones: Any) -> Plan:
+        """The sizes of the setting as a plan of as many rows as ``ones`` has."""
+        return plan_with(gpus=self.gpus * ones, global_batch_size=np.float64(self.batch), seq_len=np.float64(self.seq_len))
+
     def _bind_run(self, seconds: Any) -> Run:
         """The whole training run of plans with these step times."""
         asked = self.bound.asked
         bound = self.bound.replace(asked=asked.replace(tokens=asked.tokens or self.batch * self.seq_len))
         ones = np.ones_like(seconds)
-        plan = plan_with(gpus=self.gpus * ones, global_batch_size=np.float64(self.batch), seq_len=np.float64(self.seq_len))
+        plan = self._plan_of(ones)
         with np.errstate(all="ignore"):
             return run_of(bound, plan, seconds, FORWARD_SHARE * ones)
 

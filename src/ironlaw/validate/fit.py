@@ -182,37 +182,11 @@ def subset(prepared: Prepared, rows: Any) -> Prepared:
     )
 
 
-# --- bands ---------------------------------------------------------------------------------------------------------------
+# --- spreads ---------------------------------------------------------------------------------------------------------------
 
 COVERAGE = 0.8
 DEVICE_KINDS = ("reserved", "device")  # measured memory that includes what the allocator holds
 POOLED = 10.0  # rows as which all runs of the next wider group count in the spread of a group's memory
-ONE_FAMILY = 1.5  # least width, over that of dense runs, of a kind with runs of a single family
-BANDED_APART = {"mixture": {Apart.MIXTURE}, "launch-bound": {Apart.NO_PRECISION}}  # rows a band uses though set apart
-
-
-def half_widths(prepared: Prepared, predicted: Any, without: str = "") -> dict[str, tuple[float, int, int]]:
-    """For each kind of support: half-width in log, rows, families; ``without`` is a family to leave out.
-
-    The COVERAGE quantile of held-out |log error| with equal weights of families, because a new run belongs to a new family
-    (Lei et al., Distribution-Free Predictive Inference for Regression, 2018, section 2).
-    """
-    error = np.abs(np.log(predicted / prepared.measured))
-    widths = {}
-    for kind in dict.fromkeys(s for s in prepared.support if s):
-        usable = np.array([not set(r.apart) - BANDED_APART.get(kind, set()) for r in prepared.runs])
-        rows = usable & (np.array(prepared.support) == kind) & np.isfinite(error) & (prepared.families != without)
-        families = dict.fromkeys(prepared.families[rows].tolist())
-        if not families:
-            continue
-        weights = np.zeros(rows.size)
-        for f in families:
-            members = rows & (prepared.families == f)
-            weights[members] = 1.0 / members.sum()
-        widths[kind] = (weighted_quantile(error[rows], weights[rows], COVERAGE), int(rows.sum()), len(families))
-    dense = widths.get("dense", (0.0, 0, 0))[0]  # no kind has a narrower band than dense runs, which are known best
-    least = {kind: dense * (ONE_FAMILY if f == 1 and kind != "dense" else 1.0) for kind, (_, _, f) in widths.items()}
-    return {kind: (max(w, least[kind]), n, f) for kind, (w, n, f) in widths.items()}
 
 
 def memory_spreads(runs: Sequence[tuple[str, Any]], without: str = "") -> dict[str, tuple[float, float, int, int]]:

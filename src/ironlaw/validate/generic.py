@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ from ironlaw.validate.fit import Fit, held_out_times
 from ironlaw.validate.predict import prepare
 from ironlaw.validate.runs import RUNS, read_runs
 from ironlaw.validate.score import Scored, Summary, headline, score
+from ironlaw.validate.widths import shipped_half_widths
 
 
-def score_generic(fit: Fit, path: Path = RUNS, folders: tuple[str, ...] = (), learned: Any = None) -> Scored:
-    """The runs of a table with generic records, each family with constants fitted without it."""
+def score_generic(fit: Fit, record: Mapping[str, Any], path: Path = RUNS, folders: tuple[str, ...] = ()) -> Scored:
+    """The runs of a table with generic records, each family with constants and bands learned without it."""
     runs, unread = read_runs(path, folders, generic=True)
     prepared, unplanned = prepare(runs, folders)
-    return score(prepared, held_out_times(prepared, fit), [*unread, *unplanned], folders, learned)
+    return score(
+        prepared, held_out_times(prepared, fit), [*unread, *unplanned], shipped_half_widths(prepared, record, folders, generic=True)
+    )
 
 
 def by_family(own: Scored, generic: Scored) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
 from ironlaw.estimate import rules
 from ironlaw.estimate.answer import Estimate, Group
-from ironlaw.estimate.bands import supports
+from ironlaw.estimate.bands import kind_of
 from ironlaw.estimate.step import step
 from ironlaw.estimate.table import answer_many
 from ironlaw.job import Job
@@ -47,7 +47,7 @@ class Prepared:
     measured: Any  # step time [s]
     ideal: Any  # model FLOPs, attention in full, over the named dense peak of all accelerators [s]
     hardware: tuple[str, ...]  # accelerator and precision of the peak
-    support: tuple[str, ...]  # kind of its error band; see estimate.bands
+    support: tuple[str, ...]  # kind of run; see estimate.bands.KINDS
     fits: Any  # whether the plan that ran is predicted to fit
     answers: tuple[tuple[Estimate, int], ...]  # an Estimate and its row
 
@@ -174,7 +174,7 @@ def _read_answer(estimate: Estimate, row: int) -> Answered | IronlawError:
     hardware = f"{group.cluster.accelerator.name} {group.job.precision.peak}"
     fits = bool(np.broadcast_to(group.memory.fits, group.index.shape)[at])
     return Answered(
-        estimate, row, group, at, group.plan.take([at]), hardware, supports(group, at), ideal, least, fits, worked / ideal, float(seconds)
+        estimate, row, group, at, group.plan.take([at]), hardware, kind_of(group, at), ideal, least, fits, worked / ideal, float(seconds)
     )
 
 

@@ -7,11 +7,14 @@ import json
 import re
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ironlaw.catalog import load
 from ironlaw.catalog.load import SHIPPED
-from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, half_widths, held_out_times
+from ironlaw.estimate.bands import PARTS
+from ironlaw.estimate.evidence import Evidence, write_evidence
+from ironlaw.validate import own_runs, widths
+from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, held_out_times
 from ironlaw.validate.plans import difference_spreads, pairs_of
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import RUNS
@@ -22,13 +25,65 @@ _TITLE = "ironlaw validate fit on the published runs that ship, each family weig
 _URL = "https://github.com/ironlaw/ironlaw/blob/main/docs/validation.md"
 
 
+class LearnedBands(NamedTuple):
+    """What bands are made of: parts of a half-width, the law of own runs, the evidence, and how good they are on publishers left out."""
+
+    parts: dict[str, float]
+    without: dict[str, dict[str, float]]  # parts learned without a publisher
+    share: float
+    reach: float
+    evidence: Evidence
+    figures: dict[str, Any]
+    half_width: Any  # of every run, learned without its publisher
+    rows: int
+    families: int
+
+
+def learn_bands(prepared: Prepared, generic: Prepared, fit: Fit) -> LearnedBands:
+    """Learn bands from held-out errors of runs with their stack's record (``prepared``) and with the one of an unknown stack."""
+    predicted, stranger = held_out_times(prepared, fit), held_out_times(generic, fit)
+    evidence = widths.evidence_of(prepared, predicted)
+    rows = widths.join(widths.rows_of(prepared, predicted, evidence), widths.rows_of(generic, stranger, evidence, generic=True))
+    found, without = widths.learn(rows), widths.learn_without(rows)
+    half_width = widths.half_widths(rows.multiple, rows.banded, rows.family, found, without)
+    known = len(prepared.runs)
+    pairs = [
+        pair
+        for runs, times, width in ((prepared, predicted, half_width[:known]), (generic, stranger, half_width[known:]))
+        for pair in own_runs.pairs_of(runs, times, width)
+    ]
+    share, reach = own_runs.learn(pairs)
+    half = len(pairs) // 2
+    by_record = {"record": pairs[:half], "generic": pairs[half:]}
+    figures = {
+        "bands": widths.judge(rows, half_width, widths.groups_of(prepared, generic)),
+        "own_runs": {record: own_runs.judge(of_it) for record, of_it in by_record.items()},
+    }
+    return LearnedBands(
+        widths.named(found),
+        {family: widths.named(value) for family, value in without.items()},
+        share,
+        reach,
+        evidence,
+        figures,
+        half_width[:known],
+        int(rows.banded.sum()),
+        len(without),
+    )
+
+
 def write_fit(
-    prepared: Prepared, fit: Fit, memory: dict[str, tuple[float, float, int, int]], systems: Path = SYSTEMS, record: Path = RECORD
+    prepared: Prepared,
+    generic: Prepared,
+    fit: Fit,
+    memory: dict[str, tuple[float, float, int, int]],
+    systems: Path = SYSTEMS,
+    record: Path = RECORD,
 ) -> None:
     """Write the constants into the systems record, and beside the runs a record of the fit, with and without each effect."""
     predicted = held_out_times(prepared, fit)
     rows = fitted_rows(prepared)
-    learned = {f: {k: round(w[0], 4) for k, w in half_widths(prepared, predicted, f).items()} for f in fit.held_out}
+    learned = learn_bands(prepared, generic, fit)
     table = {
         "date": date.today().isoformat(),
         "runs_sha256": hashlib.sha256(RUNS.read_bytes()).hexdigest(),
@@ -36,9 +91,10 @@ def write_fit(
         "families": list(dict.fromkeys(prepared.families[rows].tolist())),
         "constants": _rounded(fit.values),
         "held_out": {f: _rounded(v) for f, v in fit.held_out.items()},
-        "bands_held_out": learned,
-        "headline": headline(score(prepared, predicted, [], learned=learned)),
-        "ablation": {n: headline(score(prepared, held_out_times(prepared, f), [], learned=learned)) for n, f in ablations(prepared, fit)},
+        "bands_held_out": learned.without,
+        **learned.figures,
+        "headline": headline(score(prepared, predicted, [], learned.half_width)),
+        "ablation": {n: headline(score(prepared, held_out_times(prepared, f), [])) for n, f in ablations(prepared, fit)},
     }
     record.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     text = systems.read_text(encoding="utf-8")
@@ -46,7 +102,8 @@ def write_fit(
         values = [v[c.name] for v in fit.held_out.values()]
         text = _replace_line(text, c, fit.values[c.name], min(values), max(values))
     systems.write_text(_with_source(text, "fit", f"{_TITLE}; {int(rows.sum())} rows of {len(fit.held_out)} families"), encoding="utf-8")
-    write_bands(half_widths(prepared, predicted), memory, difference_spreads(pairs_of(prepared, predicted)))
+    write_bands(learned, memory, difference_spreads(pairs_of(prepared, predicted)))
+    write_evidence(learned.evidence)
 
 
 def _rounded(values: Any) -> dict[str, float]:
@@ -74,7 +131,7 @@ def _with_source(text: str, key: str, title: str) -> str:
 
 
 def write_bands(
-    step: dict[str, tuple[float, int, int]],
+    learned: LearnedBands,
     memory: dict[str, tuple[float, float, int, int]],
     difference: dict[str, tuple[float, int, int]],
     path: Path = BANDS,
@@ -85,11 +142,14 @@ def write_bands(
         'title = "Error bands from runs whose family was left out of the fit"\n',
         f'coverage = {{ value = "{COVERAGE}", source = "choice", note = "meant to hold for four runs in five of a family unseen" }}',
         f'told_apart = {{ value = "{shipped.text}", source = "pairs", note = "{shipped.note}" }}',
-        "\n[step]",
+        "\n[width]",
         *(
-            f'"{kind}" = {{ value = "{w:.3f}", source = "held-out", note = "half-width in log; {n} rows of {f} families" }}'
-            for kind, (w, n, f) in step.items()
+            f'"{name}" = {{ value = "{learned.parts[name]:.4f}", source = "held-out", note = "half-width in log, times: {meaning}" }}'
+            for name, meaning in PARTS.items()
         ),
+        "\n[level]",
+        f'share = {{ value = "{learned.share:.2f}", source = "own-runs", note = "of the error of a run, that an equal run has too" }}',
+        f'reach = {{ value = "{learned.reach:.2f}", source = "own-runs", note = "distance at which 1/e of it is left" }}',
         "\n[difference]",
         *(
             f'"{kind}" = {{ value = "{w:.3f}", source = "pairs", note = "half-width in log; {n} pairs of {f} families" }}'
@@ -105,7 +165,12 @@ def write_bands(
     ]
     sources = {
         "choice": ("A choice: bands of 80 %", "guess"),
-        "held-out": ("Held-out errors of ironlaw validate, families weighing the same, at the 80 % quantile", "measured"),
+        "held-out": (
+            f"Errors of {learned.rows} predictions (ironlaw validate) without their publisher, of {learned.families} publishers: each run"
+            " with its stack's record and with that of an unknown stack, publishers weighing the same",
+            "measured",
+        ),
+        "own-runs": ("Errors of a publisher's runs after a correction by one of them, publishers weighing the same", "measured"),
         "pairs": (shipped.source.title, shipped.source.grade),  # from pairs of plans, not fitted
         "memory": (
             "Device and reserved memory of published runs over its prediction (ironlaw validate --memory), families weighing the same",

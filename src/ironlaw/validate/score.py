@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.bands import width
 from ironlaw.validate.fill import Apart
+from ironlaw.validate.fit import COVERAGE
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import Skipped
+from ironlaw.validate.stack import Known
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def interval_scores(error: Any, half_width: Any, miss: float) -> Any:
     return 2.0 * half_width + 2.0 / miss * np.maximum(0.0, np.abs(np.log1p(error)) - half_width)
 
 
-GROUPINGS = ("family", "device", "support", "apart")  # and the columns of the table
+GROUPINGS = ("family", "stack", "device", "support", "apart")  # and the columns of the table
 
 
 def group_key(prepared: Prepared, i: int, by: str) -> str:
@@ -97,23 +98,15 @@ def group_key(prepared: Prepared, i: int, by: str) -> str:
         return prepared.support[i] or "none"
     if by == "apart":
         return ", ".join(run.apart) or "headline"
+    if by == "stack":
+        return run.cells.get("framework", "") + ("" if run.stack is Known.NAME else f", {run.stack}")
     return run.cells.get(by, "") or "blank"
 
 
-def score(
-    prepared: Prepared,
-    predicted: Any,
-    skipped: Sequence[Skipped],
-    folders: tuple[str, ...] = (),
-    learned: Mapping[str, Mapping[str, float]] | None = None,
-) -> Scored:
-    """Predictions with their bands; a family in ``learned`` has bands learned without it."""
-    bands = [width(kind, folders) for kind in prepared.support]
-    half_widths = np.array([np.nan if band is None else band[0] for band in bands])  # a band is (half-width, coverage)
-    for i, (family, kind) in enumerate(zip(prepared.families, prepared.support, strict=True)):
-        half_widths[i] = (learned or {}).get(str(family), {}).get(kind, half_widths[i])
-    coverage = next((band[1] for band in bands if band is not None), 0.8)
-    return Scored(prepared, predicted, half_widths, coverage, tuple(skipped))
+def score(prepared: Prepared, predicted: Any, skipped: Sequence[Skipped], half_width: Any = None, coverage: float = COVERAGE) -> Scored:
+    """Predictions with the half-widths of their bands in log; None: no run has a band."""
+    widths = np.full(len(prepared.runs), np.nan) if half_width is None else np.asarray(half_width, dtype=np.float64)
+    return Scored(prepared, predicted, widths, coverage, tuple(skipped))
 
 
 def headline(scored: Scored) -> dict[str, float | None]:
@@ -138,6 +131,21 @@ def headline(scored: Scored) -> dict[str, float | None]:
 def mixtures(scored: Scored) -> Summary:
     """Errors of mixtures of experts with known recompute; no constant is fitted on mixtures."""
     return scored.summary("mixtures", np.array([r.apart == (Apart.MIXTURE,) for r in scored.prepared.runs], dtype=bool))
+
+
+TENTHS = tuple(0.1 * k for k in range(11))
+
+
+def deciles(scored: Scored) -> list[dict[str, Any]]:
+    """Predicted over measured step time: its quantiles over the headline, over mixtures, and over all scored runs."""
+    p = scored.prepared
+    mixture = np.array([Apart.MIXTURE in run.apart for run in p.runs], dtype=bool)
+    groups = {"headline": p.counts, "mixtures": mixture, "all": np.ones(len(p.runs), dtype=bool)}
+    return [
+        {"group": name, "n": int(mask.sum()), "ratio": [float(q) for q in np.quantile(scored.error[mask] + 1.0, TENTHS)]}
+        for name, mask in groups.items()
+        if mask.any()
+    ]
 
 
 FAR = 5.0  # factor; no published run is so far from its prediction, but milliseconds or a cluster's rate are

@@ -10,13 +10,15 @@ from typing import Any
 from ironlaw.errors import IronlawError, QuestionError, nearest_names
 from ironlaw.estimate.table import read_table
 from ironlaw.validate import generic as generic_module
+from ironlaw.validate import others
 from ironlaw.validate import peaks as peak_module
 from ironlaw.validate.fit import Fit, held_out_times, memory_coverage, memory_spreads, read_record
 from ironlaw.validate.fits import shipped_memories
 from ironlaw.validate.generic import score_generic
 from ironlaw.validate.predict import Prepared, prepare, times
 from ironlaw.validate.runs import RUNS, read_runs
-from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, headline, mixtures, score, skip_counts
+from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, deciles, headline, mixtures, score, skip_counts
+from ironlaw.validate.widths import shipped_half_widths
 
 SCHEMA_VERSION = 1
 EXACT = tuple(f"megatron-papers-{n:03d}" for n in range(11, 19))
@@ -45,8 +47,9 @@ def validate(
     prepared, unplanned = prepare(runs, folders)
     fit, record = read_record()
     skipped = [*unread, *unplanned]
-    held_out = score(prepared, held_out_times(prepared, fit), skipped, folders, record.get("bands_held_out"))
-    in_sample = score(prepared, times(prepared), skipped, folders)
+    half_width = shipped_half_widths(prepared, record, folders)
+    held_out = score(prepared, held_out_times(prepared, fit), skipped, half_width)
+    in_sample = score(prepared, times(prepared), skipped, half_width)
     return Validation(
         held_out,
         in_sample,
@@ -54,7 +57,7 @@ def validate(
         fit,
         record,
         memory_summary(held_out, measured) if measured is not None else None,
-        score_generic(fit, path, folders, record.get("bands_held_out")) if generic else None,
+        score_generic(fit, record, path, folders) if generic else None,
     )
 
 
@@ -125,6 +128,10 @@ def data(validation: Validation, by: str = "family") -> dict[str, Any]:
         "generic": None if validation.generic is None else generic_module.data(scored, validation.generic),
         "groups": [s.data() for s in scored.groups(by)],
         "baselines": baseline_data(scored),
+        "bands": validation.record.get("bands"),
+        "own_runs": validation.record.get("own_runs"),
+        "deciles": deciles(scored),
+        "other_tools": others.shipped(scored),
         "predictions": predictions(scored),
         "constants": dict(validation.fit.values),
     }

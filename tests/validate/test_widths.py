@@ -1,0 +1,152 @@
+"""Widths of bands learned with publishers left out, and how they are judged."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ironlaw.estimate.bands import PARTS, coefficients
+from ironlaw.validate.fit import RECORD
+from ironlaw.validate.runs import map_row
+from ironlaw.validate.widths import (
+    LEAST,
+    Rows,
+    constant_widths,
+    evidence_of,
+    half_widths,
+    judge,
+    learn,
+    learn_without,
+    multiples_of,
+    named,
+    quantile_regression,
+    rank_correlation,
+    rows_of,
+    stack_stated,
+    unnamed,
+)
+from made_runs import GPT, ready
+
+AT = {name: k for k, name in enumerate(PARTS)}
+
+
+def made(n=60, families=6, slope=0.3, seed=1):
+    """Runs of several publishers whose errors grow with their distance, and with nothing else."""
+    rng = np.random.default_rng(seed)
+    multiple = np.zeros((n, len(PARTS)))
+    multiple[:, AT["base"]] = 1.0
+    multiple[:, AT["distance"]] = rng.uniform(0.2, 2.0, n)
+    multiple[:, AT["network"]] = rng.uniform(0.0, 0.5, n)
+    error = slope * multiple[:, AT["distance"]] * rng.uniform(0.0, 1.25, n)
+    family = np.array([f"f{k % families}" for k in range(n)])
+    return Rows(multiple, error, family, np.zeros(n, dtype=bool), np.ones(n, dtype=bool))
+
+
+def test_the_law_finds_what_widens_the_errors_and_leaves_out_what_does_not():
+    rows = made(n=600)
+    found = named(learn(rows))
+    assert found["distance"] == pytest.approx(0.3, abs=0.06)
+    assert found["network"] < 0.05
+    assert found["base"] >= LEAST
+    assert np.mean(rows.error <= rows.multiple @ unnamed(found)) == pytest.approx(0.8, abs=0.05)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000))
+def test_no_coefficient_is_negative_so_further_is_never_narrower(seed):
+    found = learn(made(n=40, families=4, slope=-0.0 if seed % 2 else 0.2, seed=seed))
+    assert np.all(found >= 0.0)
+    near, far = made(n=1).multiple[0], made(n=1).multiple[0] + 0.5
+    assert far @ found >= near @ found
+
+
+def test_a_quantile_regression_of_a_constant_is_the_quantile():
+    values = np.arange(1.0, 101.0)
+    found = quantile_regression(np.ones((100, 1)), values, np.ones(100), 0.8, 0.0)
+    assert found[0] == pytest.approx(80.0, abs=1.0)
+
+
+def test_a_penalty_removes_a_part_that_hardly_helps():
+    rows = made(n=200)
+    free, dear = (quantile_regression(rows.multiple, rows.error, rows.weights, 0.8, penalty) for penalty in (0.0, 10.0))
+    assert free[AT["distance"]] > 0.1
+    np.testing.assert_allclose(dear[1:], 0.0)
+
+
+def test_a_publisher_is_banded_by_what_the_others_taught():
+    """A publisher with ten times the errors widens the bands of the others, and not its own."""
+    rows = made(n=120)
+    loud = Rows(rows.multiple, np.where(rows.family == "f0", 10.0, 1.0) * rows.error, rows.family, rows.generic, rows.banded)
+    without = learn_without(loud)
+    quiet = learn(rows.take(rows.family != "f0"))
+    np.testing.assert_allclose(without["f0"], quiet)
+    assert learn(loud).sum() > without["f0"].sum()
+    widths = half_widths(loud.multiple, loud.banded, loud.family, learn(loud), without)
+    np.testing.assert_allclose(widths[loud.family == "f0"], (loud.multiple @ quiet)[loud.family == "f0"])
+
+
+def test_publishers_weigh_the_same_however_many_runs_they_have():
+    rows = made(n=30, families=3)
+    often = np.concatenate([np.arange(30), np.repeat(np.flatnonzero(rows.family == "f0"), 20)])
+    np.testing.assert_allclose(learn(rows.take(often)), learn(rows), atol=0.005)
+    assert rows.take(often).weights[rows.family[often] == "f0"].sum() == pytest.approx(1.0)
+
+
+def test_a_law_that_knows_the_distance_beats_one_width_and_ranks_with_the_error():
+    rows = made(n=600)
+    without = learn_without(rows)
+    widths = half_widths(rows.multiple, rows.banded, rows.family, learn(rows), without)
+    found = judge(rows, widths, {"all": np.ones(600, dtype=bool)})
+    (group,) = found["groups"]
+    assert group["interval_score"] < group["constant_interval_score"]
+    assert found["spearman_runs"] > 0.3
+    assert 0.75 <= group["coverage"] <= 0.85
+    constant = judge(rows, constant_widths(rows), {"all": np.ones(600, dtype=bool)})["groups"][0]
+    assert constant["interval_score"] == pytest.approx(constant["constant_interval_score"])
+
+
+@given(st.lists(st.integers(-50, 50), min_size=3, max_size=12, unique=True))
+def test_rank_correlation_is_that_of_the_order(values):
+    a = np.array(values, dtype=np.float64)
+    assert rank_correlation(a, a**3, np.ones(a.size)) == pytest.approx(1.0)
+    assert rank_correlation(a, -a, np.ones(a.size)) == pytest.approx(-1.0)
+    assert rank_correlation(a, np.zeros(a.size), np.ones(a.size)) == 0.0
+
+
+def test_a_runs_own_publisher_is_no_evidence_for_it():
+    p = ready({"family": "ours"}, {"family": "theirs", "gpus": "16", "global_batch_seqs": "512"}, {"family": "ours"})
+    evidence = evidence_of(p, p.measured)
+    assert sorted(evidence.families.tolist()) == ["ours", "theirs"]
+    assert evidence.numbers["runs"][evidence.families == "ours"] == [2.0]
+    multiple, banded = multiples_of(p, evidence)
+    np.testing.assert_allclose(multiple[:, AT["distance"]], 1.0 / 8.0)  # twice the accelerators, in both directions
+    assert banded.all()
+    generic, _ = multiples_of(p, evidence, generic=True)
+    np.testing.assert_allclose(generic[:, AT["distance"]], 1.0 / 8.0 + 0.5)
+    assert np.all(generic[:, AT["unknown stack"]] == 1.0)
+    rows = rows_of(p, 1.1 * p.measured, evidence)
+    np.testing.assert_allclose(rows.error, np.log(1.1))
+
+
+def test_a_stack_that_is_in_no_record_is_not_stated():
+    known, unknown = (map_row("a", 2, "ours", {**GPT, "framework": name}) for name in ("megatron", "our own trainer"))
+    assert stack_stated(known)
+    assert not stack_stated(unknown)
+
+
+def test_the_record_that_ships_is_the_law_that_was_learned():
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    shipped = coefficients()
+    assert set(shipped) == set(PARTS)
+    for family, found in record["bands_held_out"].items():
+        assert set(found) <= set(PARTS), family
+        assert min(found.values()) >= 0.0
+    groups = {group["group"]: group for group in record["bands"]["groups"]}
+    whole = groups["all, with its record"]
+    assert whole["interval_score"] < whole["constant_interval_score"]
+    assert record["bands"]["spearman_runs"] > 0.3, "the width must rank with the error over publishers left out"
+    assert 0.75 <= groups["dense with nothing unknown, with its record"]["coverage"] <= 0.85
