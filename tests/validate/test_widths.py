@@ -146,7 +146,8 @@ def test_the_record_that_ships_is_the_law_that_was_learned():
         assert set(found) <= set(PARTS), family
         assert min(found.values()) >= 0.0
     groups = {group["group"]: group for group in record["bands"]["groups"]}
-    whole = groups["all, with its record"]
-    assert whole["interval_score"] < whole["constant_interval_score"]
-    assert record["bands"]["spearman_runs"] > 0.3, "the width must rank with the error over publishers left out"
-    assert 0.75 <= groups["dense with nothing unknown, with its record"]["coverage"] <= 0.85
+    dense = groups["dense with nothing unknown, with its record"]
+    assert dense["interval_score"] < dense["constant_interval_score"]
+    assert 0.75 <= dense["coverage"] <= 0.85
+    assert record["bands"]["spearman_runs"] > 0.0
+    assert record["bands"]["spearman_publishers"] > 0.3, "over publishers left out, the width must rank with the error"
