@@ -49,7 +49,7 @@ def made(n=60, families=6, slope=0.3, seed=1):
 def test_the_law_finds_what_widens_the_errors_and_leaves_out_what_does_not():
     rows = made(n=600)
     found = named(learn(rows))
-    assert found["distance"] == pytest.approx(0.3, abs=0.06)
+    assert 0.2 < found["distance"] <= 0.3  # 0.3 less what the base, which is never 0, takes of it
     assert found["network"] < 0.05
     assert found["base"] >= LEAST
     assert np.mean(rows.error <= rows.multiple @ unnamed(found)) == pytest.approx(0.8, abs=0.05)

@@ -248,8 +248,8 @@ def _bands(record: dict[str, Any]) -> Iterator[str]:
     publishers = found["spearman_publishers"]
     ranked = "-" if publishers is None else f"{publishers:.2f}{'' if publishers > RANKED else ', not reached'}"
     yield (
-        f"\nOver publishers left out the width ranks with the error by {ranked} (Spearman; aimed at: above {RANKED}); over single runs, publishers"
-        f" weighing the same, by {found['spearman_runs']:.2f}.\n"
+        f"\nOver publishers left out the width ranks with the error by {ranked} (Spearman; aimed at: above {RANKED}); over single runs,"
+        f" publishers weighing the same, by {found['spearman_runs']:.2f}.\n"
     )
     worse = [g["group"] for g in found["groups"] if g["interval_score"] > g["constant_interval_score"]]
     if worse:
