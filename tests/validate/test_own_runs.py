@@ -62,10 +62,10 @@ def test_pairs_are_of_one_publisher_and_know_their_distance():
 def test_one_run_takes_a_good_part_of_the_error_of_its_like_on_published_runs():
     """The figures of the page, made by the fit; the law that ships is inside what was tried."""
     record = json.loads(RECORD.read_text(encoding="utf-8"))["own_runs"]
-    for which in ("record", "generic"):
-        like = record[which]["like"]
-        assert like["mean_after"] < 0.75 * like["mean_before"], which
-        assert 0.7 <= like["coverage"] <= 0.9, which
+    like = record["record"]["like"]
+    assert like["mean_after"] < 0.6 * like["mean_before"]
+    assert 0.7 <= like["coverage"] <= 0.9
+    assert record["generic"]["like"]["mean_after"] < record["generic"]["like"]["mean_before"]
     share, reach = level_law()
     assert min(SHARES) < share <= max(SHARES)
     assert min(REACHES) < reach < max(REACHES)

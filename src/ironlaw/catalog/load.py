@@ -284,7 +284,7 @@ def _read_field(f: Field, item: Any, sources: dict[str, Source], where: str, at:
     if f.nested is not None:
         return _decode(f.nested, _check_type(dict, item, where, at), sources, where, f"{at}.")
     if f.unit and f.table:
-        return {k: _read_quantity(t, f.unit, sources, where, f"{at}.{k}") for k, t in _check_type(dict, item, where, at).items()}
+        return {k: _read_quantity(t, f.unit, sources, where, f"{at}.{k}", f.least) for k, t in _check_type(dict, item, where, at).items()}
     if f.unit:
         return _read_quantity(item, f.unit, sources, where, at)
     return _read_plain(f, item, where, at)
@@ -306,7 +306,7 @@ def _read_plain(f: Field, item: Any, where: str, at: str) -> Any:
     return item
 
 
-def _read_quantity(item: Any, unit: str, sources: dict[str, Source], where: str, at: str) -> Sourced:
+def _read_quantity(item: Any, unit: str, sources: dict[str, Source], where: str, at: str, least: float = 0.0) -> Sourced:
     """A number with a unit and a source, from a table of value, source and note."""
     if not isinstance(item, dict) or "value" not in item:
         raise CatalogError(f'{where}: {at} has no source: write {at} = {{ value = "{item}", source = "KEY" }}')
@@ -316,8 +316,8 @@ def _read_quantity(item: Any, unit: str, sources: dict[str, Source], where: str,
         value = units.parse(item["value"], unit, at)
     except UnitError as error:
         raise CatalogError(f"{where}: {error}") from None
-    if not 0.0 <= value < float("inf"):
-        raise CatalogError(f"{where}: {at} is {item['value']!r}, must be finite and at least 0")
+    if not least <= value < float("inf"):
+        raise CatalogError(f"{where}: {at} is {item['value']!r}, must be finite and at least {least:g}")
     source = _look_up(item.get("source"), sources, where, at)
     return Sourced(value, unit, str(item["value"]), source, str(item.get("note", "")))
 

@@ -370,7 +370,7 @@ class Bands(Record):
     width: dict[str, Sourced] = quantities("1")  # part of a step's half-width -> what it is for a multiple of 1; see estimate.bands
     level: dict[str, Sourced] = quantities("1")  # share, reach: correlation of errors of one publisher's runs; see estimate.correction
     memory: dict[str, Sourced] = quantities("1")  # half-widths by framework, by "framework on accelerator", and "any"
-    memory_centre: dict[str, Sourced] = quantities("1")  # median of log(measured / predicted), by the same names
+    memory_centre: dict[str, Sourced] = quantities("1", least=-10.0)  # median of log(measured / predicted), by the same names
     difference: dict[str, Sourced] = quantities("1")  # half-widths of log(ratio of two plans of one job, predicted / measured)
     told_apart: Sourced = quantity("1")  # least predicted difference of two plans of one job whose order is trusted
 

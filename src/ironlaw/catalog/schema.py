@@ -14,14 +14,21 @@ MISSING: Any = object()
 class Field:
     """One key of a schema: annotation, default, and form of its value in TOML."""
 
-    __slots__ = ("default", "factory", "many", "name", "nested", "table", "type", "unit")
+    __slots__ = ("default", "factory", "least", "many", "name", "nested", "table", "type", "unit")
 
     def __init__(
-        self, default: Any = MISSING, factory: Any = None, unit: str = "", table: bool = False, many: bool = False, nested: Any = None
+        self,
+        default: Any = MISSING,
+        factory: Any = None,
+        unit: str = "",
+        table: bool = False,
+        many: bool = False,
+        nested: Any = None,
+        least: float = 0.0,
     ) -> None:
         self.name, self.type = "", ""
         self.default, self.factory = default, factory
-        self.unit, self.table, self.many, self.nested = unit, table, many, nested
+        self.unit, self.table, self.many, self.nested, self.least = unit, table, many, nested, least
 
     @property
     def required(self) -> bool:
@@ -38,9 +45,9 @@ def quantity(unit: str, required: bool = True) -> Any:
     return Field(MISSING if required else None, unit=unit)
 
 
-def quantities(unit: str) -> Any:
-    """A table of sourced numbers in SI ``unit`` by name."""
-    return Field(factory=dict, unit=unit, table=True)
+def quantities(unit: str, least: float = 0.0) -> Any:
+    """A table of sourced numbers in SI ``unit`` by name, each at least ``least``."""
+    return Field(factory=dict, unit=unit, table=True, least=least)
 
 
 def plain_table() -> Any:

@@ -38,7 +38,6 @@ PARTS = {  # of a half-width: what each is multiplied by
     "offloading": "optimizer states or activations in the memory of the host",
     "few accelerators": "doublings below 64 accelerators, over 6",
     "network": "share of the step that the network exposes",
-    "launches": "share of the step lost to launches",
 }
 
 KINDS = {
@@ -115,7 +114,6 @@ def multiples(
         "offloading": float(offloads(group, at)),
         "few accelerators": max(0.0, 1.0 - float(np.log2(where["gpus"])) / FEW),
         "network": _share(group, "network", at),
-        "launches": _share(group, "dispatch", at),
     }
 
 

@@ -220,7 +220,7 @@ def _pairs_test(orders: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield from markdown_table(("column", "families", "pairs", "median error of the ratio", "direction"), rows)
     yield ""
-    rows = [
+    changes = [
         (
             f"{c['column']} {c['from']} to {c['to']}",
             c["family"],
@@ -232,7 +232,7 @@ def _pairs_test(orders: Mapping[str, Any]) -> Iterator[str]:
         for c in orders["changes"]
         if c["column"] in _LISTED_COLUMNS
     ]
-    yield from markdown_table(("change", "family", "pairs", "measured", "predicted", "error"), rows, 2)
+    yield from markdown_table(("change", "family", "pairs", "measured", "predicted", "error"), changes, 2)
     yield ""
 
 

@@ -51,7 +51,7 @@ def read_notes() -> Mapping[str, Any]:
     return tomllib.loads((DATA / "plans.toml").read_text(encoding="utf-8"))
 
 
-def gather(folders: tuple[str, ...] = ()) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
+def gather(folders: tuple[str, ...] = ()) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows to compare, and how well held-out predictions order measured plans."""
     prepared, _ = prepare(read_runs(folders=folders)[0], folders)
     return published(prepared), orders(prepared, held_out_times(prepared, read_record()[0]))
@@ -119,7 +119,7 @@ def judge(row: dict[str, Any]) -> dict[str, Any]:
 # --- order of measured plans -------------------------------------------------------------------------------------------
 
 
-def orders(prepared: Prepared, predicted: Any) -> dict[str, list[dict[str, Any]]]:
+def orders(prepared: Prepared, predicted: Any) -> dict[str, Any]:
     """Pairs of plans of one job measured more than 5 % apart, and how many are predicted in that order: by family, by axis.
 
     Also the regret of each job: how much slower the plan that is predicted fastest was than the fastest one measured.

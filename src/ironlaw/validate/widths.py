@@ -180,7 +180,9 @@ def learn(rows: Rows) -> Any:
     for family in families:
         own = rows.family == family
         over[own] = rows.error[own] / np.maximum(rows.multiple[own] @ _regress(rows.take(~own)), _SMOOTH)
-    return found * weighted_quantile(over, rows.weights, COVERAGE)
+    found = found * weighted_quantile(over, rows.weights, COVERAGE)
+    found[0] = max(found[0], LEAST)
+    return found
 
 
 def learn_without(rows: Rows) -> dict[str, Any]:
@@ -270,8 +272,12 @@ def judge(rows: Rows, half_width: Any, groups: Mapping[str, Any]) -> dict[str, A
     return {
         "groups": table,
         "spearman_runs": rank_correlation(half_width[usable], rows.error[usable], weights[usable]),
-        "spearman_publishers": rank_correlation(*np.array(families).T, np.ones(len(families))) if len(families) > 1 else None,
+        "spearman_publishers": _rank_publishers(np.array(families)) if len(families) > 1 else None,
     }
+
+
+def _rank_publishers(pairs: Any) -> float:
+    return rank_correlation(pairs[:, 0], pairs[:, 1], np.ones(len(pairs)))
 
 
 def _by_publisher(rows: Rows, half_width: Any, usable: Any) -> Iterator[tuple[float, float]]:
