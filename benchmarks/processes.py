@@ -13,8 +13,8 @@ import sys
 
 from figures import Figure
 
-OPEN = ["estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512"]
-MESH = ["--tp", "8", "--pp", "4", "--vpp", "1", "--zero", "1", "--micro-batch-size", "1", "--global-batch-size", "512"]
+OPEN = ["estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8"]
+MESH = ["--tp", "2", "--pp", "1", "--vpp", "1", "--zero", "1", "--micro-batch-size", "1"]
 ASK = [*OPEN, *MESH, "--recompute", "none"]
 RUNS = 15
 NUMPY = "import numpy"

@@ -24,13 +24,18 @@ CALCULON = (13, 20)  # plans a second and core, measured beside this project on 
 class Named:
     """A space, its question, and its limits."""
 
-    space: str
+    space: str | None  # None: the default space
     question: dict[str, Any]
     rows: int  # at least
     legal: int  # at least
     call: float  # seconds at most
     cold: float | None  # seconds at most
     memory: float = 250.0  # MB at most
+
+    @property
+    def name(self) -> str:
+        """What the figures are called."""
+        return self.space or f"{self.question['model']}-{self.question['gpus']}, default space"
 
 
 NAMED = (
@@ -53,13 +58,24 @@ NAMED = (
         5.0,
         None,
     ),
+    Named(None, {"model": "gpt-3-175b", "on": "a100-sxm-80gb", "gpus": 1024, "global_batch_size": 1536}, 10_000, 4_000_000, 1.0, 2.0),
+    Named(
+        None,
+        {"model": "deepseek-v3", "on": "h800", "gpus": 2048, "global_batch_size": 15360, "seq_len": 4096, "precision": "fp8-block"},
+        100_000,
+        16_000_000,
+        3.0,
+        None,
+        800.0,
+    ),
 )
 
 # one process a space, so that its memory is its own; the first call warms what a program has loaded anyway
 CHILD = """
 import json, resource, sys, time
 import ironlaw
-question, space = json.loads(sys.argv[1]), sys.argv[2]
+import numpy as np
+question, space = json.loads(sys.argv[1]), sys.argv[2] or None
 ironlaw.search("llama-3-8b", on="h100-sxm", gpus=8, global_batch_size=64).first(1)
 taken = []
 for _ in range(5):
@@ -77,13 +93,21 @@ same = all(c.seconds == g.step.tree.value[i] and c.device == g.memory.device[i] 
            for c, (g, i) in zip(first, flat))
 ordered = [c.seconds for c in first] == sorted(c.seconds for c in first)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6 * (1024 if sys.platform != "darwin" else 1)
-print(json.dumps({**found.space, "call": min(taken), "again": again_taken, "same": same and ordered, "listed": len(listed), "peak": peak}))
+plans, product = np.full(1 << 16, 1.5), np.empty(1 << 16)
+multiplied = []
+for _ in range(5):  # one multiplication a plan, in blocks that stay in cache
+    start = time.perf_counter()
+    for _ in range(found.space["legal"] // plans.size + 1):
+        np.multiply(plans, plans, out=product)
+    multiplied.append(time.perf_counter() - start)
+print(json.dumps({**found.space, "call": min(taken), "again": again_taken, "same": same and ordered, "listed": len(listed), "peak": peak,
+                  "multiplied": min(multiplied)}))
 """
 
 
 def measured(named: Named) -> dict[str, Any]:
     """Times and counts of a space, measured in a new process."""
-    space = str(SPACES / f"{named.space}.toml")
+    space = str(SPACES / f"{named.space}.toml") if named.space else ""
     done = subprocess.run([sys.executable, "-c", CHILD, json.dumps(named.question), space], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
@@ -91,7 +115,8 @@ def measured(named: Named) -> dict[str, Any]:
 def cold(named: Named) -> float:
     """Seconds of the whole command in a fresh process, best of three."""
     flags = [part for name, value in named.question.items() if name != "model" for part in (f"--{name.replace('_', '-')}", str(value))]
-    command = [sys.executable, "-m", "ironlaw", "plan", named.question["model"], *flags, "--space", str(SPACES / f"{named.space}.toml")]
+    space = ["--space", str(SPACES / f"{named.space}.toml")] if named.space else []
+    command = [sys.executable, "-m", "ironlaw", "plan", named.question["model"], *flags, *space]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     taken = []
     for _ in range(3):
@@ -113,9 +138,10 @@ def figures() -> list[Figure]:
             "an answer that is not empty": bool(got["listed"]),
         }
         if missing := [what for what, right in expected.items() if not right]:
-            raise WrongError(f"{named.space}: expected {', '.join(missing)}")
-        subject = f"{named.space}: {got['legal']:,} legal plans on {got['rows']:,} mesh rows, about {got['options']:.0f} choices each"
+            raise WrongError(f"{named.name}: expected {', '.join(missing)}")
+        subject = f"{named.name}: {got['legal']:,} legal plans on {got['rows']:,} mesh rows, {got['timed']:,} timed"
         found.append(Figure(subject, "library call with the first 100", got["call"], "s", named.call))
+        found.append(Figure(subject, "the call, over one multiplication a plan", got["call"] / got["multiplied"], "times"))
         if named.cold:
             found.append(Figure(subject, "cold command", cold(named), "s", named.cold))
         found.append(Figure(subject, "other price, tokens and deadline", got["again"], "s", 0.15))

@@ -29,13 +29,16 @@ def inside(value, *conditions):
     if everything is True or (
         isinstance(everything, np.ndarray) and everything.shape == getattr(value, "shape", ()) and _all_true(everything)
     ):
+        if isinstance(value, np.ndarray) and value.ndim and value.dtype == np.float64:
+            return value
         return np.asarray(value, dtype=np.float64)[()]
     return np.where(everything, value, np.nan)[()]
 
 
 def _all_true(value):
-    """True where no element is 0; counting is several times as fast as ``np.all``, on one number and on a million."""
-    return np.count_nonzero(value) == getattr(value, "size", 1)
+    """True where no element is 0; counting is several times as fast as ``np.all``, on a million numbers, and the truth of one on one."""
+    size = getattr(value, "size", 1)
+    return bool(value) if size == 1 else np.count_nonzero(value) == size
 
 
 def fraction(value):

@@ -55,6 +55,8 @@ def head(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     fit = s["legal"] - s["infeasible"]["fits"]
     counts = f"{s['legal']:,} legal plans on {s['rows']:,} meshes, about {s['options']:.0f} choices each; {fit:,} fit"
     yield ink.dim(counts if s["legal"] else "no legal plan")
+    if s["legal"]:
+        yield ink.dim(f"{s['timed']:,} timed; {s['excluded']:,} excluded by bounds of their time and memory")
     yield ink.dim(f"searched in {s['seconds']:.2f} s" + (", stopped before the end" if data["partial"] else ""))
 
 

@@ -47,7 +47,7 @@ def compare(case: Mapping[str, Any]) -> dict[str, Any]:
         "terms": _compare_terms(case["place"], searches, best),
         "terms_own": _compare_terms(case["place"], own_searches, best_of_stack),
         "narrowed": NARROWED,
-        "plans": sum(int(s.space["timed"]) for s in (*searches, *own_searches)),
+        "plans": sum(int(s.space["legal"]) for s in (*searches, *own_searches)),
     }
 
 

@@ -64,7 +64,10 @@ class Setting:
         options = variants_of(space.only(PLANNED), self.seq_len)
         bounds = [bind_variant(bound, option) for option in options]
         usable = [usable_space(space, own, self.gpus, self.seq_len) for own in bounds]
-        best = best_plan([task_of(s, own, own.job(self.framework), self.sizes) for s, own in zip(usable, bounds, strict=True)])
+        tasks: list[Task] = []
+        for space_of_job, own in zip(usable, bounds, strict=True):
+            tasks.append(task_of(space_of_job, own, own.job(self.framework), self.sizes, tasks))
+        best = best_plan(tasks)
         if best is None:
             return {}
         return {**options[best.task], **{name: column[0] for name, column in best.plan.columns.items() if name in varied}}

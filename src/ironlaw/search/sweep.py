@@ -37,6 +37,7 @@ from ironlaw.question.defaults import NEAR
 KIND_AXES = ("tp", "pp", "cp", "ep")  # axes of the mesh that plans of one kind use alike
 MORE = 1.1  # times the memory of a device
 FEW = 384  # rows: a smaller kind joins the mixed kind, since a call of the laws costs as much as this many rows
+COUNTED = 4 * ROWS  # rows of one call of the laws of memory alone
 _RETAINED = 1 << 28  # bytes
 
 
@@ -124,7 +125,7 @@ class Sweep:
 
     def count(self, index: Any, choices: Choices, visit: Visit) -> int:
         """Count the plans of a block of rows that no plan needs to be timed of; the number of legal plans."""
-        lean, bound = visit.lean.of(index), visit.least[..., index]
+        lean, bound = visit.lean.of(index), visit.bound(index)
         for least, room in zip(self.least, rooms(self.task), strict=True):
             least[index] = row_minimum(np.where(lean <= room, bound, np.inf))
         heavy = row_minimum(lean) > self.task.cluster.room  # none of their plans fits
@@ -150,7 +151,8 @@ class Sweep:
         self.device[index], self.exact[index] = row_minimum(cells.device), True
         shape = (*choices.shape, index.size)
         legal = count_true(cells.legal, shape)
-        self.legal, self.rows, self.fits = self.legal + legal, self.rows + index.size, self.fits + count_true(cells.legal & cells.fits, shape)
+        self.legal, self.rows = self.legal + legal, self.rows + index.size
+        self.fits += count_true(cells.legal & cells.fits, shape)
         return legal, cells
 
     def hopeful(self, index: Any, lean: Any, bound: Any) -> Any:
@@ -168,10 +170,11 @@ class Sweep:
         return hopeful
 
     def _time(self, index: Any, choices: Choices, cells: Cells, bound: Any) -> None:
-        """Time the hopeful cells of a block, those of a few rows of low bound first, and keep what they show."""
+        """Time the hopeful cells of a block, those of a few rows of low bound first where no time is known, and keep what they show."""
         fitting = [cells.fitting & (cells.device <= room) for room in rooms(self.task)]
+        admitted = cells.fits | (cells.device > self.task.cluster.room)  # to the front: not where the host's memory is too small
         known = np.zeros(cells.device.shape, dtype=bool)
-        rows, width = np.arange(index.size), TIMED
+        rows, width = np.arange(index.size), ROWS if np.isfinite(self.best).any() else TIMED
         while rows.size:
             hopeful = self._hopeful(index, cells.fitting, cells.device, bound) & ~known
             least = row_minimum(np.where(hopeful, bound, np.inf))[rows]
@@ -182,7 +185,7 @@ class Sweep:
             timed = time_cells(self.task, index, choices, cells.masks, hopeful, at)
             self.timed += self._count(timed, choices, cells)
             owner, device = np.broadcast_to(index[at], timed.seconds.shape), np.broadcast_to(timed.cut(cells.device), timed.seconds.shape)
-            ahead = np.isfinite(timed.seconds) & (timed.seconds <= self.front.limit(device))
+            ahead = timed.cut(admitted) & np.isfinite(timed.seconds) & (timed.seconds <= self.front.limit(device))
             if ahead.any():
                 self.front = self.front.with_points(timed.seconds[ahead], device[ahead], owner[ahead])
             for times, best, inside in zip(self.times, self.best, fitting, strict=True):
@@ -193,7 +196,7 @@ class Sweep:
 
     def _count(self, timed: Timed, choices: Choices, cells: Cells) -> int:
         """Legal plans among the cells that were timed."""
-        values = [len(v) if used is None else np.count_nonzero(used) for v, used in zip(choices.values, timed.used, strict=True)]
+        values = [len(v) if used is None else int(np.count_nonzero(used)) for v, used in zip(choices.values, timed.used, strict=True)]
         return count_true(all_true([timed.cut(mask) for mask in cells.masks]), (*values, timed.at.size))
 
 
@@ -298,12 +301,14 @@ def sweep(task: Task, go_on: Callable[[int], bool] = lambda _: True) -> Sweep:
     return swept
 
 
-def _in_blocks(
-    look: Callable[[Any, Choices, Visit], int], task: Task, rows: Any, visit: Visit, go_on: Callable[[int], bool], choices: Choices | None = None
-) -> bool:
+Look = Callable[[Any, Choices, Visit], int]
+
+
+def _in_blocks(look: Look, task: Task, rows: Any, visit: Visit, go_on: Callable[[int], bool], choices: Choices | None = None) -> bool:
     """Look at rows in blocks; False as soon as ``go_on`` stops it. Without ``choices`` those that the rows can use."""
+    width = ROWS if choices is None else COUNTED
     choices = choices or usable_choices(task, {name: column[rows] for name, column in task.mesh.columns.items()})
-    width = max(min(ROWS, MOST_CELLS // int(np.prod(choices.shape))), 1)
+    width = max(min(width, MOST_CELLS // int(np.prod(choices.shape))), 1)
     return all(go_on(look(rows[start : start + width], choices, visit)) for start in range(0, rows.size, width))
 
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ironlaw.estimate.planner.bounds import BOUNDED, memory_at_least, step_at_least
+from ironlaw.estimate.planner.bounds import BOUNDED, bounds_alike, memory_at_least, step_at_least
 from ironlaw.estimate.planner.grid import MOST_CELLS, ROWS, Task, evaluate_cells, rooms, row_minimum, usable_choices
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
 from ironlaw.estimate.planner.timing import all_but, keep_used, over_cells, time_cells
 
-FIRST = 512  # rows that are looked at first, to have a time to beat
+FIRST = 128  # rows that are looked at first, to have a time to beat
 MANY = 8 * ROWS  # rows of which the bound is tightened at once
 TIMED = 64  # rows of a block that are timed first, to have a time to beat
 UNFIT = 3  # after the tiers of ``rooms``: the plan does not fit
@@ -35,47 +35,74 @@ class Best(NamedTuple):
 class Visit:
     """A task while it is searched: bounds of its rows, by value of the choices in BOUNDED, and of the least memory of each row."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, task: Task, twin: Visit | None = None) -> None:
+        """``twin`` is the visit of a task with the same bounds."""
+        self.task, number = task, task.mesh.rows
         self.choices = usable_choices(task, task.mesh.columns)
-        self.least = step_at_least(task, np.arange(task.mesh.rows), self.choices, sharded=False) * (1.0 - ROUNDING)
-        self.leanest = np.zeros(task.mesh.rows)  # exact where every plan of a row was visited
+        self.leanest = np.zeros(number)  # exact where every plan of a row was visited
+        self.least: Any
+        self.tighter: Known
+        self.lean: Known
+        if twin is not None:
+            self.least, self.tighter, self.lean = twin.least, twin.tighter, twin.lean
+            return
+        self.least = step_at_least(task, np.arange(number), self.choices, sharded=False) * (1.0 - ROUNDING)
         shape = tuple(len(self.choices.of(name)) for name in BOUNDED)
-        self.tighter, self.lean = Known(shape, task.mesh.rows, self._tighten), Known(shape, task.mesh.rows, self._bound_memory)
+        self.tighter, self.lean = Known(shape, number, self._tighten), Known(shape, number, self._bound_memory)
 
     def _tighten(self, rows: Any) -> Any:
         """The bound of the time with the collectives of sharded weights."""
         return np.maximum(step_at_least(self.task, rows, self.choices, sharded=True) * (1.0 - ROUNDING), self.least[..., rows])
 
     def _bound_memory(self, rows: Any) -> Any:
-        """The bound of the memory; it is the row's least memory until that is known."""
-        lean = memory_at_least(self.task, rows, self.choices) * (1.0 - ROUNDING)
-        self.leanest[rows] = row_minimum(lean)
-        return lean
+        """The bound of the memory."""
+        return memory_at_least(self.task, rows, self.choices) * (1.0 - ROUNDING)
+
+    def bound(self, rows: Any) -> Any:
+        """The tighter bound of rows of which it is known, the other bound of the others."""
+        known = self.tighter.knows(rows)
+        bound = np.array(np.broadcast_to(self.least[..., rows], (*self.tighter.shape, rows.size)))
+        bound[..., known] = self.tighter.of(rows[known])
+        return bound
 
     def order(self, rows: Any, bound: Any, room: float, limit: float) -> Any:
         """Of some rows those that may have a plan within ``room`` of at most ``limit`` seconds, the lowest ``bound`` first."""
-        least = row_minimum(np.where(self.lean.of(rows) <= room, bound, np.inf))
+        lean = self.lean.of(rows)
+        self.leanest[rows] = np.maximum(self.leanest[rows], row_minimum(lean))
+        least = row_minimum(np.where(lean <= room, bound, np.inf))
         order = np.argsort(least, kind="stable")
         return rows[order[: np.count_nonzero((least <= limit) & np.isfinite(least))]]
+
+
+def visits_of(tasks: Sequence[Task]) -> list[Visit]:
+    """A visit of every task that has rows. Tasks whose dispatchers differ in their buffers alone have the same bounds."""
+    visits: list[Visit] = []
+    for task in tasks:
+        if task.mesh.rows:
+            twin = next((visit for visit in visits if bounds_alike(visit.task, task)), None)
+            visits.append(Visit(task, twin))
+    return visits
 
 
 class Known:
     """A value of every row, by value of the choices in BOUNDED, computed for a row when it is first asked for."""
 
     def __init__(self, shape: tuple[int, ...], rows: int, compute: Callable[[Any], Any]) -> None:
-        self._compute = compute
+        self.shape, self._compute = shape, compute
         self._place = np.full(rows, -1)  # of a row in ``_values``
         self._values = np.empty((*shape, 0))
+
+    def knows(self, rows: Any) -> Any:
+        """True for rows of which the value was asked for."""
+        return self._place[rows] >= 0
 
     def of(self, rows: Any) -> Any:
         """The values of some rows."""
         new = rows[self._place[rows] < 0]
         if new.size:
             self._place[new] = self._values.shape[-1] + np.arange(new.size)
-            self._values = np.concatenate(
-                [self._values, np.broadcast_to(self._compute(new), (*self._values.shape[:-1], new.size))], axis=-1
-            )
+            found = np.broadcast_to(self._compute(new), (*self._values.shape[:-1], new.size))
+            self._values = np.concatenate([self._values, found], axis=-1)
         return self._values[..., self._place[rows]]
 
 
@@ -85,7 +112,7 @@ def best_plan(tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
     Of equal plans the simplest, and the one of the first task. None where no task has a legal plan. With a ``limit``, only plans that
     keep memory free and take at most so many seconds.
     """
-    visits = [Visit(task) for task in tasks if task.mesh.rows]
+    visits = visits_of(tasks)
     if not visits:
         return None
     owners = [tasks.index(v.task) for v in visits]
@@ -116,12 +143,15 @@ def _fastest_rows(visits: list[Visit], room: float, limit: float) -> tuple[float
     """The least time up to ``limit`` of a plan within ``room``, infinity where there is none; and the rows of every task that have it."""
     seconds = [np.full(v.task.mesh.rows, np.inf) for v in visits]
     for visit, times in sorted(zip(visits, seconds, strict=True), key=lambda pair: float(pair[0].least.min())):
-        left = np.flatnonzero((row_minimum(visit.least) <= limit) & (visit.leanest <= room))
-        left, width = visit.order(left, visit.least[..., left], room, limit), FIRST
+        least = row_minimum(visit.least)
+        left = np.argsort(least, kind="stable")
+        left, width = left[(least[left] <= limit) & (visit.leanest[left] <= room)], FIRST
         while left.size and not np.isfinite(limit):  # rows of all bounds: a time to beat saves most of the work
             probed = np.arange(0, left.size, max(left.size // width, 1))
-            limit = _time_rows(visit, left[probed], times, room, limit)
-            left, width = np.delete(left, probed), 2 * width
+            rows = left[probed]
+            limit = _time_rows(visit, visit.order(rows, visit.least[..., rows], room, limit), times, room, limit)
+            left, width = np.delete(left, probed), 8 * width
+        left = left[least[left] <= limit]
         width = ROWS
         while left.size:
             rows, left, width = left[:width], left[width:], MANY

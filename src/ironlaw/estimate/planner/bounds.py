@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.memory.offloading import host_update
 from ironlaw.estimate.memory.total import memory
-from ironlaw.estimate.network.sharding import Waits, gradient_reduction, shared_table_reduction, stage_weights, weight_gather
+from ironlaw.estimate.network.sharding import gradient_reduction, shared_table_reduction, stage_weights, weight_gather
 from ironlaw.estimate.pipeline.hand_overs import hand_over
 from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
@@ -38,6 +39,7 @@ from ironlaw.estimate.step import (
     through_stages,
     whole_step,
 )
+from ironlaw.frozen import same_but
 from ironlaw.plan import Plan
 from ironlaw.question import defaults
 from ironlaw.terms import Term, fold
@@ -69,9 +71,8 @@ def step_at_least(task: Task, rows: Any, choices: Choices, sharded: bool) -> Any
     with np.errstate(all="ignore"):
         shapes, first_stage = Shapes.of(job, layers), stages(job, layers)[0]
         times = {kind: layer_times(job, task.cluster, layers, shapes, kind, first_stage) for kind in kinds(job.model)}
-        embedding, head = (
-            _least(_summed(term(job, task.cluster, layers, shapes).parts), layers)[..., which] for term in (embedding_term, head_term)
-        )
+        ends = [term(job, task.cluster, layers, shapes).parts for term in (embedding_term, head_term)]
+        embedding, head = (_least(_summed(parts), layers)[..., which] for parts in ends)
         classes = stages(job, plan)
 
         def of_stages(read: Callable[[LayerTimes], Any]) -> list[Any]:
@@ -84,10 +85,8 @@ def step_at_least(task: Task, rows: Any, choices: Choices, sharded: bool) -> Any
         pipeline = through_pipeline(classes, through)
         parts = []
         if sharded:
-            once = _once_a_step(
-                task, plan, choices, classes, slow, [of_stages(partial(_not_beside, task, way)) for way in Waits._fields[1:]]
-            )
-            parts = [Term("once a step", once, "s")]
+            beside = [of_stages(partial(_not_beside, task, way)) for way in ("forward", "backward")]
+            parts = [Term("once a step", _once_a_step(task, plan, choices, classes, slow, beside), "s")]
             hop = hand_over(job, task.cluster, plan.replace(sp=1.0)).value
             overlapped = max(choices.of("overlap_pp")) * (plan.vpp > 1.0)
             slow = slow + np.where(plan.pp > 1.0, 2.0 * plan.vpp * (1.0 - overlapped), 0.0) * hop
@@ -156,6 +155,12 @@ def memory_at_least(task: Task, rows: Any, choices: Choices) -> Any:
     others = tuple(axis for axis, name in enumerate(CHOICES) if name not in BOUNDED)
     device = device.min(axis=others)
     return np.where(np.isnan(device), 0.0, device)[..., which]
+
+
+def bounds_alike(one: Task, other: Task) -> bool:
+    """True for tasks with the same rows and bounds: their jobs differ in dispatchers that send alike, if at all."""
+    same = one.mesh is other.mesh and same_but(one.cluster, other.cluster) and same_but(one.job, other.job, "moe_dispatcher")
+    return same and dispatcher_of(one.job).sends_once == dispatcher_of(other.job).sends_once
 
 
 def distinct_rows(columns: Sequence[Any]) -> tuple[Any, Any]:

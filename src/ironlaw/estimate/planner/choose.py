@@ -175,11 +175,11 @@ def tasks_of_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound])
     space = offered(space.narrowed(given), bound, bound.job(framework_of(bound, row)).framework)
     sizes = {"gpus": row.gpus or 1.0, "global_batch_size": row.global_batch_size or 1.0, "seq_len": row.seq_len or 1.0}
     variants = variants_of(space, sizes["seq_len"], given)
-    tasks = []
+    tasks: list[Task] = []
     for variant in variants:
         own = _variant_of(bound, variant, bounds)
         usable = usable_space(space, own, sizes["gpus"], sizes["seq_len"])
-        tasks.append(task_of(usable, own, own.job(framework_of(own, row)), sizes))
+        tasks.append(task_of(usable, own, own.job(framework_of(own, row)), sizes, tasks))
     return variants, tasks, space
 
 

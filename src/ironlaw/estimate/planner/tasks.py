@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -14,6 +14,7 @@ from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.mesh import mesh_rows
 from ironlaw.estimate.planner.space import VARIANTS, Space, context_ranks
+from ironlaw.frozen import same_but
 from ironlaw.job import Job
 from ironlaw.question import defaults
 from ironlaw.question.defaults import OVERLAPS
@@ -90,7 +91,11 @@ def usable_space(space: Space, bound: Bound, gpus: float, seq_len: float) -> Spa
     return replace(space, values=values)
 
 
-def task_of(space: Space, bound: Bound, job: Job, sizes: Mapping[str, float]) -> Task:
-    """A task with the legal mesh rows of a usable space; ``sizes`` are the number of accelerators, the batch and the sequence length."""
-    mesh = mesh_rows(space, job, **sizes)
+def task_of(space: Space, bound: Bound, job: Job, sizes: Mapping[str, float], others: Sequence[Task] = ()) -> Task:
+    """A task with the legal mesh rows of a usable space; ``sizes`` are the number of accelerators, the batch and the sequence length.
+
+    The rows are those of another task of these sizes whose job has another dispatcher alone: no rule reads it.
+    """
+    alike = (task for task in others if task.space == space and same_but(task.job, job, "moe_dispatcher"))
+    mesh = next((task.mesh for task in alike), None) or mesh_rows(space, job, **sizes)
     return Task(job, bound.cluster, mesh, space, sizes["global_batch_size"], sizes["seq_len"], bound.margin(job.framework.name))
