@@ -36,6 +36,7 @@ from ironlaw.question.defaults import NEAR
 
 KIND_AXES = ("tp", "pp", "cp", "ep")  # axes of the mesh that plans of one kind use alike
 MORE = 1.1  # times the memory of a device
+SAMPLE = 384  # rows that are timed first
 FEW = 384  # rows: a smaller kind joins the mixed kind, since a call of the laws costs as much as this many rows
 COUNTED = 4 * ROWS  # rows of one call of the laws of memory alone
 _RETAINED = 1 << 28  # bytes
@@ -284,7 +285,7 @@ def sweep(task: Task, go_on: Callable[[int], bool] = lambda _: True) -> Sweep:
     visit = Visit(task)
     order = np.argsort(row_minimum(visit.least), kind="stable")
     sample = np.zeros(order.size, dtype=bool)
-    sample[:: max(order.size // FEW, 1)] = True  # rows of all bounds, for times to beat
+    sample[:: max(order.size // SAMPLE, 1)] = True  # rows of all bounds, for times to beat
     if not _in_blocks(swept.visit, task, order[sample], visit, go_on):
         return swept
     order, excluded, width = order[~sample], [], ROWS

@@ -96,6 +96,11 @@ class Known:
         """True for rows of which the value was asked for."""
         return self._place[rows] >= 0
 
+    def raise_to(self, usable: Sequence[Any], rows: Any, least: Any) -> None:
+        """Raise the values of some rows, which are known, to at least one number for each row, where the choices are ``usable``."""
+        at = np.ix_(*usable, self._place[rows])
+        self._values[at] = np.maximum(self._values[at], least)
+
     def of(self, rows: Any) -> Any:
         """The values of some rows."""
         new = rows[self._place[rows] < 0]
@@ -189,13 +194,13 @@ class Block:
     """
 
     def __init__(self, visit: Visit, rows: Any, room: float, limit: float) -> None:
-        self.task, self.rows = visit.task, rows
+        self.visit, self.task, self.rows = visit, visit.task, rows
         self.choices = usable_choices(self.task, self._columns(rows))
         usable = [np.isin(visit.choices.of(name), self.choices.of(name)) for name in BOUNDED]
         if np.isfinite(limit):
             hopeful = (visit.tighter.of(rows) <= limit) & (visit.lean.of(rows) <= room)
             usable = [use & hopeful.any(axis=all_but(axis, hopeful.ndim)) for axis, use in enumerate(usable)]
-        self.least = np.full(rows.size, np.inf)
+        self.usable, self.least = [np.flatnonzero(use) for use in usable], np.full(rows.size, np.inf)
         if not all(use.any() for use in usable):
             return
         self.choices = self.choices.only({name: keep_used(visit.choices.of(name), use) for name, use in zip(BOUNDED, usable, strict=True)})
@@ -207,9 +212,12 @@ class Block:
         inside = np.flatnonzero(self.inside.reshape(-1, rows.size).any(axis=0))
         self.bound = np.full((*self.inside.shape[:-1], rows.size), np.inf)
         if inside.size:
-            bound = over_cells(visit.tighter.of(rows[inside]), self.choices, visit.choices)
-            self.bound[..., inside] = np.where(self.inside[..., inside], bound, np.inf)
+            self.bound[..., inside] = np.where(self.inside[..., inside], self._bound_of(rows[inside]), np.inf)
         self.least = row_minimum(self.bound)
+
+    def _bound_of(self, rows: Any) -> Any:
+        """The bound of some rows, with an axis for every choice."""
+        return over_cells(self.visit.tighter.of(rows), self.choices, self.visit.choices)
 
     def _columns(self, rows: Any) -> dict[str, Any]:
         return {name: column[rows] for name, column in self.task.mesh.columns.items()}
@@ -224,6 +232,10 @@ class Block:
     def times(self, at: Any, limit: float) -> Any:
         """The best time of the rows ``at`` these positions, over the values of choices that may give ``limit`` or less."""
         timed = time_cells(self.task, self.rows, self.choices, self.cells.masks, self.bound <= limit, at)
+        untimed = np.where(timed.cells(self.bound.shape)[..., at], np.inf, self._bound_of(self.rows[at]))
+        # what was learned holds for plans of any memory: for another room, and for dispatchers that send alike
+        learned = np.minimum(row_minimum(timed.seconds), row_minimum(untimed)) * (1.0 - ROUNDING)
+        self.visit.tighter.raise_to(self.usable, self.rows[at], learned)
         return row_minimum(np.where(timed.cut(self.inside), timed.seconds, np.inf))
 
 
