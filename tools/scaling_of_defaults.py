@@ -1,7 +1,7 @@
 """Write docs/scaling-of-defaults.md: the MFU of the plan that ironlaw chooses, over numbers of accelerators.
 
     python tools/scaling_of_defaults.py                    estimate every cell, write the page
-    python tools/scaling_of_defaults.py --models llama-3-8b,llama-3-70b    only these models; the page is written when no cell is missing
+    python tools/scaling_of_defaults.py --models llama-3-8b,llama-3-70b    make only these models; the page names those that are missing
     python tools/scaling_of_defaults.py --keep             use rows that another state of the code has made
 
 Every row is written to build/scaling-of-defaults.jsonl as soon as it is known. A call that was stopped goes on where it was. Rows of
@@ -35,9 +35,9 @@ COUNTS = (
 )  # fmt: skip
 SEQUENCES = 4  # of each accelerator, where the work of each is equal
 EQUAL, FIXED = "equal", "fixed"
-LARGE = 0.15  # of the MFU: a larger fall at equal work is listed with its causes
+LARGE = 0.15  # of the MFU: a larger difference of neighbours at equal work is listed with its causes
 COVERED = 0.8  # of a fall: the terms that are named have grown by at least so much of it
-MOST_NAMED = 5
+MOST_NAMED = 8
 
 NETWORK = {  # collectives by the node of the step that holds them
     "tensor parallel": "t", "context parallel": "c", "expert parallel": "e", "sharded data parallel": "s", "stage to stage": "i",
@@ -153,12 +153,19 @@ def neighbours(rows: Mapping[Key, Row], model: str, on: str, kind: str) -> Itera
     return pairwise(has)
 
 
+def models_of(rows: Mapping[Key, Row]) -> list[str]:
+    """The models whose every cell is made."""
+    return [model for model in MODELS if all(key in rows for key in keys([model]))]
+
+
 def page(rows: Mapping[Key, Row]) -> str:
-    """The page of all rows."""
-    parts = [MADE_BY, HEAD.format(sequences=SEQUENCES, large=f"{LARGE:.0%}", covered=f"{COVERED:.0%}", named=MOST_NAMED)]
+    """The page of all models whose every cell is made."""
+    parts = [MADE_BY, HEAD.format(sequences=SEQUENCES, large=f"{LARGE:.0%}", covered=f"{COVERED:.0%}")]
+    if missing := [title_of(model) for model in MODELS if model not in models_of(rows)]:
+        parts.append(f"Not made yet: {', '.join(missing)}. The command above makes what is missing.")
     parts.append("| letter | loss |\n| --- | --- |\n" + "\n".join(f"| {letter} | {word} |" for letter, word in sorted(WORDS.items())))
-    parts.append(f"## Falls of more than {LARGE:.0%} at equal work\n\n{large_falls(rows)}")
-    for model in MODELS:
+    parts.append(f"## Neighbours that differ by more than {LARGE:.0%} at equal work\n\n{large_changes(rows)}")
+    for model in models_of(rows):
         parts.append(
             f"## {title_of(model)}\n\n### At equal work: {SEQUENCES} sequences for each accelerator\n\n{table(rows, model, EQUAL)}"
         )
@@ -178,8 +185,8 @@ Nothing but the model, the accelerator and their number is given; ironlaw choose
 - **At the default batch** the question gives no batch. The batch is near 4 Mi tokens, so each accelerator has less work the more there are.
 
 The letters behind a number say why it is lower than the number above it. They name the losses that grew most, the largest first, until they
-make up {covered} of the fall; at most {named} are named, and `?` would mark a fall that they do not account for. A loss is counted in \
-accelerator time for each model FLOP. `-` means that no plan fits, or that none is legal."""
+make up {covered} of the fall; `?` would mark a fall that they do not account for. A loss is counted in accelerator time for each model FLOP.
+`-` means that no plan fits, or that none is legal."""
 
 
 def title_of(model: str) -> str:
@@ -207,16 +214,17 @@ def table(rows: Mapping[Key, Row], model: str, kind: str) -> str:
     return "\n".join(lines)
 
 
-def large_falls(rows: Mapping[Key, Row]) -> str:
-    """Each fall of more than LARGE at equal work with its losses and both plans."""
+def large_changes(rows: Mapping[Key, Row]) -> str:
+    """Each change of more than LARGE between neighbours at equal work, with the losses that make it and both plans."""
     lines = []
-    for model, on in product(MODELS, DEVICES):
+    for model, on in product(models_of(rows), DEVICES):
         for before, after in neighbours(rows, model, on, EQUAL):
-            if fall(before, after) > LARGE:
-                grown = ", ".join(f"{WORDS[letter]} ({share:.0%} of it)" for letter, share in causes(before, after))
+            lower, higher = (after, before) if fall(before, after) > 0.0 else (before, after)
+            if fall(higher, lower) > LARGE:
+                what = ", ".join(f"{WORDS[letter]} ({share:.0%} of it)" for letter, share in causes(higher, lower))
                 lines.append(
                     f"- {title_of(model)} on {DEVICES[on]}, {before['gpus']:,} to {after['gpus']:,}: {before['mfu']:.1%} to {after['mfu']:.1%}."
-                    f" What grew: {grown}. Plans: {before['plan']}; then {after['plan']}."
+                    f" What makes {lower['gpus']:,} slower: {what}. Plans: {before['plan']}; then {after['plan']}."
                 )
     return "\n".join(lines) or "There is none."
 
@@ -265,11 +273,11 @@ def main() -> int:
     known = read_rows(None if options.keep else state)
     make_rows([key for key in keys(options.models.split(",")) if key not in known], state, options.jobs)
     rows = read_rows(None if options.keep else state)
-    if missing := [key for key in keys() if key not in rows]:
-        print(f"{len(missing)} of {len(keys())} cells are not made yet: the page is not written")
-        return 1
     PAGE.write_text(page(rows), encoding="utf-8")
-    return 0
+    missing = [key for key in keys() if key not in rows]
+    if missing:
+        print(f"{len(missing)} of {len(keys())} cells are not made yet: the page has {', '.join(models_of(rows)) or 'no model'}")
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

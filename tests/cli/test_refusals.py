@@ -119,6 +119,19 @@ def test_a_slip_in_a_name_that_the_question_does_not_use_is_refused(verb, slip, 
 
 
 @pytest.mark.parametrize(
+    "question",
+    [
+        "solve --parameters 30B --on h100-sxm --tokens 2T --deadline 30 --mfu 0.4 --framework megatorn",
+        "lessons gpt-3-175b --table checkpoints --node dgx-h10",
+        "sweep llama-3-8b --on h100-sxm --gpus 8 --tokens 1T --fabric infinibnd-ndr",
+    ],
+)
+def test_a_slip_in_the_name_of_a_record_is_refused_where_nothing_uses_it(question, ask):
+    status, out, err = ask(*question.split())
+    assert (status, out) == (2, "") and question.split()[-1] in err and "nearest" in err
+
+
+@pytest.mark.parametrize(
     "question", ["roofline --census resnet-50 --on h100-sxm", "scaling --compute 1e21", "estimate llama-3-8b --on h100-sxm --gpus 8"]
 )
 @pytest.mark.parametrize("form", [(), ("--json",)])

@@ -367,9 +367,9 @@ class TestCommand:
         assert run(capsys, *ASK, "--space", str(tmp_path / "broken.toml"))[0] == 3
         assert run(capsys, *ASK, "--csv", str(tmp_path / "no" / "plans.csv"))[0] == 3
 
-    def test_no_plan_exits_1_and_lists_what_to_relax(self, capsys):
+    def test_no_legal_plan_exits_2_and_lists_what_to_relax(self, capsys):
         status, out, _ = run(capsys, "llama-3-70b", "--on", "h100-sxm", "--gpus", "1009", "--global-batch-size", "256")
-        assert status == 1 and "No plan meets the question" in out and "1,009 to 1,008" in out
+        assert status == 2 and "No plan meets the question" in out and "1,009 to 1,008" in out
 
     def test_a_time_limit_gives_the_best_so_far_marked_partial(self, capsys, budget):
         ask = ("deepseek-v3", "--on", "h800", "--gpus", "2048", "--global-batch-size", "15360", "--time-limit", "0.3", "--json")

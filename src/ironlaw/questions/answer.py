@@ -107,11 +107,25 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
     return replace(answer, assumptions=[*added, *answer.assumptions], verb=verb, given=given)
 
 
+NAMES = {"node": "nodes", "fabric": "fabrics", "framework": "frameworks"}  # options that name records, by the kind of record
+
+
+def _check_names(values: Mapping[str, Any], folders: tuple[str, ...]) -> None:
+    """Refuse a name that the catalogue does not have, also in a form of the question that does not use it: it is a slip."""
+    for option, kind in NAMES.items():
+        if option in values:
+            from ironlaw.catalog.load import resolve
+
+            for name in [values[option]] if isinstance(values[option], str) else values[option]:
+                resolve(kind, name, folders)
+
+
 def _resolve_words(verb: str, given: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The options with tokens per parameter turned into a count, and the chosen reading of values that can be read in two ways."""
     table = import_module(f"ironlaw.questions.{verb}.options").OPTIONS
     options = {raw.replace("-", "_"): value for raw, value in given.items() if value is not None}
     values = {name: table[name].read(value, f"--{name.replace('_', '-')}") for name, value in options.items() if name in table}
+    _check_names(values, folders)
     if isinstance(values.get("tokens"), PerParameter):
         from ironlaw.estimate.bind.model import with_tokens
 

@@ -96,16 +96,22 @@ def _moved(before: Data, after: Data) -> Iterator[dict[str, Any]]:
     """Values that differ, or that one answer does not have; a row that several tables show is listed once."""
     seen: set[Any] = set()
     for name in [*before, *(name for name in after if name not in before)]:
-        x, y = before.get(name), after.get(name)
+        x: Any = before.get(name)
+        y: Any = after.get(name)
         row = (name.partition("[")[2], str(x), str(y))
         if x == y or (row[0] and row in seen):
             continue
         seen.add(row)
-        numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (x, y))
-        if numbers and abs(y - x) <= _ROUNDING * abs(x):
+        difference = _difference(x, y)
+        if difference is not None and abs(difference) <= _ROUNDING * abs(x):
             continue
-        difference = y - x if numbers else None
-        yield {"value": name, "a": x, "b": y, "difference": difference, "share": difference / x if numbers and x else None}
+        yield {"value": name, "a": x, "b": y, "difference": difference, "share": difference / x if difference is not None and x else None}
+
+
+def _difference(x: Any, y: Any) -> float | None:
+    """The second value less the first; None where one of them is no number."""
+    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (x, y))
+    return y - x if numbers else None
 
 
 def _values_of(data: Data) -> dict[str, Any]:

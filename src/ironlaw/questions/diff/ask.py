@@ -40,8 +40,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         raise QuestionError("diff needs two answers: ironlaw diff A.json B.json")
     others = [read_answer_of_verb(paths[name]) for name in ("a", "b")]
     if others[0] is not None and others[1] is not None:
-        names = [Path(paths[name]).name for name in ("a", "b")]
-        return compare_answers(others[0], others[1], (names[0], names[1]) if names[0] != names[1] else (paths["a"], paths["b"]))
+        first, second = (Path(paths[name]).name for name in ("a", "b"))
+        return compare_answers(others[0], others[1], (first, second) if first != second else (paths["a"], paths["b"]))
     a, b = (read_answer(paths[name]) for name in ("a", "b"))
     if a.name == b.name:
         a, b = a._replace(name=paths["a"]), b._replace(name=paths["b"])
