@@ -99,6 +99,13 @@ def test_a_hybrid_of_other_sizes_is_skipped(change):
         mapped(**{**HYBRID, **SIZES, **change})
 
 
+def test_a_mixture_that_is_only_named_is_set_apart_as_one():
+    sizes = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "moe_experts", "moe_topk", "expert_ffn_hidden")
+    named = mapped(**MIXTURE | dict.fromkeys(sizes))
+    assert named.apart == (Apart.MIXTURE,)
+    assert named.asked[0]["model"] == "Qwen3_235B_a22B"
+
+
 def test_a_mixture_of_other_sizes_is_another_model():
     short = mapped(**{**MIXTURE, "layers": "24", "pp": "2", "vpp": "1", "ep": "32"})
     assert short.asked[0]["model"]["num_hidden_layers"] == "24"
@@ -224,6 +231,8 @@ def test_runs_that_are_not_for_speed_are_set_apart(notes):
 def test_an_unknown_stack_is_marked_and_a_stack_by_a_word_is_known_by_it():
     assert mapped(framework="home-made").apart == (Apart.UNKNOWN_STACK,)
     assert mapped(framework="home-made").stack is Known.GENERIC
+    blank = mapped(framework=None)
+    assert blank.stack is Known.GENERIC and not blank.apart and any("blank" in rule for rule in blank.rules)
     assert mapped(framework="our TorchTitan fork").stack is Known.WORD and not mapped(framework="our TorchTitan fork").apart
     for name in load.names("frameworks"):
         assert find_stack({"framework": name, "gpu_type": "TPU v5p"}) == (name, Known.NAME)

@@ -253,7 +253,7 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
     mixer = f.operators_per_layer.value * kind.mixer.blocks / 2.0
     if f.operators_per_layer.value:  # a compiled program launches nothing
         mixer += kind.mixer.launches
-    count = mixer * (("mamba" if kind.mixer.name == "mamba" else "attn") not in graphs)
+    count = mixer * (kind.mixer.graph_module not in graphs)
     mlp_captured = not graphs.isdisjoint({"moe", "moe_router"} if kind.routed and "mlp" not in graphs else {"mlp"})
     count += f.operators_per_layer.value * float(kind.has_mlp) / 2.0 * (not mlp_captured)
     count += adapters.operators(job, kind) * (not graphs)

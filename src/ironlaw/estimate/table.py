@@ -143,7 +143,7 @@ def _incomplete(model: Model, dimensions: dict[str, str], cells: dict[str, str])
     because no column says how the layers of a shortened hybrid are mixed.
     """
     mixed = kinds(model)
-    hybrid = any(kind.mixer.name != "attention" for kind in mixed) or model.layer_groups or model.one_block_layers or model.kv_lora_rank
+    hybrid = any(not kind.mixer.attends for kind in mixed) or model.layer_groups or model.one_block_layers or model.kv_lora_rank
     told = cells.get("mla") == "y" or _parse_whole(dimensions.get("num_experts", "")) > 1
     if not (hybrid or told or model.num_experts):
         return False

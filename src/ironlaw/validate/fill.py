@@ -144,7 +144,8 @@ def fill_from_prose(row: Row) -> None:
 def set_apart(row: Row) -> None:
     """Rows other than dense pre-training: mixtures, adapters, fine-tuning, early figures."""
     cells = row.cells
-    if number(cells.get("moe_experts", "")) > 1:
+    named = find_name("models", cells.get("model_name", ""), row.folders)
+    if number(cells.get("moe_experts", "")) > 1 or (named and load.record("models", named, row.folders).num_experts):
         row.apart.append(Apart.MIXTURE)
         if cells.get("moe_dispatch", "") in ("token-drop", "capacity"):
             row.set("capacity_factor", cells.get("capacity_factor") or "1", f"{cells['moe_dispatch']} dispatch: capacity factor 1")
@@ -301,7 +302,7 @@ def fill_stack(row: Row) -> None:
     framework, row.stack = find_stack(cells, row.folders)
     if row.stack is not Known.NAME:
         row.rules.append(f"framework {cells.get('framework') or 'blank'!r} taken as {framework}")
-    if row.stack is Known.GENERIC:
+    if row.stack is Known.GENERIC and cells.get("framework"):
         row.apart.append(Apart.UNKNOWN_STACK)
     cells["framework"] = framework
     if (

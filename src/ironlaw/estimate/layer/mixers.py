@@ -89,7 +89,7 @@ class StateMixer(Mixer):
 class Mamba(StateMixer):
     """Mamba-2. Its convolution and gates are fused: each tensor is read and written once."""
 
-    name, prefix = "mamba", "mamba "
+    name, prefix, graph_module = "mamba", "mamba ", "mamba"
     layout_kernels, scan_kernels = (3.0, 3.0), (5.0, 14.0)
     sizes = ("hidden_size", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "mamba_n_groups", "conv_kernel")
 
