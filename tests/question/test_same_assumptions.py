@@ -49,7 +49,7 @@ def test_every_verb_assumes_the_same_job(ask, gpus):
         assert found == expected, verb
 
 
-@pytest.mark.parametrize("gpus", [1, 7, 72, 1000])
+@pytest.mark.parametrize("gpus", [1, 7, 96, 1000])
 def test_the_plans_of_a_search_assume_what_an_estimate_assumes(ask, gpus):
     question = ("qwen-3-0.6b", "--on", "h100-sxm", "--gpus", str(gpus))
     estimate, _ = assumed(ask, "estimate", *question)

@@ -17,7 +17,7 @@ from ironlaw.terms import Term
 # row, categories of the profiler, terms under "allocated"; all others are compared together in one row
 TERMS = (
     ("weights", ("parameter",), ("weights", "low-precision copies of weights")),
-    ("gradients", ("gradient",), ("gradients",)),
+    ("gradients", ("gradient",), ("gradients", "whole gradients")),
     ("optimizer states", ("optimizer state",), ("master weights", "optimizer states", "optimizer states, embedding and output layer")),
 )
 REST = ("input", "temporary", "activation", "autograd detail", "unknown")
