@@ -151,7 +151,7 @@ def test_nothing_scored_is_status_1_and_still_json(table, ask):
     ("arguments", "status", "word"),
     [
         (("--by", "famly"), 2, "nearest: family"),
-        (("--by", ""), 2, "family, device, support, apart"),
+        (("--by", ""), 2, "family, stack, device, support, apart"),
         (("--runs", "x.csv"), 2, "one of them"),
         (("--json", "--markdown"), 2, "one of them"),
         (("--catalog", "nowhere"), 3, "no such folder"),

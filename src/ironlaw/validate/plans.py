@@ -209,6 +209,15 @@ def pairs_of(prepared: Prepared, predicted: Any) -> list[Pair]:
     return pairs
 
 
+def told_apart_note(pairs: Sequence[Pair], edge: float) -> str:
+    """How many pairs that are predicted closer than ``edge``, and further apart, were measured in the predicted order."""
+    near, far = ([p.right for p in pairs if (abs(p.predicted) >= math.log1p(edge)) == apart] for apart in (False, True))
+    return (
+        f"of {len(near)} pairs of measured plans of one job that are predicted closer than this, {sum(near)} were measured in the predicted"
+        f" order; of {len(far)} further apart, {sum(far)}"
+    )
+
+
 def difference_spreads(pairs: Sequence[Pair], without: str = "") -> dict[str, tuple[float, int, int]]:
     """For each kind of pair: half-width of log(predicted ratio / measured ratio), pairs, families; ``without`` is a family to leave out.
 

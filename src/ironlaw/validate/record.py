@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from ironlaw.estimate.bands import PARTS
 from ironlaw.estimate.evidence import Evidence, write_evidence
 from ironlaw.validate import own_runs, widths
 from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, held_out_times
-from ironlaw.validate.plans import difference_spreads, pairs_of
+from ironlaw.validate.plans import Pair, difference_spreads, pairs_of, told_apart_note
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import RUNS
 from ironlaw.validate.score import headline, score
@@ -102,7 +103,7 @@ def write_fit(
         values = [v[c.name] for v in fit.held_out.values()]
         text = _replace_line(text, c, fit.values[c.name], min(values), max(values))
     systems.write_text(_with_source(text, "fit", f"{_TITLE}; {int(rows.sum())} rows of {len(fit.held_out)} families"), encoding="utf-8")
-    write_bands(learned, memory, difference_spreads(pairs_of(prepared, predicted)))
+    write_bands(learned, memory, pairs_of(prepared, predicted))
     write_evidence(learned.evidence)
 
 
@@ -130,18 +131,14 @@ def _with_source(text: str, key: str, title: str) -> str:
     )
 
 
-def write_bands(
-    learned: LearnedBands,
-    memory: dict[str, tuple[float, float, int, int]],
-    difference: dict[str, tuple[float, int, int]],
-    path: Path = BANDS,
-) -> None:
+def write_bands(learned: LearnedBands, memory: dict[str, tuple[float, float, int, int]], pairs: Sequence[Pair], path: Path = BANDS) -> None:
     """Write the half-widths of bands, with the rows behind each."""
     shipped = load.record("bands", "default", ()).told_apart
+    difference, note = difference_spreads(pairs), told_apart_note(pairs, shipped.value)
     lines = [
         'title = "Error bands from runs whose family was left out of the fit"\n',
         f'coverage = {{ value = "{COVERAGE}", source = "choice", note = "meant to hold for four runs in five of a family unseen" }}',
-        f'told_apart = {{ value = "{shipped.text}", source = "pairs", note = "{shipped.note}" }}',
+        f'told_apart = {{ value = "{shipped.text}", source = "pairs", note = "{note}" }}',
         "\n[width]",
         *(
             f'"{name}" = {{ value = "{learned.parts[name]:.4f}", source = "held-out", note = "half-width in log, times: {meaning}" }}'
