@@ -268,8 +268,22 @@ def read_recipe(row: Row, word: str) -> None:
         row.cells["expert_precision"] = said.precision or said.expert_precision or experts
 
 
+def _usual_expert_split(cells: Cells) -> tuple[str, str]:
+    """The etp of a stack that is asked for none, and the rule that says so.
+
+    Megatron Core splits experts as it splits the other layers: ``expert_tensor_parallel_size`` is None by default, which is replaced by
+    the size of tensor parallelism (megatron/core/model_parallel_config.py, read 2026-11-23). A plan that this would make illegal has 1.
+    """
+    tp, pp, ep = (int(number(cells.get(name) or "1")) for name in ("tp", "pp", "ep"))
+    ranks = int(number(cells["gpus"])) // max(pp, 1)
+    folded = cells.get("framework", "").lower()
+    if tp > 1 and ("megatron" in folded or "nemo" in folded) and ranks % (tp * ep) == 0:
+        return str(tp), f"blank etp: {tp}, the tp, as Megatron Core sets it"
+    return "1", "blank etp: 1"
+
+
 def fill_mesh(row: Row) -> None:
-    """Blank degrees: cp and etp are 1; ironlaw chooses tp and pp, but only where every GPU can have a sequence."""
+    """Blank degrees: cp is 1, etp as the stack splits experts; ironlaw chooses tp and pp, but only where every GPU can have a sequence."""
     cells = row.cells
     batch, gpus = positive(cells, "global_batch_seqs"), number(cells["gpus"])
     if not batch >= 1:
@@ -281,9 +295,9 @@ def fill_mesh(row: Row) -> None:
             raise SkipError(Apart.NO_PARALLELISM)
         row.apart.append(Apart.NO_PARALLELISM)
         row.rules.append("blank tp or pp: chosen by ironlaw")
-    for name in ("cp", "etp"):
-        if not cells.get(name) and (name != "etp" or number(cells.get("moe_experts", "")) > 1):
-            cells[name] = "1"
+    cells["cp"] = cells.get("cp") or "1"
+    if not cells.get("etp") and number(cells.get("moe_experts", "")) > 1:
+        row.set("etp", *_usual_expert_split(cells))
     split = number(cells.get("tp") or "1") * number(cells.get("pp") or "1")
     if not cells.get("sharding") and split > 1:
         row.set("sharding", "zero1", "blank sharding with tp or pp: a distributed optimizer")
