@@ -291,7 +291,7 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Final norm, output projection and cross-entropy, forward and backward."""
     e, vocab = job.precision.activation_bytes, job.model.vocab_size / plan.tp
     logits = s.tokens * vocab
-    chunked = job.framework.chunked_output  # also finds the gradient of a weight that is frozen
+    chunked = job.framework.chunked_output and job.chunked_logits  # also finds the gradient of a weight that is frozen
     trained = not job.lora_rank or chunked
     wgrad = [gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True, result=gradients.written(job))] if trained else []
     compute = [
