@@ -303,9 +303,10 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Final norm, output projection and cross-entropy, forward and backward."""
     e, vocab = job.precision.activation_bytes, job.model.vocab_size / plan.tp
     logits = s.tokens * vocab
-    trained = not job.lora_rank or job.framework.chunked_output  # chunks also find the gradient of a weight that is frozen
+    chunked = job.framework.chunked_output and job.chunked_logits  # also finds the gradient of a weight that is frozen
+    trained = not job.lora_rank or chunked
     compute = [
-        *output_products(job, cluster, s, vocab, trained),
+        *output_products(job, cluster, s, vocab, trained, chunked),
         elementwise(cluster, "cross-entropy", job.framework.loss_bytes.value * logits * e / 2.0),
         elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]
@@ -323,13 +324,13 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     )
 
 
-def output_products(job: Job, cluster: Cluster, s: Shapes, vocab: Any, trained: bool) -> list[Term]:
+def output_products(job: Job, cluster: Cluster, s: Shapes, vocab: Any, trained: bool, chunked: bool) -> list[Term]:
     """The products of the output layer, each in the format that the framework record names for it, and that repeated in backward."""
     formats = job.framework.output_formats
     backward = formats.get("gradients", "")
     size = (s.tokens, vocab, s.hidden)
     products = [gemm(cluster, job, "output gemm", *size, wide=True, stated=formats.get("output", ""))]
-    if job.framework.chunked_output:
+    if chunked:
         products.append(gemm(cluster, job, "output gemm again", *size, wide=True, stated=formats.get("again", "")))
     products.append(gemm(cluster, job, "output dgrad", s.tokens, s.hidden, vocab, wide=True, stated=backward))
     if trained:
