@@ -4,7 +4,7 @@
                +  1/2 sum over families (u / LEVEL)^2
 
 with ``e = log(predicted / measured)`` and ``w = WEIGHT / sqrt(rows of the family)``: a family weighs the root of its rows, because its
-rows are alike. ``u`` is the level of the family: what its machine and its stack do to all of its rows alike, which is most of the error of a
+rows are alike. ``u`` is the level of the family: what its machine and its stack do to all of its rows alike, most of the error of a
 prediction. It keeps constants from explaining one machine, and no prediction has it. Rows further away than FAR say less, in proportion.
 Gauss-Newton steps on reweighted least squares (Huber, Robust Statistics, 1981, section 7.8), without random numbers. By hand: the robust
 losses of scipy.optimize.least_squares are other functions, and would move the constants that ship.
