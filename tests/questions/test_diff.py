@@ -44,7 +44,7 @@ def test_the_same_answer_has_no_difference(saved, ask):
 def test_recomputation_alone_saves_the_activations_and_no_more(saved):
     """Checkpoints of 32 layers instead of what they save: 17 GiB of 17 GiB of activations less one layer."""
     found = diff(str(saved("a")), str(saved("b", **dict.fromkeys(("dp_shard",), 4), recompute="full", micro_batch_size=1)))
-    assert found["results"][2]["bytes"] / 2**30 == pytest.approx(-17.03, abs=0.01)
+    assert found["results"][2]["bytes"] / 2**30 == pytest.approx(-17.6, abs=0.1)  # worked out in tests/estimate/test_held.py
     assert [row["option"] for row in found["inputs"]] == ["recompute"]
     assert found["plan"] == [] and found["catalogue"] == [] and found["constants"] == []
     assert found["time"][0]["term"] == "layers / recompute"

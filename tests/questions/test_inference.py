@@ -86,11 +86,11 @@ def test_every_device_serves_in_a_type_that_it_multiplies(name):
     """A device without bf16 serves fp16; a 16-bit type that a device lacks is refused by name with the one it has."""
     device = load.record("accelerators", name)
     rates = [dtype for dtype in ("bf16", "fp16") if dtype in device.peak and dtype in load.record("calibration", device.calibration).gemm]
-    usual = inference("llama-3-8b", on=name)
+    usual = inference("llama-3-8b", on=name, price=1.0)  # not every device is rented
     for dtype in rates:
-        given = inference("llama-3-8b", on=name, weight_dtype=dtype, cache_dtype=dtype)
+        given = inference("llama-3-8b", on=name, weight_dtype=dtype, cache_dtype=dtype, price=1.0)
         assert given["weights"] == usual["weights"] and given["prompt"] > 0  # both have two bytes
-    assert inference("llama-3-8b", on=name, weight_dtype="int4")["weights"] == usual["weights"] / 4
+    assert inference("llama-3-8b", on=name, weight_dtype="int4", price=1.0)["weights"] == usual["weights"] / 4
     for dtype in {"bf16", "fp16"} - set(rates):
         with pytest.raises(UnsupportedError, match=f"--weight-dtype {dtype}: {name} has no such matrix rate; it has {rates[0]}$"):
             inference("llama-3-8b", on=name, weight_dtype=dtype)

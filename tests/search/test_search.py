@@ -142,8 +142,7 @@ def meaning(plan: dict[str, Any], experts: bool) -> tuple[Any, ...]:
     """A plan without the choices that say nothing in it: two plans of one meaning are one plan.
 
     Sequence parallelism and its overlap need tensor parallelism; sharding needs ranks to shard over, of the whole model or
-    of an expert; what waits for a reduction, a gather or a hand-over needs one to wait for; a layer recomputed in full has
-    nothing left to offload.
+    of an expert; what waits for a reduction, a gather or a hand-over needs one to wait for.
     """
     selective = load.record("frameworks", plan["framework"], ()).selective_recompute
     redone = recompute_columns(plan["recompute"], selective)
@@ -163,7 +162,7 @@ def meaning(plan: dict[str, Any], experts: bool) -> tuple[Any, ...]:
         bool(plan["overlap_tp"]) if plan["tp"] > 1 and plan["sp"] else None,
         bool(plan["overlap_pp"]) if plan["vpp"] > 1 else None,
         bool(plan["offload_optimizer"]),
-        bool(plan["offload_activations"]) if redone[0] < 1.0 else None,
+        bool(plan["offload_activations"]),
     )
 
 

@@ -85,11 +85,31 @@ def test_a_move_finds_the_constants_of_linear_residuals_despite_outliers():
 
 def test_a_move_stays_within_bounds_and_looks_at_its_rows_only():
     asked = problem()
-    jacobian = np.tile([1.0, 0.0], (400, 1))
+    sign = np.where(np.arange(400) % 8 < 4, 1.0, -1.0)  # both signs in every family: no level of a family explains them
+    jacobian = np.stack([sign, np.zeros(400)], axis=1)
     half = np.arange(400) % 4 < 2
-    residual = np.where(half, 9.0, 0.0)
+    residual = np.where(half, 2.4 * sign, 0.0)
     np.testing.assert_allclose(asked.move(asked.first, residual, jacobian, half), np.log([0.1, 1.0]), atol=1e-9)
     np.testing.assert_allclose(asked.move(asked.first, residual, jacobian, ~half), [0.0, 0.0], atol=1e-9)
+
+
+def test_a_level_of_a_family_moves_no_constant_as_far_as_its_spread():
+    """All rows of one family are 5 % too slow: most of it is taken as its level; without levels the constant would take all."""
+    asked = problem()
+    jacobian, one = np.tile([1.0, 0.0], (400, 1)), np.arange(400) % 4 == 0
+    moved = asked.move(asked.first, np.where(one, 0.05, 0.0), jacobian, np.ones(400, dtype=bool))
+    assert abs(moved[0]) < 0.05 / 3.0
+    both = asked.move(asked.first, np.full(400, 0.05), jacobian, np.ones(400, dtype=bool))
+    assert -0.0501 < both[0] < -0.04  # what all families share is the constant's
+
+
+def test_rows_that_are_far_away_say_less():
+    """Half of the rows fall with the constant by 1, the others disagree by a factor of two: the near rows decide."""
+    asked, sign = problem(), np.where(np.arange(400) % 8 < 4, 1.0, -1.0)
+    far = np.arange(400) % 5 == 0
+    residual = np.where(far, 0.7 * sign, -0.1 * sign)
+    moved = asked.move(asked.first, residual, np.stack([sign, np.zeros(400)], axis=1), np.ones(400, dtype=bool))
+    assert moved[0] == pytest.approx(0.1, abs=0.02)
 
 
 def test_a_family_weighs_the_root_of_its_rows():

@@ -34,7 +34,7 @@ def find_name(kind: str, text: str, folders: tuple[str, ...] = (), beside: str =
 
     >>> find_name("accelerators", "TPU v7x (Ironwood)"), find_name("accelerators", "A100", beside="40GB")
     ('TPU v7x', 'A100 40GB')
-    >>> find_name("models", "Qwen3-30B-A3B-Instruct-2507"), find_name("models", "My own model")
+    >>> find_name("models", "Qwen3-30B-A3B-Thinking-2507"), find_name("models", "My own model")
     ('qwen3-30b-a3b', '')
     """
     known = known_names(kind, folders)

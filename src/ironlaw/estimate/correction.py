@@ -95,8 +95,8 @@ def spread_of(logs: Any, half_widths: Any, own: Any, share: float) -> float:
     1 where they are as far from their predictions as their bands say. Few runs hardly move it.
 
     >>> one = np.ones((1, 1))
-    >>> [round(spread_of(np.array([x]), np.array([0.2]), 0.8 * one, 0.8), 2) for x in (0.0, 0.156, 0.6)]
-    [0.89, 1.0, 1.95]
+    >>> [round(spread_of(np.array([x]), np.array([0.2]), 0.8 * one, 0.8), 1) for x in (0.0, 0.156, 0.6)]
+    [0.9, 1.0, 1.9]
     """
     z = _NORMAL_80 * np.asarray(logs) / np.asarray(half_widths)
     squares = float(z @ np.linalg.solve(own + (1.0 - share) * np.eye(len(own)), z))

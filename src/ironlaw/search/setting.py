@@ -219,7 +219,10 @@ def _row_with_batch(bound: Bound, question: Question) -> Row:
     if row.global_batch_size is not None:
         return row
     placed = row_of_space(question.space, row, bound.asked.schedule)
-    asked = placed if is_given(placed, bound.model) else row._replace(micro_batch_size=question.space.fixed("micro_batch_size"))
+    if is_given(placed, bound.model):
+        asked = placed
+    else:  # tp and pp as they are fixed: the framework follows them
+        asked = row._replace(tp=placed.tp, pp=placed.pp, micro_batch_size=question.space.fixed("micro_batch_size"))
     return row._replace(global_batch_size=choose(bound, asked, question.space, {}).row.global_batch_size)
 
 

@@ -178,7 +178,7 @@ def test_the_cases_use_the_whole_table(rows):
 SUMMED = {
     "gather weights", "gather experts", "scatter gradients", "scatter experts' gradients", "all-reduce over replicas",
     "all-reduce of experts", "all-reduce of experts over replicas", "keys and values round the ring", "gather", "scatter",
-    "layer of the paired micro-batch", "attention", "attention scores", "activations",
+    "layer of the paired micro-batch", "attention", "attention scores", "activations", "inputs of the norms of queries and keys",
 }  # fmt: skip
 MAKERS = {"leaf", "kernel", "gemm", "elementwise", "grouped_gemm", "collective", "all_to_all", "point_to_point", "ring_pass", "exposed"}
 

@@ -164,10 +164,14 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backwa
 def activation_traffic(
     job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, first: Stage, forward: Any, backward: Any
 ) -> list[Term]:
-    """Time that copies of a layer's activations add: to the host beside its forward pass, and back beside its backward pass."""
+    """Time that copies of a layer's activations add: to the host beside its forward pass, and back beside its backward pass.
+
+    Of a layer that is recomputed in full, its checkpoint is copied.
+    """
     if not np.any(plan.offload_activations > 0) or not kind.trained:
         return []
-    saved = fold(layer_activations(job, plan, s, kind)) * (1.0 - plan.recompute_layers)
+    checkpoint = hidden_state("checkpoints", job, plan, s).value * plan.recompute_layers
+    saved = fold(layer_activations(job, plan, s, kind)) * (1.0 - plan.recompute_layers) + checkpoint
     moving = collectives.point_to_point(saved, host_link(cluster).value, 0.0)
     share = offloaded_share(job, first) * plan.offload_activations
     names = {"activations to the host": forward, "activations from the host": backward}

@@ -109,7 +109,6 @@ def distinct_masks(task: Task, plan: Plan, choices: Choices) -> list[Any]:
         "overlap_param_gather": ((plan.zero == 1.0) | (plan.zero == 2.0)) & sharded,
         "overlap_pp": (plan.pp > 1.0) & (plan.vpp > 1.0),
         "overlap_ep": plan.ep > 1.0,
-        "offload_activations": plan.recompute_layers < 1.0,
     }
     return [
         mask | (getattr(plan, name) == min(values))
