@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import ironlaw
-from ironlaw.catalog import load
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
 
@@ -128,20 +127,15 @@ def test_further_tokens_need_the_table_on_the_last_stage_too():
 # bands
 
 
-def test_a_prior_device_has_the_wider_band():
-    """Mixtures, runs at scale, launch-bound and plain dense runs: each is wider on priors than where operators were measured."""
-    record = load.record("bands", "default").step
-    adds = record["prior device"].value ** 2 - record["dense"].value ** 2
+def test_a_device_that_nobody_scored_has_the_wider_band():
+    """Mixtures, runs at scale and plain dense runs: each is wider on a device without a published run."""
 
     def half(on: str, model=DENSE, **changes) -> float:
         lo, hi, _ = ask(model, on=on, **changes).row()["step"]["band"]
         return float(np.log(hi / lo) / 2.0)
 
-    kinds = {"dense": {}, "dense at scale": {"gpus": 512, "global_batch_size": 1024}, "mixture": {"model": ROUTED, "ep": 8}}
-    for kind, changes in kinds.items():
-        assert half("h100-sxm", **changes) == pytest.approx(record[kind].value)
-        assert half("mi300x", **changes) == pytest.approx(np.sqrt(record[kind].value ** 2 + adds))
-    assert half("mi300x") == pytest.approx(record["prior device"].value)
+    for changes in ({}, {"gpus": 512, "global_batch_size": 1024}, {"model": ROUTED, "ep": 8}):
+        assert half("mi300x", **changes) > half("h100-sxm", **changes) + 0.03
 
 
 # options without effect

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ironlaw.catalog import load
 from ironlaw.estimate.bands import PARTS, coefficients
+from ironlaw.estimate.distance import NAMES
 from ironlaw.validate.fit import RECORD
 from ironlaw.validate.runs import map_row
 from ironlaw.validate.widths import (
@@ -40,7 +42,7 @@ def made(n=60, families=6, slope=0.3, seed=1):
     multiple = np.zeros((n, len(PARTS)))
     multiple[:, AT["base"]] = 1.0
     multiple[:, AT["distance"]] = rng.uniform(0.2, 2.0, n)
-    multiple[:, AT["network"]] = rng.uniform(0.0, 0.5, n)
+    multiple[:, AT["few accelerators"]] = rng.uniform(0.0, 0.5, n)
     error = slope * multiple[:, AT["distance"]] * rng.uniform(0.0, 1.25, n)
     family = np.array([f"f{k % families}" for k in range(n)])
     return Rows(multiple, error, family, np.zeros(n, dtype=bool), np.ones(n, dtype=bool))
@@ -50,8 +52,8 @@ def test_the_law_finds_what_widens_the_errors_and_leaves_out_what_does_not():
     rows = made(n=600)
     found = named(learn(rows))
     assert 0.2 < found["distance"] <= 0.3  # 0.3 less what the base, which is never 0, takes of it
-    assert found["network"] < 0.05
-    assert found["base"] >= LEAST
+    assert found["few accelerators"] < 0.05
+    assert all(found[name] >= least for name, least in LEAST.items())
     assert np.mean(rows.error <= rows.multiple @ unnamed(found)) == pytest.approx(0.8, abs=0.05)
 
 
@@ -145,9 +147,26 @@ def test_the_record_that_ships_is_the_law_that_was_learned():
     for family, found in record["bands_held_out"].items():
         assert set(found) <= set(PARTS), family
         assert min(found.values()) >= 0.0
-    groups = {group["group"]: group for group in record["bands"]["groups"]}
-    dense = groups["dense with nothing unknown, with its record"]
-    assert dense["interval_score"] < dense["constant_interval_score"]
-    assert 0.75 <= dense["coverage"] <= 0.85
-    assert record["bands"]["spearman_runs"] > 0.0
+    assert record["bands"]["spearman_runs"] > 0.1
     assert record["bands"]["spearman_publishers"] > 0.3, "over publishers left out, the width must rank with the error"
+
+
+def test_bands_of_publishers_left_out_score_better_than_one_width():
+    """In every group but one of three publishers, where the two are alike; the new families and adapters are covered too rarely."""
+    groups = {group["group"]: group for group in json.loads(RECORD.read_text(encoding="utf-8"))["bands"]["groups"]}
+    even = "new families, with its record"
+    assert groups[even]["interval_score"] == pytest.approx(groups[even]["constant_interval_score"], rel=0.02)
+    for name, group in groups.items():
+        assert group["interval_score"] < group["constant_interval_score"] or name == even, name
+        assert 0.74 <= group["coverage"] <= 0.89 or name.startswith(("new families", "adapters")), name
+
+
+def test_the_least_widths_are_what_measured_devices_say():
+    """The middle error of a device's matrix products, told from those of the others, is the least width for a distance of 1."""
+    records = [load.record("calibration", name) for name in load.names("calibration")]
+    measured = [record for record in records if record.grade == "measured" and "bf16" in record.gemm]
+    log = np.log([record.gemm["bf16"].efficiency.value for record in measured])
+    apart = [abs(value - np.median(np.delete(log, k))) for k, value in enumerate(log)]
+    assert len(measured) >= 8
+    assert np.median(apart) == pytest.approx(LEAST["distance"], abs=0.01)
+    assert NAMES["device"] + NAMES["architecture"] == 1.0

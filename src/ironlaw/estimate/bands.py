@@ -1,6 +1,6 @@
 """Error bands: how far a run like this one was from its prediction when its publisher was not used to fit it.
 
-The half-width of a step's band is a sum: a base, and a part for everything that takes a question away from the published runs.
+The half-width of a step's band is a sum: a base, the distance from the published runs, and parts for what is not known of a question.
 ``ironlaw validate fit`` learns the parts with whole publishers left out and with whole stack records left out
 (docs/adr/0026-bands-by-distance.md). A part is never negative, so a question further away never has a narrower band.
 """
@@ -32,12 +32,7 @@ PARTS = {  # of a half-width: what each is multiplied by
     "distance": "mean distance of the nearest run of each of the three nearest publishers",
     "unknown stack": "the training stack was assumed, not stated",
     "unknown facts": "a published run does not state its recomputation, graphs, chunks or precision",
-    "prior device": "the constants of the device are priors",
-    "mixture": "a mixture of experts",
-    "adapters": "low-rank adapters or frozen layers",
-    "offloading": "optimizer states or activations in the memory of the host",
     "few accelerators": "doublings below 64 accelerators, over 6",
-    "network": "share of the step that the network exposes",
 }
 
 KINDS = {
@@ -108,12 +103,7 @@ def multiples(
         "distance": mean_gap(nearest(where, evidence, without)),
         "unknown stack": float(where["stack"] == UNKNOWN),
         "unknown facts": float(unknown),
-        "prior device": float(group.cluster.calibration.grade != "measured"),
-        "mixture": float(where["mixture"]),
-        "adapters": float(where["adapters"]),
-        "offloading": float(offloads(group, at)),
         "few accelerators": max(0.0, 1.0 - float(np.log2(where["gpus"])) / FEW),
-        "network": _share(group, "network", at),
     }
 
 
@@ -172,8 +162,6 @@ def band_data(group: Group, at: int) -> dict[str, Any] | None:
     narrower = {}
     if parts["unknown stack"] > 0.0:
         narrower["name the stack: --framework"] = left * sum((parts_of_band(group, at, stated=True) or parts).values())
-    if parts["prior device"] > 0.0:
-        narrower["measure the operators of the device: a calibration record"] = half - left * parts["prior device"]
     if group.level is None:
         narrower["one measured step of your own: ironlaw validate --mine"] = half * float(np.sqrt(1.0 - level_law(group.folders)[0] ** 2))
     return {

@@ -15,7 +15,7 @@ from ironlaw.catalog.load import SHIPPED
 from ironlaw.estimate.bands import PARTS
 from ironlaw.estimate.evidence import Evidence, write_evidence
 from ironlaw.validate import own_runs, widths
-from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, held_out_times
+from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, held_out_times, read_record
 from ironlaw.validate.plans import Pair, difference_spreads, pairs_of, told_apart_note
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import RUNS
@@ -92,9 +92,7 @@ def write_fit(
         "families": list(dict.fromkeys(prepared.families[rows].tolist())),
         "constants": _rounded(fit.values),
         "held_out": {f: _rounded(v) for f, v in fit.held_out.items()},
-        "bands_held_out": learned.without,
-        **learned.figures,
-        "headline": headline(score(prepared, predicted, [], learned.half_width)),
+        **band_figures(prepared, predicted, learned),
         "ablation": {n: headline(score(prepared, held_out_times(prepared, f), [])) for n, f in ablations(prepared, fit)},
     }
     record.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
@@ -103,6 +101,21 @@ def write_fit(
         values = [v[c.name] for v in fit.held_out.values()]
         text = _replace_line(text, c, fit.values[c.name], min(values), max(values))
     systems.write_text(_with_source(text, "fit", f"{_TITLE}; {int(rows.sum())} rows of {len(fit.held_out)} families"), encoding="utf-8")
+    write_bands(learned, memory, pairs_of(prepared, predicted))
+    write_evidence(learned.evidence)
+
+
+def band_figures(prepared: Prepared, predicted: Any, learned: LearnedBands) -> dict[str, Any]:
+    """What the record of a fit says of bands."""
+    return {"bands_held_out": learned.without, **learned.figures, "headline": headline(score(prepared, predicted, [], learned.half_width))}
+
+
+def relearn_bands(prepared: Prepared, generic: Prepared, memory: dict[str, tuple[float, float, int, int]], record: Path = RECORD) -> None:
+    """Write bands, their evidence and their figures again, with the constants that the record has."""
+    fit, table = read_record(record)
+    learned = learn_bands(prepared, generic, fit)
+    predicted = held_out_times(prepared, fit)
+    record.write_text(json.dumps({**table, **band_figures(prepared, predicted, learned)}, indent=1) + "\n", encoding="utf-8")
     write_bands(learned, memory, pairs_of(prepared, predicted))
     write_evidence(learned.evidence)
 
@@ -141,7 +154,8 @@ def write_bands(learned: LearnedBands, memory: dict[str, tuple[float, float, int
         f'told_apart = {{ value = "{shipped.text}", source = "pairs", note = "{note}" }}',
         "\n[width]",
         *(
-            f'"{name}" = {{ value = "{learned.parts[name]:.4f}", source = "held-out", note = "half-width in log, times: {meaning}" }}'
+            f'"{name}" = {{ value = "{learned.parts[name]:.4f}", source = "held-out", note = "half-width in log, times: {meaning}'
+            f'{f"; at least {widths.LEAST[name]}" if name in widths.LEAST else ""}" }}'
             for name, meaning in PARTS.items()
         ),
         "\n[level]",
