@@ -151,7 +151,7 @@ def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tup
     except (UnknownNameError, UnitError):
         raise  # the option is wrong for every row
     except QuestionError as error:
-        return {**start, "why_not": str(error)}, None
+        return {**start, "why_not": str(error), "legal": False}, None
     data = estimate.row(0)
     if data["step"]["seconds"] is None:
         return {**start, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None
