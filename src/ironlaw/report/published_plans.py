@@ -175,7 +175,7 @@ def _orders(orders: Mapping[str, Any]) -> Iterator[str]:
     yield from markdown_table(("differ in", "family", "pairs", "in order"), rows, 2)
     yield (
         "\nBy the predicted difference, for all measured differences. A search treats plans predicted within 5 % of each other as equal,"
-        " because about half of such pairs are in order:\n"
+        " because only about two in three of such pairs are in order:\n"
     )
     bins = orders["apart"]
     ends = [f"below {b['from']:.0%}" for b in bins[1:]] + [""]
