@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ironlaw
-from ironlaw.estimate.near_counts import candidates, nearest_counts
+from ironlaw.estimate.near_counts import candidates, counts_that_work, nearest_counts
 
 MODELS = ("llama-3-8b", "llama-3-70b", "qwen-3-235b-a22b", "deepseek-v3")
 DEVICES = ("h100-sxm", "b200-sxm", "gb200", "mi300x", "tpu-v5p")
@@ -101,3 +101,13 @@ def test_json_has_the_counts_too(ask):
     status, out, _ = ask("compare", "llama-3-8b", "--on", "h100-sxm,a100-sxm-80gb", "--gpus", 9, "--tp", 2, "--json")
     assert status == 2
     assert sum("accelerators that work are 8 and 16" in line for line in json.loads(out)["headline"]) == 2
+
+
+def test_a_count_that_divides_badly_names_its_neighbours_though_a_plan_is_legal():
+    """By hand: every multiple of a node works. 1,999 has a legal plan that is too large; so have 8 on one node, which need more."""
+
+    def whole_nodes(count):
+        return count % 8 == 0 and count >= 64
+
+    assert counts_that_work(whole_nodes, 1999.0, 1, 8, True) == (1992.0, 2000.0)
+    assert counts_that_work(whole_nodes, 8.0, 1, 8, True) == (64.0,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from math import floor, lcm, log2, prod
+from math import ceil, floor, lcm, log2, prod
 
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.answer import Estimate
@@ -68,10 +68,17 @@ def nearest_counts(estimate: Estimate, index: int = 0) -> tuple[float, ...]:
 
 
 def counts_that_work(works: Works, gpus: float, unit: int, node: int, more: bool) -> tuple[float, ...]:
-    """The nearest count below and the nearest above ``gpus`` that work; with ``more``, as far as memory is short, one above."""
-    if more:
+    """The nearest count below and the nearest above ``gpus`` that work; with ``more``, as far as memory is short, one above.
+
+    A count that is no multiple of a node may have a plan that is legal and too large, where its neighbours have better ones.
+    """
+    whole = lcm(unit, node)
+    if more and (gpus % whole == 0 or gpus < whole):
         return tuple(islice(_doubled(works, max(gpus, float(unit))), 1))
-    return tuple(count for counts in candidates(gpus, unit, node) for count in islice(_working(works, counts), 1))
+    near = tuple(count for counts in candidates(gpus, unit, node) for count in islice(_working(works, counts), 1))
+    if near or not more:
+        return near
+    return tuple(islice(_doubled(works, float(ceil(gpus / whole) * whole)), 1))
 
 
 def _working(works: Works, counts: Iterator[float]) -> Iterator[float]:
