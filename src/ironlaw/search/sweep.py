@@ -38,7 +38,7 @@ KIND_AXES = ("tp", "pp", "cp", "ep")  # axes of the mesh that plans of one kind 
 MORE = 1.1  # times the memory of a device
 SAMPLE = 384  # rows that are timed first
 FEW = 384  # rows: a smaller kind joins the mixed kind, since a call of the laws costs as much as this many rows
-COUNTED = 4 * ROWS  # rows of one call of the laws of memory alone
+COUNTED = 2 * ROWS  # rows of one call of the laws of memory alone: twice as many take 70 MB more and no less time
 _RETAINED = 1 << 28  # bytes
 
 
