@@ -170,7 +170,8 @@ def _near_best(
     for (plan, _), share in zip(rivals, probabilities([choice for _, choice in rivals], place), strict=True):
         plan["fastest_probability"] = share
     shares = [probabilities([choices[0], plan], place)[1] for plan in near.shown]
-    less = one_less(result, choices[0], plans[0]["placement"]["gpus_per_domain"])
+    # a search that was stopped has no time left for the searches of smaller counts
+    less = None if result.partial else one_less(result, choices[0], plans[0]["placement"]["gpus_per_domain"])
     return near_entry(near, choices[0], shares), less
 
 
