@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
+import io
 import json
 import re
 import shlex
+import tomllib
 
 import pytest
 
@@ -16,6 +20,11 @@ ROOT = paths.ROOT
 PAGE = ROOT / "docs" / "documents" / "every-item.md"
 ROWS = re.findall(r"^\| ((?:[FE]\d{3}[.-]|X)\d+) \| (.+?) \| (.+) \|$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
 ITEMS = json.loads((paths.DATA / "source_items.json").read_text(encoding="utf-8"))
+CHECKS = [
+    check
+    for path in sorted((paths.DATA / "items").glob("*.toml"))
+    for check in tomllib.loads(path.read_text(encoding="utf-8")).get("check", [])
+]
 SPANS = sorted({span for _, _, how in ROWS for span in re.findall(r"`([^`]+)`", how)})
 
 
@@ -48,3 +57,27 @@ def test_every_item_has_an_answer():
     for item, _, how in ROWS:
         assert not re.search(r"[Nn]ot built", how), item
         assert len(how) > 10, item
+
+
+@functools.cache
+def printed_by(command):
+    """Standard output of a command; several items read the same one."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.chdir(ROOT):
+        status = main(shlex.split(command)[1:])
+    return status, out.getvalue()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: f"{check['item']}: {check['command'][:60]}")
+def test_the_output_of_an_item_has_its_figures(check):
+    """Figures of the documents and of their errata, read from what the command prints."""
+    assert check["item"] in ITEMS and check["from"].strip()
+    status, out = printed_by(check["command"])
+    assert status in (0, 1)
+    for pattern in check.get("shows", []):
+        assert re.search(pattern, out, flags=re.MULTILINE), f"{pattern!r} is not in\n{out}"
+    for figure in check.get("figures", []):
+        found = re.search(figure["find"], out, flags=re.MULTILINE)
+        assert found, f"{figure['find']!r} is not in\n{out}"
+        assert float(found[1].replace(",", "")) == pytest.approx(figure["value"], rel=figure["within"]), found[0]
+    assert check.get("shows") or check.get("figures"), "a check without an expectation cannot fail"
