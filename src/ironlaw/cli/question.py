@@ -11,7 +11,7 @@ import click
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, wants_colour
 from ironlaw.errors import QuestionError, UnknownNameError
-from ironlaw.question.options import Option
+from ironlaw.question.options import Option, switch
 
 FORMS = ("table", "json", "csv", "markdown")
 
@@ -75,7 +75,8 @@ def question_command(
     ]
     for name, option in options.items():
         if name not in arguments:
-            params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help))
+            flag = {"is_flag": False, "flag_value": "on"} if option.read is switch else {}  # a switch without a value is on
+            params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help, **flag))
     params += [
         click.Option(
             ["--explain"],

@@ -107,6 +107,12 @@ def test_the_first_layer_of_resnet():
     assert roofline(conv="1,1,5,5,1,5", on="h100-sxm")["FLOP"] == 50  # n - k + 1 = 1 position
 
 
+def test_a_convolution_is_padded_only_where_that_is_asked():
+    """224 x 224 under 7 x 7 is 218 x 218 (training chapter); torch.nn.Conv2d(..., stride=2) of it floor((224 - 7) / 2) + 1 = 109."""
+    for shape, side in (("64,3,224,224,64,7", 218), ("64,3,224,224,64,7,2", 109), ("64,3,224,224,64,7,2,3", 112)):
+        assert roofline(conv=shape, on="h100-sxm")["FLOP"] == 2 * 64 * 64 * 147 * side**2
+
+
 def test_ridge_points_of_a_device():
     rows = {row["format"]: row for row in roofline(on="h100-sxm")["ridges"]}
     assert rows["bf16"]["hbm"] == pytest.approx(295.2238805970149)
@@ -402,7 +408,7 @@ def run(capsys, *arguments):
 def test_page(capsys):
     status, out, _ = run(capsys, "--gemm", "2160,5120,5120", "--on", "h200-sxm", "--measured", "140us", "--plot", "on")
     assert status == 0
-    for word in ("1172 FLOP/B", "ridge", "114.5 us", "scale-up", "dispatch", "near the compute roof", "/---"):
+    for word in ("1172 FLOP/B", "ridge", "114.5 us", "scale-up", "dispatch", "near the compute roof", "+---"):
         assert word in out
 
 

@@ -109,7 +109,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "conv": Option(
         sizes("B", "C", "H", "W", "OUT", "K", more=("STRIDE", "PADDING")),
-        "convolution: batch, channels, height, width, output channels, kernel side",
+        "convolution: batch, channels, height, width, output channels, kernel side (default: stride 1, padding 0)",
         "B,C,H,W,OUT,K[,S[,P]]",
     ),
     "shapes": Option(text, "CSV file of operators: columns operator, shape; optional name, dtype, count, measured", "FILE"),
@@ -138,7 +138,7 @@ OPTIONS: dict[str, Option] = {
     "against": Option(text, "the other accelerator of --ratio", "ACCELERATOR"),
     "against_bandwidth": Option(positive("B/s"), "HBM bandwidth of --against (default: the catalogue's)", "RATE"),
     "scaling": Option(times_at_sizes, "exponent of time over size from measured times, such as 1:10ms,1.2:11ms,1.5:14ms", "SIZE:TIME,.."),
-    "plot": Option(switch, "draw the roofline (default: off)", "on|off"),
+    "plot": Option(switch, "draw the roofline as text; --plot alone is --plot on (default: off)", "on|off"),
     **{name: ESTIMATE[name] for name in STEP},
 }
 
@@ -160,7 +160,7 @@ MEASURED = frozenset({"measured", "baseline", "tolerance"})
 LINKS = frozenset({"node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth"})
 ONE_OPERATOR = ROOFS | MEASURED | {"dtype", "batch", "multiprocessors"}
 QUESTIONS: dict[str, Question] = {
-    "model": _question("model_step", "on", "optimizer", "batch", "samples_per_second", MEASURED, frozenset(STEP)),
+    "model": _question("model_step", "on", "optimizer", "batch", "samples_per_second", "plot", MEASURED, frozenset(STEP)),
     "gemm": _question("operator_roofs", ONE_OPERATOR, "beta", "tile"),
     "attention": _question("operator_roofs", ONE_OPERATOR, "causal", "kv_heads", "on_chip", "lengths"),
     "norm": _question("operator_roofs", ONE_OPERATOR, "passes"),
