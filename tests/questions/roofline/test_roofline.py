@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from itertools import pairwise
 
 import numpy as np
@@ -283,50 +282,6 @@ def test_a_ratio_may_agree_with_no_roof_or_with_two():
     assert roofline(ratio="10/10", on="h100-sxm", against="h200-sxm")["follows"] == ["bf16 FLOP/s", "scale-up bandwidth"]
 
 
-@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
-def test_exponent_of_a_power(power):
-    points = [(size, 1e-3 * size**power) for size in (1.0, 1.1, 1.2, 1.5)]
-    found = roofline(scaling=points)
-    assert found["exponent"] == pytest.approx(power)
-    word = {0.5: "sublinear", 1.0: "in proportion", 2.0: "superlinear"}[power]
-    assert word in found.headline[0]
-    assert bool(found.warnings) is (power == 1.0)  # E002-4
-
-
-@pytest.mark.parametrize(
-    ("power", "verdict"), [(0.1, "flat"), (0.5, "sublinear"), (1.0, "linear"), (1.15, "between"), (2.0, "superlinear")]
-)
-def test_five_sizes_give_a_verdict(power, verdict):
-    sizes = (1.0, 2.0, 4.0, 8.0, 16.0)
-    found = roofline(scaling=[(size, 1e-3 * size**power) for size in sizes])
-    assert found["verdict"] == verdict
-    assert found["low"] == pytest.approx(power, abs=1e-6) and found["high"] == pytest.approx(power, abs=1e-6)
-    assert roofline(scaling=[(size, 1e-3 * size**power) for size in sizes[:4]])["verdict"] == "inconclusive"
-
-
-def test_the_interval_of_an_exponent_uses_students_t():
-    """Against numpy's covariance of a straight line, and the 97.5 % quantile of Student's t with three degrees of freedom."""
-    sizes, times = np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([50e-3, 60e-3, 202e-3, 398e-3, 605e-3])
-    found = roofline(scaling=list(zip(sizes.tolist(), times.tolist(), strict=True)))
-    (slope, _), covariance = np.polyfit(np.log(sizes), np.log(times), 1, cov=True)
-    half = 3.182446305284263 * float(np.sqrt(covariance[0, 0]))
-    assert (found["low"], found["high"]) == (pytest.approx(slope - half), pytest.approx(slope + half))
-    assert found["verdict"] == "inconclusive" and any("more than one verdict" in w for w in found.warnings)
-
-
-def test_repeats_narrow_the_interval():
-    rng = np.random.default_rng(7)
-    points = [(size, 1e-3 * size * float(np.exp(rng.normal(0.0, 0.03)))) for size in (1.0, 2.0, 4.0, 8.0, 16.0) for _ in range(8)]
-    few, many = roofline(scaling=points[::8]), roofline(scaling=points)
-    assert many["verdict"] == "linear" and many["low"] < 1.0 < many["high"]
-    assert many["high"] - many["low"] < few["high"] - few["low"]
-
-
-def test_overhead_is_the_time_at_size_0():
-    found = roofline(scaling=[(size, 5e-3 + 1e-3 * size) for size in (1.0, 2.0, 4.0)])
-    assert found["time at size 0"] == pytest.approx(5e-3)
-
-
 def test_baseline():
     asked = {"collective": "all_reduce", "size": "22.1184MB", "ranks": 2, "on": "h200-sxm", "baseline": "0.113ms"}
     assert roofline(**asked, measured="0.115ms").feasible
@@ -513,8 +468,3 @@ def test_generations_of_flash_are_in_order():
 def test_a_device_without_a_generation_does_not_show_it():
     shown = [row["version"] for row in roofline(attention=(8, 16, 4096, 128), on="a100-sxm-80gb")["versions"]]
     assert shown == ["unfused", "flash-1", "flash-2"]
-
-
-def test_time_that_falls_with_size_is_warned_of(capsys):
-    assert main(shlex.split("roofline --scaling 1:1ms,2:0.5ms")) == 0
-    assert "time falls as size grows" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, duration, one_of, positive, switch, text, whole
 from ironlaw.question.readers import list_of
 from ironlaw.question.words import length
+from ironlaw.questions.roofline.sized_times import read_sized_times
 
 ACTIVATIONS = ("relu", "relu2", "tanh", "sigmoid", "silu", "gelu", "gelu-tanh", "swiglu", "geglu")
 NORMS = ("rmsnorm", "layernorm")
@@ -69,22 +70,6 @@ def rate_pair(value: Any, flag: str) -> tuple[float, float]:
     return positive("1")(first, flag), positive("1")(second, flag)
 
 
-def times_at_sizes(value: Any, flag: str) -> tuple[tuple[float, float], ...]:
-    """Read a comma list of SIZE:TIME with at least two sizes, sorted."""
-    points = tuple(sorted(list_of(_time_at_size)(value, flag)))
-    if len({size for size, _ in points}) < 2:
-        raise ValueRangeError(f"{flag} is {value}, must have at least two different sizes")
-    return points
-
-
-def _time_at_size(value: Any, flag: str) -> tuple[float, float]:
-    """Read SIZE:TIME."""
-    size, colon, time = value.partition(":") if isinstance(value, str) else (value[0], ":", f"{value[1]}s")
-    if not colon:
-        raise ValueRangeError(f"{flag} is {value}, must be SIZE:TIME pairs, such as 1:10ms,1.5:14ms")
-    return positive("1")(size, flag), duration(time.strip(), flag)
-
-
 STEP = (  # options of an estimate that set the step of a MODEL
     "gpus", "node", "fabric", "framework", "seq_len", "micro_batch_size", "global_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "etp",
     "dp_replicate", "dp_shard", "zero", "recompute", "precision", "overlap", "flash_attention", "attention_kernel", "cuda_graphs",
@@ -137,7 +122,12 @@ OPTIONS: dict[str, Option] = {
     "ratio": Option(list_of(rate_pair), "measured speeds of --on and --against, such as 20/34,20/33: which roof explains them", "A/B"),
     "against": Option(text, "the other accelerator of --ratio", "ACCELERATOR"),
     "against_bandwidth": Option(positive("B/s"), "HBM bandwidth of --against (default: the catalogue's)", "RATE"),
-    "scaling": Option(times_at_sizes, "exponent of time over size from measured times, such as 1:10ms,1.2:11ms,1.5:14ms", "SIZE:TIME,.."),
+    "scaling": Option(
+        read_sized_times,
+        "exponent of measured times over sizes: SIZE:TIME[|TIME..][:ALLOCATED[:RESERVED]],.. or a CSV file"
+        " (columns size, time; optional p99, allocated, reserved)",
+        "LIST|FILE",
+    ),
     "plot": Option(switch, "draw the roofline as text; --plot alone is --plot on (default: off)", "on|off"),
     **{name: ESTIMATE[name] for name in STEP},
 }
