@@ -19,6 +19,9 @@ CUDA_GRAPHS = ("none", "partial", "full")
 GRAPH_MODULES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")  # what Megatron Core's --cuda-graph-scope names
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 OFFLOADS = ("optimizer", "activations")
+# networks that are no language models: spellings of the lists of operators in questions/roofline/lists
+OPERATOR_LISTS = {"resnet50": "resnet-50", "resnet-50": "resnet-50", "dlrm": "dlrm", "unet": "stable-diffusion-unet"}
+OPERATOR_LISTS |= {"stable-diffusion-unet": "stable-diffusion-unet"}
 
 # --- the job
 

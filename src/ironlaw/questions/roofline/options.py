@@ -17,9 +17,7 @@ from ironlaw.questions.roofline.sized_times import read_sized_times
 ACTIVATIONS = ("relu", "relu2", "tanh", "sigmoid", "silu", "gelu", "gelu-tanh", "swiglu", "geglu")
 NORMS = ("rmsnorm", "layernorm")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-# names of the operator lists in roofline/lists
-CENSUSES = {"resnet50": "resnet-50", "resnet-50": "resnet-50", "dlrm": "dlrm", "unet": "stable-diffusion-unet"}
-CENSUSES |= {"stable-diffusion-unet": "stable-diffusion-unet"}
+CENSUSES = defaults.OPERATOR_LISTS
 
 
 def sizes(*names: str, more: tuple[str, ...] = ()) -> Callable[[Any, str], tuple[float, ...]]:

@@ -46,6 +46,7 @@ class Device:
     multiprocessors: Any
     dispatch: Any  # host time of a launch
     cluster: Cluster | None
+    framework: str = ""  # whose launches and driver context are counted
 
     def peak_name(self, operator: Operator) -> str:
         """The name of an operator's peak rate: of the matrix units in its format, or fp32 of the vector units."""
@@ -88,7 +89,7 @@ def bind_device(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assu
         "pcie": record.pcie_bandwidth,
     }  # fmt: skip
     links = {key: rate for key, rate in links.items() if rate is not None and rate.value > 0}
-    return Device(record.name, bandwidth or record.hbm_bandwidth, peak or record.peak, links, count or record.sm_count, host, cluster)
+    return Device(record.name, bandwidth or record.hbm_bandwidth, peak or record.peak, links, count or record.sm_count, host, cluster, name)
 
 
 def bind_dtype(values: dict[str, Any], folders: tuple[str, ...], notes: Assumptions) -> dict[str, Any]:
