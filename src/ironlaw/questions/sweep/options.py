@@ -19,7 +19,8 @@ def models(value: Any, flag: str) -> tuple[Any, ...]:
 
 
 PASSED = (  # passed to estimate unchanged
-    "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "zero", "overlap", "node", "fabric",
+    "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "zero", "overlap",
+    "node", "fabric",
     "space", "margin", "gpus_per_domain",
 )  # fmt: skip
 EXCHANGE = {  # passed to sites unchanged
