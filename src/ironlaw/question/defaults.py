@@ -151,3 +151,8 @@ def framework(usual: str, gpus: float | None = None, tp: float | None = None, pp
     """
     flat = gpus == 1 or (tp == 1 and pp == 1)
     return usual or (FLAT_FRAMEWORK if flat else FRAMEWORK)
+
+
+# storage of a node, where the question gives none
+DISK = 3.5e9  # B/s by datasheet, sequential: one NVMe drive on four lanes of PCIe 3
+SUSTAINED = 0.5  # share of a datasheet's read rate; typical of NVMe drives under load

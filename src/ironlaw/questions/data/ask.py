@@ -11,10 +11,11 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.law import dataloading
+from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
 from ironlaw.questions.asked_run import estimate_plan, refuse_unused
-from ironlaw.questions.data.input_stages import STAGES, SUSTAINED, InputPipeline, Step, bind_pipeline, checkpoint_stage, list_stages
+from ironlaw.questions.data.input_stages import STAGES, InputPipeline, Step, bind_pipeline, checkpoint_stage, list_stages
 from ironlaw.questions.data.options import OPTIONS
 from ironlaw.questions.data.timeline import draw_timeline
 from ironlaw.terms import Term, leaf, scalar
@@ -178,7 +179,7 @@ def _say_storage(values: Mapping[str, Any], pipeline: InputPipeline) -> list[str
         return []
     rate, access = pipeline.storage_rate * pipeline.step.per_node, values.get("access_factor", 1.0)
     sustained = rate / access
-    sheet = units.show(sustained / values.get("sustained", SUSTAINED), "B/s", 4)
+    sheet = units.show(sustained / values.get("sustained", defaults.SUSTAINED), "B/s", 4)
     line = f"storage of a node: {sheet} by datasheet, {units.show(sustained, 'B/s', 4)} sustained"
     return [line if access == 1.0 else f"{line}, {units.show(rate, 'B/s', 4)} with access factor {access:g}"]
 

@@ -14,6 +14,7 @@ from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
 from ironlaw.estimate.failures import checkpoint_size
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import collectives, dataloading, goodput, traffic
+from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Column
@@ -23,9 +24,6 @@ STAGES = (
     Column("stage", "stage"), Column("size", "bytes per step", "B"), Column("rate", "rate", "B/s"), Column("seconds", "time per step", "s"),
     Column("of_step", "of the step", "%"), Column("note", "note"),
 )  # fmt: skip
-
-
-SUSTAINED = 0.5  # share of a datasheet's read rate; typical of NVMe drives under load
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,10 +160,10 @@ def _bind_storage(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
             raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect without --disk, --storage-network or --shared-storage")
         return None, ["storage is not counted: give --disk, --storage-network, --shared-storage or --fetch-time"]
     if "sustained" not in values:
-        assume(notes, "sustained", "0.5 of the datasheet's rate", "default")
+        assume(notes, "sustained", f"{defaults.SUSTAINED:g} of the datasheet's rate", "default")
     if "access_factor" not in values:
         assume(notes, "access_factor", "1, sequential", "default")
-    fractions = {"sustained_fraction": values.get("sustained", SUSTAINED), "access_factor": values.get("access_factor", 1.0)}
+    fractions = {"sustained_fraction": values.get("sustained", defaults.SUSTAINED), "access_factor": values.get("access_factor", 1.0)}
     return leaf("storage rate of a node", dataloading.storage_rate, "B/s", disk=disk, network=network, **fractions), []
 
 

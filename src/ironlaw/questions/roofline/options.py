@@ -12,6 +12,7 @@ from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, duration, one_of, positive, switch, text, whole
 from ironlaw.question.readers import list_of
 from ironlaw.question.words import length
+from ironlaw.questions.data.options import OPTIONS as DATA
 from ironlaw.questions.roofline.sized_times import read_sized_times
 
 ACTIVATIONS = ("relu", "relu2", "tanh", "sigmoid", "silu", "gelu", "gelu-tanh", "swiglu", "geglu")
@@ -73,6 +74,7 @@ STEP = (  # options of an estimate that set the step of a MODEL
     "dp_replicate", "dp_shard", "zero", "recompute", "precision", "overlap", "flash_attention", "attention_kernel", "cuda_graphs",
     "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "scale_up_size", "gpus_per_domain", "nic_bandwidth",
 )  # fmt: skip
+STORAGE = ("disk", "storage_network", "sustained", "access_factor")  # options of ironlaw data
 OPTIONS: dict[str, Option] = {
     "model": Option(ESTIMATE["model"].read, "a model: every operator of its training step", "MODEL"),
     "on": ESTIMATE["on"],
@@ -126,6 +128,8 @@ OPTIONS: dict[str, Option] = {
         " (columns size, time; optional p99, allocated, reserved)",
         "LIST|FILE",
     ),
+    "tiers": Option(switch, "tiers of memory and links: capacity, bandwidth, time to move MODEL's weights or --size", "on|off"),
+    **{name: DATA[name] for name in STORAGE},
     "plot": Option(switch, "draw the roofline as text; --plot alone is --plot on (default: off)", "on|off"),
     **{name: ESTIMATE[name] for name in STEP},
 }
@@ -161,6 +165,7 @@ QUESTIONS: dict[str, Question] = {
     "collective": _question("collective", LINKS, "on", "size", "ranks", "count", MEASURED),
     "ratio": _question("ratio", "on", "against", "bandwidth", "against_bandwidth", "precision", "tolerance"),
     "scaling": _question("exponent", "tolerance"),
+    "tiers": _question("tiers", LINKS, "on", "model", "size", "precision", frozenset(STORAGE)),
     "on": _question("device", ROOFS, "dtype"),  # asked where none of the others is
 }
 OPERATORS = tuple(name for name, question in QUESTIONS.items() if question.module == "operator_roofs" and name != "shapes")
@@ -171,11 +176,13 @@ GROUPS = {  # headings of the help
     "Measurement": (
         "measured", "samples_per_second", "baseline", "tolerance", "ratio", "against", "against_bandwidth", "scaling",
     ),
+    "Tiers of memory": ("tiers", *STORAGE),
     "Device": ("on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "multiprocessors", "peak", "bandwidth", "plot"),
     "Step of a model": tuple(name for name in STEP if name not in LINKS),
 }  # fmt: skip
 EXAMPLES = """\
   ironlaw roofline --on h100-sxm
+  ironlaw roofline llama-3-8b --tiers --on h100-sxm
   ironlaw roofline --gemm 2160,5120,5120 --on h200-sxm --measured 150us
   ironlaw roofline --attention 1,1,4096,64 --on a100-sxm-80gb --causal off
   ironlaw roofline gpt2-xl --on v100-sxm-32gb --gpus 8
