@@ -24,8 +24,10 @@ def ask(given: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     unused = [name for name in ("price", "grid", "pue") if name in values and "tokens" not in values and name not in takes]
     if unused:
         raise QuestionError(f"--{unused[0]} has no effect without --tokens: give both")
-    if "shares" in lesson and "shares" not in takes:
-        raise QuestionError("--shares has no effect without --table communication-tax: give both")
+    for name in lesson:
+        with_table = [other for other, row in TABLES.items() if name in row.takes]
+        if with_table and name not in takes and name != "dataset":
+            raise QuestionError(f"--{name.replace('_', '-')} has no effect without --table {with_table[0]}: give both")
     if table:
         module = import_module(f"ironlaw.questions.lessons.tables.{table.replace('-', '_')}")
         answer: Answer = module.table({**values, **{name: lesson[name] for name in takes if name in lesson}}, folders)

@@ -56,7 +56,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         raise QuestionError("give MODEL (its weights are moved) or --size, not both")
     notes: Assumptions = []
     cluster = cluster_of(values, folders, notes)
-    storage = _bind_storage(values, notes)
+    storage = bind_storage(values, notes)
     tiers = list_tiers(cluster, storage)
     moved = _bind_moved(values, folders, notes)
     by_name = {tier.name: tier for tier in tiers}
@@ -104,7 +104,7 @@ def _into_accelerator(tiers: Sequence[Tier]) -> float:
     return min(tier.rate for tier in tiers if tier.name in (LINK, HBM))
 
 
-def _bind_storage(values: Mapping[str, Any], notes: Assumptions) -> Term:
+def bind_storage(values: Mapping[str, Any], notes: Assumptions) -> Term:
     """What the storage of a node delivers: its disks or its network to storage, sustained and with its access pattern."""
     disk, network = values.get("disk"), values.get("storage_network")
     if disk is None and network is None:
