@@ -75,7 +75,7 @@ def question_command(
     ]
     for name, option in options.items():
         if name not in arguments:
-            flag = {"is_flag": False, "flag_value": "on"} if option.read is switch else {}  # a switch without a value is on
+            flag: dict[str, Any] = {"is_flag": False, "flag_value": "on"} if option.read is switch else {}  # --plot alone is --plot on
             params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help, **flag))
     params += [
         click.Option(
