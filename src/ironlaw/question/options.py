@@ -379,6 +379,12 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
 }  # fmt: skip
 
 
+USUAL = (  # options that a short help shows
+    "model", "on", "gpus", "node", "framework", "global_batch_size", "global_batch_tokens", "seq_len", "tp", "pp", "zero",
+    "micro_batch_size", "recompute", "precision", "lora_rank", "tokens", "price", "grid",
+)  # fmt: skip
+
+
 def flag(name: str, where: str = "") -> str:
     """The option as the user wrote it: ``--global-batch-size``, or ``global_batch_size in run.toml``."""
     return f"{name} in {where}" if where else f"--{name.replace('_', '-')}"
