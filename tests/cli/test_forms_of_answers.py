@@ -9,7 +9,7 @@ import json
 import click
 import pytest
 
-from ironlaw.cli.flags import SWITCH, complete_switches
+from ironlaw.cli.flags import SWITCH, read_words
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.main import VERBS, command_of
 from ironlaw.question.options import OPTIONS, USUAL
@@ -128,18 +128,18 @@ def switches():
 @pytest.mark.parametrize(("words", "param"), switches(), ids=lambda v: " ".join(v) if isinstance(v, tuple) else v.opts[0])
 def test_a_switch_may_stand_alone(words, param):
     name, command = param.opts[0], leaf(words)
-    assert complete_switches([name], command) == [f"{name}=on"]
-    assert complete_switches([name, "llama-3-8b"], command) == [f"{name}=on", "llama-3-8b"]
-    assert complete_switches([name, "off", "x"], command) == [name, "off", "x"]
-    assert complete_switches([f"{name}=off"], command) == [f"{name}=off"]
-    assert complete_switches([f"--no-{name[2:]}"], command) == [f"{name}=off"]
+    assert read_words([name], command)[0] == [f"{name}=on"]
+    assert read_words([name, "llama-3-8b"], command)[0] == [f"{name}=on", "llama-3-8b"]
+    assert read_words([name, "off", "x"], command)[0] == [name, "off", "x"]
+    assert read_words([f"{name}=off"], command)[0] == [f"{name}=off"]
+    assert read_words([f"--no-{name[2:]}"], command)[0] == [f"{name}=off"]
 
 
 def test_the_value_of_an_option_is_not_taken_for_a_switch():
     command = command_of("estimate")
-    assert complete_switches(["--node", "--sp", "--tp", "2"], command) == ["--node", "--sp", "--tp", "2"]
-    assert complete_switches(["--explain", "--sp"], command) == ["--explain", "--sp=on"]
-    assert complete_switches(["--", "--sp"], command) == ["--", "--sp"]
+    assert read_words(["--node", "--sp", "--tp", "2"], command)[0] == ["--node", "--sp", "--tp", "2"]
+    assert read_words(["--explain", "--sp"], command)[0] == ["--explain", "--sp=on"]
+    assert read_words(["--", "--sp"], command)[0] == ["--", "--sp"]
 
 
 def test_a_switch_alone_is_on(ask):

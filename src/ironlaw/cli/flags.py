@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from ironlaw.errors import QuestionError
 from ironlaw.question.options import Option
+from ironlaw.question.synonyms import is_synonym, stands_alone
 
 SWITCH = "on|off"  # metavar of an option that is on where it stands alone
 _SWITCH_WORDS = ("on", "off", "yes", "no", "true", "false", "1", "0", "y", "n")
@@ -46,21 +48,33 @@ def catalog_flag() -> click.Option:
     return click.Option(["--catalog"], multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 
 
-def complete_switches(words: Sequence[str], command: click.Command) -> list[str]:
-    """The words with ``on`` behind every switch that stands alone: ``--plot`` is ``--plot=on``, ``--no-plot`` is ``--plot=off``."""
+def read_words(words: Sequence[str], command: click.Command) -> tuple[list[str], dict[str, str]]:
+    """The words for click, and the options in the words of other tools.
+
+    A switch that stands alone gets its value: ``--plot`` is ``--plot=on``, ``--no-plot`` is ``--plot=off``. What ``question/synonyms``
+    knows, such as ``--tensor-model-parallel-size 8``, is taken out.
+    """
     flags = {opt: param for param in command.params if isinstance(param, click.Option) for opt in param.opts}
-    left, complete = list(words), []
+    known = {param.name or "" for param in command.params}
+    left, complete, others = list(words), list[str](), dict[str, str]()
     while left:
         word = left.pop(0)
         if word == "--":
-            return [*complete, word, *left]
-        name, equals, _ = word.partition("=")
-        opposite = flags.get(f"--{name[5:]}") if name.startswith("--no-") and name not in flags else None
+            return [*complete, word, *left], others
+        name, equals, value = word.partition("=")
+        param, plain = flags.get(name), name[2:].replace("-", "_")
+        if param is None and name.startswith("--") and is_synonym(plain, known):
+            if not equals:
+                value = "on" if stands_alone(plain) and not (left and _is_value(left[0])) else left.pop(0) if left else ""
+            if plain in others and others[plain] != value:
+                raise QuestionError(f"{name} is given twice: give it once")
+            others[plain] = value
+            continue
+        opposite = flags.get(f"--{name[5:]}") if param is None and name.startswith("--no-") else None
         if opposite is not None and opposite.metavar == SWITCH and not equals:
             complete.append(f"--{name[5:]}=off")
             continue
         complete.append(word)
-        param = flags.get(name)
         if param is None or equals:
             continue
         if param.metavar == SWITCH:
@@ -70,7 +84,12 @@ def complete_switches(words: Sequence[str], command: click.Command) -> list[str]
                 complete[-1] = f"{name}=on"
         elif takes_a_word(param) and left:
             complete.append(left.pop(0))
-    return complete
+    return complete, others
+
+
+def _is_value(word: str) -> bool:
+    """Whether a word behind a switch of another tool is its value: on, off, or a way to recompute."""
+    return word.strip().lower() in _SWITCH_WORDS or word.partition(":")[0] in ("none", "full", "selective", "every", "share")
 
 
 def takes_a_word(param: click.Option) -> bool:

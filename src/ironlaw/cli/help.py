@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from ironlaw.cli.flags import complete_switches
+from ironlaw.cli.flags import read_words
 from ironlaw.question.options import GROUPS, OPTIONS, USUAL
+from ironlaw.question.synonyms import resolve
 
 OUTPUT = "Output"
 _OUTPUT = ("explain", "as_json", "how", "short", "quiet", "csv_file", "parquet_file", "redact", "catalog")
@@ -38,8 +39,13 @@ class AnswerCommand(click.Command):
         return sorted(super().get_params(ctx), key=lambda param: _LAST.index(param.opts[0]) if param.opts[0] in _LAST else -1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words of the command line."""
-        return super().parse_args(ctx, complete_switches(args, self))
+        """Read the words of the command line, and options in the words of other tools."""
+        words, others = read_words(args, self)
+        left = super().parse_args(ctx, words)
+        if others and not ctx.resilient_parsing:
+            given = {name: value for name, value in ctx.params.items() if value is not None}
+            ctx.params |= resolve({**given, **others}, {param.name or "" for param in self.params})
+        return left
 
     def invoke(self, ctx: click.Context) -> Any:
         """Answer; with ``--quiet`` print neither the answer nor notes. An error is still reported, by the caller."""

@@ -10,7 +10,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
 from ironlaw.frozen import Frozen
-from ironlaw.question import defaults
+from ironlaw.question import defaults, synonyms
 from ironlaw.question.words import adapter_targets, length, offload, overlap, recompute, run_tokens, tokens
 
 
@@ -393,7 +393,7 @@ def flag(name: str, where: str = "") -> str:
 def read_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Read and check the values of ``given``; an unknown name or a wrong value is an error that names the option and the file."""
     values: dict[str, Any] = {}
-    for raw, value in given.items():
+    for raw, value in synonyms.resolve(given, OPTIONS, lambda name: flag(name, where)).items():
         name = raw.replace("-", "_")
         if name not in OPTIONS:
             hint = ", ".join(nearest_names(name, OPTIONS)) or ", ".join(OPTIONS)

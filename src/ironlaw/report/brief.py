@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ironlaw.estimate.as_data import warnings
 from ironlaw.report import estimate as pages
 from ironlaw.report import search
 from ironlaw.report.terminal import Ink
@@ -34,7 +35,7 @@ def brief_estimate(estimate: Estimate, index: int = 0, colour: bool = False) -> 
     lines = [line for line in pages.verdict(group, at, Ink(colour)) if not line.startswith(("placement: ", "model: "))]
     run = [line.strip() for line in pages.run_lines(group, at)]
     money = [f"{run[0].removeprefix('The ').removesuffix(' (no failures)')}: {run[1]}", *run[2:]] if len(run) > 1 else run
-    return "\n".join([*lines, *money, *_count_warnings(len(pages.warnings(group, at)))])
+    return "\n".join([*lines, *money, *_count_warnings(len(warnings(group, at)))])
 
 
 def brief_search(data: dict[str, Any], colour: bool = False) -> str:
