@@ -44,6 +44,8 @@ MAY_IMPORT = {
     "search": {"question", "estimate", "job", "cluster", "plan", "catalog", "terms", "units", "errors", "files"},
     "questions": {"question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files"},
     "measure": {"question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
+    # the verbs as Python functions: the tables of options, and the function that each verb runs
+    "interface": {"cli", "search", "questions", "measure", "question", "estimate", "catalog", "units", "errors"},
     "cli": {
         "measure", "questions", "search", "validate", "launch", "report", "question", "estimate", "job", "cluster", "plan", "catalog",
         "units", "errors", "files",
