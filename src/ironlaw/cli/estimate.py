@@ -142,7 +142,7 @@ def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | No
 
         text = explained(estimate, explain)  # in JSON too: it refuses a term that the answer does not have
     if as_json:
-        data = estimate.to_json(explain is not None)
+        data = estimate.to_dict(explain is not None)
         if held:
             from ironlaw.estimate.held import held_data
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
+from ironlaw.errors import UnknownNameError
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.question import Bound, assume_batch, bind_question, with_batch
@@ -27,6 +28,7 @@ from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked, asked_of, require
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.options import read_options
+from ironlaw.shown import Columns, Shown
 from ironlaw.terms import BOUNDS, Term, shares, total
 
 if TYPE_CHECKING:
@@ -86,21 +88,56 @@ class Group(Frozen):
         return rule_module.legal(dict(self.rules))
 
 
-class Estimate(Frozen):
-    """All rows of a question. Columns are in the order asked; ``row(i)`` is one answer as plain data."""
+class Estimate(Shown, Columns, Frozen):
+    """All rows of a question. Columns are in the order asked; ``row(i)`` is one answer as plain data.
+
+    ``len()`` is the number of rows. ``answer[2]``, ``answer[:3]`` and a loop give estimates of some rows; ``answer["mfu"]`` is a column.
+    """
 
     groups: tuple[Group, ...]
     rows: int
     folders: tuple[str, ...]
     asked: Asked | None = None  # the question, with what it leaves open
+    taken: tuple[int, ...] | None = None  # the rows of the groups that this estimate has; None: all
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return (self[index] for index in range(self.rows))
+
+    def __getitem__(self, at: Any) -> Any:
+        """The estimate of a row or of a slice of rows; with a name, the column of that name."""
+        if isinstance(at, str):
+            columns = self.to_columns()
+            if at not in columns:
+                raise UnknownNameError("column", at, columns)
+            return columns[at]
+        numbers = self.taken if self.taken is not None else range(self.rows)
+        if not isinstance(at, slice) and not -self.rows <= at < self.rows:
+            raise IndexError(f"row {at} of an estimate of {self.rows} {'row' if self.rows == 1 else 'rows'}")
+        taken = tuple(numbers[at]) if isinstance(at, slice) else (numbers[at],)
+        return self.replace(rows=len(taken), taken=taken)
 
     def _gather_column(self, read: Any) -> Any:
         """One column over all rows, from ``read(group)`` of every group."""
         values = [np.broadcast_to(read(g), g.index.shape) for g in self.groups]
-        out = np.empty(self.rows, dtype=np.result_type(*(v.dtype for v in values)))
+        out = np.empty(sum(g.index.size for g in self.groups), dtype=np.result_type(*(v.dtype for v in values)))
         for g, v in zip(self.groups, values, strict=True):
             out[g.index] = v
-        return out
+        return out if self.taken is None else out[list(self.taken)]
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """The table of the answer by column: question, plan, memory, step, rates, run; None where a row has no value."""
+        from ironlaw.estimate.columns import estimate_columns
+
+        return estimate_columns(self)
+
+    def column_units(self) -> dict[str, str]:
+        """The unit of every column; "" for texts and pure numbers."""
+        from ironlaw.estimate.columns import UNITS
+
+        return {name: UNITS.get(name, "") for name in self.to_columns()}
 
     @property
     def step_seconds(self) -> Any:
@@ -139,6 +176,8 @@ class Estimate(Frozen):
 
     def place_of(self, row: int) -> tuple[Group, int]:
         """The group a row is in, and its position there."""
+        if self.taken is not None:
+            row = self.taken[row]
         for group in self.groups:
             where = np.flatnonzero(group.index == row)
             if where.size:
@@ -156,8 +195,8 @@ class Estimate(Frozen):
         groups = tuple(with_run(g, with_batch(bind_question(asked.replace(**g.variant), self.folders))) for g in self.groups)
         return self.replace(groups=groups)
 
-    def to_json(self, explain: bool = False) -> Any:
-        """The answer as plain data: one object, or a list where the question had many rows."""
+    def to_dict(self, explain: bool = False) -> Any:
+        """The answer as plain data, as ``--json`` prints it: one object, or a list where the question had many rows."""
         return self.row(0, explain) if self.rows == 1 else [self.row(i, explain) for i in range(self.rows)]
 
 

@@ -27,6 +27,7 @@ from ironlaw.measure.versus.parts import find_pace_setter, measure_step
 from ironlaw.measure.versus.predicted import load_prediction, run_estimate
 from ironlaw.measure.window import Policy
 from ironlaw.question.options import read_options
+from ironlaw.shown import Shown
 from ironlaw.units import parse
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ CLOCK_RUNS = 3_600_000_000_000  # [ns] an earlier time may count from the start 
 _WHOLE = ("gpus", "seq_len", "global_batch_size")
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Shown):
     """The diagnosis of all files; ``data`` gives the JSON, ``exit_status`` the exit status of the command."""
 
     profiles: tuple[Profile, ...]
@@ -53,6 +54,7 @@ class Diagnosis:
     assumptions: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = field(default=())  # of each profile
+    folders: tuple[str, ...] = ()
 
     @property
     def exit_status(self) -> int:
@@ -166,6 +168,7 @@ def diagnose(
             )
         ),
         verdicts=verdicts,
+        folders=folders,
     )
 
 

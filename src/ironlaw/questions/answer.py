@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ironlaw.errors import QuestionError, nearest_names
+from ironlaw.errors import QuestionError, UnknownNameError, nearest_names
 from ironlaw.question.options import Option
 from ironlaw.question.words import PerParameter, readings_of
+from ironlaw.shown import Columns, Shown
 
 if TYPE_CHECKING:  # a question's --help loads no numpy
     from ironlaw.question.assumptions import Assumptions
@@ -25,19 +27,64 @@ class Column:
     unit: str = ""
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows of plain SI values by key; None where there is no answer."""
+@dataclass(frozen=True, repr=False)
+class Table(Shown, Columns):
+    """Rows of plain SI values by key; None where there is no answer. ``len()``, an index and a loop give rows."""
 
     name: str  # its key in JSON
     title: str
     columns: tuple[Column, ...]
     rows: Sequence[Mapping[str, Any]]
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: int) -> Mapping[str, Any]:
+        return self.rows[at]
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """The cells by heading, which has the unit, as in the CSV."""
+        return {heading(column): [_plain_cell(row.get(column.key)) for row in self.rows] for column in self.columns}
+
+    def column_units(self) -> dict[str, str]:
+        """The SI unit by heading; "" for texts and pure numbers."""
+        return {heading(column): si_unit(column) for column in self.columns}
+
+
+class Tables(tuple[Table, ...]):
+    """The tables of an answer, in the order of the page; ``tables["name"]`` is the one of a name."""
+
+    __slots__ = ()
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, str):
+            return super().__getitem__(at)
+        found = next((table for table in self if table.name == at), None)
+        if found is None:
+            raise UnknownNameError("table", at, [table.name for table in self])
+        return found
+
+
+def si_unit(column: Column) -> str:
+    """The unit of a column; "" for a text, a number or a share."""
+    return "" if column.unit in ("1", "%") else column.unit
+
+
+def heading(column: Column) -> str:
+    """The key of a column with its unit, as a CSV and a data frame have it.
+
+    >>> heading(Column("step", "step time", "s")), heading(Column("mfu", "MFU", "%"))
+    ('step [s]', 'mfu')
+    """
+    return column.key + (f" [{si_unit(column)}]" if si_unit(column) else "")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Answer:
-    """One answer; where ``feasible`` is False the answer is no."""
+class Answer(Shown):
+    """One answer; where ``feasible`` is False the answer is no.
+
+    ``tables["name"]`` is a table, ``answer["name"]`` the value of a term, a further value, or the rows of a table.
+    """
 
     title: str
     headline: Sequence[str]  # sentences, the answer first
@@ -51,6 +98,14 @@ class Answer:
     possible: bool = True  # False: no plan of the question is legal, so the question is wrong (exit status 2)
     verb: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)  # options as they were given
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", Tables(self.tables))
+
+    def table(self, name: str) -> Table:
+        """The table of a name, which is its key in the JSON."""
+        found: Table = Tables(self.tables)[name]
+        return found
 
     @property
     def exit_status(self) -> int:
@@ -66,6 +121,12 @@ class Answer:
             if table.name == name:
                 return table.rows
         return self.values[name]
+
+
+def _plain_cell(value: Any) -> Any:
+    """A cell as a Python value; None where a number is not finite."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read(given: Mapping[str, Any], options: Mapping[str, Option], verb: str) -> dict[str, Any]:

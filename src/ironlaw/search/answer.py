@@ -23,6 +23,7 @@ from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of
 from ironlaw.search.sizing import meets_limits, refine_range
 from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, keep_pages, kind_numbers, pareto_plans
+from ironlaw.shown import Columns, Shown
 
 # options that change the cost or the ranking of plans, but not their step time
 AGAIN = (
@@ -34,7 +35,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Choice:
+class Choice(Shown):
     """One plan of a setting, as the options of an estimate."""
 
     setting: Setting
@@ -58,8 +59,11 @@ class Choice:
 
 
 @dataclass(eq=False, repr=False)
-class SearchResult:
-    """The settings of a question, swept. ``again`` answers for other prices, limits or tokens without a new search."""
+class SearchResult(Shown, Columns):
+    """The settings of a question, swept. ``again`` answers for other prices, limits or tokens without a new search.
+
+    ``to_pandas`` and the other tables have the plans that the page lists.
+    """
 
     question: Question
     settings: list[Setting]
@@ -78,6 +82,19 @@ class SearchResult:
         bounds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
         settings = [replace(s, question=question, base=bounds[s.base.asked.on, tuple(s.variant.items())]) for s in self.settings]
         return SearchResult(question, settings, self.seconds, self.partial, self.folders, self.cache)
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """The listed plans by column, as the CSV of ``ironlaw plan`` has them."""
+        from ironlaw.search.as_data import plan_table, search_data
+
+        rows = plan_table(search_data(self, advice=False))
+        return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+    def column_units(self) -> dict[str, str]:
+        """The unit of every column; "" for texts and pure numbers."""
+        from ironlaw.estimate.columns import UNITS
+
+        return {name: UNITS.get(name, "") for name in self.to_columns()}
 
     # --- how much was searched
 
