@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ironlaw.cli.cite import cite_flag, write_cited
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, wants_colour
 from ironlaw.question.options import OPTIONS
@@ -25,6 +26,7 @@ Examples:
 
 def _add_flags(command: click.Command) -> None:
     """Add the options of an estimate of the same run."""
+    command.params.append(cite_flag())
     command.params.append(click.Option(["--model"], metavar="MODEL", help="the model of the run; compares the run with its estimate"))
     for name, option in OPTIONS.items():
         if name != "model":
@@ -67,6 +69,7 @@ def command(
     redact: bool,
     as_json: bool,
     model: str | None,
+    cite: bool,
     catalog: tuple[str, ...],
     **question: Any,
 ) -> int:
@@ -102,6 +105,9 @@ def command(
         from ironlaw.measure.runs.redact import redact_diagnosis
 
         data = redact_diagnosis(data)
+    if cite:
+        write_cited(diagnosis, data if as_json else None)
+        return diagnosis.exit_status
     text = json_text(data) if as_json else diagnosis_page(data, colour=wants_colour())
     sys.stdout.write(text + "\n")
     return diagnosis.exit_status

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ironlaw import files
+from ironlaw.cli.cite import check_cite, cite_flag, write_cited
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, wants_colour
 from ironlaw.errors import PlanError, QuestionError
@@ -39,6 +40,7 @@ def _add_options(command: click.Command) -> click.Command:
     for name, option in OPTIONS.items():
         if name != "model":
             command.params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help))
+    command.params.append(cite_flag())
     return command
 
 
@@ -50,17 +52,28 @@ def _add_options(command: click.Command) -> click.Command:
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 def command(
-    model: str | None, rows: str | None, held: str | None, explain: str | None, as_json: bool, catalog: tuple[str, ...], **flags: Any
+    model: str | None,
+    rows: str | None,
+    held: str | None,
+    explain: str | None,
+    as_json: bool,
+    cite: bool,
+    catalog: tuple[str, ...],
+    **flags: Any,
 ) -> int:
     """Estimate a run of MODEL: a catalogue name, a config.json, dimensions, a run.toml with the question, a Megatron-LM script."""
     from ironlaw.catalog.load import given_folders
 
     catalog = given_folders(catalog)
+    if cite:
+        check_cite("json" if as_json else "table", explain is not None)
+        if rows is not None:
+            raise QuestionError("--cite asks one question, --rows asks many: leave one out")
     options = {name: value for name, value in flags.items() if value is not None}
     if held is not None:
         if rows is not None:
             raise QuestionError("--plan asks one answer again, --rows asks many questions: leave one out")
-        return _show_held(held, model, options, catalog, as_json, explain)
+        return _show_held(held, model, options, catalog, as_json, explain, cite)
     if rows is not None:
         from pathlib import Path
 
@@ -70,17 +83,19 @@ def command(
     from ironlaw.question.options import read_options
 
     estimate = answer({**read_options(question, where), **read_options(options)}, catalog)
-    return show(estimate, as_json, explain)
+    return show(estimate, as_json, explain, cite=cite)
 
 
-def _show_held(path: str, model: str | None, flags: dict[str, Any], folders: tuple[str, ...], as_json: bool, explain: str | None) -> int:
+def _show_held(
+    path: str, model: str | None, flags: dict[str, Any], folders: tuple[str, ...], as_json: bool, explain: str | None, cite: bool
+) -> int:
     """Print the plan of an answer with the options that change, beside the plan that the tool would choose."""
     from ironlaw.estimate.held import hold
     from ironlaw.question.options import read_options
 
     question, where = question_of(model, flags) if model else ({}, "")
     held = hold(path, {**read_options(question, where), **read_options(flags)}, folders)
-    return show(held.after, as_json, explain, held)
+    return show(held.after, as_json, explain, held, cite)
 
 
 def question_of(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -122,12 +137,12 @@ def read_toml(path: Path) -> dict[str, Any]:
     return options
 
 
-def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | None = None) -> int:
+def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | None = None, cite: bool = False) -> int:
     """Print one answer; the exit status is 0 if the plan fits. ``held``: how it came from another answer."""
     from ironlaw.estimate.near_counts import nearest_counts, why_impossible
     from ironlaw.estimate.rules import broken
 
-    if estimate.rows > 1 and not as_json and explain is None:
+    if estimate.rows > 1 and not as_json and explain is None and not cite:
         from ironlaw.report.estimate import row_line
 
         for i in range(estimate.rows):
@@ -149,6 +164,9 @@ def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | No
             data["held"] = held_data(held)
         if near is not None and isinstance(data, dict):
             data["nearest_gpus"] = list(near)
+    if cite:
+        write_cited(estimate, data if as_json else None)
+    elif as_json:
         sys.stdout.write(json_text(data) + "\n")
     elif explain is not None:
         sys.stdout.write(text + "\n")

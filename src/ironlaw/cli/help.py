@@ -10,7 +10,7 @@ import click
 from ironlaw.question.options import GROUPS, OPTIONS
 
 OUTPUT = "Output"
-_OUTPUT = ("explain", "as_json", "how", "csv_file", "parquet_file", "redact", "catalog")
+_OUTPUT = ("explain", "as_json", "how", "cite", "csv_file", "parquet_file", "redact", "catalog")
 _WIDEST = 30  # of the column of flags
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ironlaw.cli.cite import cite_flag, write_cited
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, wants_colour
 from ironlaw.errors import InputError, QuestionError, import_extra
@@ -37,6 +38,7 @@ def _add_flags(command: click.Command) -> click.Command:
         if name != "model":
             shown = OWN.get(name, option)
             command.params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=shown.metavar, help=shown.help))
+    command.params.append(cite_flag())
     return command
 
 
@@ -55,6 +57,7 @@ def command(
     as_json: bool,
     csv_file: str | None,
     parquet_file: str | None,
+    cite: bool,
     catalog: tuple[str, ...],
     **flags: Any,
 ) -> int:
@@ -71,7 +74,7 @@ def command(
     question = read_question(*_read_options(model, options), folders)
     if describe_space:
         return _describe(question, folders, as_json)
-    return _search(question, folders, as_json, explain, csv_file, parquet_file)
+    return _search(question, folders, as_json, explain, csv_file, parquet_file, cite)
 
 
 def _read_options(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -86,7 +89,7 @@ def _read_options(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, A
 
 
 def _search(
-    question: Question, folders: tuple[str, ...], as_json: bool, explain: bool, csv_file: str | None, parquet_file: str | None
+    question: Question, folders: tuple[str, ...], as_json: bool, explain: bool, csv_file: str | None, parquet_file: str | None, cite: bool
 ) -> int:
     """Search, then print or write the result; 1 where no plan meets the question, 2 where none is legal."""
     from ironlaw.search.answer import run
@@ -105,7 +108,9 @@ def _search(
         write_parquet(plan_table(data), Path(parquet_file))
     if csv_file:
         write_csv(plan_table(data), csv_file)
-    if as_json:
+    if cite:
+        write_cited(result, data if as_json else None)
+    elif as_json:
         sys.stdout.write(json_text(data) + "\n")
     elif not tables:
         from ironlaw.report.search import page

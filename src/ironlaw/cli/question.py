@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ironlaw.cli.cite import check_cite, cite_flag, write_cited
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, wants_colour
 from ironlaw.errors import QuestionError, UnknownNameError
@@ -47,14 +48,19 @@ def question_command(
     ``options`` come from ``ironlaw.questions.VERB.options``, which is light; ``ironlaw.questions.VERB.ask`` is imported when it runs.
     """
 
-    def run(explain: str | None, as_json: bool, how: str | None, catalog: tuple[str, ...], **flags: Any) -> int:
+    def run(explain: str | None, as_json: bool, how: str | None, cite: bool, catalog: tuple[str, ...], **flags: Any) -> int:
         """Answer the question of the verb and print the answer in the chosen form; the exit status is 1 where it is not feasible."""
         from ironlaw.questions.answer import answer_question
         from ironlaw.report import answer as report
 
         form, table = _parse_format(how, as_json, explain)
+        if cite:
+            check_cite(form, explain is not None)
         asked = {name: value for name, value in flags.items() if value is not None and value != ()}
-        answer = answer_question(verb, asked, catalog)
+        answer = answer_question(verb, asked, catalog, cite)
+        if cite:
+            write_cited(answer, report.answer_data(answer, explain is not None) if form == "json" else None)
+            return answer.exit_status
         if form == "json":
             if explain is not None:
                 report.answer_explained(answer, explain)  # refuses a term that the answer does not have
@@ -90,6 +96,7 @@ def question_command(
             metavar="HOW",
             help="table, json, csv or markdown; csv:NAME prints one table, by its JSON key (default: table)",
         ),
+        cite_flag(),
         click.Option(["--catalog"], multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones"),
     ]
     epilog = "\b\nExamples:\n" + examples

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ironlaw.catalog import load
+from ironlaw.catalog.sourced import READING, watch_sources
 from ironlaw.cluster import Cluster
 from ironlaw.errors import UnknownNameError
 from ironlaw.estimate import rules as rule_module
@@ -32,6 +33,7 @@ from ironlaw.shown import Columns, Shown
 from ironlaw.terms import BOUNDS, Term, shares, total
 
 if TYPE_CHECKING:
+    from ironlaw.catalog.citations import Citations
     from ironlaw.estimate.correction import Level
     from ironlaw.estimate.run import Run
 
@@ -195,6 +197,12 @@ class Estimate(Shown, Columns, Frozen):
         groups = tuple(with_run(g, with_batch(bind_question(asked.replace(**g.variant), self.folders))) for g in self.groups)
         return self.replace(groups=groups)
 
+    def citations(self) -> Citations:
+        """The sources that this answer used: of values that were read, and the literature of its laws. As text they are BibTeX."""
+        from ironlaw.estimate.citations import citations_of
+
+        return citations_of(self)
+
     def to_dict(self, explain: bool = False) -> Any:
         """The answer as plain data, as ``--json`` prints it: one object, or a list where the question had many rows."""
         return self.row(0, explain) if self.rows == 1 else [self.row(i, explain) for i in range(self.rows)]
@@ -218,7 +226,13 @@ def answer(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimat
 
 
 def answer_asked(asked: Asked, folders: tuple[str, ...] = ()) -> Estimate:
-    """The Estimate of a question."""
+    """The Estimate of a question. Where sources are watched, those that only the choice of a plan reads are not noted."""
+    if READING.get() is not None:
+        with watch_sources(None):
+            chosen = answer_asked(asked, folders)
+        return chosen.replace(
+            groups=tuple(evaluate_plans(g, range(g.plan.rows), chosen.folders).replace(index=g.index) for g in chosen.groups)
+        )
     require(asked, "model", "on", "gpus")
     bound = with_batch(bind_question(asked, folders))
     return Estimate(tuple(_evaluate(placed) for placed in place(bound)), len(asked.rows), bound.folders, asked)
@@ -257,6 +271,22 @@ def _evaluate(placed: Placed) -> Group:
         level=level,
     )
     return with_run(group, bound)
+
+
+def evaluate_plans(group: Group, rows: Sequence[int], folders: tuple[str, ...]) -> Group:
+    """Some rows of a group, evaluated again with the plans they have."""
+    assert group.asked is not None
+    own = ("recompute", "chosen", "tight", "better_batch")
+    return _evaluate(
+        Placed(
+            bound=with_batch(bind_question(group.asked.replace(**group.variant), folders)),
+            framework=group.job.framework.name,
+            variant=dict(group.variant),
+            plan=group.plan.take(list(rows)),
+            index=np.arange(len(rows)),
+            **{name: tuple(getattr(group, name)[at] for at in rows) for name in own},
+        )
+    )
 
 
 def with_run(group: Group, bound: Bound) -> Group:

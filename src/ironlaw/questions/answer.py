@@ -14,6 +14,8 @@ from ironlaw.question.words import PerParameter, readings_of
 from ironlaw.shown import Columns, Shown
 
 if TYPE_CHECKING:  # a question's --help loads no numpy
+    from ironlaw.catalog.citations import Citations
+    from ironlaw.catalog.sourced import Source
     from ironlaw.question.assumptions import Assumptions
     from ironlaw.terms import Term
 
@@ -98,6 +100,8 @@ class Answer(Shown):
     possible: bool = True  # False: no plan of the question is legal, so the question is wrong (exit status 2)
     verb: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)  # options as they were given
+    catalog: tuple[str, ...] = ()  # folders as they were given
+    read: tuple[Source, ...] | None = None  # the sources of values that were read; None: not watched
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", Tables(self.tables))
@@ -111,6 +115,17 @@ class Answer(Shown):
     def exit_status(self) -> int:
         """0 where the answer is yes, 1 where it is no, 2 where no plan of the question is legal."""
         return 2 if not self.possible else int(not self.feasible)
+
+    def citations(self) -> Citations:
+        """The sources that this answer used: of values that were read, and the literature of its laws. As text they are BibTeX.
+
+        Answers the question once more, unless its sources were watched from the start.
+        """
+        from ironlaw.catalog.citations import cite
+        from ironlaw.estimate.citations import laws_of
+
+        answer = self if self.read is not None else answer_question(self.verb, self.given, self.catalog, cite=True)
+        return cite(answer.read or (), laws_of(answer.terms))
 
     def __getitem__(self, name: str) -> Any:
         """The value of a term, a further value, or the rows of a table, by name."""
@@ -155,9 +170,19 @@ def need(values: Mapping[str, Any], *names: str) -> None:
             raise QuestionError("missing MODEL" if name == "model" else f"missing option --{name.replace('_', '-')}")
 
 
-def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, ...]) -> Answer:
-    """Answer the question of a verb; its module is imported here, so that importing the verb stays light."""
+def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, ...], cite: bool = False) -> Answer:
+    """Answer the question of a verb; its module is imported here, so that importing the verb stays light.
+
+    With ``cite`` the sources of the values that are read are noted for ``citations``.
+    """
     from ironlaw.catalog.load import given_folders
+
+    if cite:
+        from ironlaw.catalog.sourced import Reading, watch_sources
+
+        with watch_sources(reading := Reading()):
+            answered = answer_question(verb, options, catalog)
+        return replace(answered, read=tuple(reading.sources))
 
     folders = given_folders(catalog)
     given = {name: value for name, value in options.items() if value is not None}
@@ -165,7 +190,7 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
     answer: Answer = import_module(f"ironlaw.questions.{verb}.ask").ask(options, folders)
     known = {(item["name"], item["value"]) for item in answer.assumptions}
     added = [{"name": name, "value": value, "origin": "default"} for name, value in readings if (name, value) not in known]
-    return replace(answer, assumptions=[*added, *answer.assumptions], verb=verb, given=given)
+    return replace(answer, assumptions=[*added, *answer.assumptions], verb=verb, given=given, catalog=tuple(catalog))
 
 
 NAMES = {"node": "nodes", "fabric": "fabrics", "framework": "frameworks"}  # options that name records, by the kind of record

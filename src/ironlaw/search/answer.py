@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ironlaw.search.setting import Setting, bounds_of, counts_of
 from ironlaw.search.sizing import meets_limits, refine_range
 from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, keep_pages, kind_numbers, pareto_plans
 from ironlaw.shown import Columns, Shown
+
+if TYPE_CHECKING:
+    from ironlaw.catalog.citations import Citations
 
 # options that change the cost or the ranking of plans, but not their step time
 AGAIN = (
@@ -95,6 +98,22 @@ class SearchResult(Shown, Columns):
         from ironlaw.estimate.columns import UNITS
 
         return {name: UNITS.get(name, "") for name in self.to_columns()}
+
+    def citations(self) -> Citations:
+        """The sources that the listed plans and their objectives used. As text they are BibTeX."""
+        from ironlaw.catalog.citations import cite
+        from ironlaw.catalog.sourced import Reading, watch_sources
+        from ironlaw.estimate.citations import evaluate_again, laws_of
+        from ironlaw.search.as_data import listed_choices
+
+        choices = listed_choices(self)[0]
+        with watch_sources(reading := Reading()):
+            estimates = dict.fromkeys(estimate for estimate, _ in self.explained(choices))
+            terms = [term for estimate in estimates for term in evaluate_again(estimate)]
+            settings = {setting.key: setting for setting in settings_of(self.question, self.folders)} if choices else {}
+            for choice in choices:
+                replace(settings[choice.setting.key], planned=choice.setting.planned).objectives(choice.seconds)
+        return cite(reading.sources, laws_of(terms))
 
     # --- how much was searched
 
