@@ -14,18 +14,23 @@ from ironlaw.errors import import_extra
 _WRITER = "ironlaw.report.notebook"
 
 
+def writer() -> Any:
+    """The module that writes answers."""
+    return import_module(_WRITER)
+
+
 class Shown:
     """An answer. Its text is the first lines of its page; a notebook shows it as a small table."""
 
     def __repr__(self) -> str:
-        return str(import_module(_WRITER).text(self))
+        return str(writer().text(self))
 
     def _repr_html_(self) -> str:
-        return str(import_module(_WRITER).html(self))
+        return str(writer().html(self))
 
     def to_dict(self, explain: bool = False) -> Any:
         """The answer as plain data, the same that ``--json`` prints; ``explain`` adds formula, inputs and sources of every term."""
-        return import_module(_WRITER).data(self, explain)
+        return writer().data(self, explain)
 
     def to_json(self, explain: bool = False) -> str:
         """The text that ``--json`` prints."""
@@ -35,11 +40,11 @@ class Shown:
 
     def to_markdown(self, table: str = "") -> str:
         """The tables as Markdown; ``table`` names one."""
-        return str(import_module(_WRITER).markdown(self, table))
+        return str(writer().markdown(self, table))
 
     def to_csv(self, table: str = "") -> str:
         """The tables as CSV: SI values, units in the headings; ``table`` names one."""
-        return str(import_module(_WRITER).csv(self, table))
+        return str(writer().csv(self, table))
 
 
 class Columns:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ironlaw.catalog import load
-from ironlaw.catalog.sourced import READING, watch_sources
+from ironlaw.catalog.sourced import READING, Reading, watch_sources
 from ironlaw.cluster import Cluster
 from ironlaw.errors import UnknownNameError
 from ironlaw.estimate import rules as rule_module
@@ -198,10 +198,32 @@ class Estimate(Shown, Columns, Frozen):
         return self.replace(groups=groups)
 
     def citations(self) -> Citations:
-        """The sources that this answer used: of values that were read, and the literature of its laws. As text they are BibTeX."""
-        from ironlaw.estimate.citations import citations_of
+        """The sources that this answer used: of values that were read, and the literature of its laws. As text they are BibTeX.
 
-        return citations_of(self)
+        The plan of every row is evaluated once more while values of the catalogue note that they are read, so that an answer pays for
+        its citations only when they are asked for, and a value that only another plan needs is not among them.
+        """
+        from ironlaw.catalog.citations import cite
+        from ironlaw.estimate.citations import laws_of
+
+        with watch_sources(reading := Reading()):
+            terms = self.evaluate_again()
+        return cite(reading.sources, laws_of(terms))
+
+    def evaluate_again(self) -> list[Term]:
+        """Evaluate the plans of all rows once more, from records that are read anew where sources are watched; the terms."""
+        from ironlaw.estimate.as_data import row_data, trees_of
+
+        places = [self.place_of(row) for row in range(self.rows)]
+        terms: list[Term] = []
+        for group in dict.fromkeys(group for group, _ in places):
+            rows = [at for other, at in places if other is group]
+            again = evaluate_plans(group, rows, self.folders)
+            alone = Estimate((again,), len(rows), self.folders, self.asked)
+            for at in range(len(rows)):
+                row_data(alone, at)
+            terms += trees_of(again)
+        return terms
 
     def to_dict(self, explain: bool = False) -> Any:
         """The answer as plain data, as ``--json`` prints it: one object, or a list where the question had many rows."""

@@ -161,6 +161,14 @@ def data(answer: Any, explain: bool) -> Any:
     raise UnsupportedError(f"a {type(answer).__name__} has no form as plain data; its estimate has")
 
 
+def plan_columns(result: Any) -> dict[str, list[Any]]:
+    """The plans that the page of a search lists, by column."""
+    from ironlaw.search.as_data import plan_table, search_data
+
+    rows = plan_table(search_data(result, advice=False))
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
 def markdown(answer: Any, table: str) -> str:
     """The tables of an answer as Markdown."""
     found = _tabled(answer)

@@ -18,12 +18,13 @@ from ironlaw.estimate.planner.grid import usable_choices
 from ironlaw.estimate.planner.plans import Plans, sort_plans
 from ironlaw.estimate.planner.rows import row_of
 from ironlaw.estimate.planner.space import ENDS, WORDS
+from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of
 from ironlaw.search.sizing import meets_limits, refine_range
 from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, keep_pages, kind_numbers, pareto_plans
-from ironlaw.shown import Columns, Shown
+from ironlaw.shown import Columns, Shown, writer
 
 if TYPE_CHECKING:
     from ironlaw.catalog.citations import Citations
@@ -88,10 +89,8 @@ class SearchResult(Shown, Columns):
 
     def to_columns(self) -> dict[str, list[Any]]:
         """The listed plans by column, as the CSV of ``ironlaw plan`` has them."""
-        from ironlaw.search.as_data import plan_table, search_data
-
-        rows = plan_table(search_data(self, advice=False))
-        return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+        columns: dict[str, list[Any]] = writer().plan_columns(self)
+        return columns
 
     def column_units(self) -> dict[str, str]:
         """The unit of every column; "" for texts and pure numbers."""
@@ -103,13 +102,12 @@ class SearchResult(Shown, Columns):
         """The sources that the listed plans and their objectives used. As text they are BibTeX."""
         from ironlaw.catalog.citations import cite
         from ironlaw.catalog.sourced import Reading, watch_sources
-        from ironlaw.estimate.citations import evaluate_again, laws_of
-        from ironlaw.search.as_data import listed_choices
+        from ironlaw.estimate.citations import laws_of
 
-        choices = listed_choices(self)[0]
+        choices = self.listed()[0]
         with watch_sources(reading := Reading()):
             estimates = dict.fromkeys(estimate for estimate, _ in self.explained(choices))
-            terms = [term for estimate in estimates for term in evaluate_again(estimate)]
+            terms = [term for estimate in estimates for term in estimate.evaluate_again()]
             settings = {setting.key: setting for setting in settings_of(self.question, self.folders)} if choices else {}
             for choice in choices:
                 replace(settings[choice.setting.key], planned=choice.setting.planned).objectives(choice.seconds)
@@ -180,6 +178,18 @@ class SearchResult(Shown, Columns):
         """The fastest plan of the best plan's setting that fits, whether it leaves memory free or not."""
         choices = to_choices(best.setting, pareto_plans(best.setting.swept))
         return min([best, *choices], key=lambda choice: choice.seconds)
+
+    def listed(self) -> tuple[list[Choice], Choice | None]:
+        """The plans that the page lists, and which of them is listed because it is faster than the best, with less memory free."""
+        if self.question.top:
+            return self.first(self.question.top), None
+        choices = self.of_kinds(defaults.PLANS)
+        if not choices:
+            return [], None
+        faster = self.fastest_that_fits(choices[0])
+        if faster.seconds >= choices[0].seconds:
+            return choices, None
+        return [*choices, faster], faster
 
     def pareto(self) -> list[tuple[Choice, dict[str, float]]]:
         """The plans that no other beats in every one of the question's objectives, and their values."""
