@@ -152,7 +152,10 @@ def parse_whole(value: Any, what: str = "count", least: int = 1) -> float:
     """
     if isinstance(value, bool):
         raise ValueRangeError(f"{what} is {value}, must be a number")
-    number = parse_count(value, what)
+    try:
+        number = parse_count(value, what)
+    except UnitError:
+        raise UnitError(f"{what} is {shorten(value)!r}, must be a whole number (examples: 512, 4k, 128Ki, 1.5e12)") from None
     if not least <= number <= LARGEST or number != int(number):
         raise ValueRangeError(f"{what} is {shorten(value)}, must be a whole number from {least} to {LARGEST:g}")
     return number

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ironlaw.cli.cite import write_cited
 from ironlaw.cli.flags import catalog_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, read_form, tables_text, wants_colour
@@ -60,6 +61,7 @@ def command(
     how: str | None,
     short: bool,
     model: str | None,
+    cite: bool,
     catalog: tuple[str, ...],
     **question: Any,
 ) -> int:
@@ -71,7 +73,7 @@ def command(
     from ironlaw.report.diagnosis import diagnosis_data, diagnosis_page
     from ironlaw.report.tables import data_answer
 
-    form = read_form(how, as_json, short=short)
+    form = read_form(how, as_json, short=short, cite=cite)
     if (label is not None or store is not None) and not keep:
         raise QuestionError("--label and --store need --keep")
     folders = given_folders(catalog)
@@ -98,6 +100,9 @@ def command(
         from ironlaw.measure.runs.redact import redact_diagnosis
 
         data = redact_diagnosis(data)
+    if form.cite:
+        write_cited(diagnosis, data if form.name == "json" else None)
+        return diagnosis.exit_status
     if form.name == "json":
         text = json_text(data)
     elif form.name == "table":
@@ -132,4 +137,4 @@ def _store(data: dict[str, Any], label: str | None, store: str | None) -> None:
 
 
 _MODEL = Option(OPTIONS["model"].read, "the model of the run; compares the run with its estimate", "MODEL")
-command.params += [*flags_of({**OPTIONS, "model": _MODEL}, without=()), *form_flags(), catalog_flag()]
+command.params += [*flags_of({**OPTIONS, "model": _MODEL}, without=()), *form_flags(cite=True), catalog_flag()]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ironlaw.catalog.sourced import Reading, watch_sources
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError
 from ironlaw.measure.communication.ranks import Ranks, align
 from ironlaw.measure.events import Trace
@@ -27,9 +28,12 @@ from ironlaw.measure.versus.parts import find_pace_setter, measure_step
 from ironlaw.measure.versus.predicted import load_prediction, run_estimate
 from ironlaw.measure.window import Policy
 from ironlaw.question.options import read_options
+from ironlaw.shown import Shown
 from ironlaw.units import parse
 
 if TYPE_CHECKING:
+    from ironlaw.catalog.citations import Citations
+    from ironlaw.catalog.sourced import Source
     from ironlaw.measure.logs.reading import LogReading
 
 CHOICES = ("keep", "drop")
@@ -37,8 +41,8 @@ CLOCK_RUNS = 3_600_000_000_000  # [ns] an earlier time may count from the start 
 _WHOLE = ("gpus", "seq_len", "global_batch_size")
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Shown):
     """The diagnosis of all files; ``data`` gives the JSON, ``exit_status`` the exit status of the command."""
 
     profiles: tuple[Profile, ...]
@@ -53,6 +57,14 @@ class Diagnosis:
     assumptions: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = field(default=())  # of each profile
+    folders: tuple[str, ...] = ()
+    read: tuple[Source, ...] = ()  # the sources of the values of the catalogue that were read
+
+    def citations(self) -> Citations:
+        """The sources of the devices' values, and of the estimate that the run is compared with. As text they are BibTeX."""
+        from ironlaw.catalog.citations import cite
+
+        return cite(self.read)
 
     @property
     def exit_status(self) -> int:
@@ -118,6 +130,25 @@ def diagnose(
     ``unlinked`` and ``last_step`` are ``keep`` or ``drop``. ``patterns`` are files with more names of communication kernels,
     ``kernel_names`` files with more names of other kernels. ``untraced_step`` is the step time without a profiler.
     """
+    with watch_sources(reading := Reading()):
+        found = _diagnose(paths, unlinked, last_step, time_unit, on, against, patterns, kernel_names, question, untraced_step, folders)
+    return replace(found, read=tuple(reading.sources))
+
+
+def _diagnose(
+    paths: str | Path | Iterable[str | Path],
+    unlinked: str,
+    last_step: str,
+    time_unit: str,
+    on: str | None,
+    against: str | Path | None,
+    patterns: Sequence[str | Path],
+    kernel_names: Sequence[str | Path],
+    question: Mapping[str, Any] | None,
+    untraced_step: str | float | None,
+    folders: tuple[str, ...],
+) -> Diagnosis:
+    """The diagnosis of files."""
     _check_choices(unlinked, last_step, time_unit)
     if against is not None and question and question.get("model"):
         raise QuestionError("--against and --model both name a prediction: give one of them")
@@ -166,6 +197,7 @@ def diagnose(
             )
         ),
         verdicts=verdicts,
+        folders=folders,
     )
 
 

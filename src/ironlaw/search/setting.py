@@ -56,6 +56,11 @@ class Setting:
         options = {name: value for name, value in self.planned.items() if name in VARIANTS and value is not None}
         return bind_variant(self.base, options) if options else self.base
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells the settings of a question apart."""
+        return (self.base.cluster.accelerator.name, self.gpus, *self.variant.items())
+
     def _plan(self) -> dict[str, Any]:
         """The values that the best plan has of the axes that the listed plans share, found without timing every plan."""
         space, bound = self._offered, self.base
