@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import gcd
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +20,7 @@ from ironlaw.estimate.planner.choose import Choice, place_choice, search_row
 from ironlaw.estimate.planner.rows import is_given, with_implied
 from ironlaw.estimate.planner.space import Space, read_space
 from ironlaw.question.asked import Row
+from ironlaw.terms import scalar
 
 KEPT = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")  # of a plan whose data-parallel ranks alone become fewer
 NEXT = 8  # counts directly below the most that are tried
@@ -76,12 +80,14 @@ def counts_to_try(node: Node, most: float, batch: float) -> list[float]:
     return sorted({*counts[-NEXT:], *shared})
 
 
-class Used(NamedTuple):
-    """A count of accelerators with its best plan."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Used:
+    """A count of accelerators with its best plan, as a search ranks it."""
 
     row: Row  # as it was asked
     choice: Choice
-    seconds: float
+    seconds: float  # of a step
+    counts: Counts
 
     @property
     def gpus(self) -> float:
@@ -89,17 +95,31 @@ class Used(NamedTuple):
         return self.row.gpus or 0.0
 
     @property
-    def rate(self) -> float:
-        """Tokens per second."""
+    def rank(self) -> float:
+        """Tokens per second, without what own runs say of the step."""
         return (self.row.global_batch_size or 0.0) * (self.row.seq_len or 0.0) / self.seconds
+
+    @cached_property
+    def group(self) -> Group:
+        """The estimate of the plan."""
+        bound = self.counts.bound
+        if is_given(with_implied(self.row, bound.asked.schedule), bound.model):
+            return answer_asked(bound.asked.replace(rows=(self.row,)), bound.folders).groups[0]
+        return evaluate(place_choice(self.row, self.choice, self.counts.bounds))
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second, as an estimate answers."""
+        return scalar(self.group.throughput["tokens_per_second"])
 
 
 class Counts:
     """The best plans of one job on many counts of accelerators; each is searched once."""
 
-    def __init__(self, bound: Bound, row: Row) -> None:
+    def __init__(self, bound: Bound, row: Row, fixed: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """``fixed``: values of axes that every plan has, beside those that the row gives."""
         self.bound, self.row = bound, row
-        self.space: Space = read_space(bound.asked.space)
+        self.space: Space = read_space(bound.asked.space).narrowed(fixed)
         self.bounds: dict[Any, Bound] = {(): bound}
         self._found: dict[Row, Used | None] = {}
 
@@ -112,7 +132,7 @@ class Counts:
         for gpus in sorted(counts):
             row = self.row._replace(gpus=gpus, global_batch_size=batch_of(gpus))
             used = self.best(row, found[-1] if found else None)
-            if used is not None and (not found or used.rate > found[-1].rate):
+            if used is not None and (not found or used.rank > found[-1].rank):
                 found.append(used)
         return found
 
@@ -124,11 +144,11 @@ class Counts:
             return self._keep(row, self._given(row))
         limit = np.inf
         if other is not None and other.choice.tier == 0:
-            limit = (row.global_batch_size or 0.0) * (row.seq_len or 0.0) / other.rate
+            limit = (row.global_batch_size or 0.0) * (row.seq_len or 0.0) / other.rank
         choice = search_row(self.bound, row, self.space, self.bounds, limit)
         if choice is None or choice.tier >= UNFIT:
             return None if np.isfinite(limit) else self._keep(row, None)
-        return self._keep(row, Used(row, choice, choice.seconds))
+        return self._keep(row, Used(row, choice, choice.seconds, self))
 
     def _keep(self, row: Row, used: Used | None) -> Used | None:
         self._found[row] = used
@@ -139,10 +159,4 @@ class Counts:
         estimate = answer_asked(self.bound.asked.replace(rows=(row,)), self.bound.folders)
         if not bool(estimate.fits[0]):
             return None
-        return Used(row, Choice(row, (), {}), float(estimate.step_seconds[0]))
-
-    def group(self, used: Used) -> Group:
-        """The estimate of a plan that was found."""
-        if is_given(with_implied(used.row, self.bound.asked.schedule), self.bound.model):
-            return answer_asked(self.bound.asked.replace(rows=(used.row,)), self.bound.folders).groups[0]
-        return evaluate(place_choice(used.row, used.choice, self.bounds))
+        return Used(row, Choice(row, (), {}), float(estimate.step_seconds[0]), self)
