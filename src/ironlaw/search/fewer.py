@@ -32,7 +32,10 @@ def one_less(result: SearchResult, best: Choice, share: float) -> dict[str, Any]
     tried = list(islice(unit.counts, MOST_TRIED))
     if not tried:
         return None
-    why, plan = _same_batch(settings_alike(result, best), tried)
+    alike = settings_alike(result, best)
+    why, plan = _same_batch(alike, tried)
+    if plan is None and why == "divides":  # under the schedule and the overlap of the best plan; with others there may be one
+        why, plan = _same_batch([replace(setting, planned=None) for setting in alike], tried)
     return {
         "unit": unit.name,
         "gpus": int(tried[0]),
