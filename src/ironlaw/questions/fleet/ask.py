@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ironlaw import units
+from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.law import cost
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns, read
 from ironlaw.questions.compare.fewest import describe_plan
 from ironlaw.questions.fleet.gantt import Bar, chart
 from ironlaw.questions.fleet.options import OPTIONS
@@ -22,7 +23,7 @@ from ironlaw.terms import Term, scalar
 
 JOBS = (
     Column("job", "job"), Column("model", "model"), Column("pool", "pool"), Column("gpus", "GPUs", "1"),
-    Column("held_gpus", "GPUs held", "1"), Column("start_days", "start day", "1"), Column("end_days", "end day", "1"), Column("deadline_days", "deadline", "1"),
+    Column("held_gpus", "GPUs held", "1"), Column("start", "start", "s"), Column("end", "end", "s"), Column("deadline", "deadline", "s"),
     Column("met", "in time"), Column("value", "value", "1"), Column("tokens_per_second", "tokens/s", "1"), Column("usd", "cost", "USD"),
     Column("joules", "energy", "J"), Column("watts", "power", "W"), Column("plan", "plan"),
 )  # fmt: skip
@@ -83,7 +84,8 @@ class Fleet:
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about several jobs; QuestionError where the file or the options are wrong."""
     values = read(options, OPTIONS, "fleet")
-    need(values, "jobs")
+    if "jobs" not in values:
+        raise QuestionError("missing JOBS.toml, the file of jobs")
     fleet = Fleet(read_reservation(values, folders), folders)
     jobs = [_job_row(fleet, one) for one in fleet.found.placed] + [_left_out_row(fleet, at) for at in fleet.found.left_out]
     pools = [_pool_row(fleet, at) for at in range(len(fleet.reservation.pools))]
@@ -94,12 +96,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     heading = Column("line", f"= runs, ! deadline, | end of the reservation ({fleet.reservation.seconds / DAY:g} days)")
     tables = [
         Table("jobs", "Schedule, in the order of the starts", _columns(JOBS, jobs), jobs),
-        Table(
-            "plot",
-            "Chart",
-            (Column("line", f"= runs, ! deadline, | end of the reservation ({fleet.reservation.seconds / DAY:g} days)"),),
-            lines,
-        ),
+        Table("plot", "Chart", (heading,), lines),
         Table("pools", "The reservation", filled_columns(POOLS, pools), pools),
         Table("remedies", "What would meet every deadline, each alone", filled_columns(REMEDIES, help_), help_),
     ]
@@ -111,8 +108,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         tables=tables,
         terms=_terms(fleet),
         values={
-            "end_days": fleet.found.score.end / DAY, "bound_days": fleet.found.bound / DAY, "exact": fleet.found.exact,
-            "missed_value": fleet.found.score.missed, "peak_watts": fleet.peak(), "days": fleet.reservation.seconds / DAY,
+            "end": fleet.found.score.end, "least_end": fleet.found.bound, "exact": fleet.found.exact,
+            "missed_value": fleet.found.score.missed, "peak_watts": fleet.peak(), "seconds": fleet.reservation.seconds,
             "power_limit_watts": fleet.reservation.power_limit,
         },
         assumptions=_assumptions(fleet, values),
@@ -141,8 +138,8 @@ def _job_row(fleet: Fleet, one: Placed) -> dict[str, Any]:
     usd = scalar(whole.usd_with_failures)
     return {
         "job": job.name, "model": run.group.job.model.title, "pool": fleet.reservation.pools[run.pool].name, "gpus": run.used.gpus,
-        "held_gpus": run.held, "start_days": one.start / DAY, "end_days": one.end / DAY,
-        "deadline_days": None if job.deadline is None else job.deadline / DAY, "met": one.task not in fleet.late, "value": job.value,
+        "held_gpus": run.held, "start": one.start, "end": one.end,
+        "deadline": job.deadline, "met": one.task not in fleet.late, "value": job.value,
         "tokens_per_second": run.used.rate, "usd": None if math.isnan(usd) else usd, "joules": scalar(whole.joules_with_failures),
         "watts": run.power, "plan": describe_plan(Estimate((run.group,), 1, fleet.folders)),
     }  # fmt: skip
@@ -150,8 +147,7 @@ def _job_row(fleet: Fleet, one: Placed) -> dict[str, Any]:
 
 def _left_out_row(fleet: Fleet, at: int) -> dict[str, Any]:
     job = fleet.reservation.jobs[at]
-    deadline = None if job.deadline is None else job.deadline / DAY
-    return {"job": job.name, "deadline_days": deadline, "met": False, "value": job.value, "plan": "no plan keeps to the limits"}
+    return {"job": job.name, "deadline": job.deadline, "met": False, "value": job.value, "plan": "no plan keeps to the limits"}
 
 
 def _pool_row(fleet: Fleet, at: int) -> dict[str, Any]:

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ironlaw.errors import ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, positive, switch, text, whole
 from ironlaw.question.readers import days, list_of, names
+from ironlaw.units import shorten
+
+LONGEST_NAME = 40  # characters
+
+
+def label(value: Any, flag: str) -> str:
+    """Read the name of a job or a pool: one line that is not long, as it stands in tables and in the chart."""
+    name = text(value, flag)
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise ValueRangeError(f"{flag} is {shorten(name)!r}, must be at most {LONGEST_NAME} printable characters")
+    return name
+
 
 ARGUMENTS = ("jobs",)  # arguments instead of MODEL
 DAYS = 90.0  # of a reservation: a quarter
@@ -26,7 +41,7 @@ EXAMPLES = """\
 """
 
 POOL_FIELDS: dict[str, Option] = {
-    "name": Option(text, "name of the pool (default: its accelerator)", "NAME"),
+    "name": Option(label, "name of the pool (default: its accelerator)", "NAME"),
     "on": ESTIMATE["on"],
     "gpus": ESTIMATE["gpus"].replace(help="accelerators of the pool", column=False),
     "racks": Option(whole, "racks (scale-up domains) of the pool: a job takes whole racks", "N"),
@@ -34,7 +49,7 @@ POOL_FIELDS: dict[str, Option] = {
     **{name: ESTIMATE[name] for name in ("node", "fabric", "price", "grid", "pue", "mttf")},
 }
 JOB_FIELDS: dict[str, Option] = {
-    "name": Option(text, "name of the job", "NAME"),
+    "name": Option(label, "name of the job", "NAME"),
     "deadline": Option(days, "latest end, in days from the start of the reservation (default: its end)", "DAYS"),
     "value": Option(positive("1"), "what it is worth that the job is done by its deadline (default: 1)", "X"),
     "on": Option(names, "pools or accelerators that the job may use (default: all)", "LIST"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ironlaw.errors import InputError, IronlawError, QuestionError
 from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.model import with_tokens
@@ -90,7 +91,7 @@ class Rates:
         self.reservation, self.folders = reservation, folders
         self.sizes = tuple(size_of(pool, folders) for pool in reservation.pools)
         self.batches: dict[int, float] = {}
-        self._options = [with_tokens({**job.options, "on": reservation.pools[job.pools[0]].on}, folders) for job in reservation.jobs]
+        self._options = [with_tokens(job.options, folders) for job in reservation.jobs]
         self._counts: dict[tuple[int, int], Counts] = {}
         self._runs: dict[Any, list[Run]] = {}
 
@@ -156,10 +157,14 @@ class Rates:
 
     def _bind(self, job: int, pool: int) -> Counts:
         if (job, pool) not in self._counts:
-            options = self._asked(job, pool)
-            bound = with_batch(bind_question(asked_of(options), self.folders))
-            if job not in self.batches:
-                self.batches[job] = self._batch(job, pool, bound.asked.rows[0].global_batch_size)
+            try:
+                bound = with_batch(bind_question(asked_of(self._asked(job, pool)), self.folders))
+                if job not in self.batches:
+                    self.batches[job] = self._batch(job, pool, bound.asked.rows[0].global_batch_size)
+            except IronlawError as error:  # which names no job
+                kind = InputError if error.exit_status == InputError.exit_status else QuestionError
+                where = f"job {self.reservation.jobs[job].name!r} in pool {self.reservation.pools[pool].name!r}"
+                raise kind(f"{where}: {error}") from None
             bound = bound.replace(asked=bound.asked.replace(global_batch_tokens=None))
             self._counts[job, pool] = Counts(bound, bound.asked.rows[0])
         return self._counts[job, pool]

@@ -13,7 +13,7 @@ from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.files import read_toml
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, is_column, read_options
-from ironlaw.questions.fleet.options import DAYS, FILE_FIELDS, JOB_FIELDS, MOST_JOBS, MOST_POOLS, OPTIONS, POOL_FIELDS
+from ironlaw.questions.fleet.options import DAYS, FILE_FIELDS, JOB_FIELDS, LONGEST_NAME, MOST_JOBS, MOST_POOLS, OPTIONS, POOL_FIELDS
 
 DAY = 86400.0
 OF_POOL = frozenset(POOL_FIELDS) - JOB_FIELDS.keys()  # options of an estimate that a pool gives
@@ -102,7 +102,7 @@ def _read_fields(table: Mapping[str, Any], fields: Mapping[str, Option], known: 
 
 def _name_of(table: Mapping[str, Any], kind: str, place: int) -> str:
     name = table.get("name")
-    return f"{kind} {name!r}" if isinstance(name, str) and len(name) < 60 else f"{kind} {place}"
+    return f"{kind} {name!r}" if isinstance(name, str) and len(name) <= LONGEST_NAME else f"{kind} {place}"
 
 
 def _read_job(table: Mapping[str, Any], place: int, where: str, pools: tuple[Pool, ...], folders: tuple[str, ...]) -> Job:
