@@ -208,6 +208,8 @@ def show(value: float, unit: str, digits: int = 3) -> str:
     """
     if math.isnan(value):
         return "nan"
+    if value == 0.0 and unit == "s":
+        return "0 s"
     for threshold, name in _SCALES.get(unit, [(1.0, unit)]):
         if abs(value) >= threshold * 0.9995:
             size = _NAMED_SIZE.get(name, threshold) if unit == "s" else threshold  # accelerator hours are already in hours

@@ -257,10 +257,10 @@ def answer_asked(asked: Asked, folders: tuple[str, ...] = ()) -> Estimate:
         )
     require(asked, "model", "on", "gpus")
     bound = with_batch(bind_question(asked, folders))
-    return Estimate(tuple(_evaluate(placed) for placed in place(bound)), len(asked.rows), bound.folders, asked)
+    return Estimate(tuple(evaluate(placed) for placed in place(bound)), len(asked.rows), bound.folders, asked)
 
 
-def _evaluate(placed: Placed) -> Group:
+def evaluate(placed: Placed) -> Group:
     """Memory, step, rates and run of the rows that share a job, as one batch."""
     bound = placed.bound
     job, plan, cluster = bound.job(placed.framework), placed.plan, bound.cluster

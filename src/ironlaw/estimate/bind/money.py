@@ -28,7 +28,7 @@ class Money(Frozen):
 def bind_money(asked: Asked, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Money:
     """Price, grid and PUE, as given or by default."""
     return Money(
-        _price_if_known(asked.price, cluster, folders, assumptions),
+        price_if_known(asked.price, cluster, folders, assumptions),
         bind_grid(asked.grid, folders, assumptions),
         bind_pue(asked.pue, cluster, assumptions),
     )
@@ -61,7 +61,7 @@ def bind_price(asked: float | str | None, cluster: Cluster, folders: tuple[str, 
     return price.per_hour
 
 
-def _price_if_known(asked: float | str | None, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
+def price_if_known(asked: float | str | None, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
     """The price as ``bind_price`` finds it; nan where none is given or known, so that time and energy are answered."""
     name = cluster.accelerator.name
     if asked is None and name not in load.names("prices", folders):
