@@ -187,6 +187,7 @@ def _names(names: tuple[str, ...], default: str = "") -> str:
 
 
 BATCH_MI = defaults.BATCH_TOKENS / 2**20
+ROUNDING = Option(one_of(defaults.ROUNDINGS), f"rounding of steps: {_names(defaults.ROUNDINGS, defaults.ROUNDING)}", "HOW")
 
 OPTIONS: dict[str, Option] = {
     # --- the hardware
