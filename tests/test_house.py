@@ -80,7 +80,7 @@ def test_a_module_imports_only_what_its_room_may(path):
 FLOORS = (
     "placement", "wires", "pipeline", "layer", "network", "memory", "distance", "correction", "bind", "rules", "step", "rates", "failures",
     "run", "planner", "cautions", "evidence", "bands", "parameters", "waterfall", "again", "as_data", "saved", "answer",
-    "near_counts", "held", "table",
+    "near_counts", "measured", "held", "table",
     "__init__",
 )  # fmt: skip
 
