@@ -176,7 +176,7 @@ def rank_suspects(group: Group, at: int, step: float, predicted: float) -> tuple
     if gap <= 0.0:
         return ()
     plan, seconds = _options(group, at), {name: share * predicted for name, share in waterfall_data(group, at).items()}
-    faulty = {fault.part: (fault.name, slower) for fault in FAULTS if (slower := _step_with(fault, plan, group)) is not None}
+    faulty = {fault.part: found for fault in FAULTS if (found := _step_with(fault, plan, group)) is not None}
     suspects = []
     for part in CHECKS:
         if (part == "pipeline" and plan["pp"] == 1) or (part == "network" and plan["gpus"] == 1):
@@ -200,16 +200,31 @@ def _options(group: Group, at: int) -> dict[str, Any]:
     return {"vpp": 1, "pp": 1, "recompute": group.recompute[at], **asked["given"], **asked["plan"], **fixed}
 
 
-def _step_with(fault: Fault, plan: Plan, group: Group) -> float | None:
-    """The step of the plan with a fault [s]; None where the plan cannot have it."""
+def _step_with(fault: Fault, plan: Plan, group: Group) -> tuple[str, float] | None:
+    """The name of a fault and the step of the plan with it [s]; None where the plan cannot have it.
+
+    Overlap of experts excludes some faults; the plan has them without that overlap.
+    """
     change = fault.change(plan)
     if change is None:
         return None
     given = {name: value for name, value in plan.items() if name not in ("global_batch_tokens", "tokens", "correction", "flash_attention")}
     given |= {} if plan["flash_attention"] else {"flash_attention": False}
-    try:
-        slower = estimate(catalog=group.folders, **{**given, **change})
-    except IronlawError:  # a precision that the device lacks, a kernel that the schedule needs
+    seconds = _estimate_step({**given, **change}, group.folders)
+    if seconds is not None:
+        return fault.name, seconds
+    overlap = str(given.get("overlap", "")).split(",")
+    if "ep" not in overlap or "overlap" in change:
         return None
-    seconds = float(slower.step_seconds[0])
+    rest = ",".join(name for name in overlap if name != "ep") or "none"
+    seconds = _estimate_step({**given, "overlap": rest, **change}, group.folders)
+    return None if seconds is None else (f"{fault.name}, no overlap of experts", seconds)
+
+
+def _estimate_step(options: dict[str, Any], folders: tuple[str, ...]) -> float | None:
+    """The step of a plan [s]; None where the plan is not possible."""
+    try:
+        seconds = float(estimate(catalog=folders, **options).step_seconds[0])
+    except IronlawError:  # such as a precision that the device lacks
+        return None
     return seconds if math.isfinite(seconds) else None

@@ -8,7 +8,6 @@ from typing import Any
 from ironlaw import units
 from ironlaw.estimate.measured import MFU_NAMES, MeasuredRun
 from ironlaw.questions.answer import Column, Table, filled_columns
-from ironlaw.terms import scalar
 
 SUSPECTS = (
     Column("part", "part of the step"), Column("takes", "predicted", "s"), Column("would_take", "needed", "s"),
@@ -20,20 +19,23 @@ SUSPECTS = (
 
 def describe_measured(run: MeasuredRun) -> list[str]:
     """The measured rate with its MFUs, the predicted one with its band, and the loss."""
-    measured = " and ".join(f"{name} {scalar(run.utilisation[key]):.2%}" for key, name in MFU_NAMES.items())
-    sentences = [f"measured {run.rate:,.0f} tokens/s, a step of {units.show(run.step, 's', 4)}: {measured}"]
-    if run.of_peak > 1.0:
+    return describe_data(run.data())
+
+
+def describe_data(run: Mapping[str, Any]) -> list[str]:
+    """The same from the JSON of a measured run."""
+    step = units.show(run["measured_seconds"], "s", 4)
+    measured = " and ".join(f"{name} {run[key]:.2%}" for key, name in MFU_NAMES.items())
+    sentences = [f"measured {run['tokens_per_second']:,.0f} tokens/s, a step of {step}: {measured}"]
+    if run["of_peak"] > 1.0:
         wrong = "the rate, the number of accelerators, the model or the precision"
-        return [*sentences, f"impossible: {run.of_peak:.0%} of the peak by the operations of this plan; check {wrong}"]
-    predicted = " and ".join(
-        f"{name} {share:.1%}" for name, share in zip(MFU_NAMES.values(), run.predicted_utilisation.values(), strict=True)
-    )
-    band = (
-        "" if run.rate_band is None or run.band is None else f" ({run.band[2]:.0%} band {run.rate_band[0]:,.0f} to {run.rate_band[1]:,.0f})"
-    )
-    sentences.append(f"predicted {run.predicted_rate:,.0f} tokens/s{band}, a step of {units.show(run.predicted, 's', 4)}: {predicted}")
-    share = run.predicted / run.step
-    where = {None: "", True: ", within the band", False: ", outside the band"}[run.inside]
+        return [*sentences, f"impossible: {run['of_peak']:.0%} of the peak by the operations of this plan; check {wrong}"]
+    predicted = " and ".join(f"{name} {run[f'predicted_{key}']:.1%}" for key, name in MFU_NAMES.items())
+    step, band = units.show(run["predicted_seconds"], "s", 4), run["predicted_band_tokens_per_second"]
+    between = "" if band is None else f" (band {band[0]:,.0f} to {band[1]:,.0f})"
+    sentences.append(f"predicted {run['predicted_tokens_per_second']:,.0f} tokens/s{between}, a step of {step}: {predicted}")
+    share = run["of_predicted"]
+    where = {None: "", True: ", within the band", False: ", outside the band"}[run["inside_band"]]
     loss = f"{1.0 - share:.1%} are lost" if share < 1.0 else "nothing is lost"
     return [*sentences, f"the run reaches {share:.1%} of the predicted throughput{where}: {loss}"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.questions.answer import Column, Table
+from ironlaw.questions.throughput import describe_data, tabulate_suspects
 from ironlaw.report.answer import table_lines
 from ironlaw.report.logs import efficiency_lines, log_lines, logs_lines, memory_lines, snapshot_lines, timeline_lines
 from ironlaw.report.terminal import Ink, bar
@@ -75,6 +76,8 @@ def _utilisation(file: Mapping[str, Any]) -> str | None:
 
 def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     """The files, the verdict, and the next bottleneck."""
+    if not data["files"]:
+        yield ink.bold("a measured throughput")
     for file in data["files"][:1] if len(data["files"]) > 1 else data["files"]:
         yield ink.bold(_title(file))
     if len(data["files"]) > 1:
@@ -298,6 +301,7 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     yield ink.bold(comparison["sentence"])
     if len(data["files"]) > 1 and comparison["rank"] is not None:
         yield f"compared is rank {comparison['rank']}, which waits least for the others"
+    yield from _measured_run(comparison, ink)
     rows = [r for r in data["compare"] or [] if abs(r["share"]) >= LEAST_SHARE][:MOST_ROWS]
     columns = (
         Column("term", "term"),
@@ -308,6 +312,18 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     )
     if rows:
         yield from table_lines(Table("compare", "Step, measured and predicted", columns, rows), ink)
+
+
+def _measured_run(comparison: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """The measured and predicted rates with their MFUs, what could explain the difference, and the command that shows more."""
+    run = comparison.get("measured_run")
+    if not run:
+        return
+    yield from describe_data(run)
+    if run["suspects"]:
+        yield from table_lines(tabulate_suspects(run["suspects"]), ink)
+    if comparison.get("next_command"):
+        yield ink.dim(f"every operator of the predicted step: {comparison['next_command']}")
 
 
 def _time(us: float) -> str:
