@@ -32,6 +32,7 @@ CHECKS = {  # by part of a step: what to look at first where it is too long
     "data": "time in the data loader, workers, storage (ironlaw data)",
     "rest": "layers of each stage, padding",
 }
+NOTICEABLE = 1.001  # times the predicted step: a fault that makes less is none of this plan
 Plan = Mapping[str, Any]  # options that reproduce a row
 
 
@@ -176,7 +177,8 @@ def rank_suspects(group: Group, at: int, step: float, predicted: float) -> tuple
     if gap <= 0.0:
         return ()
     plan, seconds = _options(group, at), {name: share * predicted for name, share in waterfall_data(group, at).items()}
-    faulty = {fault.part: found for fault in FAULTS if (found := _step_with(fault, plan, group)) is not None}
+    steps = {fault.part: _step_with(fault, plan, group) for fault in FAULTS}
+    faulty = {part: found for part, found in steps.items() if found is not None and found[1] > NOTICEABLE * predicted}
     suspects = []
     for part in CHECKS:
         if (part == "pipeline" and plan["pp"] == 1) or (part == "network" and plan["gpus"] == 1):

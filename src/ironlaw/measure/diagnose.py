@@ -127,7 +127,7 @@ def diagnose(
     rate = None if tokens_per_second is None else TOKENS_PER_SECOND.read(tokens_per_second, "--tokens-per-second")
     files, skipped = files_of(named)
     if not files and rate is None:
-        raise QuestionError("no file given; try: ironlaw diagnose trace.json.gz")
+        raise QuestionError("no FILE given; try: ironlaw diagnose trace.json.gz")
     untraced = _read_untraced_step(untraced_step)
     policy = Policy(unlinked, last_step)
     names = read_names(kernel_names) if kernel_names else None
@@ -309,7 +309,7 @@ def _compare(
 ) -> tuple[Comparison | None, list[str]]:
     """Compare the first file with step times with the prediction, and why there is no comparison; None where none was asked for."""
     if against is None and not (question and question.get("model")):
-        return None, []
+        return _compare_by_log(readings.logs, question or {}, folders)
     if readings.profiles:
         predicted = load_prediction({} if against is not None else question or {}, against, folders)
         assert predicted is not None
@@ -321,7 +321,22 @@ def _compare(
         return compare_log(timed, tokens_per_second, against, question or {}, folders)
     if readings.snapshots or readings.timelines:
         return None, []
-    raise QuestionError("no step times to compare with the estimate: give a trace, or a log with step times")
+    raise QuestionError("no step times to compare with the estimate: give a trace, a log with step times, or --tokens-per-second")
+
+
+def _compare_by_log(logs: list[LogReading], question: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[Comparison | None, list[str]]:
+    """Compare one log whose arguments describe its model and its step, where the accelerator is given; else no comparison."""
+    from ironlaw.measure.logs.asked import missing_for_tokens
+    from ironlaw.measure.versus.from_log import compare_log
+
+    if len(logs) != 1 or not question.get("on") or logs[0].steps is None or "model" not in logs[0].run:
+        return None, []
+    if missing_for_tokens({**logs[0].run, **question}) or not (question.get("gpus") or logs[0].run.get("gpus")):
+        return None, []
+    try:
+        return compare_log(logs[0], None, None, question, folders)
+    except IronlawError as error:
+        return None, [f"not compared with an estimate: {error}"]
 
 
 def _memory(readings: _Readings, question: Mapping[str, Any] | None, folders: tuple[str, ...]) -> tuple[MemoryRow, ...]:

@@ -297,6 +297,7 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     """The comparison with the estimate: a sentence, and the largest differences."""
     comparison = data.get("comparison")
     if not comparison:
+        yield from _say_what_to_give(data["files"], ink)
         return
     yield ink.bold(comparison["sentence"])
     if len(data["files"]) > 1 and comparison["rank"] is not None:
@@ -312,6 +313,21 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     )
     if rows:
         yield from table_lines(Table("compare", "Step, measured and predicted", columns, rows), ink)
+
+
+def _say_what_to_give(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """For one log of training without a comparison: what to give, so that the causes of its time are ranked."""
+    if len(files) != 1 or not (log := files[0].get("log")) or not (log["steps"] or log["tokens_per_second"]):
+        return
+    run = log["run"]
+    lacking = [words for name, words in NEEDED if name not in run]
+    yield ink.dim(f"to rank what could explain its time against an estimate of the same run, give {', '.join(lacking)}")
+
+
+NEEDED = (  # options of a comparison, by the name of what a log may give
+    ("model", "--model MODEL"), ("on", "--on ACCELERATOR"), ("gpus", "--gpus N"), ("seq_len", "--seq-len N"),
+    ("global_batch_size", "--global-batch-size N"),
+)  # fmt: skip
 
 
 def _measured_run(comparison: Mapping[str, Any], ink: Ink) -> Iterator[str]:

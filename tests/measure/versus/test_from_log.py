@@ -62,6 +62,24 @@ def test_what_megatron_prints_of_its_plan_is_taken():
     for option, argument in (("tp", "tensor_model_parallel_size"), ("pp", "pipeline_model_parallel_size"), ("micro_batch_size",) * 2):
         assert run[option] == int(log.arguments[argument])
     assert run["recompute"] == "full" and run["seq_len"] == int(log.arguments["seq_length"])
+    assert (run["vpp"], run["zero"], run["sp"]) == (
+        1,
+        1,
+        False,
+    )  # virtual_pipeline_model_parallel_size None, zero_stage 1, no sequence_parallel
+
+
+def test_a_log_that_describes_its_model_needs_only_the_accelerator():
+    found = diagnose(paths.DATA / "measured" / "megatron_64xv100.log", on="v100-sxm-32gb", question={"on": "v100-sxm-32gb"})
+    assert found.comparison is not None and found.comparison.inside
+    plan = found.comparison.predicted.plan
+    assert (plan["gpus"], plan["tp"], plan["pp"], plan["zero"], plan["sp"]) == (64, 4, 16, 1, False)
+
+
+def test_a_log_without_model_or_accelerator_says_what_to_give(capsys):
+    assert main(["diagnose", str(MIXTRAL)]) == 4
+    page = capsys.readouterr().out
+    assert "give --model MODEL, --on ACCELERATOR, --gpus N, --seq-len N" in page and "--global-batch-size N" not in page
 
 
 def write(path, *lines):
@@ -113,5 +131,5 @@ def test_a_throughput_alone_is_compared(capsys):
 def test_a_throughput_without_its_run_is_refused():
     with pytest.raises(QuestionError, match="--model"):
         diagnose((), tokens_per_second="150k")
-    with pytest.raises(QuestionError, match="no file"):
+    with pytest.raises(QuestionError, match="no FILE"):
         diagnose(())

@@ -23,12 +23,18 @@ NAMES = {  # option of an estimate: names of the argument in logs
     "ep": ("expert_model_parallel_size", "expert_parallel_degree"),
     "micro_batch_size": ("micro_batch_size",),
 }
+DIMENSIONS = (
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
+    "max_position_embeddings", "tie_word_embeddings", "gated_mlp", "num_experts", "num_experts_per_tok", "moe_intermediate_size",
+)  # fmt: skip
 LENGTHS = tuple(2**power for power in range(9, 18))  # sequence lengths that a printed FLOP rate is compared with
 
 
-def options_of_run(log: Log, job: LoggedJob) -> dict[str, Any]:
-    """Options of the measured run, as far as the log gives them."""
+def options_of_run(log: Log, job: LoggedJob, model_given: bool) -> dict[str, Any]:
+    """Options of the measured run, as far as the log gives them; the model by its dimensions, where the user gives none."""
     found: dict[str, Any] = {}
+    if job.model is not None and not model_given:
+        found["model"] = {name: getattr(job.model, name) for name in DIMENSIONS if getattr(job.model, name)}
     if job.gpus:
         found["gpus"] = job.gpus
     if job.seq_len:
@@ -41,13 +47,28 @@ def options_of_run(log: Log, job: LoggedJob) -> dict[str, Any]:
         value = next((count for name in names if (count := whole(log.arguments.get(name, "")))), None)
         if value:
             found[option] = value
-    if log.arguments.get("sequence_parallel") in ("True", "False") and found.get("tp", 1) > 1:
-        found["sp"] = log.arguments["sequence_parallel"] == "True"
+    if "tensor_model_parallel_size" in log.arguments and "pipeline_model_parallel_size" in log.arguments:
+        found |= _options_of_megatron(log.arguments)
     if job.precision in ("bf16", "fp16", "fp32"):
         found["precision"] = job.precision
     layers, attention, _ = job.recompute
     if layers == 1.0 or attention == 1.0:
         found["recompute"] = "full" if layers == 1.0 else "selective"
+    return found
+
+
+def _options_of_megatron(arguments: Mapping[str, str]) -> dict[str, Any]:
+    """Sequence parallelism, chunks and ZeRO stage of a dump of all Megatron arguments: one that it lacks is one the version lacks."""
+    found: dict[str, Any] = {}
+    if (whole(arguments["tensor_model_parallel_size"]) or 1) > 1:
+        found["sp"] = arguments.get("sequence_parallel") == "True"
+    if (whole(arguments["pipeline_model_parallel_size"]) or 1) > 1:
+        found["vpp"] = whole(arguments.get("virtual_pipeline_model_parallel_size", "")) or 1
+    stage = whole(arguments.get("zero_stage", ""))
+    if stage is not None and stage <= 3:
+        found["zero"] = stage
+    elif arguments.get("use_distributed_optimizer") == "True":
+        found["zero"] = 1
     return found
 
 

@@ -108,7 +108,11 @@ def log_reading(
     excluded = tuple(excluded_roofs(steps, rates, share))
     findings = remarks(log, job, steps, rates, unusual, share, device)
     verdict, status = _verdict(log, steps, excluded, findings)
-    per_gpu, claimed, run = tokens_per_second_of(log, job, steps, unusual), read_claim(log, unusual), options_of_run(log, job)
+    per_gpu, claimed, run = (
+        tokens_per_second_of(log, job, steps, unusual),
+        read_claim(log, unusual),
+        options_of_run(log, job, model is not None),
+    )
     seconds = steps.median if steps is not None and log.per == "iteration" else None
     return LogReading(
         path=log.path,

@@ -17,10 +17,13 @@ from ironlaw.estimate.measured import measured_run
 from ironlaw.measure.logs.asked import missing_for_tokens
 from ironlaw.measure.logs.reading import LogReading
 from ironlaw.measure.versus.compare import Comparison, Measured, compare
-from ironlaw.measure.versus.predicted import Predicted, read_estimate, read_saved_estimate, run_estimate
+from ironlaw.measure.versus.predicted import read_estimate, read_saved_estimate, run_estimate
+from ironlaw.question.assumptions import printed
 from ironlaw.terms import scalar
 
-REPEATED = ("model", "on", "gpus", "seq_len", "global_batch_size", "tp", "pp", "micro_batch_size", "precision", "recompute")
+REPEATED = (
+    "model", "on", "gpus", "seq_len", "global_batch_size", "tp", "sp", "pp", "vpp", "zero", "micro_batch_size", "precision", "recompute",
+)  # fmt: skip
 
 
 def compare_log(
@@ -56,7 +59,7 @@ def compare_log(
     return replace(
         found,
         run=measured_run(group, at, step=seconds),
-        next_command=_next_command(found.predicted, {**options, "gpus": int(scalar(group.plan.gpus, at))}, seconds),
+        next_command=_next_command({**options, "gpus": int(scalar(group.plan.gpus, at))}, seconds),
         warnings=tuple(warnings),
     ), []
 
@@ -67,9 +70,11 @@ def _measured(log: LogReading | None, seconds: float) -> Measured:
     return Measured(seconds, {}, device=device, world_size=None if log is None else log.world_size)
 
 
-def _next_command(predicted: Predicted, options: Mapping[str, Any], seconds: float) -> str:
+def _next_command(options: Mapping[str, Any], seconds: float) -> str:
     """The command that lists every operator of the predicted step beside the measured one."""
-    model = options["model"] if isinstance(options["model"], str) else predicted.plan["model"]
+    model = options["model"]
+    if isinstance(model, Mapping):
+        model = ",".join(f"{name}={value}" for name, value in model.items())
     named = {name: options[name] for name in REPEATED if name in options and name != "model"}
-    words = [f"--{name.replace('_', '-')} {value}" for name, value in named.items()]
+    words = [f"--{name.replace('_', '-')} {printed(value)}" for name, value in named.items()]
     return f"ironlaw roofline {model} {' '.join(words)} --measured {units.show(seconds, 's', 4).replace(' ', '')}"

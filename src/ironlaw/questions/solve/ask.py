@@ -137,7 +137,7 @@ def _refuse_incomplete(values: dict[str, Any], unknown: str, free: bool = False)
     """
     given = set(values)
     budget = "--budget" if not free else LIMIT[1]
-    missing = {
+    needed: dict[str, list[tuple[Any, str]]] = {
         "gpus": [
             ("deadline" in given, "--deadline"),
             (given & {"tokens", "budget"}, f"--tokens (for the fewest), or {LIMIT[1]} (for the most)"),
@@ -156,8 +156,8 @@ def _refuse_incomplete(values: dict[str, Any], unknown: str, free: bool = False)
             (given & {"deadline", "budget", "tokens_per_second"}, f"{LIMIT[0]}, or {LIMIT[1]}"),
         ],
         "budget": [("gpus" in given, "--gpus"), ("tokens" in given, "--tokens")],
-    }[unknown]  # fmt: skip
-    if lacking := [words for present, words in missing if not present]:
+    }  # fmt: skip
+    if lacking := [words for present, words in needed[unknown] if not present]:
         raise QuestionError(f"to solve for {unknown}: missing option {', and '.join(lacking)}")
     if "tokens_per_second" in given and unknown == "gpus":
         raise QuestionError("a measured --tokens-per-second is of a known number of GPUs: give --gpus, or leave it out")

@@ -97,7 +97,7 @@ class Workload:
             folders=folders,
             assumptions=assumptions,
             warnings=[f"left out: {item}" for item in left_out],
-            terms=[flop],
+            terms=[flop, *_passes(values.get("parameters") or float(active_parameters(model)))],
         )
 
     @property
@@ -295,6 +295,12 @@ class Workload:
         if estimate is not None and estimate.legal[0]:
             return f"no plan of {gpus:,.0f} GPUs fits in memory"
         return f"no plan divides {gpus:,.0f} GPUs and the batch" if estimate is not None else "estimate has no answer"
+
+
+def _passes(parameters: float) -> tuple[Term, Term]:
+    """The passes of 6N: forward two operations per parameter, backward four."""
+    forward = leaf("forward FLOP per token by 2N", flops.forward_per_token, "FLOP/token", parameters=parameters)
+    return forward, leaf("backward FLOP per token by 4N", flops.backward_per_token, "FLOP/token", parameters=parameters)
 
 
 def _flop_per_token(model: Model, parameters: float, seq_len: float, by_count: bool) -> Term:
