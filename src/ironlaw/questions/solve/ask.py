@@ -26,7 +26,7 @@ from ironlaw.terms import scalar
 
 DAY = 86400.0
 ROUNDED = (
-    Column("rounding", "rounding"), Column("steps", "steps", "1"), Column("tokens", "tokens seen", "token"), Column("step", "step", "s"),
+    Column("rounding", "rounding"), Column("steps", "steps", "1"), Column("more_tokens", "tokens beyond those asked", "token"), Column("step", "step", "s"),
     Column("seconds", "run takes", "s"), Column("days", "days", "1"), Column("used", "used here"),
 )  # fmt: skip
 
@@ -344,7 +344,7 @@ def _tabulate_roundings(values: dict[str, Any], workload: Workload, gpus: float 
     for name, how in run_law.ROUNDINGS.items():
         steps = float(run_law.steps(values["tokens"], batch, how))
         rows.append({
-            "rounding": name, "steps": steps, "tokens": steps * batch, "step": step, "seconds": steps * step,
+            "rounding": name, "steps": steps, "more_tokens": steps * batch - values["tokens"], "step": step, "seconds": steps * step,
             "days": steps * step / DAY, "used": name == used,
         })  # fmt: skip
     return rows

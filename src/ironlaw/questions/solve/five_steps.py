@@ -106,7 +106,9 @@ def tables(checks: Checks, workload: Workload) -> list[Table]:
         Table("memory", title, MEMORY, _tabulate_memory(checks)),
         remedies_table(checks.remedies),
         Table("errors", "The usual errors", ERRORS, list(_list_errors(checks))),
-        Table("causes", "Where a step loses time, by estimate", CAUSES, _list_causes(checks.predicted) if checks.predicted else []),
+        Table(
+            "causes", "Where a step loses time, by estimate", CAUSES, _list_causes(checks.predicted, workload) if checks.predicted else []
+        ),
     ]
 
 
@@ -196,12 +198,12 @@ def _tabulate_memory(checks: Checks) -> list[dict[str, Any]]:
     return rows
 
 
-def _list_causes(predicted: Predicted) -> list[dict[str, Any]]:
+def _list_causes(predicted: Predicted, workload: Workload) -> list[dict[str, Any]]:
     """The parts of a step, longest first after the model's FLOPs at the peak; each with what helps."""
     losses = sorted(((key, predicted.waterfall[key]) for key in LOSSES), key=lambda item: -item[1])
     return [
         {
-            "cause": f"{MFU_NAMES['mfu']}: model FLOPs at the peak",
+            "cause": f"{MFU_NAMES['mfu']}: FLOPs of the {workload.counted / 1e9:.4g} B parameters at the peak",
             "share": predicted.predicted_mfu,
             "fix": "a faster device, lower precision",
         },
