@@ -83,7 +83,7 @@ def test_a_module_imports_only_what_its_room_may(path):
 FLOORS = (
     "placement", "wires", "pipeline", "layer", "network", "memory", "distance", "correction", "bind", "rules", "step", "rates", "failures",
     "run", "planner", "cautions", "evidence", "bands", "parameters", "waterfall", "again", "as_data", "columns", "citations", "saved",
-    "answer", "near_counts", "smaller", "held", "table",
+    "answer", "near_counts", "smaller", "measured", "held", "table",
     "__init__",
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from ironlaw.cli.cite import write_cited
 from ironlaw.cli.flags import catalog_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, read_form, tables_text, wants_colour
-from ironlaw.question.options import OPTIONS, Option
+from ironlaw.question.options import OPTIONS, TOKENS_PER_SECOND, Option
 
 _EXAMPLES = """
 \b
@@ -21,12 +21,14 @@ Examples:
   ironlaw diagnose rank0.json.gz --model llama-3-8b --on h100-sxm --gpus 8 --micro-batch-size 2
   ironlaw diagnose rank0.json.gz --against estimate.json   (a saved `ironlaw estimate --json`)
   ironlaw diagnose train.log --on v100-sxm-32gb
+  ironlaw diagnose train.log --model llama-3-8b --on h100-sxm --gpus 64   (ranks what could explain the time)
+  ironlaw diagnose --tokens-per-second 150k --model llama-2-7b --on h100-sxm --gpus 64
   ironlaw diagnose trace.json.gz --keep --label before     (then: ironlaw runs compare before after)
 """
 
 
 @click.command("diagnose", cls=GroupedCommand, own="Diagnosis", epilog=_EXAMPLES)
-@click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...")
+@click.argument("files", nargs=-1, metavar="FILE|FOLDER...")
 @click.option(
     "--unlinked", default="keep", metavar="keep|drop", help="keep or drop device events whose launch is not in the file (default: keep)"
 )
@@ -40,6 +42,7 @@ Examples:
     "--time-unit", default="us", metavar="us|ms|ns", help="unit of ts and dur in a Chrome trace (default: us, as the format specifies)"
 )
 @click.option("--untraced-step", metavar="TIME", help="step time without a profiler; shows what the profiler cost")
+@click.option("--tokens-per-second", metavar=TOKENS_PER_SECOND.metavar, help=f"with --model: {TOKENS_PER_SECOND.help}; needs no FILE")
 @click.option("--keep", is_flag=True, help="store the diagnosis for `ironlaw runs`")
 @click.option("--label", metavar="NAME", help="with --keep: a label for the run")
 @click.option("--store", metavar="FILE", help="with --keep: the store, an SQLite file (default: as in `ironlaw runs`)")
@@ -53,6 +56,7 @@ def command(
     kernel_names: tuple[str, ...],
     time_unit: str,
     untraced_step: str | None,
+    tokens_per_second: str | None,
     keep: bool,
     label: str | None,
     store: str | None,
@@ -90,6 +94,7 @@ def command(
         patterns=patterns,
         kernel_names=kernel_names,
         untraced_step=untraced_step,
+        tokens_per_second=tokens_per_second,
         question=options,
         folders=folders,
     )

@@ -19,6 +19,7 @@ CUDA_GRAPHS = ("none", "partial", "full")
 GRAPH_MODULES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")  # what Megatron Core's --cuda-graph-scope names
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 OFFLOADS = ("optimizer", "activations")
+ROUNDINGS = ("up", "down", "exact")  # of the steps of a run
 
 # --- the job
 
@@ -48,6 +49,7 @@ LORA_RANK = 8  # of --lora and --qlora, which name none: the default of peft's L
 FRAMEWORK = "megatron"
 FLAT_FRAMEWORK = "fsdp"  # without tensor and pipeline parallel
 GRID = "world"
+ROUNDING = "up"  # the run sees all its tokens
 
 # --- how much memory the best plan keeps free
 

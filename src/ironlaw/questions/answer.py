@@ -70,7 +70,7 @@ class Tables(tuple[Table, ...]):
 
 def si_unit(column: Column) -> str:
     """The unit of a column; "" for a text, a number or a share."""
-    return "" if column.unit in ("1", "%") else column.unit
+    return "" if column.unit in ("1", "%") else column.unit.removeprefix("decimal ")
 
 
 def heading(column: Column) -> str:

@@ -83,7 +83,7 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield (
         f"step {ink.bold(units.show(step, 's'))}{band_words(step_band(group, at, step))}, {rates['tokens_per_second']:,.0f} tokens/s"
         f" ({rates['tokens_per_second_per_gpu']:,.0f} per GPU), MFU {ink.bold(format(rates['mfu'], '.1%'))}"
-        f" (causal {rates['mfu_causal']:.1%}, HFU {rates['hfu']:.1%})"
+        f" (with attention; {_by_6n(group, rates)}causal {rates['mfu_causal']:.1%}, HFU {rates['hfu']:.1%})"
         f" of {units.show(group.cluster.accelerator.peak[group.job.precision.peak].value, 'FLOP/s', 4)} dense {group.job.precision.peak}"
     )
     yield bound_line(group, at, plan, memory["fits"], ink)
@@ -91,6 +91,11 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
     yield parameters_line(parameters_data(group.job))
+
+
+def _by_6n(group: Group, rates: dict[str, Any]) -> str:
+    """The MFU by 6N; nothing where weights are frozen, which 6N does not know."""
+    return "" if group.job.lora_rank or group.job.model.frozen_layers else f"6N {rates['mfu_6n']:.1%}, "
 
 
 def parameters_line(counts: dict[str, Any]) -> str:

@@ -14,7 +14,8 @@ from ironlaw import units
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.law import cost, run, states, wide_area
-from ironlaw.question.assumptions import Assumptions
+from ironlaw.question import defaults
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Table, need, read
 from ironlaw.questions.sites.exchange import LINKS, Exchange, Network, bind_exchange, bind_network, compare_exchanges, each_site
 from ironlaw.questions.sites.options import GRADIENT_BYTES, OPTIONS
@@ -56,8 +57,8 @@ class RunTime:
     seconds: Term
 
 
-def _count_time(tokens: float, exchange: Exchange, network: Network, step: SiteStep) -> RunTime:
-    """Time of a run whose sites compute steps and exchange gradients."""
+def _count_time(tokens: float, exchange: Exchange, network: Network, step: SiteStep, rounding: str) -> RunTime:
+    """Time of a run whose sites compute steps and exchange gradients; ``rounding`` of its steps."""
     tensor = leaf(
         "gradients", states.state, "B", parameters=step.parameters, bytes_per_parameter=GRADIENT_BYTES[exchange.gradients],
         shards=exchange.fragments,
@@ -71,7 +72,7 @@ def _count_time(tokens: float, exchange: Exchange, network: Network, step: SiteS
         inner_steps=exchange.every, fragments=exchange.fragments,
     )  # fmt: skip
     share = leaf("communication share", wide_area.communication_share, "1", communication=scalar(exposed), compute=compute)
-    steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=step.batch)
+    steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=step.batch, rounding=run.ROUNDINGS[rounding])
     computing = total("computing", [step.compute], times=scalar(steps))
     waiting = total("waiting", [exposed], times=scalar(steps))
     return RunTime(tensor, time, exposed, share, steps, computing, waiting, total("seconds", [computing, waiting]))
@@ -88,7 +89,9 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
         limits = dict(zip((place.name for place in places), each_site(values, "site_power", places), strict=True))
     network = bind_network(values, places, folders, notes)
     price = bind_price(values.get("price"), step.cluster, folders, notes)
-    time = _count_time(values["tokens"], exchange, network, step)
+    rounding = values.get("rounding", defaults.ROUNDING)
+    assume(notes, "rounding of steps", rounding, "given" if "rounding" in values else "default")
+    time = _count_time(values["tokens"], exchange, network, step, rounding)
     gpus = {place: gpus[place] for place in network.order}
     all_gpus, seconds, compute = sum(gpus.values()), scalar(time.seconds), scalar(step.compute)
     share = scalar(time.share)

@@ -7,7 +7,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, at_least_one, one_of, positive, whole
+from ironlaw.question.options import ROUNDING, Option, at_least_one, one_of, positive, whole
 from ironlaw.question.readers import list_of
 
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}  # of one gradient on the wire
@@ -75,6 +75,7 @@ OPTIONS: dict[str, Option] = {
     "price": ESTIMATE["price"],
     "pue": ESTIMATE["pue"],
     "grid": Option(ESTIMATE["grid"].read, "grid of sites given without a name: region, or g/kWh (default: world)", "GRID"),
+    "rounding": ROUNDING,
     "model_of": Option(one_of(("ten-sites",)), "print a published study: ten-sites; takes no other option", "NAME"),
     **{name: ESTIMATE[name] for name in PLAN},
 }  # fmt: skip

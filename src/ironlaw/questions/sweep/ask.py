@@ -91,6 +91,7 @@ def _refuse(values: dict[str, Any]) -> None:
 
 def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Every row by an estimate with the plan it chooses."""
+    rounding = values.get("rounding", defaults.ROUNDING)
     batches = "global_batch_size" if "global_batch_size" in values else "global_batch_tokens"
     lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", batches, "gpus")]
     common = {name: values[name] for name in ("on", *PASSED, "price", "pue") if name in values}
@@ -98,6 +99,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         _estimate_row(
             {**common, "model": model, "gpus": gpus} | ({"seq_len": seq_len} if seq_len else {}) | ({batches: batch} if batch else {}),
             run,
+            rounding,
             folders,
         )
         for model, run, seq_len, batch, gpus in itertools.product(*lists)
@@ -107,6 +109,8 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     for taken in dict.fromkeys(batch_taken(batch, row["seq_len"]) for row in rows for batch in values.get("global_batch_tokens", ())):
         if taken:
             assume(assumptions, "--global-batch-tokens", taken, "default")
+    if "rounding" not in values:
+        assume(assumptions, "rounding of steps", rounding, "default")
     warnings = [line for _, estimate in estimates if estimate for line in estimate.groups[0].warnings]
     fitting = [(row, estimate) for row, estimate in estimates if estimate and row["fits"]]
     headline, terms = ["no row has a plan that fits"], []
@@ -129,8 +133,10 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders, possible)
 
 
-def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tuple[str, ...]) -> tuple[dict[str, Any], Estimate | None]:
-    """One row and its estimate; a row without a plan says why."""
+def _estimate_row(
+    asked: dict[str, Any], run: float | PerParameter, rounding: str, folders: tuple[str, ...]
+) -> tuple[dict[str, Any], Estimate | None]:
+    """One row and its estimate; a row without a plan says why. ``rounding`` of its steps."""
     model = plain_model(bind_model(asked["model"], folders)[0])
     asked.setdefault("seq_len", defaults.seq_len(model.max_position_embeddings))
     tokens = count_tokens(run, float(total_parameters(model)))
@@ -157,6 +163,8 @@ def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tup
         return {**start, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None
     plan, memory, run_data = data["plan"], data["memory"], data["run"]
     tokens_per_step = plan["global_batch_size"] * plan["seq_len"]
+    steps, whole = (float(law.steps(run_data["tokens"], tokens_per_step, how)) for how in (law.ROUNDINGS[rounding], law.UP))
+    part = steps / whole  # of the run that the estimate counts, whose last step is whole
     return {
         **start,
         "batch": tokens_per_step,
@@ -167,10 +175,10 @@ def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tup
         "step": data["step"]["seconds"],
         "tokens_per_second": data["throughput"]["tokens_per_second"],
         "mfu": data["throughput"]["mfu"],
-        "steps": float(law.steps(run_data["tokens"], tokens_per_step)),
-        "seconds": run_data["days"] * 86400.0,
-        "usd": run_data["usd"],
-        "energy": None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6,
+        "steps": steps,
+        "seconds": run_data["days"] * 86400.0 * part,
+        "usd": None if run_data["usd"] is None else run_data["usd"] * part,
+        "energy": None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6 * part,
         "why_not": "" if memory["fits"] else f"does not fit{describe_counts(nearest_counts(estimate))}",
     }, estimate
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, duration, model, share, text, whole
+from ironlaw.question.options import ROUNDING, Option, duration, model, share, text, whole
 from ironlaw.question.readers import list_of
 from ironlaw.question.words import length, run_tokens, tokens
 
@@ -41,6 +41,7 @@ OPTIONS: dict[str, Option] = {
     "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", "TIME"),
     "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
     "accumulate": Option(list_of(whole), "simplified: comma list of micro-batches per step (default: 1,5,10,100)", "LIST"),
+    "rounding": ROUNDING.replace(help=f"{ROUNDING.help}; simplified, of accelerators too"),
     "price": ESTIMATE["price"],
     "pue": ESTIMATE["pue"],
     "sites": Option(whole, "number of sites that share the accelerators; adds a table of the exchange between them", "N"),
