@@ -85,7 +85,7 @@ def check(values: dict[str, Any], workload: Workload, estimate: Estimate | None,
     workload.record(*terms.values())
     hand = {name: float(term.value) for name, term in terms.items()}
     layers = workload.model.num_hidden_layers
-    interval = float(activations.optimal_interval(layers))
+    interval = float(activations.optimal_interval(layers, 1.0, 1.0))
     least = float(activations.checkpointed_simple(layers, interval, hand["layer"]))
     return Checks(hand, workload.capacity, mfu, interval, least, _predict(predicts) if predicts is not None else None)
 
