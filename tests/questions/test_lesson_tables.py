@@ -143,7 +143,7 @@ def test_joules_of_a_step_are_bytes_times_their_energy():
         ({"shares": "0.1"}, "no effect without --table communication-tax"),
         ({"table": "communication-tax", "shares": "1.5"}, "100 %"),
         ({"table": "communication-tax", "model": "llama-3-8b"}, "missing option --on"),
-        ({"table": "fallacies", "gpus": 8}, "leave out --gpus"),
+        ({"table": "fallacies", "gpus": 8}, "it sets --gpus itself"),
         ({"table": "joules", "model": "llama-3-8b", "on": "h100-sxm"}, "missing option --gpus"),
         ({"table": "formats", "on": "nosuch"}, "unknown accelerator"),
         ({"table": "format"}, "formats"),
