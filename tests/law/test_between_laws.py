@@ -207,7 +207,7 @@ def test_checkpointing_forms_agree_where_they_should():
     simple = activations.checkpointed_simple(layers, interval, 3.0)
     exact = activations.checkpointed_exact(layers, interval, 3.0, 3.0)
     np.testing.assert_allclose(simple, exact)
-    best = activations.checkpointed_simple(layers, activations.optimal_interval(layers), 3.0)
+    best = activations.checkpointed_simple(layers, activations.optimal_interval(layers, 3.0, 3.0), 3.0)
     assert np.all(best <= simple)
     assert best == pytest.approx(2.0 * 48.0**0.5 * 3.0)
 

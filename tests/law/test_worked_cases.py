@@ -218,7 +218,7 @@ def s001_16(i):
 
 
 def s001_18(i):
-    best = activations.optimal_interval(i["L"])
+    best = activations.optimal_interval(i["L"], 1.0, 1.0)
     return {"k_opt": best, "min_factor": activations.checkpointed_simple(i["L"], best, 1.0)}
 
 
@@ -508,7 +508,7 @@ def s003_50(i):
 
 
 def s003_51(i):
-    best = activations.optimal_interval(i["L"])
+    best = activations.optimal_interval(i["L"], 1.0, 1.0)
     nearest = activations.checkpointed_simple(i["L"], round(float(best)), 1.0)
     return {
         "k_opt": best,

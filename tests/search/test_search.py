@@ -226,7 +226,9 @@ def drawn(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     if r.random() < 0.2:
         space["etp"] = [1, 2]
     if r.random() < 0.8:
-        space["recompute"] = r.sample(("none", "selective", "every:2", "full", "share:0.3", "selective:attention"), r.randint(1, 3))
+        space["recompute"] = r.sample(
+            ("none", "selective", "every:2", "full", "segments:3", "share:0.3", "selective:attention"), r.randint(1, 3)
+        )
     if r.random() < 0.8:
         space["zero"] = some((0, 1, 2, 3), 3)
     switches = [s for s in SWITCHES if not (on.startswith("tpu") and s.startswith("offload"))]

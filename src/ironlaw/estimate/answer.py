@@ -299,7 +299,7 @@ def evaluate_plans(group: Group, rows: Sequence[int], folders: tuple[str, ...]) 
     """Some rows of a group, evaluated again with the plans they have."""
     assert group.asked is not None
     own = ("recompute", "chosen", "tight", "better_batch")
-    return _evaluate(
+    return evaluate(
         Placed(
             bound=with_batch(bind_question(group.asked.replace(**group.variant), folders)),
             framework=group.job.framework.name,

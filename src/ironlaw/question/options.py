@@ -242,7 +242,8 @@ OPTIONS: dict[str, Option] = {
     ),
     "recompute": Option(
         recompute,
-        "activation recomputation: none, selective[:OPERATORS], full, every:K layers, share:F of layers (default: searched)",
+        "activation checkpointing (recomputation): none; selective[:OPERATORS]; full, every layer; segments:K, all layers with one"
+        " checkpoint for K layers; every:K, one layer in K; share:F, of the layers (default: searched)",
         "HOW",
         column=True,
     ),

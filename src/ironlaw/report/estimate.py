@@ -218,6 +218,9 @@ def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
     return [remedy for remedy, usable in candidates[roof].items() if usable]
 
 
+_OFFLOAD = "--offload optimizer"
+
+
 def ways_to_fit(group: Group, at: int, plan: dict[str, Any]) -> list[str]:
     """Changes that may make a plan fit; without those that this plan has already, or cannot have."""
     device = group.cluster.accelerator
@@ -227,10 +230,23 @@ def ways_to_fit(group: Group, at: int, plan: dict[str, Any]) -> list[str]:
         "more tp or pp": True,
         "recompute": plan["recompute"] != "full",
         "a smaller micro-batch": plan["micro_batch_size"] > 1,
-        "--offload optimizer": has_link and not number(group.plan.offload_optimizer, at),
+        _OFFLOAD: has_link and not number(group.plan.offload_optimizer, at),
         "more GPUs": True,
     }
-    return [remedy for remedy, usable in candidates.items() if usable]
+    ways = [remedy for remedy, usable in candidates.items() if usable]
+    if _OFFLOAD in ways and _fits_without_states(group, at):
+        return [f"{_OFFLOAD} (then it fits the device)", *(way for way in ways if way != _OFFLOAD)]
+    return ways
+
+
+def _fits_without_states(group: Group, at: int) -> bool:
+    """True where a plan fits once the optimizer's states and master weights are in the memory of the host."""
+    freed = 0.0
+    for part in group.memory.tree["allocated"].parts:
+        if part.name.startswith(("master weights", "optimizer states")):
+            freed += number(part.value, at) or 0.0
+    device = number(group.memory.needed, at)
+    return device is not None and device - freed <= group.cluster.room
 
 
 def _nan_term(tree: Term, at: int) -> str:

@@ -89,7 +89,7 @@ def check(values: dict[str, Any], workload: Workload, estimate: Estimate | None,
     workload.record(*memory.terms.values())
     hand = memory
     layers = workload.model.num_hidden_layers
-    interval = float(activations.optimal_interval(layers))
+    interval = float(activations.optimal_interval(layers, 1.0, 1.0))
     least = float(activations.checkpointed_simple(layers, interval, hand["layer"]))
     remedies = list_remedies(values, workload, predicts, memory)
     predicted = _predict(predicts) if predicts is not None else None
