@@ -110,7 +110,7 @@ def answer_csv(answer: Answer, name: str = "") -> str:
 
 
 def _si(unit: str) -> str:
-    return "" if unit in ("1", "%") else unit
+    return "" if unit in ("1", "%") else "B" if unit == "byte" else unit
 
 
 def _csv(value: Any) -> Any:
