@@ -27,7 +27,7 @@ def command(ctx: click.Context, catalog: tuple[str, ...]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.pass_obj
 def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool) -> int:
-    """Print the names of all records, or of one KIND (accelerators, models, ...)."""
+    """Print the names of all records, or of one KIND (accelerators, models, sites, ...) with their other names."""
     kind = _read_kind(kind)
     names = {k: load.names(k, folders) for k in ([kind] if kind else KINDS)}
     if as_json:
@@ -36,6 +36,13 @@ def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool) -> int
     for name, members in names.items():
         click.echo(f"{name} ({len(members)})")
         click.echo(click.wrap_text(", ".join(members), 110, "  ", "  "))
+    if kind and (other := load.aliases(folders)[kind]):
+        click.echo(f"other names ({len(other)})")
+        by_name: dict[str, list[str]] = {}
+        for spelling, name in other.items():
+            by_name.setdefault(name, []).append(spelling)
+        for name, spellings in sorted(by_name.items()):
+            click.echo(f"  {name}: {', '.join(spellings)}")
     return 0
 
 

@@ -225,4 +225,4 @@ def tabulate_latency(wan: Wan, places: Sequence[Place], exchanges: float, rents:
             "gpu_seconds": waiting * sum(gpus for gpus, _ in rents),
             "usd": sum(float(cost.rental(gpus, waiting, price)) for gpus, price in rents),
         })  # fmt: skip
-    return Table("latency", "Least latency: light one way, once an exchange", LATENCIES, rows)
+    return Table("least_latency", "Least latency: light one way, once an exchange", LATENCIES, rows)

@@ -64,10 +64,12 @@ def each_site(given: Mapping[str, Any], name: str, places: Sequence[Place], defa
         return [default] * len(places)
     if isinstance(values, Mapping):
         known = {load.fold_name(word): i for i, place in enumerate(places) for word in (str(i + 1), place.asked, place.name) if word}
-        unknown = next((word for word in values if load.fold_name(word) not in known), None)
+        other = load.aliases()["sites"]
+        spelled = {word: load.fold_name(word) if load.fold_name(word) in known else other.get(load.fold_name(word), "") for word in values}
+        unknown = next((word for word, name in spelled.items() if name not in known), None)
         if unknown is not None:
             raise UnknownNameError(f"site of {flag}", unknown, [place.name for place in places])
-        by_index = {known[load.fold_name(word)]: value for word, value in values.items()}
+        by_index = {known[spelled[word]]: value for word, value in values.items()}
         return [by_index.get(i, default) for i in range(len(places))]
     if len(values) == 1:
         return list(values) * len(places)
