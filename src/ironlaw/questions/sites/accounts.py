@@ -96,9 +96,9 @@ def _count_account(site: Site, seconds: float, sent: float, exchanges: float) ->
     joules = leaf(f"energy of {name}", energy.energy, "J", power=scalar(power), seconds=seconds)
     electricity = traffic = None
     if site.electricity is not None:
-        electricity = leaf(f"electricity of {name}", energy.energy_cost, "USD", energy=scalar(joules), price=site.electricity)
+        electricity = leaf(f"electricity of {name}", energy.energy_cost, "USD", energy=scalar(joules), electricity_price=site.electricity)
     if site.traffic is not None:
-        traffic = leaf(f"traffic of {name}", wide_area.traffic_cost, "USD", sent=sent, exchanges=exchanges, price=site.traffic)
+        traffic = leaf(f"traffic of {name}", wide_area.traffic_cost, "USD", sent=sent, exchanges=exchanges, traffic_price=site.traffic)
     return SiteAccount(
         site, leaf(f"rent of {name}", cost.rental, "USD", gpus=step.gpus, seconds=seconds, price=site.price), power, joules,
         leaf(f"carbon of {name}", energy.carbon, "kg", energy=scalar(joules), intensity=site.intensity), electricity, sent * exchanges,

@@ -117,7 +117,7 @@ def make_row(
     window, pauses = len(hours) * 3600.0, count_windows(hours)
     if window <= pauses * restart:
         raise ValueRangeError(f"--hours leaves {window:g} s a day, of which {pauses * restart:g} s restart: give more hours in a row")
-    length = float(energy.paused_run(scalar(time.seconds), window, pauses, restart))
+    length = float(energy.paused_run(scalar(time.seconds), window - pauses * restart))
     running = length * window / 86400.0
     accounts = count_accounts([_at_hours(site, profiles, hours) for site in sites], running, scalar(time.sent), time.exchanges)
     rent = sum(scalar(account.rent) for account in accounts.sites)
