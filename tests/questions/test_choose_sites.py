@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_a_state_has_the_rate_of_egrid():
 def test_the_list_of_sites_prints_regions(capsys):
     assert main(["catalog", "list", "sites"]) == 0
     out = capsys.readouterr().out
-    assert "ashburn: us-east-1, eastus" in out
+    assert re.search(r"^  ashburn +Ashburn, Virginia, United States \(us-east-1, eastus", out, re.MULTILINE)
     assert "johannesburg" in out
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import QuestionError, nearest_names
 from ironlaw.question.options import Option
+from ironlaw.question.synonyms import resolve
 from ironlaw.question.words import PerParameter, readings_of
 
 if TYPE_CHECKING:  # a question's --help loads no numpy
@@ -99,11 +100,13 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
     from ironlaw.catalog.load import given_folders
 
     folders = given_folders(catalog)
-    given = {name: value for name, value in options.items() if value is not None}
+    known = import_module(f"ironlaw.questions.{verb}.options").OPTIONS
+    options = resolve({name: value for name, value in options.items() if value is not None}, known)
+    given = dict(options)
     options, readings = _resolve_words(verb, options, folders)
     answer: Answer = import_module(f"ironlaw.questions.{verb}.ask").ask(options, folders)
-    known = {(item["name"], item["value"]) for item in answer.assumptions}
-    added = [{"name": name, "value": value, "origin": "default"} for name, value in readings if (name, value) not in known]
+    told = {(item["name"], item["value"]) for item in answer.assumptions}
+    added = [{"name": name, "value": value, "origin": "default"} for name, value in readings if (name, value) not in told]
     return replace(answer, assumptions=[*added, *answer.assumptions], verb=verb, given=given)
 
 

@@ -13,7 +13,7 @@ from ironlaw import units
 from ironlaw.errors import UnknownNameError, UnsupportedError
 from ironlaw.estimate.as_data import common_keys, sources_data, term_data, term_sources
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.report.explanation import node_lines
+from ironlaw.report.explanation import LISTED, NAMES, node_lines
 from ironlaw.report.terminal import Ink, short
 
 
@@ -170,8 +170,10 @@ def answer_explained(answer: Answer, term: str = "") -> str:
     folded = term.lower().replace("_", " ")
     everything = {node.name: node for tree in answer.terms for node in tree.walk()}
     trees = list(answer.terms)
+    if folded == NAMES:
+        return "\n".join(everything)
     if folded and folded != "all":
         trees = [node for name, node in everything.items() if name.lower() == folded]
         if not trees:
-            raise UnknownNameError("term", term, everything)
+            raise UnknownNameError("term", term, everything, more=LISTED)
     return "\n\n".join("\n".join(node_lines(tree, 0)) for tree in trees)

@@ -276,7 +276,7 @@ def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
         return
     stage = stage_name(group, at)
     yield ink.bold("Where the step goes") + ("" if stage == "only" else ink.dim(f"  (slowest stage: {stage})"))
-    for name, seconds, depth in _lines(group.step.tree, at, number(group.step.tree.times, at)):
+    for name, seconds, depth in time_lines(group.step.tree, at, number(group.step.tree.times, at)):
         share = seconds / step
         if share >= _SMALLEST_SHARE or depth == 0:
             label = "  " * depth + name
@@ -286,13 +286,13 @@ def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield ink.dim("  by roof: " + ", ".join(f"{k} {v:.1%}" for k, v in shares.items() if v and v >= _SMALLEST_SHARE))
 
 
-def _lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator[tuple[str, float, int]]:
+def time_lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator[tuple[str, float, int]]:
     """(name, seconds of the whole step, depth) of the terms that have a line on the page."""
     for part in tree.parts:
         seconds = number(part.value, at) * factor
         yield part.name, seconds, depth
         if part.key == MICRO_BATCHES or (depth in (1, 2) and len(part.parts) > 3):
-            yield from _lines(part, at, factor * number(part.times, at), depth + 1)
+            yield from time_lines(part, at, factor * number(part.times, at), depth + 1)
 
 
 def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:

@@ -83,11 +83,11 @@ def layer_gradients(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     return terms
 
 
-def running_layer(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kind, list[Term]]) -> list[Term]:
+def running_layer(plan: Plan, stage: Stage, saved: dict[Kind, list[Term]], gradients: dict[Kind, list[Term]]) -> list[Term]:
     """The layer that runs backward: what it computed again where layers are recomputed, and gradients of its tensors."""
     some = np.minimum(stage.layers, 1.0)
     sizes = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in saved.items()}
-    flowing = {kind.name.replace(" ", "_"): fold(layer_gradients(job, plan, s, kind)) for kind in kinds(job.model)}
+    flowing = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in gradients.items()}
     again = np.where(plan.recompute_layers > 0, 1.0, 0.0) * some
     return [
         leaf("layer being recomputed", overlapped_experts.largest, "B", times=again, **sizes),
