@@ -136,6 +136,11 @@ def test_pue_and_grid_of_each_site():
     assert found["ashburn"]["intensity"] == pytest.approx(322.0)
 
 
+def test_coordinates_name_their_place_however_they_are_written():
+    found = by(simple(sites="45.90,9.0,oslo", grid="45.9,9.00=switzerland"), "by_site")
+    assert found["45.9,9"]["intensity"] == pytest.approx(load.record("grids", "switzerland").intensity.value * 3.6e9)
+
+
 def test_a_place_by_coordinates_has_an_assumed_grid_and_says_so():
     found = answer(sites="ashburn,dallas,65.6,22.2")
     assert any("cannot be compared" in line and "lulea" in line and "sweden" in line for line in found.warnings)
@@ -186,7 +191,7 @@ def test_light_once_an_exchange_is_the_least_of_each_pair(three):
 
 @pytest.fixture(scope="module")
 def unlike():
-    return answer(sites="ashburn,lulea", on="h100-sxm,a100-sxm-80gb", gpus="64,64", price=None, wan_bandwidth="10GB/s")
+    return answer(sites="ashburn,lulea", on="h100-sxm,a100-sxm-80gb", gpus="64,64", price=None, batch_split="gpus")
 
 
 def test_the_faster_site_waits_for_the_slower(unlike):
@@ -200,7 +205,7 @@ def test_the_faster_site_waits_for_the_slower(unlike):
 
 
 def test_a_balanced_split_lets_the_sites_finish_together(unlike):
-    found = answer(sites="ashburn,lulea", on="h100-sxm,a100-sxm-80gb", gpus="64,64", price=None, batch_split="balanced")
+    found = answer(sites="ashburn,lulea", on="h100-sxm,a100-sxm-80gb", gpus="64,64", price=None)
     rows = by(found, "waiting_by_site")
     assert rows["ashburn"]["sequences"] + rows["lulea"]["sequences"] == 768
     assert rows["ashburn"]["sequences"] > rows["lulea"]["sequences"]

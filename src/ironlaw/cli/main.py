@@ -25,7 +25,7 @@ VERBS = {  # module in the package, and summary
     "money": ("questions.money.options", "Price a run on rented, reserved or owned machines, with its energy and carbon."),
     "goodput": ("questions.goodput.options", "Estimate failures by size and component, and the time lost to checkpoints and restarts."),
     "data": ("questions.data.options", "Check whether storage, loader workers and transfers keep up with the step."),
-    "sites": ("questions.sites.options", "Train across data centres: distance, data exchange, waiting, cost, power and carbon."),
+    "sites": ("questions.sites.options", "Train across data centres: which sites to take, data exchange, waiting, cost, power and carbon."),
     "scaling": ("questions.scaling.options", "Find the parameters and tokens of least loss for a compute budget, and the batch."),
     "inference": ("questions.inference.options", "Estimate serving to first order: cache, prompt time, tokens per second, what binds."),
     "diff": ("questions.diff.options", "Compare two answers: what changed in inputs, catalogue or version, and which term moved."),

@@ -25,7 +25,7 @@ from ironlaw.questions.sites.options import GRADIENT_BYTES, OPTIONS, PLACES
 from ironlaw.questions.sites.outer_state import OuterState, count_outer_state
 from ironlaw.questions.sites.places import Place, bind_places
 from ironlaw.questions.sites.run_time import RunTime, tabulate_waiting, time_run
-from ironlaw.questions.sites.site_step import SiteSteps, bind_steps
+from ironlaw.questions.sites.site_step import SiteSteps, bind_steps, default_split
 from ironlaw.terms import Term, leaf, scalar, total
 
 BETTER = 0.02  # a split of the batch that is faster by more is pointed out
@@ -64,6 +64,9 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
     notes: Assumptions = []
     exchange, names = bind_exchange(values), [place.name for place in places]
     gpus, ons = split_gpus(values, places), bind_accelerators(values, places, folders)
+    if "batch_split" not in values:
+        values["batch_split"] = default_split(ons)
+        assume(notes, "batch_split", values["batch_split"], "default")
     steps = bind_steps(values, ons, gpus, names, folders, notes)
     wan = bind_wan(values, places, folders, notes)
     network = wan.join(places)
@@ -141,9 +144,14 @@ def _write_headline(time: RunTime, accounts: Accounts, worth: float, idle: float
     }
     parts = {name: sum(scalar(term) for term in terms if term is not None) for name, terms in bills.items()}
     shown = ", ".join(f"{units.amount(value)} for {name}" for name, value in parts.items() if value)
+    first = f"{_days(time.seconds)}, none of it waiting for an exchange with the other sites"
+    if scalar(time.waiting) > 0.0:
+        first = (
+            f"{_days(time.seconds)} = {_days(time.computing)} of computation and {_days(time.waiting)} of waiting for the other sites "
+            f"({share:.1%}; compute utilisation {1 - share:.1%})"
+        )
     return [
-        f"{_days(time.seconds)} = {_days(time.computing)} of computation and {_days(time.waiting)} of waiting for the other sites "
-        f"({share:.1%}; compute utilisation {1 - share:.1%})",
+        first,
         f"{units.amount(scalar(usd))} USD" + (f" ({shown})" if shown.count(" for ") > 1 else "")
         + f", {units.amount(idle)} of the rent for waiting: {waiting}",
         f"{units.show(scalar(accounts.power), 'W', 4)} (rated), {units.show(scalar(accounts.energy), 'J', 4)}, "
@@ -210,7 +218,7 @@ def _list_warnings(
         for a in accounts.short
     ]
     warnings += warn_of_unknown(sites, folders)
-    if steps.splits and values.get("batch_split", "gpus") != "balanced":
+    if steps.splits and values["batch_split"] != "balanced":
         chosen, best = (row["tokens_per_second"] for row in (_split_row(steps, values), max(steps.splits.rows, key=_rate)))
         if best > chosen * (1.0 + BETTER):
             warnings.append(f"sites wait for {_name_of(steps, sites)}: --batch-split balanced is {best / chosen - 1.0:.0%} faster")
@@ -238,7 +246,7 @@ def _rate(row: Mapping[str, Any]) -> float:
 def _split_row(steps: SiteSteps, values: dict[str, Any]) -> Mapping[str, Any]:
     """The row of the chosen split of the batch."""
     assert steps.splits is not None
-    return next(row for row in steps.splits.rows if row["split"] == values.get("batch_split", "gpus"))
+    return next(row for row in steps.splits.rows if row["split"] == values["batch_split"])
 
 
 def _name_of(steps: SiteSteps, sites: list[Site]) -> str:

@@ -12,7 +12,7 @@ from ironlaw.question.readers import days, for_each
 from ironlaw.question.words import tokens
 
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}  # of one gradient on the wire
-SPLITS = ("gpus", "even", "balanced")  # how the sites split the batch; the first is the default
+SPLITS = ("gpus", "even", "balanced")  # how the sites split the batch
 PLACES = ("host", "device")  # where the outer state of DiLoCo is; the first is the default
 RECORDED = "place"  # the price of electricity that the catalogue has for a place
 PLAN = (  # options of an estimate that set the plan inside a site
@@ -114,7 +114,9 @@ OPTIONS: dict[str, Option] = {
     "on": Option(for_each(text), "accelerator, by catalogue name; one for each site where they differ", "EACH"),
     "gpus": Option(for_each(whole), "total accelerators, split evenly; or one count for each site", "EACH"),
     "batch_split": Option(
-        one_of(SPLITS), "shares of the batch: gpus (in proportion), even, balanced (all sites finish together) (default: gpus)", "HOW"
+        one_of(SPLITS),
+        "shares of the batch: gpus (in proportion), even, balanced (finish together) (default: gpus; balanced for unlike accelerators)",
+        "HOW",
     ),
     "power_limit": Option(for_each(positive("W")), "power of a site, such as 20MW (default: the record's)", "EACH"),
     # --- prices and carbon of every site

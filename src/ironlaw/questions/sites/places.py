@@ -65,7 +65,8 @@ def each_site(given: Mapping[str, Any], name: str, places: Sequence[Place], defa
     if isinstance(values, Mapping):
         known = {load.fold_name(word): i for i, place in enumerate(places) for word in (str(i + 1), place.asked, place.name) if word}
         other = load.aliases()["sites"]
-        spelled = {word: load.fold_name(word) if load.fold_name(word) in known else other.get(load.fold_name(word), "") for word in values}
+        folded = {word: load.fold_name(_spell_pair(word)) for word in values}
+        spelled = {word: name if name in known else other.get(name, "") for word, name in folded.items()}
         unknown = next((word for word, name in spelled.items() if name not in known), None)
         if unknown is not None:
             raise UnknownNameError(f"site of {flag}", unknown, [place.name for place in places])
@@ -76,6 +77,16 @@ def each_site(given: Mapping[str, Any], name: str, places: Sequence[Place], defa
     if len(values) != len(places):
         raise QuestionError(f"{flag} lists {len(values)} values for {len(places)} sites: give one, one for each, or NAME=VALUE")
     return list(values)
+
+
+def _spell_pair(word: str) -> str:
+    """A pair of coordinates as the name of its place has it; any other word unchanged.
+
+    >>> _spell_pair("45.90,9.0"), _spell_pair("oslo")
+    ('45.9,9', 'oslo')
+    """
+    numbers = [units.bare_number(part) for part in word.split(",")]
+    return ",".join(f"{number:g}" for number in numbers) if len(numbers) == 2 and None not in numbers else word
 
 
 def nearest_record(place: Place, folders: tuple[str, ...]) -> tuple[str, str, float]:

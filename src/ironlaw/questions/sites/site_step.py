@@ -90,6 +90,11 @@ def bind_steps(
     return (_steps_at_constant_mfu if "mfu" in given else _estimate_steps)(given, ons, gpus, names, folders, notes)
 
 
+def default_split(ons: list[str]) -> str:
+    """In proportion to the accelerators where all are of one kind; balanced where they differ, as the faster would wait otherwise."""
+    return SPLITS[0] if len(set(ons)) == 1 else SPLITS[-1]
+
+
 def _steps_at_constant_mfu(
     given: dict[str, Any], ons: list[str], gpus: list[float], names: list[str], folders: tuple[str, ...], notes: Assumptions
 ) -> SiteSteps:
@@ -121,7 +126,7 @@ def _steps_at_constant_mfu(
         return tuple(sites)
 
     warning = f"simplified: every step runs at {given['mfu']:.0%} MFU, whatever the plan; leave --mfu out for an estimate"
-    chosen = steps(given.get("batch_split", SPLITS[0]))
+    chosen = steps(given["batch_split"])
     table = _tabulate_splits({split: steps(split) for split in SPLITS}, names) if len(set(zip(ons, gpus, strict=True))) > 1 else None
     return SiteSteps(chosen, total, [warning], table)
 
@@ -161,7 +166,7 @@ def _estimate_steps(
     given: dict[str, Any], ons: list[str], gpus: list[float], names: list[str], folders: tuple[str, ...], notes: Assumptions
 ) -> SiteSteps:
     """The step of every site from one estimate for each kind of site."""
-    estimates, split = _Estimates(given, folders), given.get("batch_split", SPLITS[0])
+    estimates, split = _Estimates(given, folders), given["batch_split"]
     sequences = _batch_sequences(given, split, gpus, folders, notes)
     if sequences is None:
         chosen = tuple(estimates.find(on, n, None) for on, n in zip(ons, gpus, strict=True))
